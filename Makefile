@@ -1,0 +1,54 @@
+# Two commands for a stranger: `make demo` and `make test`. Everything they need is installed into .venv.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+
+# Idle OpenMP threads must sleep, not spin; set before torch loads.
+export OMP_WAIT_POLICY := PASSIVE
+export HF_HUB_OFFLINE := 1
+# Real datasets, where there are any; tests that want them say so when they skip.
+export ICDA_DATA ?= $(abspath ../shared/data)
+
+.PHONY: help install demo test lint types unit docs-tables clean
+
+help:
+	@echo "make demo   install, then compare four losses on three small biased tasks (about two minutes)"
+	@echo "make test   install what tests need, then lint, types and all tests"
+	@echo "make clean  remove .venv and runs/"
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "icda needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing icda into $(VENV) ..."
+	@$(PIP) -e . 2> >(grep -v 'is ignored: it is neither a file' >&2)
+	@touch $@
+
+$(VENV)/.installed-test: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing icda and what its tests need into $(VENV) ..."
+	@$(PIP) -e ".[test]" 2> >(grep -v 'is ignored: it is neither a file' >&2)
+	@touch $@ $(VENV)/.installed
+
+install: $(VENV)/.installed
+
+demo: $(VENV)/.installed
+	$(BIN)/icda demo
+
+test: lint types unit
+
+lint: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
+
+types: $(VENV)/.installed-test
+	$(BIN)/mypy
+
+unit: $(VENV)/.installed-test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+clean:
+	rm -rf $(VENV) runs

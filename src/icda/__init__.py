@@ -1,0 +1,33 @@
+"""Train classifiers on biased data so that they stay right when the bias is gone.
+
+Losses, class statistics and strengths are exported here; data, models, training and the command line live in their own
+rooms and are imported when asked for.
+"""
+
+from icda._version import __version__
+from icda.losses import (
+    AdjustedLoss,
+    CrossEntropyLoss,
+    ICDALoss,
+    ISDALoss,
+    LogitAdjustmentLoss,
+    RISDALoss,
+)
+from icda.statistics import ClassStatistics, Moments
+from icda.strength import AugmentedFeatures, Strength, augment, direct_strength
+
+__all__ = [
+    "AdjustedLoss",
+    "AugmentedFeatures",
+    "ClassStatistics",
+    "CrossEntropyLoss",
+    "ICDALoss",
+    "ISDALoss",
+    "LogitAdjustmentLoss",
+    "Moments",
+    "RISDALoss",
+    "Strength",
+    "__version__",
+    "augment",
+    "direct_strength",
+]

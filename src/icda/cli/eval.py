@@ -1,0 +1,39 @@
+"""`icda eval`"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+from rich.console import Console
+
+from icda.report import comparison_table, to_rich
+from icda.training import evaluate_folder
+
+
+@dataclass
+class EvalArguments:
+    """Evaluate the model of an earlier run."""
+
+    run: tyro.conf.Positional[Path]
+    """Folder of the run."""
+    split: Literal["train", "validation", "test", "metadata"] = "test"
+    """Which split to evaluate."""
+    data: str | None = None
+    """Another folder or CSV with the same classes."""
+    json: bool = False
+    """Print the whole result as JSON."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    given = tyro.cli(EvalArguments, args=list(arguments), prog="icda eval")
+    result = evaluate_folder(given.run, given.split, given.data)
+    if given.json:
+        print(json.dumps(result, indent=1))
+        return 0
+    Console().print(to_rich(comparison_table([result], caption=f"{given.split} split")))
+    return 0

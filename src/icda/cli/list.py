@@ -1,0 +1,70 @@
+"""`icda list`"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from icda.data import TASKS
+from icda.methods import method_names, method_needs
+from icda.methods.create import method_class, option_names
+from icda.models import MODELS
+from icda.selection import SELECTION_RULES
+
+
+@dataclass
+class ListArguments:
+    """Show what icda knows by name."""
+
+    what: tyro.conf.Positional[Literal["all", "tasks", "methods", "models", "selection"]] = "all"
+    """Which names to show."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    given = tyro.cli(ListArguments, args=list(arguments), prog="icda list")
+    console = Console()
+    tables = {"tasks": _tasks, "methods": _methods, "models": _models, "selection": _selection}
+    for name, make in tables.items():
+        if given.what in ("all", name):
+            console.print(make())
+    return 0
+
+
+def _tasks() -> Table:
+    return _table("tasks", [(name, _summary(TASKS.get(name))) for name in TASKS])
+
+
+def _methods() -> Table:
+    table = Table("method", "what it is", "needs", "options", title="methods", title_justify="left")
+    for name in method_names():
+        cls = method_class(name)
+        table.add_row(name, _summary(cls), ", ".join(sorted(method_needs(name))), ", ".join(option_names(cls)))
+    return table
+
+
+def _models() -> Table:
+    rows = [(name, _summary(MODELS.get(name))) for name in MODELS]
+    rows.append(("hf:PATH", "A Hugging Face image or sequence classifier, from a folder or the hub (extra: hf)"))
+    rows.append(("timm:NAME, torchvision:NAME", "A model of those libraries, if they are installed"))
+    return _table("models", rows)
+
+
+def _selection() -> Table:
+    return _table("selection", [(name, SELECTION_RULES.get(name).description) for name in SELECTION_RULES])
+
+
+def _table(title: str, rows: list[tuple[str, str]]) -> Table:
+    table = Table("name", "what it is", title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _summary(thing: Any) -> str:
+    thing = getattr(thing, "func", thing)  # what stands behind a functools.partial
+    return (thing.__doc__ or "").strip().split("\n")[0].rstrip(".")

@@ -1,0 +1,72 @@
+"""`icda`: one word a command, one file a command."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from icda.registry import nearest
+
+# Idle OpenMP threads that spin slow a shared machine down many times over; must be set before torch is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+COMMANDS = {
+    "demo": "compare CE, LA, ISDA and ICDA on three small biased tasks that ship with icda",
+    "train": "train a classifier on a task, or on your own folder or CSV",
+    "eval": "evaluate the model of an earlier run",
+    "list": "show tasks, methods, models and selection rules",
+    "bench": "measure: speed against plain cross entropy",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point of the `icda` command; returns the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("-h", "--help"):
+        print(_overview())
+        return 0
+    if words[0] in ("-V", "--version"):
+        from icda._version import __version__
+
+        print(f"icda {__version__}")
+        return 0
+    command = words[0]
+    if command not in COMMANDS:
+        guess = nearest(command, COMMANDS)
+        hint = f" Did you mean 'icda {guess}'?" if guess else ""
+        print(f"icda: unknown command {command!r}.{hint} Commands: {', '.join(COMMANDS)}.", file=sys.stderr)
+        return 2
+    module = importlib.import_module(f"icda.cli.{command}")
+    try:
+        return int(module.main(words[1:]))
+    except KeyboardInterrupt:
+        print("icda: interrupted. `--resume` goes on from the last checkpoint.", file=sys.stderr)
+        return 130
+    except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
+        if os.environ.get("ICDA_TRACEBACK"):
+            raise
+        print(f"icda: {error}", file=sys.stderr)
+        return 1
+
+
+def _overview() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: icda COMMAND [OPTIONS]",
+            "",
+            "Train classifiers on biased data so that they stay right when the bias is gone.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "`icda COMMAND --help` shows a command's options. ICDA_TRACEBACK=1 shows where an error arose.",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

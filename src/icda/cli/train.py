@@ -1,0 +1,71 @@
+"""`icda train`"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import tyro
+import yaml
+from rich.console import Console
+
+from icda.report import comparison_table, to_rich
+from icda.training import TrainConfig, load_config, train
+from icda.training.progress import QuietView, TerminalView
+
+
+@dataclass
+class TrainArguments:
+    """Train a classifier on a task, or on your own folder or CSV."""
+
+    run: tyro.conf.OmitArgPrefixes[TrainConfig] = field(default_factory=TrainConfig)
+    config: Path | None = None
+    """YAML file of settings (such as an earlier run's config.yaml); options given beside it win."""
+    set: tuple[str, ...] = ()
+    """Options of the method, as name=value: --set lambda0=0.25 beta=0."""
+    resume: bool = False
+    """Go on from the checkpoint in --out; a finished run is shown, not run again."""
+    overwrite: bool = False
+    """Start again even if --out holds a run."""
+    quiet: bool = False
+    """Show no progress."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    default = TrainArguments(run=load_config(path)) if (path := _config_path(arguments)) else TrainArguments()
+    given = tyro.cli(TrainArguments, args=list(arguments), default=default, prog="icda train")
+    config = replace(given.run, options={**given.run.options, **parse_options(given.set)})
+    console = Console()
+    view = QuietView() if given.quiet else TerminalView()
+    result = train(config, resume=given.resume, overwrite=given.overwrite, view=view)
+    folder = config.folder()
+    console.print(to_rich(comparison_table([result])))
+    console.print(f"Model, log and result: {folder}\nReport to open in a browser: {folder / 'report.html'}", highlight=False)
+    return 0
+
+
+def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
+    """Read name=value pairs, values as YAML.
+
+    >>> parse_options(["lambda0=0.25", "semantic=false", "covariance=full"])
+    {'lambda0': 0.25, 'semantic': False, 'covariance': 'full'}
+    """
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator or not name:
+            raise ValueError(f"--set expects name=value, got {pair!r}.")
+        options[name] = yaml.safe_load(value)
+    return options
+
+
+def _config_path(arguments: Sequence[str]) -> Path | None:
+    """The file after --config, read first because it supplies the defaults of everything else."""
+    for position, word in enumerate(arguments):
+        if word == "--config" and position + 1 < len(arguments):
+            return Path(arguments[position + 1])
+        if word.startswith("--config="):
+            return Path(word.partition("=")[2])
+    return None

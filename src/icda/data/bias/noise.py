@@ -1,0 +1,61 @@
+"""Wrong labels: class-to-class transition matrices and labels drawn through them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def uniform_transition(num_classes: int, rate: float) -> Tensor:
+    """T = (1 - rate) I + (rate / C) 11^T: with probability `rate` a label is replaced by any, the true one included.
+
+    So the share of labels that are truly wrong is rate (1 - 1/C), as in Meta-Weight-Net's protocol.
+
+    >>> uniform_transition(2, 0.5)
+    tensor([[0.7500, 0.2500],
+            [0.2500, 0.7500]], dtype=torch.float64)
+    """
+    _check_rate(rate)
+    return (1 - rate) * torch.eye(num_classes, dtype=torch.float64) + rate / num_classes
+
+
+def flip_transition(num_classes: int, rate: float, generator: torch.Generator, *, partners: int = 2) -> Tensor:
+    """Each class loses `rate` of its labels to `partners` random other classes, in equal parts.
+
+    `partners=2` is Meta-Weight-Net's `flip2` (called pair-flip elsewhere), `partners=1` its `flip1`.
+    """
+    _check_rate(rate)
+    if not 1 <= partners < num_classes:
+        raise ValueError(f"partners is {partners}, wanted 1..{num_classes - 1} with {num_classes} classes.")
+    transition = (1 - rate) * torch.eye(num_classes, dtype=torch.float64)
+    for label in range(num_classes):
+        others = torch.randperm(num_classes - 1, generator=generator)[:partners]
+        others += others >= label  # steps over the class itself
+        transition[label, others] = rate / partners
+    return transition
+
+
+def noise_transition(kind: str, num_classes: int, rate: float, generator: torch.Generator) -> Tensor:
+    """The transition matrix (C, C) of a noise called "uniform", "flip2" or "flip1"; rows are true classes."""
+    if kind == "uniform":
+        return uniform_transition(num_classes, rate)
+    if kind in ("flip1", "flip2"):
+        return flip_transition(num_classes, rate, generator, partners=int(kind[-1]))
+    raise ValueError(f"noise is {kind!r}, wanted uniform, flip2 or flip1.")
+
+
+def corrupt_labels(labels: Tensor, transition: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw a label for each sample from its class's row of `transition`, independently.
+
+    >>> swap = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    >>> corrupt_labels(torch.tensor([0, 0, 1]), swap, torch.Generator())
+    tensor([1, 1, 0])
+    """
+    if not torch.allclose(transition.sum(1), torch.ones(len(transition), dtype=transition.dtype)):
+        raise ValueError(f"the rows of a transition matrix must sum to 1, got {transition.sum(1).tolist()}.")
+    return torch.multinomial(transition.double()[labels], 1, generator=generator).flatten()
+
+
+def _check_rate(rate: float) -> None:
+    if not 0 <= rate <= 1:
+        raise ValueError(f"the noise rate is {rate}, wanted a share between 0 and 1.")

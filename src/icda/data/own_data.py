@@ -1,0 +1,114 @@
+"""From a user's labelled samples to a task: class numbers, groups, and the splits that were not given."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from icda.data.generators import generator_for
+from icda.data.splits import stratified_split
+from icda.data.task import Source, Split, Task
+
+SPLITS = ("train", "validation", "test", "metadata")
+SPLIT_WORDS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("validation", "val", "valid", "dev"), "validation"),
+    **dict.fromkeys(("test", "testing"), "test"),
+    **dict.fromkeys(("metadata", "meta"), "metadata"),
+}
+TEST_SHARE, VALIDATION_SHARE = 0.2, 0.1
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """Samples as a user names them: entry i of each list belongs to row i of `source`; `splits` are among `SPLITS`."""
+
+    source: Source
+    labels: Sequence[str]
+    splits: Sequence[str]
+    groups: Sequence[str] | None = None
+
+
+def own_task(name: str, data: OwnData, seed: int, *, input_kind: str, input_shape: tuple[int, ...], model: str) -> Task:
+    """Build the task. Splits that were given stay as they are; a missing test or validation split is cut from train."""
+    class_names = natural_order(data.labels)
+    if len(class_names) < 2:
+        raise ValueError(f"{name} has one class only, {class_names[0]!r}: a classifier needs at least two.")
+    _check_classes(name, data)
+    targets = _number(data.labels, class_names)
+    group_names = None if data.groups is None else natural_order(data.groups)
+    groups = None if data.groups is None or group_names is None else _number(data.groups, group_names)
+    strata = targets if groups is None or group_names is None else targets * len(group_names) + groups
+    rows, story = _complete(name, data.splits, strata, seed)
+
+    def split(part: str) -> Split:
+        chosen = rows[part]
+        return Split(data.source, chosen, targets[chosen], None if groups is None else groups[chosen])
+
+    return Task(
+        name=name,
+        num_classes=len(class_names),
+        train=split("train"),
+        validation=split("validation") if len(rows["validation"]) else None,
+        test=split("test"),
+        metadata=split("metadata") if len(rows["metadata"]) else None,
+        group_names=group_names,
+        class_names=class_names,
+        input_kind=input_kind,
+        input_shape=input_shape,
+        default_model=model,
+        description=f"{len(data.labels)} samples of {len(class_names)} classes. {story}",
+    )
+
+
+def natural_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Distinct names, sorted; as numbers if all of them are numbers.
+
+    >>> natural_order(["10", "9", "10"]), natural_order(["10", "9", "cat"])
+    (('9', '10'), ('10', '9', 'cat'))
+    """
+    distinct = sorted(set(names))
+    try:
+        return tuple(sorted(distinct, key=float))
+    except ValueError:
+        return tuple(distinct)
+
+
+def _number(values: Sequence[str], names: tuple[str, ...]) -> Tensor:
+    numbers = {name: number for number, name in enumerate(names)}
+    return torch.tensor([numbers[value] for value in values], dtype=torch.long)
+
+
+def _check_classes(name: str, data: OwnData) -> None:
+    """A class that training never sees cannot be learnt: say so with the class's name and place."""
+    trained = {label for label, split in zip(data.labels, data.splits, strict=True) if split == "train"}
+    if not trained:
+        raise ValueError(f"{name} has no training samples: its splits are {', '.join(sorted(set(data.splits)))}.")
+    pairs = zip(data.labels, data.splits, strict=True)
+    for (label, split), count in Counter(pair for pair in pairs if pair[0] not in trained).items():
+        raise ValueError(
+            f"{name}: class {label!r} is in {split} ({count} samples) but not in train. "
+            "Add training samples of it, or take it out."
+        )
+
+
+def _complete(name: str, splits: Sequence[str], strata: Tensor, seed: int) -> tuple[dict[str, Tensor], str]:
+    """The rows of every split, and a sentence that says which of them were cut from train."""
+    rows = {part: torch.tensor([i for i, s in enumerate(splits) if s == part], dtype=torch.long) for part in SPLITS}
+    wanted = {"test": TEST_SHARE, "validation": VALIDATION_SHARE}
+    missing = {part: share for part, share in wanted.items() if len(rows[part]) == 0}
+    if not missing:
+        return rows, "All splits as given."
+    train = rows["train"]
+    *parts, rest = stratified_split(strata[train], list(missing.values()), generator_for(seed, "own data"))
+    for part, positions in zip(missing, parts, strict=True):
+        rows[part] = train[positions]
+    rows["train"] = train[rest]
+    if len(rows["test"]) == 0:
+        raise ValueError(f"{name} has too few samples a class ({len(train)} in all) to cut a test split: give one.")
+    shares = " and ".join(f"{share:.0%} as {part} ({len(rows[part])})" for part, share in missing.items())
+    return rows, f"Of the {len(train)} training samples, data seed {seed} took {shares}, stratified by class and group."

@@ -1,0 +1,228 @@
+"""Where inputs come from: arrays in memory, image files, texts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from icda.data.augmentation import Normaliser, PadMode, check_padding, crop_and_flip
+
+DECODER_THREADS = 4
+FINGERPRINT_BYTES = 256 * 2**20  # what SHA-256 reads in a fraction of a second
+
+Tokenise = Callable[[list[str]], list[list[int]]]
+
+
+class ImageArray:
+    """Images that lie in memory as bytes (N, H, W, C); fetched as standardised floats (N, C, H, W).
+
+    With a generator each image is cropped at random from its padded self (`crop_padding` pixels a side) and, if `flip`,
+    mirrored half of the time. Batches of three-channel images are channels_last.
+
+    >>> source = ImageArray(torch.zeros(5, 8, 8, 1, dtype=torch.uint8), mean=(0.5,), std=(0.25,))
+    >>> source.fetch(torch.tensor([4, 0])).shape, float(source.fetch(torch.tensor([0])).max())
+    (torch.Size([2, 1, 8, 8]), -2.0)
+    """
+
+    def __init__(
+        self,
+        images: Tensor | np.ndarray,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        crop_padding: int = 0,
+        flip: bool = False,
+        pad_mode: PadMode = "reflect",
+    ) -> None:
+        images = torch.as_tensor(images)
+        if images.ndim != 4 or images.dtype != torch.uint8 or images.shape[3] != len(mean):
+            raise ValueError(
+                f"ImageArray expects uint8 images of shape (N, H, W, {len(mean)}), one channel a mean; "
+                f"got {images.dtype} {tuple(images.shape)}."
+            )
+        check_padding(crop_padding, (images.shape[1], images.shape[2]), pad_mode)
+        self.images = images.contiguous()
+        self._normalise = Normaliser(mean, std)
+        self._crop_padding, self._flip, self._pad_mode = crop_padding, flip, pad_mode
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def fetch(self, rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        if generator is None or not (self._crop_padding or self._flip):
+            return self._normalise(self.images.index_select(0, rows))
+        return self._normalise(
+            crop_and_flip(
+                self.images, rows, generator, padding=self._crop_padding, flip=self._flip, mode=self._pad_mode
+            )
+        )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        recipe = (self._normalise.mean, self._normalise.std, self._crop_padding, self._flip, self._pad_mode)
+        return _fingerprint(repr(recipe), self.images)
+
+
+class FeatureArray:
+    """Feature vectors (N, A), such as cached embeddings or a table of numbers; never augmented.
+
+    >>> FeatureArray([[1.0, 2.0], [3.0, 4.0]]).fetch(torch.tensor([1]))
+    tensor([[3., 4.]])
+    """
+
+    def __init__(self, features: Tensor | np.ndarray | Sequence[Sequence[float]]) -> None:
+        self.features = torch.as_tensor(features).float()
+        if self.features.ndim != 2:
+            raise ValueError(f"FeatureArray expects shape (N, A), got {tuple(self.features.shape)}.")
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def fetch(self, rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        return self.features.index_select(0, rows)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return _fingerprint("features", self.features)
+
+
+class ImageFiles:
+    """Image files, decoded when first needed and squeezed to `size` x `size` RGB.
+
+    Decoded images are kept as bytes while all of them fit into `cache_bytes`, so that later epochs read no file. With a
+    generator images are cropped and mirrored at random, as in `ImageArray`. The fingerprint is made of the files' names
+    and sizes, not of their contents.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        size: int,
+        mean: tuple[float, ...] = (0.5, 0.5, 0.5),
+        std: tuple[float, ...] = (0.25, 0.25, 0.25),
+        crop_padding: int | None = None,
+        flip: bool = True,
+        cache_bytes: int = 2**30,
+    ) -> None:
+        if size < 1:
+            raise ValueError(f"the image size is {size}, wanted 1 pixel or more.")
+        self.paths = list(paths)
+        self.size = size
+        self._crop_padding = size // 8 if crop_padding is None else crop_padding
+        self._flip = flip
+        check_padding(self._crop_padding, (size, size), "reflect")
+        self._normalise = Normaliser(mean, std)
+        shape = (len(self.paths), size, size, 3)
+        self._cache = torch.empty(shape, dtype=torch.uint8) if 3 * len(self.paths) * size**2 <= cache_bytes else None
+        self._cached = torch.zeros(len(self.paths), dtype=torch.bool)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def fetch(self, rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        images = self._read(rows)
+        if generator is not None:
+            everything = torch.arange(len(rows))
+            images = crop_and_flip(images, everything, generator, padding=self._crop_padding, flip=self._flip)
+        return self._normalise(images)
+
+    def _read(self, rows: Tensor) -> Tensor:
+        if self._cache is None:
+            return self._decode(rows)
+        missing = rows[~self._cached[rows]].unique()
+        if len(missing):
+            self._cache[missing] = self._decode(missing)
+            self._cached[missing] = True
+        return self._cache.index_select(0, rows)
+
+    def _decode(self, rows: Tensor) -> Tensor:
+        if len(rows) == 0:
+            return torch.empty(0, self.size, self.size, 3, dtype=torch.uint8)
+        with ThreadPoolExecutor(DECODER_THREADS) as pool:
+            decoded = list(pool.map(lambda row: decode_image(self.paths[row], self.size), rows.tolist()))
+        return torch.from_numpy(np.stack(decoded))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        recipe = (self.size, self._normalise.mean, self._normalise.std, self._crop_padding, self._flip)
+        digest = hashlib.sha256(repr(recipe).encode())
+        for path in self.paths:
+            digest.update(f"{path.parent.name}/{path.name} {path.stat().st_size}\n".encode())
+        return digest.hexdigest()
+
+
+class UnreadableImageError(OSError):
+    """A file that should be an image cannot be decoded; the message names it."""
+
+
+def decode_image(path: Path, size: int) -> np.ndarray:
+    """One file as RGB bytes (size, size, 3), turned upright if its camera said so."""
+    try:
+        with Image.open(path) as image:
+            image.draft("RGB", (size, size))  # a large JPEG is decoded small: several times faster
+            upright = ImageOps.exif_transpose(image).convert("RGB")
+            return np.asarray(upright.resize((size, size), Image.Resampling.BILINEAR))
+    except Exception as error:  # what a decoder raises on a broken file depends on the format
+        raise UnreadableImageError(f"cannot read the image {path} ({error}): repair it or take it out.") from error
+
+
+class TextArray:
+    """Texts, fetched as token ids padded with 0 to the longest of the batch.
+
+    `tokenise` turns a list of texts into a list of id lists; it runs once a text. Longer texts are cut to `max_length`.
+
+    >>> source = TextArray(["a bb", "c"], lambda texts: [[len(word) for word in text.split()] for text in texts], 8)
+    >>> source.fetch(torch.tensor([0, 1]))["input_ids"]
+    tensor([[1, 2],
+            [1, 0]])
+    """
+
+    def __init__(self, texts: Sequence[str], tokenise: Tokenise, max_length: int) -> None:
+        if max_length < 1:
+            raise ValueError(f"max_length is {max_length}, wanted 1 or more.")
+        self.texts = list(texts)
+        self.max_length = max_length
+        self._tokenise = tokenise
+        self._ids: dict[int, list[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def fetch(self, rows: Tensor, generator: torch.Generator | None = None) -> dict[str, Tensor]:
+        wanted = rows.tolist()
+        missing = [row for row in dict.fromkeys(wanted) if row not in self._ids]
+        if missing:
+            for row, ids in zip(missing, self._tokenise([self.texts[row] for row in missing]), strict=True):
+                self._ids[row] = list(ids)[: self.max_length]
+        # At least one column: models reduce over tokens, and a batch of wordless texts must not have none.
+        length = max([1, *(len(self._ids[row]) for row in wanted)])
+        input_ids = torch.zeros(len(wanted), length, dtype=torch.long)
+        mask = torch.zeros(len(wanted), length, dtype=torch.long)
+        for i, row in enumerate(wanted):
+            count = len(self._ids[row])
+            input_ids[i, :count] = torch.tensor(self._ids[row], dtype=torch.long)
+            mask[i, :count] = 1
+        return {"input_ids": input_ids, "attention_mask": mask}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        digest = hashlib.sha256(repr((self.max_length, self._tokenise(self.texts[:4]))).encode())
+        for text in self.texts:
+            digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
+        return digest.hexdigest()
+
+
+def _fingerprint(recipe: str, values: Tensor) -> str:
+    """SHA-256 over a recipe, a shape and the values; over evenly spaced rows of an array too large to read quickly."""
+    size = values.numel() * values.element_size()
+    step = -(-size // FINGERPRINT_BYTES) or 1
+    digest = hashlib.sha256(f"{recipe} {values.dtype} {tuple(values.shape)}".encode())
+    digest.update(values[::step].contiguous().numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,141 @@
+"""What a method sees of data: batches, splits and tasks."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+Inputs = Any  # a tensor, or a dict of tensors (tokenised text)
+
+
+class Batch(NamedTuple):
+    """Samples on their way into a model; `index` says where each stood in its dataset."""
+
+    inputs: Inputs
+    targets: Tensor
+    groups: Tensor | None
+    index: Tensor  # type: ignore[assignment]  # the tuple's own method of that name is not needed
+
+    @property
+    def num_samples(self) -> int:
+        return int(self.targets.shape[0])
+
+
+class Source(Protocol):
+    """Where inputs come from. A generator asks for random augmentation; without one the inputs come as they are."""
+
+    def __len__(self) -> int: ...
+
+    def fetch(self, rows: Tensor, generator: torch.Generator | None = None) -> Inputs: ...
+
+
+@dataclass(frozen=True)
+class Split:
+    """Labelled samples: row `rows[i]` of `source` carries `targets[i]` and, if known, `groups[i]`.
+
+    Several splits may share one source; `rows` keeps them apart, so a long-tailed subset costs no copy.
+    """
+
+    source: Source
+    rows: Tensor
+    targets: Tensor
+    groups: Tensor | None = None
+    clean_targets: Tensor | None = None  # what the labels were before noise was added; never seen by a method
+
+    def __post_init__(self) -> None:
+        for name in ("targets", "groups", "clean_targets"):
+            value = getattr(self, name)
+            if value is not None and value.shape != self.rows.shape:
+                raise ValueError(f"Split expects {name} of shape {tuple(self.rows.shape)}, got {tuple(value.shape)}.")
+
+    def __len__(self) -> int:
+        return int(self.rows.shape[0])
+
+    def batch(self, positions: Tensor, generator: torch.Generator | None = None) -> Batch:
+        rows = self.rows[positions]
+        groups = None if self.groups is None else self.groups[positions]
+        return Batch(self.source.fetch(rows, generator), self.targets[positions], groups, positions)
+
+    def subset(self, positions: Tensor) -> Split:
+        def take(value: Tensor | None) -> Tensor | None:
+            return None if value is None else value[positions]
+
+        return Split(
+            self.source, self.rows[positions], self.targets[positions], take(self.groups), take(self.clean_targets)
+        )
+
+
+@dataclass(frozen=True)
+class Task:
+    """A learning problem: its splits, its classes, and a hash of what was chosen for it.
+
+    `input_kind` is "image", "text" or "features"; `input_shape` is the shape of one input, (channels, height, width)
+    for images. `default_model` is a model name that fits. `metadata` is the small clean set that meta-learning methods
+    use.
+    """
+
+    name: str
+    num_classes: int
+    train: Split
+    validation: Split | None
+    test: Split
+    metadata: Split | None = None
+    group_names: tuple[str, ...] | None = None
+    class_names: tuple[str, ...] = ()
+    input_kind: str = "image"
+    input_shape: tuple[int, ...] = ()
+    default_model: str = ""
+    description: str = ""
+    class_counts: Tensor = field(init=False)
+    data_hash: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.num_classes < 2:
+            raise ValueError(f"task {self.name!r} has {self.num_classes} class; a classifier needs at least two.")
+        for split_name, split in self.splits().items():
+            _check_split(self.name, split_name, split, self.num_classes)
+        counts = torch.bincount(self.train.targets, minlength=self.num_classes)
+        if (counts == 0).any():
+            absent = [self.class_name(c) for c in (counts == 0).nonzero().flatten().tolist()]
+            raise ValueError(
+                f"task {self.name!r}: no training sample for class {', '.join(absent)}. "
+                "Drop the class from the other splits or add samples to train."
+            )
+        object.__setattr__(self, "class_counts", counts)
+        object.__setattr__(self, "data_hash", _hash_splits(self.splits()))
+        if not self.class_names:
+            object.__setattr__(self, "class_names", tuple(str(c) for c in range(self.num_classes)))
+
+    def splits(self) -> dict[str, Split]:
+        named = {"train": self.train, "validation": self.validation, "test": self.test, "metadata": self.metadata}
+        return {name: split for name, split in named.items() if split is not None}
+
+    def class_name(self, index: int) -> str:
+        return self.class_names[index] if self.class_names else str(index)
+
+    @property
+    def num_groups(self) -> int:
+        return len(self.group_names) if self.group_names else 0
+
+
+def _check_split(task: str, name: str, split: Split, num_classes: int) -> None:
+    if len(split) == 0:
+        raise ValueError(f"task {task!r}: the {name} split is empty.")
+    low, high = int(split.targets.min()), int(split.targets.max())
+    if low < 0 or high >= num_classes:
+        raise ValueError(f"task {task!r}: {name} has label {low if low < 0 else high}, outside 0..{num_classes - 1}.")
+
+
+def _hash_splits(splits: dict[str, Split]) -> str:
+    """SHA-256 over which rows were taken, with which labels and groups: the part of a task that a seed decides."""
+    digest = hashlib.sha256()
+    for name, split in splits.items():
+        digest.update(name.encode())
+        for value in (split.rows, split.targets, split.groups):
+            digest.update(b"-" if value is None else value.to(torch.int64).contiguous().numpy().tobytes())
+        digest.update(str(getattr(split.source, "fingerprint", "")).encode())
+    return digest.hexdigest()

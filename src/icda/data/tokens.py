@@ -1,0 +1,31 @@
+"""Words to numbers without a vocabulary."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from itertools import pairwise
+
+VOCABULARY = 32768  # id 0 is padding
+_WORD = re.compile(r"\w+(?:['’]\w+)*")
+
+
+def hash_tokens(text: str) -> list[int]:
+    """The ids, 1..32767, of a text's lower-case words, followed by those of its pairs of neighbouring words.
+
+    CRC-32 instead of Python's `hash`, which differs from process to process.
+
+    >>> hash_tokens("Not good"), hash_tokens("not GOOD!") == hash_tokens("Not good")
+    ([3458, 10141, 8916], True)
+    """
+    words = _WORD.findall(text.lower())
+    return [_token_id(word) for word in words] + [_token_id(f"{first} {second}") for first, second in pairwise(words)]
+
+
+def hash_tokenise(texts: list[str]) -> list[list[int]]:
+    """`hash_tokens` for a list of texts."""
+    return [hash_tokens(text) for text in texts]
+
+
+def _token_id(token: str) -> int:
+    return 1 + zlib.crc32(token.encode()) % (VOCABULARY - 1)

@@ -1,0 +1,68 @@
+"""Losses that read class statistics: ISDA, RISDA and ICDA build on this."""
+
+from __future__ import annotations
+
+import warnings
+
+from torch import Tensor
+
+from icda.losses.base import AdjustedLoss, Reduction
+from icda.statistics import ClassStatistics, CovarianceKind
+
+FULL_COVARIANCE_BYTES = 256 * 2**20
+
+
+class StatisticsLoss(AdjustedLoss):
+    """A loss with `ClassStatistics` inside, folded in train mode before the loss is computed (METHODS 2.4).
+
+    `covariance="auto"` keeps full covariances while they fit in 256 MiB and diagonal ones beyond, and says so once.
+    `rank`, `forgetting` and `shrinkage` are those of `ClassStatistics`.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        feature_dim: int,
+        class_counts: Tensor | None = None,
+        *,
+        lambda0: float = 0.5,
+        covariance: CovarianceKind | str = "auto",
+        rank: int = 16,
+        forgetting: float = 1.0,
+        shrinkage: float = 0.0,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(num_classes, feature_dim, class_counts, reduction=reduction)
+        if lambda0 < 0:
+            raise ValueError(f"lambda0 must not be negative, got {lambda0}.")
+        self.lambda0 = lambda0
+        self.statistics = ClassStatistics(
+            num_classes,
+            feature_dim,
+            choose_covariance(covariance, num_classes, feature_dim),
+            rank=rank,
+            forgetting=forgetting,
+            shrinkage=shrinkage,
+        )
+
+    def observe(self, features: Tensor, targets: Tensor, logits: Tensor) -> None:
+        self.statistics.update(features, targets)
+
+
+def choose_covariance(covariance: str, num_classes: int, feature_dim: int) -> CovarianceKind:
+    """Resolve "auto" by memory; any other name is passed on to `ClassStatistics`, which checks it.
+
+    >>> choose_covariance("auto", num_classes=10, feature_dim=64)
+    'full'
+    """
+    if covariance != "auto":
+        return covariance  # type: ignore[return-value]
+    size = num_classes * feature_dim**2 * 4
+    if size <= FULL_COVARIANCE_BYTES:
+        return "full"
+    warnings.warn(
+        f"full covariances of {num_classes} classes and {feature_dim} features would take {size / 2**30:.1f} GiB: "
+        "using diagonal ones (covariance='diagonal' says so without this warning).",
+        stacklevel=4,
+    )
+    return "diagonal"

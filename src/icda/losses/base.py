@@ -1,0 +1,119 @@
+"""What all losses share: the call, the checks, the reduction."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from icda.losses.head import Head, check_head, head_parameters
+from icda.registry import Registry
+from icda.statistics.checks import check_features, check_num_classes, check_targets
+
+LOSSES: Registry[type[AdjustedLoss]] = Registry("loss", "icda.losses")
+Reduction = Literal["none", "mean", "sum"]
+
+
+class AdjustedLoss(nn.Module):
+    """Cross entropy of adjusted logits: softmax CE of z + phi.
+
+    A subclass writes `compute_adjustment`, the (N, C) tensor phi; the base class checks arguments, computes the logits
+    if they are not given, and reduces. Inference never needs the loss: predict with the plain logits.
+    """
+
+    class_counts: Tensor | None
+
+    def __init__(
+        self,
+        num_classes: int,
+        feature_dim: int,
+        class_counts: Tensor | None = None,
+        *,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__()
+        check_num_classes(num_classes, self.owner)
+        if reduction not in ("none", "mean", "sum"):
+            raise ValueError(f"reduction must be none, mean or sum, got {reduction!r}.")
+        self.num_classes, self.feature_dim, self.reduction = num_classes, feature_dim, reduction
+        counts = None if class_counts is None else check_counts(class_counts, num_classes, self.owner)
+        self.register_buffer("class_counts", counts)
+
+    @property
+    def owner(self) -> str:
+        return type(self).__name__
+
+    def forward(
+        self,
+        features: Tensor,
+        targets: Tensor,
+        head: Head,
+        progress: float = 1.0,
+        logits: Tensor | None = None,
+    ) -> Tensor:
+        """The loss of a batch; `progress` is t/T in [0, 1], `logits` spares computing head(features) again."""
+        weight, bias = self._check(features, targets, head, progress)
+        if logits is None:
+            logits = F.linear(features, weight, bias)
+        if self.training:
+            self.observe(features, targets, logits)
+        adjustment = self._adjust(features, targets, weight, bias, progress, logits)
+        adjusted = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+        if adjustment is not None:
+            adjusted = adjusted + adjustment
+        return self.reduce(adjusted, targets)
+
+    def adjustment(
+        self, features: Tensor, targets: Tensor, head: Head, progress: float = 1.0, logits: Tensor | None = None
+    ) -> Tensor:
+        """phi (N, C), zero at the target; reads the statistics and leaves them as they are."""
+        weight, bias = self._check(features, targets, head, progress)
+        if logits is None:
+            logits = F.linear(features, weight, bias)
+        adjustment = self._adjust(features, targets, weight, bias, progress, logits)
+        return torch.zeros_like(logits) if adjustment is None else adjustment
+
+    def observe(self, features: Tensor, targets: Tensor, logits: Tensor) -> None:
+        """Called first in train mode: fold the batch into whatever the loss keeps."""
+
+    def compute_adjustment(
+        self, features: Tensor, targets: Tensor, weight: Tensor, progress: float, products: Tensor
+    ) -> Tensor | None:
+        """phi (N, C), or None for no adjustment. `products` are the detached logits without bias."""
+        return None
+
+    def reduce(self, adjusted: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(adjusted, targets, reduction=self.reduction)
+
+    def _check(self, features: Tensor, targets: Tensor, head: Head, progress: float) -> tuple[Tensor, Tensor | None]:
+        weight, bias = head_parameters(head)
+        check_head(weight, self.num_classes, self.feature_dim, self.owner)
+        check_features(features, self.feature_dim, self.owner)
+        check_targets(targets, len(features), self.num_classes, self.owner)
+        if not 0 <= progress <= 1:
+            raise ValueError(f"progress is t/T in [0, 1], got {progress}.")
+        return weight, bias
+
+    def _adjust(
+        self, features: Tensor, targets: Tensor, weight: Tensor, bias: Tensor | None, progress: float, logits: Tensor
+    ) -> Tensor | None:
+        with torch.autocast(features.device.type, enabled=False):
+            dtype = torch.promote_types(weight.dtype, torch.float32)
+            products = logits.detach().to(dtype)
+            if bias is not None:
+                products = products - bias.detach().to(dtype)
+            return self.compute_adjustment(features.detach().to(dtype), targets, weight.to(dtype), progress, products)
+
+    def extra_repr(self) -> str:
+        return f"num_classes={self.num_classes}, feature_dim={self.feature_dim}, reduction={self.reduction!r}"
+
+
+def check_counts(class_counts: Any, num_classes: int, owner: str) -> Tensor:
+    counts = torch.as_tensor(class_counts, dtype=torch.float64)
+    if counts.shape != (num_classes,):
+        raise ValueError(f"{owner} expects class_counts of shape ({num_classes},), got {tuple(counts.shape)}.")
+    if not torch.isfinite(counts).all() or (counts < 0).any() or counts.sum() == 0:
+        raise ValueError(f"{owner} expects class_counts that are finite, not negative and not all zero.")
+    return counts

@@ -1,0 +1,16 @@
+"""Cross entropy, with the call of every other loss."""
+
+from __future__ import annotations
+
+from icda.losses.base import LOSSES, AdjustedLoss
+
+
+@LOSSES.register("cross_entropy", "ce", "erm")
+class CrossEntropyLoss(AdjustedLoss):
+    """Plain softmax cross entropy: the baseline every adjustment is measured against.
+
+    >>> import torch
+    >>> loss = CrossEntropyLoss(num_classes=3, feature_dim=4)
+    >>> loss(torch.zeros(2, 4), torch.tensor([0, 1]), torch.nn.Linear(4, 3, bias=False)).item()  # log 3
+    1.0986123085021973
+    """

@@ -1,0 +1,153 @@
+"""The augmentation term (lambda/2) P + lambda M with its gradient in closed form (METHODS sections 0 and 7).
+
+The value is that of `quadratic.py`; only the derivative with respect to the head's weight is written out by hand, because
+autograd on the plain formula takes twice as many matrix products. Statistics and strengths are constants here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from icda.statistics import Moments
+from icda.statistics.grouping import LabelGroups
+
+CHUNK_ELEMENTS = 1 << 20  # largest temporary of the per-sample form, in numbers
+
+
+def augmentation_term(
+    weight: Tensor, targets: Tensor, coefficients: Tensor, towards: Tensor | None, moments: Moments, lam: float
+) -> Tensor:
+    """(lambda/2) P + lambda M, shape (N, C), zero at the target; `towards` is alpha-hat (N, C), or None to leave M out."""
+    return _AugmentationTerm.apply(weight, targets, coefficients, towards, moments, lam)
+
+
+class _AugmentationTerm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        weight: Tensor,
+        targets: Tensor,
+        coefficients: Tensor,
+        towards: Tensor | None,
+        moments: Moments,
+        lam: float,
+    ) -> Tensor:
+        form = _make_form(weight, targets, coefficients * moments.scale, moments)
+        quadratic = form.value()
+        keep = (quadratic >= 0).scatter_(1, targets[:, None], False)
+        value = quadratic.mul_(0.5 * lam)
+        if towards is not None:
+            distance = torch.linalg.vecdot(weight, moments.mean) - weight[targets] @ moments.mean.T
+            value = torch.where(keep, value, 0).addcmul_(towards, distance, value=lam)
+            value.scatter_(1, targets[:, None], 0)
+        else:
+            value = torch.where(keep, value, 0)
+        ctx.form, ctx.lam = form, lam
+        ctx.save_for_backward(targets, keep, towards, moments.mean)
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        targets, keep, towards, mean = ctx.saved_tensors
+        to_weight, to_own = ctx.form.pull_back(torch.where(keep, grad, 0), 0.5 * ctx.lam)
+        if towards is not None:
+            pull = (grad * towards).scatter_(1, targets[:, None], 0)
+            to_weight.addcmul_(pull.sum(0)[:, None], mean, value=ctx.lam)
+            to_own.addmm_(pull, mean, alpha=-ctx.lam)
+        return to_weight.index_add_(0, targets, to_own), None, None, None, None, None
+
+
+class _Form(Protocol):
+    """P up to the clamp, and `pull_back`: scale * dP^T grad, split in what goes to all w_c and to the own w_y."""
+
+    def value(self) -> Tensor: ...
+
+    def pull_back(self, grad: Tensor, scale: float) -> tuple[Tensor, Tensor]: ...
+
+
+def _make_form(weight: Tensor, targets: Tensor, coef: Tensor, moments: Moments) -> _Form:
+    if moments.kind == "diagonal":
+        return _DiagonalForm(weight, targets, coef, moments.scatter)
+    # A table over class pairs costs C^2 A^2, one matrix per sample N C A^2.
+    if weight.shape[0] <= 2 * len(targets):
+        return _TableForm(weight, targets, coef, moments.scatter)
+    return _SampleForm(weight, targets, coef, moments.scatter)
+
+
+class _DiagonalForm:
+    def __init__(self, weight: Tensor, targets: Tensor, coef: Tensor, variances: Tensor) -> None:
+        self.weight, self.own = weight, weight[targets]
+        self.mixed = coef @ variances  # (N, A)
+        self.cross = self.mixed * self.own
+
+    def value(self) -> Tensor:
+        own_square = (self.cross * self.own).sum(1, keepdim=True)
+        return torch.addmm(own_square, self.mixed, self.weight.square().T).addmm_(self.cross, self.weight.T, alpha=-2)
+
+    def pull_back(self, grad: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+        to_weight = (grad.T @ self.mixed).mul_(self.weight).addmm_(grad.T, self.cross, alpha=-1).mul_(2 * scale)
+        to_own = (self.cross * grad.sum(1, keepdim=True)).addcmul_(self.mixed, grad @ self.weight, value=-1)
+        return to_weight, to_own.mul_(2 * scale)
+
+
+class _TableForm:
+    """Sigma_j w_c for all pairs: independent of N, right for small C."""
+
+    def __init__(self, weight: Tensor, targets: Tensor, coef: Tensor, scatter: Tensor) -> None:
+        self.weight, self.targets, self.coef = weight, targets, coef
+        self.groups = LabelGroups.of(targets)
+        self.images = torch.matmul(weight, scatter)  # (C, C, A): Sigma_j w_c
+        self.padded = self.groups.spread(coef)  # (U, width, C)
+        own_images = torch.bmm(self.padded, self.images[:, self.groups.labels].transpose(0, 1))
+        self.own_image = self.groups.collect(own_images)  # V_i w_y
+
+    def value(self) -> Tensor:
+        squares = self.coef @ torch.linalg.vecdot(self.images, self.weight)
+        own_square = squares.gather(1, self.targets[:, None])
+        return (squares + own_square).addmm_(self.own_image, self.weight.T, alpha=-2)
+
+    def pull_back(self, grad: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+        num_classes, feature_dim = self.weight.shape
+        to_squares = grad.scatter_add(1, self.targets[:, None], grad.sum(1, keepdim=True))
+        to_weight = (self.images * (self.coef.T @ to_squares)[:, :, None]).sum(0)
+        to_weight.addmm_(grad.T, self.own_image, alpha=-1)
+        # sum_c grad_{i,c} V_i w_c over the samples of one label: the gradient of the cross term at w_y.
+        pairs = torch.bmm(self.padded.mT, self.groups.spread(grad))  # (U, C, C)
+        by_label = pairs.view(-1, num_classes**2) @ self.images.view(-1, feature_dim)
+        to_weight.index_add_(0, self.groups.labels, by_label, alpha=-1)
+        return to_weight.mul_(2 * scale), torch.zeros_like(self.own_image)
+
+
+class _SampleForm:
+    """V_i = sum_j coef_{i,j} Sigma_j for every sample: right when classes outnumber samples."""
+
+    def __init__(self, weight: Tensor, targets: Tensor, coef: Tensor, scatter: Tensor) -> None:
+        self.weight, self.targets = weight, targets
+        self.mixed = (coef @ scatter.flatten(1)).view(-1, *scatter.shape[1:])  # (N, A, A)
+        self.own_image = torch.bmm(self.mixed, weight[targets][:, :, None])[:, :, 0]
+
+    def value(self) -> Tensor:
+        squares = torch.cat([torch.einsum("nca,ca->nc", image, self.weight) for image in self._images()])
+        return (squares + squares.gather(1, self.targets[:, None])).addmm_(self.own_image, self.weight.T, alpha=-2)
+
+    def pull_back(self, grad: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+        to_weight = -(grad.T @ self.own_image)
+        start = 0
+        for image in self._images():
+            part = grad[start : start + len(image)]
+            to_weight += torch.einsum("nc,nca->ca", part, image)
+            start += len(image)
+        pulled = torch.bmm(self.mixed, (grad @ self.weight)[:, :, None])[:, :, 0]
+        to_own = grad.sum(1, keepdim=True) * self.own_image - pulled
+        return to_weight.mul_(2 * scale), to_own.mul_(2 * scale)
+
+    def _images(self) -> Any:
+        """V_i w_c in chunks of samples, so that N x C x A never stands in memory."""
+        size = max(1, CHUNK_ELEMENTS // self.weight.numel())
+        for part in self.mixed.split(size):
+            yield torch.matmul(self.weight, part)

@@ -1,0 +1,37 @@
+"""The last linear layer, in any of the shapes people have it."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+Head = nn.Module | tuple[Tensor, Tensor | None]
+
+
+def head_parameters(head: Head) -> tuple[Tensor, Tensor | None]:
+    """Weight (C, A) and bias (C,) or None of an nn.Linear, a 1x1 nn.Conv2d or a (weight, bias) pair.
+
+    >>> weight, bias = head_parameters(nn.Conv2d(64, 10, kernel_size=1))
+    >>> weight.shape, bias.shape
+    (torch.Size([10, 64]), torch.Size([10]))
+    """
+    if isinstance(head, tuple | list):
+        if len(head) != 2:
+            raise ValueError(f"a head given as a tuple is (weight, bias), got {len(head)} items.")
+        weight, bias = head
+    elif isinstance(getattr(head, "weight", None), Tensor):
+        weight, bias = head.weight, getattr(head, "bias", None)  # type: ignore[assignment]
+    else:
+        raise TypeError(f"head must be nn.Linear, a 1x1 nn.Conv2d or (weight, bias), got {type(head).__name__}.")
+    if weight.dim() == 4 and weight.shape[2:] == (1, 1):
+        weight = weight.flatten(1)
+    if weight.dim() != 2:
+        raise ValueError(f"the head's weight must be (C, A) or (C, A, 1, 1), got {tuple(weight.shape)}.")
+    return weight, bias
+
+
+def check_head(weight: Tensor, num_classes: int, feature_dim: int, owner: str) -> None:
+    if weight.shape != (num_classes, feature_dim):
+        raise ValueError(
+            f"{owner} was made for {num_classes} classes and {feature_dim} features, "
+            f"but the head's weight is {tuple(weight.shape)}."
+        )

@@ -1,0 +1,35 @@
+"""Implicit semantic data augmentation (ISDA)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.losses.augmented import StatisticsLoss
+from icda.losses.base import LOSSES
+from icda.losses.terms import variance_term
+
+
+@LOSSES.register("isda")
+class ISDALoss(StatisticsLoss):
+    """Cross entropy of z_c + (lambda/2) d_c^T Sigma_y d_c: infinitely many augmentations along a class's own directions.
+
+    lambda = lambda0 * progress. The term depends on the label alone, so it is computed once for each label present.
+
+    Reference: Wang et al., "Implicit semantic data augmentation for deep networks", NeurIPS 2019.
+
+    >>> loss, head = ISDALoss(num_classes=3, feature_dim=4), torch.nn.Linear(4, 3)
+    >>> loss(torch.randn(8, 4), torch.arange(8) % 3, head, progress=0.5).shape
+    torch.Size([])
+    """
+
+    def compute_adjustment(
+        self, features: Tensor, targets: Tensor, weight: Tensor, progress: float, products: Tensor
+    ) -> Tensor | None:
+        lam = self.lambda0 * progress
+        if lam == 0:
+            return None
+        labels, inverse = torch.unique(targets, return_inverse=True)
+        own = F.one_hot(labels, self.num_classes).to(weight)
+        return variance_term(weight, labels, own, self.statistics.moments(), lam)[inverse]

@@ -1,0 +1,22 @@
+"""The class-wise margin delta_{c,i} = log(pi_c / pi_{y_i})."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def prior_term(class_counts: Tensor, targets: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """log(pi_c / pi_y) (N, C). A class without training samples gets -inf: it takes no part in the softmax.
+
+    >>> prior_term(torch.tensor([4.0, 1.0, 0.0]), torch.tensor([0])).round(decimals=3)
+    tensor([[ 0.0000, -1.3860,    -inf]])
+    """
+    log_prior = class_counts.to(torch.float64).log()
+    own = log_prior[targets]
+    if torch.isinf(own).any():
+        label = int(targets[torch.isinf(own)][0])
+        raise ValueError(
+            f"the batch holds class {label}, whose class_counts entry is 0: give the counts of the training labels."
+        )
+    return (log_prior[None, :] - own[:, None]).to(dtype)

@@ -1,0 +1,107 @@
+"""Reasoning-based implicit semantic data augmentation (RISDA)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.losses.augmented import StatisticsLoss
+from icda.losses.base import LOSSES, Reduction
+from icda.losses.terms import variance_term
+from icda.statistics import CovarianceKind
+
+
+@LOSSES.register("risda")
+class RISDALoss(StatisticsLoss):
+    """Cross entropy of z_c + (b/2) d_c^T Sigma~_y d_c + a d_c.mu~_y, with statistics borrowed from confusable classes.
+
+    K is the row-normalised confusion matrix of the training data: Sigma~_y = sum_j K_{y,j} Sigma_j and mu~_y = sum_j
+    K_{y,j} mu_j - mu_y; the `head_classes` most frequent classes keep their own covariance. a = mean_strength * progress
+    and b = lambda0 * progress. K is counted from the predictions the loss sees in train mode, over the whole of training;
+    the method `risda` sets it once from a full pass (`set_confusion`), as the official schedule does.
+
+    Reference: Chen et al., "Imagine by reasoning: a reasoning-based implicit semantic data augmentation for long-tailed
+    classification", AAAI 2022. Differs from the official code in that the mixed covariance is never written back into the
+    running one (there it compounds at each step; METHODS 5.1).
+
+    >>> loss, head = RISDALoss(num_classes=3, feature_dim=4), torch.nn.Linear(4, 3)
+    >>> loss(torch.randn(8, 4), torch.arange(8) % 3, head, progress=0.5).shape
+    torch.Size([])
+    """
+
+    confusion: Tensor
+    keeps_own: Tensor
+    confusion_is_set: Tensor
+
+    def __init__(
+        self,
+        num_classes: int,
+        feature_dim: int,
+        class_counts: Tensor | None = None,
+        *,
+        lambda0: float = 0.5,
+        mean_strength: float = 1.0,
+        head_classes: int = 0,
+        covariance: CovarianceKind | str = "auto",
+        rank: int = 16,
+        forgetting: float = 1.0,
+        shrinkage: float = 0.0,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(
+            num_classes,
+            feature_dim,
+            class_counts,
+            lambda0=lambda0,
+            covariance=covariance,
+            rank=rank,
+            forgetting=forgetting,
+            shrinkage=shrinkage,
+            reduction=reduction,
+        )
+        if head_classes and class_counts is None:
+            raise ValueError("RISDALoss needs class_counts to know which are the head_classes.")
+        if not 0 <= head_classes <= num_classes:
+            raise ValueError(f"head_classes must lie in 0..{num_classes}, got {head_classes}.")
+        self.mean_strength = mean_strength
+        keeps_own = torch.zeros(num_classes, dtype=torch.bool)
+        if head_classes:
+            keeps_own[torch.as_tensor(class_counts).argsort(descending=True, stable=True)[:head_classes]] = True
+        self.register_buffer("keeps_own", keeps_own)
+        self.register_buffer("confusion", torch.zeros(num_classes, num_classes, dtype=torch.float64))
+        self.register_buffer("confusion_is_set", torch.tensor(False))
+
+    def observe(self, features: Tensor, targets: Tensor, logits: Tensor) -> None:
+        super().observe(features, targets, logits)
+        if not self.confusion_is_set:
+            counted = torch.ones(len(targets), dtype=torch.float64, device=targets.device)
+            self.confusion.index_put_((targets, logits.detach().argmax(1)), counted, accumulate=True)
+
+    def set_confusion(self, confusion: Tensor) -> None:
+        """Fix K from counts or rates (C, C), rows being true classes; from here on it is no longer counted."""
+        if confusion.shape != self.confusion.shape or (confusion < 0).any():
+            raise ValueError(f"confusion must be {tuple(self.confusion.shape)} and not negative.")
+        self.confusion.copy_(confusion)
+        self.confusion_is_set.fill_(True)
+
+    def relations(self) -> Tensor:
+        """K (C, C), rows summing to one; a class not seen yet is related to itself alone."""
+        total = self.confusion.sum(1, keepdim=True)
+        identity = torch.eye(self.num_classes, dtype=torch.float64, device=total.device)
+        return torch.where(total > 0, self.confusion / total.clamp(min=1e-300), identity)
+
+    def compute_adjustment(
+        self, features: Tensor, targets: Tensor, weight: Tensor, progress: float, products: Tensor
+    ) -> Tensor | None:
+        if progress == 0:
+            return None
+        labels, inverse = torch.unique(targets, return_inverse=True)
+        relations = self.relations()[labels].to(weight)
+        own = F.one_hot(labels, self.num_classes).to(weight)
+        moments = self.statistics.moments()
+        mixing = torch.where(self.keeps_own[labels][:, None], own, relations)
+        spread = variance_term(weight, labels, mixing, moments, self.lambda0 * progress)
+        shift = (relations - own) @ moments.mean  # mu~ (labels, A)
+        moved = shift @ weight.T - (shift * weight[labels]).sum(1, keepdim=True)
+        return (spread + self.mean_strength * progress * moved)[inverse]

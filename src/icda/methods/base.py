@@ -1,0 +1,153 @@
+"""What happens between a batch and the optimiser's step.
+
+A loss is the simplest method. Larger procedures override more: `step` (a look-ahead, two networks), `stages` (freeze the
+encoder, retrain the head), the epoch hooks (re-weighting, memories), `predict` (a rule of their own at test time). A method
+is an nn.Module, so whatever it keeps as buffers, parameters or submodules is saved and restored with the checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from icda.registry import Registry
+
+if TYPE_CHECKING:
+    from icda.data.task import Batch, Inputs, Task
+    from icda.models.base import FeatureClassifier, Output
+
+METHODS: Registry[Callable[..., Method]] = Registry("method", "icda.methods")
+
+Sampling = Literal["uniform", "class_balanced", "group_balanced"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stretch of training: which parameters learn, how samples are drawn, whether the schedule starts afresh."""
+
+    epochs: int
+    name: str = "train"
+    trains: Literal["all", "head"] = "all"
+    sampling: Sampling = "uniform"
+    restart: bool = False  # a new optimiser, and a learning-rate schedule over this stage's epochs alone
+    reset_head: bool = False
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a method is told when it is made."""
+
+    num_classes: int
+    feature_dim: int
+    class_counts: Tensor
+    epochs: int
+    num_samples: int
+    group_counts: Tensor | None = None  # None where group labels are unknown or withheld
+
+    @classmethod
+    def of(cls, task: Task, network: FeatureClassifier, epochs: int) -> Setup:
+        groups = task.train.groups
+        counts = None if groups is None else torch.bincount(groups, minlength=task.num_groups)
+        return cls(task.num_classes, network.feature_dim, task.class_counts, epochs, len(task.train), counts)
+
+
+@dataclass
+class Context:
+    """What the trainer lends to a method for one step.
+
+    `networks` are what to call in a forward pass (wrapped when several processes train); `models` are the same networks
+    unwrapped, to read heads and parameters from. `apply(loss)` does backward and one step of every optimiser.
+    """
+
+    networks: Sequence[nn.Module]
+    models: Sequence[FeatureClassifier]
+    optimizers: Sequence[torch.optim.Optimizer]
+    apply: Callable[[Tensor], None]
+    training_batches: Callable[[], Iterator[Batch]]  # one pass over the training set, in order, without augmentation
+    next_metadata: Callable[[], Batch] | None = None
+    epoch: int = 0
+    num_epochs: int = 1
+    iteration: int = 0
+    num_iterations: int = 1
+    stage: Stage = field(default_factory=lambda: Stage(1))
+
+    @property
+    def network(self) -> nn.Module:
+        return self.networks[0]
+
+    @property
+    def head(self) -> nn.Module:
+        return self.models[0].head
+
+    @property
+    def progress(self) -> float:
+        return min(self.iteration / max(self.num_iterations, 1), 1.0)
+
+    @property
+    def learning_rate(self) -> float:
+        return float(self.optimizers[0].param_groups[0]["lr"])
+
+
+class StepResult(NamedTuple):
+    """Detached figures of one step, for logs; `logits` may be None where a method has no single answer."""
+
+    loss: Tensor
+    logits: Tensor | None
+    extra: dict[str, float] = {}  # noqa: RUF012 - a NamedTuple default, never written to
+
+
+class Method(nn.Module):
+    """A way of training. Subclasses write `loss`, or override `step` when one loss on one forward pass is not enough."""
+
+    needs: ClassVar[frozenset[str]] = frozenset()  # of "groups", "metadata", "validation"
+    num_networks: ClassVar[int] = 1
+
+    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
+        raise TypeError(f"{type(self).__name__} defines neither loss() nor step().")
+
+    def step(self, batch: Batch, context: Context) -> StepResult:
+        """Train on one batch: forward, loss, backward, optimiser step."""
+        output = context.network(batch.inputs)
+        loss = self.loss(output, batch, context)
+        context.apply(loss)
+        return StepResult(loss.detach(), output.logits.detach())
+
+    def predict(self, models: Sequence[FeatureClassifier], inputs: Inputs) -> Tensor:
+        """Logits at test time."""
+        return models[0](inputs).logits
+
+    def prepare_network(self, network: FeatureClassifier) -> FeatureClassifier:
+        """Change the network before training starts (a cosine head, a second branch)."""
+        return network
+
+    def stages(self, epochs: int) -> list[Stage]:
+        return [Stage(epochs)]
+
+    def on_stage_start(self, context: Context) -> None: ...
+
+    def on_epoch_start(self, context: Context) -> None: ...
+
+    def on_epoch_end(self, context: Context) -> None: ...
+
+
+class MissingNeedError(ValueError):
+    """A task lacks what a method needs."""
+
+
+def check_needs(name: str, needs: frozenset[str], task: Task) -> None:
+    """Fail before training when a task lacks what a method needs."""
+    has = {
+        "groups": task.train.groups is not None,
+        "metadata": task.metadata is not None,
+        "validation": task.validation is not None,
+    }
+    missing = sorted(need for need in needs if not has[need])
+    if missing:
+        raise MissingNeedError(
+            f"method {name!r} needs {' and '.join(missing)}, which task {task.name!r} does not have. "
+            "`icda list methods` shows what each method needs."
+        )

@@ -1,0 +1,18 @@
+"""Figures of merit: per class, per group, many/medium/few, calibration."""
+
+from icda.metrics.calibration import calibration_error, negative_log_likelihood
+from icda.metrics.per_class import band_accuracy, confusion_matrix, macro_precision, per_class_accuracy
+from icda.metrics.per_group import per_group_accuracy, train_weighted_accuracy
+from icda.metrics.summary import evaluate_predictions
+
+__all__ = [
+    "band_accuracy",
+    "calibration_error",
+    "confusion_matrix",
+    "evaluate_predictions",
+    "macro_precision",
+    "negative_log_likelihood",
+    "per_class_accuracy",
+    "per_group_accuracy",
+    "train_weighted_accuracy",
+]

@@ -1,0 +1,74 @@
+"""What `evaluate_predictions` asks of its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def check_logits(logits: Tensor) -> Tensor:
+    """The logits as they are computed with: on the CPU, without gradient, at least float32."""
+    if logits.ndim != 2 or logits.shape[1] < 2:
+        raise ValueError(
+            f"evaluate_predictions expects logits of shape (N, C) with C >= 2, got {tuple(logits.shape)}: "
+            "pass the scores of all classes, before argmax."
+        )
+    if logits.shape[0] == 0:
+        raise ValueError("evaluate_predictions got no samples: an empty split has no accuracy.")
+    if not logits.is_floating_point():
+        raise ValueError(f"evaluate_predictions expects floating point logits, got {logits.dtype}: pass scores.")
+    if not logits.isfinite().all():
+        bad = int((~logits.isfinite()).any(dim=1).sum())
+        raise ValueError(
+            f"evaluate_predictions got NaN or infinite logits for {bad} of {logits.shape[0]} samples: "
+            "the model has diverged. Lower the learning rate or clip the gradient."
+        )
+    logits = logits.detach().cpu()
+    return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+
+
+def check_labels(labels: Tensor, what: str, samples: int, limit: int) -> Tensor:
+    """Labels or group numbers, one a sample, each in 0..limit-1, on the CPU as int64."""
+    if tuple(labels.shape) != (samples,):
+        raise ValueError(
+            f"evaluate_predictions expects {what} of shape ({samples},), one for each row of logits, "
+            f"got {tuple(labels.shape)}."
+        )
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+        raise ValueError(f"evaluate_predictions expects integer {what}, got {labels.dtype}: use {what}.long().")
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= limit:
+        raise ValueError(
+            f"evaluate_predictions expects {what} in 0..{limit - 1}, got {low if low < 0 else high}: "
+            f"drop those samples or number the {what} from 0."
+        )
+    return labels.detach().cpu().long()
+
+
+def check_length(values: Sequence[object] | Tensor | None, what: str, wanted: int, unit: str) -> None:
+    """Names and counts come one a class or one a group."""
+    if values is not None and len(values) != wanted:
+        raise ValueError(f"evaluate_predictions expects {wanted} {what}, one a {unit}, got {len(values)}.")
+
+
+def check_thresholds(thresholds: tuple[int, int]) -> None:
+    """The few/medium and medium/many borders."""
+    if not 0 <= thresholds[0] <= thresholds[1]:
+        raise ValueError(
+            f"shot_thresholds are the smallest and largest count of a medium class, got {thresholds}: "
+            "give them in rising order, such as (20, 100)."
+        )
+
+
+def count_groups(groups: Tensor, num_groups: int, *per_group: Sequence[object] | Tensor | None) -> int:
+    """The number of groups: as told, else as many as there are names or counts, else as many as are seen."""
+    if num_groups < 0:
+        raise ValueError(f"num_groups must not be negative, got {num_groups}.")
+    if num_groups:
+        return num_groups
+    for values in per_group:
+        if values is not None:
+            return len(values)
+    return max(int(groups.max()) + 1, 1) if groups.numel() else 1

@@ -1,0 +1,106 @@
+"""All figures of one split at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from icda.metrics import checks
+from icda.metrics.calibration import calibration_error, negative_log_likelihood
+from icda.metrics.per_class import (
+    SHOT_THRESHOLDS,
+    band_accuracy,
+    confusion_matrix,
+    macro_precision,
+    mean_known,
+    per_class_accuracy,
+    worst_known,
+)
+from icda.metrics.per_group import per_group_accuracy, train_weighted_accuracy
+
+GROUP_METRICS = ("per_group_accuracy", "worst_group_accuracy", "average_group_accuracy", "train_weighted_accuracy")
+
+
+def evaluate_predictions(
+    logits: Tensor,
+    targets: Tensor,
+    *,
+    groups: Tensor | None = None,
+    num_groups: int = 0,
+    train_class_counts: Sequence[int] | Tensor | None = None,
+    train_group_counts: Sequence[int] | Tensor | None = None,
+    group_names: Sequence[str] | None = None,
+    class_names: Sequence[str] | None = None,
+    shot_thresholds: tuple[int, int] = SHOT_THRESHOLDS,
+) -> dict[str, Any]:
+    """Every figure we report of logits (N, C) and targets (N,), as plain numbers for JSON; accuracies lie in [0, 1].
+
+    The same keys come every time. A figure that cannot be known is None, never another one in its place: without groups
+    there is no `worst_group_accuracy`, without `train_class_counts` no `few_accuracy`. `balanced_accuracy`, the worst
+    class and the worst group leave out classes and groups that the split has no sample of. `class_names` are only
+    checked: `per_class_accuracy` is a list in the order of the classes.
+
+    >>> import torch
+    >>> logits = torch.tensor([[2.0, 0.0], [2.0, 0.0], [0.0, 2.0], [0.0, 2.0]])
+    >>> found = evaluate_predictions(logits, torch.tensor([0, 0, 0, 1]), groups=torch.tensor([0, 0, 1, 1]))
+    >>> found["accuracy"], found["per_class_accuracy"], found["per_group_accuracy"], found["few_accuracy"]
+    (0.75, [0.6666666666666666, 1.0], {'0': 1.0, '1': 0.5}, None)
+    """
+    logits = checks.check_logits(logits)
+    samples, num_classes = logits.shape
+    targets = checks.check_labels(targets, "targets", samples, num_classes)
+    checks.check_length(train_class_counts, "train_class_counts", num_classes, "class")
+    checks.check_length(class_names, "class_names", num_classes, "class")
+    checks.check_thresholds(shot_thresholds)
+    return {
+        **_class_metrics(logits, targets, train_class_counts, shot_thresholds),
+        "calibration_error": calibration_error(logits, targets),
+        "nll": negative_log_likelihood(logits, targets),
+        **_group_metrics(logits.argmax(dim=1).eq(targets), groups, num_groups, train_group_counts, group_names),
+    }
+
+
+def _class_metrics(
+    logits: Tensor,
+    targets: Tensor,
+    train_class_counts: Sequence[int] | Tensor | None,
+    shot_thresholds: tuple[int, int],
+) -> dict[str, Any]:
+    predictions, num_classes = logits.argmax(dim=1), logits.shape[1]
+    accuracies = per_class_accuracy(confusion_matrix(predictions, targets, num_classes))
+    return {
+        "accuracy": int(predictions.eq(targets).sum()) / len(targets),
+        "balanced_accuracy": mean_known(accuracies),
+        "per_class_accuracy": accuracies,
+        "worst_class_accuracy": worst_known(accuracies),
+        **band_accuracy(accuracies, train_class_counts, shot_thresholds),
+        "macro_precision": macro_precision(predictions, targets, num_classes),
+    }
+
+
+def _group_metrics(
+    correct: Tensor,
+    groups: Tensor | None,
+    num_groups: int,
+    train_group_counts: Sequence[int] | Tensor | None,
+    group_names: Sequence[str] | None,
+) -> dict[str, Any]:
+    if groups is None:
+        return dict.fromkeys(GROUP_METRICS)
+    group_names = group_names or None
+    num_groups = checks.count_groups(groups, num_groups, group_names, train_group_counts)
+    groups = checks.check_labels(groups, "groups", len(correct), num_groups)
+    checks.check_length(train_group_counts, "train_group_counts", num_groups, "group")
+    checks.check_length(group_names, "group_names", num_groups, "group")
+    names = [str(name) for name in (group_names or range(num_groups))]
+    if len(set(names)) < num_groups:
+        raise ValueError(f"evaluate_predictions expects distinct group_names, got {', '.join(names)}.")
+    accuracies = per_group_accuracy(correct, groups, num_groups)
+    return {
+        "per_group_accuracy": dict(zip(names, accuracies, strict=True)),
+        "worst_group_accuracy": worst_known(accuracies),
+        "average_group_accuracy": mean_known(accuracies),
+        "train_weighted_accuracy": train_weighted_accuracy(accuracies, train_group_counts),
+    }

@@ -1,0 +1,107 @@
+"""Hugging Face image and text classifiers behind the one face."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+from torch import Tensor, nn
+
+from icda.extras import require
+from icda.models.base import FeatureClassifier
+from icda.models.headless import Headless, is_linear, join, named_layer, take_off
+
+# Options of from_pretrained that say where to look: the configuration must be read from the same place.
+_HUB_OPTIONS = ("revision", "cache_dir", "token", "local_files_only", "trust_remote_code", "subfolder")
+
+
+class HuggingFaceEncoder(Headless):
+    """A Hugging Face classifier without its last linear layer: what it calls logits are then the features.
+
+    Takes a tensor (pixel values or token ids) or a dict of keyword arguments such as a tokenizer's; `labels` in it are
+    left out, for the loss is not the model's business here. Returns features (N, A).
+    """
+
+    def forward(self, inputs: Tensor | Mapping[str, Any]) -> Tensor:
+        if isinstance(inputs, Mapping):
+            arguments = {name: value for name, value in inputs.items() if name != "labels"}
+        else:
+            arguments = {str(self.network.main_input_name): inputs}
+        return self.check(self.network(**arguments, return_dict=True).logits)
+
+
+def from_huggingface(model: nn.Module, *, head: str | None = None) -> FeatureClassifier:
+    """Split a Hugging Face `...ForImageClassification` or `...ForSequenceClassification` into encoder and head.
+
+    The head is the one linear layer outside the base model with `config.num_labels` rows; `head="path.to.layer"` names
+    it where there are several. nn.Identity takes its place, so that the model's own forward (pooling, dropout, choice
+    of the last token) yields the features. No hook is left behind. `model` itself is changed: it loses its head.
+    Forward-mode derivatives (torch.func.jvp) want a model with `attn_implementation="eager"`.
+
+    >>> import torch, transformers
+    >>> config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], num_labels=3)
+    >>> model = from_huggingface(transformers.ResNetForImageClassification(config))
+    >>> output = model(torch.zeros(2, 3, 32, 32))
+    >>> output.features.shape, output.logits.shape
+    (torch.Size([2, 16]), torch.Size([2, 3]))
+    """
+    layer = _find_head(model) if head is None else named_layer(model, head)
+    linear = take_off(model, layer)
+    return join(HuggingFaceEncoder(model, linear.weight.shape[1]), linear)
+
+
+def load_huggingface(path_or_id: str, num_classes: int, **options: Any) -> FeatureClassifier:
+    """Load a pretrained classifier from a folder or the hub, in float32 and training mode.
+
+    The configuration decides between image and text. Where the stored head has another number of classes, or there is
+    none, a new one is drawn. `options` go to `from_pretrained` (`revision`, `attn_implementation`, `dtype` ...).
+    """
+    transformers = require("transformers", "hf", "Hugging Face models")
+    where = {name: options[name] for name in _HUB_OPTIONS if name in options}
+    config = transformers.AutoConfig.from_pretrained(path_or_id, num_labels=num_classes, **where)
+    auto = _auto_class(transformers, config)
+    model = auto.from_pretrained(path_or_id, config=config, ignore_mismatched_sizes=True, **options)
+    if not {"dtype", "torch_dtype"} & set(options):
+        # Weights stored in half precision would be loaded as such, and trained as such.
+        model = model.float()
+    return from_huggingface(model).train()
+
+
+def _auto_class(transformers: ModuleType, config: Any) -> Any:
+    image, text = transformers.AutoModelForImageClassification, transformers.AutoModelForSequenceClassification
+    names = " ".join(config.architectures or ())
+    if "ForImageClassification" in names:
+        return image
+    if "ForSequenceClassification" in names:
+        return text
+    for auto in (text, image):
+        if type(config) in auto._model_mapping:
+            return auto
+    raise ValueError(
+        f"{type(config).__name__} belongs to neither an image nor a text classifier of transformers: "
+        "load the model yourself and hand it to from_huggingface(model)."
+    )
+
+
+def _find_head(model: nn.Module) -> nn.Module:
+    kind = type(model).__name__
+    num_labels = getattr(getattr(model, "config", None), "num_labels", None)
+    if not isinstance(num_labels, int):
+        raise TypeError(
+            f"{kind} has no config.num_labels: from_huggingface wants a transformers model; see from_torch."
+        )
+    if num_labels < 2:
+        raise ValueError(f"{kind} has {num_labels} label; a classifier needs at least two: load it with num_labels=2.")
+    base = getattr(model, "base_model", model)
+    body = set() if base is model else set(base.modules())
+    outside = {name: layer for name, layer in model.named_modules() if is_linear(layer) and layer not in body}
+    fitting = [name for name, layer in outside.items() if layer.weight.shape[0] == num_labels]
+    if len(fitting) == 1:
+        return outside[fitting[0]]
+    found = ", ".join(fitting or outside) or "none"
+    raise ValueError(
+        f"{kind} should have one linear layer with {num_labels} rows (config.num_labels) after its base model, found "
+        f'{len(fitting)} (linear layers: {found}). Name the last one, from_huggingface(model, head="path.to.layer"); '
+        "of a model that averages two heads (distillation) take the variant with one."
+    )

@@ -1,0 +1,71 @@
+"""Model names, and the one function that turns a name into a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from icda.models.adapters import load_timm, load_torchvision
+from icda.models.base import FeatureClassifier
+from icda.models.huggingface import load_huggingface
+from icda.registry import Registry, UnknownNameError, nearest
+
+Builder = Callable[..., FeatureClassifier]  # (num_classes, input_shape, **options)
+
+MODELS: Registry[Builder] = Registry("model", package="icda.models")
+
+PREFIXES = ("hf", "timm", "torchvision")
+
+
+def create_model(name: str, num_classes: int, input_shape: tuple[int, ...] = (), **options: Any) -> FeatureClassifier:
+    """Build a model by name, in training mode.
+
+    A plain name is looked up in `MODELS`. `hf:<path or hub id>`, `timm:<name>` and `torchvision:<name>` go to the
+    adapters; `options` go to the builder or to the other library. `input_shape` is the shape of one input without the
+    batch: (channels, height, width) for images, (A,) for feature vectors. Left out, images are taken to be RGB.
+
+    >>> import torch
+    >>> model = create_model("mlp", num_classes=3, input_shape=(5,))
+    >>> model(torch.zeros(2, 5)).logits.shape
+    torch.Size([2, 3])
+    >>> create_model("resnet33", num_classes=3)
+    Traceback (most recent call last):
+    icda.registry.UnknownNameError: unknown model 'resnet33': did you mean 'resnet32'? Known: ...
+    """
+    if num_classes < 2:
+        raise ValueError(f"model {name!r} was asked for with {num_classes} class(es); a classifier needs at least two.")
+    shape = tuple(input_shape)
+    prefix, colon, target = name.partition(":")
+    if colon:
+        return _create_foreign(prefix, target, num_classes, shape, options)
+    return MODELS.get(name)(num_classes, shape, **options).train()
+
+
+def image_channels(model: str, input_shape: tuple[int, ...]) -> int:
+    """The number of channels of an image shape; an empty shape means RGB.
+
+    >>> image_channels("small_cnn", (1, 28, 28)), image_channels("small_cnn", ())
+    (1, 3)
+    """
+    if len(input_shape) not in (0, 3):
+        raise ValueError(
+            f"{model} expects images of shape (channels, height, width), got input_shape {input_shape}: "
+            "feature vectors go to 'mlp' or 'linear'."
+        )
+    return input_shape[0] if input_shape else 3
+
+
+def _create_foreign(
+    prefix: str, target: str, num_classes: int, input_shape: tuple[int, ...], options: dict[str, Any]
+) -> FeatureClassifier:
+    if not target:
+        raise ValueError(f"'{prefix}:' wants a model after the colon, for example 'hf:distilbert-base-uncased'.")
+    if prefix == "hf":
+        return load_huggingface(target, num_classes, **options)
+    if prefix == "timm":
+        return load_timm(target, num_classes, image_channels(f"timm:{target}", input_shape), **options)
+    if prefix == "torchvision":
+        return load_torchvision(target, num_classes, image_channels(f"torchvision:{target}", input_shape), **options)
+    guess = nearest(prefix, PREFIXES)
+    hint = f"did you mean '{guess}:{target}'? " if guess else ""
+    raise UnknownNameError(f"unknown model '{prefix}:{target}': {hint}Known prefixes: {', '.join(PREFIXES)}.")

@@ -1,0 +1,15 @@
+"""Tables over seeds and the HTML page about a run."""
+
+from icda.report.page import render_page, write_report
+from icda.report.tables import Summary, Table, comparison_table, summarise, to_markdown, to_rich
+
+__all__ = [
+    "Summary",
+    "Table",
+    "comparison_table",
+    "render_page",
+    "summarise",
+    "to_markdown",
+    "to_rich",
+    "write_report",
+]

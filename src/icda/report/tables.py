@@ -1,0 +1,126 @@
+"""Mean ± standard deviation over seeds, a row for each task and method."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import rich.table
+import rich.text
+
+from icda.report.formatting import FIGURES, heading, mean_and_deviation
+from icda.report.results import Result, check_results, metric
+
+COMPARED = tuple(name for name in FIGURES if name not in ("average_group_accuracy", "macro_precision", "nll"))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One metric over the runs of one method on one task that kept their checkpoint by the same rule.
+
+    `n` counts the runs that have the metric: without any `mean` is None, with fewer than two `std` (ddof = 1) is None.
+    """
+
+    task: str
+    method: str
+    selection: str
+    metric: str
+    mean: float | None
+    std: float | None
+    n: int
+
+    def __str__(self) -> str:
+        return mean_and_deviation(self.metric, self.mean, self.std)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as text, before Markdown, terminal or HTML; the first `names` columns are words, the others figures."""
+
+    caption: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    names: int
+
+
+def summarise(results: Sequence[Result], metric_name: str) -> list[Summary]:
+    """One row for each task and method, in the order of their first result.
+
+    Runs that kept their checkpoint by different selection rules are never averaged: they get a row each.
+
+    >>> runs = [{"task": "t", "method": "icda", "seed": s, "metrics": {"accuracy": a}} for s, a in [(0, 0.7), (1, 0.8)]]
+    >>> [(row.method, str(row), row.n) for row in summarise(runs, "accuracy")]
+    [('icda', '75.00 ± 7.07', 2)]
+    """
+    rows = []
+    for (task, method, selection), runs in _grouped(results).items():
+        values = [value for run in runs if (value := metric(run, metric_name)) is not None]
+        mean = statistics.fmean(values) if values else None
+        std = statistics.stdev(values) if len(values) > 1 else None
+        rows.append(Summary(task, method, selection, metric_name, mean, std, len(values)))
+    return rows
+
+
+def comparison_table(results: Sequence[Result], metrics: Sequence[str] = COMPARED, caption: str = "") -> Table:
+    """Tasks and methods down, metrics across; a metric that no run has gets no column.
+
+    >>> runs = [{"task": "t", "method": m, "seed": 0, "metrics": {"accuracy": 0.5}} for m in ("icda", "ce")]
+    >>> print(to_markdown(comparison_table(runs)))
+    | Task | Method | n | Accuracy (%) |
+    |:--|:--|--:|--:|
+    | t | icda | 1 | 50.00 |
+    | t | ce | 1 | 50.00 |
+    """
+    grouped = _grouped(results)
+    columns = {name: summarise(results, name) for name in metrics}
+    columns = {name: rows for name, rows in columns.items() if any(row.n for row in rows)}
+    several_rules = len({selection for _, _, selection in grouped}) > 1
+    names = ("Task", "Method", "Selection") if several_rules else ("Task", "Method")
+    rows = []
+    for position, (key, runs) in enumerate(grouped.items()):
+        cells = [_cell(column[position], len(runs)) for column in columns.values()]
+        rows.append((*key[: len(names)], _count(runs), *cells))
+    return Table(caption, (*names, "n", *map(heading, columns)), tuple(rows), len(names))
+
+
+def to_markdown(table: Table) -> str:
+    """The table for a README or an issue."""
+    lines = [table.header, tuple(":--" if i < table.names else "--:" for i in range(len(table.header))), *table.rows]
+    text = [f"| {' | '.join(map(_escape_markdown, line))} |" for line in lines]
+    text[1] = text[1].replace(" ", "")
+    return "\n".join([f"{_escape_markdown(table.caption)}\n", *text] if table.caption else text)
+
+
+def to_rich(table: Table) -> rich.table.Table:
+    """The table for the terminal: `rich.print(to_rich(table))`."""
+    drawn = rich.table.Table(title=rich.text.Text(table.caption) if table.caption else None)
+    for position, name in enumerate(table.header):
+        drawn.add_column(rich.text.Text(name), justify="left" if position < table.names else "right")
+    for row in table.rows:
+        # Text, not str: rich would read a method called "[red]" as markup.
+        drawn.add_row(*map(rich.text.Text, row))
+    return drawn
+
+
+def _grouped(results: Sequence[Result]) -> dict[tuple[str, str, str], list[Result]]:
+    check_results(results)
+    groups: dict[tuple[str, str, str], list[Result]] = {}
+    for result in results:
+        key = (str(result["task"]), str(result["method"]), str(result.get("selection") or ""))
+        groups.setdefault(key, []).append(result)
+    return groups
+
+
+def _count(runs: Sequence[Result]) -> str:
+    # A seed that stands twice means that settings other than the seed differ: the reader must be able to see it.
+    seeds = {run.get("seed") for run in runs}
+    return f"{len(runs)}" if len(seeds) == len(runs) or None in seeds else f"{len(runs)} ({len(seeds)} seeds)"
+
+
+def _cell(row: Summary, runs: int) -> str:
+    return str(row) if row.n in (0, runs) else f"{row} (n = {row.n})"
+
+
+def _escape_markdown(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")

@@ -1,0 +1,95 @@
+"""Named rules for picking a checkpoint. None of them sees test data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from icda.registry import Registry
+
+
+@dataclass(frozen=True)
+class SelectionRule:
+    """Which validation figure makes one epoch's model better than another's.
+
+    `metric` is a name from `icda.metrics.evaluate_predictions`; without one the newest model is taken.
+
+    >>> rule = SelectionRule("validation_accuracy", metric="accuracy")
+    >>> rule.score({"accuracy": 0.75}), rule.needs_validation, rule.needs_groups
+    (0.75, True, False)
+    """
+
+    name: str
+    metric: str | None = None
+    needs_groups: bool = False
+    description: str = ""
+
+    @property
+    def needs_validation(self) -> bool:
+        return self.metric is not None
+
+    def score(self, metrics: Mapping[str, Any]) -> float:
+        """How good a model with these validation metrics is, more being better; 0 for a rule that compares nothing."""
+        if self.metric is None:
+            return 0.0
+        value = metrics.get(self.metric)
+        if value is None or not math.isfinite(value):
+            raise ValueError(
+                f"selection rule {self.name!r} needs {self.metric!r} of the validation split, got {value}: "
+                "evaluate it with what the metric needs, or use --selection last."
+            )
+        return float(value)
+
+
+SELECTION_RULES: Registry[SelectionRule] = Registry("selection rule", "icda.selection")
+
+for _rule in (
+    SelectionRule("last", description="the model of the last epoch"),
+    SelectionRule("validation_accuracy", "accuracy", description="highest accuracy on validation data"),
+    SelectionRule(
+        "validation_balanced_accuracy", "balanced_accuracy", description="highest mean of the classes' accuracies"
+    ),
+    SelectionRule(
+        "validation_worst_class", "worst_class_accuracy", description="highest accuracy of the worst class"
+    ),
+    SelectionRule(
+        "validation_worst_group",
+        "worst_group_accuracy",
+        needs_groups=True,
+        description="highest accuracy of the worst group; needs group labels on validation data",
+    ),
+):
+    SELECTION_RULES.register(_rule.name)(_rule)
+
+
+def get_rule(rule: str | SelectionRule) -> SelectionRule:
+    """The rule behind a name; a rule stands for itself.
+
+    >>> get_rule("validation-worst-class").metric
+    'worst_class_accuracy'
+    """
+    return rule if isinstance(rule, SelectionRule) else SELECTION_RULES.get(rule)
+
+
+def check(rule: str | SelectionRule, has_validation: bool, has_groups: bool, task: str = "") -> None:
+    """Raise before training when the task cannot give the rule what it needs.
+
+    `has_groups` says whether the validation split has group labels.
+
+    >>> check("validation_worst_group", has_validation=False, has_groups=False, task="cifar10")
+    Traceback (most recent call last):
+    ValueError: selection rule 'validation_worst_group' needs a validation split with group labels; task 'cifar10' has \
+none: use --selection last
+    """
+    rule = get_rule(rule)
+    wanted = "a validation split with group labels" if rule.needs_groups else "a validation split"
+    owner = f"task {task!r}" if task else "this task"
+    if rule.needs_validation and not has_validation:
+        raise ValueError(f"selection rule {rule.name!r} needs {wanted}; {owner} has none: use --selection last")
+    if rule.needs_groups and not has_groups:
+        raise ValueError(
+            f"selection rule {rule.name!r} needs {wanted}; {owner} has none: "
+            "use --selection last or --selection validation_worst_class"
+        )

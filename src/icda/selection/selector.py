@@ -1,0 +1,57 @@
+"""Keeps the best epoch so far by a selection rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from icda.selection.rules import SelectionRule, get_rule
+
+
+class Selector:
+    """Says after each epoch whether its model is the one to keep.
+
+    Of equally good epochs the earlier one stays; `last` always takes the newest. Its state goes into the checkpoint, so
+    that a resumed run remembers what it has to beat.
+
+    >>> selector = Selector("validation_accuracy")
+    >>> [selector.update(epoch, {"accuracy": value}) for epoch, value in enumerate([0.5, 0.7, 0.7, 0.6])]
+    [True, True, False, False]
+    >>> selector.best_epoch, selector.best_score
+    (1, 0.7)
+    """
+
+    def __init__(self, rule: str | SelectionRule) -> None:
+        self.rule = get_rule(rule)
+        self.best_epoch: int | None = None
+        self.best_score: float | None = None
+
+    def update(self, epoch: int, validation_metrics: Mapping[str, Any] | None = None) -> bool:
+        """Whether the model of `epoch` is the best so far."""
+        if not self.rule.needs_validation:
+            self.best_epoch = epoch
+            return True
+        if validation_metrics is None:
+            raise ValueError(
+                f"selection rule {self.rule.name!r} got no validation metrics for epoch {epoch}: "
+                "evaluate the validation split first, or use --selection last."
+            )
+        score = self.rule.score(validation_metrics)
+        if self.best_score is not None and score <= self.best_score:
+            return False
+        self.best_epoch, self.best_score = epoch, score
+        return True
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"rule": self.rule.name, "best_epoch": self.best_epoch, "best_score": self.best_score}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        missing = {"rule", "best_epoch", "best_score"} - state.keys()
+        if missing:
+            raise ValueError(f"a Selector's state has rule, best_epoch and best_score; missing: {sorted(missing)}.")
+        if state["rule"] != self.rule.name:
+            raise ValueError(
+                f"this run selects by {self.rule.name!r} but the checkpoint by {state['rule']!r}, whose scores do not "
+                f"compare: resume with --selection {state['rule']}."
+            )
+        self.best_epoch, self.best_score = state["best_epoch"], state["best_score"]

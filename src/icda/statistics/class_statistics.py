@@ -1,0 +1,223 @@
+"""Online class means and covariances: mergeable, saved with the model, synchronised across ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, get_args
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from icda.statistics.checks import check_features, check_num_classes, check_targets
+from icda.statistics.grouping import LabelGroups
+from icda.statistics.low_rank import compress
+from icda.statistics.moments import CovarianceKind, Moments
+
+
+class ClassStatistics(nn.Module):
+    """Mean and covariance of the features of every class, updated batch by batch.
+
+    The state is the triple (n, mean, M2) per class with Sigma = M2 / n; a batch is merged by Chan's parallel formula
+    (METHODS 2.2), which is stable in float32 where sums of squares are not. Only rows of classes present in the batch are
+    touched. Everything is a buffer, so it is saved with the checkpoint; when `torch.distributed` is initialised each
+    update sees the batches of all ranks. Buffers never fall below float32, whatever the model is cast to.
+
+    * `covariance="low_rank"` keeps exact variances and the `rank` strongest directions of each class.
+    * `forgetting` < 1 scales a class's old count before each merge, because features drift during training.
+    * `shrinkage` g replaces Sigma_c by (1-g) Sigma_c + g diag(Sigma_c) for classes with fewer samples than dimensions.
+
+    Reference: appendix A of arXiv 2304.13431, after ISDA (Wang et al., NeurIPS 2019).
+
+    >>> statistics = ClassStatistics(num_classes=2, feature_dim=1, covariance="diagonal")
+    >>> statistics.update(torch.tensor([[0.0], [2.0], [5.0]]), torch.tensor([0, 0, 1]))
+    >>> statistics.mean.flatten().tolist(), statistics.covariance.flatten().tolist(), statistics.count.tolist()
+    ([1.0, 5.0], [1.0, 0.0], [2.0, 1.0])
+    """
+
+    count: Tensor
+    mean: Tensor
+    scatter: Tensor
+    factor: Tensor | None
+
+    def __init__(
+        self,
+        num_classes: int,
+        feature_dim: int,
+        covariance: CovarianceKind = "full",
+        *,
+        rank: int = 16,
+        forgetting: float = 1.0,
+        shrinkage: float = 0.0,
+    ) -> None:
+        super().__init__()
+        check_num_classes(num_classes, "ClassStatistics")
+        if covariance not in get_args(CovarianceKind):
+            raise ValueError(f"covariance must be one of {', '.join(get_args(CovarianceKind))}, got {covariance!r}.")
+        if not 0 < forgetting <= 1 or not 0 <= shrinkage <= 1:
+            raise ValueError(f"forgetting must lie in (0, 1] and shrinkage in [0, 1], got {forgetting}, {shrinkage}.")
+        self.kind: CovarianceKind = covariance
+        self.num_classes, self.feature_dim = num_classes, feature_dim
+        self.rank = min(rank, feature_dim)
+        self.forgetting, self.shrinkage = forgetting, shrinkage
+        square = (feature_dim,) * (2 if covariance == "full" else 1)
+        self.register_buffer("count", torch.zeros(num_classes, dtype=torch.float64))  # float32 saturates at 2^24
+        self.register_buffer("mean", torch.zeros(num_classes, feature_dim))
+        self.register_buffer("scatter", torch.zeros(num_classes, *square))
+        factor = torch.zeros(num_classes, self.rank, feature_dim) if covariance == "low_rank" else None
+        self.register_buffer("factor", factor)
+
+    @property
+    def covariance(self) -> Tensor:
+        """Sigma of every class: (C, A) when diagonal, else (C, A, A); zero for a class not seen."""
+        return self.moments().covariance()
+
+    @torch.no_grad()
+    def update(self, features: Tensor, targets: Tensor, weights: Tensor | None = None) -> None:
+        """Fold a batch in. `weights` (N,) lets a sample count more than once, or not at all."""
+        check_features(features, self.feature_dim, "ClassStatistics")
+        check_targets(targets, len(features), self.num_classes, "ClassStatistics")
+        with torch.autocast(features.device.type, enabled=False):
+            features = features.detach().to(self.mean.dtype)
+            mass = torch.ones_like(features[:, 0]) if weights is None else weights.to(features)
+            groups, places = self._classes_present(targets)
+            sums = _sum_by_class(torch.cat([features * mass[:, None], mass[:, None]], 1), groups)
+            _all_reduce(sums)
+            total = sums[:, -1]
+            batch_mean = sums[:, :-1] / total.clamp(min=torch.finfo(total.dtype).tiny)[:, None]
+            residuals = (features - batch_mean[places]) * mass.sqrt()[:, None]
+            self._merge_batch(groups, total.double(), batch_mean, residuals)
+
+    @torch.no_grad()
+    def merge(self, other: ClassStatistics) -> ClassStatistics:
+        """Fold in statistics gathered elsewhere; exact and associative for full and diagonal covariances.
+
+        >>> left, right = (ClassStatistics(2, 1, "diagonal") for _ in range(2))
+        >>> left.update(torch.tensor([[0.0]]), torch.tensor([0]))
+        >>> right.update(torch.tensor([[2.0]]), torch.tensor([0]))
+        >>> left.merge(right).covariance[0].item()
+        1.0
+        """
+        mine = (self.kind, self.num_classes, self.feature_dim, self.rank)
+        theirs = (other.kind, other.num_classes, other.feature_dim, other.rank)
+        if mine != theirs:
+            raise ValueError(f"cannot merge statistics of (kind, C, A, rank) {theirs} into {mine}.")
+        weight, delta = self._blend(self.count, other.count, other.mean)
+        shared = (weight * self.count).to(delta)[:, None]  # n m / (n + m)
+        spread = shared.sqrt() * delta
+        if self.factor is not None and other.factor is not None:
+            stacked = torch.cat([self.factor, other.factor, spread[:, None]], 1)
+            self.factor.copy_(compress(stacked, self.rank))
+        outer = shared * delta.square() if self.kind != "full" else spread[:, :, None] * spread[:, None]
+        self.scatter += other.scatter + outer
+        self.mean = self.mean + weight.to(delta)[:, None] * delta
+        self.count += other.count
+        return self
+
+    def moments(self) -> Moments:
+        """What the losses read; `scatter` is shared with the running state unless shrinkage is on."""
+        scale = torch.where(self.count > 0, 1 / self.count, 0).to(self.mean.dtype)
+        scatter = self.scatter
+        if self.factor is not None:
+            # Exact variances minus what the factor explains: rounding must not make a variance negative.
+            scatter = (scatter - self.factor.square().sum(1)).clamp(min=0)
+        if self.shrinkage > 0 and self.kind == "full":
+            few = (self.shrinkage * (self.count < self.feature_dim)).to(scatter)[:, None, None]
+            scatter = (1 - few) * scatter + few * torch.diag_embed(scatter.diagonal(dim1=1, dim2=2))
+        return Moments(self.kind, self.mean, scatter, scale, self.factor)
+
+    def reset(self) -> None:
+        """Forget everything seen so far."""
+        for buffer in self.buffers():
+            buffer.zero_()
+
+    def extra_repr(self) -> str:
+        return f"num_classes={self.num_classes}, feature_dim={self.feature_dim}, covariance={self.kind!r}"
+
+    def _classes_present(self, targets: Tensor) -> tuple[LabelGroups, Tensor]:
+        """This rank's samples by class, over the classes any rank holds, and each sample's place among those."""
+        present = torch.zeros(self.num_classes, dtype=torch.int64, device=targets.device)
+        present[targets] = 1
+        _all_reduce(present)
+        classes = present.nonzero().flatten()
+        places = torch.searchsorted(classes, targets)
+        return LabelGroups.from_places(classes, places), places
+
+    def _blend(self, count: Tensor, added: Tensor, mean: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        total = count + added
+        weight = torch.where(total > 0, added / total, 0)
+        return weight, mean - (self.mean if rows is None else self.mean[rows])
+
+    def _merge_batch(self, groups: LabelGroups, added: Tensor, mean: Tensor, residuals: Tensor) -> None:
+        classes = groups.labels
+        count = self.count[classes] * self.forgetting
+        weight, delta = self._blend(count, added, mean, classes)
+        shared = (weight * count).to(delta)[:, None]  # n m / (n + m)
+        spread = shared.sqrt() * delta
+        if self.factor is not None:
+            self._merge_factor(groups, residuals, spread)
+        if self.kind == "full":
+            batch = _products_by_class(residuals, groups)
+            _all_reduce(batch)
+            batch.baddbmm_(spread[:, :, None], spread[:, None])
+        else:
+            batch = _sum_by_class(residuals.square(), groups)
+            _all_reduce(batch)
+            batch += shared * delta.square()
+        self.scatter.index_copy_(0, classes, batch.add_(self.scatter[classes], alpha=self.forgetting))
+        # A new tensor, not in place: a graph built before this update may still hold the old means.
+        moved = self.mean[classes] + weight.to(delta)[:, None] * delta
+        self.mean = self.mean.index_copy(0, classes, moved)
+        self.count.index_copy_(0, classes, count + added)
+
+    def _merge_factor(self, groups: LabelGroups, residuals: Tensor, spread: Tensor) -> None:
+        assert self.factor is not None
+        places = _all_gather_rows(groups.slots // groups.width)
+        blocks = LabelGroups.from_places(groups.labels, places).blocks(_all_gather_rows(residuals))
+        for k, c in enumerate(groups.labels.tolist()):
+            old = self.factor[c] * self.forgetting**0.5
+            self.factor[c] = compress(torch.cat([old, blocks[k], spread[k : k + 1]]), self.rank)
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> ClassStatistics:
+        super()._apply(fn, recurse)
+        for name, buffer in self.named_buffers():
+            wanted = torch.float64 if name == "count" else torch.promote_types(buffer.dtype, torch.float32)
+            setattr(self, name, buffer.to(wanted))
+        return self
+
+
+def _sum_by_class(values: Tensor, groups: LabelGroups) -> Tensor:
+    if not groups.wasteful:
+        return groups.spread(values).sum(1)
+    sums = values.new_zeros(len(groups.labels), values.shape[1])
+    return sums.index_add_(0, groups.slots // groups.width, values)
+
+
+def _products_by_class(residuals: Tensor, groups: LabelGroups) -> Tensor:
+    """R_k^T R_k for every class k present: O(N A^2), where a dense product over classes takes O(C N A^2)."""
+    if not groups.wasteful:
+        padded = groups.spread(residuals)
+        return torch.bmm(padded.mT, padded)
+    return torch.stack([block.T @ block for block in groups.blocks(residuals)])
+
+
+def _distributed() -> bool:
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
+def _all_reduce(tensor: Tensor) -> None:
+    if _distributed():
+        dist.all_reduce(tensor)
+
+
+def _all_gather_rows(tensor: Tensor) -> Tensor:
+    if not _distributed():
+        return tensor
+    sizes = [torch.zeros(1, dtype=torch.int64, device=tensor.device) for _ in range(dist.get_world_size())]
+    dist.all_gather(sizes, torch.tensor([len(tensor)], device=tensor.device))
+    longest = max(int(size) for size in sizes)
+    padded = tensor.new_zeros(longest, *tensor.shape[1:])
+    padded[: len(tensor)] = tensor
+    gathered = [torch.empty_like(padded) for _ in sizes]
+    dist.all_gather(gathered, padded)
+    return torch.cat([part[: int(size)] for part, size in zip(gathered, sizes, strict=True)])

@@ -1,0 +1,63 @@
+"""Samples sorted into blocks of equal label, padded to one length, so that one batched product serves all labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class LabelGroups:
+    """Where each sample stands when samples are laid out as (labels, longest block).
+
+    `labels` (U,) are the distinct labels, ascending; sample i takes place `slots[i]` of the flattened U x `width` layout.
+
+    >>> groups = LabelGroups.of(torch.tensor([7, 3, 7]))
+    >>> groups.labels.tolist(), groups.width, groups.slots.tolist()
+    ([3, 7], 2, [2, 0, 3])
+    >>> groups.spread(torch.tensor([[1.0], [2.0], [4.0]])).sum(1).tolist()
+    [[2.0], [5.0]]
+    """
+
+    labels: Tensor
+    slots: Tensor
+    width: int
+
+    @classmethod
+    def of(cls, targets: Tensor) -> LabelGroups:
+        labels, inverse, sizes = torch.unique(targets, return_inverse=True, return_counts=True)
+        return cls.from_places(labels, inverse, sizes)
+
+    @classmethod
+    def from_places(cls, labels: Tensor, places: Tensor, sizes: Tensor | None = None) -> LabelGroups:
+        """As `of`, with each sample's place among `labels` known; a label may have no sample."""
+        if sizes is None:
+            sizes = torch.bincount(places, minlength=len(labels))
+        order = torch.argsort(places, stable=True)
+        starts = sizes.cumsum(0) - sizes
+        rank = torch.arange(len(places), device=places.device) - starts[places[order]]
+        width = int(sizes.max())
+        slots = torch.empty_like(places)
+        slots[order] = places[order] * width + rank
+        return cls(labels, slots, width)
+
+    @property
+    def wasteful(self) -> bool:
+        """Padding would multiply the work: many labels, and one of them far more frequent than the rest."""
+        return len(self.labels) * self.width > 8 * len(self.slots)
+
+    def spread(self, values: Tensor) -> Tensor:
+        """(N, K) -> (U, width, K), zero where no sample stands."""
+        padded = values.new_zeros(len(self.labels) * self.width, values.shape[1])
+        return padded.index_copy_(0, self.slots, values).view(len(self.labels), self.width, -1)
+
+    def collect(self, padded: Tensor) -> Tensor:
+        """(U, width, K) -> (N, K): `spread` undone."""
+        return padded.flatten(0, 1)[self.slots]
+
+    def blocks(self, values: Tensor) -> tuple[Tensor, ...]:
+        """The rows of each label, without padding."""
+        sizes = torch.bincount(self.slots // self.width, minlength=len(self.labels))
+        return values[torch.argsort(self.slots)].split(sizes.tolist())

@@ -1,0 +1,82 @@
+"""Predictions over a split, and what they are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from torch import Tensor
+
+from icda.data.loader import BatchLoader
+from icda.data.task import Batch, Split, Task
+from icda.methods.base import Method
+from icda.metrics import evaluate_predictions
+from icda.models.base import FeatureClassifier
+
+EVALUATION_BATCH = 512
+
+
+@torch.no_grad()
+def predict_split(
+    method: Method, models: Sequence[FeatureClassifier], split: Split, accelerator: Accelerator
+) -> Tensor:
+    """Logits (N, C) of a split in its own order; several processes share the work."""
+    rank, world = accelerator.process_index, accelerator.num_processes
+    loader = BatchLoader(split, EVALUATION_BATCH, seed=0, shuffle=False, augment=False, rank=rank, world_size=world)
+    parts: list[tuple[Tensor, Tensor]] = []
+    with evaluating(*models, method):
+        for batch in loader.epoch(0):
+            logits = method.predict(models, to_device(batch, accelerator.device).inputs)
+            parts.append((batch.index, logits.float().cpu()))
+    if world > 1:
+        parts = gather_object(parts)
+    index = torch.cat([part[0] for part in parts])
+    logits = torch.cat([part[1] for part in parts])
+    return torch.empty_like(logits).index_copy_(0, index, logits)
+
+
+def evaluate_split(
+    method: Method, models: Sequence[FeatureClassifier], task: Task, split: Split, accelerator: Accelerator
+) -> tuple[dict[str, Any], Tensor]:
+    """Named metrics of a split, and the logits they come from."""
+    logits = predict_split(method, models, split, accelerator)
+    train_groups = task.train.groups
+    metrics = evaluate_predictions(
+        logits,
+        split.targets,
+        groups=split.groups,
+        num_groups=task.num_groups,
+        train_class_counts=task.class_counts,
+        train_group_counts=(None if train_groups is None else torch.bincount(train_groups, minlength=task.num_groups)),
+        group_names=task.group_names,
+        class_names=task.class_names,
+    )
+    return metrics, logits
+
+
+def to_device(batch: Batch, device: torch.device) -> Batch:
+    """The batch with inputs, targets and groups on `device`; the index stays where it is."""
+
+    def move(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: move(part) for name, part in value.items()}
+        return value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
+
+    return batch._replace(inputs=move(batch.inputs), targets=move(batch.targets), groups=move(batch.groups))
+
+
+@contextmanager
+def evaluating(*modules: torch.nn.Module) -> Iterator[None]:
+    """Evaluation mode inside; each submodule's own mode restored after, frozen BatchNorm layers included."""
+    modes = [(module, module.training) for root in modules for module in root.modules()]
+    for root in modules:
+        root.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode

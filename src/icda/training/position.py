@@ -1,0 +1,76 @@
+"""Where a training stands, small enough to go into every checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+
+from icda.methods.base import StepResult
+
+
+class Tally:
+    """Sums over the steps of an epoch: loss, hits, samples, and whatever a method reports beside them."""
+
+    def __init__(self, sums: dict[str, float] | None = None) -> None:
+        self.sums = dict(sums or {})
+
+    def add(self, result: StepResult, targets: Tensor) -> None:
+        count = len(targets)
+        self._add("samples", count)
+        self._add("loss", float(result.loss) * count)
+        if result.logits is not None:
+            self._add("judged", count)
+            self._add("hits", int((result.logits.argmax(1) == targets).sum()))
+        for name, value in result.extra.items():
+            self._add(f"extra.{name}", value * count)
+
+    def loss(self) -> float:
+        return self.sums.get("loss", 0.0) / max(self.sums.get("samples", 0), 1)
+
+    def accuracy(self) -> float | None:
+        judged = self.sums.get("judged", 0)
+        return self.sums["hits"] / judged if judged else None
+
+    def extras(self) -> dict[str, float]:
+        samples = max(self.sums.get("samples", 0), 1)
+        return {name[6:]: value / samples for name, value in self.sums.items() if name.startswith("extra.")}
+
+    def reduced(self, accelerator: Accelerator) -> Tally:
+        """The tally of all processes together."""
+        if accelerator.num_processes == 1:
+            return self
+        values = torch.tensor(list(self.sums.values()), dtype=torch.float64, device=accelerator.device)
+        summed = accelerator.reduce(values, reduction="sum").tolist()
+        return Tally(dict(zip(self.sums, summed, strict=True)))
+
+    def _add(self, name: str, value: float) -> None:
+        self.sums[name] = self.sums.get(name, 0) + value
+
+
+@dataclass
+class Position:
+    """Stage, epoch and batch to be trained next, and the iterations done."""
+
+    stage: int = 0
+    epoch: int = 0
+    batch: int = 0
+    iteration: int = 0
+    tally: Tally = field(default_factory=Tally)
+
+    def next_epoch(self) -> None:
+        self.epoch += 1
+        self.batch = 0
+        self.tally = Tally()
+
+    def state_dict(self) -> dict[str, Any]:
+        numbers = {name: getattr(self, name) for name in ("stage", "epoch", "batch", "iteration")}
+        return {**numbers, "tally": self.tally.sums}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Position:
+        numbers = {name: value for name, value in state.items() if name != "tally"}
+        return cls(**numbers, tally=Tally(state["tally"]))

@@ -1,0 +1,73 @@
+"""What a person sees while a model trains."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+
+class ProgressView(Protocol):
+    """Told of every step and epoch."""
+
+    def __enter__(self) -> ProgressView: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    def start(self, iteration: int, num_iterations: int) -> None: ...
+    def step(self, epoch: int, num_epochs: int, loss: float, accuracy: float | None) -> None: ...
+    def epoch(self, record: dict[str, Any], num_epochs: int) -> None: ...
+
+
+class QuietView:
+    """Shows nothing."""
+
+    def __enter__(self) -> QuietView:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+    def start(self, iteration: int, num_iterations: int) -> None: ...
+    def step(self, epoch: int, num_epochs: int, loss: float, accuracy: float | None) -> None: ...
+    def epoch(self, record: dict[str, Any], num_epochs: int) -> None: ...
+
+
+class TerminalView:
+    """A bar with loss, accuracy and time left; a line an epoch where output is not a terminal."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True)
+        self.bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[figures]}"),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+        self.line = self.bar.add_task("starting", figures="", total=None)
+
+    def __enter__(self) -> TerminalView:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def start(self, iteration: int, num_iterations: int) -> None:
+        self.bar.update(self.line, completed=iteration, total=num_iterations)
+
+    def step(self, epoch: int, num_epochs: int, loss: float, accuracy: float | None) -> None:
+        figures = f"loss {loss:.3f}" + ("" if accuracy is None else f"  accuracy {accuracy:.3f}")
+        self.bar.update(self.line, advance=1, description=f"epoch {epoch + 1}/{num_epochs}", figures=figures)
+
+    def epoch(self, record: dict[str, Any], num_epochs: int) -> None:
+        if self.console.is_terminal:
+            return
+        figures = [f"loss {record['train_loss']:.4f}"]
+        for name in ("train_accuracy", "validation_accuracy"):
+            if record.get(name) is not None:
+                figures.append(f"{name.replace('_', ' ')} {record[name]:.4f}")
+        self.console.print(f"epoch {record['epoch'] + 1}/{num_epochs}: {', '.join(figures)}", highlight=False)

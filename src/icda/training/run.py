@@ -1,0 +1,182 @@
+"""One run from configuration to result."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+
+from icda.data import Task, create_task, csv_task, folder_task
+from icda.methods import Method, Setup, check_needs, create_method, method_needs, resolve_method
+from icda.methods.create import method_class
+from icda.models import FeatureClassifier, create_model
+from icda.report import write_report
+from icda.selection import check as check_selection
+from icda.training.checkpoint import load_checkpoint, load_state, write_atomically
+from icda.training.config import TrainConfig, config_from_dict, save_config
+from icda.training.environment import describe_environment
+from icda.training.evaluation import evaluate_split
+from icda.training.progress import ProgressView
+from icda.training.seeding import seed_everything
+from icda.training.trainer import CHECKPOINT, MODEL, Trainer
+
+RESULT = "result.json"
+
+
+def train(
+    config: TrainConfig, *, resume: bool = False, overwrite: bool = False, view: ProgressView | None = None
+) -> dict[str, Any]:
+    """Train, evaluate the selected model on the test split, write result.json and report.html, return the result."""
+    folder = config.folder()
+    finished = _earlier_result(folder, config, resume, overwrite)
+    if finished is not None:
+        return finished
+    started = time.perf_counter()
+    task = load_task(config)
+    accelerator = make_accelerator(config.precision)
+    networks, method = build(config, task)
+    trainer = Trainer(config, task, networks, method, folder, accelerator, view)
+    if accelerator.is_main_process:
+        folder.mkdir(parents=True, exist_ok=True)
+        save_config(config, folder / "config.yaml")
+    trainer.run(resume)
+    accelerator.wait_for_everyone()
+    epoch = trainer.load_model()
+    result = evaluate_run(config, task, trainer.models, trainer.method, accelerator)
+    result |= {
+        "selected_epoch": epoch,
+        "history": trainer.history,
+        "seconds": round(time.perf_counter() - started, 2),
+    }
+    if accelerator.is_main_process:
+        write_atomically(folder / RESULT, json.dumps(result, indent=1).encode())
+        write_report(folder / "report.html", [result])
+    return result
+
+
+def load_task(config: TrainConfig) -> Task:
+    """The task a configuration names, or the one made of the user's own folder or CSV."""
+    if config.data is None:
+        return create_task(config.task, config.root, config.data_seed)
+    path = Path(config.data)
+    if path.is_dir():
+        return folder_task(path, config.image_size, config.data_seed)
+    if path.is_file():
+        return csv_task(
+            path,
+            image_column=config.image_column,
+            text_column=config.text_column,
+            label_column=config.label_column,
+            group_column=config.group_column,
+            split_column=config.split_column,
+            image_size=config.image_size,
+            tokenise=_tokeniser(config.model),
+            seed=config.data_seed,
+        )
+    raise FileNotFoundError(f"--data {path}: neither a folder of images nor a CSV file is there.")
+
+
+def build(config: TrainConfig, task: Task) -> tuple[list[FeatureClassifier], Method]:
+    """Networks and method, checked against the task before anything is trained."""
+    check_needs(resolve_method(config.method), method_needs(config.method), task)
+    validation = task.validation
+    has_groups = validation is not None and validation.groups is not None
+    check_selection(config.selection, validation is not None, has_groups, task.name)
+    seed_everything(config.seed)
+    name = config.model or task.default_model
+    count = getattr(method_class(config.method), "num_networks", 1)
+    networks = [create_model(name, task.num_classes, task.input_shape) for _ in range(count)]
+    method = create_method(config.method, Setup.of(task, networks[0], config.epochs), config.options)
+    return [method.prepare_network(network) for network in networks], method
+
+
+def evaluate_run(
+    config: TrainConfig,
+    task: Task,
+    models: Sequence[FeatureClassifier],
+    method: Method,
+    accelerator: Accelerator,
+    split_name: str = "test",
+) -> dict[str, Any]:
+    """The part of a result that a trained model and a split decide."""
+    splits = task.splits()
+    if split_name not in splits:
+        raise ValueError(f"task {task.name!r} has no {split_name} split: choose from {', '.join(splits)}.")
+    split = splits[split_name]
+    metrics, logits = evaluate_split(method, models, task, split, accelerator)
+    pairs = split.targets * task.num_classes + logits.argmax(1)
+    confusion = torch.bincount(pairs, minlength=task.num_classes**2).view(task.num_classes, -1)
+    return {
+        "task": task.name,
+        "method": resolve_method(config.method),
+        "model": config.model or task.default_model,
+        "seed": config.seed,
+        "split": split_name,
+        "metrics": metrics,
+        "selection": config.selection,
+        "config": config.as_dict(),
+        "config_hash": config.hash(),
+        "data_hash": task.data_hash,
+        "environment": describe_environment(),
+        "class_names": list(task.class_names),
+        "class_counts": task.class_counts.tolist(),
+        "group_names": list(task.group_names or ()),
+        "confusion": confusion.tolist(),
+    }
+
+
+def evaluate_folder(folder: Path, split_name: str = "test", data: str | None = None) -> dict[str, Any]:
+    """Evaluate the model of an earlier run, on its own data or on other data with the same classes."""
+    path = folder / MODEL
+    state = load_checkpoint(path)
+    config = config_from_dict(state["config"], str(path))
+    if data is not None:
+        config = config_from_dict({**config.as_dict(), "data": data}, str(path))
+    task = load_task(config)
+    networks, method = build(config, task)
+    for network, saved in zip(networks, state["networks"], strict=True):
+        load_state(network, saved, "network", path)
+    load_state(method, state["method"], "method state", path)
+    return evaluate_run(config, task, networks, method, make_accelerator("no"), split_name)
+
+
+def make_accelerator(precision: str) -> Accelerator:
+    """An Accelerator; its precision is process-wide state, cleared here so that runs do not inherit it."""
+    AcceleratorState._reset_state()
+    return Accelerator(mixed_precision=precision)
+
+
+def _earlier_result(folder: Path, config: TrainConfig, resume: bool, overwrite: bool) -> dict[str, Any] | None:
+    """Decide what an existing folder means: the finished result to return, or None to train."""
+    result, checkpoint = folder / RESULT, folder / CHECKPOINT
+    if overwrite:
+        for path in (result, checkpoint, folder / MODEL):
+            path.unlink(missing_ok=True)
+        return None
+    if not resume:
+        if result.exists() or checkpoint.exists():
+            raise FileExistsError(f"{folder} already holds a run: --resume continues it, --overwrite starts again.")
+        return None
+    if result.exists():
+        found: dict[str, Any] = json.loads(result.read_text())
+        if found["config_hash"] == config.hash():
+            return found
+        raise ValueError(f"{folder} holds the result of another configuration: use another --out or --overwrite.")
+    return None
+
+
+def _tokeniser(model: str | None) -> Any:
+    """The tokeniser that belongs to a Hugging Face model; None leaves the choice to the task."""
+    if model is None or not model.startswith("hf:"):
+        return None
+    from icda.extras import require
+
+    transformers = require("transformers", "hf", "Hugging Face models")
+    tokeniser = transformers.AutoTokenizer.from_pretrained(model.removeprefix("hf:"))
+    return lambda texts: tokeniser(list(texts), truncation=True)["input_ids"]

@@ -1,0 +1,31 @@
+"""Learning rates as a pure function of the epoch."""
+
+from __future__ import annotations
+
+import math
+
+from icda.training.config import TrainConfig
+
+
+def learning_rate(config: TrainConfig, epoch: float, epochs: int) -> float:
+    """The rate at `epoch` (fractional within an epoch) of a schedule over `epochs`.
+
+    Steps fall at whole epochs, as everywhere in this field; warm-up and cosine move with every iteration.
+
+    >>> config = TrainConfig(learning_rate=0.1, milestones=(120, 160))
+    >>> [round(learning_rate(config, epoch, 200), 6) for epoch in (0, 119.9, 120, 160)]
+    [0.1, 0.1, 0.01, 0.001]
+    """
+    rate = config.learning_rate
+    if config.schedule == "step":
+        passed = sum(epoch >= _milestone_epoch(m, epochs) for m in config.milestones)
+        rate *= config.decay**passed
+    elif config.schedule == "cosine":
+        rate *= 0.5 * (1 + math.cos(math.pi * min(epoch / epochs, 1.0)))
+    if epoch < config.warmup_epochs:
+        rate *= epoch / config.warmup_epochs
+    return rate
+
+
+def _milestone_epoch(milestone: float, epochs: int) -> float:
+    return round(milestone * epochs) if milestone < 1 else milestone

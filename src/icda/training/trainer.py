@@ -1,0 +1,367 @@
+"""The loop: stages, epochs, steps, checkpoints. It knows no method and no dataset by name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+from icda.data.loader import BatchLoader, balanced_weights
+from icda.data.task import Batch, Task
+from icda.methods.base import Context, Method, Stage
+from icda.models.base import FeatureClassifier
+from icda.selection import Selector
+from icda.training.checkpoint import load_checkpoint, load_state, save_checkpoint
+from icda.training.config import TrainConfig
+from icda.training.evaluation import evaluate_split, to_device
+from icda.training.logs import EpochLog
+from icda.training.position import Position
+from icda.training.progress import ProgressView, QuietView
+from icda.training.schedule import learning_rate
+from icda.training.seeding import random_state, restore_random_state
+
+CHECKPOINT = "checkpoint.pt"
+MODEL = "model.pt"
+
+
+class DivergedError(RuntimeError):
+    """The loss is no longer a finite number."""
+
+
+class Trainer:
+    """Trains networks with a method on a task, and can be killed and resumed at any point with the same result.
+
+    `folder` receives `checkpoint.pt` (all that is needed to go on), `model.pt` (the selected model) and `log.jsonl`.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        task: Task,
+        networks: Sequence[FeatureClassifier],
+        method: Method,
+        folder: Path,
+        accelerator: Accelerator,
+        view: ProgressView | None = None,
+    ) -> None:
+        self.config, self.task, self.folder = config, task, folder
+        self.accelerator = accelerator
+        self.models = [network.to(accelerator.device) for network in networks]
+        if task.input_kind == "image":
+            self.models = [model.to(memory_format=torch.channels_last) for model in self.models]  # type: ignore[call-overload]
+        self.method = method.to(accelerator.device)
+        self.stages = method.stages(config.epochs)
+        self.selector = Selector(config.selection)
+        self.view = view or QuietView()
+        self.history: list[dict[str, Any]] = []
+        self.position = Position()
+        self.context: Context
+        self.loader: BatchLoader
+
+    # -- the loop -----------------------------------------------------------------------------------------------------
+
+    def run(self, resume: bool = False) -> None:
+        """Train to the end, from the checkpoint in `folder` when `resume` is set and there is one."""
+        path = self.folder / CHECKPOINT
+        saved = load_checkpoint(path) if resume and path.exists() else None
+        if saved is not None:
+            self._restore(saved, path)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        log = EpochLog(self.folder, self.history, self.config.tensorboard) if self._is_main else None
+        with self.view:
+            self._start_stage(saved)
+            self.view.start(self.position.iteration, self._num_iterations)
+            while self.position.epoch < self._num_epochs:
+                if self.position.epoch == self._stage_end and self.position.batch == 0:
+                    self.position.stage += 1
+                    self._start_stage(None)
+                record = self._epoch()
+                self.view.epoch(record, self._num_epochs)
+                if log is not None:
+                    log.write(record)
+        if log is not None:
+            log.close()
+
+    def _epoch(self) -> dict[str, Any]:
+        started, position = time.perf_counter(), self.position
+        self._update_context()
+        self._set_training_mode()
+        if position.batch == 0:
+            self.method.on_epoch_start(self.context)
+        for batch in self.loader.epoch(position.epoch, position.batch):
+            self._step(to_device(batch, self.accelerator.device))
+            every = self.config.checkpoint_every
+            if every and position.iteration % every == 0 and position.batch < len(self.loader):
+                self._save()
+        self.method.on_epoch_end(self.context)
+        record = self._close_epoch(time.perf_counter() - started)
+        self._save()
+        return record
+
+    def _step(self, batch: Batch) -> None:
+        self._update_context()
+        self._set_learning_rate()
+        self._batch_share = self._share_of_batch(batch)
+        result = self.method.step(batch, self.context)
+        loss = float(result.loss)
+        if not torch.isfinite(result.loss):
+            raise DivergedError(
+                f"the loss became {loss} in epoch {self.position.epoch + 1}, iteration {self.position.iteration}: "
+                "lower --learning-rate or set --clip-norm. The last checkpoint is from before."
+            )
+        self.position.tally.add(result, batch.targets)
+        self.position.batch += 1
+        self.position.iteration += 1
+        self.view.step(self.position.epoch, self._num_epochs, loss, self.position.tally.accuracy())
+
+    def _close_epoch(self, seconds: float) -> dict[str, Any]:
+        tally = self.position.tally.reduced(self.accelerator)
+        record: dict[str, Any] = {
+            "epoch": self.position.epoch,
+            "stage": self.context.stage.name,
+            "train_loss": tally.loss(),
+            "train_accuracy": tally.accuracy(),
+            "learning_rate": self.context.learning_rate,
+            **tally.extras(),
+        }
+        metrics = None
+        if self.task.validation is not None:
+            metrics, _ = evaluate_split(self.method, self.models, self.task, self.task.validation, self.accelerator)
+            for name in ("accuracy", "worst_class_accuracy", "worst_group_accuracy"):
+                record[f"validation_{name}"] = metrics[name]
+        record["seconds"] = round(seconds, 3)
+        if self.selector.update(self.position.epoch, metrics) and self._is_main and self._keeps_now():
+            self.save_model()
+        self.history.append(record)
+        self.position.next_epoch()
+        return record
+
+    # -- a step's surroundings ----------------------------------------------------------------------------------------
+
+    def _apply(self, loss: Tensor) -> None:
+        """Backward and one optimiser step. DDP averages over ranks, so a rank with fewer samples must count for less."""
+        for optimizer in self.context.optimizers:
+            optimizer.zero_grad()
+        self.accelerator.backward(loss * self._batch_share if self._batch_share != 1 else loss)
+        if self.config.clip_norm is not None:
+            for model in self.context.networks:
+                self.accelerator.clip_grad_norm_(model.parameters(), self.config.clip_norm)
+        for optimizer in self.context.optimizers:
+            optimizer.step()
+
+    def _share_of_batch(self, batch: Batch) -> float:
+        world = self.accelerator.num_processes
+        if world == 1:
+            return 1.0
+        sizes = self.accelerator.gather(torch.tensor([batch.num_samples], device=self.accelerator.device))
+        return batch.num_samples * world / int(sizes.sum())
+
+    def _update_context(self) -> None:
+        context, position = self.context, self.position
+        context.epoch, context.iteration = position.epoch, position.iteration
+
+    def _set_learning_rate(self) -> None:
+        stage, start = self.context.stage, self._stage_end - self.context.stage.epochs
+        epoch = self.position.epoch + self.position.batch / len(self.loader)
+        if stage.restart:
+            rate = learning_rate(self.config, epoch - start, stage.epochs)
+        else:
+            rate = learning_rate(self.config, epoch, self._num_epochs)
+        for optimizer in self.context.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+
+    def _set_training_mode(self) -> None:
+        self.method.train()
+        for model in self.models:
+            model.train()
+            if self.context.stage.trains == "head":
+                model.encoder.eval()  # a frozen encoder's BatchNorm statistics are frozen too
+
+    # -- stages -------------------------------------------------------------------------------------------------------
+
+    def _start_stage(self, saved: dict[str, Any] | None) -> None:
+        stage = self.stages[self.position.stage]
+        if stage.reset_head and saved is None:
+            for model in self.models:
+                model.head.reset_parameters()  # type: ignore[operator]
+        for model in self.models:
+            model.encoder.requires_grad_(stage.trains == "all")
+        optimizers = [make_optimizer(self.config, model) for model in self.models]
+        if saved is not None:
+            carried = saved["optimizers"]
+        elif self.position.stage > 0 and not stage.restart:
+            carried = [optimizer.state_dict() for optimizer in self.context.optimizers]
+        else:
+            carried = []
+        for optimizer, state in zip(optimizers, carried, strict=False):
+            optimizer.load_state_dict(state)
+        count = len(self.models)
+        prepared = self.accelerator.prepare(*self.models, *optimizers)
+        self._make_loader(stage)
+        self.context = Context(
+            networks=prepared[:count],
+            models=self.models,
+            optimizers=prepared[count:],
+            apply=self._apply,
+            training_batches=self._training_batches,
+            next_metadata=None if self.task.metadata is None else self._next_metadata,
+            num_epochs=self._num_epochs,
+            num_iterations=self._num_iterations,
+            stage=stage,
+        )
+        self._batch_share = 1.0
+        self._update_context()
+        self._set_training_mode()
+        if saved is not None:
+            restore_random_state(saved["random"])
+        else:
+            self.method.on_stage_start(self.context)
+
+    def _make_loader(self, stage: Stage) -> None:
+        weights = None
+        if stage.sampling == "class_balanced":
+            weights = balanced_weights(self.task.train.targets)
+        elif stage.sampling == "group_balanced":
+            assert self.task.train.groups is not None, "check_needs admits no method without its groups"
+            weights = balanced_weights(self.task.train.groups)
+        rank, world = self.accelerator.process_index, self.accelerator.num_processes
+        self.loader = BatchLoader(
+            self.task.train,
+            self.config.batch_size,
+            seed=self.config.seed,
+            shuffle=True,
+            augment=True,
+            weights=weights,
+            rank=rank,
+            world_size=world,
+        )
+        if len(self.loader) == 0:
+            raise ValueError(f"{len(self.task.train)} training samples make no batch for {world} processes.")
+
+    def _training_batches(self) -> Iterator[Batch]:
+        loader = BatchLoader(self.task.train, self.config.batch_size, seed=0, shuffle=False, augment=False)
+        for batch in loader.epoch(0):
+            yield to_device(batch, self.accelerator.device)
+
+    def _next_metadata(self) -> Batch:
+        """The metadata batch of this iteration: a function of seed and iteration, so that resuming needs no state."""
+        assert self.task.metadata is not None
+        size = min(self.config.batch_size, len(self.task.metadata))
+        rank, world = self.accelerator.process_index, self.accelerator.num_processes
+        loader = BatchLoader(
+            self.task.metadata,
+            size,
+            seed=self.config.seed + 1,
+            shuffle=True,
+            augment=True,
+            rank=rank,
+            world_size=world,
+        )
+        per_epoch = len(loader)
+        epoch, batch = divmod(self.position.iteration, per_epoch)
+        return to_device(next(loader.epoch(epoch, batch)), self.accelerator.device)
+
+    # -- saving and restoring -----------------------------------------------------------------------------------------
+
+    def save_model(self) -> None:
+        """Write the networks and the method as they are now to `model.pt`."""
+        state = {
+            "networks": [_state(model) for model in self.models],
+            "method": _state(self.method),
+            "config": self.config.as_dict(),
+            "epoch": self.position.epoch,
+        }
+        save_checkpoint(self.folder / MODEL, state)
+
+    def load_model(self) -> int:
+        """Read `model.pt` back; returns the epoch it was taken from."""
+        path = self.folder / MODEL
+        state = load_checkpoint(path)
+        self._load_modules(state, path)
+        return int(state["epoch"])
+
+    def _save(self) -> None:
+        if not self._is_main:
+            return
+        state = {
+            "networks": [_state(model) for model in self.models],
+            "optimizers": [optimizer.state_dict() for optimizer in self.context.optimizers],
+            "method": _state(self.method),
+            "selector": self.selector.state_dict(),
+            "position": self.position.state_dict(),
+            "history": self.history,
+            "random": random_state(),
+            "config": self.config.as_dict(),
+            "config_hash": self.config.hash(),
+            "data_hash": self.task.data_hash,
+            "scaler": None if self.accelerator.scaler is None else self.accelerator.scaler.state_dict(),
+        }
+        save_checkpoint(self.folder / CHECKPOINT, state)
+
+    def _restore(self, state: dict[str, Any], path: Path) -> None:
+        check_same_run(state, self.config, self.task, path)
+        self._load_modules(state, path)
+        self.selector.load_state_dict(state["selector"])
+        self.position = Position.from_state(state["position"])
+        self.history = state["history"]
+        if self.accelerator.scaler is not None and state["scaler"] is not None:
+            self.accelerator.scaler.load_state_dict(state["scaler"])
+
+    def _load_modules(self, state: dict[str, Any], path: Path) -> None:
+        for model, saved in zip(self.models, state["networks"], strict=True):
+            load_state(model, saved, "network", path)
+        load_state(self.method, state["method"], "method state", path)
+
+    # -- small facts --------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_main(self) -> bool:
+        return self.accelerator.is_main_process
+
+    @property
+    def _num_epochs(self) -> int:
+        return sum(stage.epochs for stage in self.stages)
+
+    @property
+    def _stage_end(self) -> int:
+        return sum(stage.epochs for stage in self.stages[: self.position.stage + 1])
+
+    @property
+    def _num_iterations(self) -> int:
+        return self._num_epochs * len(self.loader)
+
+    def _keeps_now(self) -> bool:
+        """Rule `last` writes the model once, at the end; the others whenever it is the best so far."""
+        return self.selector.rule.needs_validation or self.position.epoch == self._num_epochs - 1
+
+
+def make_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
+    if config.optimizer == "adam":
+        return torch.optim.Adam(model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
+    return torch.optim.SGD(
+        model.parameters(),
+        lr=config.learning_rate,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
+        nesterov=config.momentum > 0,
+    )
+
+
+def check_same_run(state: dict[str, Any], config: TrainConfig, task: Task, path: Path) -> None:
+    """A checkpoint may only be resumed by the run that wrote it."""
+    if state["config_hash"] != config.hash():
+        now, then = config.as_dict(), state["config"]
+        changed = [f"{key} {then.get(key)!r} -> {now[key]!r}" for key in now if then.get(key) != now[key]]
+        raise ValueError(f"{path} belongs to another run ({'; '.join(changed)}): use another --out or --overwrite.")
+    if state["data_hash"] != task.data_hash:
+        raise ValueError(f"the data behind task {task.name!r} changed since {path} was written: use --overwrite.")
+
+
+def _state(module: nn.Module) -> dict[str, Any]:
+    return {name: value.detach().cpu() for name, value in module.state_dict().items()}

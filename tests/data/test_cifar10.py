@@ -1,0 +1,89 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from icda.data import BatchLoader, create_task
+
+LONG_TAILED = {
+    "cifar10_lt_100": [5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50],
+    "cifar10_lt_10": [5000, 3871, 2997, 2320, 1796, 1391, 1077, 834, 645, 500],
+    "cifar10_lt_100_meta": [4990, 2991, 1793, 1075, 644, 386, 231, 138, 83, 49],
+    "cifar10_lt_10_meta": [4990, 3863, 2991, 2316, 1793, 1388, 1075, 832, 644, 499],
+}
+WRONG = {"cifar10_uniform_40": 0.36, "cifar10_uniform_60": 0.54, "cifar10_flip_20": 0.2, "cifar10_flip_40": 0.4}
+
+
+def test_cifar10_is_whole_and_in_its_original_order(real_data: Path) -> None:
+    task = create_task("cifar10", root=real_data)
+    assert task.name == "cifar10"
+    assert task.class_counts.tolist() == [5000] * 10
+    assert torch.bincount(task.test.targets).tolist() == [1000] * 10
+    assert task.train.targets[:10].tolist() == [6, 9, 9, 4, 1, 1, 2, 7, 8, 3]
+    assert task.test.targets[:10].tolist() == [3, 8, 8, 0, 6, 6, 1, 6, 3, 1]
+    assert (task.validation, task.metadata, task.default_model) == (None, None, "resnet32")
+
+
+def test_pixels_are_normalised_by_the_figures_of_the_literature(real_data: Path) -> None:
+    task = create_task("cifar10", root=real_data)
+    first = task.train.batch(torch.tensor([0])).inputs[0, :, 0, 0]
+    expected = [(59 - 125.3) / 63.0, (62 - 123.0) / 62.1, (63 - 113.9) / 66.7]  # the famous frog's corner
+    assert first.tolist() == pytest.approx(expected, abs=1e-5)
+    some = task.train.batch(torch.arange(0, 50_000, 10)).inputs
+    assert some.mean((0, 2, 3)).tolist() == pytest.approx([0, 0, 0], abs=0.02)
+    assert some.std((0, 2, 3)).tolist() == pytest.approx([1, 1, 1], abs=0.02)
+
+
+@pytest.mark.parametrize("name", LONG_TAILED)
+def test_long_tailed_sets_have_the_class_sizes_of_the_literature(real_data: Path, name: str) -> None:
+    task = create_task(name, root=real_data)
+    assert task.name == name
+    assert task.class_counts.tolist() == LONG_TAILED[name]
+    assert torch.bincount(task.test.targets).tolist() == [1000] * 10
+    if name.endswith("_meta"):
+        assert task.metadata is not None
+        assert torch.bincount(task.metadata.targets).tolist() == [10] * 10
+        assert not set(task.metadata.rows.tolist()) & set(task.train.rows.tolist())
+    else:
+        assert task.metadata is None
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_noisy_sets_keep_a_thousand_clean_images_and_corrupt_the_rest(real_data: Path, name: str) -> None:
+    task, clean = create_task(name, root=real_data), create_task("cifar10", root=real_data)
+    assert task.name == name
+    assert task.metadata is not None
+    assert task.train.clean_targets is not None
+    assert (len(task.train), torch.bincount(task.metadata.targets).tolist()) == (49_000, [100] * 10)
+    assert len(torch.cat([task.train.rows, task.metadata.rows]).unique()) == 50_000
+    assert torch.equal(task.metadata.targets, clean.train.targets[task.metadata.rows])
+    assert torch.equal(task.train.clean_targets, clean.train.targets[task.train.rows])
+    wrong = (task.train.targets != task.train.clean_targets).double().mean().item()
+    assert wrong == pytest.approx(WRONG[name], abs=0.01)
+
+
+@pytest.mark.parametrize("name", ["cifar10_lt_100", "cifar10_flip_40"])
+def test_a_seed_decides_the_bias(real_data: Path, name: str) -> None:
+    first, again, other = (create_task(name, real_data, seed).data_hash for seed in (0, 0, 1))
+    assert first == again != other
+
+
+def test_training_images_are_augmented_and_test_images_are_not(real_data: Path) -> None:
+    task = create_task("cifar10", root=real_data)
+    positions = torch.arange(16)
+    for split, changes in ((task.train, True), (task.test, False)):
+        plain = split.batch(positions).inputs
+        random = split.batch(positions, torch.Generator().manual_seed(0)).inputs
+        assert torch.equal(plain, random) is not changes
+
+
+def test_images_are_decoded_once_in_a_process(real_data: Path) -> None:
+    assert create_task("cifar10", real_data).train.source is create_task("cifar10_lt_10", real_data).train.source
+
+
+def test_the_loader_resumes_within_an_epoch_of_real_images(real_data: Path) -> None:
+    split = create_task("cifar10_lt_100", real_data).train
+    whole = list(BatchLoader(split, 1000, seed=0, shuffle=True, augment=True).epoch(2))
+    resumed = next(BatchLoader(split, 1000, seed=0, shuffle=True, augment=True).epoch(2, start_batch=9))
+    assert torch.equal(whole[9].inputs, resumed.inputs)
+    assert torch.equal(whole[9].index, resumed.index)

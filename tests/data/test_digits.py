@@ -1,0 +1,91 @@
+import pytest
+import torch
+
+from icda.data import Task, create_task
+
+NAMES = ["digits", "digits_lt", "digits_uniform_noise", "digits_flip_noise", "digits_coloured"]
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def task(request: pytest.FixtureRequest) -> Task:
+    return create_task(request.param)
+
+
+def test_a_task_bears_its_name_and_fits_its_model(task: Task) -> None:
+    channels = 3 if task.name == "digits_coloured" else 1
+    assert task.name in NAMES
+    assert (task.default_model, task.input_kind, task.input_shape) == ("small_cnn", "image", (channels, 8, 8))
+    assert task.train.batch(torch.arange(2)).inputs.shape == (2, channels, 8, 8)
+    assert task.description
+
+
+def test_no_image_is_in_two_splits(task: Task) -> None:
+    rows = torch.cat([split.rows for split in task.splits().values()])
+    assert set(task.splits()) == {"train", "validation", "test", "metadata"}
+    assert len(rows.unique()) == len(rows)
+
+
+def test_test_validation_and_metadata_hold_fifty_ten_and_ten_of_each_digit(task: Task) -> None:
+    digits = create_task("digits")
+    assert {name: len(split) for name, split in task.splits().items() if name != "train"} == {
+        "validation": 100,
+        "test": 500,
+        "metadata": 100,
+    }
+    for name in ("validation", "test", "metadata"):
+        assert torch.equal(task.splits()[name].rows, digits.splits()[name].rows)
+        assert torch.bincount(digits.splits()[name].targets).unique().numel() == 1
+
+
+def test_a_seed_decides_the_data(task: Task) -> None:
+    assert create_task(task.name).data_hash == task.data_hash
+    assert create_task(task.name, data_seed=1).data_hash != task.data_hash
+
+
+def test_inputs_are_standardised(task: Task) -> None:
+    inputs = task.train.batch(torch.arange(len(task.train))).inputs
+    visible = inputs[:, :2] if task.name == "digits_coloured" else inputs
+    assert visible.mean().item() == pytest.approx(0, abs=0.05)
+    assert visible.std().item() == pytest.approx(1, abs=0.05)
+
+
+def test_the_long_tail_goes_from_104_to_2() -> None:
+    task = create_task("digits_lt")
+    assert task.class_counts.tolist() == [104, 67, 43, 28, 18, 11, 7, 4, 3, 2]
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("digits_uniform_noise", 0.36), ("digits_flip_noise", 0.4)])
+def test_only_training_labels_are_wrong_and_as_many_as_announced(name: str, wrong: float) -> None:
+    task, clean = create_task(name), create_task("digits")
+    assert task.train.clean_targets is not None
+    assert torch.equal(task.train.clean_targets, clean.train.targets)
+    share = (task.train.targets != clean.train.targets).double().mean().item()
+    assert share == pytest.approx(wrong, abs=0.05)
+    for part in ("validation", "test", "metadata"):
+        assert torch.equal(task.splits()[part].targets, clean.splits()[part].targets)
+
+
+class TestColoured:
+    def test_colour_agrees_with_the_class_on_95_percent_of_train_and_on_half_elsewhere(self) -> None:
+        task = create_task("digits_coloured")
+        assert task.group_names == ("digit<5, red", "digit<5, green", "digit>=5, red", "digit>=5, green")
+        for name, split in task.splits().items():
+            assert split.groups is not None
+            sizes = torch.bincount(split.groups, minlength=4)
+            if name == "train":
+                assert (sizes[[0, 3]].sum() / sizes.sum()).item() == pytest.approx(0.95, abs=0.002)
+            else:
+                assert sizes.unique().numel() == 1
+
+    def test_groups_tell_the_class_and_the_colour_that_is_seen(self) -> None:
+        task = create_task("digits_coloured")
+        for split in task.splits().values():
+            batch = split.batch(torch.arange(len(split)))
+            assert batch.groups is not None
+            assert torch.equal(batch.groups // 2, batch.targets)
+            green = batch.inputs[:, 1].sum((1, 2)) > batch.inputs[:, 0].sum((1, 2))
+            assert torch.equal(batch.groups % 2, green.long())
+
+    def test_labels_are_those_of_the_digits(self) -> None:
+        task, plain = create_task("digits_coloured"), create_task("digits")
+        assert torch.equal(task.train.targets, (plain.train.targets >= 5).long())

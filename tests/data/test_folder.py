@@ -1,0 +1,106 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from icda.data import BatchLoader, folder_task
+from icda.data.sources import UnreadableImageError
+
+Write = Callable[..., Path]
+COLOURS = {"cat": (200, 0, 0), "dog": (0, 0, 200)}
+
+
+def _fill(folder: Path, write: Write, each: int) -> None:
+    for name, colour in COLOURS.items():
+        for k in range(each):
+            write(folder / name / f"{k}.png", (10 + k, 12), colour)
+
+
+def test_train_val_and_test_folders_become_splits(tmp_path: Path, write_image: Write) -> None:
+    for split, each in (("train", 4), ("val", 2), ("test", 3), ("metadata", 1)):
+        _fill(tmp_path / split, write_image, each)
+    task = folder_task(tmp_path, image_size=16)
+    assert {name: len(split) for name, split in task.splits().items()} == {
+        "train": 8,
+        "validation": 4,
+        "test": 6,
+        "metadata": 2,
+    }
+    assert (task.class_names, task.input_shape, task.default_model) == (("cat", "dog"), (3, 16, 16), "resnet20")
+    assert task.name == tmp_path.name
+
+
+def test_pictures_keep_the_label_of_their_folder(tmp_path: Path, write_image: Write) -> None:
+    _fill(tmp_path, write_image, 10)
+    task = folder_task(tmp_path, image_size=16)
+    for batch in BatchLoader(task.train, 4, seed=0, shuffle=True, augment=True).epoch(0):
+        redder = batch.inputs[:, 0].mean((1, 2)) > batch.inputs[:, 2].mean((1, 2))
+        assert torch.equal(redder.long(), 1 - batch.targets)
+
+
+def test_class_folders_alone_are_split_and_the_description_says_so(tmp_path: Path, write_image: Write) -> None:
+    _fill(tmp_path, write_image, 10)
+    task = folder_task(tmp_path, seed=4)
+    assert {name: len(split) for name, split in task.splits().items()} == {"train": 14, "validation": 2, "test": 4}
+    assert "data seed 4 took 20% as test (4) and 10% as validation (2)" in task.description
+    assert folder_task(tmp_path, seed=4).data_hash == task.data_hash
+    assert folder_task(tmp_path, seed=5).data_hash != task.data_hash
+
+
+def test_other_files_and_hidden_ones_are_passed_over(tmp_path: Path, write_image: Write) -> None:
+    _fill(tmp_path, write_image, 5)
+    (tmp_path / "cat" / "notes.txt").write_text("no picture")
+    (tmp_path / "cat" / "._0.png").write_bytes(b"left by a Mac")
+    write_image(tmp_path / ".cache" / "x.png")
+    write_image(tmp_path / "dog" / "more" / "UPPER.PNG")
+    task = folder_task(tmp_path)
+    assert sum(len(split) for split in task.splits().values()) == 11
+    assert task.class_names == ("cat", "dog")
+
+
+def test_a_corrupt_picture_is_named_when_it_is_read(tmp_path: Path, write_image: Write) -> None:
+    _fill(tmp_path, write_image, 5)
+    (tmp_path / "dog" / "broken.jpg").write_bytes(b"\xff\xd8 and no more")
+    splits = folder_task(tmp_path).splits().values()
+    loaders = [BatchLoader(split, 4, seed=0, shuffle=False, augment=False) for split in splits]
+    with pytest.raises(UnreadableImageError, match=r"dog.broken\.jpg"):
+        [list(loader.epoch(0)) for loader in loaders]
+
+
+def test_a_class_that_is_only_in_test_is_named(tmp_path: Path, write_image: Write) -> None:
+    _fill(tmp_path / "train", write_image, 3)
+    write_image(tmp_path / "test" / "zebra" / "0.png")
+    with pytest.raises(ValueError, match="class 'zebra' is in test"):
+        folder_task(tmp_path)
+
+
+def test_an_empty_class_folder_is_named(tmp_path: Path, write_image: Write) -> None:
+    _fill(tmp_path, write_image, 3)
+    (tmp_path / "zebra").mkdir()
+    with pytest.raises(ValueError, match="zebra holds no image"):
+        folder_task(tmp_path)
+
+
+def test_a_misspelt_split_beside_train_is_not_passed_over(tmp_path: Path, write_image: Write) -> None:
+    _fill(tmp_path / "train", write_image, 3)
+    _fill(tmp_path / "tset", write_image, 3)
+    with pytest.raises(ValueError, match="tset stands beside train but is no split"):
+        folder_task(tmp_path)
+
+
+def test_splits_without_train_are_refused(tmp_path: Path, write_image: Write) -> None:
+    _fill(tmp_path / "test", write_image, 3)
+    with pytest.raises(ValueError, match="no train folder"):
+        folder_task(tmp_path)
+
+
+def test_pictures_without_class_folders_are_refused(tmp_path: Path, write_image: Write) -> None:
+    write_image(tmp_path / "0.png")
+    with pytest.raises(ValueError, match="no class folders with images"):
+        folder_task(tmp_path)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"nowhere is not a folder\. Wanted: <folder>/train/<class>"):
+        folder_task(tmp_path / "nowhere")

@@ -1,0 +1,36 @@
+from pathlib import Path
+
+import pytest
+
+from icda.data.roots import DatasetNotFoundError, check_files, data_root, find_folder
+
+
+def test_a_given_root_goes_before_the_variable_and_the_variable_before_the_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ICDA_DATA", "from_variable")
+    assert data_root("given") == Path("given")
+    assert data_root() == Path("from_variable")
+    monkeypatch.delenv("ICDA_DATA")
+    assert data_root() == Path("data")
+
+
+def test_the_first_layout_that_is_there_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "second").mkdir()
+    (tmp_path / "second" / "file").touch()
+    layouts = [("first", "file"), ("second", "file")]
+    assert find_folder(tmp_path, "Toy", layouts, "file", "home") == tmp_path / "second"
+
+
+def test_a_missing_dataset_tells_the_path_the_files_and_the_home(tmp_path: Path) -> None:
+    with pytest.raises(DatasetNotFoundError) as caught:
+        find_folder(tmp_path, "Toy", [("toy", "file")], "the files of Toy", "the Toy page")
+    message = str(caught.value)
+    assert all(part in message for part in (str(tmp_path / "toy" / "file"), "the files of Toy", "the Toy page"))
+    assert "ICDA_DATA" in message
+
+
+def test_missing_files_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    with pytest.raises(DatasetNotFoundError, match="b, c is missing"):
+        check_files(tmp_path, "Toy", ["a", "b", "c"])

@@ -1,0 +1,164 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from icda.data.sources import FeatureArray, ImageArray, ImageFiles, TextArray, UnreadableImageError
+
+HALF = (0.5, 0.5, 0.5)
+
+
+def _noise(count: int = 6, size: int = 8, channels: int = 3) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(0, 256, (count, size, size, channels), dtype=torch.uint8, generator=generator)
+
+
+def _words(texts: list[str]) -> list[list[int]]:
+    return [[len(word) for word in text.split()] for text in texts]
+
+
+class TestImageArray:
+    def test_colour_images_come_channels_last_and_grey_ones_contiguous(self) -> None:
+        rows = torch.arange(4)
+        colour = ImageArray(_noise(), HALF, HALF, crop_padding=2, flip=True).fetch(rows, torch.Generator())
+        grey = ImageArray(_noise(channels=1), (0.5,), (0.5,)).fetch(rows)
+        assert colour.is_contiguous(memory_format=torch.channels_last)
+        assert grey.is_contiguous()
+        assert (colour.dtype, colour.shape, grey.shape) == (torch.float32, (4, 3, 8, 8), (4, 1, 8, 8))
+
+    def test_without_a_generator_images_come_as_they_are(self) -> None:
+        images = _noise()
+        source = ImageArray(images.numpy(), HALF, HALF, crop_padding=2, flip=True)
+        expected = (images[[5, 1]].permute(0, 3, 1, 2) / 255 - 0.5) / 0.5
+        torch.testing.assert_close(source.fetch(torch.tensor([5, 1])), expected)
+
+    def test_equal_generators_give_equal_augmentation_and_others_do_not(self) -> None:
+        source = ImageArray(_noise(), HALF, HALF, crop_padding=2, flip=True)
+        first, again, other = (source.fetch(torch.arange(6), torch.Generator().manual_seed(s)) for s in (1, 1, 2))
+        assert torch.equal(first, again)
+        assert not torch.equal(first, other)
+
+    def test_an_empty_batch_is_allowed(self) -> None:
+        source = ImageArray(_noise(), HALF, HALF, crop_padding=2)
+        assert source.fetch(torch.empty(0, dtype=torch.long), torch.Generator()).shape == (0, 3, 8, 8)
+
+    def test_fingerprints_tell_pixels_and_recipes_apart(self) -> None:
+        images = _noise()
+        changed = images.clone()
+        changed[3, 4, 5, 1] ^= 1
+        sources = [ImageArray(images, HALF, HALF), ImageArray(changed, HALF, HALF), ImageArray(images, HALF, HALF, 2)]
+        assert len({source.fingerprint for source in sources}) == 3
+        assert ImageArray(images.clone(), HALF, HALF).fingerprint == sources[0].fingerprint
+
+    @pytest.mark.parametrize(
+        "images", [_noise().float(), _noise()[0], _noise(channels=1)], ids=["float", "one image", "channels"]
+    )
+    def test_wrong_arrays_are_refused(self, images: torch.Tensor) -> None:
+        with pytest.raises(ValueError, match=r"expects uint8 images of shape \(N, H, W, 3\)"):
+            ImageArray(images, HALF, HALF)
+
+
+class TestFeatureArray:
+    def test_rows_come_as_float32(self) -> None:
+        features = np.arange(12, dtype=np.float64).reshape(4, 3)
+        fetched = FeatureArray(features).fetch(torch.tensor([2, 0]), torch.Generator())
+        assert fetched.dtype == torch.float32
+        assert fetched.tolist() == [[6, 7, 8], [0, 1, 2]]
+
+    def test_a_vector_is_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"\(N, A\), got \(3,\)"):
+            FeatureArray(torch.zeros(3))
+
+
+class TestImageFiles:
+    @pytest.mark.parametrize("cache_bytes", [0, 2**20])
+    def test_pictures_of_any_size_and_mode_come_at_one_size(
+        self, tmp_path: Path, write_image: Callable[..., Path], cache_bytes: int
+    ) -> None:
+        red = write_image(tmp_path / "red.png", (40, 30), (255, 0, 0))
+        Image.new("L", (7, 9), 255).save(tmp_path / "white.jpg")
+        Image.new("RGBA", (16, 16), (0, 0, 255, 128)).save(tmp_path / "blue.webp", lossless=True)
+        paths = [red, tmp_path / "white.jpg", tmp_path / "blue.webp"]
+        source = ImageFiles(paths, 16, mean=(0.0,) * 3, std=(1.0,) * 3, cache_bytes=cache_bytes)
+        for _ in range(2):  # the second time from memory, if it may be kept
+            fetched = source.fetch(torch.tensor([2, 0, 1, 0]))
+            assert fetched.shape == (4, 3, 16, 16)
+            expected = [[0, 0, 1], [1, 0, 0], [1, 1, 1], [1, 0, 0]]
+            assert fetched.mean((2, 3)).tolist() == [pytest.approx(colour, abs=0.01) for colour in expected]
+
+    def test_augmentation_follows_the_generator(self, tmp_path: Path, write_image: Callable[..., Path]) -> None:
+        source = ImageFiles([write_image(tmp_path / f"{k}.png") for k in range(8)], 16)
+        first, again, other = (source.fetch(torch.arange(8), torch.Generator().manual_seed(s)) for s in (1, 1, 2))
+        assert torch.equal(first, again)
+        assert not torch.equal(first, other)
+        assert not torch.equal(first, source.fetch(torch.arange(8)))
+
+    @pytest.mark.parametrize("content", [b"", b"no picture", "cut"], ids=["empty", "text", "cut short"])
+    def test_an_unreadable_picture_is_named(
+        self, tmp_path: Path, write_image: Callable[..., Path], content: bytes | str
+    ) -> None:
+        good = write_image(tmp_path / "good.png", (60, 60))
+        bad = tmp_path / "bad.png"
+        bad.write_bytes(good.read_bytes()[:2000] if isinstance(content, str) else content)
+        with pytest.raises(UnreadableImageError, match=r"bad\.png"):
+            ImageFiles([good, bad], 16).fetch(torch.tensor([0, 1]))
+
+    def test_pictures_are_turned_upright(self, tmp_path: Path) -> None:
+        image = Image.new("RGB", (16, 16))
+        image.paste((255, 255, 255), (0, 0, 16, 8))
+        exif = Image.Exif()
+        exif[0x0112] = 3  # the camera was held upside down
+        image.save(tmp_path / "turned.png", exif=exif)
+        fetched = ImageFiles([tmp_path / "turned.png"], 16).fetch(torch.tensor([0]))
+        assert fetched[..., 8:, :].min() > 0 > fetched[..., :8, :].max()
+
+    def test_a_size_below_one_pixel_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="image size is 0"):
+            ImageFiles([], 0)
+
+    def test_fingerprints_notice_another_file(self, tmp_path: Path, write_image: Callable[..., Path]) -> None:
+        path = write_image(tmp_path / "a.png")
+        before = ImageFiles([path], 16).fingerprint
+        write_image(path, (30, 30))
+        assert ImageFiles([path], 16).fingerprint != before
+
+
+class TestTextArray:
+    def test_texts_are_padded_to_the_longest_of_the_batch_and_cut_at_the_limit(self) -> None:
+        source = TextArray(["a bb ccc dddd", "ee", ""], _words, max_length=3)
+        fetched = source.fetch(torch.tensor([1, 0, 2]))
+        assert fetched["input_ids"].tolist() == [[2, 0, 0], [1, 2, 3], [0, 0, 0]]
+        assert fetched["attention_mask"].tolist() == [[1, 0, 0], [1, 1, 1], [0, 0, 0]]
+        assert fetched["input_ids"].dtype == torch.long
+
+    def test_a_batch_of_wordless_texts_has_one_column(self) -> None:
+        assert TextArray(["", ""], _words, 8).fetch(torch.arange(2))["input_ids"].shape == (2, 1)
+
+    def test_a_text_is_tokenised_once(self) -> None:
+        seen: list[str] = []
+
+        def tokenise(texts: list[str]) -> list[list[int]]:
+            seen.extend(texts)
+            return _words(texts)
+
+        source = TextArray(["a", "b b"], tokenise, 8)
+        for _ in range(3):
+            source.fetch(torch.tensor([0, 1, 0]))
+        assert seen == ["a", "b b"]
+
+    def test_fingerprints_tell_texts_and_tokenisers_apart(self) -> None:
+        texts = ["one two", "three"]
+        sources = [
+            TextArray(texts, _words, 8),
+            TextArray(["one two", "four!"], _words, 8),
+            TextArray(texts, lambda given: [[1]] * len(given), 8),
+            TextArray(texts, _words, 9),
+        ]
+        assert len({source.fingerprint for source in sources}) == 4
+
+    def test_a_limit_below_one_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="max_length is 0"):
+            TextArray(["a"], _words, 0)

@@ -1,0 +1,48 @@
+import pytest
+import torch
+
+from icda.data.splits import shuffled_by_class, stratified_split, take_per_class
+
+
+def _labels() -> torch.Tensor:
+    return torch.tensor([2] * 30 + [0] * 20 + [1] * 10)
+
+
+def _generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def test_positions_are_grouped_by_label_in_random_order() -> None:
+    parts = shuffled_by_class(_labels(), _generator())
+    assert [sorted(part.tolist()) for part in parts] == [
+        list(range(30, 50)),
+        list(range(50, 60)),
+        list(range(30)),
+    ]
+    assert parts[2].tolist() != sorted(parts[2].tolist())
+
+
+def test_an_amount_is_taken_of_every_class_and_the_parts_are_disjoint() -> None:
+    labels = _labels()
+    first, second, rest = take_per_class(labels, [3, 5], _generator())
+    assert torch.bincount(labels[first]).tolist() == [3, 3, 3]
+    assert torch.bincount(labels[second]).tolist() == [5, 5, 5]
+    assert sorted([*first.tolist(), *second.tolist(), *rest.tolist()]) == list(range(60))
+
+
+def test_taking_more_than_there_is_names_the_class() -> None:
+    with pytest.raises(ValueError, match="class 1 has 10 samples, 11 are wanted"):
+        take_per_class(_labels(), [11], _generator())
+
+
+def test_shares_hold_in_every_class() -> None:
+    labels = _labels()
+    test, validation, train = stratified_split(labels, [0.2, 0.1], _generator())
+    assert torch.bincount(labels[test]).tolist() == [4, 2, 6]
+    assert torch.bincount(labels[validation]).tolist() == [2, 1, 3]
+    assert sorted([*test.tolist(), *validation.tolist(), *train.tolist()]) == list(range(60))
+
+
+def test_a_split_depends_on_its_generator_alone() -> None:
+    first, again, other = (stratified_split(_labels(), [0.5], _generator(seed))[0].tolist() for seed in (1, 1, 2))
+    assert first == again != other

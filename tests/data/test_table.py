@@ -1,0 +1,163 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from icda.data import csv_task
+from icda.data.tokens import hash_tokens
+
+Write = Callable[..., Path]
+
+
+def _csv(folder: Path, *lines: str, name: str = "table.csv") -> Path:
+    path = folder / name
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def _texts(folder: Path, header: str = "text,label", row: str = "{kind} film {k},{kind}", each: int = 10) -> Path:
+    lines = [
+        row.format(kind=kind, k=k, place=("land", "water")[k % 2]) for kind in ("bad", "good") for k in range(each)
+    ]
+    return _csv(folder, header, *lines)
+
+
+class TestImages:
+    def test_paths_are_relative_to_the_table(self, tmp_path: Path, write_image: Write) -> None:
+        for k in range(6):
+            write_image(tmp_path / "pictures" / f"{k}.png", colour=(250, 0, 0) if k % 2 else (0, 250, 0))
+        rows = [f"pictures/{k}.png,{('green', 'red')[k % 2]},{('train', 'val', 'test')[k // 2]}" for k in range(6)]
+        task = csv_task(_csv(tmp_path, "filename,Class,split", *rows), image_size=8)
+        assert [split.rows.tolist() for split in task.splits().values()] == [[0, 1], [2, 3], [4, 5]]
+        batch = task.train.batch(torch.arange(2))
+        assert (batch.inputs[:, 0].mean((1, 2)) > 0).long().tolist() == batch.targets.tolist() == [0, 1]
+        assert (task.name, task.class_names, task.input_shape) == ("table", ("green", "red"), (3, 8, 8))
+        assert (task.input_kind, task.default_model, task.group_names) == ("image", "resnet20", None)
+
+    def test_a_missing_picture_is_named_with_its_line(self, tmp_path: Path, write_image: Write) -> None:
+        write_image(tmp_path / "a.png")
+        table = _csv(tmp_path, "image,label", "a.png,x", "gone.png,y")
+        with pytest.raises(FileNotFoundError, match=r"table\.csv, line 3: there is no file .*gone\.png"):
+            csv_task(table)
+
+
+class TestTexts:
+    def test_texts_are_hashed_unless_a_tokeniser_is_given(self, tmp_path: Path) -> None:
+        table = _texts(tmp_path)
+        task = csv_task(table)
+        batch = task.train.batch(torch.tensor([0]))
+        row = int(task.train.rows[0])
+        assert batch.inputs["input_ids"][0].tolist() == hash_tokens(f"bad film {row}")
+        assert (task.input_kind, task.default_model, task.input_shape) == ("text", "bag_of_words", (128,))
+        own = csv_task(table, tokenise=lambda texts: [[len(text)] * 9 for text in texts], max_length=4)
+        assert own.train.batch(torch.tensor([0])).inputs["input_ids"].tolist() == [[10] * 4]
+
+    def test_quoted_texts_may_hold_commas_and_line_breaks(self, tmp_path: Path) -> None:
+        rows = ['"well, not\ngood",bad,train', '"good, ""really""",good,train', "so so,bad,test", "fine,good,test"]
+        task = csv_task(_csv(tmp_path, "sentence,y,split", *rows))
+        assert len(task.train) == 2
+        assert task.train.source.texts[0] == "well, not\ngood"  # type: ignore[attr-defined]
+
+    @pytest.mark.parametrize("mark", [";", "\t"])
+    def test_semicolons_and_tabs_separate_as_well(self, tmp_path: Path, mark: str) -> None:
+        table = _texts(tmp_path, header=f"text{mark}label", row="{kind}, film {k}" + mark + "{kind}")
+        assert csv_task(table).class_names == ("bad", "good")
+
+    def test_a_mark_of_byte_order_is_no_part_of_the_first_name(self, tmp_path: Path) -> None:
+        path = _texts(tmp_path)
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+        assert csv_task(path).num_classes == 2
+
+
+class TestGroups:
+    def test_a_group_column_is_taken_as_it_is(self, tmp_path: Path) -> None:
+        task = csv_task(_texts(tmp_path, "text,label,group", "{kind} {k},{kind},{place}"))
+        assert task.group_names == ("land", "water")
+
+    def test_an_attribute_makes_groups_of_label_and_attribute(self, tmp_path: Path) -> None:
+        task = csv_task(_texts(tmp_path, "text,label,attribute", "{kind} {k},{kind},{place}"))
+        assert task.group_names == ("bad, land", "bad, water", "good, land", "good, water")
+        for split in task.splits().values():
+            assert split.groups is not None
+            assert torch.equal(split.groups // 2, split.targets)
+
+    def test_columns_may_be_named_by_the_caller(self, tmp_path: Path) -> None:
+        table = _texts(tmp_path, "review,mood,where", "{kind} {k},{kind},{place}")
+        task = csv_task(table, text_column="review", label_column="mood", group_column="where")
+        assert task.group_names == ("land", "water")
+        crossed = csv_task(table, text_column="review", label_column="mood", attribute_column="where")
+        assert crossed.num_groups == 4
+
+
+class TestSplits:
+    def test_numbers_are_understood_as_in_wilds(self, tmp_path: Path) -> None:
+        rows = ["a,x,0", "b,y,0", "c,x,1", "d,y,1", "e,x,2", "f,y,2"]
+        task = csv_task(_csv(tmp_path, "text,label,split", *rows))
+        assert [split.rows.tolist() for split in task.splits().values()] == [[0, 1], [2, 3], [4, 5]]
+
+    @pytest.mark.parametrize("value", ["1", "trian"])
+    def test_a_value_that_is_not_understood_is_named_with_its_line(self, tmp_path: Path, value: str) -> None:
+        table = _csv(tmp_path, "text,label,split", "a,x,train", f"b,y,{value}")
+        with pytest.raises(ValueError, match=rf"line 3: split '{value}' is not understood\. Wanted: train"):
+            csv_task(table)
+
+    def test_a_class_that_is_only_in_test_is_named(self, tmp_path: Path) -> None:
+        table = _csv(tmp_path, "text,label,split", "a,x,train", "b,y,train", "c,z,test")
+        with pytest.raises(ValueError, match="class 'z' is in test"):
+            csv_task(table)
+
+    def test_a_seed_decides_the_cut(self, tmp_path: Path) -> None:
+        table = _texts(tmp_path)
+        first, again, other = (csv_task(table, seed=seed).data_hash for seed in (0, 0, 1))
+        assert first == again != other
+
+
+class TestBadTables:
+    @pytest.mark.parametrize(
+        ("header", "options", "message"),
+        [
+            (
+                "text,lable",
+                {},
+                r"no label column: looked for label, .* did you mean 'lable'\? Name it with label_column",
+            ),
+            ("text,Mood", {"label_column": "mod"}, "no label column 'mod': did you mean 'Mood'"),
+            ("body,label", {}, "no image or text column"),
+            ("text,label", {"image_column": "text", "text_column": "text"}, "not both"),
+            ("text,text", {}, "distinct names"),
+        ],
+    )
+    def test_a_column_that_is_missing_gets_a_proposal(
+        self, tmp_path: Path, header: str, options: dict[str, str], message: str
+    ) -> None:
+        with pytest.raises(ValueError, match=message):
+            csv_task(_texts(tmp_path, header), **options)  # type: ignore[arg-type]
+
+    def test_images_and_texts_together_need_a_choice(self, tmp_path: Path) -> None:
+        table = _csv(tmp_path, "file,text,label", "a.png,a,x", "b.png,b,y")
+        with pytest.raises(ValueError, match="choose with image_column= or text_column="):
+            csv_task(table)
+
+    @pytest.mark.parametrize(("line", "column"), [("b, ", "label"), (",y", "text")])
+    def test_an_empty_cell_is_named_with_its_line(self, tmp_path: Path, line: str, column: str) -> None:
+        with pytest.raises(ValueError, match=rf"line 3: column '{column}' is empty"):
+            csv_task(_csv(tmp_path, "text,label", "a,x", line))
+
+    def test_a_line_with_too_many_cells_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match="line 2: 3 cells, wanted 2"):
+            csv_task(_csv(tmp_path, "text,label", "well, yes,x"))
+
+    def test_an_empty_table_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match="rows below it"):
+            csv_task(_csv(tmp_path, "text,label"))
+
+    def test_another_encoding_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "latin.csv"
+        path.write_bytes("text,label\nschön,x\n".encode("latin-1"))
+        with pytest.raises(ValueError, match="UTF-8"):
+            csv_task(path)
+
+    def test_a_table_that_is_not_there_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(FileNotFoundError, match=r"no\.csv is not a file"):
+            csv_task(tmp_path / "no.csv")

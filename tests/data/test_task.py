@@ -1,0 +1,50 @@
+import pytest
+import torch
+
+from icda.data.sources import FeatureArray
+from icda.data.task import Split, Task
+
+
+def _split(targets: list[int], offset: int = 0) -> Split:
+    return Split(FeatureArray(torch.zeros(20, 2)), torch.arange(len(targets)) + offset, torch.tensor(targets))
+
+
+def _task(train: Split, test: Split) -> Task:
+    return Task(name="toy", num_classes=2, train=train, validation=None, test=test, class_names=("cat", "dog"))
+
+
+def test_counts_come_from_the_training_labels() -> None:
+    assert _task(_split([0, 1, 1]), _split([0])).class_counts.tolist() == [1, 2]
+
+
+def test_the_hash_changes_with_rows_and_labels_and_with_nothing_else() -> None:
+    tasks = [
+        _task(_split([0, 1]), _split([0])),
+        _task(_split([0, 1]), _split([0])),
+        _task(_split([1, 0]), _split([0])),
+        _task(_split([0, 1], offset=3), _split([0])),
+    ]
+    hashes = [task.data_hash for task in tasks]
+    assert hashes[0] == hashes[1]
+    assert len(set(hashes)) == 3
+
+
+def test_a_class_without_training_samples_is_named() -> None:
+    with pytest.raises(ValueError, match="no training sample for class dog"):
+        _task(_split([0, 0]), _split([1]))
+
+
+def test_a_label_out_of_range_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"test has label 2, outside 0\.\.1"):
+        _task(_split([0, 1]), _split([2]))
+
+
+def test_a_subset_keeps_rows_labels_groups_and_clean_labels_together() -> None:
+    whole = Split(
+        FeatureArray(torch.zeros(9, 1)), torch.arange(9), torch.arange(9) % 2, torch.arange(9) % 3, torch.arange(9) % 4
+    )
+    part = whole.subset(torch.tensor([7, 2]))
+    assert part.groups is not None
+    assert part.clean_targets is not None
+    values = (part.rows, part.targets, part.groups, part.clean_targets)
+    assert [value.tolist() for value in values] == [[7, 2], [1, 0], [1, 2], [3, 2]]

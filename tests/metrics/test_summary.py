@@ -1,0 +1,131 @@
+import json
+import warnings
+from typing import Any
+
+import pytest
+import sklearn.metrics
+import torch
+
+from icda.metrics import evaluate_predictions
+
+KEYS = {
+    "accuracy",
+    "balanced_accuracy",
+    "per_class_accuracy",
+    "worst_class_accuracy",
+    "many_accuracy",
+    "medium_accuracy",
+    "few_accuracy",
+    "macro_precision",
+    "calibration_error",
+    "nll",
+    "per_group_accuracy",
+    "worst_group_accuracy",
+    "average_group_accuracy",
+    "train_weighted_accuracy",
+}
+
+
+def problem(seed: int = 0, samples: int = 120, num_classes: int = 6) -> dict[str, Any]:
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        "logits": torch.randn(samples, num_classes, generator=generator),
+        "targets": torch.randint(num_classes, (samples,), generator=generator),
+        "groups": torch.randint(4, (samples,), generator=generator),
+    }
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("num_classes", [2, 6, 100])
+def test_accuracies_agree_with_scikit_learn(seed: int, num_classes: int) -> None:
+    given = problem(seed, num_classes=num_classes)
+    found = evaluate_predictions(**given)
+    predictions, targets = given["logits"].argmax(1), given["targets"]
+    assert found["accuracy"] == pytest.approx(sklearn.metrics.accuracy_score(targets, predictions))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn speaks up about classes that are predicted but absent
+        expected = sklearn.metrics.balanced_accuracy_score(targets, predictions)
+    assert found["balanced_accuracy"] == pytest.approx(expected)
+    present = sklearn.metrics.recall_score(targets, predictions, labels=targets.unique(), average=None)
+    assert found["worst_class_accuracy"] == pytest.approx(present.min())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_group_figures_come_from_the_accuracy_of_each_group(seed: int) -> None:
+    given = problem(seed)
+    counts, names = [40, 30, 20, 10, 5], ["a", "b", "c", "d", "nobody"]
+    found = evaluate_predictions(**given, num_groups=5, train_group_counts=counts, group_names=names)
+    correct = given["logits"].argmax(1) == given["targets"]
+    each = [correct[given["groups"] == g].double().mean().item() for g in range(4)]
+    assert found["per_group_accuracy"] == pytest.approx({**dict(zip(names, each, strict=False)), "nobody": None})
+    assert found["worst_group_accuracy"] == pytest.approx(min(each))
+    assert found["average_group_accuracy"] == pytest.approx(sum(each) / 4)
+    expected = sum(a * n for a, n in zip(each, counts, strict=False)) / 100
+    assert found["train_weighted_accuracy"] == pytest.approx(expected)
+
+
+def test_the_same_keys_come_with_and_without_options() -> None:
+    given = problem()
+    full = evaluate_predictions(**given, train_class_counts=[1] * 6, train_group_counts=[1] * 4)
+    bare = evaluate_predictions(given["logits"], given["targets"])
+    assert full.keys() == bare.keys() == KEYS
+
+
+def test_worst_group_is_none_without_groups_and_never_the_worst_class() -> None:
+    given = problem()
+    found = evaluate_predictions(given["logits"], given["targets"], train_group_counts=[1, 2])
+    for name in ("per_group_accuracy", "worst_group_accuracy", "average_group_accuracy", "train_weighted_accuracy"):
+        assert found[name] is None
+    assert found["worst_class_accuracy"] is not None
+
+
+def test_the_figures_survive_json() -> None:
+    given = problem()
+    found = evaluate_predictions(
+        **given, train_class_counts=torch.tensor([500, 100, 50, 20, 5, 1]), train_group_counts=torch.ones(4).long()
+    )
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+def test_groups_are_counted_from_names_then_counts_then_labels() -> None:
+    given = problem()
+    assert len(evaluate_predictions(**given, group_names=list("abcdef"))["per_group_accuracy"]) == 6
+    assert len(evaluate_predictions(**given, train_group_counts=[1] * 5)["per_group_accuracy"]) == 5
+    assert list(evaluate_predictions(**given, group_names=())["per_group_accuracy"]) == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_any_float_type_and_gradient_is_taken(dtype: torch.dtype) -> None:
+    given = problem()
+    given["logits"] = given["logits"].to(dtype).requires_grad_()
+    given["targets"] = given["targets"].to(torch.int32)
+    found = evaluate_predictions(**given)
+    assert found["nll"] == pytest.approx(evaluate_predictions(**problem())["nll"], rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"logits": torch.zeros(120)}, r"logits of shape \(N, C\) with C >= 2, got \(120,\)"),
+        ({"logits": torch.zeros(120, 1)}, r"got \(120, 1\)"),
+        ({"logits": torch.zeros(0, 6)}, "got no samples"),
+        ({"logits": torch.zeros(120, 6).long()}, "floating point logits, got torch.int64"),
+        ({"logits": torch.full((120, 6), float("nan"))}, "for 120 of 120 samples: the model has diverged"),
+        ({"targets": torch.zeros(119).long()}, r"targets of shape \(120,\).* got \(119,\)"),
+        ({"targets": torch.zeros(120)}, r"integer targets, got torch.float32: use targets.long\(\)"),
+        ({"targets": torch.full((120,), 6)}, "targets in 0..5, got 6"),
+        ({"groups": torch.full((120,), -1)}, "groups in 0..0, got -1: drop those samples"),
+        ({"groups": torch.zeros(7).long()}, r"groups of shape \(120,\)"),
+        ({"num_groups": 2}, "groups in 0..1, got 3"),
+        ({"num_groups": -1}, "num_groups must not be negative, got -1"),
+        ({"train_class_counts": [1, 2]}, "expects 6 train_class_counts, one a class, got 2"),
+        ({"class_names": ["a"]}, "expects 6 class_names, one a class, got 1"),
+        ({"num_groups": 4, "group_names": ["a"]}, "expects 4 group_names, one a group, got 1"),
+        ({"num_groups": 4, "train_group_counts": [1]}, "expects 4 train_group_counts, one a group, got 1"),
+        ({"group_names": ["a", "a", "b", "c"]}, "distinct group_names, got a, a, b, c"),
+        ({"shot_thresholds": (100, 20)}, r"rising order, such as \(20, 100\)"),
+    ],
+)
+def test_bad_input_says_what_was_given_and_what_was_wanted(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        evaluate_predictions(**{**problem(), **change})

@@ -1,0 +1,181 @@
+"""Networks that look like timm's and torchvision's; neither library is needed."""
+
+import copy
+import sys
+from collections import OrderedDict
+from types import ModuleType
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from icda.extras import MissingExtraError
+from icda.models import create_model, from_torch
+
+
+class Body(nn.Module):
+    """Eight feature maps, to which a subclass adds a head."""
+
+    def __init__(self, channels: int = 3) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(channels, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
+
+
+class TimmNet(Body):
+    """As timm writes them: forward_features, forward_head, a head that holds pooling, dropout and `fc`."""
+
+    def __init__(self, num_classes: int = 5, in_chans: int = 3, convolution: bool = False) -> None:
+        super().__init__(in_chans)
+        fc = nn.Conv2d(8, num_classes, 1) if convolution else nn.Linear(8, num_classes)
+        self.head = nn.ModuleDict({"fc": fc if num_classes else nn.Identity()})
+        self.convolution = convolution
+
+    def get_classifier(self) -> nn.Module:
+        return self.head["fc"]
+
+    def forward_head(self, maps: Tensor, pre_logits: bool = False) -> Tensor:
+        pooled = maps.mean(dim=(2, 3), keepdim=self.convolution)
+        return (pooled if pre_logits else self.head["fc"](pooled)).flatten(1)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.forward_head(self.stem(images))
+
+
+class TorchvisionNet(Body):
+    """As torchvision writes them: pooled features go through a module with one of four names."""
+
+    def __init__(self, name: str, head: nn.Module, flatten: bool = True) -> None:
+        super().__init__()
+        self.flatten = flatten
+        self.name = name
+        self.add_module(name, head)
+
+    def forward(self, images: Tensor) -> Tensor:
+        maps = self.stem(images)
+        return getattr(self, self.name)(maps.mean(dim=(2, 3)) if self.flatten else maps)
+
+
+def hidden_then_linear() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Dropout(0.5), nn.Linear(6, 5))
+
+
+LOOKALIKES = {
+    "timm": TimmNet(),
+    "timm with a 1x1 convolution": TimmNet(convolution=True),
+    "resnet": TorchvisionNet("fc", nn.Linear(8, 5)),
+    "vgg": TorchvisionNet("classifier", hidden_then_linear()),
+    "swin": TorchvisionNet("head", nn.Linear(8, 5, bias=False)),
+    "vit": TorchvisionNet("heads", nn.Sequential(OrderedDict(head=nn.Linear(8, 5)))),
+    "convolution, then pooling": TorchvisionNet(
+        "classifier", nn.Sequential(nn.Conv2d(8, 5, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()), flatten=False
+    ),
+}
+
+
+@pytest.fixture
+def images() -> Tensor:
+    return torch.randn(4, 3, 6, 6, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("kind", LOOKALIKES)
+def test_logits_stay_what_they_were(kind: str, images: Tensor) -> None:
+    network = copy.deepcopy(LOOKALIKES[kind]).eval()
+    expected = network(images)
+    model = from_torch(network)
+    output = model(images)
+    torch.testing.assert_close(output.logits, expected)
+    assert torch.equal(model.head(output.features), output.logits)
+    assert output.features.shape == (4, model.feature_dim)
+    assert isinstance(model.head, nn.Linear)
+    assert not model.training
+
+
+@pytest.mark.parametrize("convolution", [True, False])
+def test_features_are_timms_pre_logits(convolution: bool, images: Tensor) -> None:
+    network = TimmNet(convolution=convolution).eval()
+    expected = network.forward_head(network.stem(images), pre_logits=True)
+    assert torch.equal(from_torch(network)(images).features, expected)
+
+
+@pytest.mark.parametrize("kind", LOOKALIKES)
+def test_another_number_of_classes_brings_a_new_head_and_keeps_the_features(kind: str, images: Tensor) -> None:
+    network = copy.deepcopy(LOOKALIKES[kind]).eval()
+    expected = from_torch(copy.deepcopy(network))(images).features
+    output = from_torch(network, num_classes=3)(images)
+    assert output.logits.shape == (4, 3)
+    assert torch.equal(output.features, expected)
+
+
+@pytest.mark.parametrize("kind", LOOKALIKES)
+def test_gradients_reach_every_parameter(kind: str, images: Tensor) -> None:
+    model = from_torch(copy.deepcopy(LOOKALIKES[kind])).train()
+    model(images).logits.square().sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_a_saved_state_comes_back(images: Tensor) -> None:
+    first, second = from_torch(TimmNet()).eval(), from_torch(TimmNet()).eval()
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(first(images).logits, second(images).logits)
+
+
+def test_a_head_elsewhere_can_be_named(images: Tensor) -> None:
+    network = nn.Sequential(OrderedDict(body=nn.Flatten(), top=nn.Sequential(nn.Linear(108, 5))))
+    assert from_torch(network, head="top.0")(images).logits.shape == (4, 5)
+
+
+def test_a_network_without_a_known_head_says_what_it_has() -> None:
+    network = nn.Sequential(OrderedDict(body=nn.Flatten(), top=nn.Linear(108, 5)))
+    with pytest.raises(ValueError, match=r"no linear head in Sequential.*found only body, top\. Name the layer"):
+        from_torch(network)
+
+
+def test_a_head_that_ends_in_a_nonlinearity_is_refused() -> None:
+    squeezenet = nn.Sequential(nn.Conv2d(8, 5, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    with pytest.raises(ValueError, match="'classifier' ending in ReLU"):
+        from_torch(TorchvisionNet("classifier", squeezenet, flatten=False))
+
+
+@pytest.mark.parametrize(
+    ("classifier", "message"),
+    [
+        (nn.Identity(), r"call model\.reset_classifier"),
+        ((nn.Linear(8, 5), nn.Linear(8, 5)), "returns 2 heads"),
+        (hidden_then_linear(), "returns a Sequential"),
+    ],
+)
+def test_a_timm_classifier_that_is_no_linear_layer_is_refused(
+    classifier: object, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = TimmNet()
+    monkeypatch.setattr(network, "get_classifier", lambda: classifier, raising=False)
+    with pytest.raises(ValueError, match=message):
+        from_torch(network)
+
+
+@pytest.mark.parametrize("prefix", ["timm", "torchvision"])
+def test_a_missing_library_is_named_with_its_extra(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [])
+    for module in [name for name in sys.modules if name.split(".")[0] == prefix]:
+        monkeypatch.delitem(sys.modules, module)
+    with pytest.raises(MissingExtraError, match=rf"{prefix} models need .*{prefix}.*icda\[timm\]"):
+        create_model(f"{prefix}:resnet18", 3)
+
+
+def test_a_timm_name_goes_to_timm_with_classes_and_channels(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = ModuleType("timm")
+    fake.create_model = lambda name, **options: TimmNet(**options)
+    monkeypatch.setitem(sys.modules, "timm", fake)
+    model = create_model("timm:any", 7, (1, 8, 8), convolution=True)
+    assert model(torch.randn(2, 1, 8, 8)).logits.shape == (2, 7)
+    assert model.training
+
+
+def test_a_torchvision_name_goes_to_torchvision_and_gets_its_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = ModuleType("torchvision.models")
+    fake.get_model = lambda name: TorchvisionNet("fc", nn.Linear(8, 1000))
+    monkeypatch.setitem(sys.modules, "torchvision", ModuleType("torchvision"))
+    monkeypatch.setitem(sys.modules, "torchvision.models", fake)
+    assert create_model("torchvision:any", 7)(torch.randn(2, 3, 8, 8)).logits.shape == (2, 7)
+    with pytest.raises(ValueError, match="take RGB images"):
+        create_model("torchvision:any", 7, (1, 8, 8))

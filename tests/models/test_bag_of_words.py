@@ -1,0 +1,72 @@
+"""Hashed words and their mean."""
+
+import zlib
+
+import pytest
+import torch
+
+from icda.models import create_model
+from icda.models.bag_of_words import BagOfWords, hash_tokens
+
+TEXTS = ["the film was good", "the film was very bad", "good", "bad bad film", ""]
+
+
+def collate(texts: list[str]) -> dict[str, torch.Tensor]:
+    tokens = [hash_tokens(text) for text in texts]
+    length = max(map(len, tokens)) + 2
+    ids = torch.tensor([row + [0] * (length - len(row)) for row in tokens])
+    return {"input_ids": ids, "attention_mask": (ids != 0).long()}
+
+
+def test_tokens_are_words_then_neighbouring_pairs_by_crc32() -> None:
+    expected = [1 + zlib.crc32(token) % 32767 for token in (b"don't", b"stop", b"now", b"don't stop", b"stop now")]
+    assert hash_tokens("Don't STOP, now!") == expected
+
+
+def test_ids_are_the_same_on_every_machine() -> None:
+    assert hash_tokens("bird on water") == [28552, 15669, 2885, 17829, 22517]
+
+
+def test_ids_leave_zero_for_padding_and_fit_the_vocabulary() -> None:
+    ids = hash_tokens(" ".join(f"word{i} naïve{i}" for i in range(40_000)))
+    assert min(ids) >= 1
+    assert max(ids) <= 32767
+
+
+def test_the_mean_is_over_unpadded_tokens() -> None:
+    torch.manual_seed(0)
+    encoder, inputs = BagOfWords(), collate(TEXTS)
+    means = [encoder.embedding.weight[hash_tokens(text)].mean(0) if text else torch.zeros(64) for text in TEXTS]
+    torch.testing.assert_close(encoder(inputs), torch.relu(encoder.hidden(torch.stack(means))))
+
+
+def test_padding_changes_nothing() -> None:
+    model, inputs = create_model("bag_of_words", 2), collate(TEXTS)
+    longer = {name: torch.nn.functional.pad(value, (0, 7)) for name, value in inputs.items()}
+    torch.testing.assert_close(model(longer).logits, model(inputs).logits)
+
+
+def test_a_masked_token_does_not_count_even_with_an_id() -> None:
+    model, inputs = create_model("bag_of_words", 2), collate(TEXTS)
+    other = dict(inputs, input_ids=inputs["input_ids"].where(inputs["attention_mask"] == 1, 17))
+    torch.testing.assert_close(model(other).logits, model(inputs).logits)
+
+
+def test_it_learns_which_word_matters() -> None:
+    torch.manual_seed(0)
+    texts = [f"film {i} was {word}" for i in range(20) for word in ("good", "bad")]
+    inputs, targets = collate(texts), torch.tensor([0, 1] * 20)
+    model = create_model("bag_of_words", 2)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(15):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(model(inputs).logits, targets).backward()
+        optimiser.step()
+    unseen = collate(["film 99 was good", "film 77 was bad"])
+    assert model(unseen).logits.argmax(1).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("inputs", [torch.ones(2, 3, dtype=torch.long), {"input_ids": torch.ones(2, 3)}])
+def test_inputs_without_ids_and_mask_are_refused(inputs: object) -> None:
+    with pytest.raises(TypeError, match="expects a dict with 'input_ids' and 'attention_mask', got"):
+        create_model("bag_of_words", 2)(inputs)

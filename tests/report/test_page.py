@@ -1,0 +1,147 @@
+import itertools
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icda.report import render_page, write_report
+
+EVIL = "<script>alert('x')</script>"
+VOID = {"meta"}
+
+
+def result(text: str = "word", seed: int = 0) -> dict[str, Any]:
+    return {
+        "task": text,
+        "method": text,
+        "seed": seed,
+        "metrics": {
+            "accuracy": 0.7,
+            "nll": 0.9,
+            "worst_group_accuracy": 0.2,
+            "per_class_accuracy": [0.9, 0.5],
+            "per_group_accuracy": {text: 0.2, "other": None},
+            text: 0.5,
+        },
+        "selection": text,
+        "config": {"model": text, text: {text: [text, 1]}},
+        "data_hash": text,
+        "environment": {text: text},
+        "history": [
+            {"epoch": e, "train_loss": 1 / e, "train_accuracy": 0.5, "validation_accuracy": 0.4} for e in (1, 2)
+        ],
+        "class_names": [text, "cat"],
+        "class_counts": [90, 10],
+        "confusion": [[9, 1], [5, 5]],
+        "seconds": 12.0,
+        "split": text,
+    }
+
+
+class Outline(HTMLParser):
+    """Checks that every element is closed in order and keeps the headings' levels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def outline(page: str) -> Outline:
+    parser = Outline()
+    parser.feed(page)
+    parser.close()
+    assert parser.open == []
+    return parser
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_text_from_data_is_shown_and_never_run(runs: int) -> None:
+    page = render_page([result(EVIL, seed) for seed in range(runs)])
+    assert "script" not in outline(page).seen
+    assert EVIL not in page
+    assert page.count("&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;") >= 10
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_the_page_asks_the_network_for_nothing(runs: int) -> None:
+    page = render_page([result(seed=seed) for seed in range(runs)])
+    names = {name for name, _ in outline(page).attributes}
+    assert not names & {"src", "href", "srcset", "onclick", "onload"}
+    assert not re.search(r"https?://|@import|url\(", page)
+    assert "default-src 'none'" in page
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_headings_descend_one_level_at_a_time(runs: int) -> None:
+    seen = outline(render_page([result(seed=seed) for seed in range(runs)])).seen
+    levels = [int(tag[1]) for tag in seen if re.fullmatch(r"h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+    assert seen.count("caption") == seen.count("table") > 0
+
+
+def test_a_full_result_fills_every_section() -> None:
+    page = render_page([result()])
+    for title in (
+        "What was run",
+        "Headline numbers",
+        "Accuracy per class",
+        "Accuracy per group",
+        "Learning curve",
+        "Confusion",
+        "Configuration",
+        "Environment",
+    ):
+        assert f"<h2>{title}</h2>" in page
+    assert "Comparison" not in page
+
+
+def test_several_results_are_compared_and_each_can_be_opened() -> None:
+    page = render_page([result(seed=seed) for seed in range(3)])
+    assert "<h2>Comparison</h2>" in page
+    assert "70.00 ± 0.00" in page
+    assert page.count('<details class="run">') == 3
+
+
+def test_a_result_with_only_task_and_method_makes_a_page() -> None:
+    page = render_page([{"task": "waterbirds", "method": "icda"}])
+    outline(page)
+    assert "<h1>icda on waterbirds</h1>" in page
+
+
+def test_the_page_works_from_what_json_gives_back(tmp_path: Path) -> None:
+    written = write_report(tmp_path / "new" / "report.html", [json.loads(json.dumps(result()))])
+    assert written.read_text(encoding="utf-8") == render_page([result()])
+
+
+def test_names_that_utf8_cannot_carry_do_not_stop_the_report(tmp_path: Path) -> None:
+    written = write_report(str(tmp_path / "report.html"), [result("caf\udce9 Ünïcode")])
+    assert "Ünïcode" in written.read_text(encoding="utf-8")
+
+
+def test_no_results_write_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="at least one result"):
+        write_report(tmp_path / "report.html", [])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_both_themes_and_print_are_styled() -> None:
+    page = render_page([result()])
+    assert "prefers-color-scheme: dark" in page
+    assert "@media print" in page
+    assert 'name="viewport"' in page

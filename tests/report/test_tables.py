@@ -1,0 +1,78 @@
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+import rich.console
+
+from icda.report import comparison_table, summarise, to_markdown, to_rich
+
+
+def run(method: str, seed: int | None, accuracy: float | None, **more: Any) -> dict[str, Any]:
+    return {"task": "waterbirds", "method": method, "seed": seed, "metrics": {"accuracy": accuracy}, **more}
+
+
+def test_mean_and_deviation_are_numpys_with_one_degree_of_freedom_less() -> None:
+    values = np.random.default_rng(0).random(5)
+    (row,) = summarise([run("icda", seed, float(value)) for seed, value in enumerate(values)], "accuracy")
+    assert row.mean == pytest.approx(values.mean())
+    assert row.std == pytest.approx(values.std(ddof=1))
+    assert row.n == 5
+    assert str(row) == f"{100 * values.mean():.2f} ± {100 * values.std(ddof=1):.2f}"
+
+
+def test_a_single_seed_shows_no_deviation() -> None:
+    (row,) = summarise([run("icda", 0, 0.7)], "accuracy")
+    assert (row.std, row.n, str(row)) == (None, 1, "70.00")
+
+
+def test_rows_come_for_each_task_and_method_in_the_order_they_were_given() -> None:
+    runs = [run("ce", 0, 0.5), run("icda", 0, 0.6), run("ce", 1, 0.7), run("ce", 0, 0.9, task="celeba")]
+    rows = summarise(runs, "accuracy")
+    assert [(row.task, row.method, row.n) for row in rows] == [
+        ("waterbirds", "ce", 2),
+        ("waterbirds", "icda", 1),
+        ("celeba", "ce", 1),
+    ]
+
+
+def test_runs_selected_by_different_rules_are_not_averaged() -> None:
+    runs = [run("ce", 0, 0.5, selection="last"), run("ce", 1, 0.7, selection="validation_accuracy")]
+    assert [row.n for row in summarise(runs, "accuracy")] == [1, 1]
+    table = comparison_table(runs)
+    assert table.header[:3] == ("Task", "Method", "Selection")
+    assert [row[2] for row in table.rows] == ["last", "validation_accuracy"]
+
+
+def test_a_figure_nobody_measured_is_blank_and_a_partly_measured_one_says_its_n() -> None:
+    runs = [run("ce", 0, None), run("icda", 0, 0.5), run("icda", 1, None)]
+    assert comparison_table(runs).rows == (("waterbirds", "ce", "1", ""), ("waterbirds", "icda", "2", "50.00 (n = 1)"))
+
+
+def test_a_repeated_seed_shows_beside_n() -> None:
+    table = comparison_table([run("ce", 0, 0.5), run("ce", 0, 0.6), run("ce", 1, 0.7)])
+    assert table.rows[0][2] == "3 (2 seeds)"
+
+
+def test_a_metric_without_any_value_gets_no_column() -> None:
+    assert comparison_table([run("ce", 0, 0.5)]).header == ("Task", "Method", "n", "Accuracy (%)")
+
+
+def test_markdown_keeps_its_shape_whatever_the_names() -> None:
+    text = to_markdown(comparison_table([run("a|b\nc <i>", 0, 0.5)], caption="Our | runs"))
+    assert text.splitlines() == [
+        "Our \\| runs",
+        "",
+        "| Task | Method | n | Accuracy (%) |",
+        "|:--|:--|--:|--:|",
+        "| waterbirds | a\\|b c &lt;i> | 1 | 50.00 |",
+    ]
+
+
+def test_the_terminal_shows_names_as_they_are() -> None:
+    console = rich.console.Console(file=io.StringIO(), width=100)
+    console.print(to_rich(comparison_table([run("[red]icda[/red]", 0, 0.5)], caption="All [runs]")))
+    shown = console.file.getvalue()
+    assert "[red]icda[/red]" in shown
+    assert "All [runs]" in shown
+    assert "50.00" in shown

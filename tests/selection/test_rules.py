@@ -1,0 +1,101 @@
+import inspect
+
+import pytest
+import torch
+
+from icda.metrics import evaluate_predictions
+from icda.registry import UnknownNameError
+from icda.selection import SELECTION_RULES, SelectionRule, check, get_rule
+
+METRICS = {
+    "accuracy": 0.9,
+    "balanced_accuracy": 0.8,
+    "worst_class_accuracy": 0.7,
+    "worst_group_accuracy": 0.6,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "score"),
+    [
+        ("validation_accuracy", 0.9),
+        ("validation_balanced_accuracy", 0.8),
+        ("validation_worst_class", 0.7),
+        ("validation_worst_group", 0.6),
+        ("last", 0.0),
+    ],
+)
+def test_each_rule_scores_by_its_own_metric(name: str, score: float) -> None:
+    assert get_rule(name).score(METRICS) == score
+
+
+def test_the_registry_holds_exactly_the_named_rules() -> None:
+    assert list(SELECTION_RULES) == [
+        "last",
+        "validation_accuracy",
+        "validation_balanced_accuracy",
+        "validation_worst_class",
+        "validation_worst_group",
+    ]
+
+
+def test_every_rule_reads_a_metric_that_is_computed() -> None:
+    found = evaluate_predictions(torch.eye(2), torch.tensor([0, 1]), groups=torch.tensor([0, 1]))
+    for name in SELECTION_RULES:
+        assert isinstance(get_rule(name).score(found), float)
+
+
+def test_only_last_works_without_validation_and_only_worst_group_needs_groups() -> None:
+    assert [name for name in SELECTION_RULES if not get_rule(name).needs_validation] == ["last"]
+    assert [name for name in SELECTION_RULES if get_rule(name).needs_groups] == ["validation_worst_group"]
+
+
+def test_no_rule_asks_for_test_data() -> None:
+    assert list(inspect.signature(SelectionRule.score).parameters) == ["self", "metrics"]
+    assert not any("test" in name for name in SELECTION_RULES)
+
+
+@pytest.mark.parametrize("value", [None, float("nan")])
+def test_an_unknown_figure_is_an_error_not_another_figure(value: float | None) -> None:
+    with pytest.raises(ValueError, match="needs 'worst_group_accuracy' of the validation split, got"):
+        get_rule("validation_worst_group").score({**METRICS, "worst_group_accuracy": value})
+
+
+def test_a_misspelt_rule_is_met_with_the_nearest_name() -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'validation_accuracy'"):
+        get_rule("validation_acuracy")
+
+
+def test_a_rule_that_fits_passes() -> None:
+    check("last", has_validation=False, has_groups=False)
+    check("validation_accuracy", has_validation=True, has_groups=False)
+    check("validation_worst_group", has_validation=True, has_groups=True)
+
+
+@pytest.mark.parametrize(
+    ("rule", "has_validation", "message"),
+    [
+        (
+            "validation_worst_group",
+            False,
+            "selection rule 'validation_worst_group' needs a validation split with group labels; "
+            "task 'cifar10' has none: use --selection last",
+        ),
+        (
+            "validation_worst_group",
+            True,
+            "selection rule 'validation_worst_group' needs a validation split with group labels; "
+            "task 'cifar10' has none: use --selection last or --selection validation_worst_class",
+        ),
+        (
+            "validation-accuracy",
+            False,
+            "selection rule 'validation_accuracy' needs a validation split; "
+            "task 'cifar10' has none: use --selection last",
+        ),
+    ],
+)
+def test_a_rule_that_cannot_work_fails_before_training(rule: str, has_validation: bool, message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        check(rule, has_validation, has_groups=False, task="cifar10")
+    assert str(caught.value) == message
