@@ -11,7 +11,7 @@ export HF_HUB_OFFLINE := 1
 # Real datasets, where there are any; tests that want them say so when they skip.
 export ICDA_DATA ?= $(abspath ../shared/data)
 
-.PHONY: help install demo test lint types unit docs-tables clean
+.PHONY: help install demo test lint types unit tables clean
 
 help:
 	@echo "make demo   install, then compare four losses on three small biased tasks (about two minutes)"
@@ -49,6 +49,9 @@ types: $(VENV)/.installed-test
 
 unit: $(VENV)/.installed-test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+tables: $(VENV)/.installed
+	$(BIN)/python -m icda.bench.tables README.md docs/*.md docs/methods/*.md
 
 clean:
 	rm -rf $(VENV) runs

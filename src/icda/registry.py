@@ -82,9 +82,10 @@ class Registry(Generic[T]):
     def _discover(self) -> None:
         if self._package is None:
             return
-        package, self._package = importlib.import_module(self._package), None
+        package = importlib.import_module(self._package)
         for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
             importlib.import_module(module.name)
+        self._package = None  # only now: a module that fails to import must fail again, not leave a registry half full
 
 
 def _normal(name: str) -> str:

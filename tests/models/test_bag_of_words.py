@@ -5,8 +5,9 @@ import zlib
 import pytest
 import torch
 
+from icda.data.tokens import hash_tokens
 from icda.models import create_model
-from icda.models.bag_of_words import BagOfWords, hash_tokens
+from icda.models.bag_of_words import BagOfWords
 
 TEXTS = ["the film was good", "the film was very bad", "good", "bad bad film", ""]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-import torch
 from torch.profiler import ProfilerActivity, profile
 
 
@@ -14,6 +14,7 @@ def peak_bytes(step: Callable[[], None]) -> int:
     The profiler reports every allocation and release of torch's CPU allocator, so the figure does not depend on what the
     operating system does with freed pages.
 
+    >>> import torch
     >>> peak_bytes(lambda: torch.zeros(1024).add(1).sum().item() and None) >= 2 * 4096
     True
     """
@@ -29,8 +30,7 @@ def peak_bytes(step: Callable[[], None]) -> int:
 
 def _memory_events(profiler: profile) -> list[int]:
     """Signed sizes of all allocations and releases, in the order they happened."""
-    results = profiler.profiler
-    assert results is not None
-    events = [event for event in results.kineto_results.events() if event.name() == "[memory]"]
+    recorded: Any = profiler.profiler
+    events = [event for event in recorded.kineto_results.events() if event.name() == "[memory]"]
     events.sort(key=lambda event: event.start_ns())
     return [event.nbytes() for event in events]

@@ -8,6 +8,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -59,9 +60,7 @@ def interleave(steps: dict[str, Step], rounds: int, warm_up: int = 3) -> dict[st
     return times
 
 
-def measure_speed(
-    model: str, batch_size: int, rounds: int, grid: bool, say: Callable[[str], None]
-) -> list[SpeedRow]:
+def measure_speed(model: str, batch_size: int, rounds: int, grid: bool, say: Callable[[str], None]) -> list[SpeedRow]:
     """Whole training steps for C = 10 and 100, the large diagonal head, and a grid over C and A."""
     rows = []
     for classes in (10, 100):
@@ -99,8 +98,8 @@ def network_rows(model: str, classes: int, batch_size: int, rounds: int) -> list
         value.backward()
         optimizer.step()
 
-    steps: dict[str, Step] = {"ce": lambda: step(None)}
-    steps |= {name: (lambda loss=loss: step(loss)) for name, loss in losses.items()}
+    steps: dict[str, Step] = {"ce": partial(step, None)}
+    steps |= {name: partial(step, loss) for name, loss in losses.items()}
     times = interleave(steps, rounds)
     return [_row(f"{model} step", name, "full", classes, features, batch_size, times) for name in losses]
 
@@ -157,10 +156,11 @@ def _row(
 
 def to_table(rows: list[SpeedRow]) -> Table:
     """The rows for a terminal."""
-    names = ("what", "method", "covariance", "C", "A", "N", "CE ms", "method ms", "ratio", "extra MiB")
-    table = Table(*names, title="time of a step against cross entropy", title_justify="left")
+    table = Table("step", "C", "A", "N", "CE ms", "ms", "ratio", "extra MiB", title="time against cross entropy")
     for row in rows:
-        table.add_row(*("" if value is None else str(value) for value in asdict(row).values()))
+        sizes = (row.classes, row.features, row.batch, row.base_ms, row.method_ms, row.ratio)
+        extra = "" if row.extra_mib is None else str(row.extra_mib)
+        table.add_row(f"{row.what}, {row.method}, {row.covariance}", *map(str, sizes), extra)
     return table
 
 
@@ -170,6 +170,6 @@ def write_csv(rows: list[SpeedRow], path: Path) -> None:
     machine = {name: environment[name] for name in ("processor", "cores", "threads", "torch", "commit")}
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [*asdict(rows[0]), *machine])
+        writer = csv.DictWriter(file, [*asdict(rows[0]), *machine], lineterminator="\n")
         writer.writeheader()
         writer.writerows({**asdict(row), **machine} for row in rows)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import tyro
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from icda.bench.ledger import to_row, write_ledger
 from icda.report import comparison_table, to_rich, write_report
 from icda.training import TrainConfig, train
 
@@ -34,6 +36,8 @@ class DemoArguments:
     """Folder for all files."""
     fresh: bool = False
     """Run everything again; by default finished runs are kept."""
+    ledger: Path | None = None
+    """CSV file to write one row a run to (benchmarks/results/demo.csv is ours)."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -42,6 +46,8 @@ def main(arguments: Sequence[str]) -> int:
     started = time.perf_counter()
     results = run_grid(given, console)
     report = write_report(f"{given.out}/report.html", results)
+    if given.ledger is not None:
+        write_ledger(given.ledger, (to_row(result, "demo") for result in results))
     for task, story in TASKS.items():
         rows = [result for result in results if result["task"] == task]
         console.print()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,9 +41,13 @@ def main(arguments: Sequence[str]) -> int:
     console = Console()
     view = QuietView() if given.quiet else TerminalView()
     result = train(config, resume=given.resume, overwrite=given.overwrite, view=view)
+    if os.environ.get("RANK", "0") != "0":  # under torchrun one process speaks for all
+        return 0
     folder = config.folder()
     console.print(to_rich(comparison_table([result])))
-    console.print(f"Model, log and result: {folder}\nReport to open in a browser: {folder / 'report.html'}", highlight=False)
+    console.print(
+        f"Model, log and result: {folder}\nReport to open in a browser: {folder / 'report.html'}", highlight=False
+    )
     return 0
 
 
@@ -57,7 +62,10 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
         name, separator, value = pair.partition("=")
         if not separator or not name:
             raise ValueError(f"--set expects name=value, got {pair!r}.")
-        options[name] = yaml.safe_load(value)
+        try:
+            options[name] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ValueError(f"--set {pair}: the value cannot be read as YAML.") from error
     return options
 
 

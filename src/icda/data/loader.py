@@ -71,6 +71,10 @@ class BatchLoader:
             raise ValueError(f"start_batch is {start_batch}, wanted 0..{len(self)}: an epoch has {len(self)} batches.")
         return self._prefetch(epoch, start_batch)
 
+    def batch(self, epoch: int, number: int) -> Batch:
+        """One batch of an epoch, the same that `epoch` would serve."""
+        return self._make(self.order(epoch), epoch, number)
+
     def _prefetch(self, epoch: int, start_batch: int) -> Iterator[Batch]:
         order = self.order(epoch)
         pool = ThreadPoolExecutor(1, thread_name_prefix="icda-batches")

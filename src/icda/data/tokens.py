@@ -6,7 +6,8 @@ import re
 import zlib
 from itertools import pairwise
 
-VOCABULARY = 32768  # id 0 is padding
+VOCABULARY = 32768
+PADDING = 0  # an id no token gets
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
 
 

@@ -37,37 +37,34 @@ class _AugmentationTerm(torch.autograd.Function):
         lam: float,
     ) -> Tensor:
         form = _make_form(weight, targets, coefficients * moments.scale, moments)
-        quadratic = form.value()
-        keep = (quadratic >= 0).scatter_(1, targets[:, None], False)
-        value = quadratic.mul_(0.5 * lam)
+        # Covariances are positive semidefinite here: a negative P is rounding, and its gradient is right as it stands.
+        value = form.value().clamp_(min=0).mul_(0.5 * lam)
         if towards is not None:
             distance = torch.linalg.vecdot(weight, moments.mean) - weight[targets] @ moments.mean.T
-            value = torch.where(keep, value, 0).addcmul_(towards, distance, value=lam)
-            value.scatter_(1, targets[:, None], 0)
-        else:
-            value = torch.where(keep, value, 0)
+            value.addcmul_(towards, distance, value=lam)
         ctx.form, ctx.lam = form, lam
-        ctx.save_for_backward(targets, keep, towards, moments.mean)
-        return value
+        ctx.save_for_backward(targets, towards, moments.mean)
+        return value.scatter_(1, targets[:, None], 0)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        targets, keep, towards, mean = ctx.saved_tensors
-        to_weight, to_own = ctx.form.pull_back(torch.where(keep, grad, 0), 0.5 * ctx.lam)
+        targets, towards, mean = ctx.saved_tensors
+        grad = (grad * ctx.lam).scatter_(1, targets[:, None], 0)
+        to_weight, to_own = ctx.form.pull_back(grad)
         if towards is not None:
-            pull = (grad * towards).scatter_(1, targets[:, None], 0)
-            to_weight.addcmul_(pull.sum(0)[:, None], mean, value=ctx.lam)
-            to_own.addmm_(pull, mean, alpha=-ctx.lam)
+            pull = grad * towards
+            to_weight.addcmul_(pull.sum(0)[:, None], mean)
+            to_own.addmm_(pull, mean, alpha=-1)
         return to_weight.index_add_(0, targets, to_own), None, None, None, None, None
 
 
 class _Form(Protocol):
-    """P up to the clamp, and `pull_back`: scale * dP^T grad, split in what goes to all w_c and to the own w_y."""
+    """P up to the clamp, and `pull_back`: the gradient of <grad, P/2>, split in what goes to all w_c and to the own w_y."""
 
     def value(self) -> Tensor: ...
 
-    def pull_back(self, grad: Tensor, scale: float) -> tuple[Tensor, Tensor]: ...
+    def pull_back(self, grad: Tensor) -> tuple[Tensor, Tensor]: ...
 
 
 def _make_form(weight: Tensor, targets: Tensor, coef: Tensor, moments: Moments) -> _Form:
@@ -89,10 +86,10 @@ class _DiagonalForm:
         own_square = (self.cross * self.own).sum(1, keepdim=True)
         return torch.addmm(own_square, self.mixed, self.weight.square().T).addmm_(self.cross, self.weight.T, alpha=-2)
 
-    def pull_back(self, grad: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-        to_weight = (grad.T @ self.mixed).mul_(self.weight).addmm_(grad.T, self.cross, alpha=-1).mul_(2 * scale)
+    def pull_back(self, grad: Tensor) -> tuple[Tensor, Tensor]:
+        to_weight = (grad.T @ self.mixed).mul_(self.weight).addmm_(grad.T, self.cross, alpha=-1)
         to_own = (self.cross * grad.sum(1, keepdim=True)).addcmul_(self.mixed, grad @ self.weight, value=-1)
-        return to_weight, to_own.mul_(2 * scale)
+        return to_weight, to_own
 
 
 class _TableForm:
@@ -111,7 +108,7 @@ class _TableForm:
         own_square = squares.gather(1, self.targets[:, None])
         return (squares + own_square).addmm_(self.own_image, self.weight.T, alpha=-2)
 
-    def pull_back(self, grad: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    def pull_back(self, grad: Tensor) -> tuple[Tensor, Tensor]:
         num_classes, feature_dim = self.weight.shape
         to_squares = grad.scatter_add(1, self.targets[:, None], grad.sum(1, keepdim=True))
         to_weight = (self.images * (self.coef.T @ to_squares)[:, :, None]).sum(0)
@@ -120,7 +117,7 @@ class _TableForm:
         pairs = torch.bmm(self.padded.mT, self.groups.spread(grad))  # (U, C, C)
         by_label = pairs.view(-1, num_classes**2) @ self.images.view(-1, feature_dim)
         to_weight.index_add_(0, self.groups.labels, by_label, alpha=-1)
-        return to_weight.mul_(2 * scale), torch.zeros_like(self.own_image)
+        return to_weight, torch.zeros_like(self.own_image)
 
 
 class _SampleForm:
@@ -135,7 +132,7 @@ class _SampleForm:
         squares = torch.cat([torch.einsum("nca,ca->nc", image, self.weight) for image in self._images()])
         return (squares + squares.gather(1, self.targets[:, None])).addmm_(self.own_image, self.weight.T, alpha=-2)
 
-    def pull_back(self, grad: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    def pull_back(self, grad: Tensor) -> tuple[Tensor, Tensor]:
         to_weight = -(grad.T @ self.own_image)
         start = 0
         for image in self._images():
@@ -144,7 +141,7 @@ class _SampleForm:
             start += len(image)
         pulled = torch.bmm(self.mixed, (grad @ self.weight)[:, :, None])[:, :, 0]
         to_own = grad.sum(1, keepdim=True) * self.own_image - pulled
-        return to_weight.mul_(2 * scale), to_own.mul_(2 * scale)
+        return to_weight, to_own
 
     def _images(self) -> Any:
         """V_i w_c in chunks of samples, so that N x C x A never stands in memory."""

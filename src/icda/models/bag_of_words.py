@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-import re
-import zlib
 from collections.abc import Mapping
-from itertools import pairwise
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from icda.data.tokens import PADDING, VOCABULARY
 from icda.models.base import FeatureClassifier
 from icda.models.registry import MODELS
 
-VOCABULARY_SIZE = 32768
-PADDING = 0
 FEATURE_DIM = 64
-
-_WORD = re.compile(r"\w+(?:['’]\w+)*")
-
-
-def hash_tokens(text: str) -> list[int]:
-    """Ids in 1..32767 of the lower-case words of a text, followed by those of its pairs of neighbouring words.
-
-    Ids are CRC-32 sums and the same on every machine; 0 is left for padding.
-
-    >>> hash_tokens("The bird") == hash_tokens("the  BIRD!")
-    True
-    >>> len(hash_tokens("a bird on water")), hash_tokens("")
-    (7, [])
-    """
-    words = _WORD.findall(text.lower())
-    pairs = [f"{first} {second}" for first, second in pairwise(words)]
-    return [1 + zlib.crc32(token.encode()) % (VOCABULARY_SIZE - 1) for token in words + pairs]
 
 
 class BagOfWords(nn.Module):
@@ -44,6 +23,7 @@ class BagOfWords(nn.Module):
     Reference: A. Joulin et al., "Bag of Tricks for Efficient Text Classification", EACL 2017 (hashing and bigrams).
 
     >>> import torch
+    >>> from icda.data.tokens import hash_tokens
     >>> ids = torch.tensor([hash_tokens("good film"), hash_tokens("bad film")])
     >>> BagOfWords()({"input_ids": ids, "attention_mask": torch.ones_like(ids)}).shape
     torch.Size([2, 64])
@@ -51,7 +31,7 @@ class BagOfWords(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(VOCABULARY_SIZE, FEATURE_DIM, padding_idx=PADDING)
+        self.embedding = nn.Embedding(VOCABULARY, FEATURE_DIM, padding_idx=PADDING)
         self.hidden = nn.Linear(FEATURE_DIM, FEATURE_DIM)
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:

@@ -51,9 +51,7 @@ for _rule in (
     SelectionRule(
         "validation_balanced_accuracy", "balanced_accuracy", description="highest mean of the classes' accuracies"
     ),
-    SelectionRule(
-        "validation_worst_class", "worst_class_accuracy", description="highest accuracy of the worst class"
-    ),
+    SelectionRule("validation_worst_class", "worst_class_accuracy", description="highest accuracy of the worst class"),
     SelectionRule(
         "validation_worst_group",
         "worst_group_accuracy",

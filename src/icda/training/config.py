@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import tyro
 import yaml
@@ -81,6 +83,8 @@ class TrainConfig:
     """CSV column with train, validation or test."""
 
     def __post_init__(self) -> None:
+        for name, kind in get_type_hints(TrainConfig).items():
+            _check_kind(name, getattr(self, name), kind)
         positive = {"epochs": self.epochs, "batch_size": self.batch_size, "learning_rate": self.learning_rate}
         for name, value in positive.items():
             if not value > 0:
@@ -96,7 +100,12 @@ class TrainConfig:
 
     def folder(self) -> Path:
         task = Path(self.data).stem if self.data else self.task
-        return Path(self.out.format(task=task, method=self.method, seed=self.seed))
+        try:
+            return Path(self.out.format(task=task, method=self.method, seed=self.seed))
+        except (KeyError, IndexError, ValueError) as error:
+            raise ValueError(
+                f"out may hold {{task}}, {{method}} and {{seed}} and no other braces, got {self.out!r}."
+            ) from error
 
     def as_dict(self) -> dict[str, Any]:
         return json.loads(json.dumps(dataclasses.asdict(self)))
@@ -105,6 +114,17 @@ class TrainConfig:
         """A short name for everything that shapes the numbers; where the files go does not."""
         shaping = {k: v for k, v in self.as_dict().items() if k not in NOT_SHAPING}
         return hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def describe_changes(earlier: dict[str, Any], config: TrainConfig) -> str:
+    """Which shaping settings differ from those of an earlier run.
+
+    >>> describe_changes(TrainConfig(epochs=2, out="a").as_dict(), TrainConfig(epochs=3, out="b"))
+    'epochs 2 -> 3'
+    """
+    now = {name: value for name, value in config.as_dict().items() if name not in NOT_SHAPING}
+    changes = [f"{name} {earlier.get(name)!r} -> {now[name]!r}" for name in now if earlier.get(name) != now[name]]
+    return "; ".join(changes) or "of another version of icda"
 
 
 NOT_SHAPING = ("out", "root", "tensorboard", "checkpoint_every")
@@ -124,17 +144,46 @@ def config_from_dict(values: dict[str, Any], origin: str = "configuration") -> T
         if key not in fields:
             guess = nearest(key, fields)
             raise ValueError(f"{origin}: unknown setting {key!r}{f': did you mean {guess!r}?' if guess else '.'}")
-    values = dict(values)
-    if "milestones" in values:
-        values["milestones"] = tuple(values["milestones"])
-    return TrainConfig(**values)
+    kinds = get_type_hints(TrainConfig)
+    try:
+        return TrainConfig(**{name: _from_yaml(value, kinds[name]) for name, value in values.items()})
+    except ValueError as error:
+        raise ValueError(f"{origin}: {error}") from error
+
+
+def _from_yaml(value: Any, kind: Any) -> Any:
+    """What YAML has no notation for: tuples, and numbers such as 1e-3, which it takes for text."""
+    if isinstance(value, list):
+        return tuple(value)
+    if isinstance(value, str) and float in (kind, *get_args(kind)):
+        with contextlib.suppress(ValueError):
+            return float(value)
+    return value
+
+
+def _check_kind(name: str, value: Any, kind: Any) -> None:
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            guess = nearest(str(value), get_args(kind))
+            hint = f": did you mean {guess!r}?" if guess else "."
+            raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {value!r}{hint}")
+        return
+    kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    plain = [get_origin(part) or part for part in kinds]  # tuple[float, ...] is checked as a tuple
+    fits = isinstance(value, (*plain, int) if float in plain else tuple(plain))
+    if not fits or (isinstance(value, bool) and bool not in plain):
+        wanted = " or ".join("none" if part is NoneType else part.__name__ for part in plain)
+        raise ValueError(f"{name} must be {wanted}, got {value!r}.")
 
 
 def load_config(path: Path) -> TrainConfig:
     """Read a YAML file of settings, such as the config.yaml of an earlier run."""
     if not path.is_file():
         raise FileNotFoundError(f"no configuration file at {path}.")
-    values = yaml.safe_load(path.read_text())
+    try:
+        values = yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read as YAML: {error}") from error
     if values is None:
         values = {}
     if not isinstance(values, dict):

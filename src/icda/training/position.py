@@ -41,11 +41,15 @@ class Tally:
 
     def reduced(self, accelerator: Accelerator) -> Tally:
         """The tally of all processes together."""
-        if accelerator.num_processes == 1:
+        if accelerator.num_processes == 1 or not self.sums:
             return self
         values = torch.tensor(list(self.sums.values()), dtype=torch.float64, device=accelerator.device)
         summed = accelerator.reduce(values, reduction="sum").tolist()
         return Tally(dict(zip(self.sums, summed, strict=True)))
+
+    def zeroed(self) -> Tally:
+        """The same names with nothing counted: ranks can only be reduced when they count the same things."""
+        return Tally(dict.fromkeys(self.sums, 0))
 
     def _add(self, name: str, value: float) -> None:
         self.sums[name] = self.sums.get(name, 0) + value

@@ -19,7 +19,7 @@ from icda.models import FeatureClassifier, create_model
 from icda.report import write_report
 from icda.selection import check as check_selection
 from icda.training.checkpoint import load_checkpoint, load_state, write_atomically
-from icda.training.config import TrainConfig, config_from_dict, save_config
+from icda.training.config import TrainConfig, config_from_dict, describe_changes
 from icda.training.environment import describe_environment
 from icda.training.evaluation import evaluate_split
 from icda.training.progress import ProgressView
@@ -42,10 +42,10 @@ def train(
     accelerator = make_accelerator(config.precision)
     networks, method = build(config, task)
     trainer = Trainer(config, task, networks, method, folder, accelerator, view)
-    if accelerator.is_main_process:
-        folder.mkdir(parents=True, exist_ok=True)
-        save_config(config, folder / "config.yaml")
-    trainer.run(resume)
+    if overwrite and accelerator.is_main_process:  # not sooner: a run that is refused must not cost the earlier one
+        for name in (RESULT, CHECKPOINT, MODEL):
+            (folder / name).unlink(missing_ok=True)
+    trainer.run(resume and not overwrite)
     accelerator.wait_for_everyone()
     epoch = trainer.load_model()
     result = evaluate_run(config, task, trainer.models, trainer.method, accelerator)
@@ -134,30 +134,32 @@ def evaluate_run(
 def evaluate_folder(folder: Path, split_name: str = "test", data: str | None = None) -> dict[str, Any]:
     """Evaluate the model of an earlier run, on its own data or on other data with the same classes."""
     path = folder / MODEL
-    state = load_checkpoint(path)
+    state = load_checkpoint(path, ("networks", "method", "config"))
     config = config_from_dict(state["config"], str(path))
     if data is not None:
         config = config_from_dict({**config.as_dict(), "data": data}, str(path))
     task = load_task(config)
     networks, method = build(config, task)
+    accelerator = make_accelerator("no")
     for network, saved in zip(networks, state["networks"], strict=True):
-        load_state(network, saved, "network", path)
-    load_state(method, state["method"], "method state", path)
-    return evaluate_run(config, task, networks, method, make_accelerator("no"), split_name)
+        load_state(network.to(accelerator.device), saved, "network", path)
+    load_state(method.to(accelerator.device), state["method"], "method state", path)
+    return evaluate_run(config, task, networks, method, accelerator, split_name)
 
 
 def make_accelerator(precision: str) -> Accelerator:
-    """An Accelerator; its precision is process-wide state, cleared here so that runs do not inherit it."""
+    """An Accelerator; its precision is process-wide state, cleared here so that runs do not inherit it.
+
+    Without `cpu=True` Accelerate takes every rank that torchrun starts on a machine without a GPU for a run of its own.
+    """
     AcceleratorState._reset_state()
-    return Accelerator(mixed_precision=precision)
+    return Accelerator(mixed_precision=precision, cpu=not torch.accelerator.is_available())
 
 
 def _earlier_result(folder: Path, config: TrainConfig, resume: bool, overwrite: bool) -> dict[str, Any] | None:
     """Decide what an existing folder means: the finished result to return, or None to train."""
     result, checkpoint = folder / RESULT, folder / CHECKPOINT
     if overwrite:
-        for path in (result, checkpoint, folder / MODEL):
-            path.unlink(missing_ok=True)
         return None
     if not resume:
         if result.exists() or checkpoint.exists():
@@ -167,7 +169,8 @@ def _earlier_result(folder: Path, config: TrainConfig, resume: bool, overwrite: 
         found: dict[str, Any] = json.loads(result.read_text())
         if found["config_hash"] == config.hash():
             return found
-        raise ValueError(f"{folder} holds the result of another configuration: use another --out or --overwrite.")
+        changes = describe_changes(found["config"], config)
+        raise ValueError(f"{folder} holds the result of another run ({changes}): use another --out or --overwrite.")
     return None
 
 

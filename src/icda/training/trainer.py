@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from icda.data.loader import BatchLoader, balanced_weights
-from icda.data.task import Batch, Task
+from icda.data.task import Batch, Split, Task
 from icda.methods.base import Context, Method, Stage
 from icda.models.base import FeatureClassifier
 from icda.selection import Selector
 from icda.training.checkpoint import load_checkpoint, load_state, save_checkpoint
-from icda.training.config import TrainConfig
+from icda.training.config import TrainConfig, describe_changes, save_config
 from icda.training.evaluation import evaluate_split, to_device
 from icda.training.logs import EpochLog
 from icda.training.position import Position
@@ -27,6 +28,7 @@ from icda.training.seeding import random_state, restore_random_state
 
 CHECKPOINT = "checkpoint.pt"
 MODEL = "model.pt"
+RESUMED = ("networks", "optimizers", "method", "selector", "position", "history", "random", "config_hash", "data_hash")
 
 
 class DivergedError(RuntimeError):
@@ -57,21 +59,24 @@ class Trainer:
         self.method = method.to(accelerator.device)
         self.stages = method.stages(config.epochs)
         self.selector = Selector(config.selection)
-        self.view = view or QuietView()
+        self.view = view if view is not None and accelerator.is_main_process else QuietView()
         self.history: list[dict[str, Any]] = []
         self.position = Position()
         self.context: Context
         self.loader: BatchLoader
+        self.metadata_loader: BatchLoader | None = None
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def run(self, resume: bool = False) -> None:
         """Train to the end, from the checkpoint in `folder` when `resume` is set and there is one."""
         path = self.folder / CHECKPOINT
-        saved = load_checkpoint(path) if resume and path.exists() else None
+        saved = load_checkpoint(path, RESUMED) if resume and path.exists() else None
         if saved is not None:
             self._restore(saved, path)
         self.folder.mkdir(parents=True, exist_ok=True)
+        if self._is_main:
+            save_config(self.config, self.folder / "config.yaml")
         log = EpochLog(self.folder, self.history, self.config.tensorboard) if self._is_main else None
         with self.view:
             self._start_stage(saved)
@@ -230,19 +235,21 @@ class Trainer:
         elif stage.sampling == "group_balanced":
             assert self.task.train.groups is not None, "check_needs admits no method without its groups"
             weights = balanced_weights(self.task.train.groups)
-        rank, world = self.accelerator.process_index, self.accelerator.num_processes
-        self.loader = BatchLoader(
-            self.task.train,
-            self.config.batch_size,
-            seed=self.config.seed,
+        self.loader = self._training_loader(self.task.train, self.config.seed, weights)
+        if self.task.metadata is not None:
+            self.metadata_loader = self._training_loader(self.task.metadata, self.config.seed + 1)
+
+    def _training_loader(self, split: Split, seed: int, weights: Tensor | None = None) -> BatchLoader:
+        return BatchLoader(
+            split,
+            min(self.config.batch_size, len(split)),
+            seed=seed,
             shuffle=True,
             augment=True,
             weights=weights,
-            rank=rank,
-            world_size=world,
+            rank=self.accelerator.process_index,
+            world_size=self.accelerator.num_processes,
         )
-        if len(self.loader) == 0:
-            raise ValueError(f"{len(self.task.train)} training samples make no batch for {world} processes.")
 
     def _training_batches(self) -> Iterator[Batch]:
         loader = BatchLoader(self.task.train, self.config.batch_size, seed=0, shuffle=False, augment=False)
@@ -251,21 +258,9 @@ class Trainer:
 
     def _next_metadata(self) -> Batch:
         """The metadata batch of this iteration: a function of seed and iteration, so that resuming needs no state."""
-        assert self.task.metadata is not None
-        size = min(self.config.batch_size, len(self.task.metadata))
-        rank, world = self.accelerator.process_index, self.accelerator.num_processes
-        loader = BatchLoader(
-            self.task.metadata,
-            size,
-            seed=self.config.seed + 1,
-            shuffle=True,
-            augment=True,
-            rank=rank,
-            world_size=world,
-        )
-        per_epoch = len(loader)
-        epoch, batch = divmod(self.position.iteration, per_epoch)
-        return to_device(next(loader.epoch(epoch, batch)), self.accelerator.device)
+        assert self.metadata_loader is not None
+        epoch, number = divmod(self.position.iteration, len(self.metadata_loader))
+        return to_device(self.metadata_loader.batch(epoch, number), self.accelerator.device)
 
     # -- saving and restoring -----------------------------------------------------------------------------------------
 
@@ -282,11 +277,12 @@ class Trainer:
     def load_model(self) -> int:
         """Read `model.pt` back; returns the epoch it was taken from."""
         path = self.folder / MODEL
-        state = load_checkpoint(path)
+        state = load_checkpoint(path, ("networks", "method", "epoch"))
         self._load_modules(state, path)
         return int(state["epoch"])
 
     def _save(self) -> None:
+        tally = self.position.tally.reduced(self.accelerator)
         if not self._is_main:
             return
         state = {
@@ -294,7 +290,7 @@ class Trainer:
             "optimizers": [optimizer.state_dict() for optimizer in self.context.optimizers],
             "method": _state(self.method),
             "selector": self.selector.state_dict(),
-            "position": self.position.state_dict(),
+            "position": replace(self.position, tally=tally).state_dict(),
             "history": self.history,
             "random": random_state(),
             "config": self.config.as_dict(),
@@ -309,6 +305,8 @@ class Trainer:
         self._load_modules(state, path)
         self.selector.load_state_dict(state["selector"])
         self.position = Position.from_state(state["position"])
+        if not self._is_main:  # the first rank goes on with the sums of all
+            self.position.tally = self.position.tally.zeroed()
         self.history = state["history"]
         if self.accelerator.scaler is not None and state["scaler"] is not None:
             self.accelerator.scaler.load_state_dict(state["scaler"])
@@ -356,9 +354,8 @@ def make_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimiz
 def check_same_run(state: dict[str, Any], config: TrainConfig, task: Task, path: Path) -> None:
     """A checkpoint may only be resumed by the run that wrote it."""
     if state["config_hash"] != config.hash():
-        now, then = config.as_dict(), state["config"]
-        changed = [f"{key} {then.get(key)!r} -> {now[key]!r}" for key in now if then.get(key) != now[key]]
-        raise ValueError(f"{path} belongs to another run ({'; '.join(changed)}): use another --out or --overwrite.")
+        changes = describe_changes(state["config"], config)
+        raise ValueError(f"{path} belongs to another run ({changes}): use another --out or --overwrite.")
     if state["data_hash"] != task.data_hash:
         raise ValueError(f"the data behind task {task.name!r} changed since {path} was written: use --overwrite.")
 

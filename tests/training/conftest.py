@@ -1,0 +1,88 @@
+"""Short runs on the embedded digits, and what it means that two of them are the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from icda.training import TrainConfig, train
+from icda.training.checkpoint import load_checkpoint
+from icda.training.progress import QuietView
+
+UNRELATED = {"seconds", "environment", "config"}  # may differ between two runs that are otherwise the same
+
+
+class Stopped(BaseException):
+    """Stands for a kill; no handler of ordinary errors sees it."""
+
+
+class StoppingView(QuietView):
+    """Stops the training after a number of steps."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    def step(self, *_: Any) -> None:
+        self.steps -= 1
+        if self.steps == 0:
+            raise Stopped
+
+
+@pytest.fixture
+def configure(tmp_path: Path) -> Callable[..., TrainConfig]:
+    """`configure(name, **settings)`: three epochs of five batches on digits_lt, files under tmp_path/name."""
+
+    def make(name: str, **settings: Any) -> TrainConfig:
+        return TrainConfig(**{"epochs": 3, "batch_size": 64, "out": str(tmp_path / name), **settings})
+
+    return make
+
+
+@pytest.fixture
+def train_for() -> Callable[..., None]:
+    """`train_for(config, steps)`: a run that ends without warning after so many steps."""
+
+    def run(config: TrainConfig, steps: int, **how: Any) -> None:
+        with pytest.raises(Stopped):
+            train(config, view=StoppingView(steps), **how)
+
+    return run
+
+
+@pytest.fixture
+def assert_same_run() -> Callable[[Path, Path], None]:
+    """`assert_same_run(one, other)`: bit-identical checkpoint, model and result, and a log line an epoch."""
+
+    def check(one: Path, other: Path) -> None:
+        for name in ("checkpoint.pt", "model.pt"):
+            _assert_equal(load_checkpoint(one / name), load_checkpoint(other / name), name)
+        results = [json.loads((folder / "result.json").read_text()) for folder in (one, other)]
+        _assert_equal(*results, "result")
+        for folder, result in zip((one, other), results, strict=True):
+            lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+            assert lines == result["history"]
+            assert [line["epoch"] for line in lines] == list(range(len(lines)))
+
+    return check
+
+
+def _assert_equal(one: Any, other: Any, where: str) -> None:
+    assert type(one) is type(other), where
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), where
+        for key in one.keys() - UNRELATED:
+            _assert_equal(one[key], other[key], f"{where}.{key}")
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other), where
+        for position, pair in enumerate(zip(one, other, strict=True)):
+            _assert_equal(*pair, f"{where}[{position}]")
+    elif isinstance(one, torch.Tensor):
+        assert one.dtype == other.dtype, where
+        assert torch.equal(one, other), where
+    else:
+        assert one == other, where

@@ -1,0 +1,89 @@
+"""Trainings that are killed for real: `python -P tests/training/killed.py WHOLE KILLED SEED OPTIONS...`.
+
+Runs `icda train OPTIONS...` once undisturbed into WHOLE. Then runs it with --resume into KILLED again and again, each time
+ended by SIGKILL, first before it has done anything, then at random moments, then whenever a file is being written; the
+last run is left alone. Every run is a fork of this process, because importing torch takes longer than the training.
+Prints how many runs were killed, and how many of them left a half-written file.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from icda.cli.main import main
+
+AT_RANDOM, WHILE_WRITING = 10, 6
+
+
+def start(options: list[str]) -> int:
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            sys.stdout = sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - open as long as the process lives
+            code = main(["train", *options])
+        finally:
+            os._exit(code)
+    return child
+
+
+def is_over(child: int) -> bool:
+    """Whether a run has come to its end; one that failed ends this script."""
+    pid, status = os.waitpid(child, os.WNOHANG)
+    if pid and status:
+        sys.exit(f"a run ended with status {status}")
+    return bool(pid)
+
+
+def kill_when(moment: Callable[[], bool], options: list[str]) -> bool:
+    """Start a run and kill it when the moment has come; False if it came to its end before."""
+    child = start(options)
+    while not moment():
+        if is_over(child):
+            return False
+        time.sleep(0.0002)
+    os.kill(child, signal.SIGKILL)
+    return os.waitpid(child, 0)[1] == signal.SIGKILL
+
+
+def torment(whole: Path, killed: Path, seed: int, options: list[str]) -> None:
+    draw = random.Random(seed)
+    started = time.monotonic()
+    undisturbed = start([*options, "--out", str(whole)])
+    while not is_over(undisturbed):
+        time.sleep(0.001)
+    duration = time.monotonic() - started
+    resumed = [*options, "--resume", "--out", str(killed)]
+
+    def after(seconds: float) -> Callable[[], bool]:
+        end = time.monotonic() + seconds
+        return lambda: time.monotonic() >= end
+
+    def writing() -> bool:
+        return killed.is_dir() and any(name.endswith(".part") for name in os.listdir(killed))  # noqa: PTH208 - faster
+
+    kills = halves = 0
+    delays = [0.0] + [draw.uniform(0, 0.6 * duration) for _ in range(AT_RANDOM)]
+    moments = [lambda delay=delay: after(delay) for delay in delays] + [lambda: writing] * WHILE_WRITING
+    for moment in moments:
+        if not kill_when(moment(), resumed):
+            break
+        kills += 1
+        if writing():
+            halves += 1
+            for part in killed.glob(".*.part"):  # or the next run would be killed for what this one left
+                part.rename(part.with_suffix(".kept"))
+    last = start(resumed)
+    while not is_over(last):
+        time.sleep(0.001)
+    print(kills, halves)
+
+
+if __name__ == "__main__":
+    torment(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
