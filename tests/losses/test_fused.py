@@ -87,7 +87,7 @@ def test_the_per_sample_form_is_the_same_in_chunks_of_any_size(chunk: int, monke
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_rounding_makes_negative_counts_as_zero_and_has_no_gradient(kind: str) -> None:
+def test_what_rounding_makes_negative_counts_as_zero(kind: str) -> None:
     weight, targets, coefficients, _, moments = problem(3, kind, 40, 5, 4)
     weight = (weight * 1e-4 + 100).float().requires_grad_()
     moments = Moments(kind, moments.mean.float(), moments.scatter.float(), moments.scale.float())

@@ -1,9 +1,9 @@
 """Trainings that are killed for real: `python -P tests/training/killed.py WHOLE KILLED SEED OPTIONS...`.
 
-Runs `icda train OPTIONS...` once undisturbed into WHOLE. Then runs it with --resume into KILLED again and again, each time
-ended by SIGKILL, first before it has done anything, then at random moments, then whenever a file is being written; the
+Runs `icda train OPTIONS...` undisturbed into WHOLE. Then runs it with --resume into KILLED again and again, each time
+ended by SIGKILL, first before it has done anything, then by turns as soon as it writes a file and at a random moment; the
 last run is left alone. Every run is a fork of this process, because importing torch takes longer than the training.
-Prints how many runs were killed, and how many of them left a half-written file.
+Prints how many runs were killed, and how many of them left a half-written file behind.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from icda.cli.main import main
 
-AT_RANDOM, WHILE_WRITING = 10, 6
+ROUNDS = 8
 
 
 def start(options: list[str]) -> int:
@@ -47,18 +47,18 @@ def kill_when(moment: Callable[[], bool], options: list[str]) -> bool:
     while not moment():
         if is_over(child):
             return False
-        time.sleep(0.0002)
+        time.sleep(0.0005)
     os.kill(child, signal.SIGKILL)
     return os.waitpid(child, 0)[1] == signal.SIGKILL
 
 
 def torment(whole: Path, killed: Path, seed: int, options: list[str]) -> None:
     draw = random.Random(seed)
-    started = time.monotonic()
-    undisturbed = start([*options, "--out", str(whole)])
-    while not is_over(undisturbed):
-        time.sleep(0.001)
-    duration = time.monotonic() - started
+    for _ in range(2):  # the first time much is imported that the forks then need not import again
+        started = time.monotonic()
+        code = main(["train", *options, "--quiet", "--overwrite", "--out", str(whole)])
+        assert code == 0
+        duration = time.monotonic() - started
     resumed = [*options, "--resume", "--out", str(killed)]
 
     def after(seconds: float) -> Callable[[], bool]:
@@ -69,8 +69,9 @@ def torment(whole: Path, killed: Path, seed: int, options: list[str]) -> None:
         return killed.is_dir() and any(name.endswith(".part") for name in os.listdir(killed))  # noqa: PTH208 - faster
 
     kills = halves = 0
-    delays = [0.0] + [draw.uniform(0, 0.6 * duration) for _ in range(AT_RANDOM)]
-    moments = [lambda delay=delay: after(delay) for delay in delays] + [lambda: writing] * WHILE_WRITING
+    moments: list[Callable[[], Callable[[], bool]]] = [lambda: after(0.0)]
+    for _ in range(ROUNDS):
+        moments += [lambda: writing, lambda: after(draw.uniform(0, 0.5 * duration))]
     for moment in moments:
         if not kill_when(moment(), resumed):
             break
@@ -82,7 +83,7 @@ def torment(whole: Path, killed: Path, seed: int, options: list[str]) -> None:
     last = start(resumed)
     while not is_over(last):
         time.sleep(0.001)
-    print(kills, halves)
+    print(f"killed {kills}, of them while writing {halves}")
 
 
 if __name__ == "__main__":

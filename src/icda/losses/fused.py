@@ -37,23 +37,25 @@ class _AugmentationTerm(torch.autograd.Function):
         lam: float,
     ) -> Tensor:
         form = _make_form(weight, targets, coefficients * moments.scale, moments)
-        # Covariances are positive semidefinite here: a negative P is rounding, and its gradient is right as it stands.
-        value = form.value().clamp_(min=0).mul_(0.5 * lam)
+        quadratic = form.value()
+        # Rounding, or a covariance that a meta step has left indefinite, can make P negative: it counts as zero.
+        keep = (quadratic >= 0).scatter_(1, targets[:, None], False)
+        value = quadratic.mul_(keep).mul_(0.5 * lam)
         if towards is not None:
             distance = torch.linalg.vecdot(weight, moments.mean) - weight[targets] @ moments.mean.T
             value.addcmul_(towards, distance, value=lam)
         ctx.form, ctx.lam = form, lam
-        ctx.save_for_backward(targets, towards, moments.mean)
+        ctx.save_for_backward(targets, keep, towards, moments.mean)
         return value.scatter_(1, targets[:, None], 0)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        targets, towards, mean = ctx.saved_tensors
-        grad = (grad * ctx.lam).scatter_(1, targets[:, None], 0)
-        to_weight, to_own = ctx.form.pull_back(grad)
+        targets, keep, towards, mean = ctx.saved_tensors
+        grad = grad * ctx.lam
+        to_weight, to_own = ctx.form.pull_back(grad * keep)
         if towards is not None:
-            pull = grad * towards
+            pull = (grad * towards).scatter_(1, targets[:, None], 0)
             to_weight.addcmul_(pull.sum(0)[:, None], mean)
             to_own.addmm_(pull, mean, alpha=-1)
         return to_weight.index_add_(0, targets, to_own), None, None, None, None, None

@@ -10,7 +10,7 @@ from icda.losses.augmented import StatisticsLoss
 from icda.losses.base import LOSSES, Reduction
 from icda.losses.prior import prior_term
 from icda.losses.terms import off_target, variance_term
-from icda.statistics import CovarianceKind
+from icda.statistics import CovarianceKind, Moments
 from icda.strength import Strength, direct_strength
 
 
@@ -84,24 +84,27 @@ class ICDALoss(StatisticsLoss):
             strength = strength._replace(per_sample=strength.per_class.sum(1) / (self.num_classes - 1))
         return strength
 
-    def combine(self, targets: Tensor, weight: Tensor, progress: float, strength: Strength) -> Tensor | None:
-        """phi-hat from given strengths, or None when every term is off."""
+    def combine(
+        self, targets: Tensor, weight: Tensor, progress: float, strength: Strength, moments: Moments | None = None
+    ) -> Tensor | None:
+        """phi-hat from given strengths and, if not the running ones, given moments; None when every term is off."""
         terms = []
         lam = self.lambda0 * progress
         if lam > 0 and (self.semantic or self.counterfactual):
-            terms.append(self._augmentation(targets, weight, lam, strength))
+            terms.append(self._augmentation(targets, weight, lam, strength, moments or self.statistics.moments()))
         if self.class_margin and self.class_counts is not None:
             terms.append(prior_term(self.class_counts, targets, weight.dtype))
         if self.sample_margin and self.beta != 0:
             terms.append(off_target(self.beta * strength.per_sample, targets, self.num_classes))
         return sum(terms[1:], terms[0]) if terms else None
 
-    def _augmentation(self, targets: Tensor, weight: Tensor, lam: float, strength: Strength) -> Tensor:
+    def _augmentation(
+        self, targets: Tensor, weight: Tensor, lam: float, strength: Strength, moments: Moments
+    ) -> Tensor:
         towards = strength.per_class / (self.num_classes - 1)  # alpha-hat
         coefficients = towards if self.counterfactual else towards * 0
         if self.semantic:
             coefficients = coefficients.scatter(1, targets[:, None], 1)
-        moments = self.statistics.moments()
         return variance_term(weight, targets, coefficients, moments, lam, towards if self.counterfactual else None)
 
     def extra_repr(self) -> str:

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from icda.losses.augmented import StatisticsLoss
 from icda.losses.base import LOSSES
 from icda.losses.terms import variance_term
+from icda.statistics import Moments
 
 
 @LOSSES.register("isda")
@@ -27,9 +28,13 @@ class ISDALoss(StatisticsLoss):
     def compute_adjustment(
         self, features: Tensor, targets: Tensor, weight: Tensor, progress: float, products: Tensor
     ) -> Tensor | None:
+        return self.own_variance(targets, weight, progress, self.statistics.moments())
+
+    def own_variance(self, targets: Tensor, weight: Tensor, progress: float, moments: Moments) -> Tensor | None:
+        """The term from given moments; None while lambda is zero."""
         lam = self.lambda0 * progress
         if lam == 0:
             return None
         labels, inverse = torch.unique(targets, return_inverse=True)
         own = F.one_hot(labels, self.num_classes).to(weight)
-        return variance_term(weight, labels, own, self.statistics.moments(), lam)[inverse]
+        return variance_term(weight, labels, own, moments, lam)[inverse]

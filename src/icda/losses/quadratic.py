@@ -25,17 +25,17 @@ def quadratic_form(weight: Tensor, targets: Tensor, coefficients: Tensor, moment
     if moments.kind == "full":
         value = _full(weight, targets, scaled, moments.scatter)
     else:
-        value = _diagonal(weight, targets, scaled, moments.scatter)
+        value = sample_variance_form(weight, targets, scaled @ moments.scatter)
         if moments.factor is not None:
             value = value + _factored(weight, targets, scaled, moments.factor)
     return value.clamp(min=0).scatter(1, targets[:, None], 0)
 
 
-def _diagonal(weight: Tensor, targets: Tensor, coef: Tensor, variances: Tensor) -> Tensor:
-    mixed = coef @ variances  # (N, A)
+def sample_variance_form(weight: Tensor, targets: Tensor, variances: Tensor) -> Tensor:
+    """d_c^T diag(v_i) d_c (N, C) for variances v (N, A) that each sample brings itself."""
     own = weight[targets]
-    cross = mixed * own
-    return mixed @ weight.square().T - 2 * cross @ weight.T + (cross * own).sum(1, keepdim=True)
+    cross = variances * own
+    return variances @ weight.square().T - 2 * cross @ weight.T + (cross * own).sum(1, keepdim=True)
 
 
 def _full(weight: Tensor, targets: Tensor, coef: Tensor, scatter: Tensor) -> Tensor:

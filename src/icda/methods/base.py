@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -132,6 +132,10 @@ class Method(nn.Module):
     def on_epoch_start(self, context: Context) -> None: ...
 
     def on_epoch_end(self, context: Context) -> None: ...
+
+    def epoch_figures(self) -> dict[str, Any]:
+        """Figures of the epoch that just ended, for the log: plain numbers, lists or dicts."""
+        return {}
 
 
 class MissingNeedError(ValueError):

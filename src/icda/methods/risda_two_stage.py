@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -49,9 +50,13 @@ class TwoStageRISDA(Method):
         was_training = model.training
         model.eval()
         self.criterion.statistics.reset()
+        # Every rank passes over the whole training set, and statistics add up what all ranks give them.
+        share = 1 / dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1.0
         for batch in context.training_batches():
             output = model(batch.inputs)
-            self.criterion.statistics.update(output.features, batch.targets)
+            self.criterion.statistics.update(
+                output.features, batch.targets, torch.full_like(output.features[:, 0], share)
+            )
             pairs = batch.targets * self.criterion.num_classes + output.logits.argmax(1)
             confusion += torch.bincount(pairs, minlength=confusion.numel()).view_as(confusion)
         self.criterion.set_confusion(confusion)

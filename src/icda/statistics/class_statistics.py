@@ -126,6 +126,25 @@ class ClassStatistics(nn.Module):
             scatter = (1 - few) * scatter + few * torch.diag_embed(scatter.diagonal(dim1=1, dim2=2))
         return Moments(self.kind, self.mean, scatter, scale, self.factor)
 
+    @torch.no_grad()
+    def assign(self, moments: Moments) -> None:
+        """Take other means and covariances over, keeping the counts; covariances become positive semidefinite."""
+        if moments.kind != self.kind:
+            raise ValueError(f"cannot take {moments.kind} moments over into {self.kind} statistics.")
+        mean, scatter, *factor = moments.symmetrised().normalised()
+        count = self.count.to(scatter)
+        if self.kind == "full":
+            values, vectors = torch.linalg.eigh(scatter)
+            scatter = vectors * values.clamp(min=0)[:, None, :] @ vectors.mT
+            self.scatter.copy_(scatter * count[:, None, None])
+        else:
+            variances = scatter.clamp(min=0)
+            if self.factor is not None:
+                self.factor.copy_(factor[0] * count.sqrt()[:, None, None])
+                variances = variances + factor[0].square().sum(1)  # the running state keeps whole variances
+            self.scatter.copy_(variances * count[:, None])
+        self.mean = mean.clone()
+
     def reset(self) -> None:
         """Forget everything seen so far."""
         for buffer in self.buffers():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -39,3 +39,21 @@ class Moments:
         assert self.factor is not None
         dense = self.factor.mT @ self.factor + torch.diag_embed(self.scatter)
         return dense * self.scale[:, None, None]
+
+    def normalised(self) -> list[Tensor]:
+        """The mean and the parts of Sigma with the scale multiplied in: what a meta step corrects."""
+        if self.kind == "full":
+            return [self.mean, self.covariance()]
+        parts = [self.mean, self.scatter * self.scale[:, None]]
+        return parts if self.factor is None else [*parts, self.factor * self.scale.sqrt()[:, None, None]]
+
+    def with_values(self, values: list[Tensor]) -> Moments:
+        """Moments made of other `normalised` parts."""
+        mean, scatter, *factor = values
+        return Moments(self.kind, mean, scatter, torch.ones_like(self.scale), factor[0] if factor else None)
+
+    def symmetrised(self) -> Moments:
+        """The same with symmetric covariances; P reads Sigma as if it were."""
+        if self.kind != "full":
+            return self
+        return replace(self, scatter=0.5 * (self.scatter + self.scatter.mT))

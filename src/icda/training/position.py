@@ -27,6 +27,7 @@ class Tally:
             self._add("hits", int((result.logits.argmax(1) == targets).sum()))
         for name, value in result.extra.items():
             self._add(f"extra.{name}", value * count)
+            self._add(f"count.{name}", count)
 
     def loss(self) -> float:
         return self.sums.get("loss", 0.0) / max(self.sums.get("samples", 0), 1)
@@ -36,8 +37,9 @@ class Tally:
         return self.sums["hits"] / judged if judged else None
 
     def extras(self) -> dict[str, float]:
-        samples = max(self.sums.get("samples", 0), 1)
-        return {name[6:]: value / samples for name, value in self.sums.items() if name.startswith("extra.")}
+        """Means over the steps that reported a figure."""
+        names = [name.removeprefix("extra.") for name in self.sums if name.startswith("extra.")]
+        return {name: self.sums[f"extra.{name}"] / self.sums[f"count.{name}"] for name in names}
 
     def reduced(self, accelerator: Accelerator) -> Tally:
         """The tally of all processes together."""

@@ -133,6 +133,7 @@ class Trainer:
             "train_accuracy": tally.accuracy(),
             "learning_rate": self.context.learning_rate,
             **tally.extras(),
+            **self.method.epoch_figures(),
         }
         metrics = None
         if self.task.validation is not None:
@@ -361,4 +362,15 @@ def check_same_run(state: dict[str, Any], config: TrainConfig, task: Task, path:
 
 
 def _state(module: nn.Module) -> dict[str, Any]:
-    return {name: value.detach().cpu() for name, value in module.state_dict().items()}
+    """A state_dict on the CPU; `get_extra_state` may have put plain data beside the tensors."""
+    return {name: _to_cpu(value) for name, value in module.state_dict().items()}
+
+
+def _to_cpu(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().cpu()
+    if isinstance(value, dict):
+        return {key: _to_cpu(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_to_cpu(part) for part in value)
+    return value

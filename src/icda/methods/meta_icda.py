@@ -1,0 +1,144 @@
+"""Meta-ICDA: strengths and statistics learned on a small clean set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.losses.icda import ICDALoss
+from icda.meta.lookahead import Mode
+from icda.methods.base import METHODS, Context, Setup
+from icda.methods.meta_learning import MetaLearner, Outer, step_network
+from icda.statistics import Moments
+from icda.strength import Characteristics, Strength, StrengthLog, StrengthNetwork
+
+if TYPE_CHECKING:
+    from icda.data.task import Batch
+    from icda.models.base import Output
+
+
+@METHODS.register("meta_icda")
+class MetaICDA(MetaLearner):
+    """ICDA whose sample strengths come from a network of ten training characteristics, learned on metadata.
+
+    Each iteration tries a virtual SGD step on the ICDA loss, measures it on metadata, and steps the strength network
+    (Adam), the class means and the covariances (SGD with `statistics_rate`) along the exact gradient; then the real step
+    is taken with what was corrected. Corrected statistics serve one step, or stay for good with `persist` (covariances
+    are then kept positive semidefinite). Options not listed here are those of `ICDALoss`.
+
+    Reference: section 4.2 and algorithm 1 of arXiv 2304.13431; decisions 13 to 20 of METHODS.
+    """
+
+    inner_loss = ICDALoss
+
+    def __init__(
+        self,
+        setup: Setup,
+        *,
+        lookahead: Mode = "full",
+        every: int = 1,
+        start: float = 0.0,
+        strength_rate: float = 1e-3,
+        strength_decay: float = 1e-4,
+        statistics_rate: float = 0.1,
+        correct_statistics: bool = True,
+        persist: bool = False,
+        strength_network: StrengthNetwork | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(lookahead=lookahead, every=every, start=start)
+        self.criterion = ICDALoss(setup.num_classes, setup.feature_dim, setup.class_counts, **options)
+        self.characteristics = Characteristics(setup.class_counts)
+        self.strength_network = strength_network or StrengthNetwork()
+        self.optimizer = torch.optim.Adam(
+            self.strength_network.parameters(), lr=strength_rate, weight_decay=strength_decay
+        )
+        self.statistics_rate, self.persist = statistics_rate, persist
+        self.correct_statistics = correct_statistics and statistics_rate > 0
+        self._corrected: Moments | None = None
+        groups = 0 if setup.group_counts is None else len(setup.group_counts)
+        self.log = StrengthLog(setup.num_classes, groups)
+
+    def observe(self, output: Output, batch: Batch, context: Context) -> None:
+        self.criterion.statistics.update(output.features, batch.targets)
+        self.characteristics.observe(output.logits, batch.targets)
+        self._corrected = None
+
+    def strength(self, output: Output, batch: Batch, context: Context) -> Strength:
+        """alpha_{i,c} by angles, alpha_i by the network (by angles too until `start`); only the latter has a graph."""
+        weight, features = _weight(context).detach(), output.features.detach()
+        direct = self.criterion.strength(features, batch.targets, weight)
+        if context.progress < self.start:
+            return direct
+        described = self.characteristics(output.logits, features, batch.targets, weight)
+        return direct._replace(per_sample=self.strength_network(described).to(direct.per_class))
+
+    def outer(self, output: Output, batch: Batch, context: Context) -> Outer:
+        strength = self.strength(output, batch, context)
+        moments, leaves = self._leaf_moments()
+
+        def inner(logits: Tensor, weight: Tensor) -> Tensor:
+            return self._loss(logits, weight, batch.targets, context.progress, strength, moments)
+
+        return Outer([*self.strength_network.parameters(), *leaves], inner)
+
+    def correct(self, tensors: Sequence[Tensor], gradients: Sequence[Tensor], context: Context) -> None:
+        count = len(list(self.strength_network.parameters()))
+        step_network(self.strength_network, self.optimizer, gradients[:count])
+        if len(tensors) == count:
+            return
+        stepped = [
+            (value - self.statistics_rate * gradient).detach()
+            for value, gradient in zip(tensors[count:], gradients[count:], strict=True)
+        ]
+        self._corrected = self._moments_from(stepped)
+        if self.persist:
+            self.criterion.statistics.assign(self._corrected)
+            self._corrected = None
+
+    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
+        weight = _weight(context)
+        with torch.no_grad():
+            strength = self.strength(output, batch, context)
+        self.log.add(strength.per_sample, batch.targets, batch.groups)
+        moments = self._corrected or self.criterion.statistics.moments()
+        return self._loss(output.logits, weight, batch.targets, context.progress, strength, moments)
+
+    def on_epoch_end(self, context: Context) -> None:
+        self.characteristics.end_epoch()
+
+    def epoch_figures(self) -> dict[str, Any]:
+        return self.log.take()
+
+    def get_extra_state(self) -> dict[str, Any]:
+        return {"optimizer": self.optimizer.state_dict()}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        self.optimizer.load_state_dict(state["optimizer"])
+
+    def _loss(
+        self, logits: Tensor, weight: Tensor, targets: Tensor, progress: float, strength: Strength, moments: Moments
+    ) -> Tensor:
+        adjustment = self.criterion.combine(targets, weight, progress, strength, moments)
+        return F.cross_entropy(logits if adjustment is None else logits + adjustment, targets)
+
+    def _leaf_moments(self) -> tuple[Moments, list[Tensor]]:
+        """Means and covariances as leaves of the inner loss's graph."""
+        moments = self.criterion.statistics.moments()
+        if not self.correct_statistics:
+            return moments, []
+        leaves = [leaf.detach().clone().requires_grad_() for leaf in moments.normalised()]
+        return moments.with_values(leaves), leaves
+
+    def _moments_from(self, values: list[Tensor]) -> Moments:
+        return self.criterion.statistics.moments().with_values(values).symmetrised()
+
+
+def _weight(context: Context) -> Tensor:
+    weight = context.head.weight
+    assert isinstance(weight, Tensor)
+    return weight

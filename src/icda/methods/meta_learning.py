@@ -1,0 +1,93 @@
+"""What meta-learning methods share: look ahead, correct the outer variables, then take the real step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from icda.meta import Forward, look_ahead
+from icda.meta.lookahead import InnerLoss, Mode
+from icda.methods.base import Context, Method, StepResult
+
+if TYPE_CHECKING:
+    from icda.data.task import Batch
+    from icda.models.base import Output
+
+
+class Outer(NamedTuple):
+    """An inner loss and the tensors it is to be corrected in."""
+
+    tensors: Sequence[Tensor]
+    inner: InnerLoss
+
+
+class MetaLearner(Method):
+    """Algorithm 1 of arXiv 2304.13431 with blanks: a subclass says what is learned on metadata and how it is stepped.
+
+    `start` is the share of training before which the method trains without looking ahead; `every` looks ahead at each
+    k-th iteration only.
+    """
+
+    needs = frozenset({"metadata"})
+
+    def __init__(self, *, lookahead: Mode = "full", every: int = 1, start: float = 0.0) -> None:
+        super().__init__()
+        if lookahead not in ("full", "head"):
+            raise ValueError(f"lookahead must be full or head, got {lookahead!r}.")
+        if every < 1 or not 0 <= start <= 1:
+            raise ValueError(f"every must be at least 1 and start lie in [0, 1], got {every} and {start}.")
+        self.lookahead, self.every, self.start = lookahead, every, start
+
+    def observe(self, output: Output, batch: Batch, context: Context) -> None:
+        """Fold the batch into whatever the method keeps, before anything is computed from it."""
+
+    def outer(self, output: Output, batch: Batch, context: Context) -> Outer:
+        """The inner loss of this batch and the tensors to correct."""
+        raise TypeError(f"{type(self).__name__} does not define outer().")
+
+    def correct(self, tensors: Sequence[Tensor], gradients: Sequence[Tensor], context: Context) -> None:
+        """Step the tensors along their meta-gradients."""
+        raise TypeError(f"{type(self).__name__} does not define correct().")
+
+    def looks_ahead(self, context: Context) -> bool:
+        return context.progress >= self.start and context.iteration % self.every == 0
+
+    def step(self, batch: Batch, context: Context) -> StepResult:
+        forward = Forward.of(context.network, batch.inputs)
+        output: Any = forward.output
+        self.observe(output, batch, context)
+        extra = {}
+        if self.looks_ahead(context):
+            extra["meta_loss"] = self.meta_step(forward, batch, context)
+        loss = self.loss(output, batch, context)
+        context.apply(loss)
+        return StepResult(loss.detach(), output.logits.detach(), extra)
+
+    def meta_step(self, forward: Forward, batch: Batch, context: Context) -> float:
+        """One look ahead on a batch of metadata; returns the metadata loss after the virtual step."""
+        assert context.next_metadata is not None
+        metadata = context.next_metadata()
+        tensors, inner = self.outer(forward.output, batch, context)  # type: ignore[arg-type]
+        found = look_ahead(
+            context.models[0],
+            forward,
+            inner,
+            tensors,
+            metadata.inputs,
+            metadata.targets,
+            context.learning_rate,
+            self.lookahead,
+        )
+        self.correct(tensors, found.gradients, context)
+        return float(found.meta_loss)
+
+
+def step_network(network: nn.Module, optimizer: torch.optim.Optimizer, gradients: Sequence[Tensor]) -> None:
+    """Put given gradients on a network's parameters and take an optimiser step."""
+    for parameter, gradient in zip(network.parameters(), gradients, strict=True):
+        parameter.grad = gradient.detach().to(parameter)
+    optimizer.step()
+    optimizer.zero_grad()

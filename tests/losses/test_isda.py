@@ -1,0 +1,74 @@
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from icda import CrossEntropyLoss, ISDALoss
+
+SHAPES = [(7, 4, 5), (3, 9, 4), (6, 2, 3)]
+
+
+def make_batch(seed: int, size: int, num_classes: int, dim: int) -> tuple[Tensor, Tensor, nn.Linear]:
+    generator = torch.Generator().manual_seed(seed)
+    features = torch.randn(size, dim, generator=generator, dtype=torch.float64).requires_grad_()
+    torch.manual_seed(seed)
+    return features, torch.randint(num_classes, (size,), generator=generator), nn.Linear(dim, num_classes).double()
+
+
+def oracle_adjustment(targets: Tensor, weight: Tensor, sigma: Tensor, lam: float) -> Tensor:
+    rows = []
+    for y in targets.tolist():
+        differences = [weight[c] - weight[y] for c in range(len(weight))]
+        rows.append(torch.stack([lam / 2 * (d @ sigma[y] @ d) for d in differences]))
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("kind", ["full", "diagonal", "low_rank"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_adjustment_loss_and_gradients_equal_naive_loops(kind: str, shape: tuple[int, int, int]) -> None:
+    _, num_classes, dim = shape
+    loss = ISDALoss(num_classes, dim, lambda0=0.8, covariance=kind, rank=dim).double()
+    seen: list[tuple[Tensor, Tensor]] = []
+    for seed in range(3):
+        features, targets, head = make_batch(seed, *shape)
+        value = loss(features, targets, head, progress=0.7)
+        seen.append((features.detach(), targets))
+    everything, labels = torch.cat([f for f, _ in seen]), torch.cat([t for _, t in seen])
+    sigma = torch.zeros(num_classes, dim, dim, dtype=torch.float64)
+    for c in labels.unique().tolist():
+        sigma[c] = everything[labels == c].T.cov(correction=0).view(dim, dim)
+    if kind == "diagonal":
+        sigma = torch.diag_embed(sigma.diagonal(dim1=1, dim2=2))
+    phi = oracle_adjustment(targets, head.weight, sigma, 0.8 * 0.7)
+    torch.testing.assert_close(loss.adjustment(features, targets, head, 0.7), phi, rtol=0, atol=1e-10)
+    expected = F.cross_entropy(head(features) + phi, targets)
+    torch.testing.assert_close(value, expected, rtol=0, atol=1e-10)
+    leaves = [features, head.weight, head.bias]
+    for found, wanted in zip(torch.autograd.grad(value, leaves), torch.autograd.grad(expected, leaves), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(("lambda0", "progress"), [(0.5, 0.0), (0.0, 1.0)])
+def test_lambda_zero_is_cross_entropy(lambda0: float, progress: float) -> None:
+    features, targets, head = make_batch(0, 7, 4, 5)
+    value = ISDALoss(4, 5, lambda0=lambda0).double()(features, targets, head, progress)
+    torch.testing.assert_close(value, CrossEntropyLoss(4, 5)(features, targets, head), rtol=0, atol=0)
+
+
+def test_the_loss_is_never_below_cross_entropy_and_grows_with_progress() -> None:
+    features, targets, head = make_batch(1, 20, 4, 5)
+    loss = ISDALoss(4, 5).double()
+    loss(features, targets, head)
+    loss.eval()
+    values = [loss(features, targets, head, progress).item() for progress in (0.0, 0.3, 0.6, 1.0)]
+    assert values == sorted(values)
+    assert values[0] < values[-1]
+
+
+def test_samples_of_one_label_share_one_adjustment() -> None:
+    features, targets, head = make_batch(2, 20, 4, 5)
+    loss = ISDALoss(4, 5).double()
+    loss(features, targets, head)
+    phi = loss.adjustment(features, targets, head)
+    for label in targets.unique():
+        assert (phi[targets == label] == phi[targets == label][0]).all()

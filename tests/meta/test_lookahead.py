@@ -1,0 +1,276 @@
+"""The look-ahead's gradient against `create_graph=True`, finite differences and the closed forms of METHODS 3.3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from icda.data.task import Batch
+from icda.losses import ICDALoss
+from icda.meta import Forward, look_ahead
+from icda.methods.base import Context, Setup
+from icda.methods.meta_icda import MetaICDA
+from icda.methods.meta_weight_net import MetaWeightNet
+from icda.methods.metasaug import MetaSAug
+from icda.models import create_model
+from icda.models.base import FeatureClassifier
+from icda.strength import Strength
+
+RATE = 0.3
+CLASSES = 4
+
+
+def network(kind: str = "resnet8") -> FeatureClassifier:
+    if kind == "dropout":
+        encoder = nn.Sequential(nn.Flatten(), nn.Linear(3 * 64, 12), nn.Tanh(), nn.Dropout(0.4))
+        return FeatureClassifier(encoder, nn.Linear(12, CLASSES)).double()
+    return create_model(kind, CLASSES, (3, 8, 8)).double()
+
+
+def batch(size: int, seed: int) -> Batch:
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(size, 3, 8, 8, generator=generator, dtype=torch.float64)
+    targets = torch.randint(CLASSES, (size,), generator=generator)
+    return Batch(inputs, targets, None, torch.arange(size))
+
+
+def context(model: FeatureClassifier, metadata: Batch) -> Context:
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    return Context(
+        networks=[model],
+        models=[model],
+        optimizers=[optimizer],
+        apply=lambda loss: None,
+        training_batches=lambda: iter(()),
+        next_metadata=lambda: metadata,
+        iteration=9,
+        num_iterations=10,
+    )
+
+
+def setup(model: FeatureClassifier) -> Setup:
+    return Setup(CLASSES, model.feature_dim, torch.tensor([40, 20, 10, 5]), epochs=1, num_samples=75)
+
+
+def textbook(
+    model: FeatureClassifier,
+    inputs: Tensor,
+    inner: Callable[[Tensor, Tensor], Tensor],
+    outer: Sequence[Tensor],
+    metadata: Batch,
+    random_state: Tensor,
+) -> tuple[Tensor, ...]:
+    """Double backward through the whole network."""
+
+    def buffers() -> dict[str, Tensor]:
+        return {name: value.clone() for name, value in model.named_buffers()}
+
+    now = torch.get_rng_state()
+    torch.set_rng_state(random_state)
+    parameters = {name: value.detach().clone().requires_grad_() for name, value in model.named_parameters()}
+    logits = functional_call(model, (parameters, buffers()), (inputs,)).logits
+    torch.set_rng_state(now)
+    loss = inner(logits, parameters["head.weight"])
+    gradients = torch.autograd.grad(loss, list(parameters.values()), create_graph=True)
+    moved = {name: p - RATE * g for (name, p), g in zip(parameters.items(), gradients, strict=True)}
+    meta_loss = F.cross_entropy(functional_call(model, (moved, buffers()), (metadata.inputs,)).logits, metadata.targets)
+    return torch.autograd.grad(meta_loss, list(outer), allow_unused=True, materialize_grads=True)
+
+
+def close(found: Tensor, wanted: Tensor, tolerance: float) -> None:
+    if found.dim() == 3 and found.shape[1] == found.shape[2]:  # a covariance: P reads its symmetric part alone
+        found, wanted = found + found.mT, wanted + wanted.mT
+    scale = wanted.abs().max()
+    assert scale > 0, "a gradient that is zero proves nothing"
+    assert (found - wanted).abs().max() <= tolerance * scale
+
+
+METHODS: dict[str, Callable[[FeatureClassifier], Any]] = {
+    "meta_icda full covariance": lambda model: MetaICDA(setup(model), covariance="full"),
+    "meta_icda diagonal": lambda model: MetaICDA(setup(model), covariance="diagonal"),
+    "meta_icda low rank": lambda model: MetaICDA(setup(model), covariance="low_rank", rank=3),
+    "metasaug": lambda model: MetaSAug(setup(model), start=0),
+    "meta_weight_net": lambda model: MetaWeightNet(setup(model)),
+    "meta_weight_net normalised": lambda model: MetaWeightNet(setup(model), normalise=True),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_full_look_ahead_equals_double_backward_through_a_batchnorm_resnet(name: str) -> None:
+    model, data, metadata = network(), batch(12, 1), batch(9, 2)
+    method = METHODS[name](model).double().train()
+    where = context(model.train(), metadata)
+    forward = Forward.of(model, data.inputs)
+    method.observe(forward.output, data, where)
+    tensors, inner = method.outer(forward.output, data, where)
+    found = look_ahead(model, forward, inner, tensors, metadata.inputs, metadata.targets, RATE)
+    tensors, inner = method.outer(forward.output, data, where)  # anew: the first graph is spent
+    wanted = textbook(model, data.inputs, inner, tensors, metadata, forward.random_state)
+    for gradient, reference in zip(found.gradients, wanted, strict=True):
+        close(gradient, reference, 1e-8)
+
+
+def test_full_look_ahead_draws_the_same_dropout_masks_again() -> None:
+    model, data, metadata = network("dropout"), batch(12, 1), batch(9, 2)
+    forward = Forward.of(model.train(), data.inputs)
+    weights = torch.randn(12, dtype=torch.float64).requires_grad_()
+
+    def weighted(logits: Tensor, weight: Tensor) -> Tensor:
+        return (weights * F.cross_entropy(logits, data.targets, reduction="none")).mean()
+
+    # The metadata pass draws masks of its own: fix them so that both ways see the same.
+    torch.manual_seed(7)
+    found = look_ahead(model, forward, weighted, [weights], metadata.inputs, metadata.targets, RATE)
+    torch.manual_seed(7)
+    wanted = textbook(model, data.inputs, weighted, [weights], metadata, forward.random_state)
+    close(found.gradients[0], wanted[0], 1e-8)
+
+
+class HeadProblem:
+    """ICDA on a linear model: its outer variables, and the adjusted logits as a function of them and of the weight."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(3)
+        self.model = FeatureClassifier(nn.Flatten(), nn.Linear(3 * 64, CLASSES)).double()
+        self.data, self.metadata = batch(7, 1), batch(6, 2)
+        self.features = self.model.encoder(self.data.inputs)
+        self.weight, self.bias = self.model.head.weight.detach(), self.model.head.bias.detach()
+        criterion = ICDALoss(CLASSES, 3 * 64, torch.tensor([4, 3, 2, 1]), covariance="diagonal").double()
+        criterion.statistics.update(self.features, self.data.targets)
+        self.criterion, self.running = criterion, criterion.statistics.moments()
+        self.direct = criterion.strength(self.features, self.data.targets, self.weight)
+        mean, variances = self.running.normalised()
+        self.outer = {"alpha": self.direct.per_sample, "mean": mean, "variances": variances + 0.1}
+
+    def adjusted(self, outer: dict[str, Tensor], logits: Tensor, weight: Tensor) -> Tensor:
+        strength = Strength(self.direct.per_class, outer["alpha"])
+        moments = self.running.with_values([outer["mean"], outer["variances"]])
+        return logits + self.criterion.combine(self.data.targets, weight, 0.8, strength, moments)
+
+    def look_ahead(self, mode: str) -> dict[str, Tensor]:
+        leaves = {name: value.detach().clone().requires_grad_() for name, value in self.outer.items()}
+
+        def inner(logits: Tensor, weight: Tensor) -> Tensor:
+            return F.cross_entropy(self.adjusted(leaves, logits, weight), self.data.targets)
+
+        forward = Forward.of(self.model, self.data.inputs)
+        meta_inputs, meta_targets = self.metadata.inputs, self.metadata.targets
+        found = look_ahead(self.model, forward, inner, list(leaves.values()), meta_inputs, meta_targets, RATE, mode)
+        return dict(zip(leaves, found.gradients, strict=True))
+
+    def virtual_head(self, outer: dict[str, Tensor]) -> list[Tensor]:
+        head = [self.weight.clone().requires_grad_(), self.bias.clone().requires_grad_()]
+        logits = F.linear(self.features, *head)
+        loss = F.cross_entropy(self.adjusted(outer, logits, head[0]), self.data.targets)
+        slopes = torch.autograd.grad(loss, head)
+        return [(value - RATE * slope).detach() for value, slope in zip(head, slopes, strict=True)]
+
+    def meta_loss(self, head: list[Tensor]) -> Tensor:
+        return F.cross_entropy(F.linear(self.model.encoder(self.metadata.inputs), *head), self.metadata.targets)
+
+
+@pytest.mark.parametrize("name", ["alpha", "mean", "variances"])
+def test_head_look_ahead_equals_finite_differences(name: str) -> None:
+    problem = HeadProblem()
+    gradient = problem.look_ahead("head")[name].flatten()
+    flat, step = problem.outer[name].flatten(), 1e-5
+    for place in torch.randperm(flat.numel(), generator=torch.Generator().manual_seed(0))[:12].tolist():
+        ends = []
+        for sign in (1, -1):
+            moved = flat.clone()
+            moved[place] += sign * step
+            outer = {**problem.outer, name: moved.view_as(problem.outer[name])}
+            ends.append(float(problem.meta_loss(problem.virtual_head(outer))))
+        difference = (ends[0] - ends[1]) / (2 * step)
+        assert abs(float(gradient[place]) - difference) <= 1e-9 + 1e-6 * abs(difference)
+
+
+def test_head_look_ahead_equals_full_where_only_the_head_is_trained() -> None:
+    problem = HeadProblem()
+    head, full = problem.look_ahead("head"), problem.look_ahead("full")
+    for name in problem.outer:
+        assert torch.allclose(head[name], full[name], rtol=1e-12, atol=1e-15)
+
+
+def test_head_look_ahead_equals_the_closed_form_for_alpha() -> None:
+    """METHODS 3.3: dL_meta/dalpha_i = -(eta/n) beta q~_{i,y} sum_{c != y} q~_{i,c} E_{i,c}."""
+    problem = HeadProblem()
+    found = problem.look_ahead("head")["alpha"]
+    head = [value.requires_grad_() for value in problem.virtual_head(problem.outer)]
+    pull_weight, pull_bias = torch.autograd.grad(problem.meta_loss(head), head)
+
+    def adjusted(weight: Tensor) -> Tensor:
+        return problem.adjusted(problem.outer, F.linear(problem.features, weight, problem.bias), weight)
+
+    slopes = torch.autograd.functional.jacobian(adjusted, problem.weight)
+    along = torch.einsum("ncka,ka->nc", slopes, pull_weight) + pull_bias
+    q = torch.softmax(adjusted(problem.weight), 1)
+    for i, y in enumerate(problem.data.targets.tolist()):
+        mean = sum(q[i, c] * (along[i, c] - along[i, y]) for c in range(CLASSES) if c != y)
+        wanted = -(RATE / len(q)) * problem.criterion.beta * q[i, y] * mean
+        assert torch.allclose(found[i], wanted, rtol=1e-9, atol=1e-16)
+
+
+@pytest.mark.parametrize("mode", ["full", "head"])
+def test_buffers_parameters_and_random_state_are_left_as_they_were(mode: str) -> None:
+    model, data, metadata = network().train(), batch(12, 1), batch(9, 2)
+    forward = Forward.of(model, data.inputs)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    random_state = torch.get_rng_state()
+    weights = torch.ones(12, dtype=torch.float64, requires_grad=True)
+
+    def inner(logits: Tensor, weight: Tensor) -> Tensor:
+        return (weights * F.cross_entropy(logits, data.targets, reduction="none")).mean()
+
+    look_ahead(model, forward, inner, [weights], metadata.inputs, metadata.targets, RATE, mode)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name]), name
+    assert torch.equal(torch.get_rng_state(), random_state)
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_the_shared_forward_pass_still_serves_the_real_step() -> None:
+    model, data, metadata = network().train(), batch(12, 1), batch(9, 2)
+    reference = {name: value.clone() for name, value in model.state_dict().items()}
+    weights = torch.ones(12, dtype=torch.float64, requires_grad=True)
+
+    def inner(logits: Tensor, weight: Tensor) -> Tensor:
+        return (weights * F.cross_entropy(logits, data.targets, reduction="none")).mean()
+
+    forward = Forward.of(model, data.inputs)
+    look_ahead(model, forward, inner, [weights], metadata.inputs, metadata.targets, RATE)
+    F.cross_entropy(forward.output.logits, data.targets).backward()
+    found = [parameter.grad.clone() for parameter in model.parameters()]
+    model.zero_grad()
+    model.load_state_dict(reference)
+    F.cross_entropy(model(data.inputs).logits, data.targets).backward()
+    for gradient, parameter in zip(found, model.parameters(), strict=True):
+        assert torch.equal(gradient, parameter.grad)
+
+
+def test_a_variable_the_inner_loss_does_not_use_gets_a_zero_gradient() -> None:
+    model, data, metadata = network().train(), batch(12, 1), batch(9, 2)
+    idle = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    forward = Forward.of(model, data.inputs)
+    used = torch.ones((), dtype=torch.float64, requires_grad=True)
+
+    def inner(logits: Tensor, weight: Tensor) -> Tensor:
+        return used * F.cross_entropy(logits, data.targets)
+
+    found = look_ahead(model, forward, inner, [idle, used], metadata.inputs, metadata.targets, RATE)
+    assert torch.equal(found.gradients[0], torch.zeros(3, dtype=torch.float64))
+    assert found.gradients[1].abs() > 0
+
+
+def test_a_model_without_a_linear_head_is_refused() -> None:
+    model = FeatureClassifier(nn.Identity(), nn.Conv2d(3, CLASSES, 8)).double()
+    data = batch(4, 1)
+    forward = Forward(data.inputs, model.encoder(data.inputs), torch.get_rng_state())  # type: ignore[arg-type]
+    with pytest.raises((ValueError, AttributeError), match=r"linear head|logits"):
+        look_ahead(model, forward, lambda z, w: z.sum(), [], data.inputs, data.targets, RATE)

@@ -1,0 +1,70 @@
+"""Trainings on several ranks: `torchrun --nproc-per-node 2 tests/training/ranks.py FOLDER`.
+
+Each rank writes FOLDER/rank<RANK>.json: the results it was given, and the names of the files it wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from icda.cli.main import main
+from icda.training import TrainConfig, checkpoint, run, train, trainer
+
+BASE = {"model": "mlp", "epochs": 3, "batch_size": 64}
+RUNS: dict[str, dict[str, Any]] = {
+    "icda": {**BASE, "method": "icda", "selection": "validation_accuracy"},
+    "risda_two_stage": {**BASE, "method": "risda_two_stage"},
+    "resumed": {**BASE, "method": "icda", "checkpoint_every": 2},
+}
+
+
+class Stopped(Exception):
+    pass
+
+
+def train_for(config: TrainConfig, steps: int) -> None:
+    """End the run on every rank after so many steps."""
+    whole, done = trainer.Trainer._step, 0
+
+    def step(self: trainer.Trainer, batch: Any) -> None:
+        nonlocal done
+        whole(self, batch)
+        done += 1
+        if done == steps:
+            raise Stopped
+
+    trainer.Trainer._step = step  # type: ignore[method-assign]
+    try:
+        train(config)
+    except Stopped:
+        pass
+    finally:
+        trainer.Trainer._step = whole  # type: ignore[method-assign]
+
+
+def record_writes(into: list[str]) -> None:
+    write = checkpoint.write_atomically
+
+    def recorded(path: Path, content: bytes) -> None:
+        into.append(path.name)
+        write(path, content)
+
+    checkpoint.write_atomically = run.write_atomically = recorded  # type: ignore[assignment]
+
+
+if __name__ == "__main__":
+    folder, written = Path(sys.argv[1]), list[str]()
+    record_writes(written)
+    results = {}
+    for name, settings in RUNS.items():
+        config = TrainConfig(**settings, out=str(folder / name))
+        if name == "resumed":
+            train_for(config, 8)
+        results[name] = train(config, resume=True)
+    words = ["train", "--model", "mlp", "--epochs", "1", "--out", str(folder / "command")]
+    results["command"] = {"code": main(words)}
+    (folder / f"rank{os.environ['RANK']}.json").write_text(json.dumps({"results": results, "written": written}))
