@@ -13,8 +13,9 @@ from icda.losses import (
     LogitAdjustmentLoss,
     RISDALoss,
 )
+from icda.methods.meta_loop import MetaICDA
 from icda.statistics import ClassStatistics, Moments
-from icda.strength import AugmentedFeatures, Strength, augment, direct_strength
+from icda.strength import AugmentedFeatures, Strength, StrengthNetwork, augment, direct_strength
 
 __all__ = [
     "AdjustedLoss",
@@ -24,9 +25,11 @@ __all__ = [
     "ICDALoss",
     "ISDALoss",
     "LogitAdjustmentLoss",
+    "MetaICDA",
     "Moments",
     "RISDALoss",
     "Strength",
+    "StrengthNetwork",
     "__version__",
     "augment",
     "direct_strength",

@@ -158,6 +158,12 @@ def test_full_covariances_need_no_more_than_a_table_of_classes_or_a_matrix_a_sam
     assert largest_in_a_step(kind, "full", size, num_classes, dim) <= limit
 
 
+@pytest.mark.parametrize("kind", TYPES)
+def test_classes_that_outnumber_the_samples_need_no_table_over_pairs_of_classes(kind: type[AdjustedLoss]) -> None:
+    size, num_classes, dim = 8, 50, 40
+    assert largest_in_a_step(kind, "full", size, num_classes, dim) <= num_classes * dim * dim < num_classes**2 * dim
+
+
 # How each step's batch of 12 is cut: evenly, unevenly, and by class, so that a class stands on one rank only.
 CUTS = [6, 3, "by class"]
 CASES = ["ISDALoss", "RISDALoss", "RISDALoss with its confusion set", "ICDALoss"]

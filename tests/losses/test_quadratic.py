@@ -86,8 +86,10 @@ def test_value_is_never_negative_and_zero_at_the_target(
     seed: int, kind: str, size: int, classes: int, dim: int
 ) -> None:
     weight, targets, coefficients, moments = problem(seed, kind, size, classes, dim)
-    weight = weight * 1e-3 + 100  # nearly equal rows: cancellation
-    value = quadratic_form(weight, targets, coefficients, moments)
+    factor = None if moments.factor is None else moments.factor.float()
+    moments = Moments(kind, moments.mean.float(), moments.scatter.float(), moments.scale.float(), factor)
+    weight = (weight * 1e-4 + 100).float()  # nearly equal rows: what remains after cancellation is rounding
+    value = quadratic_form(weight, targets, coefficients.float(), moments)
     assert (value >= 0).all()
     assert (value.gather(1, targets[:, None]) == 0).all()
 

@@ -15,7 +15,7 @@ from icda.data.task import Batch
 from icda.losses import ICDALoss
 from icda.meta import Forward, look_ahead
 from icda.methods.base import Context, Setup
-from icda.methods.meta_icda import MetaICDA
+from icda.methods.meta_icda import MetaICDAMethod
 from icda.methods.meta_weight_net import MetaWeightNet
 from icda.methods.metasaug import MetaSAug
 from icda.models import create_model
@@ -50,7 +50,7 @@ def context(model: FeatureClassifier, metadata: Batch) -> Context:
         training_batches=lambda: iter(()),
         next_metadata=lambda: metadata,
         iteration=9,
-        num_iterations=10,
+        progress=0.9,
     )
 
 
@@ -92,9 +92,9 @@ def close(found: Tensor, wanted: Tensor, tolerance: float) -> None:
 
 
 METHODS: dict[str, Callable[[FeatureClassifier], Any]] = {
-    "meta_icda full covariance": lambda model: MetaICDA(setup(model), covariance="full"),
-    "meta_icda diagonal": lambda model: MetaICDA(setup(model), covariance="diagonal"),
-    "meta_icda low rank": lambda model: MetaICDA(setup(model), covariance="low_rank", rank=3),
+    "meta_icda full covariance": lambda model: MetaICDAMethod(setup(model), covariance="full"),
+    "meta_icda diagonal": lambda model: MetaICDAMethod(setup(model), covariance="diagonal"),
+    "meta_icda low rank": lambda model: MetaICDAMethod(setup(model), covariance="low_rank", rank=3),
     "metasaug": lambda model: MetaSAug(setup(model), start=0),
     "meta_weight_net": lambda model: MetaWeightNet(setup(model)),
     "meta_weight_net normalised": lambda model: MetaWeightNet(setup(model), normalise=True),

@@ -60,7 +60,7 @@ def test_two_ranks_give_the_weights_and_statistics_of_one_process(
     for key, expected in one["networks"][0].items():
         torch.testing.assert_close(two["networks"][0][key], expected, rtol=0, atol=1e-6)
     for key, expected in one["method"].items():
-        scale = max(1.0, float(expected.abs().max()))  # the scatter is a sum over hundreds of samples
+        scale = max(1.0, float(expected.double().abs().max()))  # the scatter is a sum over hundreds of samples
         torch.testing.assert_close(two["method"][key], expected, rtol=0, atol=1e-6 * scale)
 
 

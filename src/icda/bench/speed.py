@@ -6,10 +6,11 @@ import csv
 import gc
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.table import Table
@@ -164,7 +165,7 @@ def to_table(rows: list[SpeedRow]) -> Table:
     return table
 
 
-def write_csv(rows: list[SpeedRow], path: Path) -> None:
+def write_csv(rows: Sequence[Any], path: Path) -> None:
     """The rows with the machine they were measured on."""
     environment = describe_environment()
     machine = {name: environment[name] for name in ("processor", "cores", "threads", "torch", "commit")}

@@ -6,27 +6,26 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import tyro
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from icda.bench.grid import run_grid
 from icda.bench.ledger import to_row, write_ledger
 from icda.report import comparison_table, to_rich, write_report
-from icda.training import TrainConfig, train
+from icda.training import TrainConfig
 
 TASKS = {
     "digits_lt": "Long tail: training images of a class fall from 104 to 2, all classes count the same at test time.",
     "digits_flip_noise": "Wrong labels: 40 % of the training labels are turned into one of two other digits.",
     "digits_coloured": "Shortcut: in training the colour gives the class away in 95 % of cases, at test time never.",
 }
-METHODS = ("cross_entropy", "logit_adjustment", "isda", "icda")
+METHODS = ("cross_entropy", "logit_adjustment", "isda", "icda", "meta_icda")
 
 
 @dataclass
 class DemoArguments:
-    """Compare CE, LA, ISDA and ICDA on three small biased tasks made from scikit-learn's digits."""
+    """Compare CE, LA, ISDA, ICDA and Meta-ICDA on three small biased tasks made from scikit-learn's digits."""
 
     seeds: int = 3
     """Runs of each method on each task."""
@@ -44,7 +43,8 @@ def main(arguments: Sequence[str]) -> int:
     given = tyro.cli(DemoArguments, args=list(arguments), prog="icda demo")
     console = Console()
     started = time.perf_counter()
-    results = run_grid(given, console)
+    recipe = TrainConfig(epochs=given.epochs, out=f"{given.out}/{{task}}/{{method}}/seed{{seed}}")
+    results = run_grid(recipe, list(TASKS), METHODS, given.seeds, console, fresh=given.fresh)
     report = write_report(f"{given.out}/report.html", results)
     if given.ledger is not None:
         write_ledger(given.ledger, (to_row(result, "demo") for result in results))
@@ -59,23 +59,3 @@ def main(arguments: Sequence[str]) -> int:
     console.print(f"The page to open in a browser: {report}", highlight=False)
     console.print("Your own data next: icda train --data FOLDER_OR_CSV --method icda", highlight=False)
     return 0
-
-
-def run_grid(given: DemoArguments, console: Console) -> list[dict[str, Any]]:
-    cells = [(task, method, seed) for task in TASKS for method in METHODS for seed in range(given.seeds)]
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    results = []
-    with Progress(*columns, console=console) as progress:
-        line = progress.add_task("starting", total=len(cells))
-        for task, method, seed in cells:
-            progress.update(line, description=f"{task}, {method}, seed {seed}")
-            config = TrainConfig(
-                task=task,
-                method=method,
-                seed=seed,
-                epochs=given.epochs,
-                out=f"{given.out}/{{task}}/{{method}}/seed{{seed}}",
-            )
-            results.append(train(config, resume=not given.fresh, overwrite=given.fresh))
-            progress.advance(line)
-    return results

@@ -13,11 +13,11 @@ from icda.registry import nearest
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 COMMANDS = {
-    "demo": "compare CE, LA, ISDA and ICDA on three small biased tasks that ship with icda",
+    "demo": "compare CE, LA, ISDA, ICDA and Meta-ICDA on three small biased tasks that ship with icda",
     "train": "train a classifier on a task, or on your own folder or CSV",
     "eval": "evaluate the model of an earlier run",
     "list": "show tasks, methods, models and selection rules",
-    "bench": "measure: speed against plain cross entropy",
+    "bench": "measure: speed and memory, meta-learning on small tasks",
 }
 
 

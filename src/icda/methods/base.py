@@ -72,7 +72,7 @@ class Context:
     epoch: int = 0
     num_epochs: int = 1
     iteration: int = 0
-    num_iterations: int = 1
+    progress: float = 0.0  # t/T in [0, 1]
     stage: Stage = field(default_factory=lambda: Stage(1))
 
     @property
@@ -82,10 +82,6 @@ class Context:
     @property
     def head(self) -> nn.Module:
         return self.models[0].head
-
-    @property
-    def progress(self) -> float:
-        return min(self.iteration / max(self.num_iterations, 1), 1.0)
 
     @property
     def learning_rate(self) -> float:
@@ -155,3 +151,22 @@ def check_needs(name: str, needs: frozenset[str], task: Task) -> None:
             f"method {name!r} needs {' and '.join(missing)}, which task {task.name!r} does not have. "
             "`icda list methods` shows what each method needs."
         )
+    if "metadata" in needs:
+        check_metadata(task)
+
+
+def check_metadata(task: Task) -> None:
+    """Metadata must hold every class and nothing that is trained on."""
+    metadata = task.metadata
+    assert metadata is not None
+    counts = torch.bincount(metadata.targets, minlength=task.num_classes)
+    absent = [task.class_name(c) for c in (counts == 0).nonzero().flatten().tolist()]
+    if absent:
+        raise ValueError(f"the metadata of task {task.name!r} holds no sample of class {', '.join(absent)}.")
+    if metadata.source is task.train.source:
+        shared = metadata.rows[torch.isin(metadata.rows, task.train.rows)]
+        if len(shared):
+            raise ValueError(
+                f"{len(shared)} of {len(metadata)} metadata samples of task {task.name!r} are training samples too "
+                f"(first: row {int(shared[0])}): what is learned on them would only confirm the bias. Take them out."
+            )

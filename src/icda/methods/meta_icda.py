@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @METHODS.register("meta_icda")
-class MetaICDA(MetaLearner):
+class MetaICDAMethod(MetaLearner):
     """ICDA whose sample strengths come from a network of ten training characteristics, learned on metadata.
 
     Each iteration tries a virtual SGD step on the ICDA loss, measures it on metadata, and steps the strength network
@@ -47,11 +47,12 @@ class MetaICDA(MetaLearner):
         statistics_rate: float = 0.1,
         correct_statistics: bool = True,
         persist: bool = False,
+        criterion: ICDALoss | None = None,
         strength_network: StrengthNetwork | None = None,
         **options: Any,
     ) -> None:
         super().__init__(lookahead=lookahead, every=every, start=start)
-        self.criterion = ICDALoss(setup.num_classes, setup.feature_dim, setup.class_counts, **options)
+        self.criterion = criterion or ICDALoss(setup.num_classes, setup.feature_dim, setup.class_counts, **options)
         self.characteristics = Characteristics(setup.class_counts)
         self.strength_network = strength_network or StrengthNetwork()
         self.optimizer = torch.optim.Adam(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -131,20 +132,27 @@ def evaluate_run(
     }
 
 
-def evaluate_folder(folder: Path, split_name: str = "test", data: str | None = None) -> dict[str, Any]:
-    """Evaluate the model of an earlier run, on its own data or on other data with the same classes."""
+def load_folder(folder: Path, data: str | None = None) -> tuple[TrainConfig, Task, list[FeatureClassifier], Method]:
+    """The trained networks and method of an earlier run, with its task or, if `data` is given, other data."""
     path = folder / MODEL
     state = load_checkpoint(path, ("networks", "method", "config"))
     config = config_from_dict(state["config"], str(path))
     if data is not None:
-        config = config_from_dict({**config.as_dict(), "data": data}, str(path))
+        config = replace(config, data=data)
     task = load_task(config)
     networks, method = build(config, task)
-    accelerator = make_accelerator("no")
     for network, saved in zip(networks, state["networks"], strict=True):
-        load_state(network.to(accelerator.device), saved, "network", path)
-    load_state(method.to(accelerator.device), state["method"], "method state", path)
-    return evaluate_run(config, task, networks, method, accelerator, split_name)
+        load_state(network, saved, "network", path)
+    load_state(method, state["method"], "method state", path)
+    return config, task, networks, method
+
+
+def evaluate_folder(folder: Path, split_name: str = "test", data: str | None = None) -> dict[str, Any]:
+    """Evaluate the model of an earlier run, on its own data or on other data with the same classes."""
+    config, task, networks, method = load_folder(folder, data)
+    accelerator = make_accelerator("no")
+    networks = [network.to(accelerator.device) for network in networks]
+    return evaluate_run(config, task, networks, method.to(accelerator.device), accelerator, split_name)
 
 
 def make_accelerator(precision: str) -> Accelerator:

@@ -102,7 +102,9 @@ class Trainer:
             self._step(to_device(batch, self.accelerator.device))
             every = self.config.checkpoint_every
             if every and position.iteration % every == 0 and position.batch < len(self.loader):
+                self._check_weights()
                 self._save()
+        self._check_weights()
         self.method.on_epoch_end(self.context)
         record = self._close_epoch(time.perf_counter() - started)
         self._save()
@@ -115,14 +117,25 @@ class Trainer:
         result = self.method.step(batch, self.context)
         loss = float(result.loss)
         if not torch.isfinite(result.loss):
-            raise DivergedError(
-                f"the loss became {loss} in epoch {self.position.epoch + 1}, iteration {self.position.iteration}: "
-                "lower --learning-rate or set --clip-norm. The last checkpoint is from before."
-            )
+            raise self._diverged(f"the loss became {loss}")
         self.position.tally.add(result, batch.targets)
         self.position.batch += 1
         self.position.iteration += 1
         self.view.step(self.position.epoch, self._num_epochs, loss, self.position.tally.accuracy())
+
+    def _check_weights(self) -> None:
+        """A finite loss may have had a gradient that is not: such weights must not replace a good checkpoint."""
+        if not all(torch.isfinite(value).all() for model in self.models for value in model.parameters()):
+            raise self._diverged("weights became NaN or infinite")
+
+    def _diverged(self, what: str) -> DivergedError:
+        saved = (
+            "The last checkpoint is from before." if (self.folder / CHECKPOINT).exists() else "Nothing was saved yet."
+        )
+        return DivergedError(
+            f"{what} in epoch {self.position.epoch + 1}, iteration {self.position.iteration}: "
+            f"lower --learning-rate or set --clip-norm. {saved}"
+        )
 
     def _close_epoch(self, seconds: float) -> dict[str, Any]:
         tally = self.position.tally.reduced(self.accelerator)
@@ -170,6 +183,7 @@ class Trainer:
     def _update_context(self) -> None:
         context, position = self.context, self.position
         context.epoch, context.iteration = position.epoch, position.iteration
+        context.progress = position.iteration / self._num_iterations
 
     def _set_learning_rate(self) -> None:
         stage, start = self.context.stage, self._stage_end - self.context.stage.epochs
@@ -218,7 +232,6 @@ class Trainer:
             training_batches=self._training_batches,
             next_metadata=None if self.task.metadata is None else self._next_metadata,
             num_epochs=self._num_epochs,
-            num_iterations=self._num_iterations,
             stage=stage,
         )
         self._batch_share = 1.0

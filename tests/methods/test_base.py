@@ -1,0 +1,120 @@
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from icda.data import Task, create_task
+from icda.data.task import Batch
+from icda.methods import Context, Method, Setup, Stage, check_needs
+from icda.methods.base import MissingNeedError
+from icda.models import FeatureClassifier, create_model
+
+
+class CrossEntropy(Method):
+    def loss(self, output: Any, batch: Any, context: Context) -> Tensor:
+        return F.cross_entropy(output.logits, batch.targets)
+
+
+def context_of(model: FeatureClassifier, **settings: Any) -> Context:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+
+    def apply(loss: Tensor) -> None:
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return Context([model], [model], [optimizer], apply, lambda: iter(()), **settings)
+
+
+def toy_batch() -> Batch:
+    return Batch(torch.randn(6, 4), torch.tensor([0, 1, 2, 0, 1, 2]), None, torch.arange(6))
+
+
+@pytest.fixture
+def model() -> FeatureClassifier:
+    return FeatureClassifier(nn.Linear(4, 5), nn.Linear(5, 3))
+
+
+def test_the_default_step_is_one_step_of_plain_descent(model: FeatureClassifier) -> None:
+    batch = toy_batch()
+    loss = F.cross_entropy(model(batch.inputs).logits, batch.targets)
+    logits = model(batch.inputs).logits.detach()
+    gradient = torch.autograd.grad(loss, model.head.weight)[0]
+    expected = model.head.weight.detach() - 0.5 * gradient
+    result = CrossEntropy().step(batch, context_of(model))
+    torch.testing.assert_close(model.head.weight.detach(), expected)
+    torch.testing.assert_close(result.loss, loss.detach())
+    assert result.logits is not None
+    torch.testing.assert_close(result.logits, logits)
+    assert not result.loss.requires_grad
+    assert not result.logits.requires_grad
+    assert result.extra == {}
+
+
+def test_the_default_prediction_is_the_plain_classifier(model: FeatureClassifier) -> None:
+    inputs = torch.randn(2, 4)
+    assert torch.equal(CrossEntropy().predict([model], inputs), model(inputs).logits)
+
+
+def test_a_method_is_one_stage_and_leaves_the_network_alone_unless_it_says_otherwise(model: FeatureClassifier) -> None:
+    method, context = CrossEntropy(), context_of(model)
+    assert method.stages(7) == [Stage(7)]
+    assert method.prepare_network(model) is model
+    assert method.epoch_figures() == {}
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    for hook in (method.on_stage_start, method.on_epoch_start, method.on_epoch_end):
+        assert hook(context) is None
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+def test_a_method_with_neither_loss_nor_step_says_what_to_write(model: FeatureClassifier) -> None:
+    with pytest.raises(TypeError, match=r"Method defines neither loss\(\) nor step\(\)"):
+        Method().step(toy_batch(), context_of(model))
+
+
+def test_the_context_shows_the_first_network_its_head_and_the_rate(model: FeatureClassifier) -> None:
+    context = context_of(model)
+    assert context.network is model
+    assert context.head is model.head
+    assert context.learning_rate == 0.5
+
+
+def test_the_setup_tells_counts_of_classes_and_groups() -> None:
+    task = create_task("digits_coloured")
+    setup = Setup.of(task, create_model("mlp", 2, task.input_shape), epochs=3)
+    assert task.train.groups is not None
+    assert (setup.num_classes, setup.feature_dim, setup.epochs, setup.num_samples) == (2, 128, 3, len(task.train))
+    assert torch.equal(setup.class_counts, torch.bincount(task.train.targets))
+    assert setup.group_counts is not None
+    assert setup.group_counts.tolist() == [int((task.train.groups == group).sum()) for group in range(4)]
+    assert Setup.of(create_task("digits_lt"), create_model("mlp", 10, (1, 8, 8)), 3).group_counts is None
+
+
+@pytest.fixture
+def bare() -> Task:
+    whole = create_task("digits")
+    return Task("bare", 10, whole.train, None, whole.test)
+
+
+def test_what_a_task_has_is_not_asked_for_again(bare: Task) -> None:
+    check_needs("any", frozenset({"groups", "metadata", "validation"}), create_task("digits_coloured"))
+    check_needs("none", frozenset(), bare)
+
+
+@pytest.mark.parametrize(
+    ("needs", "words"),
+    [
+        ({"groups"}, "groups"),
+        ({"metadata"}, "metadata"),
+        ({"validation"}, "validation"),
+        ({"metadata", "groups"}, "groups and metadata"),
+    ],
+)
+def test_what_a_task_lacks_is_named_with_method_task_and_where_to_look(needs: set[str], words: str, bare: Task) -> None:
+    with pytest.raises(MissingNeedError) as caught:
+        check_needs("group_dro", frozenset(needs), bare)
+    message = str(caught.value)
+    assert message.startswith(f"method 'group_dro' needs {words}, which task 'bare' does not have.")
+    assert "icda list methods" in message

@@ -1,0 +1,102 @@
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from icda.data.task import Batch
+from icda.losses import RISDALoss
+from icda.methods import Context, Setup, Stage, create_method
+from icda.methods.risda_two_stage import TwoStageRISDA
+from icda.models.base import FeatureClassifier
+
+SETUP = Setup(num_classes=3, feature_dim=5, class_counts=torch.tensor([12, 8, 4]), epochs=10, num_samples=24)
+INPUTS, TARGETS = (
+    torch.randn(24, 4, generator=torch.Generator().manual_seed(1)),
+    torch.tensor([0] * 12 + [1] * 8 + [2] * 4),
+)
+
+
+@pytest.fixture
+def model() -> FeatureClassifier:
+    encoder = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Dropout(0.5))
+    return FeatureClassifier(encoder, nn.Linear(5, 3))
+
+
+def context_of(model: FeatureClassifier, stage: str) -> Context:
+    def no_step(loss: Tensor) -> None:
+        pytest.fail("no step is taken here")
+
+    def batches() -> Any:
+        for start in range(0, 24, 7):
+            rows = torch.arange(start, min(start + 7, 24))
+            yield Batch(INPUTS[rows], TARGETS[rows], None, rows)
+
+    return Context([model], [model], [], no_step, batches, iteration=9, progress=0.9, stage=Stage(2, stage))
+
+
+@pytest.mark.parametrize(
+    ("epochs", "share", "lengths"),
+    [(10, 0.8, [8, 2]), (200, 0.8, [160, 40]), (4, 0.5, [2, 2]), (2, 0.8, [2]), (1, 0.1, [1]), (5, 0.01, [1, 4])],
+)
+def test_the_first_stage_takes_its_share_and_the_head_the_rest(epochs: int, share: float, lengths: list[int]) -> None:
+    stages = create_method("risda_two_stage", SETUP, {"first_stage": share}).stages(epochs)
+    assert [stage.epochs for stage in stages] == lengths
+    assert [stage.trains for stage in stages] == ["all", "head"][: len(lengths)]
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.5, 1.5])
+def test_a_share_outside_the_open_interval_is_refused(share: float) -> None:
+    with pytest.raises(ValueError, match=rf"first_stage is a share of the epochs in \(0, 1\), got {share}"):
+        TwoStageRISDA(SETUP, first_stage=share)
+
+
+def test_the_switch_takes_confusion_and_statistics_of_the_whole_training_set_once(model: FeatureClassifier) -> None:
+    method = TwoStageRISDA(SETUP)
+    method.criterion.statistics.update(torch.randn(6, 5), torch.arange(6) % 3)  # of features that are gone
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    method.on_stage_start(context_of(model, "head"))
+    model.eval()
+    with torch.no_grad():
+        output = model(INPUTS)
+    confusion = torch.zeros(3, 3, dtype=torch.float64)
+    for target, answer in zip(TARGETS.tolist(), output.logits.argmax(1).tolist(), strict=True):
+        confusion[target, answer] += 1
+    assert torch.equal(method.criterion.confusion, confusion)
+    statistics = method.criterion.statistics
+    assert statistics.count.tolist() == [12, 8, 4]
+    for number in range(3):
+        mine = output.features[number == TARGETS]
+        torch.testing.assert_close(statistics.mean[number], mine.mean(0))
+        torch.testing.assert_close(statistics.covariance[number], torch.cov(mine.T, correction=0), atol=1e-6, rtol=1e-5)
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+def test_the_start_of_the_first_stage_touches_nothing(model: FeatureClassifier) -> None:
+    method = TwoStageRISDA(SETUP)
+    method.on_stage_start(context_of(model, "representation"))
+    assert method.criterion.statistics.count.sum() == 0
+    assert not method.criterion.confusion_is_set
+
+
+def test_the_first_stage_is_plain_cross_entropy_and_the_second_the_reasoning_loss(model: FeatureClassifier) -> None:
+    method, batch = TwoStageRISDA(SETUP, mean_strength=0.7), Batch(INPUTS, TARGETS, None, torch.arange(24))
+    model.eval()
+    output = model(INPUTS)
+    first = method.loss(output, batch, context_of(model, "representation"))
+    assert torch.equal(first, F.cross_entropy(output.logits, TARGETS))
+    method.on_stage_start(context_of(model, "head"))
+    model.eval()
+    oracle = RISDALoss(3, 5, SETUP.class_counts, mean_strength=0.7)
+    oracle.load_state_dict(method.criterion.state_dict())
+    expected = oracle(output.features, TARGETS, model.head, 0.9)
+    torch.testing.assert_close(method.loss(output, batch, context_of(model, "head")), expected)
+    assert not torch.allclose(expected, first)
+
+
+def test_the_mode_of_the_network_comes_back_after_the_pass(model: FeatureClassifier) -> None:
+    for training in (True, False):
+        model.train(training)
+        TwoStageRISDA(SETUP).on_stage_start(context_of(model, "head"))
+        assert model.training is training

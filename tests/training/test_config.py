@@ -1,0 +1,155 @@
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from icda.training import TrainConfig, load_config
+from icda.training.config import NOT_SHAPING, config_from_dict, describe_changes, save_config
+
+OTHER: dict[str, Any] = {
+    "task": "digits",
+    "data": "cats",
+    "root": "elsewhere",
+    "method": "isda",
+    "options": {"lambda0": 0.25},
+    "model": "mlp",
+    "epochs": 7,
+    "batch_size": 8,
+    "optimizer": "adam",
+    "learning_rate": 0.5,
+    "momentum": 0.0,
+    "weight_decay": 0.0,
+    "schedule": "cosine",
+    "milestones": (3, 5),
+    "decay": 0.5,
+    "warmup_epochs": 1.5,
+    "clip_norm": 2.0,
+    "selection": "validation_accuracy",
+    "seed": 3,
+    "data_seed": 4,
+    "precision": "bf16",
+    "out": "there",
+    "checkpoint_every": 5,
+    "tensorboard": True,
+    "image_size": 16,
+    "image_column": "picture",
+    "text_column": "words",
+    "label_column": "kind",
+    "group_column": "place",
+    "split_column": "part",
+}
+
+
+def test_every_setting_survives_the_way_through_yaml(tmp_path: Path) -> None:
+    for config in (TrainConfig(), TrainConfig(**OTHER)):
+        save_config(config, tmp_path / "config.yaml")
+        assert load_config(tmp_path / "config.yaml") == config
+
+
+def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("# nothing yet\n")
+    assert load_config(tmp_path / "config.yaml") == TrainConfig()
+
+
+def test_the_hash_changes_with_every_setting_that_shapes_the_numbers_and_with_no_other() -> None:
+    assert OTHER.keys() == {field.name for field in dataclasses.fields(TrainConfig)}
+    plain = TrainConfig().hash()
+    for name, value in OTHER.items():
+        changed = dataclasses.replace(TrainConfig(), **{name: value}).hash()
+        assert (changed == plain) == (name in NOT_SHAPING), name
+    assert {"out", "root"} <= set(NOT_SHAPING)
+
+
+def test_the_hash_is_the_same_after_a_round_trip_and_in_any_order_of_options(tmp_path: Path) -> None:
+    one = TrainConfig(options={"lambda0": 0.25, "beta": 0}, milestones=(3, 0.5))
+    two = TrainConfig(options={"beta": 0, "lambda0": 0.25}, milestones=(3, 0.5))
+    save_config(one, tmp_path / "config.yaml")
+    assert one.hash() == two.hash() == load_config(tmp_path / "config.yaml").hash()
+
+
+@pytest.mark.parametrize(("typo", "meant"), [("epoch", "epochs"), ("learning_rat", "learning_rate"), ("ouT", "out")])
+def test_an_unknown_key_gives_the_nearest_one_and_the_file(typo: str, meant: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(f"{typo}: 3\n")
+    with pytest.raises(
+        ValueError, match=rf"{re.escape(str(path))}: unknown setting '{typo}': did you mean '{meant}'\?"
+    ):
+        load_config(path)
+    with pytest.raises(ValueError, match=r"unknown setting 'zzzzzz'\.$"):
+        config_from_dict({"zzzzzz": 1})
+
+
+@pytest.mark.parametrize("number", ["1e-3", "1E-3", "0.001", "1.0e-3"])
+def test_a_number_means_the_same_in_every_notation(number: str, tmp_path: Path) -> None:
+    """YAML 1.1 takes 1e-3, without a point, for text."""
+    path = tmp_path / "config.yaml"
+    path.write_text(f"learning_rate: {number}\nclip_norm: {number}\n")
+    assert (load_config(path).learning_rate, load_config(path).clip_norm) == (0.001, 0.001)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("epochs: [1, 2]", r"epochs must be int, got \(1, 2\)"),
+        ("epochs: 2.5", "epochs must be int, got 2.5"),
+        ("epochs: yes", "epochs must be int, got True"),
+        ("learning_rate: fast", "learning_rate must be float, got 'fast'"),
+        ("milestones: 0.6", "milestones must be tuple, got 0.6"),
+        ("model: 3", "model must be str or none, got 3"),
+        ("optimizer: adm", "optimizer must be one of sgd, adam, got 'adm': did you mean 'adam'"),
+        ("schedule: cosin", "schedule must be one of step, cosine, constant, got 'cosin': did you mean 'cosine'"),
+        ("epochs: 0", "epochs must be positive, got 0"),
+        ("- epochs", "expected settings as `name: value` lines, got list"),
+        ("epochs: [", "cannot be read as YAML"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_named_with_its_file(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message) as caught:
+        load_config(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["epochs", "batch_size", "learning_rate"])
+@pytest.mark.parametrize("value", [0, -1])
+def test_what_must_be_positive_is(name: str, value: int) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be positive, got {value}"):
+        TrainConfig(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["weight_decay", "warmup_epochs", "checkpoint_every"])
+def test_what_must_not_be_negative_is_not(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must not be negative, got -1"):
+        TrainConfig(**{name: -1})
+
+
+def test_a_learning_rate_that_is_no_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="learning_rate must be positive, got nan"):
+        TrainConfig(learning_rate=float("nan"))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no configuration file at .*nowhere\.yaml"):
+        load_config(tmp_path / "nowhere.yaml")
+
+
+def test_the_folder_is_named_after_task_method_and_seed_or_after_the_data() -> None:
+    assert TrainConfig(seed=3).folder() == Path("runs/digits_lt/icda/seed3")
+    assert TrainConfig(data="somewhere/birds.csv", method="isda").folder() == Path("runs/birds/isda/seed0")
+    for out in ("runs/{model}", "runs/{}", "runs/{task"):
+        with pytest.raises(ValueError, match=r"out may hold \{task\}, \{method\} and \{seed\}"):
+            TrainConfig(out=out).folder()
+
+
+def test_changes_are_told_by_name_and_those_that_shape_nothing_are_left_out() -> None:
+    then = TrainConfig(learning_rate=0.1, out="here").as_dict()
+    assert describe_changes(then, TrainConfig(learning_rate=0.2, out="there")) == "learning_rate 0.1 -> 0.2"
+
+
+def test_the_saved_file_is_plain_yaml_in_the_order_of_the_help(tmp_path: Path) -> None:
+    save_config(TrainConfig(), tmp_path / "config.yaml")
+    assert list(yaml.safe_load((tmp_path / "config.yaml").read_text())) == list(OTHER)

@@ -1,0 +1,78 @@
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from icda.data.sources import FeatureArray
+from icda.data.task import Batch, Split, Task
+from icda.methods import Method
+from icda.models import FeatureClassifier
+from icda.training.evaluation import EVALUATION_BATCH, evaluate_split, evaluating, predict_split, to_device
+from icda.training.run import make_accelerator
+
+COUNT = 2 * EVALUATION_BATCH + 3
+
+
+class Plain(Method):
+    pass
+
+
+@pytest.fixture
+def task() -> Task:
+    features, targets = torch.randn(COUNT, 4), torch.arange(COUNT) % 3
+    split = Split(FeatureArray(features), torch.randperm(COUNT), targets, groups=torch.arange(COUNT) % 2)
+    return Task("toy", 3, split, None, split, group_names=("a", "b"), input_kind="features", input_shape=(4,))
+
+
+@pytest.fixture
+def model() -> FeatureClassifier:
+    encoder = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Dropout(0.5))
+    return FeatureClassifier(encoder, nn.Linear(5, 3))
+
+
+def test_predictions_come_in_the_order_of_the_split_and_without_dropout(task: Task, model: FeatureClassifier) -> None:
+    logits = predict_split(Plain(), [model], task.test, make_accelerator("no"))
+    with evaluating(model), torch.no_grad():
+        expected = model(task.test.source.fetch(task.test.rows)).logits
+    torch.testing.assert_close(logits, expected)
+
+
+def test_evaluation_leaves_modes_buffers_and_gradients_as_they_were(task: Task, model: FeatureClassifier) -> None:
+    model.train()
+    model.encoder[1].eval()  # a frozen layer inside a training model
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    predict_split(Plain(), [model], task.test, make_accelerator("no"))
+    assert model.training
+    assert model.encoder[0].training
+    assert not model.encoder[1].training
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_modes_come_back_even_when_a_prediction_fails(model: FeatureClassifier) -> None:
+    model.train()
+    with pytest.raises(ZeroDivisionError), evaluating(model):
+        model(torch.zeros(2, 4)).logits / (1 // int(model.encoder.training))
+    assert model.encoder.training
+
+
+def test_a_methods_own_prediction_rule_is_what_is_judged(task: Task, model: FeatureClassifier) -> None:
+    class Oracle(Method):
+        def predict(self, models: Sequence[FeatureClassifier], inputs: Any) -> Tensor:
+            lookup = (inputs[:, None] == task.test.source.fetch(task.test.rows)[None]).all(2).float().argmax(1)
+            return torch.eye(3)[task.test.targets[lookup]]
+
+    metrics, _ = evaluate_split(Oracle(), [model], task, task.test, make_accelerator("no"))
+    assert metrics["accuracy"] == 1.0
+    assert metrics["worst_group_accuracy"] == 1.0
+
+
+def test_a_batch_moves_with_nested_inputs_and_its_index_stays() -> None:
+    batch = Batch({"ids": torch.ones(2), "names": ["a", "b"]}, torch.zeros(2), None, torch.arange(2))
+    moved = to_device(batch, torch.device("meta"))
+    assert moved.inputs["ids"].device.type == moved.targets.device.type == "meta"
+    assert moved.inputs["names"] == ["a", "b"]
+    assert moved.groups is None
+    assert moved.index.device.type == "cpu"

@@ -1,0 +1,353 @@
+import csv
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+from icda.methods import Method, Setup
+from icda.methods.base import MissingNeedError
+from icda.registry import UnknownNameError
+from icda.training import CheckpointError, TrainConfig, evaluate_folder, load_config, train
+from icda.training.checkpoint import load_checkpoint
+from icda.training.progress import QuietView
+
+Configure = Callable[..., TrainConfig]
+
+
+class ForbiddenView(QuietView):
+    """Fails the test at the first step."""
+
+    def step(self, *_: Any) -> None:
+        pytest.fail("a step was trained")
+
+
+def fingerprints(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+
+
+def write_table(path: Path, rows: int = 60) -> Path:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "label", "group"])
+        for row in range(rows):
+            kind, place = ("good", "bad")[row % 2], ("home", "away")[row // 2 % 2]
+            writer.writerow([f"a {kind} day number {row} at {place}", kind, place])
+    return path
+
+
+# -- what a run leaves behind -----------------------------------------------------------------------------------------
+
+
+def test_the_result_has_every_key_that_the_design_names(configure: Configure) -> None:
+    config = configure("run", task="digits_coloured", seed=3, epochs=1)
+    result = train(config)
+    assert result.keys() >= {
+        *("task", "method", "seed", "metrics", "selection", "config", "data_hash", "environment"),
+        *("model", "split", "history", "selected_epoch", "confusion", "class_names", "group_names"),
+    }
+    assert result["metrics"].keys() >= {"accuracy", "worst_group_accuracy", "per_class_accuracy", "balanced_accuracy"}
+    assert (result["task"], result["method"], result["seed"], result["selection"]) == (
+        *("digits_coloured", "icda", 3, "last"),
+    )
+    assert (result["split"], result["model"]) == ("test", "small_cnn")
+    assert result["config"] == config.as_dict()
+
+
+def test_the_files_of_a_run_say_the_same_as_what_is_returned(configure: Configure) -> None:
+    config = configure("run", options={"lambda0": 0.25})
+    result = train(config)
+    folder = config.folder()
+    assert {path.name for path in folder.iterdir()} == {
+        *("checkpoint.pt", "model.pt", "config.yaml", "log.jsonl", "result.json", "report.html"),
+    }
+    assert json.loads((folder / "result.json").read_text()) == result
+    assert load_config(folder / "config.yaml") == config
+    assert [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()] == result["history"]
+    assert "icda on digits_lt" in (folder / "report.html").read_text()
+    assert sum(map(sum, result["confusion"])) == 500
+    correct = sum(result["confusion"][k][k] for k in range(10))
+    assert result["metrics"]["accuracy"] == pytest.approx(correct / 500)
+
+
+def test_an_alias_of_a_method_ends_up_under_its_full_name(configure: Configure) -> None:
+    assert train(configure("run", method="CE", epochs=1))["method"] == "cross_entropy"
+
+
+def test_the_selected_epoch_is_the_first_of_the_best_on_validation_data(configure: Configure) -> None:
+    result = train(configure("run", selection="validation_accuracy", epochs=6, learning_rate=0.3, schedule="constant"))
+    scores = [record["validation_accuracy"] for record in result["history"]]
+    assert result["selected_epoch"] == scores.index(max(scores))
+    last = train(configure("last", selection="last", epochs=6, learning_rate=0.3, schedule="constant"))
+    assert last["selected_epoch"] == 5
+    assert last["history"][5]["validation_accuracy"] == scores[5]
+
+
+def test_tensorboard_files_are_written_when_asked_for_and_only_then(configure: Configure) -> None:
+    config = configure("run", tensorboard=True, epochs=2)
+    result = train(config)
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(config.folder() / "tensorboard"))
+    events.Reload()
+    for name in ("train_loss", "validation_accuracy"):
+        assert [event.value for event in events.Scalars(name)] == pytest.approx(
+            [record[name] for record in result["history"]]
+        )
+
+
+def test_the_log_has_one_line_an_epoch_also_after_resumes(configure: Configure, train_for: Callable[..., None]) -> None:
+    config = configure("run", checkpoint_every=1)
+    for steps in (7, 4):
+        train_for(config, steps, resume=True)
+    train(config, resume=True)
+    lines = (config.folder() / "log.jsonl").read_text().splitlines()
+    assert [json.loads(line)["epoch"] for line in lines] == [0, 1, 2]
+
+
+# -- a folder that exists ---------------------------------------------------------------------------------------------
+
+
+def test_a_folder_with_a_run_is_refused_and_left_alone(configure: Configure, train_for: Callable[..., None]) -> None:
+    finished, unfinished = configure("finished", epochs=1), configure("unfinished")
+    train(finished)
+    train_for(unfinished, 7)
+    for config in (finished, unfinished):
+        before = fingerprints(config.folder())
+        with pytest.raises(
+            FileExistsError, match=r"already holds a run: --resume continues it, --overwrite starts again"
+        ):
+            train(config)
+        assert fingerprints(config.folder()) == before
+
+
+def test_a_finished_run_is_returned_without_a_step(configure: Configure) -> None:
+    config = configure("run", epochs=1)
+    result = train(config)
+    before = fingerprints(config.folder())
+    assert train(config, resume=True, view=ForbiddenView()) == result
+    assert fingerprints(config.folder()) == before
+
+
+def test_where_files_go_and_how_often_may_change_between_a_run_and_its_resume(
+    configure: Configure, train_for: Callable[..., None]
+) -> None:
+    config = configure("run", checkpoint_every=2)
+    train_for(config, 5)
+    train(replace(config, checkpoint_every=0, tensorboard=True), resume=True)
+
+
+def test_overwrite_starts_again_with_the_new_settings(
+    configure: Configure, assert_same_run: Callable[[Path, Path], None]
+) -> None:
+    old, new, fresh = (
+        configure("run", epochs=2),
+        configure("run", epochs=1, seed=5),
+        configure("fresh", epochs=1, seed=5),
+    )
+    train(old)
+    assert train(new, overwrite=True)["config"] == new.as_dict()
+    train(fresh)
+    assert_same_run(fresh.folder(), new.folder())
+
+
+def test_an_overwrite_that_is_refused_costs_nothing(configure: Configure) -> None:
+    config = configure("run", epochs=1)
+    train(config)
+    before = fingerprints(config.folder())
+    for wrong in ({"method": "icdaa"}, {"model": "small_cmm"}, {"task": "digit_lt"}, {"selection": "lats"}):
+        with pytest.raises(UnknownNameError):
+            train(replace(config, **wrong), overwrite=True)
+        assert fingerprints(config.folder()) == before
+
+
+@pytest.mark.parametrize("finished", [True, False], ids=["finished", "unfinished"])
+def test_resuming_with_other_settings_is_refused_by_their_names_and_changes_nothing(
+    finished: bool, configure: Configure, train_for: Callable[..., None]
+) -> None:
+    config = configure("run")
+    if finished:
+        train(config)
+    else:
+        train_for(config, 7)
+    before = fingerprints(config.folder())
+    other = replace(config, learning_rate=0.2, options={"beta": 0.0})
+    with pytest.raises(
+        ValueError, match=r"another run \(options \{\} -> .*; learning_rate 0.1 -> 0.2\): .*--overwrite"
+    ):
+        train(other, resume=True, view=ForbiddenView())
+    assert fingerprints(config.folder()) == before
+
+
+def test_resuming_on_other_data_is_refused_and_changes_nothing(
+    configure: Configure, train_for: Callable[..., None], tmp_path: Path
+) -> None:
+    table = write_table(tmp_path / "days.csv")
+    config = configure("run", data=str(table), batch_size=8, checkpoint_every=1)
+    train_for(config, 3)
+    before = fingerprints(config.folder())
+    table.write_text(table.read_text().replace("number 7", "number seven"))
+    with pytest.raises(ValueError, match=r"the data behind task 'days' changed since .*checkpoint\.pt was written"):
+        train(config, resume=True, view=ForbiddenView())
+    assert fingerprints(config.folder()) == before
+    write_table(table)
+    train(config, resume=True)
+
+
+@pytest.mark.parametrize("content", [b"", b"half a checkpoi", None], ids=["empty", "foreign", "model instead"])
+def test_a_checkpoint_that_cannot_be_used_stops_the_resume_and_stays(
+    content: bytes | None, configure: Configure, train_for: Callable[..., None]
+) -> None:
+    config = configure("run", selection="validation_accuracy")
+    train_for(config, 7)
+    path = config.folder() / "checkpoint.pt"
+    path.write_bytes((config.folder() / "model.pt").read_bytes() if content is None else content)
+    before = fingerprints(config.folder())
+    with pytest.raises(CheckpointError, match=r"checkpoint\.pt"):
+        train(config, resume=True)
+    assert fingerprints(config.folder()) == before
+
+
+# -- what is refused before training ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("setting", "typo", "meant"),
+    [
+        ("task", "digits_it", "digits_lt"),
+        ("method", "cross_entrpy", "cross_entropy"),
+        ("model", "smal_cnn", "small_cnn"),
+        ("selection", "validation_acuracy", "validation_accuracy"),
+    ],
+)
+def test_a_misspelt_name_gives_the_nearest_one_and_leaves_no_folder(
+    setting: str, typo: str, meant: str, configure: Configure
+) -> None:
+    config = configure("run", **{setting: typo})
+    with pytest.raises(UnknownNameError, match=f"{typo}.*did you mean '{meant}'"):
+        train(config)
+    assert not config.folder().exists()
+
+
+def test_a_misspelt_option_gives_the_nearest_one_and_leaves_no_folder(configure: Configure) -> None:
+    config = configure("run", options={"lambda": 0.1})
+    with pytest.raises(UnknownNameError, match=r"method 'icda' has no option 'lambda': did you mean 'lambda0'\?"):
+        train(config)
+    assert not config.folder().exists()
+
+
+class NeedsGroups(Method):
+    needs: ClassVar[frozenset[str]] = frozenset({"groups"})
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__()
+        self.group_counts = setup.group_counts
+
+    def loss(self, output: Any, batch: Any, context: Any) -> torch.Tensor:
+        assert batch.groups.shape == batch.targets.shape
+        assert self.group_counts is not None
+        weight = 1 / self.group_counts[batch.groups]
+        losses = torch.nn.functional.cross_entropy(output.logits, batch.targets, reduction="none")
+        return (losses * weight).sum() / weight.sum()
+
+
+def test_a_method_that_needs_groups_fails_before_training_on_a_task_without_them(
+    configure: Configure, register_method: Callable[[str, type[Any]], str]
+) -> None:
+    register_method("needs_groups", NeedsGroups)
+    config = configure("run", method="needs_groups")
+    with pytest.raises(
+        MissingNeedError, match="method 'needs_groups' needs groups, which task 'digits_lt' does not have"
+    ):
+        train(config, view=ForbiddenView())
+    assert not config.folder().exists()
+    result = train(configure("grouped", method="needs_groups", task="digits_coloured", epochs=1))
+    assert result["metrics"]["worst_group_accuracy"] is not None
+
+
+def test_a_rule_that_needs_groups_fails_before_training_on_a_task_without_them(configure: Configure) -> None:
+    config = configure("run", selection="validation_worst_group")
+    with pytest.raises(ValueError, match=r"validation_worst_group.*needs.*digits_lt.*--selection last"):
+        train(config, view=ForbiddenView())
+    assert not config.folder().exists()
+
+
+def test_data_that_is_not_there_is_named(configure: Configure, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"--data .*birds: neither a folder of images nor a CSV file is there"):
+        train(configure("run", data=str(tmp_path / "birds")))
+
+
+# -- precision --------------------------------------------------------------------------------------------------------
+
+
+def test_bf16_trains_and_keeps_weights_and_statistics_in_float32(configure: Configure) -> None:
+    config = configure("half", precision="bf16", epochs=1)
+    result = train(config)
+    state = load_checkpoint(config.folder() / "model.pt")
+    assert result["history"][0]["train_loss"] > 0
+    floating = [value for value in state["networks"][0].values() if value.is_floating_point()]
+    assert {value.dtype for value in floating} == {torch.float32}
+    assert state["method"]["criterion.statistics.mean"].dtype == torch.float32
+    assert state["method"]["criterion.statistics.count"].sum() == sum(result["class_counts"])
+
+
+def test_a_run_does_not_inherit_the_precision_of_the_one_before(
+    configure: Configure, assert_same_run: Callable[[Path, Path], None]
+) -> None:
+    before, half, after = configure("a", epochs=1), configure("b", epochs=1, precision="bf16"), configure("c", epochs=1)
+    for config in (before, half, after):
+        train(config)
+    assert_same_run(before.folder(), after.folder())
+    with pytest.raises(AssertionError):
+        assert_same_run(before.folder(), half.folder())
+
+
+def test_a_bf16_run_that_was_stopped_ends_bit_identical(
+    configure: Configure, train_for: Callable[..., None], assert_same_run: Callable[[Path, Path], None]
+) -> None:
+    whole = configure("whole", precision="bf16", method="risda_two_stage")
+    stopped = configure("stopped", precision="bf16", method="risda_two_stage", checkpoint_every=3)
+    train(whole)
+    train_for(stopped, 8)
+    train_for(stopped, 6, resume=True)
+    train(stopped, resume=True)
+    assert_same_run(whole.folder(), stopped.folder())
+
+
+# -- evaluating an earlier run ----------------------------------------------------------------------------------------
+
+
+def test_evaluating_a_run_gives_the_figures_of_its_result(configure: Configure) -> None:
+    config = configure("run", method="risda_two_stage", selection="validation_balanced_accuracy")
+    result = train(config)
+    again = evaluate_folder(config.folder())
+    for key in ("task", "method", "metrics", "confusion", "data_hash", "config_hash"):
+        assert again[key] == result[key], key
+    validation = evaluate_folder(config.folder(), "validation")
+    best = result["history"][result["selected_epoch"]]
+    assert validation["split"] == "validation"
+    assert validation["metrics"]["accuracy"] == pytest.approx(best["validation_accuracy"])
+
+
+def test_evaluating_a_split_that_the_task_lacks_names_those_it_has(configure: Configure, tmp_path: Path) -> None:
+    config = configure("run", data=str(write_table(tmp_path / "days.csv")), epochs=1, batch_size=16)
+    train(config)
+    with pytest.raises(ValueError, match="task 'days' has no metadata split: choose from train, validation, test"):
+        evaluate_folder(config.folder(), "metadata")
+
+
+def test_a_run_on_own_data_can_be_evaluated_on_other_data(configure: Configure, tmp_path: Path) -> None:
+    config = configure("run", data=str(write_table(tmp_path / "days.csv")), epochs=3, batch_size=16)
+    train(config)
+    other = evaluate_folder(config.folder(), data=str(write_table(tmp_path / "weeks.csv", rows=100)))
+    assert other["task"] == "weeks"
+    assert sum(map(sum, other["confusion"])) == 20
+
+
+def test_evaluating_a_folder_without_a_run_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"model\.pt"):
+        evaluate_folder(tmp_path)

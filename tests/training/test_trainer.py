@@ -1,0 +1,513 @@
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from icda.data import create_task
+from icda.methods import Context, Method, Setup, Stage, StepResult
+from icda.models import FeatureClassifier
+from icda.training import DivergedError, TrainConfig, Trainer, evaluate_folder, train
+from icda.training.checkpoint import load_checkpoint
+from icda.training.progress import QuietView
+from icda.training.run import build, make_accelerator
+from icda.training.trainer import make_optimizer
+
+Configure = Callable[..., TrainConfig]
+Register = Callable[[str, type[Any]], str]
+
+
+class Simple(Method):
+    """Cross entropy; tests override what they are about."""
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__()
+        self.setup = setup
+
+    def loss(self, output: Any, batch: Any, context: Context) -> Tensor:
+        return F.cross_entropy(output.logits, batch.targets)
+
+
+def trainer_of(config: TrainConfig) -> Trainer:
+    task = create_task(config.task)
+    networks, method = build(config, task)
+    return Trainer(config, task, networks, method, config.folder(), make_accelerator(config.precision))
+
+
+def cloned(module: nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in module.state_dict().items()}
+
+
+# -- the loop ---------------------------------------------------------------------------------------------------------
+
+
+class Diary(Simple):
+    """Writes down every call."""
+
+    calls: ClassVar[list[tuple[Any, ...]]] = []
+
+    def stages(self, epochs: int) -> list[Stage]:
+        return [Stage(1, "first"), Stage(epochs - 1, "second", trains="head")]
+
+    def on_stage_start(self, context: Context) -> None:
+        self.calls.append(("stage", context.stage.name, context.epoch))
+
+    def on_epoch_start(self, context: Context) -> None:
+        self.calls.append(("start", context.epoch))
+
+    def on_epoch_end(self, context: Context) -> None:
+        self.calls.append(("end", context.epoch))
+
+    def step(self, batch: Any, context: Context) -> StepResult:
+        self.calls.append(("step", context.epoch, context.iteration, round(context.progress, 3)))
+        return super().step(batch, context)
+
+    def predict(self, models: Sequence[FeatureClassifier], inputs: Any) -> Tensor:
+        self.calls.append(("predict", len(models)))
+        return super().predict(models, inputs)
+
+
+def test_hooks_steps_and_predictions_come_in_order(configure: Configure, register_method: Register) -> None:
+    Diary.calls.clear()
+    train(configure("run", method=register_method("diary", Diary), epochs=3, batch_size=150))
+
+    def epoch(number: int) -> list[tuple[Any, ...]]:
+        steps = [("step", number, 2 * number + k, round((2 * number + k) / 6, 3)) for k in range(2)]
+        return [("start", number), *steps, ("end", number), ("predict", 1)]
+
+    test = [("predict", 1)]
+    assert Diary.calls == [
+        *[("stage", "first", 0), *epoch(0)],
+        *[("stage", "second", 1), *epoch(1), *epoch(2)],
+        *test,
+    ]
+
+
+def test_an_epoch_shows_every_sample_once_and_the_next_in_another_order(
+    configure: Configure, register_method: Register
+) -> None:
+    seen: list[list[int]] = []
+
+    class Witness(Simple):
+        def on_epoch_start(self, context: Context) -> None:
+            seen.append([])
+
+        def loss(self, output: Any, batch: Any, context: Context) -> Tensor:
+            seen[-1] += batch.index.tolist()
+            return super().loss(output, batch, context)
+
+    result = train(configure("run", method=register_method("witness", Witness), epochs=2))
+    count = sum(result["class_counts"])
+    assert [sorted(order) for order in seen] == [list(range(count))] * 2
+    assert seen[0] != seen[1]
+
+
+def test_the_history_holds_the_means_of_the_epoch(configure: Configure, register_method: Register) -> None:
+    losses: list[tuple[float, int, int]] = []
+
+    class Recorded(Simple):
+        def step(self, batch: Any, context: Context) -> StepResult:
+            result = super().step(batch, context)
+            assert result.logits is not None
+            hits = int((result.logits.argmax(1) == batch.targets).sum())
+            losses.append((float(result.loss), len(batch.targets), hits))
+            return result._replace(extra={"temperature": 3.0})
+
+    record = train(configure("run", method=register_method("recorded", Recorded), epochs=1))["history"][0]
+    count = sum(size for _, size, _ in losses)
+    assert record["train_loss"] == pytest.approx(sum(loss * size for loss, size, _ in losses) / count)
+    assert record["train_accuracy"] == pytest.approx(sum(hits for _, _, hits in losses) / count)
+    assert record["temperature"] == pytest.approx(3.0)
+    assert (record["epoch"], record["stage"], record["learning_rate"]) == (0, "train", 0.1)
+    assert record["validation_accuracy"] is not None
+
+
+def test_the_view_is_told_where_a_resumed_run_stands(configure: Configure, train_for: Callable[..., None]) -> None:
+    told: list[tuple[Any, ...]] = []
+
+    class Ear(QuietView):
+        def start(self, iteration: int, num_iterations: int) -> None:
+            told.append((iteration, num_iterations))
+
+        def step(self, epoch: int, num_epochs: int, loss: float, accuracy: float | None) -> None:
+            told.append((epoch, num_epochs))
+
+        def epoch(self, record: dict[str, Any], num_epochs: int) -> None:
+            told.append((record["epoch"],))
+
+    config = configure("run", epochs=2, checkpoint_every=3)
+    train_for(config, 8)
+    train(config, resume=True, view=Ear())
+    assert told == [(6, 10), (1, 2), (1, 2), (1, 2), (1, 2), (1,)]
+
+
+def test_a_method_without_loss_and_step_says_so(configure: Configure, register_method: Register) -> None:
+    class Empty(Method):
+        def __init__(self, setup: Setup) -> None:
+            super().__init__()
+
+    with pytest.raises(TypeError, match=r"Empty defines neither loss\(\) nor step\(\)"):
+        train(configure("run", method=register_method("empty", Empty)))
+
+
+# -- optimisers -------------------------------------------------------------------------------------------------------
+
+
+def test_optimisers_take_their_settings_from_the_configuration() -> None:
+    config, model = TrainConfig(learning_rate=0.3, momentum=0.8, weight_decay=0.01), nn.Linear(2, 2)
+    sgd = make_optimizer(config, model).param_groups[0]
+    assert (sgd["lr"], sgd["momentum"], sgd["weight_decay"], sgd["nesterov"]) == (0.3, 0.8, 0.01, True)
+    plain = make_optimizer(replace(config, momentum=0.0), model).param_groups[0]
+    assert (plain["momentum"], plain["nesterov"]) == (0.0, False)
+    adam = make_optimizer(replace(config, optimizer="adam"), model)
+    assert isinstance(adam, torch.optim.Adam)
+    assert (adam.param_groups[0]["lr"], adam.param_groups[0]["weight_decay"]) == (0.3, 0.01)
+
+
+def test_the_gradient_is_clipped_over_all_weights_together(configure: Configure, register_method: Register) -> None:
+    class Steep(Simple):
+        def loss(self, output: Any, batch: Any, context: Context) -> Tensor:
+            return 1e6 * super().loss(output, batch, context)
+
+    config = configure("run", method=register_method("steep", Steep), model="mlp", epochs=1, batch_size=287)
+    config = replace(config, clip_norm=0.5, momentum=0.0, weight_decay=0.0, learning_rate=1.0)
+    trainer = trainer_of(config)
+    before = cloned(trainer.models[0])
+    trainer.run()
+    moved = [(value - before[name]).square().sum() for name, value in trainer.models[0].state_dict().items()]
+    assert float(torch.stack(moved).sum().sqrt()) == pytest.approx(0.5, rel=1e-4)
+
+
+def test_each_step_uses_the_rate_of_the_schedule(configure: Configure, register_method: Register) -> None:
+    rates: list[float] = []
+
+    class Watching(Simple):
+        def step(self, batch: Any, context: Context) -> StepResult:
+            rates.append(context.learning_rate)
+            return super().step(batch, context)
+
+    train(configure("run", method=register_method("watching", Watching), schedule="constant", warmup_epochs=2))
+    assert rates == pytest.approx([0.1 * min(k / 10, 1) for k in range(15)])
+
+
+# -- stages -----------------------------------------------------------------------------------------------------------
+
+
+class Decoupled(Simple):
+    """Classifier re-training: everything first, then a fresh head on balanced samples. Takes notes at the switch."""
+
+    notes: ClassVar[dict[str, Any]] = {}
+
+    def stages(self, epochs: int) -> list[Stage]:
+        second = Stage(2, "head", trains="head", sampling="class_balanced", restart=True, reset_head=True)
+        return [Stage(epochs - 2, "all"), second]
+
+    def on_stage_start(self, context: Context) -> None:
+        if context.stage.name == "head":
+            self.notes["encoder"] = cloned(context.models[0].encoder)
+            self.notes["head"] = cloned(context.models[0].head)
+            self.notes["optimizer"] = context.optimizers[0].state_dict()["state"]
+            self.notes["targets"] = []
+            self.notes["rates"] = []
+
+    def on_epoch_end(self, context: Context) -> None:
+        if context.stage.name == "all":
+            self.notes["trained head"] = cloned(context.models[0].head)
+            self.notes["momentum"] = context.optimizers[0].state_dict()["state"]
+
+    def step(self, batch: Any, context: Context) -> StepResult:
+        if context.stage.name == "head":
+            self.notes["targets"] += batch.targets.tolist()
+            self.notes["rates"].append(context.learning_rate)
+        return super().step(batch, context)
+
+
+@pytest.fixture
+def decoupled(configure: Configure, register_method: Register) -> Trainer:
+    config = configure("run", method=register_method("decoupled", Decoupled), epochs=4, milestones=(0.5,))
+    Decoupled.notes.clear()
+    trainer = trainer_of(config)
+    trainer.run()
+    return trainer
+
+
+def test_a_frozen_encoder_stays_bit_identical_with_its_batch_norm_buffers(decoupled: Trainer) -> None:
+    after = decoupled.models[0].encoder.state_dict()
+    assert any("running_mean" in name for name in after)
+    assert all(torch.equal(value, after[name]) for name, value in Decoupled.notes["encoder"].items())
+    assert not torch.equal(decoupled.models[0].head.weight, Decoupled.notes["head"]["weight"])
+
+
+def test_a_reset_head_starts_from_new_weights(decoupled: Trainer) -> None:
+    assert not torch.equal(Decoupled.notes["head"]["weight"], Decoupled.notes["trained head"]["weight"])
+    bound = decoupled.models[0].feature_dim ** -0.5  # of nn.Linear's own initialisation
+    assert Decoupled.notes["head"]["weight"].abs().max() <= bound
+
+
+def test_a_restarted_stage_has_a_new_optimiser_and_a_schedule_of_its_own(decoupled: Trainer) -> None:
+    assert Decoupled.notes["momentum"] != {}
+    assert Decoupled.notes["optimizer"] == {}
+    assert Decoupled.notes["rates"] == pytest.approx([0.1] * 5 + [0.01] * 5)
+
+
+def test_class_balanced_sampling_shows_every_class_alike(decoupled: Trainer) -> None:
+    counts = torch.bincount(torch.tensor(Decoupled.notes["targets"]), minlength=10)
+    share = counts / counts.sum()
+    assert decoupled.task.class_counts.max() / decoupled.task.class_counts.min() > 50
+    assert ((share - 0.1).abs() < 5 * (0.1 * 0.9 / counts.sum()) ** 0.5).all()
+
+
+def test_a_stage_that_does_not_restart_carries_momentum_and_schedule_on(
+    configure: Configure, register_method: Register
+) -> None:
+    notes: dict[str, Any] = {"rates": []}
+
+    class Deferred(Simple):
+        def stages(self, epochs: int) -> list[Stage]:
+            return [Stage(2, "plain"), Stage(epochs - 2, "reweighted")]
+
+        def on_epoch_end(self, context: Context) -> None:
+            if context.stage.name == "plain":
+                notes["before"] = context.optimizers[0].state_dict()["state"]
+
+        def on_stage_start(self, context: Context) -> None:
+            notes["after"] = context.optimizers[0].state_dict()["state"]
+
+        def step(self, batch: Any, context: Context) -> StepResult:
+            notes["rates"].append(context.learning_rate)
+            return super().step(batch, context)
+
+    train(configure("run", method=register_method("deferred", Deferred), epochs=4, milestones=(3,)))
+    assert notes["before"].keys() == notes["after"].keys() != set()
+    for key, value in notes["before"].items():
+        assert torch.equal(value["momentum_buffer"], notes["after"][key]["momentum_buffer"])
+    assert notes["rates"] == pytest.approx([0.1] * 15 + [0.01] * 5)
+
+
+def test_two_stages_that_change_nothing_train_like_one(configure: Configure, register_method: Register) -> None:
+    class Split(Simple):
+        def stages(self, epochs: int) -> list[Stage]:
+            return [Stage(1), Stage(epochs - 1)]
+
+    one, two = (
+        trainer_of(configure(name, method=register_method(name, cls)))
+        for name, cls in (("one", Simple), ("two", Split))
+    )
+    one.run()
+    two.run()
+    expected = one.models[0].state_dict()
+    assert all(torch.equal(value, expected[name]) for name, value in two.models[0].state_dict().items())
+
+
+@pytest.mark.parametrize("steps", [3, 11, 13, 17])
+def test_a_decoupled_training_that_was_stopped_ends_bit_identical(
+    steps: int,
+    configure: Configure,
+    register_method: Register,
+    train_for: Callable[..., None],
+    assert_same_run: Callable[[Path, Path], None],
+) -> None:
+    method = register_method("decoupled", Decoupled)
+    whole, stopped = (configure(name, method=method, epochs=4, checkpoint_every=2) for name in ("whole", "stopped"))
+    Decoupled.notes.update(targets=[], rates=[])
+    train(whole)
+    train_for(stopped, steps)
+    train(stopped, resume=True)
+    assert_same_run(whole.folder(), stopped.folder())
+
+
+def test_group_balanced_sampling_shows_every_group_alike(configure: Configure, register_method: Register) -> None:
+    groups: list[int] = []
+
+    class Balanced(Simple):
+        needs: ClassVar[frozenset[str]] = frozenset({"groups"})
+
+        def stages(self, epochs: int) -> list[Stage]:
+            return [Stage(epochs, sampling="group_balanced")]
+
+        def loss(self, output: Any, batch: Any, context: Context) -> Tensor:
+            groups.extend(batch.groups.tolist())
+            return super().loss(output, batch, context)
+
+    train(configure("run", method=register_method("balanced", Balanced), task="digits_coloured", epochs=1))
+    share = torch.bincount(torch.tensor(groups), minlength=4) / len(groups)
+    assert ((share - 0.25).abs() < 5 * (0.25 * 0.75 / len(groups)) ** 0.5).all()
+
+
+# -- methods that are more than a loss --------------------------------------------------------------------------------
+
+
+class Teachers(Method):
+    """Two networks, each taught by the samples the other finds easy; answers with their mean, counts its steps."""
+
+    num_networks: ClassVar[int] = 2
+    steps: Tensor
+
+    def __init__(self, setup: Setup, *, keep: float = 0.8) -> None:
+        super().__init__()
+        self.keep = keep
+        self.register_buffer("steps", torch.tensor(0))
+
+    def step(self, batch: Any, context: Context) -> StepResult:
+        outputs = [network(batch.inputs) for network in context.networks]
+        losses = [F.cross_entropy(output.logits, batch.targets, reduction="none") for output in outputs]
+        count = max(1, int(self.keep * len(batch.targets)))
+        easy = [loss.detach().topk(count, largest=False).indices for loss in losses]
+        loss = losses[0][easy[1]].mean() + losses[1][easy[0]].mean()
+        context.apply(loss)
+        self.steps += 1
+        return StepResult(
+            loss.detach(), None, {"agreement": float((easy[0].sort()[0] == easy[1].sort()[0]).float().mean())}
+        )
+
+    def predict(self, models: Sequence[FeatureClassifier], inputs: Any) -> Tensor:
+        return torch.stack([model(inputs).logits for model in models]).mean(0)
+
+
+def test_two_networks_train_apart_and_answer_together(configure: Configure, register_method: Register) -> None:
+    config = configure("run", method=register_method("teachers", Teachers), options={"keep": 0.9}, epochs=6)
+    result = train(config)
+    state = load_checkpoint(config.folder() / "checkpoint.pt")
+    one, two = state["networks"]
+    assert len(state["optimizers"]) == 2
+    assert not torch.equal(one["head.weight"], two["head.weight"])
+    assert int(state["method"]["steps"]) == 30
+    assert result["history"][0]["train_accuracy"] is None
+    assert 0 <= result["history"][0]["agreement"] <= 1
+    assert result["metrics"]["accuracy"] > 0.4  # a tenth would be chance
+    assert evaluate_folder(config.folder())["metrics"] == result["metrics"]
+
+
+def test_the_answer_of_two_networks_is_that_of_their_rule(configure: Configure, register_method: Register) -> None:
+    config = configure("run", method=register_method("teachers", Teachers), epochs=1)
+    trainer = trainer_of(config)
+    trainer.run()
+    inputs = trainer.task.test.source.fetch(trainer.task.test.rows[:9])
+    for model in trainer.models:
+        model.eval()
+    expected = (trainer.models[0](inputs).logits + trainer.models[1](inputs).logits) / 2
+    torch.testing.assert_close(trainer.method.predict(trainer.models, inputs), expected)
+
+
+def test_two_networks_that_were_stopped_end_bit_identical(
+    configure: Configure,
+    register_method: Register,
+    train_for: Callable[..., None],
+    assert_same_run: Callable[[Path, Path], None],
+) -> None:
+    method = register_method("teachers", Teachers)
+    whole, stopped = (configure(name, method=method, checkpoint_every=3) for name in ("whole", "stopped"))
+    train(whole)
+    train_for(stopped, 8)
+    train(stopped, resume=True)
+    assert_same_run(whole.folder(), stopped.folder())
+
+
+class Tutored(Simple):
+    """Adds the loss on clean metadata to each step."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"metadata"})
+    seen: ClassVar[list[list[int]]] = []
+
+    def step(self, batch: Any, context: Context) -> StepResult:
+        assert context.next_metadata is not None
+        clean = context.next_metadata()
+        self.seen.append(clean.index.tolist())
+        output, tutor = context.network(batch.inputs), context.network(clean.inputs)
+        loss = F.cross_entropy(output.logits, batch.targets) + F.cross_entropy(tutor.logits, clean.targets)
+        context.apply(loss)
+        return StepResult(loss.detach(), output.logits.detach())
+
+
+def test_metadata_come_in_passes_of_their_own_and_a_resume_goes_on_with_the_same(
+    configure: Configure,
+    register_method: Register,
+    train_for: Callable[..., None],
+    assert_same_run: Callable[[Path, Path], None],
+) -> None:
+    method = register_method("tutored", Tutored)
+    whole, stopped = (configure(name, method=method, checkpoint_every=2) for name in ("whole", "stopped"))
+    Tutored.seen.clear()
+    train(whole)
+    metadata = len(create_task("digits_lt").metadata or ())
+    seen = list(Tutored.seen)
+    assert sorted(seen[0] + seen[1]) == list(range(metadata))  # batches of 64 and 36
+    assert sorted(seen[2] + seen[3]) == list(range(metadata))
+    assert seen[0] != seen[2]
+    train_for(stopped, 7)
+    Tutored.seen.clear()
+    train(stopped, resume=True)
+    assert Tutored.seen == seen[6:]
+    assert_same_run(whole.folder(), stopped.folder())
+
+
+def test_a_method_may_change_the_network_and_pass_over_the_training_set(
+    configure: Configure, register_method: Register
+) -> None:
+    passes: list[list[int]] = []
+
+    class Prototypes(Simple):
+        def prepare_network(self, network: FeatureClassifier) -> FeatureClassifier:
+            network.head = nn.Linear(network.feature_dim, network.num_classes, bias=False)
+            return network
+
+        def on_epoch_start(self, context: Context) -> None:
+            passes.append([row for batch in context.training_batches() for row in batch.index.tolist()])
+
+    config = configure("run", method=register_method("prototypes", Prototypes), epochs=2)
+    result = train(config)
+    assert passes == [list(range(sum(result["class_counts"])))] * 2
+    assert "head.bias" not in load_checkpoint(config.folder() / "model.pt")["networks"][0]
+    assert evaluate_folder(config.folder())["metrics"] == result["metrics"]
+
+
+# -- divergence -------------------------------------------------------------------------------------------------------
+
+
+class Diverging(Simple):
+    """From iteration seven on the loss, or only its gradient, is not a number."""
+
+    def __init__(self, setup: Setup, *, part: str = "loss") -> None:
+        super().__init__(setup)
+        self.part = part
+
+    def loss(self, output: Any, batch: Any, context: Context) -> Tensor:
+        loss = super().loss(output, batch, context)
+        if context.iteration < 7:
+            return loss
+        return loss * float("inf") if self.part == "loss" else loss + 0 * (loss - loss).sqrt()
+
+
+@pytest.mark.parametrize("part", ["loss", "gradient"])
+def test_a_diverged_training_stops_with_advice_and_keeps_the_last_good_checkpoint(
+    part: str, configure: Configure, register_method: Register
+) -> None:
+    config = configure(
+        "run", method=register_method("diverging", Diverging), options={"part": part}, checkpoint_every=1
+    )
+    with pytest.raises(DivergedError, match=r"in epoch 2, iteration \d: lower --learning-rate or set --clip-norm"):
+        train(config)
+    state = load_checkpoint(config.folder() / "checkpoint.pt")
+    assert state["position"]["iteration"] == 7
+    assert all(value.isfinite().all() for value in state["networks"][0].values())
+    assert not (config.folder() / "result.json").exists()
+
+
+def test_weights_that_explode_in_the_last_step_of_an_epoch_are_noticed_too(configure: Configure) -> None:
+    config = configure("run", batch_size=287, model="mlp", learning_rate=1e38, epochs=2)
+    with pytest.raises((DivergedError, ValueError), match=r"(?i)diverged|NaN or infinite"):
+        train(config)
+    assert not (config.folder() / "checkpoint.pt").exists()
+
+
+def test_without_a_checkpoint_none_is_promised(configure: Configure, register_method: Register) -> None:
+    class Hopeless(Simple):
+        def loss(self, output: Any, batch: Any, context: Context) -> Tensor:
+            return super().loss(output, batch, context) * float("nan")
+
+    with pytest.raises(DivergedError, match=r"the loss became nan in epoch 1, iteration 0: .* Nothing was saved yet"):
+        train(configure("run", method=register_method("hopeless", Hopeless)))
