@@ -87,6 +87,28 @@ def test_the_per_sample_form_is_the_same_in_chunks_of_any_size(chunk: int, monke
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", [(7, 4, 5), (3, 8, 4)])
+def test_an_indefinite_covariance_counts_where_p_is_positive_and_only_there(
+    kind: str, shape: tuple[int, int, int]
+) -> None:
+    """A meta step can leave covariances indefinite: P and its gradient are those of max(P, 0)."""
+    weight, targets, coefficients, _, moments = problem(9, kind, *shape)
+    noise = torch.randn(moments.scatter.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    indefinite = noise if kind == "diagonal" else noise + noise.mT
+    moments = Moments(kind, moments.mean, indefinite, moments.scale)
+    weight.requires_grad_()
+    arguments = (targets, coefficients, None, moments, 0.7)
+    found, expected = augmentation_term(weight, *arguments), oracle(weight, *arguments)
+    assert (expected < -1e-6).any()
+    assert (expected > 1e-6).any()
+    expected = expected.clamp(min=0)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    upstream = torch.randn(expected.shape, dtype=torch.float64)
+    mine, wanted = (torch.autograd.grad((value * upstream).sum(), weight)[0] for value in (found, expected))
+    torch.testing.assert_close(mine, wanted, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_what_rounding_makes_negative_counts_as_zero(kind: str) -> None:
     weight, targets, coefficients, _, moments = problem(3, kind, 40, 5, 4)
     weight = (weight * 1e-4 + 100).float().requires_grad_()

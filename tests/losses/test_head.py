@@ -54,4 +54,4 @@ def test_a_tuple_of_other_than_two_items_is_refused(items: Any) -> None:
 @pytest.mark.parametrize("shape", [(4, 3), (3, 5), (2, 4)])
 def test_a_head_of_another_shape_is_refused_with_both_shapes(shape: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match=rf"Owner was made for 3 classes and 4 features.*\({shape[0]}, {shape[1]}\)"):
-        check_head(torch.zeros(shape), 3, 4, "Owner")
+        check_head(torch.zeros(shape), None, 3, 4, "Owner")

@@ -300,6 +300,18 @@ def test_learnt_strengths_get_a_gradient_through_combine() -> None:
     torch.testing.assert_close(gradient, torch.full_like(learnt, 3 * BETA), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["full", "diagonal", "low_rank"])
+def test_moments_given_to_combine_stand_in_for_the_running_ones(kind: str) -> None:
+    loss, _, (features, targets, head, _, _) = trained((7, 4, 5), kind)
+    strength, moments = loss.strength(features, targets, head.weight), loss.statistics.moments()
+    expected = loss.combine(targets, head.weight, 0.5, strength)
+    leaves = [part.clone().requires_grad_() for part in moments.normalised()]
+    loss.statistics.reset()
+    found = loss.combine(targets, head.weight, 0.5, strength, moments.with_values(leaves))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+    assert all(gradient.any() for gradient in torch.autograd.grad(found.sum(), leaves))
+
+
 def test_a_class_absent_from_training_contributes_nothing() -> None:
     """With count 0 the loss is that of a problem without the class, but for the divisor C - 1 of the strengths."""
     features, _, head = make_batch(0, 8, 4, 5)

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from icda.losses.quadratic import quadratic_form
+from icda.losses.quadratic import quadratic_form, sample_variance_form
 from icda.statistics import Moments
 
 KINDS = ["full", "diagonal", "low_rank"]
@@ -101,3 +101,13 @@ def test_a_class_with_scale_zero_contributes_nothing() -> None:
     without[:, 2] = 0
     expected = quadratic_form(weight, targets, without, moments)
     assert torch.equal(quadratic_form(weight, targets, coefficients, moments), expected)
+
+
+def test_variances_that_each_sample_brings_equal_two_loops() -> None:
+    weight, targets, _, _ = problem(4, "diagonal", 5, 4, 3)
+    variances = torch.rand(5, 3, dtype=torch.float64)
+    found = sample_variance_form(weight, targets, variances)
+    for i, y in enumerate(targets.tolist()):
+        for c in range(4):
+            expected = (variances[i] * (weight[c] - weight[y]).square()).sum()
+            torch.testing.assert_close(found[i, c], expected, rtol=0, atol=1e-12)

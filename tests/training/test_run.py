@@ -349,5 +349,5 @@ def test_a_run_on_own_data_can_be_evaluated_on_other_data(configure: Configure, 
 
 
 def test_evaluating_a_folder_without_a_run_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"model\.pt"):
+    with pytest.raises(CheckpointError, match=r"holds no trained model \(model\.pt\): give the folder of a finished"):
         evaluate_folder(tmp_path)

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from icda.bench.memory import peak_bytes
 from icda.losses import AdjustedLoss, ICDALoss, ISDALoss
+from icda.losses.augmented import StatisticsLoss
 from icda.models import create_model
 from icda.training.environment import describe_environment
 
@@ -84,7 +85,7 @@ def network_rows(model: str, classes: int, batch_size: int, rounds: int) -> list
     targets = torch.randint(classes, (batch_size,))
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-3, momentum=0.9)
     counts, features = torch.full((classes,), 100), network.feature_dim
-    losses: dict[str, AdjustedLoss] = {
+    losses: dict[str, StatisticsLoss] = {
         "isda": ISDALoss(classes, features, counts),
         "icda": ICDALoss(classes, features, counts),
     }
@@ -102,7 +103,10 @@ def network_rows(model: str, classes: int, batch_size: int, rounds: int) -> list
     steps: dict[str, Step] = {"ce": partial(step, None)}
     steps |= {name: partial(step, loss) for name, loss in losses.items()}
     times = interleave(steps, rounds)
-    return [_row(f"{model} step", name, "full", classes, features, batch_size, times) for name in losses]
+    return [
+        _row(f"{model} step", name, loss.statistics.kind, classes, features, batch_size, times)
+        for name, loss in losses.items()
+    ]
 
 
 def head_rows(classes: int, features: int, batch: int, covariance: str, rounds: int) -> list[SpeedRow]:

@@ -20,29 +20,54 @@ from icda.bench.ledger import read_ledger
 RESULTS = Path("benchmarks/results")
 _MARKED = re.compile(r"(<!-- table: (?P<name>[\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
-SHORT_NAMES = {"cross_entropy": "CE", "logit_adjustment": "LA", "isda": "ISDA", "icda": "ICDA", "risda": "RISDA"}
+SHORT_NAMES = {
+    "cross_entropy": "CE",
+    "logit_adjustment": "LA",
+    "isda": "ISDA",
+    "risda": "RISDA",
+    "icda": "ICDA",
+    "meta_weight_net": "Meta-Weight-Net",
+    "metasaug": "MetaSAug",
+    "lsda": "LSDA",
+    "meta_icda": "Meta-ICDA",
+}
+
+
+SMALL_TASKS = {
+    "digits_lt": ("long tail, accuracy", "accuracy"),
+    "digits_flip_noise": ("40 % wrong labels, accuracy", "accuracy"),
+    "digits_coloured": ("spurious colour, worst group", "worst_group_accuracy"),
+}
 
 
 def demo_table(results: Path = RESULTS) -> str:
     """What `icda demo` measured: mean ± standard deviation over seeds, in per cent."""
-    shown = {
-        "digits_lt": ("long tail, accuracy", "accuracy"),
-        "digits_flip_noise": ("40 % wrong labels, accuracy", "accuracy"),
-        "digits_coloured": ("spurious colour, worst group", "worst_group_accuracy"),
-    }
-    rows = read_ledger(results / "demo.csv")
-    methods = sorted({row["method"] for row in rows}, key=lambda name: list(SHORT_NAMES).index(name))
-    body = [
-        [SHORT_NAMES[method], *(_mean_std(rows, task, method, metric) for task, (_, metric) in shown.items())]
-        for method in methods
-    ]
-    return markdown(["method", *(title for title, _ in shown.values())], body)
+    return _small_tasks(read_ledger(results / "demo.csv"))
+
+
+def meta_table(results: Path = RESULTS) -> str:
+    """What `icda bench meta` measured."""
+    return _small_tasks(read_ledger(results / "meta.csv"))
+
+
+def separation_table(results: Path = RESULTS) -> str:
+    """How well numbers about a training sample find wrong labels: AUROC, mean ± standard deviation over seeds."""
+    rows = _read(results / "meta_separation.csv")
+    names = {"learned_strength": "learned strength", "direct_strength": "strength by angle", "loss": "loss"}
+    body = [[title, _spread([float(row[name]) for row in rows], digits=3)] for name, title in names.items()]
+    return markdown(["number about a sample", "AUROC for wrong labels"], body)
+
+
+def meta_speed_table(results: Path = RESULTS) -> str:
+    """What `icda bench speed --meta` measured."""
+    names = ("what", "way", "classes", "batch", "ms", "ratio", "memory_ratio")
+    titles = ["network", "way", "C", "N", "ms", "time ratio", "peak memory ratio"]
+    return markdown(titles, [[row[name] for name in names] for row in _read(results / "meta_speed.csv")])
 
 
 def speed_table(results: Path = RESULTS) -> str:
     """What `icda bench speed` measured."""
-    with (results / "speed.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = _read(results / "speed.csv")
     names = (
         "what",
         "method",
@@ -59,7 +84,13 @@ def speed_table(results: Path = RESULTS) -> str:
     return markdown(titles, [[row[name] for name in names] for row in rows])
 
 
-TABLES: dict[str, Callable[[], str]] = {"demo": demo_table, "speed": speed_table}
+TABLES: dict[str, Callable[[], str]] = {
+    "demo": demo_table,
+    "meta": meta_table,
+    "separation": separation_table,
+    "speed": speed_table,
+    "meta-speed": meta_speed_table,
+}
 
 
 def markdown(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -101,13 +132,32 @@ def main(arguments: Sequence[str]) -> int:
     return int(check and bool(stale))
 
 
+def _small_tasks(rows: list[dict[str, str]]) -> str:
+    methods = sorted({row["method"] for row in rows}, key=lambda name: list(SHORT_NAMES).index(name))
+    body = [
+        [SHORT_NAMES[method], *(_mean_std(rows, task, method, metric) for task, (_, metric) in SMALL_TASKS.items())]
+        for method in methods
+    ]
+    return markdown(["method", *(title for title, _ in SMALL_TASKS.values())], body)
+
+
+def _read(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def _mean_std(rows: list[dict[str, str]], task: str, method: str, metric: str) -> str:
-    values = [100 * float(r[metric]) for r in rows if (r["task"], r["method"]) == (task, method) and r[metric]]
+    return _spread(
+        [100 * float(r[metric]) for r in rows if (r["task"], r["method"]) == (task, method) and r[metric]], digits=1
+    )
+
+
+def _spread(values: list[float], digits: int) -> str:
     if not values:
         return ""
     if len(values) == 1:
-        return f"{values[0]:.1f} (1)"
-    return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f} ({len(values)})"
+        return f"{values[0]:.{digits}f} (1)"
+    return f"{statistics.mean(values):.{digits}f} ± {statistics.stdev(values):.{digits}f} ({len(values)})"
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 from torch import Tensor
@@ -63,6 +64,14 @@ def choose_covariance(covariance: str, num_classes: int, feature_dim: int) -> Co
     warnings.warn(
         f"full covariances of {num_classes} classes and {feature_dim} features would take {size / 2**30:.1f} GiB: "
         "using diagonal ones (covariance='diagonal' says so without this warning).",
-        stacklevel=4,
+        stacklevel=_callers_level(),
     )
     return "diagonal"
+
+
+def _callers_level() -> int:
+    """The `stacklevel` of the first caller outside this package, whose line the warning should name."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("icda."):
+        level, frame = level + 1, frame.f_back
+    return level

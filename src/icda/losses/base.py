@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
@@ -9,8 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.losses.head import Head, check_head, head_parameters
+from icda.losses.prior import check_counted
 from icda.registry import Registry
 from icda.statistics.checks import check_features, check_num_classes, check_targets
+from icda.statistics.precision import keep_precision
 
 LOSSES: Registry[type[AdjustedLoss]] = Registry("loss", "icda.losses")
 Reduction = Literal["none", "mean", "sum"]
@@ -45,6 +48,11 @@ class AdjustedLoss(nn.Module):
     def owner(self) -> str:
         return type(self).__name__
 
+    @property
+    def reads_counts(self) -> bool:
+        """Whether class_counts enter the loss, so that a sample of an uncounted class is an error."""
+        return False
+
     def forward(
         self,
         features: Tensor,
@@ -54,7 +62,7 @@ class AdjustedLoss(nn.Module):
         logits: Tensor | None = None,
     ) -> Tensor:
         """The loss of a batch; `progress` is t/T in [0, 1], `logits` spares computing head(features) again."""
-        weight, bias = self._check(features, targets, head, progress)
+        weight, bias, targets = self._check(features, targets, head, progress, logits)
         if logits is None:
             logits = F.linear(features, weight, bias)
         if self.training:
@@ -69,7 +77,7 @@ class AdjustedLoss(nn.Module):
         self, features: Tensor, targets: Tensor, head: Head, progress: float = 1.0, logits: Tensor | None = None
     ) -> Tensor:
         """phi (N, C), zero at the target; reads the statistics and leaves them as they are."""
-        weight, bias = self._check(features, targets, head, progress)
+        weight, bias, targets = self._check(features, targets, head, progress, logits)
         if logits is None:
             logits = F.linear(features, weight, bias)
         adjustment = self._adjust(features, targets, weight, bias, progress, logits)
@@ -87,14 +95,22 @@ class AdjustedLoss(nn.Module):
     def reduce(self, adjusted: Tensor, targets: Tensor) -> Tensor:
         return F.cross_entropy(adjusted, targets, reduction=self.reduction)
 
-    def _check(self, features: Tensor, targets: Tensor, head: Head, progress: float) -> tuple[Tensor, Tensor | None]:
+    def _check(
+        self, features: Tensor, targets: Tensor, head: Head, progress: float, logits: Tensor | None
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        """All that can be wrong with a call, found before anything is updated."""
         weight, bias = head_parameters(head)
-        check_head(weight, self.num_classes, self.feature_dim, self.owner)
+        check_head(weight, bias, self.num_classes, self.feature_dim, self.owner)
         check_features(features, self.feature_dim, self.owner)
-        check_targets(targets, len(features), self.num_classes, self.owner)
+        targets = check_targets(targets, len(features), self.num_classes, self.owner)
         if not 0 <= progress <= 1:
             raise ValueError(f"progress is t/T in [0, 1], got {progress}.")
-        return weight, bias
+        if logits is not None and logits.shape != (len(features), self.num_classes):
+            wanted = (len(features), self.num_classes)
+            raise ValueError(f"{self.owner} expects logits of shape {wanted}, got {tuple(logits.shape)}.")
+        if self.reads_counts and self.class_counts is not None:
+            check_counted(self.class_counts, targets)
+        return weight, bias, targets
 
     def _adjust(
         self, features: Tensor, targets: Tensor, weight: Tensor, bias: Tensor | None, progress: float, logits: Tensor
@@ -105,6 +121,13 @@ class AdjustedLoss(nn.Module):
             if bias is not None:
                 products = products - bias.detach().to(dtype)
             return self.compute_adjustment(features.detach().to(dtype), targets, weight.to(dtype), progress, products)
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> AdjustedLoss:
+        """Counts stay in float64 whatever the model is cast to: half precision cannot count past 2048."""
+        own = [name for name, buffer in self.named_buffers(recurse=False) if buffer.is_floating_point()]
+        floors = dict.fromkeys(own, torch.float64)
+        keep_precision(self, lambda: super(AdjustedLoss, self)._apply(fn, recurse), floors)
+        return self
 
     def extra_repr(self) -> str:
         return f"num_classes={self.num_classes}, feature_dim={self.feature_dim}, reduction={self.reduction!r}"

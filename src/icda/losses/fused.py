@@ -6,7 +6,8 @@ autograd on the plain formula takes twice as many matrix products. Statistics an
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,16 +45,17 @@ class _AugmentationTerm(torch.autograd.Function):
         if towards is not None:
             distance = torch.linalg.vecdot(weight, moments.mean) - weight[targets] @ moments.mean.T
             value.addcmul_(towards, distance, value=lam)
-        ctx.form, ctx.lam = form, lam
-        ctx.save_for_backward(targets, keep, towards, moments.mean)
+        ctx.kind, ctx.lam = type(form), lam
+        # Saved, not kept as attributes: so they go when the graph goes, even if the loss value is held on to.
+        ctx.save_for_backward(targets, keep, towards, moments.mean, *form)
         return value.scatter_(1, targets[:, None], 0)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        targets, keep, towards, mean = ctx.saved_tensors
+        targets, keep, towards, mean, *parts = ctx.saved_tensors
         grad = grad * ctx.lam
-        to_weight, to_own = ctx.form.pull_back(grad * keep)
+        to_weight, to_own = ctx.kind(*parts).pull_back(grad * keep)
         if towards is not None:
             pull = (grad * towards).scatter_(1, targets[:, None], 0)
             to_weight.addcmul_(pull.sum(0)[:, None], mean)
@@ -61,28 +63,28 @@ class _AugmentationTerm(torch.autograd.Function):
         return to_weight.index_add_(0, targets, to_own), None, None, None, None, None
 
 
-class _Form(Protocol):
-    """P up to the clamp, and `pull_back`: the gradient of <grad, P/2>, split in what goes to all w_c and to the own w_y."""
-
-    def value(self) -> Tensor: ...
-
-    def pull_back(self, grad: Tensor) -> tuple[Tensor, Tensor]: ...
-
-
-def _make_form(weight: Tensor, targets: Tensor, coef: Tensor, moments: Moments) -> _Form:
+def _make_form(
+    weight: Tensor, targets: Tensor, coef: Tensor, moments: Moments
+) -> _DiagonalForm | _TableForm | _SampleForm:
+    """A form has `value`, P up to the clamp, and `pull_back`, the gradient of <grad, P/2> at all w_c and at the own w_y."""
     if moments.kind == "diagonal":
-        return _DiagonalForm(weight, targets, coef, moments.scatter)
+        return _DiagonalForm.make(weight, targets, coef, moments.scatter)
     # A table over class pairs costs C^2 A^2, one matrix per sample N C A^2.
     if weight.shape[0] <= 2 * len(targets):
-        return _TableForm(weight, targets, coef, moments.scatter)
-    return _SampleForm(weight, targets, coef, moments.scatter)
+        return _TableForm.make(weight, targets, coef, moments.scatter)
+    return _SampleForm.make(weight, targets, coef, moments.scatter)
 
 
-class _DiagonalForm:
-    def __init__(self, weight: Tensor, targets: Tensor, coef: Tensor, variances: Tensor) -> None:
-        self.weight, self.own = weight, weight[targets]
-        self.mixed = coef @ variances  # (N, A)
-        self.cross = self.mixed * self.own
+class _DiagonalForm(NamedTuple):
+    weight: Tensor
+    own: Tensor  # w_y (N, A)
+    mixed: Tensor  # sum_j coef_{i,j} sigma_j (N, A)
+    cross: Tensor  # their product
+
+    @classmethod
+    def make(cls, weight: Tensor, targets: Tensor, coef: Tensor, variances: Tensor) -> _DiagonalForm:
+        own, mixed = weight[targets], coef @ variances
+        return cls(weight, own, mixed, mixed * own)
 
     def value(self) -> Tensor:
         own_square = (self.cross * self.own).sum(1, keepdim=True)
@@ -94,16 +96,25 @@ class _DiagonalForm:
         return to_weight, to_own
 
 
-class _TableForm:
+class _TableForm(NamedTuple):
     """Sigma_j w_c for all pairs: independent of N, right for small C."""
 
-    def __init__(self, weight: Tensor, targets: Tensor, coef: Tensor, scatter: Tensor) -> None:
-        self.weight, self.targets, self.coef = weight, targets, coef
-        self.groups = LabelGroups.of(targets)
-        self.images = torch.matmul(weight, scatter)  # (C, C, A): Sigma_j w_c
-        self.padded = self.groups.spread(coef)  # (U, width, C)
-        own_images = torch.bmm(self.padded, self.images[:, self.groups.labels].transpose(0, 1))
-        self.own_image = self.groups.collect(own_images)  # V_i w_y
+    weight: Tensor
+    targets: Tensor
+    coef: Tensor
+    images: Tensor  # Sigma_j w_c (C, C, A)
+    own_image: Tensor  # V_i w_y (N, A)
+    labels: Tensor
+    slots: Tensor
+    padded: Tensor  # coef by label (U, width, C)
+
+    @classmethod
+    def make(cls, weight: Tensor, targets: Tensor, coef: Tensor, scatter: Tensor) -> _TableForm:
+        groups = LabelGroups.of(targets)
+        images = torch.matmul(weight, scatter)
+        padded = groups.spread(coef)
+        own_image = groups.collect(torch.bmm(padded, images[:, groups.labels].transpose(0, 1)))
+        return cls(weight, targets, coef, images, own_image, groups.labels, groups.slots, padded)
 
     def value(self) -> Tensor:
         squares = self.coef @ torch.linalg.vecdot(self.images, self.weight)
@@ -112,26 +123,32 @@ class _TableForm:
 
     def pull_back(self, grad: Tensor) -> tuple[Tensor, Tensor]:
         num_classes, feature_dim = self.weight.shape
+        groups = LabelGroups(self.labels, self.slots, self.padded.shape[1])
         to_squares = grad.scatter_add(1, self.targets[:, None], grad.sum(1, keepdim=True))
         to_weight = (self.images * (self.coef.T @ to_squares)[:, :, None]).sum(0)
         to_weight.addmm_(grad.T, self.own_image, alpha=-1)
         # sum_c grad_{i,c} V_i w_c over the samples of one label: the gradient of the cross term at w_y.
-        pairs = torch.bmm(self.padded.mT, self.groups.spread(grad))  # (U, C, C)
+        pairs = torch.bmm(self.padded.mT, groups.spread(grad))  # (U, C, C)
         by_label = pairs.view(-1, num_classes**2) @ self.images.view(-1, feature_dim)
-        to_weight.index_add_(0, self.groups.labels, by_label, alpha=-1)
+        to_weight.index_add_(0, self.labels, by_label, alpha=-1)
         return to_weight, torch.zeros_like(self.own_image)
 
 
-class _SampleForm:
+class _SampleForm(NamedTuple):
     """V_i = sum_j coef_{i,j} Sigma_j for every sample: right when classes outnumber samples."""
 
-    def __init__(self, weight: Tensor, targets: Tensor, coef: Tensor, scatter: Tensor) -> None:
-        self.weight, self.targets = weight, targets
-        self.mixed = (coef @ scatter.flatten(1)).view(-1, *scatter.shape[1:])  # (N, A, A)
-        self.own_image = torch.bmm(self.mixed, weight[targets][:, :, None])[:, :, 0]
+    weight: Tensor
+    targets: Tensor
+    mixed: Tensor  # V_i (N, A, A)
+    own_image: Tensor  # V_i w_y (N, A)
+
+    @classmethod
+    def make(cls, weight: Tensor, targets: Tensor, coef: Tensor, scatter: Tensor) -> _SampleForm:
+        mixed = (coef @ scatter.flatten(1)).view(-1, *scatter.shape[1:])
+        return cls(weight, targets, mixed, torch.bmm(mixed, weight[targets][:, :, None])[:, :, 0])
 
     def value(self) -> Tensor:
-        squares = torch.cat([torch.einsum("nca,ca->nc", image, self.weight) for image in self._images()])
+        squares = torch.cat([torch.linalg.vecdot(image, self.weight) for image in self._images()])
         return (squares + squares.gather(1, self.targets[:, None])).addmm_(self.own_image, self.weight.T, alpha=-2)
 
     def pull_back(self, grad: Tensor) -> tuple[Tensor, Tensor]:
@@ -139,13 +156,12 @@ class _SampleForm:
         start = 0
         for image in self._images():
             part = grad[start : start + len(image)]
-            to_weight += torch.einsum("nc,nca->ca", part, image)
+            to_weight += (part[:, :, None] * image).sum(0)
             start += len(image)
         pulled = torch.bmm(self.mixed, (grad @ self.weight)[:, :, None])[:, :, 0]
-        to_own = grad.sum(1, keepdim=True) * self.own_image - pulled
-        return to_weight, to_own
+        return to_weight, grad.sum(1, keepdim=True) * self.own_image - pulled
 
-    def _images(self) -> Any:
+    def _images(self) -> Iterator[Tensor]:
         """V_i w_c in chunks of samples, so that N x C x A never stands in memory."""
         size = max(1, CHUNK_ELEMENTS // self.weight.numel())
         for part in self.mixed.split(size):

@@ -29,9 +29,11 @@ def head_parameters(head: Head) -> tuple[Tensor, Tensor | None]:
     return weight, bias
 
 
-def check_head(weight: Tensor, num_classes: int, feature_dim: int, owner: str) -> None:
+def check_head(weight: Tensor, bias: Tensor | None, num_classes: int, feature_dim: int, owner: str) -> None:
     if weight.shape != (num_classes, feature_dim):
         raise ValueError(
             f"{owner} was made for {num_classes} classes and {feature_dim} features, "
             f"but the head's weight is {tuple(weight.shape)}."
         )
+    if bias is not None and bias.shape != (num_classes,):
+        raise ValueError(f"{owner} expects a head bias of shape ({num_classes},), got {tuple(bias.shape)}.")

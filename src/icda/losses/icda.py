@@ -72,6 +72,10 @@ class ICDALoss(StatisticsLoss):
         self.class_margin, self.sample_margin = class_margin, sample_margin
         self.sample_strength = sample_strength
 
+    @property
+    def reads_counts(self) -> bool:
+        return self.class_margin
+
     def compute_adjustment(
         self, features: Tensor, targets: Tensor, weight: Tensor, progress: float, products: Tensor
     ) -> Tensor | None:

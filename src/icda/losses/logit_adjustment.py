@@ -34,8 +34,14 @@ class LogitAdjustmentLoss(AdjustedLoss):
             raise ValueError("LogitAdjustmentLoss needs class_counts: the number of training samples of each class.")
         self.tau = tau
 
+    @property
+    def reads_counts(self) -> bool:
+        return self.tau != 0
+
     def compute_adjustment(
         self, features: Tensor, targets: Tensor, weight: Tensor, progress: float, products: Tensor
     ) -> Tensor | None:
+        if self.tau == 0:  # not 0 * -inf for a class without samples
+            return None
         assert self.class_counts is not None
         return self.tau * prior_term(self.class_counts, targets, products.dtype)

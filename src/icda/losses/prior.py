@@ -12,11 +12,16 @@ def prior_term(class_counts: Tensor, targets: Tensor, dtype: torch.dtype = torch
     >>> prior_term(torch.tensor([4.0, 1.0, 0.0]), torch.tensor([0])).round(decimals=3)
     tensor([[ 0.0000, -1.3860,    -inf]])
     """
+    check_counted(class_counts, targets)
     log_prior = class_counts.to(torch.float64).log()
-    own = log_prior[targets]
-    if torch.isinf(own).any():
-        label = int(targets[torch.isinf(own)][0])
+    return (log_prior[None, :] - log_prior[targets][:, None]).to(dtype)
+
+
+def check_counted(class_counts: Tensor, targets: Tensor) -> None:
+    """A sample whose class was counted zero times means that the counts are not those of the training labels."""
+    missing = class_counts[targets] == 0
+    if missing.any():
         raise ValueError(
-            f"the batch holds class {label}, whose class_counts entry is 0: give the counts of the training labels."
+            f"the batch holds class {int(targets[missing][0])}, whose class_counts entry is 0: "
+            "give the counts of the training labels."
         )
-    return (log_prior[None, :] - own[:, None]).to(dtype)

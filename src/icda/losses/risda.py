@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from icda.losses.augmented import StatisticsLoss
 from icda.losses.base import LOSSES, Reduction
 from icda.losses.terms import variance_term
+from icda.ranks import all_reduce
 from icda.statistics import CovarianceKind
 
 
@@ -75,13 +76,14 @@ class RISDALoss(StatisticsLoss):
     def observe(self, features: Tensor, targets: Tensor, logits: Tensor) -> None:
         super().observe(features, targets, logits)
         if not self.confusion_is_set:
-            counted = torch.ones(len(targets), dtype=torch.float64, device=targets.device)
-            self.confusion.index_put_((targets, logits.detach().argmax(1)), counted, accumulate=True)
+            pairs = targets * self.num_classes + logits.detach().argmax(1)
+            counted = torch.bincount(pairs, minlength=self.num_classes**2).view_as(self.confusion)
+            self.confusion += all_reduce(counted)
 
     def set_confusion(self, confusion: Tensor) -> None:
         """Fix K from counts or rates (C, C), rows being true classes; from here on it is no longer counted."""
-        if confusion.shape != self.confusion.shape or (confusion < 0).any():
-            raise ValueError(f"confusion must be {tuple(self.confusion.shape)} and not negative.")
+        if confusion.shape != self.confusion.shape or not ((confusion >= 0) & torch.isfinite(confusion)).all():
+            raise ValueError(f"confusion must be {tuple(self.confusion.shape)}, finite and not negative.")
         self.confusion.copy_(confusion)
         self.confusion_is_set.fill_(True)
 
@@ -99,9 +101,10 @@ class RISDALoss(StatisticsLoss):
         labels, inverse = torch.unique(targets, return_inverse=True)
         relations = self.relations()[labels].to(weight)
         own = F.one_hot(labels, self.num_classes).to(weight)
-        moments = self.statistics.moments()
+        moments = self.statistics.moments().to(weight.dtype)
         mixing = torch.where(self.keeps_own[labels][:, None], own, relations)
         spread = variance_term(weight, labels, mixing, moments, self.lambda0 * progress)
         shift = (relations - own) @ moments.mean  # mu~ (labels, A)
         moved = shift @ weight.T - (shift * weight[labels]).sum(1, keepdim=True)
+        moved = moved.scatter(1, labels[:, None], 0)
         return (spread + self.mean_strength * progress * moved)[inverse]

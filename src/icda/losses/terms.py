@@ -22,6 +22,7 @@ def variance_term(
 
     Takes the fused form where there is one and the statistics are constants, as they are in training.
     """
+    moments = moments.to(weight.dtype)
     constant = not any(part is not None and part.requires_grad for part in _leaves(coefficients, towards, moments))
     if constant and moments.kind != "low_rank":
         return augmentation_term(weight, targets, coefficients, towards, moments, lam)

@@ -19,10 +19,11 @@ from typing import Any, Literal, Protocol
 
 import torch
 import torch.autograd.forward_ad as forward_mode
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
+
+from icda.ranks import all_mean
 
 InnerLoss = Callable[[Tensor, Tensor], Tensor]  # (logits, head weight) -> scalar, with psi in its graph
 Mode = Literal["full", "head"]
@@ -93,7 +94,7 @@ def look_ahead(
     along = sum((slope * tangent).sum() for slope, tangent in zip(slopes, tangents, strict=True))
     assert isinstance(along, Tensor)
     gradients = torch.autograd.grad(along, list(outer), allow_unused=True, materialize_grads=True)
-    return MetaGradient(tuple(_mean_ranks(-rate * gradient) for gradient in gradients), _mean_ranks(meta_loss))
+    return MetaGradient(tuple(all_mean(-rate * gradient) for gradient in gradients), all_mean(meta_loss))
 
 
 def _move_all(model: nn.Module, logits: Tensor, slopes: Sequence[Tensor], rate: float) -> dict[str, Tensor]:
@@ -108,7 +109,7 @@ def _move_all(model: nn.Module, logits: Tensor, slopes: Sequence[Tensor], rate: 
     for (name, value), gradient in zip(named.items(), gradients, strict=True):
         if value is weight:
             gradient = gradient + to_weight
-        moved[name] = (value.detach() - rate * _mean_ranks(gradient)).requires_grad_()
+        moved[name] = (value.detach() - rate * all_mean(gradient)).requires_grad_()
     return moved
 
 
@@ -119,7 +120,7 @@ def _meta_pull(
         logits = functional_call(model, (moved, _buffers(model)), (inputs,)).logits
         loss = F.cross_entropy(logits, targets)
     gradients = torch.autograd.grad(loss, list(moved.values()), allow_unused=True, materialize_grads=True)
-    return loss.detach(), {name: _mean_ranks(value) for name, value in zip(moved, gradients, strict=True)}
+    return loss.detach(), {name: all_mean(value) for name, value in zip(moved, gradients, strict=True)}
 
 
 def _tangents(model: nn.Module, forward: Forward, pull: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -140,10 +141,10 @@ def _move_head(
     features: Tensor, slopes: Sequence[Tensor], weight: Tensor, bias: Tensor | None, rate: float
 ) -> tuple[Tensor, Tensor | None]:
     to_logits, to_weight = (slope.detach() for slope in slopes)
-    moved = weight.detach() - rate * _mean_ranks(to_logits.T @ features.detach() + to_weight)
+    moved = weight.detach() - rate * all_mean(to_logits.T @ features.detach() + to_weight)
     if bias is None:
         return moved.requires_grad_(), None
-    return moved.requires_grad_(), (bias.detach() - rate * _mean_ranks(to_logits.sum(0))).requires_grad_()
+    return moved.requires_grad_(), (bias.detach() - rate * all_mean(to_logits.sum(0))).requires_grad_()
 
 
 def _meta_pull_head(
@@ -156,9 +157,9 @@ def _meta_pull_head(
     with torch.enable_grad():
         loss = F.cross_entropy(F.linear(features.detach(), weight, bias), targets)
     if bias is None:
-        return loss.detach(), (_mean_ranks(torch.autograd.grad(loss, weight)[0]), None)
+        return loss.detach(), (all_mean(torch.autograd.grad(loss, weight)[0]), None)
     to_weight, to_bias = torch.autograd.grad(loss, (weight, bias))
-    return loss.detach(), (_mean_ranks(to_weight), _mean_ranks(to_bias))
+    return loss.detach(), (all_mean(to_weight), all_mean(to_bias))
 
 
 def _head_tangents(features: Tensor, pull: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor]:
@@ -188,15 +189,3 @@ def _replay(state: Tensor) -> Iterator[None]:
         yield
     finally:
         torch.set_rng_state(now)
-
-
-def _world() -> int:
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-
-
-def _mean_ranks(value: Tensor) -> Tensor:
-    if _world() > 1:
-        value = value.contiguous().clone()
-        dist.all_reduce(value)
-        value = value / _world()
-    return value

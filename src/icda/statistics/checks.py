@@ -23,7 +23,8 @@ def check_features(features: Tensor, feature_dim: int, owner: str) -> None:
         )
 
 
-def check_targets(targets: Tensor, num_samples: int, num_classes: int, owner: str) -> None:
+def check_targets(targets: Tensor, num_samples: int, num_classes: int, owner: str) -> Tensor:
+    """The labels as int64: smaller integers mean something else as indices, uint8 a mask."""
     if targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool:
         raise TypeError(f"{owner} expects integer class labels, got {targets.dtype}: use targets.long().")
     if targets.shape != (num_samples,):
@@ -32,6 +33,14 @@ def check_targets(targets: Tensor, num_samples: int, num_classes: int, owner: st
     if low < 0 or high >= num_classes:
         wrong = low if low < 0 else high
         raise ValueError(f"{owner} got label {wrong}, outside 0..{num_classes - 1} ({num_classes} classes).")
+    return targets.long()
+
+
+def check_weights(weights: Tensor, num_samples: int, owner: str) -> None:
+    if weights.shape != (num_samples,):
+        raise ValueError(f"{owner} expects weights of shape ({num_samples},), got {tuple(weights.shape)}.")
+    if not (torch.isfinite(weights) & (weights >= 0)).all():
+        raise ValueError(f"{owner} expects weights that are finite and not negative.")
 
 
 def check_num_classes(num_classes: int, owner: str) -> None:

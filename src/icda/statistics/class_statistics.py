@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
-from icda.statistics.checks import check_features, check_num_classes, check_targets
+from icda.ranks import all_gather_rows, all_reduce
+from icda.statistics.checks import check_features, check_num_classes, check_targets, check_weights
 from icda.statistics.grouping import LabelGroups
 from icda.statistics.low_rank import compress
 from icda.statistics.moments import CovarianceKind, Moments
+from icda.statistics.precision import keep_precision
 
 
 class ClassStatistics(nn.Module):
@@ -54,6 +55,8 @@ class ClassStatistics(nn.Module):
         check_num_classes(num_classes, "ClassStatistics")
         if covariance not in get_args(CovarianceKind):
             raise ValueError(f"covariance must be one of {', '.join(get_args(CovarianceKind))}, got {covariance!r}.")
+        if rank < 1:
+            raise ValueError(f"rank must be at least 1, got {rank}.")
         if not 0 < forgetting <= 1 or not 0 <= shrinkage <= 1:
             raise ValueError(f"forgetting must lie in (0, 1] and shrinkage in [0, 1], got {forgetting}, {shrinkage}.")
         self.kind: CovarianceKind = covariance
@@ -76,13 +79,15 @@ class ClassStatistics(nn.Module):
     def update(self, features: Tensor, targets: Tensor, weights: Tensor | None = None) -> None:
         """Fold a batch in. `weights` (N,) lets a sample count more than once, or not at all."""
         check_features(features, self.feature_dim, "ClassStatistics")
-        check_targets(targets, len(features), self.num_classes, "ClassStatistics")
+        targets = check_targets(targets, len(features), self.num_classes, "ClassStatistics")
+        if weights is not None:
+            check_weights(weights, len(features), "ClassStatistics")
         with torch.autocast(features.device.type, enabled=False):
             features = features.detach().to(self.mean.dtype)
-            mass = torch.ones_like(features[:, 0]) if weights is None else weights.to(features)
+            mass = torch.ones_like(features[:, 0]) if weights is None else weights.detach().to(features)
             groups, places = self._classes_present(targets)
             sums = _sum_by_class(torch.cat([features * mass[:, None], mass[:, None]], 1), groups)
-            _all_reduce(sums)
+            all_reduce(sums)
             total = sums[:, -1]
             batch_mean = sums[:, :-1] / total.clamp(min=torch.finfo(total.dtype).tiny)[:, None]
             residuals = (features - batch_mean[places]) * mass.sqrt()[:, None]
@@ -102,16 +107,17 @@ class ClassStatistics(nn.Module):
         theirs = (other.kind, other.num_classes, other.feature_dim, other.rank)
         if mine != theirs:
             raise ValueError(f"cannot merge statistics of (kind, C, A, rank) {theirs} into {mine}.")
-        weight, delta = self._blend(self.count, other.count, other.mean)
+        mean, scatter = other.mean.to(self.mean), other.scatter.to(self.scatter)
+        weight, delta = self._blend(self.count, other.count.to(self.count), mean)
         shared = (weight * self.count).to(delta)[:, None]  # n m / (n + m)
         spread = shared.sqrt() * delta
         if self.factor is not None and other.factor is not None:
-            stacked = torch.cat([self.factor, other.factor, spread[:, None]], 1)
-            self.factor.copy_(compress(stacked, self.rank))
+            stacked = torch.cat([self.factor, other.factor.to(self.factor), spread[:, None]], 1)
+            self.factor = compress(stacked, self.rank)
         outer = shared * delta.square() if self.kind != "full" else spread[:, :, None] * spread[:, None]
-        self.scatter += other.scatter + outer
+        self.scatter += scatter + outer
         self.mean = self.mean + weight.to(delta)[:, None] * delta
-        self.count += other.count
+        self.count += other.count.to(self.count)
         return self
 
     def moments(self) -> Moments:
@@ -122,7 +128,7 @@ class ClassStatistics(nn.Module):
             # Exact variances minus what the factor explains: rounding must not make a variance negative.
             scatter = (scatter - self.factor.square().sum(1)).clamp(min=0)
         if self.shrinkage > 0 and self.kind == "full":
-            few = (self.shrinkage * (self.count < self.feature_dim)).to(scatter)[:, None, None]
+            few = self.shrinkage * (self.count < self.feature_dim).to(scatter)[:, None, None]
             scatter = (1 - few) * scatter + few * torch.diag_embed(scatter.diagonal(dim1=1, dim2=2))
         return Moments(self.kind, self.mean, scatter, scale, self.factor)
 
@@ -140,7 +146,7 @@ class ClassStatistics(nn.Module):
         else:
             variances = scatter.clamp(min=0)
             if self.factor is not None:
-                self.factor.copy_(factor[0] * count.sqrt()[:, None, None])
+                self.factor = factor[0] * count.sqrt()[:, None, None]
                 variances = variances + factor[0].square().sum(1)  # the running state keeps whole variances
             self.scatter.copy_(variances * count[:, None])
         self.mean = mean.clone()
@@ -157,7 +163,7 @@ class ClassStatistics(nn.Module):
         """This rank's samples by class, over the classes any rank holds, and each sample's place among those."""
         present = torch.zeros(self.num_classes, dtype=torch.int64, device=targets.device)
         present[targets] = 1
-        _all_reduce(present)
+        all_reduce(present)
         classes = present.nonzero().flatten()
         places = torch.searchsorted(classes, targets)
         return LabelGroups.from_places(classes, places), places
@@ -177,31 +183,31 @@ class ClassStatistics(nn.Module):
             self._merge_factor(groups, residuals, spread)
         if self.kind == "full":
             batch = _products_by_class(residuals, groups)
-            _all_reduce(batch)
+            all_reduce(batch)
             batch.baddbmm_(spread[:, :, None], spread[:, None])
         else:
             batch = _sum_by_class(residuals.square(), groups)
-            _all_reduce(batch)
+            all_reduce(batch)
             batch += shared * delta.square()
         self.scatter.index_copy_(0, classes, batch.add_(self.scatter[classes], alpha=self.forgetting))
-        # A new tensor, not in place: a graph built before this update may still hold the old means.
+        # New tensors, not in place: a graph built before this update may still hold the old means (and factors).
         moved = self.mean[classes] + weight.to(delta)[:, None] * delta
         self.mean = self.mean.index_copy(0, classes, moved)
         self.count.index_copy_(0, classes, count + added)
 
     def _merge_factor(self, groups: LabelGroups, residuals: Tensor, spread: Tensor) -> None:
         assert self.factor is not None
-        places = _all_gather_rows(groups.slots // groups.width)
-        blocks = LabelGroups.from_places(groups.labels, places).blocks(_all_gather_rows(residuals))
-        for k, c in enumerate(groups.labels.tolist()):
-            old = self.factor[c] * self.forgetting**0.5
-            self.factor[c] = compress(torch.cat([old, blocks[k], spread[k : k + 1]]), self.rank)
+        places = all_gather_rows(groups.slots // groups.width)
+        blocks = LabelGroups.from_places(groups.labels, places).blocks(all_gather_rows(residuals))
+        merged = [
+            compress(torch.cat([old * self.forgetting**0.5, block, row[None]]), self.rank)
+            for old, block, row in zip(self.factor[groups.labels], blocks, spread, strict=True)
+        ]
+        self.factor = self.factor.index_copy(0, groups.labels, torch.stack(merged))
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> ClassStatistics:
-        super()._apply(fn, recurse)
-        for name, buffer in self.named_buffers():
-            wanted = torch.float64 if name == "count" else torch.promote_types(buffer.dtype, torch.float32)
-            setattr(self, name, buffer.to(wanted))
+        floors = {"mean": torch.float32, "scatter": torch.float32, "factor": torch.float32, "count": torch.float64}
+        keep_precision(self, lambda: super(ClassStatistics, self)._apply(fn, recurse), floors)
         return self
 
 
@@ -218,25 +224,3 @@ def _products_by_class(residuals: Tensor, groups: LabelGroups) -> Tensor:
         padded = groups.spread(residuals)
         return torch.bmm(padded.mT, padded)
     return torch.stack([block.T @ block for block in groups.blocks(residuals)])
-
-
-def _distributed() -> bool:
-    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
-
-
-def _all_reduce(tensor: Tensor) -> None:
-    if _distributed():
-        dist.all_reduce(tensor)
-
-
-def _all_gather_rows(tensor: Tensor) -> Tensor:
-    if not _distributed():
-        return tensor
-    sizes = [torch.zeros(1, dtype=torch.int64, device=tensor.device) for _ in range(dist.get_world_size())]
-    dist.all_gather(sizes, torch.tensor([len(tensor)], device=tensor.device))
-    longest = max(int(size) for size in sizes)
-    padded = tensor.new_zeros(longest, *tensor.shape[1:])
-    padded[: len(tensor)] = tensor
-    gathered = [torch.empty_like(padded) for _ in sizes]
-    dist.all_gather(gathered, padded)
-    return torch.cat([part[: int(size)] for part, size in zip(gathered, sizes, strict=True)])

@@ -40,6 +40,13 @@ class Moments:
         dense = self.factor.mT @ self.factor + torch.diag_embed(self.scatter)
         return dense * self.scale[:, None, None]
 
+    def to(self, dtype: torch.dtype) -> Moments:
+        """The same in another precision; itself if it has that already."""
+        if self.mean.dtype == dtype:
+            return self
+        factor = None if self.factor is None else self.factor.to(dtype)
+        return Moments(self.kind, self.mean.to(dtype), self.scatter.to(dtype), self.scale.to(dtype), factor)
+
     def normalised(self) -> list[Tensor]:
         """The mean and the parts of Sigma with the scale multiplied in: what a meta step corrects."""
         if self.kind == "full":

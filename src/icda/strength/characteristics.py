@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from icda.ranks import all_reduce
+
 NAMES = (
     "loss",
     "margin",
@@ -74,17 +76,16 @@ class Characteristics(nn.Module):
 
     @torch.no_grad()
     def observe(self, logits: Tensor, targets: Tensor) -> None:
-        """Add a batch to the class means of the running epoch."""
+        """Add a batch to the class means of the running epoch; of all ranks, so that any rank's state is the whole."""
         loss, margin, _, _ = _loss_and_margin(logits, targets)
         rows = torch.stack([loss, margin, torch.ones_like(loss)]).to(self.sums)
-        self.sums.index_add_(1, targets, rows)
+        batch = torch.zeros_like(self.sums).index_add_(1, targets, rows)
+        self.sums += all_reduce(batch)
 
     @torch.no_grad()
     def end_epoch(self) -> None:
         """Take the running epoch's class means over and start a new epoch."""
         sums = self.sums
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            torch.distributed.all_reduce(sums)
         seen = sums[2] > 0
         count = sums[2].clamp(min=1)
         self.mean_loss.copy_(torch.where(seen, sums[0] / count, self.mean_loss.to(sums)))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
+
+from icda.ranks import all_reduce
 
 
 class StrengthLog(nn.Module):
@@ -28,16 +29,14 @@ class StrengthLog(nn.Module):
 
     @torch.no_grad()
     def add(self, strengths: Tensor, targets: Tensor, groups: Tensor | None = None) -> None:
+        """Count a batch, that of all ranks, so that any rank's state is the whole."""
         rows = torch.stack([strengths, torch.ones_like(strengths)]).double()
-        self.by_class.index_add_(1, targets, rows)
+        _add(self.by_class, targets, rows)
         if groups is not None and self.by_group.shape[1]:
-            self.by_group.index_add_(1, groups, rows)
+            _add(self.by_group, groups, rows)
 
     def take(self) -> dict[str, Any]:
-        """The means so far, over all ranks; starts a new epoch. None stands where there was no sample."""
-        for sums in (self.by_class, self.by_group):
-            if dist.is_available() and dist.is_initialized() and sums.numel():
-                dist.all_reduce(sums)
+        """The means so far; starts a new epoch. None stands where there was no sample."""
         total, count = self.by_class.sum(1).tolist()
         if not count:
             return {}
@@ -47,6 +46,11 @@ class StrengthLog(nn.Module):
         self.by_class.zero_()
         self.by_group.zero_()
         return figures
+
+
+def _add(sums: Tensor, labels: Tensor, rows: Tensor) -> None:
+    batch = torch.zeros_like(sums).index_add_(1, labels, rows)
+    sums += all_reduce(batch)
 
 
 def _means(sums: Tensor) -> list[float | None]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
+
+from icda.ranks import all_reduce
 
 
 class InputNorm(nn.Module):
@@ -37,9 +38,9 @@ class InputNorm(nn.Module):
 
     @torch.no_grad()
     def _observe(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        count = _all_reduce(inputs.new_tensor(float(len(inputs))))
-        mean = _all_reduce(inputs.sum(0)) / count
-        variance = _all_reduce((inputs - mean).square().sum(0)) / count
+        count = all_reduce(inputs.new_tensor(float(len(inputs))))
+        mean = all_reduce(inputs.sum(0)) / count
+        variance = all_reduce((inputs - mean).square().sum(0)) / count
         self.running_mean.lerp_(mean.to(self.running_mean), self.momentum)
         self.running_variance.lerp_(variance.to(self.running_variance), self.momentum)
         return mean, variance
@@ -66,9 +67,3 @@ class StrengthNetwork(nn.Module):
 
     def forward(self, characteristics: Tensor) -> Tensor:
         return torch.sigmoid(self.layers(characteristics)).squeeze(1)
-
-
-def _all_reduce(value: Tensor) -> Tensor:
-    if dist.is_available() and dist.is_initialized():
-        dist.all_reduce(value)
-    return value

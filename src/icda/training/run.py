@@ -19,7 +19,7 @@ from icda.methods.create import method_class
 from icda.models import FeatureClassifier, create_model
 from icda.report import write_report
 from icda.selection import check as check_selection
-from icda.training.checkpoint import load_checkpoint, load_state, write_atomically
+from icda.training.checkpoint import CheckpointError, load_checkpoint, load_state, write_atomically
 from icda.training.config import TrainConfig, config_from_dict, describe_changes
 from icda.training.environment import describe_environment
 from icda.training.evaluation import evaluate_split
@@ -135,6 +135,8 @@ def evaluate_run(
 def load_folder(folder: Path, data: str | None = None) -> tuple[TrainConfig, Task, list[FeatureClassifier], Method]:
     """The trained networks and method of an earlier run, with its task or, if `data` is given, other data."""
     path = folder / MODEL
+    if not path.exists():
+        raise CheckpointError(f"{folder} holds no trained model ({MODEL}): give the folder of a finished `icda train`.")
     state = load_checkpoint(path, ("networks", "method", "config"))
     config = config_from_dict(state["config"], str(path))
     if data is not None:

@@ -1,0 +1,28 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from icda.cli.demo import METHODS, TASKS
+
+Command = Callable[..., Any]
+
+
+def test_the_demo_compares_every_method_on_every_task_and_is_not_run_twice(icda: Command) -> None:
+    words = ["demo", "--seeds", 1, "--epochs", 1, "--out", "demo"]
+    answer = icda(*words)
+    assert answer.code == 0, answer.err
+    cells = {(task, method): Path("demo", task, method, "seed0", "result.json") for task in TASKS for method in METHODS}
+    for (task, method), path in cells.items():
+        result = json.loads(path.read_text())
+        assert (result["task"], result["method"], result["seed"]) == (task, method, 0)
+        assert f"{100 * result['metrics']['accuracy']:.2f}" in answer.out
+    assert all(story in answer.text for story in TASKS.values())
+    assert f"{len(cells)} models" in answer.out
+    page = Path("demo/report.html")
+    assert f"The page to open in a browser: {page}" in answer.out
+    assert all(name in page.read_text() for name in (*TASKS, *METHODS))
+    written = {path: path.stat().st_mtime_ns for path in cells.values()}
+    again = icda(*words)
+    assert again.code == 0
+    assert {path: path.stat().st_mtime_ns for path in cells.values()} == written

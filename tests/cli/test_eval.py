@@ -1,0 +1,71 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., Any]
+
+
+@pytest.fixture
+def run(icda: Command) -> str:
+    assert icda("train", "--task", "digits_coloured", "--epochs", 1, "--out", "run", "--quiet").code == 0
+    return "run"
+
+
+def test_a_run_is_evaluated_with_the_figures_of_its_result(icda: Command, run: str) -> None:
+    answer = icda("eval", run)
+    metrics = json.loads(Path(run, "result.json").read_text())["metrics"]
+    assert answer.code == 0
+    assert "test split" in answer.out
+    for name in ("accuracy", "worst_group_accuracy"):
+        assert f"{100 * metrics[name]:.2f}" in answer.out
+
+
+def test_json_is_the_whole_result_and_nothing_else(icda: Command, run: str) -> None:
+    answer = icda("eval", run, "--json")
+    result = json.loads(Path(run, "result.json").read_text())
+    printed = json.loads(answer.out)
+    assert answer.err == ""
+    assert printed["metrics"] == result["metrics"]
+    assert printed["config"] == result["config"]
+
+
+def test_another_split_has_other_figures_and_its_own_name(icda: Command, run: str) -> None:
+    answer = icda("eval", run, "--split", "train")
+    printed = json.loads(icda("eval", run, "--split", "train", "--json").out)
+    assert "train split" in answer.out
+    assert printed["split"] == "train"
+    assert sum(map(sum, printed["confusion"])) == sum(printed["class_counts"])
+
+
+def test_evaluation_changes_no_file_of_the_run(icda: Command, run: str) -> None:
+    before = {path.name: path.read_bytes() for path in Path(run).iterdir()}
+    icda("eval", run)
+    assert {path.name: path.read_bytes() for path in Path(run).iterdir()} == before
+
+
+@pytest.mark.parametrize("folder", ["nowhere", "."])
+def test_a_folder_that_is_no_run_is_named(folder: str, icda: Command) -> None:
+    answer = icda("eval", folder)
+    assert answer.code == 1
+    assert answer.err == (
+        f"icda: {folder} holds no trained model (model.pt): give the folder of a finished `icda train`.\n"
+    )
+
+
+def test_a_damaged_model_is_named(icda: Command, run: str) -> None:
+    path = Path(run, "model.pt")
+    path.write_bytes(path.read_bytes()[:5000])
+    answer = icda("eval", run)
+    assert answer.code == 1
+    assert "run/model.pt is not a checkpoint, or one that is damaged or truncated" in answer.err
+
+
+def test_data_with_other_classes_is_refused(icda: Command, run: str) -> None:
+    Path("texts.csv").write_text("text,label\n" + "".join(f"word {k},{'abc'[k % 3]}\n" for k in range(60)))
+    answer = icda("eval", run, "--data", "texts.csv")
+    assert answer.code == 1
+    assert "does not fit" in answer.err
+    assert "Traceback" not in answer.err

@@ -1,0 +1,49 @@
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from icda.data import TASKS
+from icda.methods import method_names
+from icda.models import MODELS
+from icda.selection import SELECTION_RULES
+
+Command = Callable[..., Any]
+
+NAMES = {"tasks": list(TASKS), "methods": method_names(), "models": list(MODELS), "selection": list(SELECTION_RULES)}
+
+
+def first_column(text: str) -> set[str]:
+    return set(re.findall(r"^│ (\S+)", text, flags=re.MULTILINE))
+
+
+@pytest.mark.parametrize("columns", ["80", "160"])
+@pytest.mark.parametrize("what", NAMES)
+def test_every_name_is_listed_whole_with_a_word_about_it(
+    what: str, columns: str, icda: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    answer = icda("list", what)
+    assert answer.code == 0
+    assert set(NAMES[what]) <= first_column(answer.out)
+    for name in NAMES[what]:
+        line = next(line for line in answer.out.splitlines() if line.startswith(f"│ {name} "))
+        assert line.split("│")[2].strip(), name
+
+
+def test_without_a_word_everything_is_listed(icda: Command) -> None:
+    names = first_column(icda("list").out)
+    assert {name for kind in NAMES.values() for name in kind} <= names
+
+
+def test_one_kind_is_listed_alone(icda: Command) -> None:
+    answer = icda("list", "selection")
+    assert "validation_worst_group" in answer.out
+    assert "small_cnn" not in answer.out
+
+
+def test_methods_are_listed_with_needs_and_options(icda: Command) -> None:
+    text = icda("list", "methods").text
+    assert "lambda0, beta" in text
+    assert "metadata" in text

@@ -1,0 +1,151 @@
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icda import __version__
+from icda.cli import bench, demo, eval, list, main, train
+from icda.training import TrainConfig
+
+Command = Callable[..., Any]
+
+HELP: dict[tuple[str, ...], type] = {
+    ("demo",): demo.DemoArguments,
+    ("train",): train.TrainArguments,
+    ("eval",): eval.EvalArguments,
+    ("list",): list.ListArguments,
+    ("bench", "speed"): bench.SpeedArguments,
+}
+
+
+@pytest.mark.parametrize("words", [(), ("-h",), ("--help",)])
+def test_the_overview_names_every_command(words: tuple[str, ...], icda: Command) -> None:
+    answer = icda(*words)
+    assert answer.code == 0
+    assert all(f"  {name}" in answer.out and summary in answer.out for name, summary in main.COMMANDS.items())
+
+
+def test_the_version_is_that_of_the_package(icda: Command) -> None:
+    for word in ("-V", "--version"):
+        assert icda(word) == (0, f"icda {__version__}\n", "")
+
+
+@pytest.mark.parametrize("words", HELP, ids=" ".join)
+def test_help_explains_every_option(words: tuple[str, ...], icda: Command) -> None:
+    answer = icda(*words, "--help")
+    assert answer.code == 0
+    names = [field.name for field in fields(HELP[words])]
+    if words == ("train",):
+        names += [field.name for field in fields(TrainConfig) if field.name != "options"]
+        names.remove("run")  # its settings stand for it
+    for name in names:
+        shown = "PATH" if (words, name) == (("eval",), "run") else f"--{name.replace('_', '-')}"
+        shown = "{all,tasks" if (words, name) == (("list",), "what") else shown
+        assert shown in answer.out, name
+
+
+def test_help_of_bench_names_every_bench(icda: Command) -> None:
+    for words in (("bench",), ("bench", "--help")):
+        answer = icda(*words)
+        assert answer.code == 0
+        assert all(name in answer.out and summary in answer.out for name, summary in bench.BENCHES.items())
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["trian"], "Did you mean 'icda train'?"),
+        (["lsit"], "Did you mean 'icda list'?"),
+        (["evaluate"], "Did you mean 'icda eval'?"),
+        (["bench", "sped"], "Did you mean 'speed'?"),
+        (["train", "--epoch", "3"], "--epochs INT"),
+        (["train", "--learning_ratee", "0.1"], "--learning-rate FLOAT"),
+        (["demo", "--sedes", "1"], "--seeds INT"),
+        (["eval", "run", "--splitt", "test"], "--split"),
+        (["bench", "speed", "--step", "1"], "--steps INT"),
+        (["list", "method"], "'methods'"),
+        (["train", "--optimizer", "adm"], "'adam'"),
+        (["train", "--task", "digts_lt"], "did you mean 'digits_lt'?"),
+        (["train", "--method", "icad"], "did you mean 'icda'?"),
+        (["train", "--model", "smallcnn"], "did you mean 'small_cnn'?"),
+        (["train", "--model", "tim:resnet"], "did you mean 'timm:resnet'?"),
+        (["train", "--selection", "validation_worst_clas"], "did you mean 'validation_worst_class'?"),
+        (["train", "--set", "lamda0=0.5"], "did you mean 'lambda0'?"),
+        (["bench", "speed", "--model", "resnet31", "--no-grid"], "did you mean 'resnet32'?"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, type([])) else None,
+)
+def test_a_typo_gives_the_right_word_and_no_traceback(words: Any, hint: str, icda: Command) -> None:
+    answer = icda(*words)
+    assert answer.code != 0
+    assert hint in answer.text
+    assert "Traceback" not in answer.text
+    assert not Path("runs").exists()
+
+
+def test_a_word_like_no_command_gives_them_all(icda: Command) -> None:
+    answer = icda("xyzzy")
+    assert answer.code == 2
+    assert answer.err == "icda: unknown command 'xyzzy'. Commands: demo, train, eval, list, bench.\n"
+
+
+@dataclass
+class FakeCommand:
+    """A command that fails in a chosen way."""
+
+    error: BaseException
+
+    def main(self, words: Any) -> int:
+        raise self.error
+
+
+@pytest.mark.parametrize("kind", [ValueError, TypeError, OSError, ImportError, RuntimeError])
+def test_an_error_is_one_line_unless_a_traceback_is_asked_for(
+    kind: type[Exception], icda: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main.importlib, "import_module", lambda _: FakeCommand(kind("the cat sleeps on it")))
+    assert icda("train") == (1, "", "icda: the cat sleeps on it\n")
+    monkeypatch.setenv("ICDA_TRACEBACK", "1")
+    with pytest.raises(kind, match="the cat sleeps on it"):
+        icda("train")
+
+
+def test_an_interrupt_says_how_to_go_on(icda: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(main.importlib, "import_module", lambda _: FakeCommand(KeyboardInterrupt()))
+    answer = icda("train")
+    assert answer.code == 130
+    assert "--resume" in answer.err
+
+
+def test_idle_threads_are_told_to_sleep_before_torch_is_loaded() -> None:
+    """OpenMP reads the variable when it is loaded, with torch; set afterwards it does nothing."""
+    script = """
+import os, sys
+
+class Watch:
+    def find_spec(self, name, *_):
+        if name == "torch":
+            print("torch finds", os.environ.get("OMP_WAIT_POLICY"))
+
+sys.meta_path.insert(0, Watch())
+from icda.cli.main import main
+sys.exit(main(["list", "selection"]))
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "torch finds PASSIVE"
+
+
+def test_the_module_is_a_program_whose_exit_code_tells_success() -> None:
+    command = [sys.executable, "-m", "icda.cli.main"]
+    done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, f"icda {__version__}\n")
+    wrong = subprocess.run([*command, "trian"], capture_output=True, text=True, timeout=60)
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "Did you mean 'icda train'?" in wrong.stderr

@@ -1,0 +1,186 @@
+import csv
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from icda.cli.train import parse_options
+from icda.training import TrainConfig, load_config
+from icda.training.config import save_config
+
+Command = Callable[..., Any]
+
+
+def result_of(folder: Path | str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((Path(folder) / "result.json").read_text())
+    return found
+
+
+def picture(path: Path, shade: int) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    noise = np.random.default_rng(shade).integers(0, 60, (10, 12, 3))
+    Image.fromarray((noise + shade).astype("uint8")).save(path)
+    return path
+
+
+def test_a_run_on_digits_prints_its_table_and_says_where_the_files_are(icda: Command) -> None:
+    answer = icda("train", "--epochs", 2, "--batch-size", 64, "--set", "lambda0=0.25", "sample_margin=false")
+    assert answer.code == 0
+    folder = Path("runs/digits_lt/icda/seed0")
+    result = result_of(folder)
+    assert f"{100 * result['metrics']['accuracy']:.2f}" in answer.out
+    assert "digits_lt" in answer.out
+    assert f"Model, log and result: {folder}" in answer.out
+    assert str(folder / "report.html") in answer.out
+    assert (folder / "report.html").is_file()
+    assert result["config"]["options"] == {"lambda0": 0.25, "sample_margin": False}
+    assert answer.err.splitlines()[0].startswith("epoch 1/2: loss ")
+    assert len(answer.err.splitlines()) == 2
+
+
+def test_quiet_shows_the_result_alone(icda: Command) -> None:
+    answer = icda("train", "--epochs", 1, "--quiet", "--out", "run")
+    assert answer.code == 0
+    assert answer.err == ""
+    assert "icda" in answer.out
+
+
+def test_a_folder_of_pictures_is_trained_on(icda: Command) -> None:
+    for number in range(20):
+        for kind, shade in (("dark", 0), ("light", 180)):
+            picture(Path("pictures") / kind / f"{number}.png", shade + number % 3)
+    words = ["--data", "pictures", "--image-size", 8, "--model", "small_cnn", "--epochs", 4, "--batch-size", 8]
+    answer = icda("train", *words, "--learning-rate", 0.02)
+    assert answer.code == 0, answer.err
+    result = result_of("runs/pictures/icda/seed0")
+    assert (result["task"], result["class_names"]) == ("pictures", ["dark", "light"])
+    assert result["metrics"]["accuracy"] == 1.0
+
+
+def test_a_table_of_texts_with_groups_is_trained_on(icda: Command) -> None:
+    with Path("days.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["comment", "label", "place", "part"])
+        for row in range(90):
+            kind, place = ("good", "bad")[row % 2], ("home", "away")[row // 2 % 2]
+            part = ("train", "train", "val", "test", "train")[row % 5]
+            writer.writerow([f"such a {kind} day {row} at {place}", kind, place, part])
+    words = ["--data", "days.csv", "--group-column", "place", "--split-column", "part", "--epochs", 15]
+    answer = icda("train", *words, "--batch-size", 16, "--method", "ce", "--selection", "validation_worst_group")
+    assert answer.code == 0, answer.err
+    result = result_of("runs/days/ce/seed0")
+    assert (result["class_names"], result["group_names"]) == (["bad", "good"], ["away", "home"])
+    assert sum(map(sum, result["confusion"])) == 18
+    assert result["metrics"]["worst_group_accuracy"] == 1.0
+
+
+def test_a_table_of_pictures_is_trained_on(icda: Command) -> None:
+    with Path("birds.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["image", "label"])
+        for number in range(40):
+            path = picture(Path("images") / f"{number}.png", 180 * (number % 2) + number % 3)
+            writer.writerow([path, ("owl", "gull")[number % 2]])
+    words = ["--data", "birds.csv", "--image-size", 8, "--model", "small_cnn", "--epochs", 4, "--batch-size", 8]
+    answer = icda("train", *words, "--learning-rate", 0.02)
+    assert answer.code == 0, answer.err
+    result = result_of("runs/birds/icda/seed0")
+    assert result["class_names"] == ["gull", "owl"]
+    assert result["metrics"]["accuracy"] == 1.0
+
+
+def test_an_unreadable_picture_is_named(icda: Command) -> None:
+    for number in range(10):
+        for kind in ("dark", "light"):
+            picture(Path("pictures") / kind / f"{number}.png", 7)
+    Path("pictures/dark/3.png").write_text("not a picture")
+    answer = icda("train", "--data", "pictures", "--image-size", 8, "--model", "small_cnn", "--epochs", 1)
+    assert answer.code == 1
+    assert "cannot read the image pictures/dark/3.png" in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_a_folder_with_a_run_is_kept_continued_or_overwritten_as_told(icda: Command) -> None:
+    words = ["train", "--epochs", 1, "--out", "run"]
+    assert icda(*words).code == 0
+    before = Path("run/result.json").read_bytes()
+    refused = icda(*words)
+    assert refused.code == 1
+    assert refused.err == "icda: run already holds a run: --resume continues it, --overwrite starts again.\n"
+    resumed = icda(*words, "--resume")
+    assert (resumed.code, resumed.err) == (0, "")
+    assert "Model, log and result: run" in resumed.out
+    assert Path("run/result.json").read_bytes() == before
+    assert icda("train", "--epochs", 2, "--out", "run", "--resume").err.count("epochs 1 -> 2") == 1
+    assert icda("train", "--epochs", 2, "--out", "run", "--overwrite").code == 0
+    assert len(result_of("run")["history"]) == 2
+
+
+def test_a_file_of_settings_is_the_default_that_options_beside_it_overrule(icda: Command) -> None:
+    save_config(TrainConfig(epochs=1, seed=4, method="isda", options={"lambda0": 0.75}, out="first"), Path("s.yaml"))
+    assert icda("train", "--config", "s.yaml").code == 0
+    assert result_of("first")["seed"] == 4
+    assert icda("train", "--config=first/config.yaml", "--out", "second", "--seed", 5, "--set", "rank=3").code == 0
+    second = load_config(Path("second/config.yaml"))
+    assert (second.seed, second.method, second.epochs) == (5, "isda", 1)
+    assert second.options == {"lambda0": 0.75, "rank": 3}
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (None, "no configuration file at settings.yaml"),
+        ("epoch: 3", "settings.yaml: unknown setting 'epoch': did you mean 'epochs'?"),
+        ("epochs: many", "settings.yaml: epochs must be int, got 'many'"),
+        ("epochs: [", "settings.yaml cannot be read as YAML"),
+    ],
+)
+def test_trouble_with_a_file_of_settings_is_told_in_a_line(content: str | None, complaint: str, icda: Command) -> None:
+    if content is not None:
+        Path("settings.yaml").write_text(content)
+    answer = icda("train", "--config", "settings.yaml")
+    assert answer.code == 1
+    assert complaint in answer.text
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--epochs", "0"], "epochs must be positive, got 0"),
+        (["--set", "lambda0"], "--set expects name=value, got 'lambda0'"),
+        (["--set", "lambda0=["], "--set lambda0=[: the value cannot be read as YAML"),
+        (["--set", "lambda0=-1"], "lambda0 must not be negative, got -1"),
+        (["--data", "nowhere"], "--data nowhere: neither a folder of images nor a CSV file is there"),
+        (["--out", "runs/{what}"], "out may hold {task}, {method} and {seed}"),
+        (["--selection", "validation_worst_group"], "needs a validation split with group labels"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_what_makes_no_sense_is_told_in_a_line_before_training(words: list[str], complaint: str, icda: Command) -> None:
+    answer = icda("train", *words)
+    assert answer.code != 0
+    assert complaint in answer.text
+    assert "Traceback" not in answer.text
+    assert not Path("runs").exists()
+
+
+def test_a_diverging_run_ends_with_advice(icda: Command) -> None:
+    answer = icda("train", "--learning-rate", 1e30, "--out", "run")
+    assert answer.code == 1
+    assert re.search("lower (the|--)?.?learning.rate", answer.text)
+    assert "Traceback" not in answer.text
+
+
+def test_values_of_options_are_read_as_numbers_truths_lists_and_words() -> None:
+    pairs = ["a=0.25", "b=false", "c=full", "d=[1, 2]", "e=null", "f=x=y", "g="]
+    assert parse_options(pairs) == {
+        **{"a": 0.25, "b": False, "c": "full", "d": [1, 2], "e": None, "f": "x=y", "g": None},
+    }
+    with pytest.raises(ValueError, match="--set expects name=value, got '=3'"):
+        parse_options(["=3"])

@@ -1,0 +1,118 @@
+"""The strength network, and its input normalisation beside torch's BatchNorm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from icda.strength import StrengthNetwork
+from icda.strength.network import InputNorm
+
+SIZE = 5
+
+
+def inputs(seed: int, size: int = 12) -> Tensor:
+    drawn = torch.randn(size, SIZE, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return drawn * torch.tensor([1.0, 10.0, 0.1, 3.0, 2.0]) + torch.tensor([0.0, 50.0, 1.0, -3.0, 0.5])
+
+
+def pair_of_norms() -> tuple[InputNorm, nn.BatchNorm1d]:
+    """Ours and torch's, with the same scale and shift."""
+    ours, theirs = InputNorm(SIZE).double(), nn.BatchNorm1d(SIZE).double()
+    with torch.no_grad():
+        for mine, other in ((ours.scale, theirs.weight), (ours.shift, theirs.bias)):
+            mine.copy_(torch.randn(SIZE))
+            other.copy_(mine)
+    return ours, theirs
+
+
+def test_input_norm_gives_the_output_and_gradients_of_batch_norm_in_training() -> None:
+    ours, theirs = pair_of_norms()
+    towards = torch.randn(12, SIZE, dtype=torch.float64)
+    for seed in range(3):
+        found, wanted = ours(inputs(seed)), theirs(inputs(seed))
+        torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+        (found * towards).sum().backward()
+        (wanted * towards).sum().backward()
+    torch.testing.assert_close(ours.scale.grad, theirs.weight.grad)
+    torch.testing.assert_close(ours.shift.grad, theirs.bias.grad)
+
+
+def test_input_norm_keeps_the_running_mean_of_batch_norm_and_the_biased_variance() -> None:
+    """torch's running variance divides by n - 1, ours by n: theirs starts at one too, so compare what was added."""
+    ours, theirs = pair_of_norms()
+    for seed in range(3):
+        ours(inputs(seed))
+        theirs(inputs(seed))
+    torch.testing.assert_close(ours.running_mean, theirs.running_mean)
+    started = (1 - 0.1) ** 3
+    torch.testing.assert_close(
+        (ours.running_variance - started) * 12 / 11, theirs.running_var - started, rtol=1e-12, atol=1e-12
+    )
+
+
+def test_input_norm_equals_batch_norm_in_evaluation_and_learns_nothing_there() -> None:
+    ours, theirs = pair_of_norms()
+    ours(inputs(0))
+    theirs.running_mean, theirs.running_var = ours.running_mean.clone(), ours.running_variance.clone()
+    ours.eval()
+    theirs.eval()
+    torch.testing.assert_close(ours(inputs(1)), theirs(inputs(1)), rtol=1e-12, atol=1e-12)
+    assert torch.equal(ours.running_mean, theirs.running_mean)
+    assert torch.equal(ours.running_variance, theirs.running_var)
+
+
+def test_a_batch_of_one_is_normalised_to_the_shift() -> None:
+    ours, _ = pair_of_norms()
+    torch.testing.assert_close(ours(inputs(0, size=1))[0], ours.shift)
+
+
+def norm_on_rank(rank: int) -> dict[str, Any]:
+    torch.manual_seed(0)
+    norm = InputNorm(SIZE).double()
+    out = norm(inputs(0)[:7] if rank == 0 else inputs(0)[7:])  # unequal shares
+    return {"out": out.detach(), "state": dict(norm.state_dict())}
+
+
+def test_two_ranks_normalise_as_one_process_does(run_on_ranks: Callable[..., list[Any]]) -> None:
+    one = InputNorm(SIZE).double()
+    wanted = one(inputs(0)).detach()
+    ranks = run_on_ranks(norm_on_rank)
+    torch.testing.assert_close(torch.cat([rank["out"] for rank in ranks]), wanted, rtol=1e-12, atol=1e-12)
+    for rank in ranks:
+        for name, value in one.state_dict().items():
+            torch.testing.assert_close(rank["state"][name], value, rtol=1e-12, atol=1e-12)
+
+
+def test_strengths_are_about_one_half_at_the_start() -> None:
+    for seed in range(5):
+        torch.manual_seed(seed)
+        strengths = StrengthNetwork()(100 * torch.randn(256, 10) + 30).detach()
+        assert strengths.shape == (256,)
+        assert 0.4 < float(strengths.mean()) < 0.6
+        assert 0.2 < float(strengths.min()) < float(strengths.max()) < 0.8
+
+
+def test_the_strength_network_is_two_hidden_layers_of_a_hundred_behind_a_norm() -> None:
+    torch.manual_seed(0)
+    network = StrengthNetwork().eval()
+    norm, first, _, second, _, last = network.layers
+    assert [tuple(layer.weight.shape) for layer in (first, second, last)] == [(100, 10), (100, 100), (1, 100)]
+    rows = torch.randn(4, 10)
+    hidden = torch.relu(norm(rows) @ first.weight.T + first.bias)
+    hidden = torch.relu(hidden @ second.weight.T + second.bias)
+    wanted = 1 / (1 + torch.exp(-(hidden @ last.weight[0] + last.bias)))
+    torch.testing.assert_close(network(rows), wanted)
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_inputs_layers_and_normalisation_can_be_chosen(layers: int) -> None:
+    network = StrengthNetwork(1, hidden=7, layers=layers, normalise_inputs=False)
+    linear = [module for module in network.modules() if isinstance(module, nn.Linear)]
+    assert [layer.out_features for layer in linear] == [7] * layers + [1]
+    assert not any(isinstance(module, InputNorm) for module in network.modules())
+    assert network(torch.randn(3, 1)).shape == (3,)
