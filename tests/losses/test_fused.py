@@ -6,6 +6,7 @@ from torch import Tensor
 
 from icda.losses import fused
 from icda.losses.fused import augmentation_term
+from icda.losses.quadratic import quadratic_form
 from icda.statistics import Moments
 
 KINDS = ["full", "diagonal"]
@@ -184,3 +185,15 @@ def test_arguments_are_left_as_they_are() -> None:
             augmentation_term(weight, targets, coefficients, towards, moments, 0.7).square().sum().backward()
             for tensor, old in zip(tensors, before, strict=True):
                 assert torch.equal(tensor.detach(), old)
+
+
+def test_labels_that_would_pad_badly_take_the_per_sample_form_with_the_same_numbers() -> None:
+    weight, _, _, _, moments = problem(5, "full", 4, 40, 3)
+    targets = torch.tensor([0] * 360 + list(range(1, 40)))
+    coefficients = torch.rand(len(targets), 40, dtype=torch.float64)
+    form = fused._make_form(weight, targets, coefficients * moments.scale, moments)
+    assert isinstance(form, fused._SampleForm)
+    found = augmentation_term(weight, targets, coefficients, None, moments, 0.7)
+    torch.testing.assert_close(
+        found, 0.35 * quadratic_form(weight, targets, coefficients, moments), rtol=1e-10, atol=1e-12
+    )

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from icda import ClassStatistics
+from icda import ClassStatistics, ICDALoss
 
 KINDS = ["full", "diagonal", "low_rank"]
 Batch = tuple[Tensor, Tensor]
@@ -561,3 +561,26 @@ def test_two_ranks_with_parts_of_each_batch_give_the_statistics_of_one_process(k
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_ranks_hold_the_same_statistics(kind: str, on_two_ranks: Any) -> None:
     assert_same_state(on_two_ranks[0][kind], on_two_ranks[1][kind])
+
+
+def test_shrinkage_of_a_low_rank_covariance_is_that_of_the_full_one() -> None:
+    features, targets = torch.randn(12, 5, dtype=torch.float64), torch.tensor([0] * 9 + [1] * 3)
+    full, low = (
+        ClassStatistics(2, 5, kind, rank=5, shrinkage=0.3).double()  # type: ignore[arg-type]
+        for kind in ("full", "low_rank")
+    )
+    for statistics in (full, low):
+        statistics.update(features, targets)
+    torch.testing.assert_close(low.covariance, full.covariance, rtol=0, atol=1e-12)
+    exact = torch.cov(features[targets == 1].T, correction=0)
+    assert not torch.allclose(full.covariance[1], exact), "three samples in five dimensions must be shrunk"
+    torch.testing.assert_close(full.covariance[0], torch.cov(features[targets == 0].T, correction=0))
+
+
+def test_resetting_leaves_a_graph_built_before_it_alone() -> None:
+    loss, head = ICDALoss(2, 3, covariance="diagonal"), torch.nn.Linear(3, 2)
+    value = loss(torch.randn(6, 3), torch.tensor([0, 1, 0, 1, 0, 1]), head)
+    loss.statistics.reset()
+    value.backward()
+    assert torch.isfinite(head.weight.grad).all()
+    assert loss.statistics.count.sum() == 0

@@ -78,13 +78,32 @@ def test_an_alias_of_a_method_ends_up_under_its_full_name(configure: Configure) 
     assert train(configure("run", method="CE", epochs=1))["method"] == "cross_entropy"
 
 
-def test_the_selected_epoch_is_the_first_of_the_best_on_validation_data(configure: Configure) -> None:
-    result = train(configure("run", selection="validation_accuracy", epochs=6, learning_rate=0.3, schedule="constant"))
+class Spoiled(Method):
+    """Forgets all it has learned at the end of the fourth epoch, and of every one after it."""
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__()
+
+    def loss(self, output: Any, batch: Any, context: Any) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(output.logits, batch.targets)
+
+    def on_epoch_end(self, context: Any) -> None:
+        if context.epoch >= 3:
+            with torch.no_grad():
+                context.head.weight.zero_()
+
+
+def test_the_model_kept_is_the_best_on_validation_data_or_the_last(
+    configure: Configure, register_method: Callable[[str, type[Any]], str]
+) -> None:
+    method = register_method("spoiled", Spoiled)
+    best, last = (configure(name, method=method, selection=name, epochs=5) for name in ("validation_accuracy", "last"))
+    result, plain = train(best), train(last)
     scores = [record["validation_accuracy"] for record in result["history"]]
-    assert result["selected_epoch"] == scores.index(max(scores))
-    last = train(configure("last", selection="last", epochs=6, learning_rate=0.3, schedule="constant"))
-    assert last["selected_epoch"] == 5
-    assert last["history"][5]["validation_accuracy"] == scores[5]
+    assert result["selected_epoch"] == scores.index(max(scores)) < 3
+    assert evaluate_folder(best.folder(), "validation")["metrics"]["accuracy"] == pytest.approx(max(scores))
+    assert plain["selected_epoch"] == 4
+    assert plain["metrics"]["accuracy"] == pytest.approx(0.1) < result["metrics"]["accuracy"]
 
 
 def test_tensorboard_files_are_written_when_asked_for_and_only_then(configure: Configure) -> None:

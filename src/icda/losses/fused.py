@@ -17,6 +17,7 @@ from icda.statistics import Moments
 from icda.statistics.grouping import LabelGroups
 
 CHUNK_ELEMENTS = 1 << 20  # largest temporary of the per-sample form, in numbers
+TABLE_ELEMENTS = 1 << 26  # largest table of the table form
 
 
 def augmentation_term(
@@ -69,9 +70,12 @@ def _make_form(
     """A form has `value`, P up to the clamp, and `pull_back`, the gradient of <grad, P/2> at all w_c and at the own w_y."""
     if moments.kind == "diagonal":
         return _DiagonalForm.make(weight, targets, coef, moments.scatter)
-    # A table over class pairs costs C^2 A^2, one matrix per sample N C A^2.
-    if weight.shape[0] <= 2 * len(targets):
-        return _TableForm.make(weight, targets, coef, moments.scatter)
+    num_classes, feature_dim = weight.shape
+    groups = LabelGroups.of(targets)
+    # A table over class pairs costs C^2 A^2 and holds C^2 A numbers, one matrix per sample N C A^2 and N A^2.
+    fits = num_classes**2 * feature_dim <= TABLE_ELEMENTS and not groups.wasteful
+    if num_classes <= 2 * len(targets) and fits:
+        return _TableForm.make(weight, targets, coef, moments.scatter, groups)
     return _SampleForm.make(weight, targets, coef, moments.scatter)
 
 
@@ -109,8 +113,7 @@ class _TableForm(NamedTuple):
     padded: Tensor  # coef by label (U, width, C)
 
     @classmethod
-    def make(cls, weight: Tensor, targets: Tensor, coef: Tensor, scatter: Tensor) -> _TableForm:
-        groups = LabelGroups.of(targets)
+    def make(cls, weight: Tensor, targets: Tensor, coef: Tensor, scatter: Tensor, groups: LabelGroups) -> _TableForm:
         images = torch.matmul(weight, scatter)
         padded = groups.spread(coef)
         own_image = groups.collect(torch.bmm(padded, images[:, groups.labels].transpose(0, 1)))

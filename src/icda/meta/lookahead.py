@@ -81,7 +81,7 @@ def look_ahead(
     logits = forward.output.logits
     point = (logits.detach().requires_grad_(), weight.detach().requires_grad_())
     with torch.enable_grad():
-        loss = inner(*point)
+        loss = inner(*point) * _share(logits)
         slopes = torch.autograd.grad(loss, point, create_graph=True, materialize_grads=True)
     if mode == "head":
         moved_head = _move_head(forward.output.features, slopes, weight, bias, rate)
@@ -118,7 +118,7 @@ def _meta_pull(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     with torch.enable_grad():
         logits = functional_call(model, (moved, _buffers(model)), (inputs,)).logits
-        loss = F.cross_entropy(logits, targets)
+        loss = F.cross_entropy(logits, targets) * _share(targets)
     gradients = torch.autograd.grad(loss, list(moved.values()), allow_unused=True, materialize_grads=True)
     return loss.detach(), {name: all_mean(value) for name, value in zip(moved, gradients, strict=True)}
 
@@ -155,7 +155,7 @@ def _meta_pull_head(
         features = functional_call(model, (parameters, _buffers(model)), (inputs,)).features
     weight, bias = moved
     with torch.enable_grad():
-        loss = F.cross_entropy(F.linear(features.detach(), weight, bias), targets)
+        loss = F.cross_entropy(F.linear(features.detach(), weight, bias), targets) * _share(targets)
     if bias is None:
         return loss.detach(), (all_mean(torch.autograd.grad(loss, weight)[0]), None)
     to_weight, to_bias = torch.autograd.grad(loss, (weight, bias))
@@ -179,6 +179,12 @@ def _head_tensors(model: nn.Module) -> tuple[Tensor, Tensor | None]:
 def _buffers(model: nn.Module) -> dict[str, Tensor]:
     """Copies: a functional call with the real ones would move BatchNorm's running statistics."""
     return {name: value.clone() for name, value in model.named_buffers()}
+
+
+def _share(samples: Tensor) -> float:
+    """This rank's samples against the mean over ranks: a rank with fewer must count for less in a mean of means."""
+    count = torch.tensor(float(len(samples)), device=samples.device)
+    return float(count / all_mean(count))
 
 
 @contextmanager

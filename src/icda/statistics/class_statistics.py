@@ -123,14 +123,17 @@ class ClassStatistics(nn.Module):
     def moments(self) -> Moments:
         """What the losses read; `scatter` is shared with the running state unless shrinkage is on."""
         scale = torch.where(self.count > 0, 1 / self.count, 0).to(self.mean.dtype)
-        scatter = self.scatter
-        if self.factor is not None:
+        scatter, factor = self.scatter, self.factor
+        few = self.shrinkage * (self.count < self.feature_dim).to(scatter)
+        if factor is not None:
+            if self.shrinkage > 0:
+                factor = factor * (1 - few).sqrt()[:, None, None]
             # Exact variances minus what the factor explains: rounding must not make a variance negative.
-            scatter = (scatter - self.factor.square().sum(1)).clamp(min=0)
-        if self.shrinkage > 0 and self.kind == "full":
-            few = self.shrinkage * (self.count < self.feature_dim).to(scatter)[:, None, None]
-            scatter = (1 - few) * scatter + few * torch.diag_embed(scatter.diagonal(dim1=1, dim2=2))
-        return Moments(self.kind, self.mean, scatter, scale, self.factor)
+            scatter = (scatter - factor.square().sum(1)).clamp(min=0)
+        elif self.shrinkage > 0 and self.kind == "full":
+            diagonal = torch.diag_embed(scatter.diagonal(dim1=1, dim2=2))
+            scatter = torch.lerp(scatter, diagonal, few[:, None, None])
+        return Moments(self.kind, self.mean, scatter, scale, factor)
 
     @torch.no_grad()
     def assign(self, moments: Moments) -> None:
@@ -153,8 +156,8 @@ class ClassStatistics(nn.Module):
 
     def reset(self) -> None:
         """Forget everything seen so far."""
-        for buffer in self.buffers():
-            buffer.zero_()
+        for name, buffer in self.named_buffers():
+            setattr(self, name, torch.zeros_like(buffer))
 
     def extra_repr(self) -> str:
         return f"num_classes={self.num_classes}, feature_dim={self.feature_dim}, covariance={self.kind!r}"

@@ -20,5 +20,8 @@ def compress(rows: Tensor, rank: int) -> Tensor:
     missing = rank - rows.shape[-2]
     if missing > 0:
         rows = torch.cat([rows, rows.new_zeros(*rows.shape[:-2], missing, rows.shape[-1])], -2)
+    if rows.shape[-2] > rows.shape[-1]:  # many samples, few features: decompose the smaller of the two Gram matrices
+        values, vectors = torch.linalg.eigh(rows.mT @ rows)
+        return values[..., -rank:, None].clamp(min=0).sqrt() * vectors[..., -rank:].mT
     _, rotation = torch.linalg.eigh(rows @ rows.mT)  # ascending: the strongest directions come last
     return rotation[..., -rank:].mT @ rows

@@ -1,0 +1,384 @@
+"""What meta-learning methods share: when they look ahead, what they leave alone, what is saved, and on several ranks."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from icda.data import TASKS, Split, Task, create_task
+from icda.data.task import Batch
+from icda.methods import Context, Setup, create_method
+from icda.methods.base import MissingNeedError
+from icda.methods.meta_icda import MetaICDAMethod
+from icda.methods.meta_learning import MetaLearner, Outer, step_network
+from icda.models import FeatureClassifier, create_model
+from icda.training import TrainConfig, train
+from icda.training.checkpoint import load_checkpoint
+from icda.training.progress import QuietView
+
+CLASSES, RATE = 3, 0.2
+LEARNERS = ("meta_icda", "metasaug", "meta_weight_net", "lsda")
+NEED_METADATA = ("meta_icda", "metasaug", "meta_weight_net")
+
+
+def batch(seed: int, size: int = 8, shape: tuple[int, ...] = (1, 8, 8)) -> Batch:
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(size, *shape, generator=generator)
+    return Batch(inputs, torch.arange(size) % CLASSES, None, torch.arange(size))
+
+
+def context_of(model: FeatureClassifier, **settings: Any) -> Context:
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+
+    def apply(loss: Tensor) -> None:
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    metadata = {"next_metadata": lambda: batch(99, shape=(1, 8, 8))}
+    return Context([model], [model], [optimizer], apply, lambda: iter(()), **{**metadata, **settings})
+
+
+class LearnedWeights(MetaLearner):
+    """Cross entropy with a learned weight for each class; remembers what it was asked to do."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.class_weights = torch.ones(CLASSES, requires_grad=True)
+        self.calls: list[str] = []
+
+    def observe(self, output: Any, batch: Batch, context: Context) -> None:
+        self.calls.append("observe")
+
+    def outer(self, output: Any, batch: Batch, context: Context) -> Outer:
+        self.calls.append("outer")
+        return Outer([self.class_weights], lambda logits, weight: self._loss(logits, batch.targets))
+
+    def correct(self, tensors: Sequence[Tensor], gradients: Sequence[Tensor], context: Context) -> None:
+        self.calls.append("correct")
+        self.class_weights = (tensors[0] - gradients[0]).detach().requires_grad_()
+
+    def loss(self, output: Any, batch: Batch, context: Context) -> Tensor:
+        self.calls.append("loss")
+        return self._loss(output.logits, batch.targets)
+
+    def _loss(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return (self.class_weights[targets] * F.cross_entropy(logits, targets, reduction="none")).mean()
+
+
+@pytest.fixture
+def model() -> FeatureClassifier:
+    return create_model("mlp", CLASSES, (1, 8, 8), hidden=5)
+
+
+# -- a step -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_step_observes_looks_ahead_corrects_and_only_then_computes_its_loss(model: FeatureClassifier) -> None:
+    learner = LearnedWeights()
+    learner.step(batch(1), context_of(model))
+    assert learner.calls == ["observe", "outer", "correct", "loss"]
+
+
+def test_a_step_reports_the_metadata_loss_of_the_virtual_network(model: FeatureClassifier) -> None:
+    data, metadata = batch(1), batch(99)
+    parameters = dict(model.named_parameters())
+    loss = F.cross_entropy(model(data.inputs).logits, data.targets)
+    slopes = torch.autograd.grad(loss, list(parameters.values()))
+    moved = {name: value - RATE * slope for (name, value), slope in zip(parameters.items(), slopes, strict=True)}
+    wanted = F.cross_entropy(functional_call(model, moved, (metadata.inputs,)).logits, metadata.targets)
+    result = LearnedWeights().step(data, context_of(model))
+    assert result.extra["meta_loss"] == pytest.approx(float(wanted.detach()), rel=1e-6)
+
+
+def test_the_real_step_is_one_of_the_corrected_loss(model: FeatureClassifier) -> None:
+    learner, reference, data = LearnedWeights(), copy.deepcopy(model), batch(1)
+    learner.step(data, context_of(model))
+    losses = F.cross_entropy(reference(data.inputs).logits, data.targets, reduction="none")
+    loss = (learner.class_weights.detach()[data.targets] * losses).mean()
+    gradients = torch.autograd.grad(loss, list(reference.parameters()))
+    assert not torch.equal(learner.class_weights, torch.ones(CLASSES))
+    for mine, before, gradient in zip(model.parameters(), reference.parameters(), gradients, strict=True):
+        torch.testing.assert_close(mine, before - RATE * gradient)
+
+
+@pytest.mark.parametrize(("every", "wanted"), [(1, [0, 1, 2, 3, 4, 5, 6]), (3, [0, 3, 6]), (10, [0])])
+def test_looking_ahead_every_k_means_iterations_zero_k_and_so_on(every: int, wanted: list[int]) -> None:
+    learner = LearnedWeights(every=every)
+    model = create_model("mlp", CLASSES, (1, 8, 8))
+    looked = [k for k in range(7) if "meta_loss" in learner.step(batch(k), context_of(model, iteration=k)).extra]
+    assert looked == wanted
+
+
+def test_no_metadata_is_drawn_where_nothing_looks_ahead(model: FeatureClassifier) -> None:
+    drawn: list[int] = []
+    learner, context = LearnedWeights(every=2, start=0.5), context_of(model)
+
+    def draw() -> Batch:
+        drawn.append(context.iteration)
+        return batch(99)
+
+    context.next_metadata = draw
+    for k in range(6):
+        context.iteration, context.progress = k, k / 6
+        learner.step(batch(k), context)
+    assert drawn == [4]  # 0 and 2 come before the start, 1, 3 and 5 fall between
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"lookahead": "half"}, "lookahead must be full or head, got 'half'"),
+        ({"every": 0}, "every must be at least 1"),
+        ({"start": 1.5}, r"start lie in \[0, 1\]"),
+        ({"start": -0.1}, r"start lie in \[0, 1\]"),
+    ],
+)
+def test_options_out_of_range_are_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        LearnedWeights(**options)
+
+
+def test_a_learner_that_says_too_little_is_told_what_to_write(model: FeatureClassifier) -> None:
+    with pytest.raises(TypeError, match=r"MetaLearner does not define outer\(\)"):
+        MetaLearner().step(batch(1), context_of(model))
+    with pytest.raises(TypeError, match=r"MetaLearner does not define correct\(\)"):
+        MetaLearner().correct([], [], context_of(model))
+
+
+def test_step_network_takes_an_optimiser_step_along_given_gradients() -> None:
+    network, plain = (torch.nn.Linear(3, 2) for _ in range(2))
+    plain.load_state_dict(network.state_dict())
+    optimizers = [torch.optim.Adam(part.parameters(), lr=0.1, weight_decay=1e-2) for part in (network, plain)]
+    for _ in range(3):
+        gradients = [torch.randn_like(parameter) for parameter in network.parameters()]
+        step_network(network, optimizers[0], gradients)
+        for parameter, gradient in zip(plain.parameters(), gradients, strict=True):
+            parameter.grad = gradient
+        optimizers[1].step()
+    for mine, other in zip(network.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(mine, other)
+        assert mine.grad is None
+
+
+# -- BatchNorm --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lookahead", ["full", "head"])
+@pytest.mark.parametrize("name", LEARNERS)
+def test_batchnorm_sees_the_training_batch_once_a_step_and_metadata_never(name: str, lookahead: str) -> None:
+    model = create_model("small_cnn", CLASSES, (1, 8, 8)).train()
+    setup = Setup(CLASSES, model.feature_dim, torch.tensor([5, 3, 2]), epochs=1, num_samples=10)
+    options = {"lookahead": lookahead, **({"start": 0.0} if name == "metasaug" else {})}
+    method = create_method(name, setup, options).train()
+    for k in range(3):
+        plain = copy.deepcopy(model)
+        plain(batch(k).inputs)
+        result = method.step(batch(k), context_of(model, iteration=k, progress=0.5))
+        assert "meta_loss" in result.extra
+        wanted = dict(plain.named_buffers())
+        for buffer, value in model.named_buffers():
+            assert torch.equal(value, wanted[buffer]), buffer
+    tracked = [value for buffer, value in model.named_buffers() if buffer.endswith("num_batches_tracked")]
+    assert tracked
+    assert all(int(value) == 3 for value in tracked)
+
+
+# -- metadata that cannot serve ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def start_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Task, str], None]:
+    """Register a task and train on it; whatever is raised, nothing may have been written by then."""
+
+    def start(task: Task, method: str) -> None:
+        list(TASKS)
+        monkeypatch.setitem(TASKS._entries, "odd", lambda root, seed: task)
+        monkeypatch.setitem(TASKS._aliases, "odd", "odd")
+        out = tmp_path / "run"
+        try:
+            train(TrainConfig(task="odd", method=method, model="mlp", epochs=1, out=str(out)))
+        finally:
+            assert not out.exists()
+
+    return start
+
+
+def with_metadata(task: Task, metadata: Split | None) -> Task:
+    return replace(task, name="odd", metadata=metadata)
+
+
+@pytest.mark.parametrize("name", NEED_METADATA)
+def test_a_task_without_metadata_is_refused_before_training(name: str, start_with: Callable[[Task, str], None]) -> None:
+    with pytest.raises(MissingNeedError, match=f"method '{name}' needs metadata, which task 'odd' does not have"):
+        start_with(with_metadata(create_task("digits_lt"), None), name)
+
+
+def test_metadata_that_lacks_classes_is_refused_by_their_names(start_with: Callable[[Task, str], None]) -> None:
+    task = create_task("digits_lt")
+    assert task.metadata is not None
+    metadata = task.metadata.subset(((task.metadata.targets != 3) & (task.metadata.targets != 8)).nonzero().flatten())
+    with pytest.raises(ValueError, match=r"metadata of task 'odd' holds no sample of class 3, 8"):
+        start_with(with_metadata(task, metadata), "meta_icda")
+
+
+def test_metadata_that_is_trained_on_too_is_refused_with_the_count(start_with: Callable[[Task, str], None]) -> None:
+    task = create_task("digits_lt")
+    metadata, taken = task.metadata, task.train.subset(torch.arange(7))
+    assert metadata is not None
+    rows, targets = torch.cat([metadata.rows, taken.rows]), torch.cat([metadata.targets, taken.targets])
+    with pytest.raises(ValueError, match=r"7 of 107 metadata samples of task 'odd' are training samples too"):
+        start_with(with_metadata(task, Split(task.train.source, rows, targets)), "meta_weight_net")
+
+
+@pytest.mark.parametrize("label", [-1, 10])
+def test_metadata_with_a_label_outside_the_task_makes_no_task(label: int) -> None:
+    task = create_task("digits_lt")
+    assert task.metadata is not None
+    targets = task.metadata.targets.clone()
+    targets[0] = label
+    with pytest.raises(ValueError, match=rf"task 'odd': metadata has label {label}, outside 0\.\.9"):
+        with_metadata(task, replace(task.metadata, targets=targets))
+
+
+# -- resuming ---------------------------------------------------------------------------------------------------------
+
+
+class StopAfter(QuietView):
+    """Raises after so many steps, like a machine that goes away."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def step(self, *_: Any) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+def flat(value: Any, name: str = "") -> dict[str, Any]:
+    """Every leaf of nested dicts and lists under its path."""
+    if isinstance(value, dict):
+        parts = value.items()
+    elif isinstance(value, list | tuple):
+        parts = enumerate(value)
+    else:
+        return {name: value}
+    return {path: leaf for key, part in parts for path, leaf in flat(part, f"{name}/{key}").items()}
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_run_stopped_within_an_epoch_resumes_bit_for_bit(name: str, tmp_path: Path) -> None:
+    options = {"start": 0.2} if name == "metasaug" else {}
+
+    def config(out: str) -> TrainConfig:
+        settings = {"method": name, "options": options, "epochs": 2, "batch_size": 48, "checkpoint_every": 2}
+        return TrainConfig(task="digits_lt", out=str(tmp_path / out), **settings)  # type: ignore[arg-type]
+
+    whole = train(config("whole"))
+    with pytest.raises(KeyboardInterrupt):
+        train(config("stopped"), view=StopAfter(9))  # the second epoch's third step; an epoch has six
+    stopped = load_checkpoint(tmp_path / "stopped" / "checkpoint.pt")
+    assert (stopped["position"]["epoch"], stopped["position"]["batch"]) == (1, 2)
+    resumed = train(config("stopped"), resume=True)
+    one, two = (load_checkpoint(tmp_path / out / "checkpoint.pt") for out in ("whole", "stopped"))
+    for part in ("networks", "optimizers", "method"):
+        wanted, found = flat(one[part]), flat(two[part])
+        assert wanted.keys() == found.keys()
+        for path, value in wanted.items():
+            assert torch.equal(value, found[path]) if isinstance(value, Tensor) else value == found[path], path
+    assert resumed["metrics"] == whole["metrics"]
+    for mine, theirs in zip(resumed["history"], whole["history"], strict=True):
+        assert {**mine, "seconds": 0} == {**theirs, "seconds": 0}
+
+
+def test_the_resumed_state_holds_what_was_learned(tmp_path: Path) -> None:
+    """Else the test above would compare nothings."""
+    for name, part in (("meta_icda", "strength_network"), ("meta_weight_net", "weight_network")):
+        config = TrainConfig(task="digits_lt", method=name, model="mlp", epochs=1, out=str(tmp_path / name))
+        train(config)
+        state = load_checkpoint(tmp_path / name / "checkpoint.pt")["method"]
+        assert any(key.startswith(part) for key in state)
+        moments = state["_extra_state"]["optimizer"]["state"]
+        assert moments
+        assert all(float(entry["exp_avg_sq"].sum()) > 0 for entry in moments.values())
+    assert float(state_of(tmp_path / "meta_icda")["criterion.statistics.count"].sum()) > 0
+    assert not torch.equal(state_of(tmp_path / "meta_icda")["characteristics.mean_loss"], torch.full((10,), 5.0))
+
+
+def state_of(folder: Path) -> dict[str, Any]:
+    state: dict[str, Any] = load_checkpoint(folder / "checkpoint.pt")["method"]
+    return state
+
+
+# -- several ranks ----------------------------------------------------------------------------------------------------
+
+RANKED: dict[str, dict[str, Any]] = {
+    "meta_icda": {"method": "meta_icda", "checkpoint_every": 3},
+    "meta_weight_net": {"method": "meta_weight_net"},
+}
+
+
+def ranked(name: str, folder: Path) -> TrainConfig:
+    """Batches of 40 from 287 samples and from 100 of metadata: the last of each has a size of its own."""
+    return TrainConfig(model="mlp", epochs=2, batch_size=40, out=str(folder / name), **RANKED[name])
+
+
+def train_on_rank(rank: int) -> None:
+    """Train as under torchrun; Meta-ICDA is stopped within the first epoch and resumed."""
+    os.environ |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "2")
+    os.environ |= dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank))
+    os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "1"}  # asked for, not used: there is a process group
+    folder = Path(os.environ["RANKED_FOLDER"])
+    train_for(ranked("meta_icda", folder), steps=5)
+    for name in RANKED:
+        train(ranked(name, folder), resume=True)
+
+
+def train_for(config: TrainConfig, steps: int) -> None:
+    """Stop a Meta-ICDA run on every rank after so many steps; only the first has a progress view to stop it with."""
+    whole, done = MetaICDAMethod.step, 0
+
+    def step(self: MetaICDAMethod, batch: Batch, context: Context) -> Any:
+        nonlocal done
+        done += 1
+        if done > steps:
+            raise KeyboardInterrupt
+        return whole(self, batch, context)
+
+    MetaICDAMethod.step = step  # type: ignore[method-assign]
+    try:
+        train(config)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        MetaICDAMethod.step = whole  # type: ignore[method-assign]
+
+
+def test_two_ranks_even_when_resumed_learn_what_one_process_learns(
+    run_on_ranks: Callable[..., list[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANKED_FOLDER", str(tmp_path / "two"))
+    run_on_ranks(train_on_rank)
+    for name in RANKED:
+        whole = train(ranked(name, tmp_path / "one"))
+        one, two = (load_checkpoint(tmp_path / side / name / "checkpoint.pt") for side in ("one", "two"))
+        for part in ("networks", "method"):
+            wanted, found = flat(one[part]), flat(two[part])
+            assert wanted.keys() == found.keys()
+            for path, value in wanted.items():
+                if isinstance(value, Tensor) and value.numel():
+                    scale = max(1.0, float(value.double().abs().max()))  # the scatter is a sum over hundreds of samples
+                    assert float((found[path] - value).double().abs().max()) <= 1e-6 * scale, f"{name}{path}"
+        for mine, theirs in zip(two["history"], whole["history"], strict=True):
+            assert flat({**mine, "seconds": 0}) == pytest.approx(flat({**theirs, "seconds": 0}), abs=1e-5)
