@@ -34,7 +34,7 @@ def test_beta_zero_weighs_all_classes_alike() -> None:
 
 @pytest.mark.parametrize("gap", [1e-9, 1e-12, 1e-15])
 def test_a_beta_close_to_one_weighs_by_inverse_counts(gap: float) -> None:
-    """1 - B^n is n (1 - B) to first order; computed as written it would be rounding noise."""
+    """1 - B^n is n (1 - B) to first order."""
     inverse = 1 / COUNTS.double()
     wanted = inverse * len(COUNTS) / inverse.sum()
     torch.testing.assert_close(effective_number_weights(COUNTS, 1 - gap), wanted, rtol=1e-5, atol=0)

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from icda.losses import fused
 from icda.losses.fused import augmentation_term
-from icda.losses.quadratic import quadratic_form
 from icda.statistics import Moments
+from icda.statistics.grouping import LabelGroups
 
 KINDS = ["full", "diagonal"]
 # Few classes (a table over pairs of classes), classes > 2 samples (a matrix a sample), two classes, one sample.
@@ -187,13 +187,19 @@ def test_arguments_are_left_as_they_are() -> None:
                 assert torch.equal(tensor.detach(), old)
 
 
-def test_labels_that_would_pad_badly_take_the_per_sample_form_with_the_same_numbers() -> None:
+def test_labels_that_would_pad_badly_give_the_same_numbers() -> None:
     weight, _, _, _, moments = problem(5, "full", 4, 40, 3)
     targets = torch.tensor([0] * 360 + list(range(1, 40)))
     coefficients = torch.rand(len(targets), 40, dtype=torch.float64)
-    form = fused._make_form(weight, targets, coefficients * moments.scale, moments)
-    assert isinstance(form, fused._SampleForm)
+    assert LabelGroups.of(targets).wasteful
+    assert isinstance(fused._make_form(weight, targets, coefficients * moments.scale, moments), fused._TableForm)
+    weight.requires_grad_()
     found = augmentation_term(weight, targets, coefficients, None, moments, 0.7)
-    torch.testing.assert_close(
-        found, 0.35 * quadratic_form(weight, targets, coefficients, moments), rtol=1e-10, atol=1e-12
-    )
+    parts = [
+        augmentation_term(weight, targets[rows], coefficients[rows], None, moments, 0.7)
+        for rows in torch.arange(len(targets)).split(21)
+    ]
+    torch.testing.assert_close(found, torch.cat(parts), rtol=1e-10, atol=1e-12)
+    upstream = torch.randn_like(found)
+    mine, wanted = (torch.autograd.grad((value * upstream).sum(), weight)[0] for value in (found, torch.cat(parts)))
+    torch.testing.assert_close(mine, wanted, rtol=1e-10, atol=1e-10)

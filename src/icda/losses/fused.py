@@ -71,11 +71,9 @@ def _make_form(
     if moments.kind == "diagonal":
         return _DiagonalForm.make(weight, targets, coef, moments.scatter)
     num_classes, feature_dim = weight.shape
-    groups = LabelGroups.of(targets)
     # A table over class pairs costs C^2 A^2 and holds C^2 A numbers, one matrix per sample N C A^2 and N A^2.
-    fits = num_classes**2 * feature_dim <= TABLE_ELEMENTS and not groups.wasteful
-    if num_classes <= 2 * len(targets) and fits:
-        return _TableForm.make(weight, targets, coef, moments.scatter, groups)
+    if num_classes <= 2 * len(targets) and num_classes**2 * feature_dim <= TABLE_ELEMENTS:
+        return _TableForm.make(weight, targets, coef, moments.scatter)
     return _SampleForm.make(weight, targets, coef, moments.scatter)
 
 
@@ -108,16 +106,13 @@ class _TableForm(NamedTuple):
     coef: Tensor
     images: Tensor  # Sigma_j w_c (C, C, A)
     own_image: Tensor  # V_i w_y (N, A)
-    labels: Tensor
-    slots: Tensor
-    padded: Tensor  # coef by label (U, width, C)
 
     @classmethod
-    def make(cls, weight: Tensor, targets: Tensor, coef: Tensor, scatter: Tensor, groups: LabelGroups) -> _TableForm:
+    def make(cls, weight: Tensor, targets: Tensor, coef: Tensor, scatter: Tensor) -> _TableForm:
+        groups = LabelGroups.of(targets)
         images = torch.matmul(weight, scatter)
-        padded = groups.spread(coef)
-        own_image = groups.collect(torch.bmm(padded, images[:, groups.labels].transpose(0, 1)))
-        return cls(weight, targets, coef, images, own_image, groups.labels, groups.slots, padded)
+        own_image = groups.apply(coef, images[:, groups.labels].transpose(0, 1))
+        return cls(weight, targets, coef, images, own_image)
 
     def value(self) -> Tensor:
         squares = self.coef @ torch.linalg.vecdot(self.images, self.weight)
@@ -126,14 +121,14 @@ class _TableForm(NamedTuple):
 
     def pull_back(self, grad: Tensor) -> tuple[Tensor, Tensor]:
         num_classes, feature_dim = self.weight.shape
-        groups = LabelGroups(self.labels, self.slots, self.padded.shape[1])
+        groups = LabelGroups.of(self.targets)
         to_squares = grad.scatter_add(1, self.targets[:, None], grad.sum(1, keepdim=True))
         to_weight = (self.images * (self.coef.T @ to_squares)[:, :, None]).sum(0)
         to_weight.addmm_(grad.T, self.own_image, alpha=-1)
         # sum_c grad_{i,c} V_i w_c over the samples of one label: the gradient of the cross term at w_y.
-        pairs = torch.bmm(self.padded.mT, groups.spread(grad))  # (U, C, C)
+        pairs = groups.products(self.coef, grad)  # (U, C, C)
         by_label = pairs.view(-1, num_classes**2) @ self.images.view(-1, feature_dim)
-        to_weight.index_add_(0, self.labels, by_label, alpha=-1)
+        to_weight.index_add_(0, groups.labels, by_label, alpha=-1)
         return to_weight, torch.zeros_like(self.own_image)
 
 

@@ -42,7 +42,7 @@ def _full(weight: Tensor, targets: Tensor, coef: Tensor, scatter: Tensor) -> Ten
     images = weight @ scatter  # (C, C, A): images[j, c] = Sigma_j w_c, Sigma being symmetric
     squares = torch.linalg.vecdot(images, weight)
     groups = LabelGroups.of(targets)
-    own_image = groups.collect(torch.bmm(groups.spread(coef), images[:, groups.labels].transpose(0, 1)))
+    own_image = groups.apply(coef, images[:, groups.labels].transpose(0, 1))
     return _assemble(coef @ squares, own_image @ weight.T, targets)
 
 

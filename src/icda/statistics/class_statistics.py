@@ -86,7 +86,7 @@ class ClassStatistics(nn.Module):
             features = features.detach().to(self.mean.dtype)
             mass = torch.ones_like(features[:, 0]) if weights is None else weights.detach().to(features)
             groups, places = self._classes_present(targets)
-            sums = _sum_by_class(torch.cat([features * mass[:, None], mass[:, None]], 1), groups)
+            sums = groups.sums(torch.cat([features * mass[:, None], mass[:, None]], 1))
             all_reduce(sums)
             total = sums[:, -1]
             batch_mean = sums[:, :-1] / total.clamp(min=torch.finfo(total.dtype).tiny)[:, None]
@@ -185,11 +185,11 @@ class ClassStatistics(nn.Module):
         if self.factor is not None:
             self._merge_factor(groups, residuals, spread)
         if self.kind == "full":
-            batch = _products_by_class(residuals, groups)
+            batch = groups.products(residuals, residuals)
             all_reduce(batch)
             batch.baddbmm_(spread[:, :, None], spread[:, None])
         else:
-            batch = _sum_by_class(residuals.square(), groups)
+            batch = groups.sums(residuals.square())
             all_reduce(batch)
             batch += shared * delta.square()
         self.scatter.index_copy_(0, classes, batch.add_(self.scatter[classes], alpha=self.forgetting))
@@ -212,18 +212,3 @@ class ClassStatistics(nn.Module):
         floors = {"mean": torch.float32, "scatter": torch.float32, "factor": torch.float32, "count": torch.float64}
         keep_precision(self, lambda: super(ClassStatistics, self)._apply(fn, recurse), floors)
         return self
-
-
-def _sum_by_class(values: Tensor, groups: LabelGroups) -> Tensor:
-    if not groups.wasteful:
-        return groups.spread(values).sum(1)
-    sums = values.new_zeros(len(groups.labels), values.shape[1])
-    return sums.index_add_(0, groups.slots // groups.width, values)
-
-
-def _products_by_class(residuals: Tensor, groups: LabelGroups) -> Tensor:
-    """R_k^T R_k for every class k present: O(N A^2), where a dense product over classes takes O(C N A^2)."""
-    if not groups.wasteful:
-        padded = groups.spread(residuals)
-        return torch.bmm(padded.mT, padded)
-    return torch.stack([block.T @ block for block in groups.blocks(residuals)])

@@ -44,6 +44,11 @@ class LabelGroups:
         return cls(labels, slots, width)
 
     @property
+    def places(self) -> Tensor:
+        """For each sample its place among `labels`."""
+        return self.slots // self.width
+
+    @property
     def wasteful(self) -> bool:
         """Padding would multiply the work: many labels, and one of them far more frequent than the rest."""
         return len(self.labels) * self.width > 8 * len(self.slots)
@@ -59,5 +64,26 @@ class LabelGroups:
 
     def blocks(self, values: Tensor) -> tuple[Tensor, ...]:
         """The rows of each label, without padding."""
-        sizes = torch.bincount(self.slots // self.width, minlength=len(self.labels))
+        sizes = torch.bincount(self.places, minlength=len(self.labels))
         return values[torch.argsort(self.slots)].split(sizes.tolist())
+
+    def sums(self, values: Tensor) -> Tensor:
+        """(N, K) -> (U, K): the sum over the samples of each label."""
+        if not self.wasteful:
+            return self.spread(values).sum(1)
+        return values.new_zeros(len(self.labels), values.shape[1]).index_add(0, self.places, values)
+
+    def products(self, left: Tensor, right: Tensor) -> Tensor:
+        """(N, K), (N, M) -> (U, K, M): L_u^T R_u of each label. O(N K M), where a dense product takes U times that."""
+        if not self.wasteful:
+            return torch.bmm(self.spread(left).mT, self.spread(right))
+        pairs = zip(self.blocks(left), self.blocks(right), strict=True)
+        return torch.stack([block.T @ other for block, other in pairs])
+
+    def apply(self, values: Tensor, matrices: Tensor) -> Tensor:
+        """(N, K), (U, K, M) -> (N, M): each sample's row times its label's matrix."""
+        if not self.wasteful:
+            return self.collect(torch.bmm(self.spread(values), matrices))
+        blocks = zip(self.blocks(values), matrices, strict=True)
+        stacked = torch.cat([block @ matrix for block, matrix in blocks])
+        return stacked[torch.argsort(torch.argsort(self.slots))]

@@ -1,0 +1,75 @@
+"""Predictions of heads that have not seen the sample they speak of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from icda.linear.objective import LossSettings
+from icda.linear.solver import Problem, fit_head
+from icda.strength import Strength
+
+
+def cross_fitted_logits(
+    problem: Problem,
+    settings: LossSettings,
+    strata: Tensor,
+    folds: int = 5,
+    repeats: int = 1,
+    seed: int = 0,
+    max_iter: int = 100,
+    tol: float = 1e-3,
+) -> Tensor:
+    """Out-of-fold logits (N, C), averaged over `repeats` ways of cutting the data into `folds`, stratified by `strata`.
+
+    A head that has memorised its training data sees no spurious tie in it; one that has not seen a sample does.
+    """
+    total = torch.zeros(len(problem.targets), problem.num_classes, dtype=problem.features.dtype)
+    for repeat in range(repeats):
+        fold = stratified_folds(strata, folds, seed + repeat)
+        for k in range(folds):
+            inside, outside = fold != k, fold == k
+            head = fit_head(problem_rows(problem, inside), settings, max_iter, tol)
+            total[outside] += head.logits(problem.features[outside])
+    return total / repeats
+
+
+def stratified_folds(strata: Tensor, folds: int, seed: int) -> Tensor:
+    """A fold number for every sample; each stratum is spread evenly over the folds.
+
+    >>> torch.bincount(stratified_folds(torch.tensor([0] * 6 + [1] * 4), folds=2, seed=0)).tolist()
+    [5, 5]
+    """
+    generator = torch.Generator().manual_seed(seed)
+    fold = torch.empty_like(strata)
+    offset = 0
+    for label in torch.unique(strata).tolist():
+        rows = (strata == label).nonzero().flatten()
+        rows = rows[torch.randperm(len(rows), generator=generator)]
+        fold[rows] = (torch.arange(len(rows)) + offset) % folds  # go on where the last stratum stopped
+        offset += len(rows)
+    return fold
+
+
+def cross_fitted_strength(logits: Tensor, targets: Tensor) -> Strength:
+    """Ours, not the paper's: alpha_{i,c} = p_c of a head that has not seen the sample, and alpha_i = 1 - p_y."""
+    probabilities = torch.softmax(logits, 1)
+    per_sample = 1 - probabilities.gather(1, targets[:, None])[:, 0]
+    return Strength(probabilities.scatter(1, targets[:, None], 0), per_sample)
+
+
+def problem_rows(problem: Problem, rows: Tensor) -> Problem:
+    """The problem restricted to some samples."""
+    targets, weights = problem.targets[rows], problem.weights[rows]
+    strength = problem.strength
+    return replace(
+        problem,
+        features=problem.features[rows],
+        targets=targets,
+        weights=weights,
+        statistics_weights=problem.statistics_weights[rows],
+        class_counts=torch.bincount(targets, weights.double(), minlength=problem.num_classes),
+        strength=None if strength is None else Strength(*(part[rows] for part in strength)),
+    )

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import torch
+
+from icda.linear.cross_fit import cross_fitted_logits, cross_fitted_strength, problem_rows, stratified_folds
+from icda.linear.objective import LossSettings
+from icda.linear.solver import Problem, fit_head
+
+
+def make_problem() -> Problem:
+    generator = torch.Generator().manual_seed(1)
+    targets = torch.arange(90) % 3
+    features = torch.randn(90, 5, generator=generator, dtype=torch.float64) + targets[:, None] * 0.5
+    ones = torch.ones(90, dtype=torch.float64)
+    return Problem(features, targets, 3, ones, ones, torch.bincount(targets).double(), 0.01)
+
+
+def test_folds_spread_every_stratum_evenly() -> None:
+    strata = torch.tensor([0] * 11 + [1] * 7 + [2] * 3)
+    fold = stratified_folds(strata, folds=3, seed=4)
+    for label, size in ((0, 11), (1, 7), (2, 3)):
+        counts = torch.bincount(fold[strata == label], minlength=3)
+        assert int(counts.sum()) == size
+        assert int(counts.max() - counts.min()) <= 1
+
+
+def test_another_seed_cuts_other_folds_and_the_same_seed_the_same() -> None:
+    strata = torch.arange(60) % 2
+    assert torch.equal(stratified_folds(strata, 5, 1), stratified_folds(strata, 5, 1))
+    assert not torch.equal(stratified_folds(strata, 5, 1), stratified_folds(strata, 5, 2))
+
+
+def test_a_sample_is_judged_by_a_head_that_has_not_seen_it() -> None:
+    problem = make_problem()
+    logits = cross_fitted_logits(problem, LossSettings("ce"), problem.targets, folds=4, seed=3)
+    fold = stratified_folds(problem.targets, 4, 3)
+    head = fit_head(problem_rows(problem, fold != 2), LossSettings("ce"), 100, 1e-3)
+    torch.testing.assert_close(logits[fold == 2], head.logits(problem.features[fold == 2]))
+
+
+def test_cross_fitted_strength_is_zero_at_the_target_and_sums_to_the_sample_strength() -> None:
+    targets = torch.tensor([0, 2, 1])
+    strength = cross_fitted_strength(torch.randn(3, 4), targets)
+    assert (strength.per_class.gather(1, targets[:, None]) == 0).all()
+    torch.testing.assert_close(strength.per_class.sum(1), strength.per_sample)

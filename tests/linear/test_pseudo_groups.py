@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import torch
+from sklearn.metrics import roc_auc_score
+
+from icda.linear.objective import LossSettings
+from icda.linear.pseudo_groups import balance_weights, contrast_groups
+from icda.linear.solver import Problem, fit_head
+
+
+def biased_problem(agreement: float = 0.95, size: int = 1200) -> tuple[Problem, torch.Tensor]:
+    """Two classes, a weak core feature and a strong attribute that goes with the class in most samples."""
+    generator = torch.Generator().manual_seed(0)
+    targets = torch.arange(size) % 2
+    agrees = torch.rand(size, generator=generator) < agreement
+    attribute = torch.where(agrees, targets, 1 - targets)
+    features = torch.randn(size, 12, generator=generator, dtype=torch.float64)
+    features[:, 0] += 1.6 * (2 * targets - 1)
+    features[:, 1] += 3.0 * (2 * attribute - 1)
+    ones = torch.ones(size, dtype=torch.float64)
+    return Problem(features, targets, 2, ones, ones, torch.bincount(targets).double(), 0.01), attribute
+
+
+def worst_group(problem: Problem, attribute: torch.Tensor, weights: torch.Tensor) -> float:
+    from dataclasses import replace
+
+    head = fit_head(replace(problem, weights=weights.to(problem.features)), LossSettings("ce"))
+    hits = head.logits(problem.features).argmax(1) == problem.targets
+    groups = 2 * problem.targets + attribute
+    return min(float(hits[groups == group].double().mean()) for group in range(4))
+
+
+def test_weights_give_every_label_the_same_mass() -> None:
+    labels = torch.tensor([0, 0, 0, 2, 2, 5])
+    _, dense = torch.unique(labels, return_inverse=True)
+    weights = balance_weights(dense)
+    masses = [float(weights[labels == label].sum()) for label in (0, 2, 5)]
+    assert max(masses) - min(masses) < 1e-12
+    assert abs(float(weights.mean()) - 1) < 1e-12
+
+
+def test_the_tie_finds_samples_whose_attribute_speaks_against_them() -> None:
+    problem, attribute = biased_problem()
+    found = contrast_groups(problem, rounds=3, repeats=1)
+    hurt = (attribute != problem.targets).numpy()
+    for label in (0, 1):
+        rows = (problem.targets == label).numpy()
+        assert roc_auc_score(hurt[rows], found.tie.numpy()[rows]) > 0.95
+    assert torch.equal(found.groups // 2, problem.targets)
+    assert torch.equal(found.hurt, found.groups % 2 == 1)
+
+
+def test_balancing_the_guessed_groups_lifts_the_worst_group() -> None:
+    problem, attribute = biased_problem()
+    plain = worst_group(problem, attribute, torch.ones(len(attribute)))
+    groups = contrast_groups(problem, rounds=3, repeats=1).groups
+    assert worst_group(problem, attribute, balance_weights(groups)) > plain + 0.1
+
+
+def test_guesses_depend_on_the_seed_alone() -> None:
+    problem, _ = biased_problem(size=300)
+    first, second = (contrast_groups(problem, rounds=1, repeats=1, seed=5) for _ in range(2))
+    assert torch.equal(first.tie, second.tie)
