@@ -1,26 +1,47 @@
 """Train classifiers on biased data so that they stay right when the bias is gone.
 
-Losses, class statistics and strengths are exported here; data, models, training and the command line live in their own
-rooms and are imported when asked for.
+The names below are imported when they are first asked for: `import icda` costs nothing, and the command line can set its
+environment before torch is loaded. Data, models, training and the rest live in their own rooms.
 """
 
+from __future__ import annotations
+
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from icda._version import __version__
-from icda.losses import (
-    AdjustedLoss,
-    CrossEntropyLoss,
-    ICDALoss,
-    ISDALoss,
-    LogitAdjustmentLoss,
-    RISDALoss,
-)
-from icda.methods.meta_loop import MetaICDA
-from icda.statistics import ClassStatistics, Moments
-from icda.strength import AugmentedFeatures, Strength, StrengthNetwork, augment, direct_strength
 
 if TYPE_CHECKING:
     from icda.integrations.classifier import ICDAClassifier
+    from icda.losses import (
+        AdjustedLoss,
+        CrossEntropyLoss,
+        ICDALoss,
+        ISDALoss,
+        LogitAdjustmentLoss,
+        RISDALoss,
+    )
+    from icda.methods.meta_loop import MetaICDA
+    from icda.statistics import ClassStatistics, Moments
+    from icda.strength import AugmentedFeatures, Strength, StrengthNetwork, augment, direct_strength
+
+_HOMES = {
+    "AdjustedLoss": "icda.losses",
+    "AugmentedFeatures": "icda.strength",
+    "ClassStatistics": "icda.statistics",
+    "CrossEntropyLoss": "icda.losses",
+    "ICDAClassifier": "icda.integrations.classifier",
+    "ICDALoss": "icda.losses",
+    "ISDALoss": "icda.losses",
+    "LogitAdjustmentLoss": "icda.losses",
+    "MetaICDA": "icda.methods.meta_loop",
+    "Moments": "icda.statistics",
+    "RISDALoss": "icda.losses",
+    "Strength": "icda.strength",
+    "StrengthNetwork": "icda.strength",
+    "augment": "icda.strength",
+    "direct_strength": "icda.strength",
+}
 
 __all__ = [
     "AdjustedLoss",
@@ -43,8 +64,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "ICDAClassifier":  # imported when asked for: a training loop has no need of scikit-learn
-        from icda.integrations.classifier import ICDAClassifier
+    if name not in _HOMES:
+        raise AttributeError(f"module 'icda' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return value
 
-        return ICDAClassifier
-    raise AttributeError(f"module 'icda' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

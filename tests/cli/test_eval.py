@@ -67,5 +67,6 @@ def test_data_with_other_classes_is_refused(icda: Command, run: str) -> None:
     Path("texts.csv").write_text("text,label\n" + "".join(f"word {k},{'abc'[k % 3]}\n" for k in range(60)))
     answer = icda("eval", run, "--data", "texts.csv")
     assert answer.code == 1
-    assert "does not fit" in answer.err
+    assert "was trained on classes" in answer.err
+    assert "the data have a, b, c" in answer.err
     assert "Traceback" not in answer.err

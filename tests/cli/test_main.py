@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from icda import __version__
-from icda.cli import bench, demo, eval, list, main, train
+from icda.cli import bench, demo, embed, eval, list, main, train
 from icda.training import TrainConfig
 
 Command = Callable[..., Any]
@@ -18,6 +18,7 @@ HELP: dict[tuple[str, ...], type] = {
     ("demo",): demo.DemoArguments,
     ("train",): train.TrainArguments,
     ("eval",): eval.EvalArguments,
+    ("embed",): embed.EmbedArguments,
     ("list",): list.ListArguments,
     ("bench", "speed"): bench.SpeedArguments,
 }
@@ -44,7 +45,7 @@ def test_help_explains_every_option(words: tuple[str, ...], icda: Command) -> No
         names += [field.name for field in fields(TrainConfig) if field.name != "options"]
         names.remove("run")  # its settings stand for it
     for name in names:
-        shown = "PATH" if (words, name) == (("eval",), "run") else f"--{name.replace('_', '-')}"
+        shown = "PATH" if (words, name) in ((("eval",), "run"), (("embed",), "data")) else f"--{name.replace('_', '-')}"
         shown = "{all,tasks" if (words, name) == (("list",), "what") else shown
         assert shown in answer.out, name
 
@@ -91,7 +92,7 @@ def test_a_typo_gives_the_right_word_and_no_traceback(words: Any, hint: str, icd
 def test_a_word_like_no_command_gives_them_all(icda: Command) -> None:
     answer = icda("xyzzy")
     assert answer.code == 2
-    assert answer.err == "icda: unknown command 'xyzzy'. Commands: demo, train, eval, list, bench.\n"
+    assert answer.err == "icda: unknown command 'xyzzy'. Commands: demo, train, eval, embed, list, bench.\n"
 
 
 @dataclass

@@ -175,7 +175,7 @@ def double_backward(
 
 
 def step_by_adam(network: StrengthNetwork, gradients: Sequence[Tensor], rate: float) -> None:
-    optimizer = torch.optim.Adam(network.parameters(), lr=rate, weight_decay=1e-4)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=1e-4)
     for parameter, gradient in zip(network.parameters(), gradients, strict=True):
         parameter.grad = gradient
     optimizer.step()
@@ -287,6 +287,18 @@ def test_between_looks_ahead_the_network_gives_strengths_and_does_not_learn(mode
         assert looked != torch.equal(before, method.strength_network.layers[-1].weight)
         seen.append(looked)
     assert seen == [True, False, False, True, False, False, True]
+
+
+def test_between_looks_ahead_the_running_statistics_are_used(model: FeatureClassifier) -> None:
+    method, context = make(every=2, statistics_rate=20.0), context_of(model)
+    method.step(batch(0), context)
+    context.iteration, data, statistics = 1, batch(1), copy.deepcopy(method.criterion.statistics)
+    output = model(data.inputs)
+    statistics.update(output.features, data.targets)
+    described = method.characteristics(output.logits, output.features, data.targets, model.head.weight)
+    alpha = method.strength_network(described).detach()
+    wanted = naive_icda(output, data.targets, model.head.weight, alpha, statistics.mean, dense(statistics)).detach()
+    torch.testing.assert_close(method.step(data, context).loss, wanted, rtol=1e-8, atol=0)
 
 
 # -- through the trainer ----------------------------------------------------------------------------------------------

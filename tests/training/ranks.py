@@ -17,6 +17,7 @@ from icda.training import TrainConfig, checkpoint, run, train, trainer
 BASE = {"model": "mlp", "epochs": 3, "batch_size": 64}
 RUNS: dict[str, dict[str, Any]] = {
     "icda": {**BASE, "method": "icda", "selection": "validation_accuracy"},
+    "risda": {**BASE, "method": "risda", "clip_norm": 1.0},
     "risda_two_stage": {**BASE, "method": "risda_two_stage"},
     "resumed": {**BASE, "method": "icda", "checkpoint_every": 2},
 }

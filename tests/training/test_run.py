@@ -103,7 +103,8 @@ def test_the_model_kept_is_the_best_on_validation_data_or_the_last(
     assert result["selected_epoch"] == scores.index(max(scores)) < 3
     assert evaluate_folder(best.folder(), "validation")["metrics"]["accuracy"] == pytest.approx(max(scores))
     assert plain["selected_epoch"] == 4
-    assert plain["metrics"]["accuracy"] == pytest.approx(0.1) < result["metrics"]["accuracy"]
+    assert plain["metrics"]["accuracy"] == pytest.approx(0.1)
+    assert result["metrics"]["accuracy"] > 0.2
 
 
 def test_tensorboard_files_are_written_when_asked_for_and_only_then(configure: Configure) -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,90 +16,79 @@ from icda.training import TrainConfig, train
 from icda.training.checkpoint import load_checkpoint
 
 SCRIPT = Path(__file__).with_name("ranks.py")
-NAMES = ("icda", "risda_two_stage", "resumed")
 
 
-@pytest.fixture(scope="module")
-def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The folder in which two ranks worked, and what they printed."""
-    folder = tmp_path_factory.mktemp("ranks")
+def load_script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("ranks", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run_on_two_ranks(folder: Path) -> str:
+    """Let two ranks work in a folder; what they print."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
         [*command, str(SCRIPT), str(folder)],
         env={**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "COLUMNS": "200"},
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return folder, done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
-@pytest.fixture(scope="module")
-def one_process(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    spec = importlib.util.spec_from_file_location("ranks", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    folder = tmp_path_factory.mktemp("one")
-    for name, settings in module.RUNS.items():
-        train(TrainConfig(**settings, out=str(folder / name)))
-    return folder
+def check_weights_and_statistics(two: Path, one: Path) -> None:
+    found, wanted = (load_checkpoint(folder / "checkpoint.pt") for folder in (two, one))
+    for key, expected in wanted["networks"][0].items():
+        torch.testing.assert_close(found["networks"][0][key], expected, rtol=0, atol=1e-6)
+    for key, expected in wanted["method"].items():
+        scale = max(1.0, float(expected.double().abs().max()))  # the scatter is a sum over hundreds of samples
+        torch.testing.assert_close(found["method"][key], expected, rtol=0, atol=1e-6 * scale)
 
 
-def reported(folder: Path, rank: int) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / f"rank{rank}.json").read_text())
+def check_history_and_metrics(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    assert found["metrics"]["accuracy"] == pytest.approx(wanted["metrics"]["accuracy"])
+    assert found["confusion"] == wanted["confusion"]
+    assert found["selected_epoch"] == wanted["selected_epoch"]
+    for mine, theirs in zip(found["history"], wanted["history"], strict=True):
+        assert mine | {"seconds": 0} == pytest.approx(theirs | {"seconds": 0}, abs=1e-5)
+
+
+def check_that_only_the_first_rank_wrote(folder: Path, reports: list[dict[str, Any]], runs: list[str]) -> None:
+    assert reports[0]["written"].count("result.json") == len(runs) + 1
+    assert reports[1]["written"] == []
+    for name in runs:
+        result, lines = result_of(folder / name), (folder / name / "log.jsonl").read_text().splitlines()
+        assert [json.loads(line)["epoch"] for line in lines] == [0, 1, 2]
+        for report in reports:  # but every rank returns what is on disk
+            assert report["results"][name]["metrics"] == result["metrics"]
+            assert report["results"][name]["confusion"] == result["confusion"]
+
+
+def check_that_only_the_first_rank_spoke(printed: str, reports: list[dict[str, Any]]) -> None:
+    assert [report["results"]["command"] for report in reports] == [{"code": 0}, {"code": 0}]
+    assert printed.count("epoch 1/1") == 1
+    assert printed.count("Model, log and result") == 1
+
+
+def result_of(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "result.json").read_text())
     return found
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_two_ranks_give_the_weights_and_statistics_of_one_process(
-    name: str, two_ranks: tuple[Path, str], one_process: Path
-) -> None:
-    two, one = (load_checkpoint(folder / name / "checkpoint.pt") for folder in (two_ranks[0], one_process))
-    for key, expected in one["networks"][0].items():
-        torch.testing.assert_close(two["networks"][0][key], expected, rtol=0, atol=1e-6)
-    for key, expected in one["method"].items():
-        scale = max(1.0, float(expected.double().abs().max()))  # the scatter is a sum over hundreds of samples
-        torch.testing.assert_close(two["method"][key], expected, rtol=0, atol=1e-6 * scale)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_two_ranks_give_the_history_and_metrics_of_one_process(
-    name: str, two_ranks: tuple[Path, str], one_process: Path
-) -> None:
-    two, one = (json.loads((folder / name / "result.json").read_text()) for folder in (two_ranks[0], one_process))
-    assert two["metrics"]["accuracy"] == pytest.approx(one["metrics"]["accuracy"])
-    assert two["confusion"] == one["confusion"]
-    assert two["selected_epoch"] == one["selected_epoch"]
-    for mine, theirs in zip(two["history"], one["history"], strict=True):
-        assert {key: value for key, value in mine.items() if key != "seconds"} == pytest.approx(
-            {key: value for key, value in theirs.items() if key != "seconds"}, abs=1e-5
-        )
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_rank_returns_the_result_that_is_on_disk(name: str, two_ranks: tuple[Path, str]) -> None:
-    folder, _ = two_ranks
-    on_disk = json.loads((folder / name / "result.json").read_text())
-    for rank in (0, 1):
-        given = reported(folder, rank)["results"][name]
-        assert given["metrics"] == on_disk["metrics"]
-        assert given["confusion"] == on_disk["confusion"]
-
-
-def test_only_the_first_rank_writes_and_it_writes_each_result_once(two_ranks: tuple[Path, str]) -> None:
-    folder, _ = two_ranks
-    assert reported(folder, 0)["written"].count("result.json") == len(NAMES) + 1
-    assert reported(folder, 1)["written"] == []
-    for name in NAMES:
-        lines = (folder / name / "log.jsonl").read_text().splitlines()
-        assert [json.loads(line)["epoch"] for line in lines] == [0, 1, 2]
-
-
-def test_only_the_first_rank_speaks(two_ranks: tuple[Path, str]) -> None:
-    folder, printed = two_ranks
-    assert [reported(folder, rank)["results"]["command"] for rank in (0, 1)] == [{"code": 0}, {"code": 0}]
-    assert printed.count("epoch 1/1") == 1
-    assert printed.count("Model, log and result") == 1
+def test_two_ranks_do_what_one_process_does_and_the_first_alone_writes_and_speaks(tmp_path: Path) -> None:
+    """One test, because starting the ranks takes longer than all they do."""
+    two, one, runs = tmp_path / "two", tmp_path / "one", load_script().RUNS
+    two.mkdir()
+    printed = run_on_two_ranks(two)
+    reports = [json.loads((two / f"rank{rank}.json").read_text()) for rank in (0, 1)]
+    for name, settings in runs.items():
+        train(TrainConfig(**settings, out=str(one / name)))
+        check_weights_and_statistics(two / name, one / name)
+        check_history_and_metrics(result_of(two / name), result_of(one / name))
+    check_that_only_the_first_rank_wrote(two, reports, list(runs))
+    check_that_only_the_first_rank_spoke(printed, reports)

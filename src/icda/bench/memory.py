@@ -9,7 +9,7 @@ from torch.profiler import ProfilerActivity, profile
 
 
 def peak_bytes(step: Callable[[], None]) -> int:
-    """Most bytes that `step` held at once above what stood before it.
+    """Most bytes of its own that `step` held at once; what stood before it counts neither when used nor when released.
 
     The profiler reports every allocation and release of torch's CPU allocator, so the figure does not depend on what the
     operating system does with freed pages.
@@ -21,16 +21,25 @@ def peak_bytes(step: Callable[[], None]) -> int:
     step()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         step()
+    own: dict[int, int] = {}
     held = peak = 0
-    for event in _memory_events(profiler):
-        held += event
+    for address, size in _memory_events(profiler):
+        if size > 0:
+            own[address] = size
+            held += size
+        else:  # the profiler knows the size of memory that stood before only by chance: count what the step made
+            held -= own.pop(address, 0)
         peak = max(peak, held)
     return peak
 
 
-def _memory_events(profiler: profile) -> list[int]:
-    """Signed sizes of all allocations and releases, in the order they happened."""
+def _memory_events(profiler: profile) -> list[tuple[int, int]]:
+    """Address and signed size of all allocations and releases, in the order they happened."""
     recorded: Any = profiler.profiler
-    events = [event for event in recorded.kineto_results.events() if event.name() == "[memory]"]
-    events.sort(key=lambda event: event.start_ns())
-    return [event.nbytes() for event in events]
+    events, waiting = [], list(recorded.kineto_results.experimental_event_tree())
+    while waiting:
+        event = waiting.pop()
+        waiting += event.children
+        if hasattr(event.extra_fields, "alloc_size"):
+            events.append((event.start_time_ns, event.extra_fields.ptr, event.extra_fields.alloc_size))
+    return [(address, size) for _, address, size in sorted(events, key=lambda event: event[0])]

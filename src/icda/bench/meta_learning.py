@@ -25,10 +25,13 @@ METHODS = ("icda", "meta_icda", "metasaug", "meta_weight_net", "lsda")
 
 @dataclass(frozen=True)
 class Separation:
-    """How well a number about each training sample finds the mislabelled ones (AUROC)."""
+    """How well a number about each training sample finds the mislabelled ones (AUROC).
+
+    A learned strength that is low marks a wrong label: what the metadata contradict gets no margin.
+    """
 
     seed: int
-    learned_strength: float
+    low_learned_strength: float
     direct_strength: float
     loss: float
 
@@ -60,7 +63,7 @@ def _numbers(task: Task, network: FeatureClassifier, method: MetaICDAMethod) -> 
     described = method.characteristics(output.logits, output.features, batch.targets, weight)
     direct = method.criterion.strength(output.features, batch.targets, weight)
     return {
-        "learned_strength": method.strength_network(described),
+        "low_learned_strength": 1 - method.strength_network(described),
         "direct_strength": direct.per_sample,
         "loss": F.cross_entropy(output.logits, batch.targets, reduction="none"),
     }

@@ -53,7 +53,7 @@ def meta_table(results: Path = RESULTS) -> str:
 def separation_table(results: Path = RESULTS) -> str:
     """How well numbers about a training sample find wrong labels: AUROC, mean ± standard deviation over seeds."""
     rows = _read(results / "meta_separation.csv")
-    names = {"learned_strength": "learned strength", "direct_strength": "strength by angle", "loss": "loss"}
+    names = {"low_learned_strength": "learned strength, low", "direct_strength": "strength by angle", "loss": "loss"}
     body = [[title, _spread([float(row[name]) for row in rows], digits=3)] for name, title in names.items()]
     return markdown(["number about a sample", "AUROC for wrong labels"], body)
 

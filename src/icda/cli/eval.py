@@ -11,6 +11,7 @@ from typing import Literal
 import tyro
 from rich.console import Console
 
+from icda.cli.train import HEADLINES
 from icda.report import comparison_table, to_rich
 from icda.training import evaluate_folder
 
@@ -24,7 +25,7 @@ class EvalArguments:
     split: Literal["train", "validation", "test", "metadata"] = "test"
     """Which split to evaluate."""
     data: str | None = None
-    """Another folder or CSV with the same classes."""
+    """Another folder or CSV with the same classes; its test split is judged (a fifth of it where it names none)."""
     json: bool = False
     """Print the whole result as JSON."""
 
@@ -35,5 +36,5 @@ def main(arguments: Sequence[str]) -> int:
     if given.json:
         print(json.dumps(result, indent=1))
         return 0
-    Console().print(to_rich(comparison_table([result], caption=f"{given.split} split")))
+    Console().print(to_rich(comparison_table([result], HEADLINES, caption=f"{given.split} split")))
     return 0

@@ -66,5 +66,10 @@ def _table(title: str, rows: list[tuple[str, str]]) -> Table:
 
 
 def _summary(thing: Any) -> str:
-    thing = getattr(thing, "func", thing)  # what stands behind a functools.partial
-    return (thing.__doc__ or "").strip().split("\n")[0].rstrip(".")
+    """The first line of a docstring; for a functools.partial with what it fixes."""
+    function = getattr(thing, "func", thing)
+    line = (function.__doc__ or "").strip().split("\n")[0].rstrip(".")
+    if function is thing:
+        return line
+    fixed = [*map(str, thing.args), *(f"{name} {value}" for name, value in thing.keywords.items())]
+    return f"{line} [{', '.join(fixed)}]"

@@ -5,17 +5,21 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 
 from icda.registry import nearest
 
 # Idle OpenMP threads that spin slow a shared machine down many times over; must be set before torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # the profiler that counts memory would talk of itself
+warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=DeprecationWarning)  # torch's own
 
 COMMANDS = {
     "demo": "compare CE, LA, ISDA, ICDA and Meta-ICDA on three small biased tasks that ship with icda",
     "train": "train a classifier on a task, or on your own folder or CSV",
     "eval": "evaluate the model of an earlier run",
+    "embed": "turn a folder of images, or a CSV of images or texts, into a file of features",
     "list": "show tasks, methods, models and selection rules",
     "bench": "measure: speed and memory, meta-learning on small tasks",
 }

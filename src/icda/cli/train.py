@@ -16,6 +16,8 @@ from icda.report import comparison_table, to_rich
 from icda.training import TrainConfig, load_config, train
 from icda.training.progress import QuietView, TerminalView
 
+HEADLINES = ("accuracy", "balanced_accuracy", "worst_class_accuracy", "worst_group_accuracy")
+
 
 @dataclass
 class TrainArguments:
@@ -44,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     if os.environ.get("RANK", "0") != "0":  # under torchrun one process speaks for all
         return 0
     folder = config.folder()
-    console.print(to_rich(comparison_table([result])))
+    console.print(to_rich(comparison_table([result], HEADLINES)))
     console.print(
         f"Model, log and result: {folder}\nReport to open in a browser: {folder / 'report.html'}", highlight=False
     )

@@ -27,9 +27,9 @@ def folder_task(path: str | PathLike[str], image_size: int = 32, seed: int = 0, 
     paths: list[Path] = []
     labels: list[str] = []
     splits: list[str] = []
-    for split, folder in _split_folders(root):
-        for class_folder in _subfolders(folder):
-            images = _images(class_folder)
+    for split, folder in split_folders(root):
+        for class_folder in subfolders(folder):
+            images = images_in(class_folder)
             if not images:
                 raise ValueError(f"{class_folder} holds no image ({', '.join(IMAGE_SUFFIXES)}): fill or remove it.")
             paths += images
@@ -42,24 +42,24 @@ def folder_task(path: str | PathLike[str], image_size: int = 32, seed: int = 0, 
     return own_task(root.resolve().name, data, seed, input_kind="image", input_shape=shape, model="resnet20")
 
 
-def _split_folders(root: Path) -> list[tuple[str, Path]]:
-    named = {folder: SPLIT_WORDS.get(folder.name.lower()) for folder in _subfolders(root)}
+def split_folders(root: Path) -> list[tuple[str, Path]]:
+    named = {folder: SPLIT_WORDS.get(folder.name.lower()) for folder in subfolders(root)}
     if not any(named.values()):
         return [("train", root)]
     if "train" not in named.values():
         raise ValueError(f"{root} has {', '.join(folder.name for folder in named)} but no train folder.")
     for folder, split in named.items():
-        if split is None and _images(folder):
+        if split is None and images_in(folder):
             raise ValueError(
                 f"{folder} stands beside train but is no split. Known: {', '.join(SPLITS)}. Rename it or move it away."
             )
     return [(split, folder) for folder, split in named.items() if split is not None]
 
 
-def _subfolders(folder: Path) -> list[Path]:
+def subfolders(folder: Path) -> list[Path]:
     return sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith((".", "__")))
 
 
-def _images(folder: Path) -> list[Path]:
+def images_in(folder: Path) -> list[Path]:
     found = (entry for entry in folder.rglob("*") if entry.suffix.lower() in IMAGE_SUFFIXES)
     return sorted(entry for entry in found if entry.is_file() and not entry.name.startswith("."))

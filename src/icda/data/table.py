@@ -23,7 +23,7 @@ SPLIT = ("split",)
 NUMBERED_SPLITS = {"0": "train", "1": "validation", "2": "test"}  # how WILDS and group_DRO number them
 
 
-class _Table(NamedTuple):
+class CsvTable(NamedTuple):
     """A CSV file's cells by column, and the line in the file where each row ends."""
 
     path: Path
@@ -81,14 +81,14 @@ def csv_task(
     test split takes 20 % of train and a missing validation split 10 %, by `seed`; `description` says so. `tokenise`
     turns a list of texts into lists of ids; by default words and word pairs are hashed.
     """
-    table = _read(Path(path).expanduser())
+    table = read_table(Path(path).expanduser())
     label = table.find("label", label_column, LABEL)
     if label is None:
         raise table.missing("label", LABEL)
     labels = table.column(label)
-    splits = _splits(table, table.find("split", split_column, SPLIT))
-    groups = _groups(table, labels, group_column, attribute_column)
-    image, text = _input_columns(table, image_column, text_column)
+    splits = split_values(table, table.find("split", split_column, SPLIT))
+    groups = group_labels(table, labels, group_column, attribute_column)
+    image, text = input_columns(table, image_column, text_column)
     if image is not None:
         source: Source = ImageFiles(_image_paths(table, image), image_size, flip=flip)
         shape: tuple[int, ...] = (3, image_size, image_size)
@@ -101,7 +101,7 @@ def csv_task(
     return own_task(table.path.stem, data, seed, input_kind=kind, input_shape=shape, model=model)
 
 
-def _read(path: Path) -> _Table:
+def read_table(path: Path) -> CsvTable:
     if not path.is_file():
         raise FileNotFoundError(f"{path.absolute()} is not a file: csv_task wants a CSV table with a header line.")
     try:
@@ -119,10 +119,10 @@ def _read(path: Path) -> _Table:
         if len(row) != len(header):
             raise ValueError(f"{path}, line {line}: {len(row)} cells, wanted {len(header)} as in the header.")
     columns = {name: [row[k] for row, _ in rows] for k, name in enumerate(header)}
-    return _Table(path, columns, [line for _, line in rows])
+    return CsvTable(path, columns, [line for _, line in rows])
 
 
-def _input_columns(table: _Table, image_column: str | None, text_column: str | None) -> tuple[str | None, str | None]:
+def input_columns(table: CsvTable, image_column: str | None, text_column: str | None) -> tuple[str | None, str | None]:
     if image_column is not None and text_column is not None:
         raise ValueError("csv_task takes an image_column or a text_column, not both.")
     image = None if text_column is not None else table.find("image", image_column, IMAGE)
@@ -136,7 +136,7 @@ def _input_columns(table: _Table, image_column: str | None, text_column: str | N
     return image, text
 
 
-def _image_paths(table: _Table, column: str) -> list[Path]:
+def _image_paths(table: CsvTable, column: str) -> list[Path]:
     paths = [table.path.parent / cell for cell in table.column(column)]
     for path, line in zip(paths, table.lines, strict=True):
         if not path.is_file():
@@ -146,7 +146,7 @@ def _image_paths(table: _Table, column: str) -> list[Path]:
     return paths
 
 
-def _splits(table: _Table, column: str | None) -> list[str]:
+def split_values(table: CsvTable, column: str | None) -> list[str]:
     if column is None:
         return ["train"] * len(table.lines)
     cells = [cell.lower() for cell in table.column(column)]
@@ -161,7 +161,7 @@ def _splits(table: _Table, column: str | None) -> list[str]:
     return [known[cell] for cell in cells]
 
 
-def _groups(table: _Table, labels: list[str], given: str | None, attribute: str | None) -> list[str] | None:
+def group_labels(table: CsvTable, labels: list[str], given: str | None, attribute: str | None) -> list[str] | None:
     group = table.find("group", given, GROUP) if attribute is None or given is not None else None
     if group is not None:
         return table.column(group)

@@ -22,6 +22,7 @@ import torch.autograd.forward_ad as forward_mode
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from icda.ranks import all_mean
 
@@ -126,7 +127,9 @@ def _meta_pull(
 def _tangents(model: nn.Module, forward: Forward, pull: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Derivatives of logits and head weight along `pull`, by one forward-mode pass."""
     parameters = dict(model.named_parameters())
-    with torch.no_grad(), forward_mode.dual_level(), _replay(forward.random_state):
+    # Fused attention kernels have no forward-mode derivative; the plain one gives the same numbers.
+    attention = sdpa_kernel(SDPBackend.MATH)
+    with torch.no_grad(), forward_mode.dual_level(), _replay(forward.random_state), attention:
         duals = {name: forward_mode.make_dual(parameters[name].detach(), value) for name, value in pull.items()}
         logits = functional_call(model, (duals, _buffers(model)), (forward.inputs,)).logits
         tangent = forward_mode.unpack_dual(logits).tangent

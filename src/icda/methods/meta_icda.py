@@ -26,7 +26,7 @@ class MetaICDAMethod(MetaLearner):
     """ICDA whose sample strengths come from a network of ten training characteristics, learned on metadata.
 
     Each iteration tries a virtual SGD step on the ICDA loss, measures it on metadata, and steps the strength network
-    (Adam), the class means and the covariances (SGD with `statistics_rate`) along the exact gradient; then the real step
+    (AdamW), the class means and the covariances (SGD with `statistics_rate`) along the exact gradient; then the real step
     is taken with what was corrected. Corrected statistics serve one step, or stay for good with `persist` (covariances
     are then kept positive semidefinite). Options not listed here are those of `ICDALoss`.
 
@@ -55,7 +55,8 @@ class MetaICDAMethod(MetaLearner):
         self.criterion = criterion or ICDALoss(setup.num_classes, setup.feature_dim, setup.class_counts, **options)
         self.characteristics = Characteristics(setup.class_counts)
         self.strength_network = strength_network or StrengthNetwork()
-        self.optimizer = torch.optim.Adam(
+        # Decoupled decay: inside Adam's normalised step it would outweigh a meta-gradient of order beta * eta / n.
+        self.optimizer = torch.optim.AdamW(
             self.strength_network.parameters(), lr=strength_rate, weight_decay=strength_decay
         )
         self.statistics_rate, self.persist = statistics_rate, persist

@@ -142,6 +142,10 @@ def load_folder(folder: Path, data: str | None = None) -> tuple[TrainConfig, Tas
     if data is not None:
         config = replace(config, data=data)
     task = load_task(config)
+    if list(task.class_names) != state["class_names"]:
+        raise ValueError(
+            f"{path} was trained on classes {', '.join(state['class_names'])}; the data have {', '.join(task.class_names)}."
+        )
     networks, method = build(config, task)
     for network, saved in zip(networks, state["networks"], strict=True):
         load_state(network, saved, "network", path)

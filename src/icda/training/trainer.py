@@ -284,6 +284,7 @@ class Trainer:
             "networks": [_state(model) for model in self.models],
             "method": _state(self.method),
             "config": self.config.as_dict(),
+            "class_names": list(self.task.class_names),
             "epoch": self.position.epoch,
         }
         save_checkpoint(self.folder / MODEL, state)

@@ -1,0 +1,110 @@
+"""`icda embed`"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+from icda.data.embedding import Features, embed, read_samples
+from icda.data.embedding.samples import Columns
+from icda.models.encoders import create_encoder
+
+NAMED = 20
+
+
+@dataclass
+class EmbedArguments:
+    """Turn a folder of images, or a CSV of images or texts, into a file of features."""
+
+    data: tyro.conf.Positional[Path]
+    """A folder, DATA/<class>/*.jpg or DATA/train/<class>/*.jpg, or a CSV table."""
+    out: Path = Path("features.npz")
+    """File to write; np.load reads it."""
+    encoder: str | None = None
+    """efficientnet_lite0 (default for images), minilm (default for texts), hf:PATH_OR_ID or timm:NAME."""
+    batch_size: int = 32
+    """Inputs that go through the encoder at once."""
+    image_size: int | None = None
+    """Side to which images are squeezed; by default what the encoder was trained with."""
+    skip_unreadable: bool = False
+    """Leave out images that cannot be read and list them at the end, instead of stopping."""
+    resume: bool = False
+    """Go on with an unfinished run from its chunks in OUT.part; a finished one is shown, not run again."""
+    unlabelled: bool = False
+    """The folder has no class folders, or the table no labels."""
+    image_column: str | None = None
+    """CSV column with image paths; guessed from common names if not given."""
+    text_column: str | None = None
+    """CSV column with texts."""
+    label_column: str | None = None
+    """CSV column with class labels."""
+    group_column: str | None = None
+    """CSV column with groups."""
+    split_column: str | None = None
+    """CSV column with train, validation or test."""
+
+    def columns(self) -> Columns:
+        return Columns(self.image_column, self.text_column, self.label_column, self.group_column, self.split_column)
+
+
+@dataclass
+class Bar:
+    """A bar with time left; a line each tenth where output is not a terminal."""
+
+    noun: str
+    console: Console = field(default_factory=lambda: Console(stderr=True))
+
+    def __enter__(self) -> Bar:
+        columns = (SpinnerColumn(), TextColumn(self.noun), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self.bar = Progress(*columns, console=self.console, disable=not self.console.is_terminal)
+        self.line = self.bar.add_task(self.noun, total=None)
+        self.tenth = 0
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def update(self, done: int, total: int) -> None:
+        self.bar.update(self.line, completed=done, total=total)
+        if not self.console.is_terminal and 10 * done // total > self.tenth:
+            self.tenth = 10 * done // total
+            self.console.print(f"{done}/{total} {self.noun}", highlight=False)
+
+
+def main(arguments: Sequence[str]) -> int:
+    given = tyro.cli(EmbedArguments, args=list(arguments), prog="icda embed")
+    if given.out.suffix != ".npz":
+        raise ValueError(f"--out is {given.out}, wanted a name that ends in .npz.")
+    samples = read_samples(given.data, given.columns(), unlabelled=given.unlabelled)
+    encoder = create_encoder(given.encoder, samples.kind, given.image_size)
+    with Bar(f"{samples.kind}s") as bar:
+        result = embed(
+            samples,
+            encoder,
+            given.out,
+            batch_size=given.batch_size,
+            skip_unreadable=given.skip_unreadable,
+            resume=given.resume,
+            progress=bar.update,
+        )
+    Console().print(_summary(given.out, result), highlight=False, markup=False, soft_wrap=True)
+    return 0
+
+
+def _summary(out: Path, result: Features) -> str:
+    lines = [f"{out}: {len(result)} x {result.features.shape[1]} features by {result.encoder}"]
+    for noun, names in (("classes", result.class_names), ("groups", result.group_names)):
+        if names is not None:
+            lines.append(f"{len(names)} {noun}: {', '.join(names[:NAMED])}{' ...' if len(names) > NAMED else ''}")
+    if len(result.skipped):
+        lines.append(f"{len(result.skipped)} unreadable, left out and listed in the file as 'skipped':")
+        lines += [f"  {name}" for name in result.skipped[:NAMED]]
+        if len(result.skipped) > NAMED:
+            lines.append(f"  and {len(result.skipped) - NAMED} more")
+    return "\n".join(lines)

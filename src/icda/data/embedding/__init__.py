@@ -1,0 +1,15 @@
+"""From a folder of images or a CSV of images or texts to a file of features."""
+
+from icda.data.embedding.features import Features, load_features
+from icda.data.embedding.run import Encoder, UnreadableInputsError, embed
+from icda.data.embedding.samples import Samples, read_samples
+
+__all__ = [
+    "Encoder",
+    "Features",
+    "Samples",
+    "UnreadableInputsError",
+    "embed",
+    "load_features",
+    "read_samples",
+]

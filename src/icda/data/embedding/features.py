@@ -1,0 +1,103 @@
+"""The features file: one .npz that `np.load` reads without icda."""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Features:
+    """Features (N, A) and what is known of each row; `y`, `group` and `split` are None where they were not given.
+
+    `y` and `group` are names; `y_code` and `group_code` number them, so that `class_names[y_code]` is `y`. `id` is an
+    image's path, relative to the folder or as the table has it, or a text's row in the table, counted from 0. `skipped`
+    are the ids of inputs that could not be read.
+    """
+
+    features: np.ndarray
+    id: np.ndarray
+    skipped: np.ndarray
+    encoder: str
+    encoder_version: str
+    y: np.ndarray | None = None
+    y_code: np.ndarray | None = None
+    class_names: np.ndarray | None = None
+    group: np.ndarray | None = None
+    group_code: np.ndarray | None = None
+    group_names: np.ndarray | None = None
+    split: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+
+def load_features(path: str | PathLike[str]) -> Features:
+    """Read a file of `icda embed`; nothing in it can run code."""
+    arrays = read_arrays(Path(path).expanduser())
+    missing = [name for name in ("features", "id", "skipped", "encoder", "encoder_version") if name not in arrays]
+    if missing:
+        raise ValueError(f"{path} lacks {', '.join(missing)}: it was not written by `icda embed`.")
+    known: dict[str, Any] = {name: arrays[name] for name in Features.__dataclass_fields__ if name in arrays}
+    known |= {name: str(arrays[name]) for name in ("encoder", "encoder_version")}
+    return Features(**known)
+
+
+def read_arrays(path: Path, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    """The arrays of an .npz file, or those of `names` that it has."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path.absolute()} is not there: `icda embed DATA --out {path}` makes it.")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files if names is None or name in names}
+    except (ValueError, OSError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is no .npz file of plain arrays, or it is damaged ({error}).") from error
+
+
+def write_arrays(
+    path: Path, arrays: Mapping[str, np.ndarray], features: Iterable[np.ndarray], shape: tuple[int, int]
+) -> None:
+    """Write an .npz as a whole or not at all; `features` of that shape in all come block by block, never all at once.
+
+    The same arrays give the same bytes: the entries of the archive carry no time.
+    """
+    with _replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        with archive.open("features.npy", "w", force_zip64=True) as entry:
+            header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(entry, header)
+            for block in features:
+                entry.write(np.ascontiguousarray(block, dtype="<f4").data)
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                buffer = io.BytesIO()
+                np.lib.format.write_array(buffer, array, allow_pickle=False)
+                entry.write(buffer.getbuffer())
+
+
+def write_text(path: Path, content: str) -> None:
+    with _replacing(path) as file:
+        file.write(content.encode())
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file that takes the place of `path` when it is whole; what a killed process left is overwritten by the next."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        with draft.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,0 +1,194 @@
+"""Encode all samples, chunk by chunk, so that a killed run goes on where it stopped."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from icda.data.embedding.chunks import Chunk, ChunkStore, Plan, part_folder, refuse_existing
+from icda.data.embedding.features import Features, load_features, read_arrays, write_arrays
+from icda.data.embedding.samples import Samples
+from icda.data.own_data import natural_order
+from icda.data.sources import DECODER_THREADS, UnreadableImageError, decode_image
+
+NAMED_PATHS = 10
+
+Progress = Callable[[int, int], None]  # samples done, samples in all
+
+
+class Encoder(Protocol):
+    """Images as bytes (N, H, W, 3), or a list of N texts, to features (N, A)."""
+
+    name: str
+    version: str
+    device: str
+    image_size: int | None
+
+    @property
+    def kind(self) -> Any: ...
+
+    def encode(self, inputs: Any) -> Tensor: ...
+
+
+class UnreadableInputsError(OSError):
+    """Some inputs cannot be read; the message names them."""
+
+
+def embed(
+    samples: Samples,
+    encoder: Encoder,
+    out: str | PathLike[str],
+    *,
+    batch_size: int = 32,
+    skip_unreadable: bool = False,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Features:
+    """Encode `samples` and write the features file `out`; see `Features` for what is in it.
+
+    Finished chunks wait in `<out>.part/`. With `resume` those that still fit their inputs are taken as they are, and the
+    file is the same to the byte as that of a run without a break. An unreadable image stops the run, unless
+    `skip_unreadable` leaves it out and lists it under `skipped`.
+    """
+    out = Path(out).expanduser()
+    plan = _plan(samples, encoder, batch_size)
+    chunks = plan.chunks(samples)
+    fingerprint = samples.fingerprint(digest for _, digest in chunks)
+    if resume and out.exists():
+        return _finished(out, fingerprint)
+    if not resume:
+        refuse_existing(out)
+    if not skip_unreadable:
+        _check_present(samples)
+    store = ChunkStore(out, plan)
+    outlines = []
+    for number, (rows, digest) in enumerate(chunks):
+        chunk = store.load(number, digest)
+        if chunk is None or not (skip_unreadable or chunk.kept.all()):
+            chunk = _encode_chunk(samples, rows, encoder, batch_size, skip_unreadable)
+            store.save(number, digest, chunk)
+        outlines.append(Outline(chunk.kept, chunk.features.shape[1]))
+        if progress is not None:
+            progress(rows.stop, len(samples))
+    arrays = _columns(samples, np.concatenate([outline.kept for outline in outlines]))
+    arrays |= _scalars(encoder=encoder.name, encoder_version=encoder.version, fingerprint=fingerprint)
+    # A chunk of which nothing could be read has no width.
+    shape = len(arrays["id"]), max(outline.width for outline in outlines)
+    write_arrays(out, arrays, store.blocks(digest for _, digest in chunks), shape)
+    shutil.rmtree(store.folder)
+    return load_features(out)
+
+
+class Outline(NamedTuple):
+    """What remains in memory of a finished chunk."""
+
+    kept: np.ndarray
+    width: int
+
+
+def _plan(samples: Samples, encoder: Encoder, batch_size: int) -> Plan:
+    if batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size}, wanted 1 or more.")
+    if samples.kind != encoder.kind:
+        raise ValueError(f"the encoder {encoder.name} takes {encoder.kind}s, but the inputs are {samples.kind}s.")
+    return Plan(encoder.name, encoder.version, encoder.image_size, encoder.device, batch_size)
+
+
+def _encode_chunk(samples: Samples, rows: range, encoder: Encoder, batch_size: int, skip: bool) -> Chunk:
+    # Texts of like length together: padding to the longest of a mixed batch would be most of the work.
+    order = sorted(rows, key=lambda row: len(str(samples.inputs[row]))) if samples.kind == "text" else list(rows)
+    blocks: dict[int, np.ndarray] = {}
+    for first in range(0, len(order), batch_size):
+        batch = order[first : first + batch_size]
+        readable, inputs = _read(samples, batch, encoder.image_size, skip)
+        if not readable:
+            continue
+        features = encoder.encode(inputs).numpy()
+        finite = np.isfinite(features).all(1)
+        if not finite.all():
+            raise ValueError(
+                f"the encoder {encoder.name} gives NaN or infinity for {samples.ids[readable[int(finite.argmin())]]}: "
+                "look at that input, or choose another encoder."
+            )
+        blocks.update(zip(readable, features, strict=True))
+    kept = np.array([row in blocks for row in rows])
+    features = np.stack([blocks[row] for row in rows if row in blocks]) if blocks else np.empty((0, 0))
+    return Chunk(features.astype(np.float32), kept)
+
+
+def _read(samples: Samples, batch: list[int], image_size: int | None, skip: bool) -> tuple[list[int], Any]:
+    """Those rows of a batch that can be read, and their inputs."""
+    if samples.kind == "text":
+        return batch, [samples.inputs[row] for row in batch]
+    size = image_size
+    assert size is not None
+
+    def decode(row: int) -> np.ndarray | UnreadableImageError:
+        try:
+            return decode_image(Path(samples.inputs[row]), size)
+        except UnreadableImageError as error:
+            return error
+
+    with ThreadPoolExecutor(DECODER_THREADS) as pool:
+        decoded = list(pool.map(decode, batch))
+    images = {row: image for row, image in zip(batch, decoded, strict=True) if isinstance(image, np.ndarray)}
+    if len(images) < len(batch) and not skip:
+        raise _unreadable([Path(samples.inputs[row]) for row in batch if row not in images], "cannot be read as images")
+    stacked = torch.from_numpy(np.stack(list(images.values()))) if images else None
+    return list(images), stacked
+
+
+def _check_present(samples: Samples) -> None:
+    """Files that are not there are known before the first hour of work, not after it."""
+    missing = [path for path in samples.inputs if isinstance(path, Path) and not path.is_file()]
+    if missing:
+        raise _unreadable(missing, "are not there (paths of a table are relative to it)")
+
+
+def _unreadable(paths: Sequence[Path], fault: str) -> UnreadableInputsError:
+    named = "".join(f"\n  {path}" for path in paths[:NAMED_PATHS])
+    more = f"\n  and {len(paths) - NAMED_PATHS} more" if len(paths) > NAMED_PATHS else ""
+    return UnreadableInputsError(
+        f"{len(paths)} file(s) {fault}:{named}{more}\nRepair or remove them, or leave them out with --skip-unreadable; "
+        "--resume keeps what was done."
+    )
+
+
+def _columns(samples: Samples, kept: np.ndarray) -> dict[str, np.ndarray]:
+    """What is known of the samples that could be read, and the ids of the others."""
+    if not kept.any():
+        raise ValueError(f"none of the {len(samples)} inputs can be read: nothing to write.")
+    ids = np.array(samples.ids)
+    arrays = {"id": ids[kept], "skipped": ids[~kept]}
+    for name, plural, values in (("y", "class_names", samples.labels), ("group", "group_names", samples.groups)):
+        if values is not None:
+            arrays[name] = np.array(values)[kept]
+            arrays[plural] = np.array(natural_order(arrays[name].tolist()))
+            codes = {value: code for code, value in enumerate(arrays[plural].tolist())}
+            arrays[f"{name}_code"] = np.array([codes[value] for value in arrays[name].tolist()], dtype=np.int64)
+    if samples.splits is not None:
+        arrays["split"] = np.array(samples.splits)[kept]
+    return arrays
+
+
+def _scalars(**values: str) -> dict[str, np.ndarray]:
+    return {name: np.array(value) for name, value in values.items()}
+
+
+def _finished(out: Path, fingerprint: str) -> Features:
+    """What an earlier run has written, if it is what this one would write."""
+    if str(read_arrays(out, ["fingerprint"]).get("fingerprint")) != fingerprint:
+        raise FileExistsError(
+            f"{out} is there already, made of other inputs or settings: delete it, or choose another --out."
+        )
+    # A run killed between its last two steps leaves its chunks beside the file.
+    shutil.rmtree(part_folder(out), ignore_errors=True)
+    return load_features(out)

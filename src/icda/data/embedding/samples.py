@@ -1,0 +1,127 @@
+"""Which inputs there are, and what is known of each."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Literal
+
+from icda.data.folder import IMAGE_SUFFIXES, LAYOUT, images_in, split_folders, subfolders
+from icda.data.table import GROUP, LABEL, SPLIT, CsvTable, group_labels, input_columns, read_table, split_values
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of a CSV's columns; those left out are recognised by their usual names."""
+
+    image: str | None = None
+    text: str | None = None
+    label: str | None = None
+    group: str | None = None
+    split: str | None = None
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Inputs in a fixed order: entry i of each list is sample i's. `ids` are paths, or the row numbers of texts."""
+
+    kind: Literal["image", "text"]
+    inputs: Sequence[Path] | Sequence[str]
+    ids: Sequence[str] | Sequence[int]
+    labels: Sequence[str] | None = None
+    groups: Sequence[str] | None = None
+    splits: Sequence[str] | None = None
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def state(self, row: int) -> str:
+        """What must be the same for an earlier result to be good: a text, or an image's name, size and time of change."""
+        given = self.inputs[row]
+        if isinstance(given, str):
+            return given
+        try:
+            status = given.stat()
+        except OSError:
+            return f"{self.ids[row]} missing"
+        return f"{self.ids[row]} {status.st_size} {status.st_mtime_ns}"
+
+    def fingerprint(self, digests: Iterable[str]) -> str:
+        """SHA-256 over what is known of the samples, and the digests of their inputs."""
+        known = [*digests], [*self.ids], *(None if v is None else [*v] for v in (self.labels, self.groups, self.splits))
+        return hashlib.sha256(json.dumps(known).encode()).hexdigest()
+
+
+def read_samples(path: str | PathLike[str], columns: Columns | None = None, *, unlabelled: bool = False) -> Samples:
+    """The samples of a folder, laid out as for `folder_task`, or of a CSV table, as for `csv_task`.
+
+    No split is made where none is given. `unlabelled` takes every image below a folder whatever its subfolder, and a
+    table without a label column.
+    """
+    root = Path(path).expanduser()
+    if root.is_dir():
+        if columns not in (None, Columns()):
+            raise ValueError(f"{root} is a folder: columns can be named only for a CSV table.")
+        return _unlabelled_folder(root) if unlabelled else _folder(root)
+    if not root.is_file():
+        raise FileNotFoundError(f"{root.absolute()} is not there. Wanted: a CSV table, or a folder: {LAYOUT}.")
+    if root.suffix.lower() in IMAGE_SUFFIXES:
+        raise ValueError(f"{root} is one image. Wanted: a CSV table, or a folder: {LAYOUT}.")
+    return _table(read_table(root), columns or Columns(), unlabelled)
+
+
+def _folder(root: Path) -> Samples:
+    paths: list[Path] = []
+    labels: list[str] = []
+    splits: list[str] = []
+    folders = split_folders(root)
+    for split, folder in folders:
+        for class_folder in subfolders(folder):
+            images = images_in(class_folder)
+            if not images:
+                raise ValueError(f"{class_folder} holds no image ({', '.join(IMAGE_SUFFIXES)}): fill or remove it.")
+            paths += images
+            labels += [class_folder.name] * len(images)
+            splits += [split] * len(images)
+    if not paths:
+        raise ValueError(
+            f"{root} has no class folders with images. Wanted: {LAYOUT}. For images without classes: --unlabelled."
+        )
+    was_split = any(folder != root for _, folder in folders)
+    return Samples("image", paths, _relative(paths, root), labels, splits=splits if was_split else None)
+
+
+def _unlabelled_folder(root: Path) -> Samples:
+    paths = images_in(root)
+    if not paths:
+        raise ValueError(f"{root} holds no image ({', '.join(IMAGE_SUFFIXES)}).")
+    return Samples("image", paths, _relative(paths, root))
+
+
+def _relative(paths: Sequence[Path], root: Path) -> list[str]:
+    return [path.relative_to(root).as_posix() for path in paths]
+
+
+def _table(table: CsvTable, columns: Columns, unlabelled: bool) -> Samples:
+    label = None if unlabelled else table.find("label", columns.label, LABEL)
+    if label is None and not unlabelled:
+        raise table.missing("label", LABEL)
+    labels = None if label is None else table.column(label)
+    if labels is not None:
+        groups = group_labels(table, labels, columns.group, None)
+    else:
+        group = table.find("group", columns.group, GROUP)
+        groups = None if group is None else table.column(group)
+    split = table.find("split", columns.split, SPLIT)
+    splits = None if split is None else split_values(table, split)
+    image, text = input_columns(table, columns.image, columns.text)
+    if image is not None:
+        cells = table.column(image)
+        return Samples("image", [table.path.parent / cell for cell in cells], cells, labels, groups, splits)
+    assert text is not None
+    texts = [cell.strip() for cell in table.columns[text]]
+    return Samples("text", texts, range(len(texts)), labels, groups, splits)

@@ -1,0 +1,235 @@
+"""Losses of icda in Hugging Face's Trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from icda.extras import require
+from icda.integrations.feature_tap import FeatureTap, unwrap
+from icda.losses import LOSSES, AdjustedLoss
+
+_transformers: Any = require("transformers", "hf", "Hugging Face trainers")
+
+STATE_FILE = "icda_loss.pt"
+_LABEL_NAMES = ("labels", "label")
+
+
+class TrainerLoss:
+    """What `Trainer(compute_loss_func=...)` calls after the forward: the loss on the tapped features.
+
+    While the model trains it is the given loss at `progress`; while it is evaluated, plain cross entropy. Both are
+    divided by the number of samples in all micro batches of a step, as Trainer expects. A loss given by name is made in
+    the first call, when the head is known.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: str | AdjustedLoss,
+        *,
+        head: str | nn.Module | None = None,
+        class_counts: Tensor | Callable[[int], Tensor] | None = None,
+        **options: Any,
+    ) -> None:
+        if isinstance(loss, AdjustedLoss):
+            if options:
+                raise ValueError(f"options {sorted(options)} belong to a loss given by name: set them on {loss.owner}.")
+        elif isinstance(loss, str):
+            LOSSES.get(loss)  # a mistyped name should not wait for the first batch
+        else:
+            raise TypeError(f"loss must be a name ({', '.join(LOSSES)}) or a loss of icda, got {type(loss).__name__}.")
+        self._given, self._options, self._counts, self._named_head = loss, options, class_counts, head
+        self.tap = FeatureTap(model, head)
+        self.criterion: AdjustedLoss | None = loss if isinstance(loss, AdjustedLoss) else None
+        self.progress = 1.0
+        self._device: torch.device | None = None
+        self._saved: dict[str, Any] | None = None
+
+    def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: Any = None) -> Tensor:
+        if labels is None:
+            raise ValueError("the loss needs class labels, got a batch without 'labels': name that column 'labels'.")
+        tap = self.tap
+        if tap.model.training:
+            criterion = self._ready(tap.logits.device)
+            value = criterion(tap.features, labels, tap.head, self.progress, tap.logits)
+            total = value * len(labels) if criterion.reduction == "mean" else value.sum()
+        else:
+            total = F.cross_entropy(tap.logits.float(), labels, reduction="sum")
+        tap.clear()
+        return total / (len(labels) if num_items_in_batch is None else num_items_in_batch)
+
+    def callback(self) -> LossCallback:
+        """For `Trainer(callbacks=[...])`: sets the progress, and keeps the statistics in the checkpoints."""
+        return LossCallback(self)
+
+    def follow(self, model: nn.Module) -> None:
+        """Tap another model from now on; `Trainer(model_init=...)` makes a new one for each training."""
+        if unwrap(model) is self.tap.model:
+            return
+        if not isinstance(self._given, str):
+            raise ValueError(
+                f"a new model needs new statistics, but the loss was given as one {self._given.owner}: give its name "
+                "and loss_options, so that each model has its own."
+            )
+        self.tap.remove()
+        self.tap, self.criterion = FeatureTap(model, self._named_head), None
+        self._device = None
+
+    def save(self, path: Path) -> None:
+        if self.criterion is not None:
+            torch.save(self.criterion.state_dict(), path)
+
+    def load(self, path: Path) -> None:
+        """Restore the statistics; a loss that is not made yet takes them when it is."""
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"no {path.name} in {path.parent}: that checkpoint was saved without this loss's statistics. Train "
+                "anew from its weights, from_pretrained(...), without resume_from_checkpoint."
+            )
+        self._saved = torch.load(path, map_location="cpu", weights_only=True)
+        if self.criterion is not None:
+            self._restore(self.criterion)
+
+    def _ready(self, device: torch.device) -> AdjustedLoss:
+        if self.criterion is None:
+            assert isinstance(self._given, str)
+            classes = self.tap.num_classes
+            counts = self._counts(classes) if callable(self._counts) else self._counts
+            self.criterion = LOSSES.get(self._given)(classes, self.tap.feature_dim, counts, **self._options)
+            self._restore(self.criterion)
+        if self._device != device:
+            self._device = device
+            self.criterion.to(device)
+        return self.criterion
+
+    def _restore(self, criterion: AdjustedLoss) -> None:
+        if self._saved is not None:
+            criterion.load_state_dict(self._saved)
+            self._saved = None
+
+
+class LossCallback(_transformers.TrainerCallback):
+    """Progress from the trainer's state; statistics beside the trainer's checkpoints."""
+
+    def __init__(self, loss: TrainerLoss) -> None:
+        self.loss = loss
+        self.resume_from: Path | None = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        if model is not None:
+            self.loss.follow(model)
+        folder = self.resume_from or (_checkpoint_folder(args, state) if state.global_step > 0 else None)
+        if folder is not None:
+            self.loss.load(folder / STATE_FILE)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.loss.progress = min(1.0, state.global_step / state.max_steps)
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        # A search over hyper-parameters keeps its trials' checkpoints elsewhere and never resumes them.
+        if args.should_save and not state.is_hyper_param_search:
+            self.loss.save(_checkpoint_folder(args, state) / STATE_FILE)
+
+
+class RobustTrainer(_transformers.Trainer):
+    """`transformers.Trainer` with a loss of icda: features, head, class counts and progress are found for you.
+
+    `loss` is a registered name (with `loss_options`) or a loss of icda. `class_counts` are counted over the training
+    set's labels unless given; a loss that is given ready-made keeps its own. `head` names the last linear layer where
+    it is not the one that makes the logits. Checkpoints hold the statistics, so that resuming is exact; `criterion` is
+    the loss. Evaluation reports plain cross entropy.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        loss: str | AdjustedLoss = "icda",
+        loss_options: dict[str, Any] | None = None,
+        head: str | nn.Module | None = None,
+        class_counts: Tensor | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        _check_settings(self)
+        counts = partial(count_labels, self.train_dataset) if class_counts is None else class_counts
+        tapped = TrainerLoss(self.model, loss, head=head, class_counts=counts, **(loss_options or {}))
+        self.compute_loss_func = tapped
+        self._loss_callback = tapped.callback()
+        self.add_callback(self._loss_callback)
+
+    @property
+    def criterion(self) -> AdjustedLoss | None:
+        """The loss; None before the first step where it was given by name."""
+        return self.compute_loss_func.criterion
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
+        if resume_from_checkpoint is True:
+            resume_from_checkpoint = _transformers.trainer_utils.get_last_checkpoint(self.args.output_dir) or True
+        named = isinstance(resume_from_checkpoint, (str, Path))
+        self._loss_callback.resume_from = Path(str(resume_from_checkpoint)) if named else None
+        return super().train(resume_from_checkpoint, *args, **kwargs)
+
+
+def compute_loss_func(
+    model: nn.Module,
+    loss: str | AdjustedLoss = "icda",
+    *,
+    head: str | nn.Module | None = None,
+    class_counts: Tensor | None = None,
+    **options: Any,
+) -> TrainerLoss:
+    """A loss of icda for the Trainer you have: `Trainer(compute_loss_func=f, callbacks=[f.callback()], ...)`.
+
+    Without the callback the progress stays at 1 and statistics are not saved. `options` go to a loss given by name.
+    """
+    return TrainerLoss(model, loss, head=head, class_counts=class_counts, **options)
+
+
+def count_labels(dataset: Any, num_classes: int) -> Tensor:
+    """How many samples of each class a data set of dicts holds, by its label column if it has one.
+
+    >>> count_labels([{"labels": 0}, {"labels": 2}, {"labels": 0}], num_classes=3).tolist()
+    [2, 0, 1]
+    """
+    columns = getattr(dataset, "column_names", None) or ()
+    name = next((name for name in _LABEL_NAMES if name in columns), None)
+    if name is not None:
+        labels = dataset[name]
+    elif hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__"):
+        labels = [_label(dataset[index]) for index in range(len(dataset))]
+    else:
+        raise ValueError(f"cannot count the labels of a {type(dataset).__name__} in advance: give class_counts=...")
+    return torch.bincount(torch.as_tensor(list(labels)), minlength=num_classes)
+
+
+def _label(sample: Any) -> int:
+    for name in _LABEL_NAMES:
+        if isinstance(sample, dict) and name in sample:
+            return int(sample[name])
+    found = sorted(sample) if isinstance(sample, dict) else type(sample).__name__
+    raise ValueError(f"a training sample has no 'labels' or 'label', got {found}: give class_counts=...")
+
+
+def _checkpoint_folder(args: Any, state: Any) -> Path:
+    return Path(args.output_dir) / f"checkpoint-{state.global_step}"
+
+
+def _check_settings(trainer: Any) -> None:
+    """Settings that would be dropped without a word, or break the tap."""
+    if trainer.compute_loss_func is not None:
+        raise ValueError(
+            "RobustTrainer brings its own compute_loss_func, got another: give it as loss=..., or to Trainer."
+        )
+    if trainer.args.label_smoothing_factor != 0:
+        raise ValueError("RobustTrainer smooths no labels, got label_smoothing_factor != 0: set it to 0.")
+    if trainer.args.n_gpu > 1:
+        raise ValueError(f"RobustTrainer cannot use DataParallel ({trainer.args.n_gpu} GPUs): launch it with torchrun.")
+    if trainer.is_fsdp_enabled:
+        raise ValueError("RobustTrainer reads the whole head, which FSDP shards: use DDP.")

