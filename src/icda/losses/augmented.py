@@ -47,7 +47,7 @@ class StatisticsLoss(AdjustedLoss):
         )
 
     def observe(self, features: Tensor, targets: Tensor, logits: Tensor) -> None:
-        self.statistics.update(features, targets)
+        self.statistics.fold(features, targets)
 
 
 def choose_covariance(covariance: str, num_classes: int, feature_dim: int) -> CovarianceKind:

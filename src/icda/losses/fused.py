@@ -60,19 +60,23 @@ class _AugmentationTerm(torch.autograd.Function):
         if towards is not None:
             pull = (grad * towards).scatter_(1, targets[:, None], 0)
             to_weight.addcmul_(pull.sum(0)[:, None], mean)
-            to_own.addmm_(pull, mean, alpha=-1)
-        return to_weight.index_add_(0, targets, to_own), None, None, None, None, None
+            away = (pull @ mean).neg_()
+            to_own = away if to_own is None else to_own.add_(away)
+        if to_own is not None:
+            to_weight.index_add_(0, targets, to_own)
+        return to_weight, None, None, None, None, None
 
 
 def _make_form(
     weight: Tensor, targets: Tensor, coef: Tensor, moments: Moments
 ) -> _DiagonalForm | _TableForm | _SampleForm:
-    """A form has `value`, P up to the clamp, and `pull_back`, the gradient of <grad, P/2> at all w_c and at the own w_y."""
+    """A form has `value`, P up to the clamp, and `pull_back`, the gradient of <grad, P/2> at all w_c and, apart, at w_y."""
     if moments.kind == "diagonal":
         return _DiagonalForm.make(weight, targets, coef, moments.scatter)
     num_classes, feature_dim = weight.shape
-    # A table over class pairs costs C^2 A^2 and holds C^2 A numbers, one matrix per sample N C A^2 and N A^2.
-    if num_classes <= 2 * len(targets) and num_classes**2 * feature_dim <= TABLE_ELEMENTS:
+    # A table over class pairs costs C^2 A^2 and holds C^2 A or C^3 numbers, one matrix per sample N C A^2 and N A^2.
+    table = num_classes**2 * max(num_classes, feature_dim)
+    if num_classes <= 2 * len(targets) and table <= TABLE_ELEMENTS:
         return _TableForm.make(weight, targets, coef, moments.scatter)
     return _SampleForm.make(weight, targets, coef, moments.scatter)
 
@@ -109,9 +113,9 @@ class _TableForm(NamedTuple):
 
     @classmethod
     def make(cls, weight: Tensor, targets: Tensor, coef: Tensor, scatter: Tensor) -> _TableForm:
-        groups = LabelGroups.of(targets)
-        images = torch.matmul(weight, scatter)
-        own_image = groups.apply(coef, images[:, groups.labels].transpose(0, 1))
+        groups = LabelGroups.of_all(targets, len(weight))
+        images = torch.bmm(weight.expand(len(weight), -1, -1), scatter)
+        own_image = groups.apply(coef, images.transpose(0, 1))
         return cls(weight, targets, coef, images, own_image)
 
     def value(self) -> Tensor:
@@ -119,17 +123,16 @@ class _TableForm(NamedTuple):
         own_square = squares.gather(1, self.targets[:, None])
         return (squares + own_square).addmm_(self.own_image, self.weight.T, alpha=-2)
 
-    def pull_back(self, grad: Tensor) -> tuple[Tensor, Tensor]:
+    def pull_back(self, grad: Tensor) -> tuple[Tensor, None]:
         num_classes, feature_dim = self.weight.shape
-        groups = LabelGroups.of(self.targets)
-        to_squares = grad.scatter_add(1, self.targets[:, None], grad.sum(1, keepdim=True))
+        groups = LabelGroups.of_all(self.targets, num_classes)
+        to_squares = grad.scatter(1, self.targets[:, None], grad.sum(1, keepdim=True))  # grad is zero at the target
         to_weight = (self.images * (self.coef.T @ to_squares)[:, :, None]).sum(0)
         to_weight.addmm_(grad.T, self.own_image, alpha=-1)
         # sum_c grad_{i,c} V_i w_c over the samples of one label: the gradient of the cross term at w_y.
-        pairs = groups.products(self.coef, grad)  # (U, C, C)
+        pairs = groups.products(self.coef, grad)  # (C, C, C)
         by_label = pairs.view(-1, num_classes**2) @ self.images.view(-1, feature_dim)
-        to_weight.index_add_(0, groups.labels, by_label, alpha=-1)
-        return to_weight, torch.zeros_like(self.own_image)
+        return to_weight.sub_(by_label), None
 
 
 class _SampleForm(NamedTuple):

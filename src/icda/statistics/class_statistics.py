@@ -8,7 +8,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
-from icda.ranks import all_gather_rows, all_reduce
+from icda.ranks import all_gather_rows, all_reduce, world_size
 from icda.statistics.checks import check_features, check_num_classes, check_targets, check_weights
 from icda.statistics.grouping import LabelGroups
 from icda.statistics.low_rank import compress
@@ -82,6 +82,11 @@ class ClassStatistics(nn.Module):
         targets = check_targets(targets, len(features), self.num_classes, "ClassStatistics")
         if weights is not None:
             check_weights(weights, len(features), "ClassStatistics")
+        self.fold(features, targets, weights)
+
+    @torch.no_grad()
+    def fold(self, features: Tensor, targets: Tensor, weights: Tensor | None = None) -> None:
+        """`update` for a caller that has checked its arguments."""
         with torch.autocast(features.device.type, enabled=False):
             features = features.detach().to(self.mean.dtype)
             mass = torch.ones_like(features[:, 0]) if weights is None else weights.detach().to(features)
@@ -164,6 +169,10 @@ class ClassStatistics(nn.Module):
 
     def _classes_present(self, targets: Tensor) -> tuple[LabelGroups, Tensor]:
         """This rank's samples by class, over the classes any rank holds, and each sample's place among those."""
+        # All classes at once where that is little more work; not where a class without samples would change all the same.
+        touches_all = self.forgetting < 1 or self.factor is not None
+        if world_size() == 1 and self.num_classes <= 2 * len(targets) and not touches_all:
+            return LabelGroups.of_all(targets, self.num_classes), targets
         present = torch.zeros(self.num_classes, dtype=torch.int64, device=targets.device)
         present[targets] = 1
         all_reduce(present)
@@ -171,32 +180,46 @@ class ClassStatistics(nn.Module):
         places = torch.searchsorted(classes, targets)
         return LabelGroups.from_places(classes, places), places
 
-    def _blend(self, count: Tensor, added: Tensor, mean: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def _blend(
+        self, count: Tensor, added: Tensor, mean: Tensor, rows: Tensor | slice = slice(None)
+    ) -> tuple[Tensor, Tensor]:
         total = count + added
         weight = torch.where(total > 0, added / total, 0)
-        return weight, mean - (self.mean if rows is None else self.mean[rows])
+        return weight, mean - self.mean[rows]
 
     def _merge_batch(self, groups: LabelGroups, added: Tensor, mean: Tensor, residuals: Tensor) -> None:
         classes = groups.labels
-        count = self.count[classes] * self.forgetting
-        weight, delta = self._blend(count, added, mean, classes)
+        whole = len(classes) == self.num_classes
+        where = slice(None) if whole else classes  # a slice reads without copying
+        count = self.count[where] * self.forgetting
+        weight, delta = self._blend(count, added, mean, where)
         shared = (weight * count).to(delta)[:, None]  # n m / (n + m)
         spread = shared.sqrt() * delta
         if self.factor is not None:
             self._merge_factor(groups, residuals, spread)
+        self._merge_scatter(groups, where, residuals, spread, shared * delta.square())
+        # New tensors, not in place: a graph built before this update may still hold the old means (and factors).
+        moved = self.mean[where] + weight.to(delta)[:, None] * delta
+        self.mean = moved if whole else self.mean.index_copy(0, classes, moved)
+        self.count[where] = count + added
+
+    def _merge_scatter(
+        self, groups: LabelGroups, where: Tensor | slice, residuals: Tensor, spread: Tensor, squares: Tensor
+    ) -> None:
+        whole = isinstance(where, slice)
+        if self.kind == "full" and whole and world_size() == 1 and self.forgetting == 1 and not groups.wasteful:
+            rows = torch.cat([groups.spread(residuals), spread[:, None]], 1)
+            self.scatter.baddbmm_(rows.mT, rows)  # adds exactly nothing to a class without samples
+            return
         if self.kind == "full":
-            batch = groups.products(residuals, residuals)
-            all_reduce(batch)
+            batch = all_reduce(groups.products(residuals, residuals))
             batch.baddbmm_(spread[:, :, None], spread[:, None])
         else:
-            batch = groups.sums(residuals.square())
-            all_reduce(batch)
-            batch += shared * delta.square()
-        self.scatter.index_copy_(0, classes, batch.add_(self.scatter[classes], alpha=self.forgetting))
-        # New tensors, not in place: a graph built before this update may still hold the old means (and factors).
-        moved = self.mean[classes] + weight.to(delta)[:, None] * delta
-        self.mean = self.mean.index_copy(0, classes, moved)
-        self.count.index_copy_(0, classes, count + added)
+            batch = all_reduce(groups.sums(residuals.square())).add_(squares)
+        if whole and self.forgetting == 1:
+            self.scatter += batch
+        else:
+            self.scatter[where] = batch.add_(self.scatter[where], alpha=self.forgetting)
 
     def _merge_factor(self, groups: LabelGroups, residuals: Tensor, spread: Tensor) -> None:
         assert self.factor is not None

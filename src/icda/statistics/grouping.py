@@ -31,6 +31,11 @@ class LabelGroups:
         return cls.from_places(labels, inverse, sizes)
 
     @classmethod
+    def of_all(cls, targets: Tensor, num_classes: int) -> LabelGroups:
+        """Over all classes, present or not: no search for the distinct labels, and matrices need no selecting."""
+        return cls.from_places(torch.arange(num_classes, device=targets.device), targets)
+
+    @classmethod
     def from_places(cls, labels: Tensor, places: Tensor, sizes: Tensor | None = None) -> LabelGroups:
         """As `of`, with each sample's place among `labels` known; a label may have no sample."""
         if sizes is None:
