@@ -72,10 +72,9 @@ def test_a_head_is_measured_with_its_memory() -> None:
     assert min(row.base_ms, row.method_ms, row.ratio) > 0
 
 
-def test_whole_steps_are_measured_for_both_losses_with_the_covariance_they_use() -> None:
+def test_whole_steps_are_measured_with_the_covariance_they_use() -> None:
     rows = network_rows("mlp", classes=10, batch_size=4, rounds=1)
     assert [(row.what, row.method, row.covariance, row.features) for row in rows] == [
-        ("mlp step", "isda", "full", 128),
         ("mlp step", "icda", "full", 128),
     ]
     with pytest.warns(UserWarning, match="using diagonal ones"):

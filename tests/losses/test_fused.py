@@ -203,3 +203,24 @@ def test_labels_that_would_pad_badly_give_the_same_numbers() -> None:
     upstream = torch.randn_like(found)
     mine, wanted = (torch.autograd.grad((value * upstream).sum(), weight)[0] for value in (found, torch.cat(parts)))
     torch.testing.assert_close(mine, wanted, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("indefinite", [False, True])
+@pytest.mark.parametrize("with_means", [False, True])
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_logits_and_term_in_one_step_equal_both_apart(with_bias: bool, with_means: bool, indefinite: bool) -> None:
+    weight, targets, coefficients, towards, moments = problem(11, "diagonal", 9, 5, 4)
+    if indefinite:
+        moments = Moments("diagonal", moments.mean, moments.scatter - 6, moments.scale)
+    features = torch.randn(9, 4, dtype=torch.float64, requires_grad=True)
+    weight.requires_grad_()
+    bias = torch.randn(5, dtype=torch.float64, requires_grad=True) if with_bias else None
+    rest = (targets, coefficients, towards if with_means else None, moments, 0.7)
+    found = fused.adjusted_logits(features, weight, bias, (features @ weight.T).detach(), *rest)
+    wanted = torch.nn.functional.linear(features, weight, bias) + augmentation_term(weight, *rest)
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+    leaves = [features, weight] + ([bias] if bias is not None else [])
+    upstream = torch.randn_like(found)
+    mine, reference = (torch.autograd.grad((value * upstream).sum(), leaves) for value in (found, wanted))
+    for gradient, expected in zip(mine, reference, strict=True):
+        torch.testing.assert_close(gradient, expected, rtol=1e-11, atol=1e-11)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from icda.losses.augmented import StatisticsLoss
 from icda.losses.base import LOSSES, Reduction
+from icda.losses.fused import adjusted_logits
+from icda.losses.head import Head, head_parameters
 from icda.losses.prior import prior_term
 from icda.losses.terms import off_target, variance_term
 from icda.statistics import CovarianceKind, Moments
@@ -27,7 +30,6 @@ class ICDALoss(StatisticsLoss):
     Reference: Zhou, Wu, Ng, "Implicit counterfactual data augmentation for robust learning", arXiv 2304.13431.
     Differs from the paper in the normaliser (batch mean; METHODS decision 3); strengths are detached (decision 1).
 
-    >>> import torch
     >>> loss = ICDALoss(num_classes=3, feature_dim=8, class_counts=torch.tensor([50, 30, 20]))
     >>> head, features, targets = torch.nn.Linear(8, 3), torch.randn(16, 8), torch.arange(16) % 3
     >>> loss(features, targets, head, progress=0.3).backward()
@@ -92,24 +94,58 @@ class ICDALoss(StatisticsLoss):
         self, targets: Tensor, weight: Tensor, progress: float, strength: Strength, moments: Moments | None = None
     ) -> Tensor | None:
         """phi-hat from given strengths and, if not the running ones, given moments; None when every term is off."""
-        terms = []
+        terms = self._margins(targets, strength, weight.dtype)
         lam = self.lambda0 * progress
         if lam > 0 and (self.semantic or self.counterfactual):
-            terms.append(self._augmentation(targets, weight, lam, strength, moments or self.statistics.moments()))
-        if self.class_margin and self.class_counts is not None:
-            terms.append(prior_term(self.class_counts, targets, weight.dtype))
-        if self.sample_margin and self.beta != 0:
-            terms.append(off_target(self.beta * strength.per_sample, targets, self.num_classes))
+            coefficients, towards = self._coefficients(targets, strength)
+            moments = moments or self.statistics.moments()
+            terms.append(variance_term(weight, targets, coefficients, moments, lam, towards))
         return sum(terms[1:], terms[0]) if terms else None
 
-    def _augmentation(
-        self, targets: Tensor, weight: Tensor, lam: float, strength: Strength, moments: Moments
+    def forward(
+        self, features: Tensor, targets: Tensor, head: Head, progress: float = 1.0, logits: Tensor | None = None
     ) -> Tensor:
-        towards = strength.per_class / (self.num_classes - 1)  # alpha-hat
+        if logits is None and self._fuses(features, head, progress):
+            return self._fused_forward(features, targets, head, progress)
+        return super().forward(features, targets, head, progress, logits)
+
+    def _margins(self, targets: Tensor, strength: Strength, dtype: torch.dtype) -> list[Tensor]:
+        terms = []
+        if self.class_margin and self.class_counts is not None:
+            terms.append(prior_term(self.class_counts, targets, dtype))
+        if self.sample_margin and self.beta != 0:
+            terms.append(off_target(self.beta * strength.per_sample, targets, self.num_classes))
+        return terms
+
+    def _coefficients(self, targets: Tensor, strength: Strength) -> tuple[Tensor, Tensor | None]:
+        """What each class's covariance counts, and alpha-hat where means count too."""
+        towards = strength.per_class / (self.num_classes - 1)
         coefficients = towards if self.counterfactual else towards * 0
         if self.semantic:
             coefficients = coefficients.scatter(1, targets[:, None], 1)
-        return variance_term(weight, targets, coefficients, moments, lam, towards if self.counterfactual else None)
+        return coefficients, towards if self.counterfactual else None
+
+    def _fuses(self, features: Tensor, head: Head, progress: float) -> bool:
+        """Whether logits and augmentation term can be computed, and differentiated, in one step."""
+        if self.statistics.kind != "diagonal" or not self.lambda0 * progress > 0:
+            return False
+        same = features.dtype == self.statistics.mean.dtype == head_parameters(head)[0].dtype
+        plain = not torch.is_autocast_enabled(features.device.type)
+        return same and plain and (self.semantic or self.counterfactual)
+
+    def _fused_forward(self, features: Tensor, targets: Tensor, head: Head, progress: float) -> Tensor:
+        weight, bias, targets = self._check(features, targets, head, progress, None)
+        if self.training:
+            self.statistics.fold(features, targets)
+        with torch.no_grad():
+            plain = features @ weight.T
+        strength = self.strength(features.detach(), targets, weight, plain)
+        coefficients, towards = self._coefficients(targets, strength)
+        lam, moments = self.lambda0 * progress, self.statistics.moments()
+        adjusted = adjusted_logits(features, weight, bias, plain, targets, coefficients, towards, moments, lam)
+        for term in self._margins(targets, strength, weight.dtype):
+            adjusted = adjusted + term
+        return self.reduce(adjusted, targets)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, lambda0={self.lambda0}, beta={self.beta}"
