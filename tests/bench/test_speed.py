@@ -61,6 +61,7 @@ def test_the_ratio_is_the_median_of_paired_ratios() -> None:
     assert row.method_ms == 24.0
     assert row.ratio == pytest.approx(1.1)
     assert row.extra_mib == 1.3
+    assert row.quartiles == "1.100 to 1.150"
 
 
 def test_a_head_is_measured_with_its_memory() -> None:
@@ -92,7 +93,7 @@ def test_the_grid_is_measured_when_asked_for_and_every_measurement_is_announced(
     said: list[str] = []
     measure_speed("mlp", 4, 2, True, said.append)
     large = (1000, 2048, 64, "diagonal", 2)
-    whole = [("mlp", 10, 4, 2), ("mlp", 100, 4, 2)]
+    whole = [("mlp", 10, 4, 2), (10, 64, 4, "full", 2), ("mlp", 100, 4, 2), (100, 64, 4, "full", 2)]
     assert asked == [*whole, large, (7, 8, 128, "diagonal", 2), (9, 16, 128, "diagonal", 2)]
     assert len(said) == len(asked)
     asked.clear()

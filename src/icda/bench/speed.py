@@ -42,6 +42,7 @@ class SpeedRow:
     method_ms: float
     ratio: float
     extra_mib: float | None = None
+    quartiles: str = ""  # of the paired ratios: how far the machine's own unrest goes
 
 
 def interleave(steps: dict[str, Step], rounds: int, warm_up: int = 3) -> dict[str, list[float]]:
@@ -70,6 +71,8 @@ def measure_speed(model: str, batch_size: int, rounds: int, grid: bool, say: Cal
     for classes in (10, 100):
         say(f"{model}, batch {batch_size}, {classes} classes: training steps")
         rows += network_rows(model, classes, batch_size, rounds)
+        say(f"head alone: {classes} classes, 64 features, batch {batch_size}, full")
+        rows += head_rows(classes, 64, batch_size, "full", rounds)
     say("head alone: 1000 classes, 2048 features, batch 64, diagonal")
     rows += head_rows(1000, 2048, 64, "diagonal", rounds)
     if grid:
@@ -155,14 +158,23 @@ def _row(
         round(1e3 * statistics.median(times[method]), 3),
         round(statistics.median(ratios), 4),
         None if extra is None else round(extra, 1),
+        _quartiles(ratios),
     )
+
+
+def _quartiles(ratios: list[float]) -> str:
+    if len(ratios) < 2:
+        return ""
+    low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
+    return f"{low:.3f} to {high:.3f}"
 
 
 def to_table(rows: list[SpeedRow]) -> Table:
     """The rows for a terminal."""
-    table = Table("step", "C", "A", "N", "CE ms", "ms", "ratio", "extra MiB", title="time against cross entropy")
+    titles = ("step", "C", "A", "N", "CE ms", "ms", "ratio", "quartiles", "extra MiB")
+    table = Table(*titles, title="time against cross entropy")
     for row in rows:
-        sizes = (row.classes, row.features, row.batch, row.base_ms, row.method_ms, row.ratio)
+        sizes = (row.classes, row.features, row.batch, row.base_ms, row.method_ms, row.ratio, row.quartiles)
         extra = "" if row.extra_mib is None else str(row.extra_mib)
         table.add_row(f"{row.what}, {row.method}, {row.covariance}", *map(str, sizes), extra)
     return table
