@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 
 from icda.bench import grid
@@ -59,3 +60,18 @@ def test_a_finished_cell_is_read_and_not_run_again(recipe: TrainConfig, monkeypa
     assert grown[0] == json.loads(json.dumps(first[0]))
     run_grid(recipe, TASKS[:1], METHODS[:1], 1, QUIET, fresh=True)
     assert trained == ["cross_entropy", "icda", "cross_entropy"]
+
+
+def test_cells_trained_at_the_same_time_give_the_results_of_one_after_the_other(tmp_path: Path) -> None:
+    results = []
+    for jobs in (1, 2):
+        recipe = TrainConfig(epochs=1, out=f"{tmp_path}/{jobs}/{{task}}/{{method}}/seed{{seed}}")
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            results.append(run_grid(recipe, ["digits_lt"], ["ce", "icda"], 2, Console(quiet=True), jobs=jobs))
+        finally:
+            torch.set_num_threads(threads)
+    for alone, together in zip(*results, strict=True):
+        assert (alone["method"], alone["seed"]) == (together["method"], together["seed"])
+        assert alone["metrics"] == together["metrics"]

@@ -51,7 +51,7 @@ def test_runs_without_learned_strengths_or_known_noise_are_refused(task: str, me
 def test_the_grid_is_every_method_on_every_task_with_one_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
     monkeypatch.setattr(meta_learning, "run_grid", lambda *arguments: given.append(arguments) or ["results"])
-    assert run_meta_grid("somewhere", seeds=2, epochs=7, console=Console(quiet=True)) == ["results"]
+    assert run_meta_grid("somewhere", seeds=2, epochs=7, jobs=3, console=Console(quiet=True)) == ["results"]
     recipe, tasks, methods, seeds, _ = given[0]
     assert (recipe.epochs, recipe.out) == (7, "somewhere/{task}/{method}/seed{seed}")
     assert (tasks, methods, seeds) == (TASKS, METHODS, 2)

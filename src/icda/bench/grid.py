@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import multiprocessing
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from typing import Any
 
+import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -19,16 +22,45 @@ def run_grid(
     seeds: int,
     console: Console,
     fresh: bool = False,
+    jobs: int = 1,
 ) -> list[dict[str, Any]]:
-    """Results of all cells; `recipe.out` says where each goes. Finished cells are read, unless `fresh`."""
-    cells = [(task, method, seed) for task in tasks for method in methods for seed in range(seeds)]
+    """Results of all cells; `recipe.out` says where each goes. Finished cells are read, unless `fresh`.
+
+    With several `jobs` each cell is trained by a process of its own on one thread: small networks gain nothing from more.
+    """
+    cells = [
+        replace(recipe, task=task, method=method, seed=seed)
+        for task in tasks
+        for method in methods
+        for seed in range(seeds)
+    ]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    results = []
+    results: dict[int, dict[str, Any]] = {}
     with Progress(*columns, console=console) as progress:
         line = progress.add_task("starting", total=len(cells))
-        for task, method, seed in cells:
-            progress.update(line, description=f"{task}, {method}, seed {seed}")
-            config = replace(recipe, task=task, method=method, seed=seed)
-            results.append(train(config, resume=not fresh, overwrite=fresh))
-            progress.advance(line)
-    return results
+        for number, result in _train_all(cells, fresh, jobs):
+            results[number] = result
+            cell = cells[number]
+            progress.update(line, advance=1, description=f"{cell.task}, {cell.method}, seed {cell.seed}")
+    return [results[number] for number in range(len(cells))]
+
+
+def _train_all(cells: list[TrainConfig], fresh: bool, jobs: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Numbers and results of cells, in the order in which they finish."""
+    if jobs <= 1:
+        for number, cell in enumerate(cells):
+            yield number, train(cell, resume=not fresh, overwrite=fresh)
+        return
+    # spawn, not fork: a fork of a process whose torch has started its threads can hang.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        waiting = {pool.submit(_train_cell, cell, fresh): number for number, cell in enumerate(cells)}
+        try:
+            for done in as_completed(waiting):
+                yield waiting[done], done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _train_cell(cell: TrainConfig, fresh: bool) -> dict[str, Any]:
+    return train(cell, resume=not fresh, overwrite=fresh)

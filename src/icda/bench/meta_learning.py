@@ -36,9 +36,9 @@ class Separation:
     loss: float
 
 
-def run_meta_grid(out: str, seeds: int, epochs: int, console: Console) -> list[dict[str, Any]]:
+def run_meta_grid(out: str, seeds: int, epochs: int, jobs: int, console: Console) -> list[dict[str, Any]]:
     recipe = TrainConfig(epochs=epochs, out=f"{out}/{{task}}/{{method}}/seed{{seed}}")
-    return run_grid(recipe, TASKS, METHODS, seeds, console)
+    return run_grid(recipe, TASKS, METHODS, seeds, console, jobs=jobs)
 
 
 def noise_separation(folder: Path) -> Separation:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import tyro
@@ -46,6 +47,8 @@ class MetaArguments:
     """Passes over the training set in each run."""
     out: str = "runs/meta"
     """Folder for all files; finished runs are kept."""
+    jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
+    """Runs at the same time, each on one core; all cores by default."""
     ledger: Path | None = None
     """CSV file to write one row a run to (benchmarks/results/meta.csv is ours)."""
     separation: Path | None = None
@@ -95,7 +98,7 @@ def _meta(arguments: Sequence[str]) -> int:
     from icda.report import comparison_table, to_rich
 
     console = Console()
-    results = run_meta_grid(given.out, given.seeds, given.epochs, console)
+    results = run_meta_grid(given.out, given.seeds, given.epochs, given.jobs, console)
     console.print(to_rich(comparison_table(results, ("accuracy", "worst_class_accuracy", "worst_group_accuracy"))))
     separations = [
         noise_separation(Path(f"{given.out}/digits_flip_noise/meta_icda/seed{seed}")) for seed in range(given.seeds)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import tyro
@@ -35,6 +36,8 @@ class DemoArguments:
     """Folder for all files."""
     fresh: bool = False
     """Run everything again; by default finished runs are kept."""
+    jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
+    """Runs at the same time, each on one core; all cores by default."""
     ledger: Path | None = None
     """CSV file to write one row a run to (benchmarks/results/demo.csv is ours)."""
 
@@ -44,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     console = Console()
     started = time.perf_counter()
     recipe = TrainConfig(epochs=given.epochs, out=f"{given.out}/{{task}}/{{method}}/seed{{seed}}")
-    results = run_grid(recipe, list(TASKS), METHODS, given.seeds, console, fresh=given.fresh)
+    results = run_grid(recipe, list(TASKS), METHODS, given.seeds, console, given.fresh, given.jobs)
     report = write_report(f"{given.out}/report.html", results)
     if given.ledger is not None:
         write_ledger(given.ledger, (to_row(result, "demo") for result in results))
