@@ -50,9 +50,12 @@ def test_runs_without_learned_strengths_or_known_noise_are_refused(task: str, me
 
 def test_the_grid_is_every_method_on_every_task_with_one_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
-    monkeypatch.setattr(meta_learning, "run_grid", lambda *arguments: given.append(arguments) or ["results"])
+    monkeypatch.setattr(
+        meta_learning, "run_grid", lambda *arguments, jobs: given.append((*arguments, jobs)) or ["results"]
+    )
     assert run_meta_grid("somewhere", seeds=2, epochs=7, jobs=3, console=Console(quiet=True)) == ["results"]
-    recipe, tasks, methods, seeds, _ = given[0]
+    recipe, tasks, methods, seeds, _, jobs = given[0]
+    assert jobs == 3
     assert (recipe.epochs, recipe.out) == (7, "somewhere/{task}/{method}/seed{seed}")
     assert (tasks, methods, seeds) == (TASKS, METHODS, 2)
     assert set(METHODS) <= set(method_names())
