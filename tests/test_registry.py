@@ -26,6 +26,10 @@ def test_nothing_near_means_no_guess() -> None:
     assert nearest("zzzz", ["icda", "isda"]) is None
 
 
+def test_swapped_letters_find_the_word_they_make_up() -> None:
+    assert nearest("idca", ["isda", "icda", "risda"]) == "icda"
+
+
 def test_registering_a_name_twice_is_refused() -> None:
     registry: Registry[object] = Registry("thing")
     registry.register("one")(object())

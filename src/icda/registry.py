@@ -21,8 +21,9 @@ def nearest(name: str, choices: Iterable[str]) -> str | None:
     >>> nearest("icd", ["icda", "isda", "ce"])
     'icda'
     """
-    matches = difflib.get_close_matches(name.lower(), list(choices), n=1, cutoff=0.5)
-    return matches[0] if matches else None
+    matches = difflib.get_close_matches(name.lower(), list(choices), n=5, cutoff=0.5)
+    swapped = [match for match in matches if sorted(match) == sorted(name.lower())]  # two letters the wrong way round
+    return next(iter(swapped or matches), None)
 
 
 class Registry(Generic[T]):
