@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from icda._version import __version__
 
 if TYPE_CHECKING:
+    from icda.explain.audit import Audit, audit
     from icda.integrations.classifier import ICDAClassifier
+    from icda.integrations.meta_classifier import MetaICDAClassifier
     from icda.losses import (
         AdjustedLoss,
         CrossEntropyLoss,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "AdjustedLoss": "icda.losses",
+    "Audit": "icda.explain.audit",
     "AugmentedFeatures": "icda.strength",
     "ClassStatistics": "icda.statistics",
     "CrossEntropyLoss": "icda.losses",
@@ -35,16 +38,19 @@ _HOMES = {
     "ISDALoss": "icda.losses",
     "LogitAdjustmentLoss": "icda.losses",
     "MetaICDA": "icda.methods.meta_loop",
+    "MetaICDAClassifier": "icda.integrations.meta_classifier",
     "Moments": "icda.statistics",
     "RISDALoss": "icda.losses",
     "Strength": "icda.strength",
     "StrengthNetwork": "icda.strength",
+    "audit": "icda.explain.audit",
     "augment": "icda.strength",
     "direct_strength": "icda.strength",
 }
 
 __all__ = [
     "AdjustedLoss",
+    "Audit",
     "AugmentedFeatures",
     "ClassStatistics",
     "CrossEntropyLoss",
@@ -53,11 +59,13 @@ __all__ = [
     "ISDALoss",
     "LogitAdjustmentLoss",
     "MetaICDA",
+    "MetaICDAClassifier",
     "Moments",
     "RISDALoss",
     "Strength",
     "StrengthNetwork",
     "__version__",
+    "audit",
     "augment",
     "direct_strength",
 ]

@@ -3,8 +3,9 @@ from __future__ import annotations
 import torch
 from sklearn.metrics import roc_auc_score
 
+from icda.linear.balance import balance_weights
 from icda.linear.objective import LossSettings
-from icda.linear.pseudo_groups import balance_weights, contrast_groups
+from icda.linear.pseudo_groups import contrast_groups
 from icda.linear.solver import Problem, fit_head
 
 
@@ -30,15 +31,6 @@ def worst_group(problem: Problem, attribute: torch.Tensor, weights: torch.Tensor
     return min(float(hits[groups == group].double().mean()) for group in range(4))
 
 
-def test_weights_give_every_label_the_same_mass() -> None:
-    labels = torch.tensor([0, 0, 0, 2, 2, 5])
-    _, dense = torch.unique(labels, return_inverse=True)
-    weights = balance_weights(dense)
-    masses = [float(weights[labels == label].sum()) for label in (0, 2, 5)]
-    assert max(masses) - min(masses) < 1e-12
-    assert abs(float(weights.mean()) - 1) < 1e-12
-
-
 def test_the_tie_finds_samples_whose_attribute_speaks_against_them() -> None:
     problem, attribute = biased_problem()
     found = contrast_groups(problem, rounds=3, repeats=1)
@@ -61,3 +53,18 @@ def test_guesses_depend_on_the_seed_alone() -> None:
     problem, _ = biased_problem(size=300)
     first, second = (contrast_groups(problem, rounds=1, repeats=1, seed=5) for _ in range(2))
     assert torch.equal(first.tie, second.tie)
+
+
+def test_without_rounds_the_group_is_what_the_biased_head_gets_wrong() -> None:
+    problem, attribute = biased_problem()
+    found = contrast_groups(problem, rounds=0, repeats=1)
+    assert 0 < int(found.hurt.sum()) < 0.2 * len(attribute)
+    wrong_share = float((attribute != problem.targets)[found.hurt].double().mean())
+    assert wrong_share > 0.5
+
+
+def test_the_attribute_is_the_class_the_shortcut_speaks_for() -> None:
+    problem, attribute = biased_problem()
+    found = contrast_groups(problem, rounds=3, repeats=1)
+    assert float((found.attributes == attribute).double().mean()) > 0.95
+    assert torch.equal(found.attributes == problem.targets, ~found.hurt)

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from icda.data import Task, create_task
 from icda.data.task import Batch
 from icda.methods import Context, Method, Setup, Stage, check_needs
-from icda.methods.base import MissingNeedError
+from icda.methods.base import MissingNeedError, check_networks
 from icda.models import FeatureClassifier, create_model
 
 
@@ -118,3 +118,33 @@ def test_what_a_task_lacks_is_named_with_method_task_and_where_to_look(needs: se
     message = str(caught.value)
     assert message.startswith(f"method 'group_dro' needs {words}, which task 'bare' does not have.")
     assert "icda list methods" in message
+
+
+@pytest.mark.parametrize(("wanted", "given"), [(1, 1), (2, 2)])
+def test_as_many_networks_as_a_method_trains_are_fine(wanted: int, given: int) -> None:
+    method = CrossEntropy()
+    method.num_networks = wanted
+    check_networks(method, given)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given", "message"),
+    [
+        (2, 1, "CrossEntropy trains 2 networks, got 1: one network too few"),
+        (1, 2, "CrossEntropy trains 1 network, got 2: one network too many"),
+        (3, 1, "CrossEntropy trains 3 networks, got 1: not as many as it needs"),
+    ],
+)
+def test_another_number_of_networks_is_refused(wanted: int, given: int, message: str) -> None:
+    method = CrossEntropy()
+    method.num_networks = wanted
+    with pytest.raises(ValueError, match=message):
+        check_networks(method, given)
+
+
+def test_the_setup_tells_the_size_of_a_full_batch() -> None:
+    task = create_task("digits_lt")
+    model = create_model("mlp", 10, task.input_shape)
+    assert Setup.of(task, model, 3).batch_size is None
+    assert Setup.of(task, model, 3, batch_size=64).batch_size == 64
+    assert Setup.of(task, model, 3, batch_size=10**6).batch_size == len(task.train)

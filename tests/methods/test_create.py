@@ -10,7 +10,14 @@ from icda.methods.create import method_class, option_names
 from icda.methods.from_loss import LossMethod
 from icda.registry import UnknownNameError
 
-SETUP = Setup(num_classes=3, feature_dim=4, class_counts=torch.tensor([5, 3, 1]), epochs=2, num_samples=9)
+SETUP = Setup(
+    num_classes=3,
+    feature_dim=4,
+    class_counts=torch.tensor([5, 3, 1]),
+    epochs=2,
+    num_samples=90,
+    input_shape=(1, 8, 8),
+)
 
 
 def test_every_registered_name_makes_a_method() -> None:

@@ -36,3 +36,24 @@ def test_the_statistics_of_a_loss_are_state_of_its_method() -> None:
     other.load_state_dict(state)
     found = [m.eval().loss(Output(features, head(features)), batch, context) for m in (method, other)]
     assert torch.equal(*found)
+
+
+def _epoch(name: str) -> dict[str, Any]:
+    head, features = nn.Linear(4, 3), torch.randn(9, 4)
+    batch = Batch(None, torch.arange(9) % 3, None, torch.arange(9))
+    method = create_method(name, SETUP)
+    context: Any = SimpleNamespace(head=head, progress=0.5)
+    method.loss(Output(features, head(features)), batch, context)
+    method.on_epoch_end(context)
+    return method.epoch_figures()
+
+
+@pytest.mark.parametrize("name", ["isda", "risda", "icda"])
+def test_a_loss_with_statistics_logs_mapped_variances_every_epoch(name: str) -> None:
+    figures = _epoch(name)
+    assert set(figures) == {"mapped_variance_own", "mapped_variance_unrelated"}
+    assert all(isinstance(value, float) and value > 0 for value in figures.values())
+
+
+def test_a_loss_without_statistics_logs_none() -> None:
+    assert _epoch("cross_entropy") == {}

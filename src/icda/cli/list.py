@@ -41,6 +41,7 @@ def _tasks() -> Table:
 
 def _methods() -> Table:
     table = Table("method", "what it is", "needs", "options", title="methods", title_justify="left")
+    table.columns[0].min_width = max(map(len, method_names()))  # a name that is cut cannot be typed
     for name in method_names():
         cls = method_class(name)
         table.add_row(name, _summary(cls), ", ".join(sorted(method_needs(name))), ", ".join(option_names(cls)))

@@ -11,40 +11,54 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, validate_data
 from torch import Tensor
 
+from icda.integrations.linear_predictions import LinearPredictions
+from icda.linear.balance import Through, rebalance, reweigh
+from icda.linear.cross_fit import cross_fitted_logits, cross_fitted_strength
 from icda.linear.objective import LossName, LossSettings
-from icda.linear.pseudo_groups import balance_weights, contrast_groups
+from icda.linear.pseudo_groups import contrast_groups
 from icda.linear.solver import LinearHead, Problem, fit_head
+from icda.strength import Strength
 
 LOSSES = ("ce", "la", "isda", "risda", "icda")
+Balance = Literal["class", "group", "errors", "contrast", "strength"]
+BALANCES = (None, "class", "group", "errors", "contrast", "strength")
+THROUGH = ("weights", "statistics", "prior")
+STRENGTHS = ("angle", "cross_fitted")
 
 
-class ICDAClassifier(ClassifierMixin, BaseEstimator):
+class ICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
     """A linear classifier on fixed features, trained with the ICDA loss (or CE, LA, ISDA, RISDA) on all samples at once.
 
     Statistics are exact, lambda stands at its final value, and L-BFGS does the work; full covariances cost no more than
     cross entropy, because only the logits' moments are needed. `C` is the inverse regularisation strength, as in
     scikit-learn's LogisticRegression. Scale your features first (StandardScaler).
 
-    `balance` decides which samples count how much: None (all the same), "class", "group" (needs `groups` in fit), or
-    "contrast", ours and not the paper's: groups are guessed, without any group label, from where a biased and a robust
-    head disagree (`icda.linear.pseudo_groups`), and then balanced.
+    `balance` decides which kinds of samples are balanced: None, "class", "group" (needs `groups` in fit), and three that
+    are ours and not the paper's and need no group label. "contrast" guesses groups from where a biased and a robust head
+    disagree (`icda.linear.pseudo_groups`); it is the one that lifts the worst group. "errors" takes what a head that has
+    not seen a sample gets wrong as a group; "strength" weighs samples by how little such a head believes their label.
+    `through` says where the balance enters (`icda.linear.balance`), `strength` where ICDA's alpha comes from.
 
     Parameters
     ----------
     loss : {"icda", "ce", "la", "isda", "risda"}
     lambda0, beta : strengths of augmentation and sample margin.
     C : inverse of the weight decay.
-    balance : None, "class", "group" or "contrast".
+    balance : None, "class", "group", "errors", "contrast" or "strength".
+    through : {"weights", "statistics", "prior"}
+    strength : {"angle", "cross_fitted"}; the paper's angle to the other classes' weights, or (ours) the probabilities
+        that a head which has not seen the sample gives to them.
     max_iter, tol : of L-BFGS.
-    random_state : seed of the folds of "contrast".
+    random_state : seed of the folds, where there are any.
 
     Attributes
     ----------
     classes_, coef_, intercept_, n_iter_, n_features_in_ : as in scikit-learn; coef_ has one row a class, also for two.
-    groups_ : the groups that were balanced, where there were any.
+    attributes_ : what was balanced within the classes, where there was anything: the guessed or given group of every
+        training sample.
 
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
@@ -59,7 +73,9 @@ class ICDAClassifier(ClassifierMixin, BaseEstimator):
         lambda0: float = 0.5,
         beta: float = 0.1,
         C: float = 1.0,
-        balance: Literal["class", "group", "contrast"] | None = None,
+        balance: Balance | None = None,
+        through: Through = "weights",
+        strength: Literal["angle", "cross_fitted"] = "angle",
         max_iter: int = 200,
         tol: float = 1e-4,
         random_state: int | None = 0,
@@ -69,6 +85,8 @@ class ICDAClassifier(ClassifierMixin, BaseEstimator):
         self.beta = beta
         self.C = C
         self.balance = balance
+        self.through = through
+        self.strength = strength
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
@@ -93,25 +111,10 @@ class ICDAClassifier(ClassifierMixin, BaseEstimator):
         problem = self._problem(torch.from_numpy(np.ascontiguousarray(X)), torch.from_numpy(codes), weights)
         problem = self._balanced(problem, None if groups is None else np.asarray(groups)[used])
         settings = LossSettings(self.loss, self.lambda0, self.beta)
+        if self.loss == "icda" and self.strength == "cross_fitted":
+            problem = replace(problem, strength=self._cross_fitted_strength(problem))
         self._keep(fit_head(problem, settings, self.max_iter, self.tol))
         return self
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Logits (N, C), or for two classes the difference (N,) as scikit-learn has it."""
-        logits = self._logits(X)
-        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        return torch.softmax(torch.from_numpy(self._logits(X)), 1).numpy()
-
-    def predict(self, X: Any) -> np.ndarray:
-        logits = self._logits(X)
-        return self.classes_[logits.argmax(1)]
-
-    def _logits(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        return X @ self.coef_.T.astype(X.dtype) + self.intercept_.astype(X.dtype)
 
     def _problem(self, features: Tensor, targets: Tensor, weights: np.ndarray) -> Problem:
         mass = torch.from_numpy(weights / weights.mean()).to(features)
@@ -120,23 +123,27 @@ class ICDAClassifier(ClassifierMixin, BaseEstimator):
         return Problem(features, targets, len(self.classes_), mass, mass, counts, decay)
 
     def _balanced(self, problem: Problem, groups: np.ndarray | None) -> Problem:
-        """The problem with the weights that `balance` asks for; the prior then has nothing left to say."""
+        """The problem as `balance` and `through` ask for."""
         if self.balance is None:
             return problem
-        if self.balance == "class":
-            labels = problem.targets
-        elif self.balance == "group":
+        if self.balance == "strength":
+            return reweigh(problem, self._cross_fitted_strength(rebalance(problem, problem.targets)).per_sample)
+        attributes = problem.targets
+        if self.balance == "group":
             if groups is None:
                 raise ValueError('balance="group" needs groups: fit(X, y, groups=...).')
-            _, codes = np.unique(groups, return_inverse=True)
-            labels = problem.targets * (int(codes.max()) + 1) + torch.from_numpy(codes)
-        else:
-            labels = contrast_groups(problem, seed=self.random_state or 0).groups
-        self.groups_ = labels.numpy()
-        _, dense = torch.unique(labels, return_inverse=True)
-        weights = problem.weights * balance_weights(dense).to(problem.weights)
-        counts = torch.bincount(problem.targets, weights.double(), minlength=problem.num_classes)
-        return replace(problem, weights=weights, statistics_weights=weights, class_counts=counts)
+            attributes = torch.from_numpy(np.unique(groups, return_inverse=True)[1])
+        elif self.balance != "class":
+            rounds = 0 if self.balance == "errors" else 4
+            found = contrast_groups(problem, rounds=rounds, seed=self.random_state or 0)
+            # Weights need many samples in a group: two groups a class. The prior asks what the shortcut speaks for.
+            attributes = found.attributes if self.through == "prior" else found.hurt.long()
+        self.attributes_ = attributes.numpy()
+        return rebalance(problem, attributes, self.through)
+
+    def _cross_fitted_strength(self, problem: Problem) -> Strength:
+        logits = cross_fitted_logits(problem, LossSettings("ce"), problem.targets, seed=self.random_state or 0)
+        return cross_fitted_strength(logits, problem.targets)
 
     def _keep(self, head: LinearHead) -> None:
         self.coef_, self.intercept_ = head.weight.numpy(), head.bias.numpy()
@@ -152,7 +159,8 @@ class ICDAClassifier(ClassifierMixin, BaseEstimator):
     def _check_settings(self) -> None:
         if self.loss not in LOSSES:
             raise ValueError(f"loss must be one of {', '.join(LOSSES)}, got {self.loss!r}.")
-        if self.balance not in (None, "class", "group", "contrast"):
-            raise ValueError(f"balance must be None, class, group or contrast, got {self.balance!r}.")
+        for name, known in (("balance", BALANCES), ("through", THROUGH), ("strength", STRENGTHS)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {', '.join(map(str, known))}, got {getattr(self, name)!r}.")
         if not self.C > 0 or self.lambda0 < 0:
             raise ValueError(f"C must be positive and lambda0 not negative, got {self.C} and {self.lambda0}.")

@@ -63,7 +63,7 @@ def cross_fitted_strength(logits: Tensor, targets: Tensor) -> Strength:
 def problem_rows(problem: Problem, rows: Tensor) -> Problem:
     """The problem restricted to some samples."""
     targets, weights = problem.targets[rows], problem.weights[rows]
-    strength = problem.strength
+    strength, offsets = problem.strength, problem.offsets
     return replace(
         problem,
         features=problem.features[rows],
@@ -72,4 +72,5 @@ def problem_rows(problem: Problem, rows: Tensor) -> Problem:
         statistics_weights=problem.statistics_weights[rows],
         class_counts=torch.bincount(targets, weights.double(), minlength=problem.num_classes),
         strength=None if strength is None else Strength(*(part[rows] for part in strength)),
+        offsets=offsets[rows] if offsets is not None and offsets.ndim == 2 else offsets,
     )

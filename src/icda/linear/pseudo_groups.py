@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from icda.linear.balance import rebalance
 from icda.linear.cross_fit import cross_fitted_logits
 from icda.linear.objective import LossSettings
 from icda.linear.solver import Problem
@@ -20,25 +21,28 @@ from icda.linear.solver import Problem
 
 @dataclass(frozen=True)
 class PseudoGroups:
-    """`groups` (N,) = 2 * class + (tied to another class); `tie` (N,) is the score behind it, larger the more tied."""
+    """`attributes` (N,): the class the shortcut speaks for, a sample's own or another; `tie` (N,): the score behind it.
 
-    groups: Tensor
+    The larger the tie, the more the shortcut speaks for `rivals` (N,), the likeliest wrong class, and against the label.
+    """
+
     tie: Tensor
+    targets: Tensor
+    rivals: Tensor
 
     @property
     def hurt(self) -> Tensor:
         """Whether the shortcut speaks against a sample's label."""
-        return self.groups % 2 == 1
+        return self.tie > 0
 
+    @property
+    def attributes(self) -> Tensor:
+        return torch.where(self.hurt, self.rivals, self.targets)
 
-def balance_weights(labels: Tensor) -> Tensor:
-    """Weights that give every label the same mass, mean one.
-
-    >>> balance_weights(torch.tensor([0, 0, 0, 1])).tolist()
-    [0.6666666666666666, 0.6666666666666666, 0.6666666666666666, 2.0]
-    """
-    counts = torch.bincount(labels).double()
-    return len(labels) / ((counts > 0).sum() * counts)[labels]
+    @property
+    def groups(self) -> Tensor:
+        """2 * class + (the shortcut speaks against it)."""
+        return 2 * self.targets + self.hurt.long()
 
 
 def contrast_groups(
@@ -53,29 +57,32 @@ def contrast_groups(
 ) -> PseudoGroups:
     """Guess groups in `rounds`: tie = margin of the best wrong class under the biased head - share * that under the robust.
 
-    `robust_decay` multiplies the weight decay of the robust heads, which have few samples in the rarest group.
+    Without rounds the tie is the biased head's margin: the samples it gets wrong are a group. `robust_decay` multiplies
+    the weight decay of the robust heads, which have few samples in the rarest group.
     """
     targets = problem.targets
-    own = balance_weights(targets).to(problem.features)
-    biased = _wrong_margin(_cross_fit(problem, own, targets, folds, repeats, seed), targets)
-    groups = 2 * targets + (biased > 0).long()
-    tie = biased
+    same = torch.zeros_like(targets)
+    biased_logits = _cross_fit(rebalance(problem, same), targets, folds, repeats, seed)
+    biased, rivals = _wrong_margin(biased_logits, targets)
+    found = PseudoGroups(biased, targets, rivals)
+    robust_problem = replace(problem, decay=problem.decay * robust_decay)
     for _ in range(rounds):
-        robust_problem = replace(problem, decay=problem.decay * robust_decay)
-        weights = balance_weights(groups).to(problem.features)
-        robust = _wrong_margin(_cross_fit(robust_problem, weights, groups, folds, repeats, seed), targets)
-        tie = biased / biased.std() - share * robust / robust.std()
-        groups = 2 * targets + (tie > 0).long()
-    return PseudoGroups(groups, tie)
+        balanced = rebalance(robust_problem, found.hurt.long())
+        robust, _ = _wrong_margin(_cross_fit(balanced, found.groups, folds, repeats, seed), targets)
+        found = PseudoGroups(_unit(biased) - share * _unit(robust), targets, rivals)
+    return found
 
 
-def _cross_fit(problem: Problem, weights: Tensor, strata: Tensor, folds: int, repeats: int, seed: int) -> Tensor:
-    weighted = replace(problem, weights=problem.weights * weights)
-    return cross_fitted_logits(weighted, LossSettings("ce"), strata, folds, repeats, seed)
+def _unit(values: Tensor) -> Tensor:
+    return values / values.std().clamp(min=1e-12)
 
 
-def _wrong_margin(logits: Tensor, targets: Tensor) -> Tensor:
-    """How far the best wrong class is ahead of the target."""
+def _cross_fit(problem: Problem, strata: Tensor, folds: int, repeats: int, seed: int) -> Tensor:
+    return cross_fitted_logits(problem, LossSettings("ce"), strata, folds, repeats, seed)
+
+
+def _wrong_margin(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """How far the best wrong class is ahead of the target, and which class that is."""
     own = logits.gather(1, targets[:, None])[:, 0]
-    rival = logits.scatter(1, targets[:, None], float("-inf")).max(1).values
-    return rival - own
+    rival = logits.scatter(1, targets[:, None], float("-inf")).max(1)
+    return rival.values - own, rival.indices

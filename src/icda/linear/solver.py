@@ -8,11 +8,15 @@ import numpy as np
 import torch
 from scipy.optimize import minimize
 from torch import Tensor
-from torch.nn import functional as F
 
-from icda.linear.objective import LossSettings, adjustment, weighted_cross_entropy
-from icda.statistics.grouping import LabelGroups
+from icda.linear.evaluation import make_objective
+from icda.linear.objective import LossSettings
+from icda.linear.rows import Rows, row_chunks, times
 from icda.strength import Strength, direct_strength
+
+PLAIN_MEMORY = 10  # pairs that L-BFGS remembers, as in scikit-learn
+AUGMENTED_MEMORY = 20  # covariances make the problem stiffer: this saves a sixth of the iterations on real embeddings
+START_SLACK = 10.0  # the first head only says where samples lie: it need not be more exact than that
 
 
 @dataclass
@@ -25,15 +29,15 @@ class LinearHead:
     converged: bool = True
     value: float = field(default=float("nan"))
 
-    def logits(self, features: Tensor) -> Tensor:
-        return F.linear(features, self.weight, self.bias)
+    def logits(self, features: Rows) -> Tensor:
+        return times(features, self.weight).add_(self.bias)
 
 
 @dataclass(frozen=True)
 class Problem:
     """Everything about a fit that does not change from iteration to iteration."""
 
-    features: Tensor
+    features: Rows  # in memory, or on disk and read a chunk at a time
     targets: Tensor
     num_classes: int
     weights: Tensor  # how much each sample's loss counts
@@ -41,6 +45,7 @@ class Problem:
     class_counts: Tensor
     decay: float  # half of it times |W|^2 is added to the mean loss
     strength: Strength | None = None  # fixed strengths; None reads them off the head's angles
+    offsets: Tensor | None = None  # (N, C) or (C,), added to the logits in training only: margins that do not change
 
 
 def fit_head(
@@ -58,11 +63,12 @@ def fit_head(
     """
     if settings.name in ("ce", "la", "isda"):
         return _minimise(problem, settings, start or _zero_head(problem), None, None, max_iter, tol)
-    head = start or _minimise(problem, LossSettings("la"), _zero_head(problem), None, None, max_iter, tol)
+    head = start or _minimise(problem, LossSettings("la"), _zero_head(problem), None, None, max_iter, START_SLACK * tol)
     spent = head.iterations if start is None else 0
     for _ in range(rounds):
-        strength = problem.strength or direct_strength(problem.features, problem.targets, head.weight)
-        head = _minimise(problem, settings, head, strength, _relations(problem, head), max_iter, tol)
+        strength = problem.strength or _angles(problem, head) if settings.name == "icda" else None
+        relations = _relations(problem, head) if settings.name == "risda" else None
+        head = _minimise(problem, settings, head, strength, relations, max_iter, tol)
         spent += head.iterations
         if head.iterations <= 1:  # the strengths no longer move the optimum
             break
@@ -72,14 +78,25 @@ def fit_head(
 
 def _zero_head(problem: Problem) -> LinearHead:
     shape = (problem.num_classes, problem.features.shape[1])
-    return LinearHead(problem.features.new_zeros(shape), problem.features.new_zeros(shape[0]))
+    dtype = problem.features.dtype
+    return LinearHead(torch.zeros(shape, dtype=dtype), torch.zeros(shape[0], dtype=dtype))
+
+
+def _angles(problem: Problem, head: LinearHead) -> Strength:
+    """The paper's strengths of all samples under a head."""
+    shape, dtype = (len(problem.targets), problem.num_classes), problem.features.dtype
+    strength = Strength(torch.empty(shape, dtype=dtype), torch.empty(shape[0], dtype=dtype))
+    for span, block in row_chunks(problem.features):
+        found = direct_strength(block, problem.targets[span], head.weight)
+        strength.per_class[span], strength.per_sample[span] = found
+    return strength
 
 
 def _relations(problem: Problem, head: LinearHead) -> Tensor:
     """RISDA's K: the row-normalised confusion matrix of the head on the training data."""
     pairs = problem.targets * problem.num_classes + head.logits(problem.features).argmax(1)
     counts = torch.bincount(pairs, problem.weights, minlength=problem.num_classes**2)
-    confusion = counts.view(problem.num_classes, -1).to(problem.features)
+    confusion = counts.view(problem.num_classes, -1).to(problem.features.dtype)
     return confusion / confusion.sum(1, keepdim=True).clamp(min=1e-12)
 
 
@@ -92,36 +109,28 @@ def _minimise(
     max_iter: int,
     tol: float,
 ) -> LinearHead:
-    groups = LabelGroups.of(problem.targets)
-    features, shape = problem.features, start.weight.shape
+    dtype, width = problem.features.dtype, problem.features.shape[1]
+    begin = torch.cat([start.weight, start.bias[:, None]], 1)
+    basis = None
+    if len(begin) == 2 and torch.equal(begin[0], -begin[1]):
+        # The optimum of two classes is two opposite rows, and the way to it too: one row does, at half the cost.
+        basis, begin = torch.tensor([[-0.5], [0.5]], dtype=dtype), 2 * begin[1:]
+    decay = problem.decay * (1.0 if basis is None else 0.5)
+    objective = make_objective(problem, settings, strength, relations, basis)
 
     def evaluate(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        head = torch.from_numpy(flat).to(features).view(shape[0], shape[1] + 1)
-        weight, bias = head[:, :-1], head[:, -1]
-        plain = features @ weight.T
-        plain.requires_grad_()
-        with torch.enable_grad():
-            phi = adjustment(
-                settings,
-                plain,
-                problem.targets,
-                groups,
-                problem.class_counts,
-                strength,
-                problem.statistics_weights,
-                relations,
-            )
-            free = bias.clone().requires_grad_()
-            adjusted = plain + free if phi is None else plain + free + phi
-            loss = weighted_cross_entropy(adjusted, problem.targets, problem.weights)
-        to_logits, to_bias = torch.autograd.grad(loss, (plain, free))
-        to_weight = to_logits.T @ features + problem.decay * weight
-        value = float(loss.detach()) + 0.5 * problem.decay * float(weight.square().sum())
-        return value, torch.cat([to_weight, to_bias[:, None]], 1).flatten().double().numpy()
+        head = torch.from_numpy(flat).to(dtype).view(-1, width + 1)
+        weight = head[:, :-1].contiguous()
+        slope = objective(weight, head[:, -1])
+        value = slope.value + 0.5 * decay * float(weight.square().sum(dtype=torch.float64))
+        to_weight = slope.to_weight.add_(weight, alpha=decay)
+        return value, torch.cat([to_weight, slope.to_bias[:, None]], 1).flatten().double().numpy()
 
-    flat = torch.cat([start.weight, start.bias[:, None]], 1).flatten().double().numpy()
-    options = {"maxiter": max_iter, "gtol": tol, "ftol": 64 * float(torch.finfo(features.dtype).eps)}
-    found = minimize(evaluate, flat, jac=True, method="L-BFGS-B", options=options)
-    solution = torch.from_numpy(found.x).to(features).view(shape[0], shape[1] + 1)
+    memory = PLAIN_MEMORY if settings.name in ("ce", "la") else AUGMENTED_MEMORY
+    options = {"maxiter": max_iter, "gtol": tol, "ftol": 0.1 * float(torch.finfo(dtype).eps), "maxcor": memory}
+    found = minimize(evaluate, begin.flatten().double().numpy(), jac=True, method="L-BFGS-B", options=options)
+    solution = torch.from_numpy(found.x).to(dtype).view(-1, width + 1)
+    if basis is not None:
+        solution = basis @ solution
     converged = found.nit < max_iter
     return LinearHead(solution[:, :-1].contiguous(), solution[:, -1].contiguous(), found.nit, converged, found.fun)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,8 @@ class AdjustedLoss(nn.Module):
     """
 
     class_counts: Tensor | None
+    needs_counts: ClassVar[bool] = False  # whether there is no such loss without class_counts
+    moves_features: ClassVar[bool] = False  # whether the gradient of phi reaches the features
 
     def __init__(
         self,
@@ -41,6 +43,8 @@ class AdjustedLoss(nn.Module):
         if reduction not in ("none", "mean", "sum"):
             raise ValueError(f"reduction must be none, mean or sum, got {reduction!r}.")
         self.num_classes, self.feature_dim, self.reduction = num_classes, feature_dim, reduction
+        if self.needs_counts and class_counts is None:
+            raise ValueError(f"{self.owner} needs class_counts: the number of training samples of each class.")
         counts = None if class_counts is None else check_counts(class_counts, num_classes, self.owner)
         self.register_buffer("class_counts", counts)
 
@@ -95,6 +99,16 @@ class AdjustedLoss(nn.Module):
     def reduce(self, adjusted: Tensor, targets: Tensor) -> Tensor:
         return F.cross_entropy(adjusted, targets, reduction=self.reduction)
 
+    def reduce_samples(self, losses: Tensor) -> Tensor:
+        """The losses of single samples (N,) as `reduction` wants them, for a `reduce` that is not cross entropy."""
+        if self.reduction == "none":
+            return losses
+        return losses.mean() if self.reduction == "mean" else losses.sum()
+
+    def prepare_head(self, head: nn.Module) -> nn.Module:
+        """The head to train and predict with, for a loss that wants another than a plain linear one."""
+        return head
+
     def _check(
         self, features: Tensor, targets: Tensor, head: Head, progress: float, logits: Tensor | None
     ) -> tuple[Tensor, Tensor | None, Tensor]:
@@ -120,7 +134,8 @@ class AdjustedLoss(nn.Module):
             products = logits.detach().to(dtype)
             if bias is not None:
                 products = products - bias.detach().to(dtype)
-            return self.compute_adjustment(features.detach().to(dtype), targets, weight.to(dtype), progress, products)
+            features = features if self.moves_features else features.detach()
+            return self.compute_adjustment(features.to(dtype), targets, weight.to(dtype), progress, products)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> AdjustedLoss:
         """Counts stay in float64 whatever the model is cast to: half precision cannot count past 2048."""

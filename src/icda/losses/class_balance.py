@@ -16,8 +16,7 @@ def effective_number_weights(class_counts: Tensor, beta: float = 0.9999) -> Tens
     >>> effective_number_weights(torch.tensor([100, 1]), beta=0.99).round(decimals=3)
     tensor([0.0310, 1.9690], dtype=torch.float64)
     """
-    if not 0 <= beta < 1:
-        raise ValueError(f"beta must lie in [0, 1), got {beta}.")
+    check_effective_beta(beta)
     counts = torch.as_tensor(class_counts, dtype=torch.float64)
     if beta == 0:
         share = counts.clamp(max=1)
@@ -25,3 +24,8 @@ def effective_number_weights(class_counts: Tensor, beta: float = 0.9999) -> Tens
         share = -torch.expm1(counts * math.log(beta))
     weights = torch.where(counts > 0, (1 - beta) / share, 0)
     return weights * len(counts) / weights.sum()
+
+
+def check_effective_beta(beta: float, name: str = "beta") -> None:
+    if not 0 <= beta < 1:
+        raise ValueError(f"{name} must lie in [0, 1), got {beta}.")

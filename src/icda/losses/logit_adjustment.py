@@ -20,6 +20,8 @@ class LogitAdjustmentLoss(AdjustedLoss):
     tensor([[2.1970, 0.0000]])
     """
 
+    needs_counts = True
+
     def __init__(
         self,
         num_classes: int,
@@ -30,8 +32,6 @@ class LogitAdjustmentLoss(AdjustedLoss):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, reduction=reduction)
-        if class_counts is None:
-            raise ValueError("LogitAdjustmentLoss needs class_counts: the number of training samples of each class.")
         self.tau = tau
 
     @property

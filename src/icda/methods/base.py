@@ -35,6 +35,7 @@ class Stage:
     sampling: Sampling = "uniform"
     restart: bool = False  # a new optimiser, and a learning-rate schedule over this stage's epochs alone
     reset_head: bool = False
+    learning_rate: float | None = None  # what the schedule starts from; None takes the configuration's
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,19 @@ class Setup:
     epochs: int
     num_samples: int
     group_counts: Tensor | None = None  # None where group labels are unknown or withheld
+    batch_size: int | None = None  # samples in a full batch, over all processes; None where nobody said
+    input_shape: tuple[int, ...] = ()  # of one input: (channels, height, width) for images
+    seed: int = 0  # of the run: what a method draws is a function of it and of where training stands
 
     @classmethod
-    def of(cls, task: Task, network: FeatureClassifier, epochs: int) -> Setup:
-        groups = task.train.groups
+    def of(
+        cls, task: Task, network: FeatureClassifier, epochs: int, batch_size: int | None = None, seed: int = 0
+    ) -> Setup:
+        groups, size = task.train.groups, len(task.train)
         counts = None if groups is None else torch.bincount(groups, minlength=task.num_groups)
-        return cls(task.num_classes, network.feature_dim, task.class_counts, epochs, len(task.train), counts)
+        batch = None if batch_size is None else min(batch_size, size)
+        shape = (task.num_classes, network.feature_dim, task.class_counts)
+        return cls(*shape, epochs, size, counts, batch, tuple(task.input_shape), seed)
 
 
 @dataclass
@@ -153,6 +161,17 @@ def check_needs(name: str, needs: frozenset[str], task: Task) -> None:
         )
     if "metadata" in needs:
         check_metadata(task)
+
+
+def check_networks(method: Method, count: int) -> None:
+    """Fail before training when a method is given another number of networks than it trains."""
+    wanted = method.num_networks
+    if count != wanted:
+        amount = {-1: "one network too few", 1: "one network too many"}.get(count - wanted, "not as many as it needs")
+        raise ValueError(
+            f"{type(method).__name__} trains {wanted} network{'s' if wanted > 1 else ''}, got {count}: {amount}. "
+            "`icda train` makes as many as the method says in num_networks."
+        )
 
 
 def check_metadata(task: Task) -> None:

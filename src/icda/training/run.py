@@ -18,6 +18,7 @@ from icda.methods import Method, Setup, check_needs, create_method, method_needs
 from icda.methods.create import method_class
 from icda.models import FeatureClassifier, create_model
 from icda.report import write_report
+from icda.report.reading import EXPLANATIONS, RESULT
 from icda.selection import check as check_selection
 from icda.training.checkpoint import CheckpointError, load_checkpoint, load_state, write_atomically
 from icda.training.config import TrainConfig, config_from_dict, describe_changes
@@ -27,13 +28,11 @@ from icda.training.progress import ProgressView
 from icda.training.seeding import seed_everything
 from icda.training.trainer import CHECKPOINT, MODEL, Trainer
 
-RESULT = "result.json"
-
 
 def train(
     config: TrainConfig, *, resume: bool = False, overwrite: bool = False, view: ProgressView | None = None
 ) -> dict[str, Any]:
-    """Train, evaluate the selected model on the test split, write result.json and report.html, return the result."""
+    """Train, evaluate the selected model on the test split, write result.json, explanations.json and report.html."""
     folder = config.folder()
     finished = _earlier_result(folder, config, resume, overwrite)
     if finished is not None:
@@ -44,7 +43,7 @@ def train(
     networks, method = build(config, task)
     trainer = Trainer(config, task, networks, method, folder, accelerator, view)
     if overwrite and accelerator.is_main_process:  # not sooner: a run that is refused must not cost the earlier one
-        for name in (RESULT, CHECKPOINT, MODEL):
+        for name in (RESULT, EXPLANATIONS, CHECKPOINT, MODEL):
             (folder / name).unlink(missing_ok=True)
     trainer.run(resume and not overwrite)
     accelerator.wait_for_everyone()
@@ -56,8 +55,12 @@ def train(
         "seconds": round(time.perf_counter() - started, 2),
     }
     if accelerator.is_main_process:
+        from icda.explain.run import explain_run
+
         write_atomically(folder / RESULT, json.dumps(result, indent=1).encode())
-        write_report(folder / "report.html", [result])
+        explanations = explain_run(task, trainer.models, trainer.method)
+        write_atomically(folder / EXPLANATIONS, json.dumps(explanations, allow_nan=False).encode())
+        write_report(folder / "report.html", [result], [explanations])
     return result
 
 
@@ -93,7 +96,8 @@ def build(config: TrainConfig, task: Task) -> tuple[list[FeatureClassifier], Met
     name = config.model or task.default_model
     count = getattr(method_class(config.method), "num_networks", 1)
     networks = [create_model(name, task.num_classes, task.input_shape) for _ in range(count)]
-    method = create_method(config.method, Setup.of(task, networks[0], config.epochs), config.options)
+    setup = Setup.of(task, networks[0], config.epochs, config.batch_size, config.seed)
+    method = create_method(config.method, setup, config.options)
     return [method.prepare_network(network) for network in networks], method
 
 
@@ -128,6 +132,7 @@ def evaluate_run(
         "class_names": list(task.class_names),
         "class_counts": task.class_counts.tolist(),
         "group_names": list(task.group_names or ()),
+        "group_samples": [] if split.groups is None else split.groups.bincount(minlength=task.num_groups).tolist(),
         "confusion": confusion.tolist(),
     }
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from icda.data.loader import BatchLoader, balanced_weights
 from icda.data.task import Batch, Split, Task
-from icda.methods.base import Context, Method, Stage
+from icda.methods.base import Context, Method, Stage, check_networks
 from icda.models.base import FeatureClassifier
 from icda.selection import Selector
 from icda.training.checkpoint import load_checkpoint, load_state, save_checkpoint
@@ -51,6 +51,7 @@ class Trainer:
         accelerator: Accelerator,
         view: ProgressView | None = None,
     ) -> None:
+        check_networks(method, len(networks))
         self.config, self.task, self.folder = config, task, folder
         self.accelerator = accelerator
         self.models = [network.to(accelerator.device) for network in networks]
@@ -192,6 +193,8 @@ class Trainer:
             rate = learning_rate(self.config, epoch - start, stage.epochs)
         else:
             rate = learning_rate(self.config, epoch, self._num_epochs)
+        if stage.learning_rate is not None:
+            rate *= stage.learning_rate / self.config.learning_rate
         for optimizer in self.context.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = rate

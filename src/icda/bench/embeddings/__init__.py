@@ -1,0 +1,1 @@
+"""Linear heads on fixed features of real, biased data: every loss and variant of the estimators, side by side."""

@@ -1,0 +1,49 @@
+"""Adaptive logit adjustment (ALA)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from icda.losses.base import LOSSES
+from icda.losses.cosine import CosineLoss
+from icda.losses.terms import off_target
+
+
+@LOSSES.register("adaptive_logit_adjustment", "ala")
+class AdaptiveLogitAdjustmentLoss(CosineLoss):
+    """Cross entropy of s cos(h, w_c) with s D_i Q_y off the target's logit: margins for hard samples of rare classes.
+
+    D_i = (1 - cos(h_i, w_y)) / 2 is how hard a sample is, Q_y = log 2 / log(n_y / n_min + 1) how rare its class; both are
+    constants to the gradient. The logits are cosines times `scale`, computed here from `features` and `head`: `logits=` and
+    a bias are not used, and prediction wants cosines too (see `CosineHead`).
+
+    Reference: Zhao et al., "Adaptive logit adjustment loss for long-tailed visual recognition", AAAI 2022; formula of a
+    third party's port (METHODS 5.1).
+
+    >>> loss = AdaptiveLogitAdjustmentLoss(num_classes=2, feature_dim=4, class_counts=torch.tensor([30, 10]))
+    >>> loss.rarity
+    tensor([0.5000, 1.0000], dtype=torch.float64)
+    """
+
+    needs_counts = True
+
+    @property
+    def reads_counts(self) -> bool:
+        return True
+
+    @property
+    def rarity(self) -> Tensor:
+        """Q (C,), float64: 1 for the rarest class that has samples."""
+        assert self.class_counts is not None
+        fewest = self.class_counts[self.class_counts > 0].min()
+        return math.log(2) / torch.log1p(self.class_counts.clamp(min=fewest) / fewest)
+
+    def compute_adjustment(
+        self, features: Tensor, targets: Tensor, weight: Tensor, progress: float, products: Tensor
+    ) -> Tensor | None:
+        own = products.gather(1, targets[:, None]).squeeze(1)
+        difficulty = 0.5 * (self.scale - own)  # s D_i; products are s cos
+        return off_target(difficulty * self.rarity[targets].to(own), targets, self.num_classes)

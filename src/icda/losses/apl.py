@@ -1,0 +1,74 @@
+"""Active passive loss (APL): two losses that a wrong label cannot pull far."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.losses.base import LOSSES, AdjustedLoss, Reduction
+
+LABEL_FLOOR = 1e-4  # what the zeros of a one-hot label are clipped to before their logarithm is taken
+
+
+def normalised_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """log p_y / sum_c log p_c of each sample (N,): cross entropy against that of all labels together, in [0, 1].
+
+    >>> import torch
+    >>> normalised_cross_entropy(torch.zeros(1, 4), torch.tensor([2]))  # no class stands out: one over the classes
+    tensor([0.2500])
+    """
+    log_probabilities = F.log_softmax(logits, 1)
+    return _at_targets(log_probabilities, targets) / log_probabilities.sum(1)
+
+
+def reverse_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """-sum_c p_c log max(onehot_c, 1e-4) of each sample (N,), which is 9.21 (1 - p_y).
+
+    >>> import torch
+    >>> reverse_cross_entropy(torch.zeros(1, 4), torch.tensor([2])).round(decimals=3)
+    tensor([6.9080])
+    """
+    wrong = -_at_targets(F.log_softmax(logits, 1), targets).expm1()  # 1 - p_y without cancellation
+    return -math.log(LABEL_FLOOR) * wrong
+
+
+@LOSSES.register("apl", "nce_rce")
+class ActivePassiveLoss(AdjustedLoss):
+    """a NCE + b RCE: normalised cross entropy learns the label, reverse cross entropy unlearns the others.
+
+    Both are bounded and sum to a constant over all labels, so that symmetric label noise leaves their minimum where it
+    was. `a` weighs the active part, `b` the passive one; published are (1, 1) for ten classes and (10, 0.1) for a
+    hundred. Test time uses plain logits.
+
+    Reference: Ma et al., "Normalized loss functions for deep learning with noisy labels", ICML 2020.
+
+    >>> import torch
+    >>> loss = ActivePassiveLoss(num_classes=4, feature_dim=3)
+    >>> round(loss(torch.zeros(2, 3), torch.tensor([0, 1]), torch.nn.Linear(3, 4, bias=False)).item(), 3)
+    7.158
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        feature_dim: int,
+        class_counts: Tensor | None = None,
+        *,
+        a: float = 1.0,
+        b: float = 1.0,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(num_classes, feature_dim, class_counts, reduction=reduction)
+        if not (a >= 0 and b >= 0 and 0 < a + b < math.inf):
+            raise ValueError(f"a and b must be finite, not negative and not both zero, got {a} and {b}.")
+        self.a, self.b = a, b
+
+    def reduce(self, adjusted: Tensor, targets: Tensor) -> Tensor:
+        active, passive = normalised_cross_entropy(adjusted, targets), reverse_cross_entropy(adjusted, targets)
+        return self.reduce_samples(self.a * active + self.b * passive)
+
+
+def _at_targets(values: Tensor, targets: Tensor) -> Tensor:
+    return values.gather(1, targets[:, None]).squeeze(1)

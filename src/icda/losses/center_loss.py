@@ -1,0 +1,78 @@
+"""Center loss."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from icda.losses.base import LOSSES, AdjustedLoss, Reduction
+from icda.losses.head import Head
+from icda.ranks import all_reduce
+
+
+@LOSSES.register("center_loss", "center")
+class CenterLoss(AdjustedLoss):
+    """Cross entropy + (w/2) |h - c_y|^2: features of a class are pulled to a centre that follows them.
+
+    In train mode a call takes the distances to the centres as they are and then moves them by the paper's rule, c <- c -
+    rate * sum_{i: y_i = c} (c - h_i) / (1 + n_c), with the samples of all ranks; no gradient goes into them. They start at
+    zero and are part of the state, in float64 as everything here that adds up.
+
+    Reference: Wen et al., "A discriminative feature learning approach for deep face recognition", ECCV 2016.
+
+    >>> loss, head = CenterLoss(num_classes=2, feature_dim=1, weight=2.0), torch.nn.Linear(1, 2)
+    >>> _ = loss(torch.tensor([[3.0]]), torch.tensor([1]), head)
+    >>> loss.centres  # half of 3 / (1 + 1)
+    tensor([[0.0000],
+            [0.7500]], dtype=torch.float64)
+    """
+
+    centres: Tensor
+
+    def __init__(
+        self,
+        num_classes: int,
+        feature_dim: int,
+        class_counts: Tensor | None = None,
+        *,
+        weight: float = 0.003,
+        centre_rate: float = 0.5,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(num_classes, feature_dim, class_counts, reduction=reduction)
+        if not 0 <= weight < float("inf"):
+            raise ValueError(f"weight must be finite and not negative, got {weight}.")
+        if not 0 <= centre_rate <= 1:
+            raise ValueError(f"centre_rate must lie in [0, 1], got {centre_rate}.")
+        self.weight, self.centre_rate = weight, centre_rate
+        self.register_buffer("centres", torch.zeros(num_classes, feature_dim, dtype=torch.float64))
+
+    def forward(
+        self,
+        features: Tensor,
+        targets: Tensor,
+        head: Head,
+        progress: float = 1.0,
+        logits: Tensor | None = None,
+    ) -> Tensor:
+        centres = self.centres  # those before this batch: `observe` makes new ones
+        value = super().forward(features, targets, head, progress, logits)
+        if self.weight == 0:
+            return value
+        distances = squared_distances(features, centres, targets.long())
+        return value + self.reduce_samples(0.5 * self.weight * distances)
+
+    @torch.no_grad()
+    def observe(self, features: Tensor, targets: Tensor, logits: Tensor) -> None:
+        sums = self.centres.new_zeros(self.num_classes, self.feature_dim + 1)
+        rows = torch.cat([features, torch.ones_like(features[:, :1])], 1).to(sums)
+        all_reduce(sums.index_add_(0, targets, rows))
+        total, count = sums[:, :-1], sums[:, -1:]
+        self.centres = self.centres - self.centre_rate * (count * self.centres - total) / (1 + count)
+
+
+def squared_distances(features: Tensor, centres: Tensor, targets: Tensor) -> Tensor:
+    """|h_i - c_{y_i}|^2 (N,), in single precision or better: a square overflows half precision at 256."""
+    with torch.autocast(features.device.type, enabled=False):
+        features = features.to(torch.promote_types(features.dtype, torch.float32))
+        return (features - centres[targets].to(features)).square().sum(1)

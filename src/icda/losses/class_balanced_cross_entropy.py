@@ -1,0 +1,58 @@
+"""Class-balanced cross entropy."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.losses.base import LOSSES, AdjustedLoss, Reduction
+from icda.losses.class_balance import check_effective_beta, effective_number_weights
+
+
+@LOSSES.register("class_balanced_cross_entropy", "cb_ce")
+class ClassBalancedCrossEntropyLoss(AdjustedLoss):
+    """Cross entropy weighted by the effective number of samples of the target's class.
+
+    v_c = (1 - B) / (1 - B^{n_c}), scaled to sum to the number of classes; B is `effective_beta`. B = 0 is cross entropy,
+    B near one weights by 1/n_c. `mean` divides by the number of samples, not by the sum of their weights.
+
+    Reference: Cui et al., "Class-balanced loss based on effective number of samples", CVPR 2019.
+
+    >>> import torch
+    >>> loss = ClassBalancedCrossEntropyLoss(2, 4, torch.tensor([100, 1]), effective_beta=0.99)
+    >>> loss.class_weights.round(decimals=3)
+    tensor([0.0310, 1.9690], dtype=torch.float64)
+    """
+
+    needs_counts = True
+
+    def __init__(
+        self,
+        num_classes: int,
+        feature_dim: int,
+        class_counts: Tensor | None = None,
+        *,
+        effective_beta: float = 0.9999,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(num_classes, feature_dim, class_counts, reduction=reduction)
+        check_effective_beta(effective_beta, "effective_beta")
+        self.effective_beta = effective_beta
+
+    @property
+    def reads_counts(self) -> bool:
+        return True
+
+    @property
+    def class_weights(self) -> Tensor:
+        """v (C,), float64; 0 for a class without samples."""
+        assert self.class_counts is not None
+        return effective_number_weights(self.class_counts, self.effective_beta)
+
+    def sample_losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """The losses (N,) that are weighted."""
+        return F.cross_entropy(logits, targets, reduction="none")
+
+    def reduce(self, adjusted: Tensor, targets: Tensor) -> Tensor:
+        losses = self.sample_losses(adjusted, targets)
+        return self.reduce_samples(self.class_weights[targets].to(losses) * losses)

@@ -1,0 +1,61 @@
+"""Focal loss."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.losses.base import LOSSES, AdjustedLoss, Reduction
+
+
+@LOSSES.register("focal")
+class FocalLoss(AdjustedLoss):
+    """(1 - p_y)^gamma times cross entropy: samples that are right already count for little.
+
+    p is the softmax, so `gamma=0` is cross entropy. The published loss for object detection is a sum of sigmoids; with
+    class weights that form is `class_balanced_focal`.
+
+    Reference: Lin et al., "Focal loss for dense object detection", ICCV 2017.
+
+    >>> loss = FocalLoss(num_classes=2, feature_dim=4, gamma=2.0)
+    >>> loss(torch.zeros(1, 4), torch.tensor([0]), torch.nn.Linear(4, 2, bias=False)).item()  # log 2 / 4
+    0.1732867956161499
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        feature_dim: int,
+        class_counts: Tensor | None = None,
+        *,
+        gamma: float = 2.0,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(num_classes, feature_dim, class_counts, reduction=reduction)
+        check_focus(gamma)
+        self.gamma = gamma
+
+    def reduce(self, adjusted: Tensor, targets: Tensor) -> Tensor:
+        return self.reduce_samples(softmax_focal(adjusted, targets, self.gamma))
+
+
+def softmax_focal(logits: Tensor, targets: Tensor, gamma: float) -> Tensor:
+    """(1 - p_y)^gamma (-log p_y) of every sample (N,).
+
+    >>> softmax_focal(torch.tensor([[0.0, 0.0]]), torch.tensor([1]), gamma=1.0)  # log 2 / 2
+    tensor([0.3466])
+    """
+    cross_entropy = F.cross_entropy(logits, targets, reduction="none")
+    if gamma == 0:
+        return cross_entropy
+    # As a sum of the other classes: 1 - p_y is zero for a sure sample, where a root has no derivative.
+    others = F.log_softmax(logits, dim=1).scatter(1, targets[:, None], -math.inf)
+    return (gamma * torch.logsumexp(others, dim=1)).exp() * cross_entropy
+
+
+def check_focus(gamma: float) -> None:
+    if not 0 <= gamma < math.inf:
+        raise ValueError(f"gamma must be finite and not negative (0 is no focus), got {gamma}.")

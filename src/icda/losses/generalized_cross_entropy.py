@@ -1,0 +1,58 @@
+"""Generalized cross entropy, the Lq loss."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.losses.base import LOSSES, AdjustedLoss, Reduction
+
+
+@LOSSES.register("generalized_cross_entropy", "gce", "lq")
+class GeneralizedCrossEntropyLoss(AdjustedLoss):
+    """(1 - p_y^q) / q: between cross entropy (q -> 0) and the mean absolute error (q = 1), which forgives wrong labels.
+
+    The gradient is that of cross entropy times p_y^q, so a sample the network does not believe counts for little.
+    `q=0` is cross entropy itself; `q=1` is 1 - p_y, half of the absolute error.
+
+    Reference: Zhang and Sabuncu, "Generalized cross entropy loss for training deep neural networks with noisy labels",
+    NeurIPS 2018.
+
+    >>> loss = GeneralizedCrossEntropyLoss(num_classes=2, feature_dim=4, q=1.0)
+    >>> loss(torch.zeros(1, 4), torch.tensor([0]), torch.nn.Linear(4, 2, bias=False)).item()  # 1 - 1/2
+    0.5
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        feature_dim: int,
+        class_counts: Tensor | None = None,
+        *,
+        q: float = 0.7,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(num_classes, feature_dim, class_counts, reduction=reduction)
+        check_exponent(q)
+        self.q = q
+
+    def reduce(self, adjusted: Tensor, targets: Tensor) -> Tensor:
+        return self.reduce_samples(generalized_cross_entropy(adjusted, targets, self.q))
+
+
+def generalized_cross_entropy(logits: Tensor, targets: Tensor, q: float) -> Tensor:
+    """(1 - p_y^q) / q of every sample (N,).
+
+    >>> generalized_cross_entropy(torch.tensor([[0.0, 0.0]]), torch.tensor([1]), q=0.5)  # 2 (1 - 0.5^0.5)
+    tensor([0.5858])
+    """
+    cross_entropy = F.cross_entropy(logits, targets, reduction="none")
+    if q == 0:
+        return cross_entropy
+    return -torch.expm1(-q * cross_entropy) / q  # 1 - p^q cancels for small q
+
+
+def check_exponent(q: float) -> None:
+    if not 0 <= q <= 1:
+        raise ValueError(f"q must lie in [0, 1], from cross entropy to the absolute error, got {q}.")

@@ -1,0 +1,96 @@
+"""Large-margin softmax (L-softmax)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from icda.losses.base import LOSSES, AdjustedLoss, Reduction
+from icda.losses.terms import off_target
+
+MARGINS = (1, 2, 3, 4)
+SMALLEST_NORM = 1e-12
+
+
+@LOSSES.register("large_margin_softmax", "l_softmax")
+class LargeMarginSoftmaxLoss(AdjustedLoss):
+    """Cross entropy whose target product |w||h| cos(theta) becomes |w||h| psi(theta): the angle must be m times smaller.
+
+    psi(theta) = (-1)^k cos(m theta) - 2k on [k pi/m, (k+1) pi/m], blended with the plain cosine as (lambda cos + psi) /
+    (1 + lambda). lambda = max(base (1 + gamma t)^-power, lambda_min) falls with the training steps t, which are part of the
+    state. The margin acts on the product of weight and feature; a bias of the head stays as it is, so that `margin=1` is
+    cross entropy and the plain head predicts.
+
+    Reference: Liu et al., "Large-margin softmax loss for convolutional neural networks", ICML 2016. Differs from the paper,
+    which has no bias, in leaving it to the head.
+
+    >>> loss, head = LargeMarginSoftmaxLoss(num_classes=2, feature_dim=2, base=0.0), torch.nn.Linear(2, 2, bias=False)
+    >>> head.weight.data = torch.eye(2)
+    >>> features, targets = torch.tensor([[0.0, 1.0]]), torch.tensor([0])  # theta = pi/2: psi = -1, the cosine is 0
+    >>> loss.adjustment(features, targets, head).tolist()
+    [[0.0, 1.0]]
+    """
+
+    steps: Tensor
+    moves_features = True
+
+    def __init__(
+        self,
+        num_classes: int,
+        feature_dim: int,
+        class_counts: Tensor | None = None,
+        *,
+        margin: int = 2,
+        base: float = 1000.0,
+        gamma: float = 2e-5,
+        power: float = 45.0,
+        lambda_min: float = 0.0,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(num_classes, feature_dim, class_counts, reduction=reduction)
+        if margin not in MARGINS:
+            raise ValueError(f"margin must be one of {', '.join(map(str, MARGINS))}, got {margin}.")
+        given = {"base": base, "gamma": gamma, "power": power, "lambda_min": lambda_min}
+        for name, value in given.items():
+            if not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"{name} must be finite and not negative, got {value}.")
+        self.margin, self.base, self.gamma, self.power, self.lambda_min = margin, base, gamma, power, lambda_min
+        self.register_buffer("steps", torch.tensor(0))
+
+    @property
+    def blend(self) -> float:
+        """lambda: how much of the plain cosine is left at this step."""
+        return max(self.base * (1 + self.gamma * int(self.steps)) ** -self.power, self.lambda_min)
+
+    def observe(self, features: Tensor, targets: Tensor, logits: Tensor) -> None:
+        self.steps += 1
+
+    def compute_adjustment(
+        self, features: Tensor, targets: Tensor, weight: Tensor, progress: float, products: Tensor
+    ) -> Tensor | None:
+        if self.margin == 1:
+            return None
+        own = weight[targets]
+        norms = torch.linalg.vector_norm(own, dim=1) * torch.linalg.vector_norm(features, dim=1)
+        # Away from zero by far more than the smallest float: its reciprocal meets a factor of zero in the gradient.
+        cosine = torch.linalg.vecdot(own, features) / norms.clamp(min=SMALLEST_NORM)
+        lost = norms * (cosine - margin_of_angle(cosine, self.margin)) / (1 + self.blend)
+        return off_target(lost, targets, self.num_classes)
+
+
+def margin_of_angle(cosine: Tensor, margin: int) -> Tensor:
+    """psi as a function of cos(theta): a piecewise Chebyshev polynomial, so that no arc cosine is differentiated.
+
+    cos(m theta) = T_m(cos theta), and k counts the bounds cos(j pi/m) that the cosine lies below.
+
+    >>> margin_of_angle(torch.tensor([1.0, 0.0, -1.0]), margin=2)
+    tensor([ 1., -1., -3.])
+    """
+    before, polynomial = torch.ones_like(cosine), cosine
+    for _ in range(margin - 1):
+        before, polynomial = polynomial, 2 * cosine * polynomial - before
+    bounds = [math.cos(j * math.pi / margin) for j in range(1, margin)]
+    turns = torch.stack([cosine.detach() < bound for bound in bounds]).sum(0) if bounds else torch.zeros_like(cosine)
+    return (1 - 2 * (turns % 2)) * polynomial - 2 * turns

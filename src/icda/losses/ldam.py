@@ -1,0 +1,62 @@
+"""Label-distribution-aware margins (LDAM)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from icda.losses.base import LOSSES, Reduction
+from icda.losses.cosine import SCALE, CosineLoss
+from icda.losses.terms import off_target
+
+
+@LOSSES.register("ldam")
+class LDAMLoss(CosineLoss):
+    """Cross entropy of s (cos(h, w_c) - m_y [c = y]): rare classes are given the larger margin.
+
+    m_c is proportional to n_c^{-1/4} and `max_margin` for the rarest class. The logits are cosines of features and class
+    weights times `scale`, computed here from `features` and `head`: `logits=` and a bias are not used, and prediction
+    wants cosines too (see `CosineHead`). Training that weights the classes late is the method `ldam_drw`.
+
+    Reference: Cao et al., "Learning imbalanced datasets with label-distribution-aware margin loss", NeurIPS 2019.
+
+    >>> loss = LDAMLoss(num_classes=2, feature_dim=4, class_counts=torch.tensor([160, 10]))
+    >>> loss.margins
+    tensor([0.2500, 0.5000], dtype=torch.float64)
+    """
+
+    needs_counts = True
+
+    def __init__(
+        self,
+        num_classes: int,
+        feature_dim: int,
+        class_counts: Tensor | None = None,
+        *,
+        max_margin: float = 0.5,
+        scale: float = SCALE,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(num_classes, feature_dim, class_counts, scale=scale, reduction=reduction)
+        if not 0 <= max_margin < math.inf:
+            raise ValueError(f"max_margin must be finite and not negative (0 is no margin), got {max_margin}.")
+        self.max_margin = max_margin
+
+    @property
+    def reads_counts(self) -> bool:
+        return True
+
+    @property
+    def margins(self) -> Tensor:
+        """m (C,), float64; 0 for a class without samples."""
+        assert self.class_counts is not None
+        raw = torch.where(self.class_counts > 0, self.class_counts.pow(-0.25), 0)
+        return self.max_margin * raw / raw.max()
+
+    def compute_adjustment(
+        self, features: Tensor, targets: Tensor, weight: Tensor, progress: float, products: Tensor
+    ) -> Tensor | None:
+        margins = self.scale * self.margins[targets]
+        return off_target(margins.to(products.dtype), targets, self.num_classes)

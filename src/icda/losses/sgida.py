@@ -1,0 +1,119 @@
+"""A stand-in for SGIDA, whose formula is not public."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.losses.augmented import StatisticsLoss
+from icda.losses.base import LOSSES, Reduction
+from icda.losses.cosine import cosines
+from icda.losses.head import Head
+from icda.losses.terms import variance_term
+from icda.statistics import CovarianceKind
+
+
+@LOSSES.register("sgida")
+class SGIDALoss(StatisticsLoss):
+    """APPROXIMATION of SGIDA (its formula is not public): ISDA with covariances smoothed over classes, plus a triplet loss.
+
+    Only the abstract was at hand, which names infinite augmentation, directions smoothed by the relations between classes,
+    and a metric loss on the logits. What stands here is our reading (METHODS 5.1): Sigma~_y = (1 - s) Sigma_y + s sum_j
+    rho_{y,j} Sigma_j, with rho_y the softmax over the other classes of the cosines of their means with that of y, and
+    `triplet_weight` times the batch-hard triplet loss of the logits. s is `smoothing`; lambda = lambda0 * progress.
+    `smoothing=0, triplet_weight=0` is ISDA. Numbers of this loss say nothing about the published method.
+
+    Reference: Wang et al., TNNLS 2024, of which we know the abstract alone.
+
+    >>> loss, head = SGIDALoss(num_classes=3, feature_dim=4), torch.nn.Linear(4, 3)
+    >>> loss(torch.randn(8, 4), torch.arange(8) % 3, head, progress=0.5).shape
+    torch.Size([])
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        feature_dim: int,
+        class_counts: Tensor | None = None,
+        *,
+        lambda0: float = 0.5,
+        smoothing: float = 0.2,
+        triplet_weight: float = 0.1,
+        triplet_margin: float = 1.0,
+        covariance: CovarianceKind | str = "auto",
+        rank: int = 16,
+        forgetting: float = 1.0,
+        shrinkage: float = 0.0,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(
+            num_classes,
+            feature_dim,
+            class_counts,
+            lambda0=lambda0,
+            covariance=covariance,
+            rank=rank,
+            forgetting=forgetting,
+            shrinkage=shrinkage,
+            reduction=reduction,
+        )
+        if not 0 <= smoothing <= 1:
+            raise ValueError(f"smoothing is a share in [0, 1], got {smoothing}.")
+        for name, value in (("triplet_weight", triplet_weight), ("triplet_margin", triplet_margin)):
+            if not 0 <= value < math.inf:
+                raise ValueError(f"{name} must be finite and not negative, got {value}.")
+        self.smoothing, self.triplet_weight, self.triplet_margin = smoothing, triplet_weight, triplet_margin
+
+    def forward(
+        self, features: Tensor, targets: Tensor, head: Head, progress: float = 1.0, logits: Tensor | None = None
+    ) -> Tensor:
+        if self.triplet_weight == 0:
+            return super().forward(features, targets, head, progress, logits)
+        weight, bias, targets = self._check(features, targets, head, progress, logits)
+        if logits is None:
+            logits = F.linear(features, weight, bias)
+        value = super().forward(features, targets, head, progress, logits)
+        triplets = batch_hard_triplet(logits, targets, self.triplet_margin)
+        return value + self.triplet_weight * self.reduce_samples(triplets)
+
+    def relations(self) -> Tensor:
+        """rho (C, C): rows sum to one over the other classes seen so far; a class alone is related to itself."""
+        mean, seen = self.statistics.mean, self.statistics.count > 0
+        identity = torch.eye(self.num_classes, dtype=torch.bool, device=mean.device)
+        allowed = seen[None, :] & ~identity
+        allowed = torch.where(allowed.any(1, keepdim=True), allowed, identity)
+        return cosines(mean, mean).masked_fill(~allowed, -math.inf).softmax(1)
+
+    def compute_adjustment(
+        self, features: Tensor, targets: Tensor, weight: Tensor, progress: float, products: Tensor
+    ) -> Tensor | None:
+        lam = self.lambda0 * progress
+        if lam == 0:
+            return None
+        labels, inverse = torch.unique(targets, return_inverse=True)
+        own = F.one_hot(labels, self.num_classes).to(weight)
+        mixing = torch.lerp(own, self.relations()[labels].to(weight), self.smoothing)
+        return variance_term(weight, labels, mixing, self.statistics.moments(), lam)[inverse]
+
+
+def batch_hard_triplet(logits: Tensor, targets: Tensor, margin: float) -> Tensor:
+    """max(0, margin + distance to the farthest of the own class - to the nearest of another) (N,).
+
+    Distances are Euclidean. A sample without another of its class, or with none of another class, has loss 0.
+
+    Reference: Hermans et al., "In defense of the triplet loss for person re-identification", 2017.
+
+    >>> batch_hard_triplet(torch.tensor([[0.0], [1.0], [3.0]]), torch.tensor([0, 0, 1]), margin=1.5)
+    tensor([0.0000, 0.5000, 0.0000])
+    """
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    distances = torch.cdist(logits, logits, compute_mode="donot_use_mm_for_euclid_dist")
+    same = targets[:, None] == targets
+    positive = same & ~torch.eye(len(targets), dtype=torch.bool, device=targets.device)
+    farthest = distances.masked_fill(~positive, 0).amax(1)
+    nearest = distances.masked_fill(same, math.inf).amin(1)
+    usable = positive.any(1) & ~same.all(1)
+    return torch.where(usable, F.relu(margin + farthest - torch.where(usable, nearest, 0)), 0)

@@ -1,0 +1,53 @@
+"""DisturbLabel: labels that are now and then wrong on purpose."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.data.generators import generator_for
+from icda.methods.base import METHODS, Context, Method, Setup
+
+if TYPE_CHECKING:
+    from icda.data.task import Batch
+    from icda.models.base import Output
+
+
+@METHODS.register("disturb_label")
+class DisturbLabel(Method):
+    """Cross entropy in which each label is drawn anew, uniformly over the classes, with probability alpha.
+
+    A label that is drawn anew may fall on its own class: it stays right with probability 1 - alpha + alpha/C. What is drawn
+    for a sample depends on (seed, epoch, sample) alone, so a resumed run and a run on several processes draw the same.
+    alpha=0 is cross entropy.
+
+    Reference: Xie et al., "DisturbLabel: regularizing CNN on the loss layer", CVPR 2016.
+    """
+
+    def __init__(self, setup: Setup, *, alpha: float = 0.1) -> None:
+        super().__init__()
+        if not 0 <= alpha <= 1:
+            raise ValueError(f"alpha is a probability in [0, 1], got {alpha}.")
+        self.alpha = alpha
+        self._setup = setup
+        self._draws: tuple[int, Tensor, Tensor] | None = None
+
+    def disturbed(self, targets: Tensor, index: Tensor, epoch: int) -> Tensor:
+        """The labels to train on in an epoch."""
+        hit, drawn = self._draws_of(epoch)
+        positions = index.to(hit.device)
+        return torch.where(hit[positions].to(targets.device), drawn[positions].to(targets), targets)
+
+    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
+        return F.cross_entropy(output.logits, self.disturbed(batch.targets, batch.index, context.epoch))
+
+    def _draws_of(self, epoch: int) -> tuple[Tensor, Tensor]:
+        """Which samples an epoch disturbs, and to which class: drawn once for the whole training set."""
+        if self._draws is None or self._draws[0] != epoch:
+            count, generator = self._setup.num_samples, generator_for(self._setup.seed, "disturb_label", epoch)
+            hit = torch.rand(count, generator=generator) < self.alpha
+            self._draws = epoch, hit, torch.randint(self._setup.num_classes, (count,), generator=generator)
+        return self._draws[1], self._draws[2]

@@ -1,0 +1,50 @@
+"""LDAM with deferred re-weighting (LDAM-DRW)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from icda.losses.class_balance import check_effective_beta, effective_number_weights
+from icda.losses.ldam import LDAMLoss
+from icda.methods.base import METHODS, Context, Setup
+from icda.methods.from_loss import LossMethod
+from icda.ranks import all_reduce
+
+if TYPE_CHECKING:
+    from icda.data.task import Batch
+    from icda.models.base import Output
+
+
+@METHODS.register("ldam_drw")
+class LDAMDRW(LossMethod):
+    """LDAM whose classes are weighted by effective numbers for the last part of training, from `start` on.
+
+    Until then all classes weigh the same, so that the features are learned from the data as they come. Weights are divided
+    by their mean over the batch, over all ranks, as `torch.nn.CrossEntropyLoss(weight=...)` does. The head is a
+    `CosineHead`. Options not listed here are those of `LDAMLoss`.
+
+    Reference: Cao et al., NeurIPS 2019, with start 160 of 200 epochs and B = 0.9999.
+    """
+
+    inner_loss = LDAMLoss
+    class_weights: Tensor
+
+    def __init__(self, setup: Setup, *, start: float = 0.8, effective_beta: float = 0.9999, **options: Any) -> None:
+        if not 0 <= start <= 1:
+            raise ValueError(f"start is a share of training in [0, 1], got {start}.")
+        check_effective_beta(effective_beta, "effective_beta")
+        counts = setup.class_counts
+        super().__init__(LDAMLoss(setup.num_classes, setup.feature_dim, counts, reduction="none", **options))
+        self.start = start
+        self.register_buffer("class_weights", effective_number_weights(counts, effective_beta))
+
+    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
+        losses = super().loss(output, batch, context)
+        if context.progress < self.start:
+            return losses.mean()
+        weights = self.class_weights[batch.targets].to(losses)
+        total, count = all_reduce(torch.stack([weights.sum(), weights.new_tensor(float(len(weights)))]))
+        return (weights * losses).mean() * count / total

@@ -1,0 +1,60 @@
+"""Post-hoc logit adjustment."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.methods.base import METHODS, Context, Method, Setup
+
+if TYPE_CHECKING:
+    from icda.data.task import Batch, Inputs
+    from icda.models.base import FeatureClassifier, Output
+
+
+@METHODS.register("post_hoc_logit_adjustment", "post_hoc_la")
+class PostHocLogitAdjustment(Method):
+    """Plain cross entropy in training; z_c - tau log pi_c at test time.
+
+    The prior is that of the training labels and is saved with the model, so that other data are judged with it too. tau = 0
+    is cross entropy. Training with the adjustment is the loss `logit_adjustment`.
+
+    Reference: Menon et al., "Long-tail learning via logit adjustment", ICLR 2021.
+    """
+
+    log_prior: Tensor
+
+    def __init__(self, setup: Setup, *, tau: float = 1.0) -> None:
+        super().__init__()
+        if not math.isfinite(tau):
+            raise ValueError(f"tau must be finite, got {tau}.")
+        self.tau = tau
+        self.register_buffer("log_prior", log_prior(setup.class_counts))
+
+    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
+        return F.cross_entropy(output.logits, batch.targets)
+
+    def predict(self, models: Sequence[FeatureClassifier], inputs: Inputs) -> Tensor:
+        logits = models[0](inputs).logits
+        return logits - self.tau * self.log_prior.to(logits)
+
+
+def log_prior(class_counts: Tensor) -> Tensor:
+    """log pi (C,), float64.
+
+    >>> import torch
+    >>> log_prior(torch.tensor([3, 1])).exp()
+    tensor([0.7500, 0.2500], dtype=torch.float64)
+    """
+    absent = (class_counts == 0).nonzero().flatten().tolist()
+    if absent:
+        raise ValueError(
+            f"class {absent[0]} has no training sample: its log prior is minus infinity, and every answer would be that "
+            "class. Leave it out of the task."
+        )
+    counts = class_counts.double()
+    return (counts / counts.sum()).log()

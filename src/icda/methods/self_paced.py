@@ -1,0 +1,93 @@
+"""Self-paced learning: samples whose loss lies below a moving percentile, and nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.data.generators import generator_for
+from icda.methods.base import METHODS, Context, Method, Setup, StepResult
+from icda.ranks import all_gather_rows
+
+if TYPE_CHECKING:
+    from icda.data.task import Batch
+
+
+@METHODS.register("self_paced", "mentornet_pd")
+class SelfPaced(Method):
+    """mean_i v_i CE_i with v_i = 1 where the loss lies below a moving average of its `percentile`, 0 elsewhere.
+
+    This stands in for MentorNet's predefined curriculum (PD), which is a network trained to imitate such a rule. In the
+    first `burn_in` of training all samples count; there `burn_in_dropout` of each batch, later `dropout`, is left out
+    at random, so that the network does not learn wrong labels by heart.
+
+    Reference: Jiang et al., "MentorNet: learning data-driven curriculum for very deep neural networks on corrupted
+    labels", ICML 2018; Kumar et al., "Self-paced learning for latent variable models", NeurIPS 2010. Differs from the
+    official code in starting the moving average at the first batch's percentile; theirs starts at zero.
+    """
+
+    threshold: Tensor
+
+    def __init__(
+        self,
+        setup: Setup,
+        *,
+        percentile: float = 0.75,
+        moving_average: float = 0.5,
+        burn_in: float = 0.17,
+        burn_in_dropout: float = 0.5,
+        dropout: float = 0.05,
+    ) -> None:
+        super().__init__()
+        if not 0 < percentile <= 1:
+            raise ValueError(f"percentile is a share of the samples in (0, 1], got {percentile}.")
+        rates = {"moving_average": moving_average, "burn_in_dropout": burn_in_dropout, "dropout": dropout}
+        for name, value in rates.items():
+            if not 0 <= value < 1:
+                raise ValueError(f"{name} must lie in [0, 1), got {value}.")
+        if not 0 <= burn_in <= 1:
+            raise ValueError(f"burn_in is a share of training in [0, 1], got {burn_in}.")
+        self.percentile, self.moving_average, self.burn_in = percentile, moving_average, burn_in
+        self.burn_in_dropout, self.dropout, self.seed = burn_in_dropout, dropout, setup.seed
+        self.register_buffer("threshold", torch.tensor(torch.nan, dtype=torch.float64))
+
+    def observe(self, losses: Tensor) -> None:
+        """Fold a batch into the moving percentile."""
+        now = torch.quantile(all_gather_rows(losses.detach()).double(), self.percentile)
+        keep = self.moving_average
+        self.threshold.copy_(now if self.threshold.isnan() else keep * self.threshold + (1 - keep) * now)
+
+    def weights(self, losses: Tensor, context: Context) -> Tensor:
+        """v (N,) of a batch, before anything is left out at random."""
+        return (losses.double() < self.threshold).to(losses)
+
+    def step(self, batch: Batch, context: Context) -> StepResult:
+        output = context.network(batch.inputs)
+        losses = F.cross_entropy(output.logits, batch.targets, reduction="none")
+        self.observe(losses)
+        weights, rate = torch.ones_like(losses), self.burn_in_dropout
+        if context.progress >= self.burn_in:
+            with torch.no_grad():
+                weights, rate = self.weights(losses.detach(), context), self.dropout
+        weights = leave_out(weights.detach(), rate, generator_for(self.seed, "leave_out", context.iteration))
+        loss = (weights * losses).mean()
+        context.apply(loss)
+        extra = {"weight_mean": float(weights.mean()), "loss_percentile": float(self.threshold)}
+        return StepResult(loss.detach(), output.logits.detach(), extra)
+
+
+def leave_out(weights: Tensor, rate: float, generator: torch.Generator) -> Tensor:
+    """Set all but (1 - rate) N weights, at least one, to zero; which, the generator draws.
+
+    >>> leave_out(torch.ones(8), 0.5, torch.Generator()).sum()
+    tensor(4.)
+    """
+    if rate == 0:
+        return weights
+    kept = max(1, int((1 - rate) * len(weights) + 1e-9))
+    mask = torch.zeros_like(weights)
+    mask[torch.randperm(len(weights), generator=generator)[:kept].to(weights.device)] = 1
+    return weights * mask

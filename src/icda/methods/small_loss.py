@@ -1,0 +1,65 @@
+"""What methods share that trust the samples of small loss: how many are kept, and two networks that choose them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from icda.methods.base import Method
+
+if TYPE_CHECKING:
+    from icda.data.task import Inputs
+    from icda.models.base import FeatureClassifier
+
+
+def drop_rate(noise_rate: float, epoch: int, ramp_epochs: int) -> float:
+    """R(e) = noise_rate min(e / ramp_epochs, 1): nothing is dropped at first, for networks learn what is clean first.
+
+    >>> [drop_rate(0.4, epoch, ramp_epochs=10) for epoch in (0, 5, 10, 99)]
+    [0.0, 0.2, 0.4, 0.4]
+    """
+    return noise_rate * min(epoch / ramp_epochs, 1.0) if ramp_epochs else noise_rate
+
+
+def smallest(losses: Tensor, rate: float) -> Tensor:
+    """Positions of the (1 - rate) N smallest losses, at least one, in the order of the batch.
+
+    >>> smallest(torch.tensor([0.3, 9.0, 0.1, 0.2]), rate=0.5)
+    tensor([2, 3])
+    """
+    kept = max(1, int((1 - rate) * len(losses) + 1e-9))  # (1 - 0.9) 10 is 0.9999...
+    return losses.detach().argsort(stable=True)[:kept].sort().values
+
+
+class SmallLossPair(Method):
+    """Two networks that train on samples of small loss: the ramp of the share dropped, and who answers at test time.
+
+    `noise_rate` is the share of wrong labels as far as the user knows it; true labels are never read. It is reached after
+    `ramp_epochs`. The first network predicts, at the cost of any other method; `ensemble` takes the mean of both softmaxes.
+    """
+
+    num_networks = 2
+
+    def __init__(self, *, noise_rate: float = 0.2, ramp_epochs: int = 10, ensemble: bool = False) -> None:
+        super().__init__()
+        check_noise_rate(noise_rate)
+        if ramp_epochs < 0:
+            raise ValueError(f"ramp_epochs must not be negative, got {ramp_epochs}.")
+        self.noise_rate, self.ramp_epochs, self.ensemble = noise_rate, ramp_epochs, ensemble
+
+    def drop_rate(self, epoch: int) -> float:
+        return drop_rate(self.noise_rate, epoch, self.ramp_epochs)
+
+    def predict(self, models: Sequence[FeatureClassifier], inputs: Inputs) -> Tensor:
+        if not self.ensemble:
+            return models[0](inputs).logits
+        answers: list[Any] = [model(inputs).logits.log_softmax(1) for model in models]
+        return torch.stack(answers).logsumexp(0) - torch.tensor(float(len(answers))).log().item()
+
+
+def check_noise_rate(noise_rate: float) -> None:
+    if not 0 <= noise_rate < 1:
+        raise ValueError(f"noise_rate is the share of wrong labels in [0, 1), got {noise_rate}.")

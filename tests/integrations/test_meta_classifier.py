@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from icda import MetaICDAClassifier
+
+
+def data(size: int = 300, seed: int = 0, agreement: float = 0.95) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    targets = np.arange(size) % 2
+    attribute = np.where(generator.random(size) < agreement, targets, 1 - targets)
+    features = generator.normal(size=(size, 6))
+    features[:, 0] += 1.2 * (2 * targets - 1)
+    features[:, 1] += 2.5 * (2 * attribute - 1)
+    return features, np.array(["cat", "dog"])[targets], attribute
+
+
+X, y, _ = data()
+X_META, Y_META, PLACE = data(80, 1, 0.5)
+
+
+def test_string_classes_and_attributes() -> None:
+    model = MetaICDAClassifier(C=0.1, steps=3).fit(X, y, X_META, Y_META, PLACE)
+    assert model.classes_.tolist() == ["cat", "dog"]
+    assert set(model.predict(X)) <= {"cat", "dog"}
+    assert model.coef_.shape == (2, 6)
+    assert model.strengths_.shape == (300,)
+    assert model.class_margins_.shape == (2,)
+    assert 0 < model.metadata_share_ < 1
+    assert 0 <= model.metadata_score_ <= 1
+    np.testing.assert_allclose(model.predict_proba(X).sum(1), 1)
+
+
+def test_metadata_lift_the_worst_group() -> None:
+    test_features, test_targets, test_place = data(4000, 7, 0.5)
+
+    def worst(model: MetaICDAClassifier) -> float:
+        hits = model.predict(test_features) == test_targets
+        cells = [(t, p) for t in ("cat", "dog") for p in (0, 1)]
+        return min(float(hits[(test_targets == t) & (test_place == p)].mean()) for t, p in cells)
+
+    nothing = MetaICDAClassifier(C=0.1, steps=0, use_metadata=False).fit(X, y, X_META, Y_META, PLACE)
+    learned = MetaICDAClassifier(C=0.1).fit(X, y, X_META, Y_META, PLACE)
+    assert worst(learned) > worst(nothing) + 0.1
+
+
+def test_clone_and_pickle_keep_everything() -> None:
+    model = MetaICDAClassifier(C=0.3, steps=2, random_state=4)
+    assert clone(model).get_params() == model.get_params()
+    fitted = model.fit(X, y, X_META, Y_META)
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
+
+
+def test_seed_decides_the_fit() -> None:
+    first, second = (MetaICDAClassifier(C=0.1, steps=2).fit(X, y, X_META, Y_META).coef_ for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"loss": "risda"}, "loss must be one of"),
+        ({"loss": "ce", "strengths_as": "margins"}, 'needs loss="icda"'),
+        ({"strengths_as": "both"}, "strengths_as must be"),
+        ({"C": 0}, "must be positive"),
+        ({"folds": 1}, "folds must be at least 2"),
+    ],
+)
+def test_wrong_settings_are_named(change: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MetaICDAClassifier(**change).fit(X, y, X_META, Y_META)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ((X_META[:, :3], Y_META, None), "X_meta has 3 features"),
+        ((X_META, np.full(80, "cat"), None), "no sample of class dog"),
+        ((X_META, np.full(80, "cow"), None), "classes that y does not: cow"),
+        ((X_META, Y_META[:-1], None), "inconsistent numbers of samples"),
+        ((np.where(X_META > 3, np.nan, X_META), Y_META, None), "NaN"),
+        ((X_META[:3], Y_META[:3], None), "needs at least folds=2"),
+        ((X_META, Y_META, PLACE[:-1]), "inconsistent numbers of samples"),
+    ],
+)
+def test_wrong_metadata_is_named(metadata: tuple, message: str) -> None:
+    features, targets, groups = metadata
+    with pytest.raises(ValueError, match=message):
+        MetaICDAClassifier(steps=1).fit(X, y, features, targets, groups)
+
+
+def test_one_class_is_refused() -> None:
+    with pytest.raises(ValueError, match="one class"):
+        MetaICDAClassifier().fit(X, np.full(300, "cat"), X_META, Y_META)

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import torch
+
+from icda.linear.balance import balance_weights, rebalance, reweigh
+from icda.linear.objective import LossSettings
+from icda.linear.solver import Problem, fit_head
+
+
+def small_problem(num_classes: int = 3, size: int = 90) -> Problem:
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(size, 4, generator=generator, dtype=torch.float64)
+    targets = torch.arange(size) % num_classes
+    ones = torch.ones(size, dtype=torch.float64)
+    return Problem(features, targets, num_classes, ones, ones, torch.bincount(targets).double(), 0.01)
+
+
+def test_weights_give_every_label_the_same_mass() -> None:
+    labels = torch.tensor([0, 0, 0, 2, 2, 5])
+    _, dense = torch.unique(labels, return_inverse=True)
+    weights = balance_weights(dense)
+    masses = [float(weights[labels == label].sum()) for label in (0, 2, 5)]
+    assert max(masses) - min(masses) < 1e-12
+    assert abs(float(weights.mean()) - 1) < 1e-12
+
+
+def test_reweighing_repeats_samples() -> None:
+    problem = small_problem()
+    weights = torch.ones(90)
+    weights[:30] = 2
+    rows = torch.cat([torch.arange(90), torch.arange(30)])
+    targets, ones = problem.targets[rows], torch.ones(120, dtype=torch.float64)
+    doubled = Problem(problem.features[rows], targets, 3, ones, ones, torch.bincount(targets).double(), 0.01)
+    for name in ("ce", "la", "isda", "icda"):
+        found = fit_head(reweigh(problem, weights), LossSettings(name), max_iter=300, tol=1e-9)
+        wanted = fit_head(doubled, LossSettings(name), max_iter=300, tol=1e-9)
+        torch.testing.assert_close(found.weight, wanted.weight, atol=1e-5, rtol=1e-4)
+
+
+def test_balanced_weights_give_every_pair_of_class_and_attribute_the_same_mass() -> None:
+    problem = small_problem()
+    attributes = (torch.rand(90, generator=torch.Generator().manual_seed(1)) < 0.2).long() * 7
+    weights = rebalance(problem, attributes).weights
+    masses = [float(weights[(problem.targets == c) & (attributes == a)].sum()) for c in range(3) for a in (0, 7)]
+    assert max(masses) - min(masses) < 1e-9
+
+
+def test_through_statistics_the_loss_counts_samples_as_before() -> None:
+    problem = small_problem()
+    balanced = rebalance(problem, (torch.arange(90) < 10).long(), "statistics")
+    assert torch.equal(balanced.weights, problem.weights)
+    assert not torch.equal(balanced.statistics_weights, problem.statistics_weights)
+
+
+def test_through_the_prior_with_one_attribute_is_logit_adjustment() -> None:
+    problem = small_problem()
+    problem = reweigh(problem, 1.0 + (problem.targets == 0).double() * 4)
+    balanced = rebalance(problem, torch.zeros(90, dtype=torch.long), "prior")
+    found = fit_head(balanced, LossSettings("ce"), max_iter=300, tol=1e-9)
+    wanted = fit_head(problem, LossSettings("la"), max_iter=300, tol=1e-9)
+    torch.testing.assert_close(found.weight, wanted.weight, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(found.bias - found.bias.mean(), wanted.bias - wanted.bias.mean(), atol=1e-5, rtol=1e-4)

@@ -1,0 +1,120 @@
+"""The closed form against autograd through `icda.linear.objective`, which knows nothing of blocks and tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import icda.linear.evaluation as evaluation
+import icda.linear.rows as rows_module
+from icda.linear.evaluation import make_objective, softmax_gradient_
+from icda.linear.objective import LossSettings, adjustment, weighted_cross_entropy
+from icda.linear.rows import StoredRows
+from icda.linear.solver import Problem
+from icda.statistics.grouping import LabelGroups
+from icda.strength import Strength, direct_strength
+
+NAMES = ("ce", "la", "isda", "risda", "icda")
+
+
+def make_problem(size: int = 90, classes: int = 4, width: int = 6) -> Problem:
+    torch.manual_seed(0)
+    targets = torch.cat([torch.arange(classes), torch.randint(classes, (size - classes,))])
+    features = torch.randn(size, width, dtype=torch.float64) + 0.4 * targets[:, None]
+    weights, others = torch.rand(2, size, dtype=torch.float64) + 0.1
+    counts = torch.bincount(targets, weights, minlength=classes)
+    return Problem(features, targets, classes, weights, others, counts, decay=0.1)
+
+
+def constants(problem: Problem) -> tuple[Strength, torch.Tensor]:
+    torch.manual_seed(1)
+    strength = direct_strength(problem.features, problem.targets, torch.randn(problem.num_classes, 6).double())
+    return strength, torch.softmax(torch.randn(problem.num_classes, problem.num_classes).double(), 1)
+
+
+def by_autograd(
+    problem: Problem, settings: LossSettings, weight: torch.Tensor, bias: torch.Tensor
+) -> tuple[float, torch.Tensor, torch.Tensor]:
+    weight, bias = weight.clone().requires_grad_(), bias.clone().requires_grad_()
+    strength, relations = constants(problem)
+    plain = problem.features @ weight.T
+    groups = LabelGroups.of(problem.targets)
+    counts, others = problem.class_counts, problem.statistics_weights
+    phi = adjustment(settings, plain, problem.targets, groups, counts, strength, others, relations)
+    adjusted = plain + bias + (0 if phi is None else phi) + (0 if problem.offsets is None else problem.offsets)
+    value = weighted_cross_entropy(adjusted, problem.targets, problem.weights)
+    return float(value.detach()), *torch.autograd.grad(value, (weight, bias))
+
+
+@pytest.mark.parametrize("offsets", [None, "class", "sample"])
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("name", NAMES)
+def test_value_and_gradient_are_those_of_autograd(
+    name: str, classes: int, offsets: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows_module, "CHUNK_BYTES", 7 * 6 * 8)  # seven rows a chunk
+    problem = make_problem(classes=classes)
+    if offsets is not None:
+        shape = (classes,) if offsets == "class" else (90, classes)
+        problem = replace(problem, offsets=torch.randn(shape, dtype=torch.float64))
+    settings = LossSettings(name, lam=0.7, beta=0.3, mean_strength=0.6)
+    weight, bias = torch.randn(classes, 6, dtype=torch.float64), torch.randn(classes, dtype=torch.float64)
+    found = make_objective(problem, settings, *constants(problem))(weight, bias)
+    value, to_weight, to_bias = by_autograd(problem, settings, weight, bias)
+    assert found.value == pytest.approx(value, rel=1e-12)
+    torch.testing.assert_close(found.to_weight, to_weight, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(found.to_bias, to_bias, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_blocks_and_storage_do_not_change_the_result(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = make_problem(size=2000)
+    settings = LossSettings(name)
+    weight, bias = torch.randn(4, 6, dtype=torch.float64), torch.randn(4, dtype=torch.float64)
+    whole = make_objective(problem, settings, *constants(problem))(weight, bias)
+    monkeypatch.setattr(rows_module, "CHUNK_BYTES", 300 * 6 * 8)
+    monkeypatch.setattr(evaluation, "BLOCK_ELEMENTS", 4 * 300)
+    stored = replace(problem, features=StoredRows(problem.features.numpy()))
+    pieces = make_objective(stored, settings, *constants(problem))(weight, bias)
+    assert pieces.value == pytest.approx(whole.value, rel=1e-13)
+    torch.testing.assert_close(pieces.to_weight, whole.to_weight, rtol=0, atol=1e-13)
+
+
+def test_two_calls_give_the_same_though_buffers_are_reused() -> None:
+    problem = make_problem()
+    objective = make_objective(problem, LossSettings("icda"), *constants(problem))
+    weight, bias = torch.randn(4, 6, dtype=torch.float64), torch.zeros(4, dtype=torch.float64)
+    first = objective(weight, bias)
+    objective(2 * weight, bias)
+    again = objective(weight, bias)
+    assert first.value == again.value
+    assert torch.equal(first.to_weight, again.to_weight)
+
+
+@pytest.mark.parametrize("name", ["la", "icda"])
+def test_a_class_without_samples_takes_no_part(name: str) -> None:
+    problem = make_problem(classes=3)
+    wider = replace(problem, num_classes=4, class_counts=torch.cat([problem.class_counts, torch.zeros(1).double()]))
+    strength, _ = constants(problem)
+    padded = Strength(torch.nn.functional.pad(strength.per_class * 3 / 2, (0, 1)), strength.per_sample)
+    weight, bias = torch.randn(4, 6, dtype=torch.float64), torch.randn(4, dtype=torch.float64)
+    found = make_objective(wider, LossSettings(name), padded)(weight, bias)
+    wanted = make_objective(problem, LossSettings(name), strength)(weight[:3], bias[:3])
+    assert found.value == pytest.approx(wanted.value, rel=1e-12)
+    torch.testing.assert_close(found.to_weight[:3], wanted.to_weight)
+    assert not found.to_weight[3].any()
+
+
+def test_counts_that_miss_a_class_of_the_samples_are_an_error() -> None:
+    problem = replace(make_problem(), class_counts=torch.tensor([1.0, 1.0, 1.0, 0.0]))
+    with pytest.raises(ValueError, match="class_counts entry is 0"):
+        make_objective(problem, LossSettings("la"))
+
+
+def test_softmax_gradient_survives_large_logits() -> None:
+    logits = torch.tensor([[1e4, -1e4], [-1e4, 1e4]])
+    value = softmax_gradient_(logits, torch.tensor([0, 0]), torch.tensor([0.5, 0.5]))
+    assert value == pytest.approx(1e4)
+    assert logits.tolist() == [[0.0, 0.0], [-0.5, 0.5]]

@@ -1,0 +1,149 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from icda.losses import LOSSES, CrossEntropyLoss
+from icda.losses.center_loss import CenterLoss
+
+
+def make_batch(seed: int = 0, classes: int = 4) -> tuple[Tensor, Tensor, nn.Linear]:
+    generator = torch.Generator().manual_seed(seed)
+    head = nn.Linear(3, classes).double()
+    with torch.no_grad():
+        head.weight.copy_(torch.randn(classes, 3, generator=generator))
+    features = torch.randn(9, 3, generator=generator, dtype=torch.float64)
+    return features.requires_grad_(), torch.randint(classes - 1, (9,), generator=generator), head
+
+
+def oracle_update(centres: Tensor, features: Tensor, targets: Tensor, rate: float) -> Tensor:
+    moved = centres.clone()
+    for c in range(len(centres)):
+        mine = [h for h, y in zip(features, targets.tolist(), strict=True) if y == c]
+        delta = sum((centres[c] - h for h in mine), torch.zeros_like(centres[c])) / (1 + len(mine))
+        moved[c] = centres[c] - rate * delta
+    return moved
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_value_gradients_and_centres_equal_naive_loops(classes: int) -> None:
+    loss = CenterLoss(classes, 3, weight=0.7, centre_rate=0.4)
+    centres = torch.zeros(classes, 3, dtype=torch.float64)
+    for seed in range(3):
+        features, targets, head = make_batch(seed, classes)
+        value = loss(features, targets, head)
+        distance = sum(((h - centres[y]) ** 2).sum() for h, y in zip(features, targets.tolist(), strict=True))
+        expected = F.cross_entropy(head(features), targets) + 0.7 / 2 * distance / len(targets)
+        torch.testing.assert_close(value, expected, rtol=0, atol=1e-12)
+        leaves = [features, head.weight, head.bias]
+        for mine, other in zip(torch.autograd.grad(value, leaves), torch.autograd.grad(expected, leaves), strict=True):
+            torch.testing.assert_close(mine, other, rtol=0, atol=1e-12)
+        centres = oracle_update(centres, features.detach(), targets, 0.4)
+        torch.testing.assert_close(loss.centres, centres, rtol=0, atol=1e-12)
+
+
+def test_gradients_are_those_of_differences() -> None:
+    features, targets, head = make_batch()
+    loss = CenterLoss(4, 3, weight=0.5)
+    loss(*make_batch(1))
+    loss.eval()
+    value: Callable[..., Tensor] = lambda h, w, b: loss(h, targets, (w, b))  # noqa: E731
+    assert torch.autograd.gradcheck(value, (features, head.weight, head.bias))
+
+
+def test_weight_zero_is_cross_entropy_and_still_follows_the_features() -> None:
+    features, targets, head = make_batch()
+    loss = CenterLoss(4, 3, weight=0.0)
+    assert torch.equal(loss(features, targets, head), CrossEntropyLoss(4, 3)(features, targets, head))
+    assert loss.centres.any()
+
+
+def test_a_class_without_samples_keeps_its_centre_and_repeated_steps_reach_the_mean() -> None:
+    features, targets, head = make_batch()
+    loss = CenterLoss(4, 3)
+    for _ in range(200):
+        loss(features, targets, head)
+    assert not loss.centres[3].any(), "make_batch gives no sample to the last class"
+    for c in targets.unique().tolist():
+        torch.testing.assert_close(loss.centres[c], features[targets == c].mean(0).detach())
+
+
+def test_no_gradient_goes_into_the_centres_and_evaluation_leaves_them() -> None:
+    features, targets, head = make_batch()
+    loss = CenterLoss(4, 3)
+    value = loss(features, targets, head)
+    before = loss.centres
+    assert not before.requires_grad
+    value.backward()  # the graph holds the centres of before the update
+    loss.eval()(features, targets, head)
+    loss.train().adjustment(features, targets, head)
+    assert torch.equal(loss.centres, before)
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum"])
+def test_the_penalty_is_reduced_as_the_cross_entropy_is(reduction: Any) -> None:
+    features, targets, head = make_batch()
+    each = CenterLoss(4, 3, weight=0.3, reduction=reduction)(features, targets, head)
+    single = CenterLoss(4, 3, weight=0.3)(features, targets, head)
+    assert each.shape == ((9,) if reduction == "none" else ())
+    torch.testing.assert_close(each.sum() / 9, single)
+
+
+def test_centres_are_state_and_survive_half_precision() -> None:
+    features, targets, head = make_batch()
+    loss, restored = CenterLoss(4, 3, weight=0.3), CenterLoss(4, 3, weight=0.3)
+    loss(features, targets, head)
+    restored.load_state_dict(loss.state_dict())
+    assert torch.equal(restored(features, targets, head), loss(features, targets, head))
+    centres = loss.centres.clone()
+    assert torch.equal(loss.half().centres, centres)
+
+
+def test_features_beyond_the_square_root_of_half_precision_do_not_overflow() -> None:
+    head, features = nn.Linear(3, 4).half(), torch.full((2, 3), 300.0, dtype=torch.float16)
+    value = CenterLoss(4, 3, weight=1.0).eval()(features, torch.tensor([0, 1]), head, logits=torch.zeros(2, 4).half())
+    assert float(value) == pytest.approx(0.5 * 3 * 300**2, rel=1e-3)
+
+
+def test_a_batch_that_is_refused_moves_nothing() -> None:
+    features, targets, head = make_batch()
+    loss = CenterLoss(4, 3)
+    with pytest.raises(ValueError, match="label 9, outside"):
+        loss(features, targets + 9 - targets.max(), head)
+    assert not loss.centres.any()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weight": -1.0}, "weight must be finite and not negative, got -1"),
+        ({"weight": float("inf")}, "weight must be finite"),
+        ({"centre_rate": 1.5}, r"centre_rate must lie in \[0, 1\], got 1.5"),
+    ],
+)
+def test_a_bad_option_is_refused(options: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        CenterLoss(4, 3, **options)
+
+
+def test_it_is_found_by_its_names() -> None:
+    assert LOSSES.get("center") is LOSSES.get("center-loss") is CenterLoss
+
+
+def centres_on_rank(rank: int) -> Tensor:
+    loss = CenterLoss(4, 3)
+    for seed in range(3):
+        features, targets, head = make_batch(seed)
+        loss(features[rank::2], targets[rank::2], head)
+    return loss.centres
+
+
+def test_two_ranks_have_the_centres_of_one_process(run_on_ranks: Callable[..., list[Any]]) -> None:
+    one = CenterLoss(4, 3)
+    for seed in range(3):
+        one(*make_batch(seed))
+    for centres in run_on_ranks(centres_on_rank):
+        torch.testing.assert_close(centres, one.centres, rtol=0, atol=1e-12)

@@ -1,0 +1,161 @@
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from icda.losses import LOSSES, CrossEntropyLoss
+from icda.losses.large_margin_softmax import LargeMarginSoftmaxLoss, margin_of_angle
+
+
+def make_batch(seed: int = 0, classes: int = 4, bias: bool = True) -> tuple[Tensor, Tensor, nn.Linear]:
+    torch.manual_seed(seed)
+    head = nn.Linear(3, classes, bias=bias).double()
+    return torch.randn(12, 3, dtype=torch.float64).requires_grad_(), torch.arange(12) % classes, head
+
+
+def oracle_psi(angle: float, margin: int) -> float:
+    k = min(int(angle * margin / math.pi), margin - 1)
+    return (-1) ** k * math.cos(margin * angle) - 2 * k
+
+
+def oracle_loss(features: Tensor, targets: Tensor, head: nn.Linear, margin: int, blend: float) -> float:
+    total = 0.0
+    for h, y in zip(features.tolist(), targets.tolist(), strict=True):
+        logits = []
+        for c in range(len(head.weight)):
+            w, b = head.weight[c].tolist(), 0.0 if head.bias is None else float(head.bias[c])
+            product = sum(a * b for a, b in zip(w, h, strict=True))
+            if c == y:
+                length = math.hypot(*w) * math.hypot(*h)
+                cosine = product / length
+                product = length * (blend * cosine + oracle_psi(math.acos(cosine), margin)) / (1 + blend)
+            logits.append(product + b)
+        total += math.log(sum(math.exp(z) for z in logits)) - logits[y]
+    return total / len(targets)
+
+
+@pytest.mark.parametrize("margin", [1, 2, 3, 4])
+@pytest.mark.parametrize("blend", [0.0, 0.5, 1000.0])
+@pytest.mark.parametrize(("classes", "bias"), [(4, True), (4, False), (2, True)])
+def test_it_is_the_cross_entropy_with_psi_at_the_target(margin: int, blend: float, classes: int, bias: bool) -> None:
+    features, targets, head = make_batch(margin, classes, bias)
+    loss = LargeMarginSoftmaxLoss(classes, 3, margin=margin, base=blend, gamma=0.0)
+    value = loss(features, targets, head)
+    assert float(value) == pytest.approx(oracle_loss(features, targets, head, margin, blend), abs=1e-12)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_margin_one_is_cross_entropy(bias: bool) -> None:
+    features, targets, head = make_batch(bias=bias)
+    value = LargeMarginSoftmaxLoss(4, 3, margin=1, base=0.0)(features, targets, head)
+    assert torch.equal(value, CrossEntropyLoss(4, 3)(features, targets, head))
+
+
+@pytest.mark.parametrize("margin", [2, 3, 4])
+def test_psi_equals_its_definition_by_angles_is_continuous_and_falls(margin: int) -> None:
+    angles = torch.linspace(0, math.pi, 1001, dtype=torch.float64)
+    psi = margin_of_angle(angles.cos(), margin)
+    expected = torch.tensor([oracle_psi(angle, margin) for angle in angles.tolist()], dtype=torch.float64)
+    torch.testing.assert_close(psi, expected, rtol=0, atol=1e-12)
+    assert (psi.diff() <= 1e-12).all()
+    assert psi.diff().abs().max() < 0.02
+    assert (psi <= angles.cos() + 1e-12).all(), "the margin only ever makes it harder"
+
+
+@pytest.mark.parametrize("margin", [2, 3, 4])
+def test_gradients_of_features_weight_and_bias_are_those_of_differences(margin: int) -> None:
+    features, targets, head = make_batch(1)
+    loss = LargeMarginSoftmaxLoss(4, 3, margin=margin, base=0.3, gamma=0.0).eval()
+
+    def value(h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return loss(h, targets, (weight, bias))
+
+    assert torch.autograd.gradcheck(value, (features, head.weight, head.bias))
+
+
+@pytest.mark.parametrize("margin", [2, 3, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_zero_features_aligned_features_and_zero_weights_have_finite_values_and_gradients(
+    margin: int, dtype: torch.dtype
+) -> None:
+    head = nn.Linear(3, 3, bias=False, dtype=dtype)
+    with torch.no_grad():
+        head.weight.copy_(torch.tensor([[1.0, 2.0, 3.0], [0.0, 0.0, 0.0], [0.5, 0.0, 0.0]]))
+    rows = [[0.0, 0.0, 0.0], [2.0, 4.0, 6.0], [-1.0, -2.0, -3.0], [1.0, 1.0, 1.0], [1e-30, 0.0, 0.0]]
+    features = torch.tensor(rows, dtype=dtype, requires_grad=True)
+    loss = LargeMarginSoftmaxLoss(3, 3, margin=margin, base=0.0)
+    value = loss(features, torch.tensor([0, 0, 0, 1, 2]), head)
+    value.backward()
+    assert torch.isfinite(value)
+    assert torch.isfinite(features.grad).all()
+    assert torch.isfinite(head.weight.grad).all()
+
+
+def test_the_blend_falls_with_training_steps_alone_and_never_below_its_floor() -> None:
+    features, targets, head = make_batch()
+    loss = LargeMarginSoftmaxLoss(4, 3, base=10.0, gamma=0.5, power=2.0, lambda_min=2.0)
+    found = [loss.blend]
+    for _ in range(4):
+        loss(features, targets, head)
+        found.append(loss.blend)
+    assert found == pytest.approx([max(10 * (1 + 0.5 * t) ** -2, 2.0) for t in range(5)])
+    loss.eval()(features, targets, head)
+    loss.adjustment(features, targets, head)
+    assert int(loss.steps) == 4
+
+
+def test_the_defaults_are_those_of_the_reference() -> None:
+    loss = LargeMarginSoftmaxLoss(4, 3)
+    assert (loss.margin, loss.blend) == (2, 1000)
+    loss.steps.fill_(10_000)
+    assert loss.blend == pytest.approx(1000 * 1.2**-45)
+
+
+def test_the_steps_are_part_of_the_state() -> None:
+    features, targets, head = make_batch()
+    loss, restored = (LargeMarginSoftmaxLoss(4, 3, base=5.0, gamma=0.1) for _ in range(2))
+    for _ in range(3):
+        loss(features, targets, head)
+    restored.load_state_dict(loss.state_dict())
+    assert torch.equal(restored(features, targets, head), loss(features, targets, head))
+    assert int(restored.steps) == 4
+    assert int(loss.half().steps) == 4
+
+
+def test_the_adjustment_is_a_margin_and_zero_at_the_target() -> None:
+    features, targets, head = make_batch()
+    phi = LargeMarginSoftmaxLoss(4, 3, base=0.0).adjustment(features, targets, head)
+    assert (phi.gather(1, targets[:, None]) == 0).all()
+    assert (phi >= 0).all()
+    assert (phi > 0).any()
+
+
+def test_half_precision_logits_give_a_single_precision_loss() -> None:
+    features, targets, head = make_batch()
+    loss = LargeMarginSoftmaxLoss(4, 3, base=0.0)
+    value = loss(features.half(), targets, head.half())
+    assert value.dtype == torch.float32
+    expected = F.cross_entropy(head(features.half()).float() + loss.adjustment(features.half(), targets, head), targets)
+    torch.testing.assert_close(value, expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"margin": 5}, "margin must be one of 1, 2, 3, 4, got 5"),
+        ({"margin": 0}, "margin must be one of"),
+        ({"base": -1.0}, "base must be finite and not negative, got -1"),
+        ({"gamma": float("nan")}, "gamma must be finite"),
+        ({"lambda_min": float("inf")}, "lambda_min must be finite"),
+    ],
+)
+def test_a_bad_option_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        LargeMarginSoftmaxLoss(4, 3, **options)
+
+
+def test_it_is_found_by_its_names() -> None:
+    assert LOSSES.get("large-margin-softmax") is LOSSES.get("l_softmax") is LargeMarginSoftmaxLoss

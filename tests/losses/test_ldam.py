@@ -1,0 +1,74 @@
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from icda.losses.cosine import cosines
+from icda.losses.ldam import LDAMLoss
+
+COUNTS = [500, 40, 3]
+
+
+def make_batch(num_classes: int = 3) -> tuple[Tensor, Tensor, nn.Linear]:
+    features = torch.randn(9, 5, dtype=torch.float64).requires_grad_()
+    return features, torch.arange(9) % min(num_classes, 3), nn.Linear(5, num_classes).double()
+
+
+def oracle(features: Tensor, weight: Tensor, targets: Tensor, counts: list[int], top: float, s: float) -> list[float]:
+    margins = [n**-0.25 if n else 0.0 for n in counts]
+    margins = [top * m / max(margins) for m in margins]
+    values = []
+    for h, y in zip(features.tolist(), targets.tolist(), strict=True):
+        logits = []
+        for c, w in enumerate(weight.tolist()):
+            cosine = sum(a * b for a, b in zip(h, w, strict=True)) / math.hypot(*h) / math.hypot(*w)
+            logits.append(s * (cosine - (margins[c] if c == y else 0)))
+        values.append(math.log(sum(math.exp(z) for z in logits)) - logits[y])
+    return values
+
+
+@pytest.mark.parametrize(("max_margin", "scale"), [(0.5, 30.0), (0.3, 10.0)])
+@pytest.mark.parametrize("counts", [COUNTS, [7, 2], [50, 20, 9] + [1] * 96 + [0]], ids=["3", "2", "100, one absent"])
+def test_it_is_the_formula_computed_in_loops(max_margin: float, scale: float, counts: list[int]) -> None:
+    features, targets, head = make_batch(len(counts))
+    targets = targets % len(counts)
+    expected = torch.tensor(oracle(features, head.weight, targets, counts, max_margin, scale), dtype=torch.float64)
+    for reduction, wanted in (("none", expected), ("mean", expected.mean()), ("sum", expected.sum())):
+        loss = LDAMLoss(len(counts), 5, torch.tensor(counts), max_margin=max_margin, scale=scale, reduction=reduction)
+        torch.testing.assert_close(loss(features, targets, head), wanted, rtol=1e-10, atol=1e-11)
+
+
+def test_margin_zero_is_the_cross_entropy_of_scaled_cosines() -> None:
+    features, targets, head = make_batch()
+    value = LDAMLoss(3, 5, torch.tensor(COUNTS), max_margin=0.0, scale=16.0)(features, targets, head)
+    expected = F.cross_entropy(16 * cosines(features, head.weight), targets)
+    torch.testing.assert_close(value, expected, rtol=0, atol=1e-13)
+
+
+def test_the_rarest_class_has_the_largest_margin_and_an_absent_one_none() -> None:
+    loss = LDAMLoss(4, 5, torch.tensor([1600, 100, 0, 100]), max_margin=0.4)
+    assert loss.margins.tolist() == pytest.approx([0.2, 0.4, 0.0, 0.4])
+    phi = loss.adjustment(torch.randn(2, 5), torch.tensor([0, 1]), nn.Linear(5, 4))
+    assert phi.gather(1, torch.tensor([[0], [1]])).flatten().tolist() == [0, 0]
+    assert phi[0, 1:].tolist() == pytest.approx([6.0] * 3)
+    assert phi[1, 0].item() == pytest.approx(12.0)
+
+
+def test_gradients_are_right() -> None:
+    features, targets, head = make_batch()
+    loss = LDAMLoss(3, 5, torch.tensor(COUNTS), scale=5.0)
+    assert torch.autograd.gradcheck(lambda h, w: loss(h, targets, (w, None)), (features, head.weight))
+
+
+def test_counts_come_back_with_the_state() -> None:
+    loss, other = (LDAMLoss(3, 5, torch.tensor(counts)) for counts in (COUNTS, [1, 1, 1]))
+    other.load_state_dict(loss.state_dict())
+    assert torch.equal(other.margins, loss.margins)
+
+
+@pytest.mark.parametrize("margin", [-0.1, math.inf, math.nan])
+def test_a_bad_margin_is_refused(margin: float) -> None:
+    with pytest.raises(ValueError, match="max_margin must be finite and not negative"):
+        LDAMLoss(3, 5, torch.tensor(COUNTS), max_margin=margin)

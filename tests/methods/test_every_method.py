@@ -1,0 +1,215 @@
+"""What every method promises: it trains, resumes bit for bit, predicts, and refuses a task that lacks what it needs.
+
+The list is that of the registries: a new method is tested here by being there. Each is trained on a small cut of the
+embedded digits that has what the method says it needs and nothing else, so that a need it does not declare fails too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from icda.data import TASKS, Task, create_task
+from icda.methods import method_names, method_needs
+from icda.methods.base import MissingNeedError
+from icda.methods.create import method_class
+from icda.training import TrainConfig, Trainer, evaluate_folder, train
+from icda.training.checkpoint import load_checkpoint
+from icda.training.evaluation import evaluating
+from icda.training.progress import QuietView
+from icda.training.run import build, load_folder, make_accelerator
+
+EPOCHS, BATCH_SIZE, STEPS = 3, 40, 4  # 150 samples: four batches an epoch; the last epoch is a second stage's
+UNRELATED = {"seconds", "config", "environment"}  # may differ between two runs that are otherwise the same
+
+
+def num_networks(name: str) -> int:
+    return getattr(method_class(name), "num_networks", 1)
+
+
+def described(names: list[str]) -> list[Any]:
+    """Parameters whose ids say what a method asks for."""
+    parameters = []
+    for name in names:
+        asks = [*sorted(method_needs(name)), *(["networks"] if num_networks(name) > 1 else [])]
+        parameters.append(pytest.param(name, id=" ".join([name, *(f"+{what}" for what in asks)])))
+    return parameters
+
+
+every_method = pytest.mark.parametrize("name", described(method_names()))
+needy_methods = pytest.mark.parametrize("name", described([name for name in method_names() if method_needs(name)]))
+paired_methods = pytest.mark.parametrize("name", described([name for name in method_names() if num_networks(name) > 1]))
+
+
+def small_task(needs: frozenset[str]) -> Task:
+    """150 digits, fewer of each class than of the one before, with what is needed and nothing else."""
+    task = create_task("digits_coloured" if "groups" in needs else "digits")
+    sizes = [90, 60] if "groups" in needs else [24 - 2 * c for c in range(10)]
+    kept = torch.cat([(task.train.targets == c).nonzero().flatten()[:size] for c, size in enumerate(sizes)])
+    return replace(
+        task,
+        name=task_name(needs),
+        train=task.train.subset(kept),
+        validation=task.validation if "validation" in needs else None,
+        metadata=task.metadata if "metadata" in needs else None,
+        test=task.test.subset(torch.arange(0, len(task.test), 7)),
+    )
+
+
+def task_name(needs: frozenset[str]) -> str:
+    return "_".join(["small_digits", *sorted(needs)])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_tasks() -> Iterator[None]:
+    list(TASKS)  # the first look-up fills the registry
+    with pytest.MonkeyPatch.context() as patch:
+        for needs in {method_needs(name) for name in method_names()}:
+            name, task = task_name(needs), small_task(needs)
+            patch.setitem(TASKS._entries, name, lambda root, seed, task=task: task)
+            patch.setitem(TASKS._aliases, name, name)
+        yield
+
+
+def configure(name: str, folder: Path, **settings: Any) -> TrainConfig:
+    return TrainConfig(
+        task=task_name(method_needs(name)),
+        method=name,
+        model="mlp",
+        epochs=EPOCHS,
+        batch_size=BATCH_SIZE,
+        learning_rate=0.05,
+        out=str(folder),
+        **settings,
+    )
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, dict[str, Any]]]:
+    """Folder and result of an undisturbed training, made once for each method."""
+    made: dict[str, tuple[Path, dict[str, Any]]] = {}
+
+    def run(name: str) -> tuple[Path, dict[str, Any]]:
+        if name not in made:
+            folder = tmp_path_factory.mktemp(name)
+            made[name] = folder, train(configure(name, folder))
+        return made[name]
+
+    return run
+
+
+@every_method
+def test_it_trains_and_the_saved_model_gives_the_same_answers(
+    name: str, whole_run: Callable[[str], tuple[Path, dict[str, Any]]], tmp_path: Path
+) -> None:
+    folder, result = whole_run(name)
+    assert [line["epoch"] for line in result["history"]] == list(range(EPOCHS))
+    assert all(math.isfinite(line["train_loss"]) for line in result["history"])
+    read = evaluate_folder(folder)
+    assert read["confusion"] == result["confusion"]
+    assert read["metrics"] == result["metrics"]
+    config = configure(name, tmp_path)
+    untrained, _ = build(config, small_task(method_needs(name)))
+    _, _, trained, _ = load_folder(folder)
+    for before, after in zip(untrained, trained, strict=True):
+        pairs = zip(before.parameters(), after.parameters(), strict=True)
+        assert any(not torch.equal(old, new) for old, new in pairs), "a network that did not learn"
+
+
+class Stopped(BaseException):
+    """Stands for a kill; no handler of ordinary errors sees it."""
+
+
+class StoppingView(QuietView):
+    """Stops the training after a number of steps."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    def step(self, *_: Any) -> None:
+        self.steps -= 1
+        if self.steps == 0:
+            raise Stopped
+
+
+def parts(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
+    """Every number, text and tensor in nested dicts and lists, with its place."""
+    if isinstance(value, dict):
+        for key in value.keys() - UNRELATED:
+            yield from parts(value[key], f"{where}.{key}")
+    elif isinstance(value, list | tuple):
+        for position, item in enumerate(value):
+            yield from parts(item, f"{where}[{position}]")
+    else:
+        yield where, value
+
+
+@every_method
+def test_a_training_killed_in_an_epoch_and_after_one_ends_bit_identical(
+    name: str, whole_run: Callable[[str], tuple[Path, dict[str, Any]]], tmp_path: Path
+) -> None:
+    config = configure(name, tmp_path, checkpoint_every=3)
+    for steps in (2 * STEPS - 1, 3):  # with the checkpoint of step 6 as the last, then with that of the second epoch
+        with pytest.raises(Stopped):
+            train(config, resume=True, view=StoppingView(steps))
+        torch.rand(3)  # what happens between a kill and the resumption must not matter
+    train(config, resume=True)
+    folder, _ = whole_run(name)
+    for file in ("checkpoint.pt", "model.pt"):
+        found, wanted = dict(parts(load_checkpoint(tmp_path / file))), dict(parts(load_checkpoint(folder / file)))
+        assert found.keys() == wanted.keys(), file
+        for place, value in wanted.items():
+            same = torch.equal(found[place], value) if isinstance(value, Tensor) else found[place] == value
+            assert same, f"{file}{place}"
+
+
+@every_method
+def test_predictions_in_evaluation_mode_depend_on_the_sample_alone(
+    name: str, whole_run: Callable[[str], tuple[Path, dict[str, Any]]]
+) -> None:
+    _, task, networks, method = load_folder(whole_run(name)[0])
+    inputs = task.test.batch(torch.arange(20)).inputs
+    state = {place: value.clone() for place, value in parts(method.state_dict()) if isinstance(value, Tensor)}
+    with torch.no_grad(), evaluating(*networks, method):
+        logits = method.predict(networks, inputs)
+        again = method.predict(networks, inputs)
+        alone = torch.cat([method.predict(networks, inputs[i : i + 1]) for i in range(20)])
+    assert logits.shape == (20, task.num_classes)
+    assert torch.isfinite(logits).all()
+    assert torch.equal(again, logits)
+    torch.testing.assert_close(alone, logits, rtol=1e-4, atol=1e-4)
+    for place, value in parts(method.state_dict()):
+        assert not isinstance(value, Tensor) or torch.equal(value, state[place]), f"predict changed {place}"
+
+
+@needy_methods
+def test_a_task_without_what_it_needs_is_refused_before_training(name: str, tmp_path: Path) -> None:
+    whole = small_task(method_needs(name))
+    lacking = {
+        "groups": replace(whole, train=replace(whole.train, groups=None)),
+        "metadata": replace(whole, metadata=None),
+        "validation": replace(whole, validation=None),
+    }
+    for need in method_needs(name):
+        with pytest.raises(MissingNeedError, match=f"method '{name}' needs {need}, which task"):
+            build(configure(name, tmp_path / "run"), lacking[need])
+    assert not (tmp_path / "run").exists()
+
+
+@paired_methods
+def test_its_networks_start_apart_and_one_too_few_is_refused_before_training(name: str, tmp_path: Path) -> None:
+    config, task = configure(name, tmp_path / "run"), small_task(method_needs(name))
+    networks, method = build(config, task)
+    assert len(networks) == num_networks(name)
+    first, second = (torch.cat([value.flatten() for value in network.parameters()]) for network in networks[:2])
+    assert not torch.allclose(first, second)
+    with pytest.raises(ValueError, match="one network too few"):
+        Trainer(config, task, networks[:-1], method, tmp_path / "run", make_accelerator("no"))
+    assert not (tmp_path / "run").exists()
