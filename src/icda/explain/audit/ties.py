@@ -1,0 +1,180 @@
+"""Ties to wrong classes: who, towards what, how strongly, at what cost, and whether it looks like a shortcut."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from sklearn.metrics import roc_auc_score
+from torch import Tensor
+
+from icda.linear.balance import rebalance
+from icda.linear.cross_fit import cross_fitted_logits, cross_fitted_strength
+from icda.linear.objective import LossSettings
+from icda.linear.pseudo_groups import contrast_groups
+from icda.linear.solver import Problem
+
+PARTNERS = 3  # samples of the other class that each suspect is compared with
+FEWEST = 20  # suspects below which we do not say what they are
+
+
+@dataclass(frozen=True)
+class Separability:
+    """Whether suspects that are predicted wrongly can be told from the class they are taken for, at the same margin.
+
+    `auroc` is about 0.5 for wrong labels, which are samples of that class, and for classes that overlap; a shortcut leaves
+    the suspects their own class's features, so it lies above. `low` and `high` bound it with 95 % (Hanley & McNeil 1982).
+    """
+
+    auroc: float
+    low: float
+    high: float
+    samples: int
+
+
+@dataclass(frozen=True)
+class Ties:
+    """Everything said of ties; arrays have a row a sample, or a row a class."""
+
+    probabilities: np.ndarray  # (N, C), of class-balanced heads that have not seen the sample
+    tied_to: np.ndarray  # (N,), the likeliest wrong class
+    strength: np.ndarray  # (N,), alpha towards it
+    tie: np.ndarray  # (N,), larger the more tied
+    suspected: np.ndarray  # (N,), bool
+    matrix: np.ndarray  # (C, C), mean strength of row class towards column class, 0 on the diagonal
+    separability: Separability | None  # None: too few to say
+
+    @property
+    def predicted(self) -> np.ndarray:
+        return self.probabilities.argmax(1)
+
+
+def find_ties(problem: Problem, folds: int, repeats: int, seed: int) -> Ties:
+    """Cross-fit class-balanced heads, contrast them with robust ones, and look at what the first get wrong.
+
+    The heads balance the classes, so that a rare class is not called tied to a frequent one by its rareness alone.
+    """
+    targets = problem.targets
+    logits = cross_fitted_logits(class_balanced(problem), LossSettings("ce"), targets, folds, repeats, seed)
+    towards = cross_fitted_strength(logits.double(), targets).per_class
+    strength, tied_to = towards.max(1)
+    groups = contrast_groups(problem, folds=folds, repeats=repeats, seed=seed)
+    sums = torch.zeros(problem.num_classes, problem.num_classes, dtype=towards.dtype).index_add_(0, targets, towards)
+    return Ties(
+        torch.softmax(logits.double(), 1).numpy(),
+        tied_to.numpy(),
+        strength.numpy(),
+        groups.tie.double().numpy(),
+        groups.hurt.numpy(),
+        (sums / problem.class_counts[:, None]).numpy(),
+        separability(problem, logits, groups.hurt, folds, seed),
+    )
+
+
+def class_balanced(problem: Problem) -> Problem:
+    """The problem with the same mass on every class."""
+    return rebalance(problem, torch.zeros_like(problem.targets))
+
+
+def separability(problem: Problem, logits: Tensor, suspected: Tensor, folds: int, seed: int) -> Separability | None:
+    """Train heads to tell (class, suspected and predicted wrongly or not) apart, and ask held-out samples.
+
+    Such a suspect stands beside those samples of the class it was taken for whose margin between the two classes is
+    nearest. Without that, samples near a boundary would differ from those far behind it, and overlap would look like
+    a tie.
+    """
+    targets = problem.targets
+    predicted = logits.argmax(1)
+    chosen = suspected & (predicted != targets)
+    if int(chosen.sum()) < FEWEST:
+        return None
+    cells = 2 * targets + chosen.long()
+    by_cell = class_balanced(replace(problem, targets=cells, num_classes=2 * problem.num_classes))
+    # Other folds than those that found the suspects, or a fold's luck would be seen twice.
+    found = cross_fitted_logits(by_cell, LossSettings("ce"), cells, folds, seed=seed + 1_000).double().numpy()
+    margins, own, other, part = logits.double().numpy(), targets.numpy(), predicted.numpy(), chosen.numpy()
+    suspects, partners = [], []
+    for a, c in np.unique(np.stack([own, other], 1)[part], axis=0):
+        rows = np.flatnonzero((own == a) & (other == c) & part)
+        peers = np.flatnonzero((own == c) & ~part)
+        if len(peers) == 0:
+            continue
+        peers = peers[
+            nearest_rows(margins[rows, c] - margins[rows, a], margins[peers, c] - margins[peers, a], PARTNERS)
+        ]
+        suspects.append(found[rows, 2 * a + 1] - found[rows, 2 * c])
+        partners.append(found[peers, 2 * a + 1] - found[peers, 2 * c])
+    if sum(map(len, suspects)) < FEWEST:
+        return None
+    return _auroc(np.concatenate(suspects), np.concatenate(partners))
+
+
+def nearest_rows(wanted: np.ndarray, offered: np.ndarray, count: int) -> np.ndarray:
+    """For each wanted value the positions of about `count` offered ones next to it; the same one may serve several.
+
+    >>> nearest_rows(np.array([0.9, 5.0]), np.array([5.1, 0.0, 1.0, 4.9]), 2).tolist()
+    [1, 2, 3, 0]
+    """
+    count = min(count, len(offered))
+    order = np.argsort(offered, kind="stable")
+    first = np.searchsorted(offered[order], wanted) - count // 2
+    return order[np.clip(first, 0, len(offered) - count)[:, None] + np.arange(count)].ravel()
+
+
+def _auroc(suspects: np.ndarray, partners: np.ndarray) -> Separability:
+    truth = np.concatenate([np.ones(len(suspects)), np.zeros(len(partners))])
+    area = float(roc_auc_score(truth, np.concatenate([suspects, partners])))
+    n = len(suspects)  # partners serve several times: count as many of them as there are suspects
+    first, second = area / (2 - area), 2 * area**2 / (1 + area)
+    variance = (area * (1 - area) + (n - 1) * (first + second - 2 * area**2)) / n**2
+    reach = 1.96 * math.sqrt(max(variance, 0.0))
+    return Separability(area, max(area - reach, 0.0), min(area + reach, 1.0), n)
+
+
+@dataclass(frozen=True)
+class ClassCost:
+    """A class's suspected part beside the rest: sizes, and the share that heads which have not seen them get right."""
+
+    name: str
+    samples: int
+    suspected: int
+    tied_to: str | None  # the class most of the suspected part is tied to
+    mean_strength: float | None  # of the suspected part towards the class each is tied to
+    accuracy: float
+    accuracy_suspected: float | None
+    accuracy_rest: float | None
+
+    @property
+    def gap(self) -> float:
+        if self.accuracy_suspected is None or self.accuracy_rest is None:
+            return 0.0
+        return self.accuracy_rest - self.accuracy_suspected
+
+
+def class_costs(ties: Ties, targets: np.ndarray, names: list[str]) -> list[ClassCost]:
+    """What the ties of each class cost it."""
+    right = ties.predicted == targets
+    costs = []
+    for k, name in enumerate(names):
+        here = targets == k
+        part, rest = here & ties.suspected, here & ~ties.suspected
+        main = int(np.bincount(ties.tied_to[part]).argmax()) if part.any() else None
+        costs.append(
+            ClassCost(
+                name,
+                int(here.sum()),
+                int(part.sum()),
+                None if main is None else names[main],
+                _mean(ties.strength[part]),
+                float(right[here].mean()),
+                _mean(right[part]),
+                _mean(right[rest]),
+            )
+        )
+    return costs
+
+
+def _mean(values: np.ndarray) -> float | None:
+    return float(values.mean()) if len(values) else None

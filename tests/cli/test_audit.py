@@ -1,0 +1,122 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from icda.cli import main
+
+Command = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def _known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(main.COMMANDS, "audit", main.COMMANDS.get("audit", "audit features"))
+
+
+@pytest.fixture
+def arrays() -> dict[str, np.ndarray]:
+    """Two classes of which the second half is another split, in which the labels are swapped."""
+    generator = np.random.default_rng(0)
+    y = np.tile([0, 1], 60)
+    X = generator.normal(size=(120, 6)) + 3 * y[:, None]
+    split = np.repeat([0, 1], 60)
+    return {"feats": X.astype(np.float16), "kind": np.where(split == 1, 1 - y, y), "split": split}
+
+
+@pytest.fixture
+def file(arrays: dict[str, np.ndarray], tmp_path: Path) -> str:
+    np.savez(tmp_path / "own.npz", **arrays)
+    return "own.npz"
+
+
+def test_a_file_of_icda_embed_is_audited_as_it_is(icda: Command, arrays: dict[str, np.ndarray]) -> None:
+    names = np.array(["cat", "dog"])[arrays["split"] ^ arrays["kind"]]
+    texts = {"encoder": np.array("e"), "encoder_version": np.array("1"), "skipped": np.array([], dtype=str)}
+    ids = np.array([f"{name}/{i}.jpg" for i, name in enumerate(names)])
+    np.savez("f.npz", features=arrays["feats"].astype(np.float32), y=names, id=ids, **texts)
+    answer = icda("audit", "f.npz", "--out", "found", "--top", 3)
+    assert answer.code == 0, answer.err
+    assert "120 samples, 6 features, 2 classes" in answer.out
+    assert "Nothing found that calls for more than plain training." in answer.out
+    assert "found/audit.html" in answer.out
+    assert sorted(path.name for path in Path("found").iterdir()) == ["audit.csv", "audit.html", "audit.json"]
+    found = json.loads(Path("found/audit.json").read_text())
+    assert found["class_names"] == ["cat", "dog"]
+    assert found["samples"][0]["name"].startswith(("cat/", "dog/"))
+    assert len(Path("found/audit.csv").read_text().splitlines()) == 121
+
+
+def test_arrays_are_named_and_rows_are_chosen(icda: Command, file: str) -> None:
+    words = ("audit", file, "--labels", "kind", "--top", 0)
+    chosen = icda(*words, "--where", "split=0", "--out", "half")
+    assert chosen.code == 0, chosen.err
+    assert "60 samples" in chosen.out
+    assert json.loads(Path("half/audit.json").read_text())["label_noise"]["rate"] == 0
+    mixed = icda(*words, "--out", "all")  # where half the labels are swapped, features say nothing
+    assert "uninformative features" in mixed.out
+    assert mixed.code == 0
+
+
+def test_a_table_and_a_pair_of_arrays_say_the_same(icda: Command, arrays: dict[str, np.ndarray]) -> None:
+    X, y = arrays["feats"][:60].astype(np.float32), arrays["kind"][:60]
+    np.save("x.npy", X)
+    np.save("y.npy", y)
+    lines = [",".join(["id", *map(str, map(float, row)), "word", str(label)]) for row, label in zip(X, y, strict=True)]
+    Path("t.csv").write_text("\n".join(["id,a,b,c,d,e,f,remark,kind", *lines]))
+    pair = icda("audit", "x.npy", "--labels", "y.npy", "--out", "pair")
+    table = icda("audit", "t.csv", "--label-column", "kind", "--out", "table")
+    assert (pair.code, table.code) == (0, 0), pair.err + table.err
+    ranks = [json.loads(Path(folder, "audit.json").read_text())["samples"] for folder in ("pair", "table")]
+    assert [row["index"] for row in ranks[0]] == [row["index"] for row in ranks[1]]
+
+
+def test_cleanlab_is_used_on_request(icda: Command, file: str) -> None:
+    answer = icda("audit", file, "--labels", "kind", "--where", "split=0", "--cleanlab")
+    assert answer.code == 0, answer.err
+    assert "marked by cleanlab" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["nowhere.npz"], "is not there"),
+        (["own.txt"], "wanted .npz, .csv or .npy"),
+        (["own.npz"], "has no labels by a usual name: name them with --labels. It has feats, kind, split."),
+        (["own.npz", "--labels", "knid"], "did you mean 'kind'?"),
+        (["own.npz", "--labels", "kind", "--features", "fetas"], "did you mean 'feats'?"),
+        (["own.npz", "--labels", "kind", "--where", "split"], "wants NAME=VALUE"),
+        (["own.npz", "--labels", "kind", "--where", "split=7"], "split has the values 0, 1"),
+        (["own.npz", "--labels", "kind", "--where", "splt=0"], "did you mean 'split'?"),
+        (["own.npz", "--labels", "feats"], "labels have shape (120, 6), wanted (120,)"),
+        (["own.npz", "--labels", "kind", "--folds", "1"], "folds must be a whole number of at least 2"),
+        (["own.npz", "--labels", "kind", "--top", "-1"], "wanted 0 or more"),
+        (["own.npz", "--labels", "kind", "--out", "own.npz"], "wanted a folder"),
+        (["own.npz", "--labels", "kind", "--where", "kind=0"], "at least 2 classes, got one class"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_mistake_ends_in_one_line(words: list[str], hint: str, icda: Command, file: str) -> None:
+    answer = icda("audit", *words)
+    assert answer.code == 1
+    assert hint in answer.err
+    assert answer.err.count("\n") == 1
+
+
+def test_help_explains_every_option(icda: Command) -> None:
+    answer = icda("audit", "--help")
+    assert answer.code == 0
+    for word in (
+        "--out",
+        "--features",
+        "--label-column",
+        "--where",
+        "--top",
+        "--folds",
+        "--seed",
+        "--cleanlab",
+        "PATH",
+    ):
+        assert word in answer.out
