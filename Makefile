@@ -11,11 +11,12 @@ export HF_HUB_OFFLINE := 1
 # Real datasets, where there are any; tests that want them say so when they skip.
 export ICDA_DATA ?= $(abspath ../shared/data)
 
-.PHONY: help install demo test lint types unit tables clean
+.PHONY: help install demo test lint types unit browser tables clean
 
 help:
 	@echo "make demo   install, then compare four losses on three small biased tasks (about two minutes)"
 	@echo "make test   install what tests need, then lint, types and all tests"
+	@echo "make browser  install Chromium, in which the tests open the report"
 	@echo "make clean  remove .venv and runs/"
 
 $(BIN)/python:
@@ -24,7 +25,7 @@ $(BIN)/python:
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing icda into $(VENV) ..."
-	@$(PIP) -e . 2> >(grep -v 'is ignored: it is neither a file' >&2)
+	@$(PIP) -e ".[explain]" 2> >(grep -v 'is ignored: it is neither a file' >&2)
 	@touch $@
 
 $(VENV)/.installed-test: pyproject.toml constraints.txt | $(BIN)/python
@@ -47,8 +48,24 @@ lint: $(VENV)/.installed-test
 types: $(VENV)/.installed-test
 	$(BIN)/mypy
 
-unit: $(VENV)/.installed-test
+# Where there is a browser, a test that does not find it fails instead of being skipped.
+unit: $(VENV)/.installed-test browser
+	@command -v chromium > /dev/null && export ICDA_REQUIRE_BROWSER=1; \
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+# Debian's Chromium opens the report in the tests.
+browser:
+	@command -v chromium > /dev/null || { \
+		echo "Installing Chromium, in which the tests open the report ..."; \
+		root=; [ "$$(id -u)" = 0 ] || root="sudo -n"; \
+		{ $$root apt-get update -qq && $$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; } > /dev/null 2>&1; \
+		command -v chromium > /dev/null || { \
+			echo "************************************************************************" >&2; \
+			echo "* Chromium could not be installed: the report is NOT tested in a browser." >&2; \
+			echo "* Install it by hand (Debian: apt-get install chromium), then make test." >&2; \
+			echo "************************************************************************" >&2; \
+		}; \
+	}
 
 tables: $(VENV)/.installed
 	$(BIN)/python -m icda.bench.tables README.md docs/*.md docs/methods/*.md

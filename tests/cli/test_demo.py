@@ -3,7 +3,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from icda.cli.demo import METHODS, TASKS
+from icda.cli.demo import METHODS, PICTURED, TASKS
 
 Command = Callable[..., Any]
 
@@ -21,7 +21,18 @@ def test_the_demo_compares_every_method_on_every_task_and_is_not_run_twice(icda:
     assert f"{len(cells)} models" in answer.out
     page = Path("demo/report.html")
     assert f"The page to open in a browser: {page}" in answer.out
-    assert all(name in page.read_text() for name in (*TASKS, *METHODS))
+    text = page.read_text()
+    assert all(name in text for name in (*TASKS, *METHODS))
+    for part in (
+        "comparison",
+        "spreads",
+        "curves",
+        "gradcam",
+        "runs",
+    ):  # the whole page, pictures side by side included
+        assert f'id="{part}"' in text
+    assert text.count('-counterfactuals"') == len(TASKS) * len(PICTURED)
+    assert text.count('-margins"') == len(cells)
     written = {path: path.stat().st_mtime_ns for path in cells.values()}
     again = icda(*words)
     assert again.code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import time
 from collections.abc import Sequence
@@ -13,7 +14,9 @@ from rich.console import Console
 
 from icda.bench.grid import run_grid
 from icda.bench.ledger import to_row, write_ledger
-from icda.report import comparison_table, to_rich, write_report
+from icda.cli.report import explain_missing
+from icda.explain.run import CHEAP_PARTS, PARTS
+from icda.report import Found, comparison_table, read_folder, to_rich, write_report
 from icda.training import TrainConfig
 
 TASKS = {
@@ -22,6 +25,7 @@ TASKS = {
     "digits_coloured": "Shortcut: in training the colour gives the class away in 95 % of cases, at test time never.",
 }
 METHODS = ("cross_entropy", "logit_adjustment", "isda", "icda", "meta_icda")
+PICTURED = ("cross_entropy", "icda")  # whose first seed gets Grad-CAM and counterfactual pictures, side by side
 
 
 @dataclass
@@ -48,7 +52,8 @@ def main(arguments: Sequence[str]) -> int:
     started = time.perf_counter()
     recipe = TrainConfig(epochs=given.epochs, out=f"{given.out}/{{task}}/{{method}}/seed{{seed}}")
     results = run_grid(recipe, list(TASKS), METHODS, given.seeds, console, given.fresh, given.jobs)
-    report = write_report(f"{given.out}/report.html", results)
+    runs = explain_demo(given.out, given.seeds, console)
+    report = write_report(f"{given.out}/report.html", [run.result for run in runs], [run.explanations for run in runs])
     if given.ledger is not None:
         write_ledger(given.ledger, (to_row(result, "demo") for result in results))
     for task, story in TASKS.items():
@@ -62,3 +67,18 @@ def main(arguments: Sequence[str]) -> int:
     console.print(f"The page to open in a browser: {report}", highlight=False)
     console.print("Your own data next: icda train --data FOLDER_OR_CSV --method icda", highlight=False)
     return 0
+
+
+def explain_demo(out: str, seeds: int, console: Console) -> list[Found]:
+    """All runs of the demo with their explanations; those of `PICTURED` also with pictures."""
+    pictured: tuple[str, ...] = PARTS
+    if importlib.util.find_spec("captum") is None:
+        pictured = tuple(part for part in PARTS if part != "gradcam")
+        console.print('The page has no Grad-CAM, which needs captum: pip install "icda[explain]"', highlight=False)
+    runs = []
+    for task in TASKS:
+        for method in METHODS:
+            for seed in range(seeds):
+                parts = pictured if seed == 0 and method in PICTURED else CHEAP_PARTS
+                runs.append(explain_missing(read_folder(Path(out) / task / method / f"seed{seed}"), parts, console))
+    return runs

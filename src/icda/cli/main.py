@@ -19,9 +19,13 @@ COMMANDS = {
     "demo": "compare CE, LA, ISDA, ICDA and Meta-ICDA on three small biased tasks that ship with icda",
     "train": "train a classifier on a task, or on your own folder or CSV",
     "eval": "evaluate the model of an earlier run",
+    "audit": "find samples tied to a wrong class, doubtful labels and long tails in features, before group labels exist",
+    "report": "write one page about runs, a comparison or a table of results",
+    "explain": "draw margins, mapped variances, Grad-CAM and counterfactual pictures of runs",
     "embed": "turn a folder of images, or a CSV of images or texts, into a file of features",
     "list": "show tasks, methods, models and selection rules",
-    "bench": "measure: speed and memory, meta-learning on small tasks",
+    "bench": "rerun the paper's tables, and measure speed, memory and estimators",
+    "tune": "search a method's options and learning rate on validation data",
 }
 
 

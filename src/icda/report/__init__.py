@@ -1,12 +1,16 @@
 """Tables over seeds and the HTML page about a run."""
 
 from icda.report.page import render_page, write_report
+from icda.report.reading import Found, read_folder, read_runs
 from icda.report.tables import Summary, Table, comparison_table, summarise, to_markdown, to_rich
 
 __all__ = [
+    "Found",
     "Summary",
     "Table",
     "comparison_table",
+    "read_folder",
+    "read_runs",
     "render_page",
     "summarise",
     "to_markdown",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 
 class Markup(str):
@@ -32,9 +32,16 @@ def element(tag: str, *children: object, **attributes: object) -> Markup:
     >>> element("p", "a < b", class_="note", aria_hidden="true")
     '<p class="note" aria-hidden="true">a &lt; b</p>'
     """
-    named = ((name.rstrip("_").replace("_", "-"), value) for name, value in attributes.items() if value is not None)
-    opening = "".join(f' {name}="{escape(value)}"' for name, value in named)
-    return Markup(f"<{tag}{opening}>{join(children)}</{tag}>")
+    return Markup(f"<{tag}{_opening(attributes)}>{join(children)}</{tag}>")
+
+
+def void(tag: str, **attributes: object) -> Markup:
+    """An HTML element that has no children and no end tag.
+
+    >>> void("img", src="data:,", alt="a cat")
+    '<img src="data:," alt="a cat">'
+    """
+    return Markup(f"<{tag}{_opening(attributes)}>")
 
 
 def section(title: str, level: int, *children: object) -> Markup:
@@ -42,10 +49,19 @@ def section(title: str, level: int, *children: object) -> Markup:
     return element("section", element(f"h{level}", title), *children)
 
 
-def table(caption: str, header: Sequence[object], rows: Iterable[Sequence[object]], names: int = 1) -> Markup:
+def table(
+    caption: str,
+    header: Sequence[object],
+    rows: Iterable[Sequence[object]],
+    names: int = 1,
+    attributes: Sequence[Mapping[str, object]] | None = None,
+    sortable: bool = True,
+) -> Markup:
     """A table that scrolls sideways when it is wider than the screen.
 
     The first `names` columns are words; the first is each row's heading. The others are figures, set to the right.
+    `attributes` are those of each row, as the filters need them. The page's script lets a reader sort the rows by any
+    column, unless `sortable` is off because the rows' order has a meaning.
 
     >>> "<td>1</td>" in table("Ages", ["Name", "Age"], [["Ann", 1]])
     True
@@ -56,17 +72,24 @@ def table(caption: str, header: Sequence[object], rows: Iterable[Sequence[object
 
     head = join(element("th", cell, scope="col", class_=css(i)) for i, cell in enumerate(header))
     body = []
-    for first, *others in rows:
+    for number, (first, *others) in enumerate(rows):
         cells = (element("td", cell, class_=css(i)) for i, cell in enumerate(others, start=1))
-        body.append(element("tr", element("th", first, scope="row", class_="name"), *cells))
+        own = attributes[number] if attributes is not None else {}
+        body.append(element("tr", element("th", first, scope="row", class_="name"), *cells, **own))
     inner = (
         element("caption", element("span", caption)),
         element("thead", element("tr", head)),
         element("tbody", *body),
     )
-    return element("div", element("table", *inner), class_="scroll", role="region", aria_label=caption, tabindex="0")
+    drawn = element("table", *inner, data_sortable="" if sortable else None)
+    return element("div", drawn, class_="scroll", role="region", aria_label=caption, tabindex="0")
 
 
 def definitions(pairs: Iterable[tuple[object, object]], css: str) -> Markup:
     """Terms and what they are, as a description list."""
     return element("dl", *(element("div", element("dt", k), element("dd", v)) for k, v in pairs), class_=css)
+
+
+def _opening(attributes: Mapping[str, object]) -> str:
+    named = ((name.rstrip("_").replace("_", "-"), value) for name, value in attributes.items() if value is not None)
+    return "".join(f' {name}="{escape(value)}"' for name, value in named)

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from icda.report.markup import Markup, element, section, table
-from icda.report.results import Result
-from icda.report.tables import comparison_table
+from icda.report.charts import Whisker, whiskers
+from icda.report.formatting import figure, heading, percent
+from icda.report.markup import Markup, definitions, element, join, section, table, void
+from icda.report.pictures import picture
+from icda.report.results import Result, as_number, listing
+from icda.report.runs import Run
+from icda.report.sections.samples import verdict
+from icda.report.tables import COMPARED, Summary, comparison_table, summarise
+
+PICTURED = 24  # samples shown side by side
+METRICS_DRAWN = 2
 
 
-def comparison(results: Sequence[Result], level: int) -> Markup:
+def comparison(runs: Sequence[Run], level: int) -> Markup:
     """Tasks and methods down, metrics across, mean ± standard deviation over runs; empty for a single run.
 
     What all runs have in common, the task or the selection rule, is said once above the table.
     """
+    results = [run.result for run in runs]
     if len(results) < 2:
         return Markup("")
     tasks, rules = ({str(result.get(key) or "") for result in results} for key in ("task", "selection"))
@@ -22,7 +32,110 @@ def comparison(results: Sequence[Result], level: int) -> Markup:
     caption += f"; checkpoint kept by: {min(rules)}" if len(rules) == 1 and min(rules) else ""
     drawn = comparison_table(results)
     first = 1 if len(tasks) == 1 else 0
+    names = drawn.names - first
     rows = [row[first:] for row in drawn.rows]
-    body = element("div", table(caption, drawn.header[first:], rows, drawn.names - first), class_="comparison")
+    body = element("div", table(caption, drawn.header[first:], rows, names), class_="comparison")
     note = "One run has no deviation. An empty cell was not measured."
-    return section("Comparison", level, body, element("p", note, class_="note"))
+    chooser = _chooser(drawn.header[first:], names + 1) if len(rows) > 1 else ""
+    return section("Comparison", level, _cards(results), chooser, body, element("p", note, class_="note"))
+
+
+def spreads(runs: Sequence[Run], level: int) -> Markup:
+    """A picture of the comparison: each method's mean and deviation, a panel for each task and metric."""
+    results = [run.result for run in runs]
+    blocks = []
+    for task in dict.fromkeys(str(result["task"]) for result in results):
+        own = [result for result in results if str(result["task"]) == task]
+        panels = [drawn for name in _drawn_metrics(own) if (drawn := _panel(own, name, task))]
+        if panels:
+            title = element(f"h{level + 1}", task)
+            blocks.append(element("div", title, element("div", *panels, class_="panels"), class_="block"))
+    note = element("p", "Dots are means; lines reach one standard deviation to each side.", class_="note")
+    return section("Methods beside each other", level, *blocks, note) if blocks else Markup("")
+
+
+def heat_beside(runs: Sequence[Run], level: int) -> Markup:
+    """Grad-CAM of several runs on the same samples, a row a sample; empty unless two runs share one."""
+    blocks = []
+    tasks = dict.fromkeys(str(run.result["task"]) for run in runs)
+    for task in tasks:
+        seen = [(run, found) for run in runs if str(run.result["task"]) == task and (found := _heats(run))]
+        shared = [number for number in (seen[0][1] if seen else {}) if sum(number in found for _, found in seen) > 1]
+        if shared:
+            title = element(f"h{level + 1}", task) if len(tasks) > 1 else ""
+            rows = [_heat_row(number, seen) for number in shared[:PICTURED]]
+            blocks.append(element("div", title, element("div", *rows, class_="rows"), class_="block"))
+    words = "The same samples seen by each run; beside the prediction the share of the heat in the centre box."
+    return section("Grad-CAM side by side", level, element("p", words), *blocks) if blocks else Markup("")
+
+
+def _cards(results: Sequence[Result]) -> Markup:
+    """Headline cards where all runs are seeds of one thing; what is compared does not fit on cards."""
+    kinds = {(result["task"], result["method"], result.get("selection")) for result in results}
+    if len(kinds) > 1:
+        return Markup("")
+    found = [row for name in COMPARED for row in summarise(results, name) if row.n]
+    cards = []
+    for row in found:
+        unit = " %" if figure(row.metric).percent else ""
+        value = element("span", f"{row}{unit}", class_="value spread")
+        cards.append((figure(row.metric).label, join([value, element("small", figure(row.metric).meaning)])))
+    words = element("p", f"Mean ± standard deviation over {len(results)} runs.", class_="lede")
+    return join(
+        [words, definitions(cards[:4], "figures large"), definitions(cards[4:], "figures") if cards[4:] else ""]
+    )
+
+
+def _chooser(header: Sequence[str], first: int) -> Markup:
+    """Boxes to choose which figures the table shows; the script unhides them."""
+    boxes = []
+    for position, name in enumerate(header[first:], start=first):
+        tick = void("input", type="checkbox", checked="", data_column=position)
+        boxes.append(element("label", tick, element("span", name)))
+    inner = element("fieldset", element("legend", "Figures shown"), *boxes)
+    return element("div", inner, class_="chooser", hidden="") if len(boxes) > 1 else Markup("")
+
+
+def _drawn_metrics(results: Sequence[Result]) -> list[str]:
+    """Accuracy and the worst group, or the worst class where there are no groups."""
+    order = ("accuracy", "worst_group_accuracy", "worst_class_accuracy")
+    return [name for name in order if any(row.n for row in summarise(results, name))][:METRICS_DRAWN]
+
+
+def _panel(results: Sequence[Result], name: str, task: str) -> Markup:
+    rows = [row for row in summarise(results, name) if row.mean is not None]
+    if len(rows) < 2:
+        return Markup("")
+    several_rules = len({row.selection for row in rows}) > 1
+    entries = [Whisker(_label(row, several_rules), row.mean or 0.0, row.std, row.n) for row in rows]
+    chart = whiskers(f"{figure(name).label}, {task}", entries, figure(name).percent, heading(name))
+    return element("figure", element("figcaption", figure(name).label), chart)
+
+
+def _label(row: Summary, several_rules: bool) -> str:
+    return f"{row.method}, {row.selection}" if several_rules else row.method
+
+
+def _heats(run: Run) -> dict[int, Mapping[str, Any]]:
+    entries = (entry for entry in listing(run.part("gradcam"), "samples") if isinstance(entry, Mapping))
+    return {int(number): entry for entry in entries if (number := as_number(entry.get("index"))) is not None}
+
+
+def _heat_row(number: int, seen: Sequence[tuple[Run, Mapping[int, Mapping[str, Any]]]]) -> Markup:
+    having = [(run, found[number]) for run, found in seen if number in found]
+    run, entry = having[0]
+    target = run.class_name(entry.get("target"))
+    cells = [_heat_cell(picture(entry.get("picture"), f"sample {number}, {target}"), f"sample {number}", target)]
+    for other, its in having:
+        prediction = other.class_name(its.get("prediction"))
+        seed = other.result.get("seed")
+        name = f"{other.result['method']}" + ("" if seed is None else f", seed {seed}")
+        image = picture(its.get("heat"), f"sample {number} with the heat of Grad-CAM of {name} for {prediction}")
+        words = join([verdict(its, prediction), " ", percent(as_number(its.get("centre_share")))])
+        cells.append(_heat_cell(image, name, words))
+    filters = run.filters(entry.get("target"), group=entry.get("group"))
+    return element("div", *cells, class_="heat-row", **filters)
+
+
+def _heat_cell(image: Markup, title: str, words: object) -> Markup:
+    return element("figure", image, element("figcaption", element("strong", title), element("small", words)))

@@ -3,48 +3,67 @@
 from __future__ import annotations
 
 from icda.report.formatting import FIGURES, duration, figure, metric_text, percent
-from icda.report.markup import Markup, definitions, element, section
+from icda.report.markup import Markup, definitions, element, join, section
 from icda.report.results import Result, as_number, class_name, listing, mapping, metric
+from icda.report.runs import Run, evaluated_samples
+from icda.report.sections.uncertainty import Uncertainty, uncertainty
 
 LARGE_FIGURES = 4
 
 
-def what_was_run(result: Result, level: int) -> Markup:
+def what_was_run(run: Run, level: int) -> Markup:
     """The run's identity: enough to know what it may be compared with."""
+    result = run.result
     facts = [
         ("Task", result["task"]),
         ("Method", result["method"]),
-        ("Model", mapping(result, "config").get("model")),
+        ("Model", result.get("model") or mapping(result, "config").get("model")),
         ("Seed", result.get("seed")),
         ("Checkpoint kept by", result.get("selection")),
-        ("Evaluated on", f"{result.get('split', 'test')} split"),
+        ("Evaluated on", _evaluated_on(result)),
         ("Training data", _training_data(result)),
         ("Time", duration(as_number(result.get("seconds")))),
-        ("Data hash", element("code", result["data_hash"]) if result.get("data_hash") else None),
+        ("Data hash", element("code", str(result["data_hash"])[:12]) if result.get("data_hash") else None),
     ]
     return section("What was run", level, definitions([(k, v) for k, v in facts if v not in (None, "")], "facts"))
 
 
-def headline(result: Result, level: int) -> Markup:
-    """One sentence and every metric that is a single number; empty when there is none."""
+def headline(run: Run, level: int) -> Markup:
+    """One sentence and every metric that is a single number, with its interval; empty when there is none."""
+    result = run.result
     names = dict.fromkeys((*FIGURES, *mapping(result, "metrics")))
     figures = [(name, value) for name in names if (value := metric(result, name)) is not None]
     if not figures:
         return Markup("")
-    cards = [(figure(name).label, _value_and_meaning(name, value)) for name, value in figures]
+    known = {name: found for name, _ in figures if (found := uncertainty(result, name)) is not None}
+    cards = [(figure(name).label, _card(name, value, known.get(name))) for name, value in figures]
     return section(
         "Headline numbers",
         level,
         element("p", _sentence(result), class_="lede") if _sentence(result) else "",
         definitions(cards[:LARGE_FIGURES], "figures large"),
         definitions(cards[LARGE_FIGURES:], "figures") if cards[LARGE_FIGURES:] else "",
+        element("p", _intervals_note(known), class_="note") if known else "",
     )
 
 
-def _value_and_meaning(name: str, value: float) -> Markup:
-    meaning = figure(name).meaning
-    note = element("small", meaning) if meaning else ""
-    return Markup(element("span", metric_text(name, value), class_="value") + note)
+def _card(name: str, value: float, found: Uncertainty | None) -> Markup:
+    interval = "" if found is None else element("span", found.text(), class_="interval")
+    note = element("small", figure(name).meaning) if figure(name).meaning else ""
+    return join([element("span", metric_text(name, value), class_="value"), interval, note])
+
+
+def _intervals_note(known: dict[str, Uncertainty]) -> str:
+    rules = ", ".join(dict.fromkeys(found.rule for found in known.values()))
+    return (
+        f"Ranges are 95 % intervals from the number of test samples ({rules}). They do not hold what another seed would "
+        "change: run several seeds for that. The worst of many classes or groups is also low by chance."
+    )
+
+
+def _evaluated_on(result: Result) -> str:
+    samples = sum(evaluated_samples(result))
+    return f"{result.get('split', 'test')} split" + (f", {samples:,} samples" if samples else "")
 
 
 def _training_data(result: Result) -> str:

@@ -6,17 +6,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from icda.report.markup import Markup, element, section, table
-from icda.report.results import Result, mapping
+from icda.report.results import mapping
+from icda.report.runs import Run
 
 
-def configuration(result: Result, level: int) -> Markup:
+def configuration(run: Run, level: int) -> Markup:
     """Every setting of the run; empty when none was kept."""
-    return _settings("Configuration", "Settings of this run", mapping(result, "config"), level)
+    return _settings("Settings", "Settings of this run", mapping(run.result, "config"), level)
 
 
-def environment(result: Result, level: int) -> Markup:
+def environment(run: Run, level: int) -> Markup:
     """Versions and machine; empty when none was kept."""
-    return _settings("Environment", "Software and machine of this run", mapping(result, "environment"), level)
+    return _settings("Environment", "Software and machine of this run", mapping(run.result, "environment"), level)
 
 
 def flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -35,7 +36,8 @@ def flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
 
 
 def _settings(title: str, caption: str, settings: Mapping[str, Any], level: int) -> Markup:
-    if not settings:
+    # A setting that was not set says nothing: the reader looks for those that were.
+    rows = [(element("code", name), value) for name, value in flatten(settings) if value not in ("None", "{}", "")]
+    if not rows:
         return Markup("")
-    rows = [(element("code", name), value) for name, value in flatten(settings)]
     return section(title, level, element("div", table(caption, ["Name", "Value"], rows, names=2), class_="settings"))

@@ -1,0 +1,81 @@
+"""`icda report`"""
+
+from __future__ import annotations
+
+import json
+import webbrowser
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+from rich.console import Console
+
+from icda.report import Found, read_folder, read_runs, write_report
+from icda.report.reading import EXPLANATIONS, RESULT
+from icda.report.results import run_title
+from icda.training.checkpoint import write_atomically
+from icda.training.run import load_folder
+
+
+@dataclass
+class ReportArguments:
+    """Make one page to look at from runs that are finished: one run in depth, or several side by side."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders of runs, folders with runs below them, result.json files, or a ledger's CSV."""
+    out: Path = Path("report.html")
+    """The page; one file, nothing beside it."""
+    open: bool = False
+    """Show the page in the browser."""
+    explain: Literal["all", "quick", "none"] = "none"
+    """Explanations to make first where a run lacks them: quick (margins, strengths, tied samples), all (also mapped
+    variances, Grad-CAM and counterfactual pictures). none shows what is there."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    given = tyro.cli(ReportArguments, args=list(arguments), prog="icda report")
+    if not given.runs:
+        raise ValueError("icda report wants at least one run: icda report runs/digits_lt/icda/seed0")
+    console = Console()
+    found = read_runs(given.runs)
+    if given.explain != "none":
+        from icda.explain.run import CHEAP_PARTS, PARTS
+
+        parts = PARTS if given.explain == "all" else CHEAP_PARTS
+        found = [explain_missing(run, parts, console) for run in found]
+    page = write_report(given.out, [run.result for run in found], [run.explanations for run in found])
+    runs = f"{len(found)} run{'' if len(found) == 1 else 's'}"
+    console.print(f"Report of {runs}: {page}", highlight=False, soft_wrap=True)
+    if given.open and not webbrowser.open(page.resolve().as_uri()):
+        raise RuntimeError(f"no browser could be started: open {page} yourself.")
+    return 0
+
+
+def explain_missing(run: Found, wanted: Sequence[str], console: Console) -> Found:
+    """Make the parts of a run's explanations that are not there yet, and keep them in its folder.
+
+    Pictures are left out where the task has none.
+    """
+    from icda.explain.pictures import has_pictures
+    from icda.explain.run import explain_run
+
+    if run.folder is None:
+        raise ValueError(
+            f"explaining {run_title(run.result)} needs its trained model: give the folder of the run, not a ledger or a "
+            f"copy of {RESULT}."
+        )
+    known = dict(run.explanations or {})
+    missing = [part for part in wanted if part not in known]
+    if not missing:
+        return run
+    _, task, networks, method = load_folder(run.folder)
+    parts = [part for part in missing if has_pictures(task) or part not in ("gradcam", "counterfactuals")]
+    if not parts:
+        return run
+    console.print(f"Explaining {run.folder}: {', '.join(parts)}", highlight=False, soft_wrap=True)
+    split, history = str(known.get("split", "test")), run.result.get("history") or ()
+    made = explain_run(task, networks, method, parts=parts, split=split, history=history)
+    write_atomically(run.folder / EXPLANATIONS, json.dumps(known | made, allow_nan=False).encode())
+    return read_folder(run.folder)

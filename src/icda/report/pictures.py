@@ -1,0 +1,44 @@
+"""Pictures of samples, as data URIs inside the page."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from icda.report.markup import Markup, element, void
+
+URI = re.compile(r"data:image/(?:png|webp|jpeg|gif);base64,[A-Za-z0-9+/=]+")
+SMALL = 96  # pixels a side; smaller pictures are enlarged without blur
+
+
+def picture(uri: object, alt: str, css: str = "") -> Markup:
+    """An image of a data URI, with what it shows in words; anything that is no picture is refused."""
+    if not isinstance(uri, str) or not URI.fullmatch(uri):
+        raise ValueError(f"a picture in explanations.json is data:image/png;base64,..., got {str(uri)[:60]!r}.")
+    classes = " ".join(filter(None, ["picture", css, "small" if _is_small(uri) else ""]))
+    return void("img", src=uri, alt=alt, class_=classes, decoding="async")
+
+
+def sample(entry: Mapping[str, Any], alt: str) -> Markup:
+    """A sample's picture or text; a sample that has neither (a row of features) shows its number."""
+    if entry.get("picture") is not None:
+        return picture(entry["picture"], alt)
+    if entry.get("text") is not None:
+        return element("blockquote", str(entry["text"]), class_="text")
+    return element("span", f"sample {entry.get('index', '')}", class_="text")
+
+
+def _is_small(uri: str) -> bool:
+    """Whether a PNG says in its header that it is small; other formats are photographs, which may be smoothed."""
+    try:
+        start = base64.b64decode(uri.partition(",")[2][:32])
+    except binascii.Error:
+        return False
+    if start[12:16] != b"IHDR":
+        return False
+    width, height = struct.unpack(">II", start[16:24])
+    return max(width, height) <= SMALL

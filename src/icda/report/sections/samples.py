@@ -1,0 +1,157 @@
+"""Single samples, to be looked at: the most tied ones, heat maps, counterfactual pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from icda.report.charts import bar
+from icda.report.formatting import percent
+from icda.report.markup import Markup, element, join, section
+from icda.report.pictures import picture, sample
+from icda.report.results import as_number, listing
+from icda.report.runs import Run, whole
+
+SHOWN_AT_ONCE = 24
+NOT_TIED = "No sample is tied to another class: every strength is zero."
+
+
+def tied(run: Run, level: int) -> Markup:
+    """The samples most tied to a class that is not theirs, strongest first; empty without them."""
+    entries = [entry for entry in listing(run.explanations, "tied") if isinstance(entry, Mapping)]
+    if not entries:
+        return Markup("")
+    title = "Samples tied to a wrong class"
+    entries = [entry for entry in entries if (as_number(entry.get("strength")) or 0.0) > 0]
+    if not entries:
+        return section(title, level, element("p", NOT_TIED))
+    top = max(as_number(entry.get("strength")) or 0.0 for entry in entries)
+    cards = [_tied_card(run, entry, top) for entry in entries]
+    words = (
+        f"The {len(entries)} samples whose features point most strongly to another class than their label: "
+        "look for shortcuts, borderline cases and wrong labels."
+    )
+    return section(title, level, element("p", words), _grid(cards))
+
+
+def gradcam(run: Run, level: int) -> Markup:
+    """Where the network looked; empty without heat maps."""
+    part = run.part("gradcam")
+    entries = [entry for entry in listing(part, "samples") if isinstance(entry, Mapping)]
+    if not entries:
+        return Markup("")
+    share = as_number(part.get("mean_centre_share"))
+    words = "Grad-CAM: the warmer a place, the more it speaks for the predicted class."
+    words += f" Layer {part['layer']}." if part.get("layer") else ""
+    words += f" On average {percent(share)} of the heat lies in the centre box." if share is not None else ""
+    return section(
+        "Grad-CAM", level, element("p", words), _grid([_heat_card(run, entry) for entry in entries], "pairs")
+    )
+
+
+def counterfactuals(run: Run, level: int) -> Markup:
+    """Features moved towards another class and mapped back to pixels, beside real neighbours; empty without them."""
+    part = run.part("counterfactuals")
+    entries = [entry for entry in listing(part, "samples") if isinstance(entry, Mapping)]
+    if not entries:
+        return Markup("")
+    name = part.get("augmentation")
+    words = "The picture whose features come closest to the augmented ones, found by optimisation in pixel space, and "
+    words += "the nearest real samples in feature space beside it: believe what both show."
+    words += f" Augmentation: {name}." if name else ""
+    words += f" Seed {part['seed']}." if part.get("seed") is not None else ""
+    cards = [_counterfactual_card(run, entry) for entry in entries]
+    return section("Counterfactual pictures", level, element("p", words), _grid(cards, "strips"))
+
+
+def _grid(cards: list[Markup], css: str = "") -> Markup:
+    first = element("div", *cards[:SHOWN_AT_ONCE], class_=f"cards {css}".strip())
+    rest = cards[SHOWN_AT_ONCE:]
+    if not rest:
+        return first
+    more = element(
+        "details", element("summary", f"{len(rest)} more"), element("div", *rest, class_=f"cards {css}".strip())
+    )
+    return join([first, more])
+
+
+def _tied_card(run: Run, entry: Mapping[str, Any], top: float) -> Markup:
+    target, towards = run.class_name(entry.get("target")), run.class_name(entry.get("towards"))
+    strength = as_number(entry.get("strength"))
+    where = f"{entry.get('split') or 'train'} {entry.get('index', '')}".strip()
+    shown = sample(entry, f"{where}: labelled {target}, tied to {towards}")
+    facts = _facts(
+        ("labelled", target),
+        ("tied to", towards),
+        ("predicted", run.class_name(entry.get("prediction"))),
+        ("group", run.group_name(entry.get("group"))),
+        ("strength", "" if strength is None else f"{strength:.3f}"),
+    )
+    meter = "" if strength is None else bar(strength / top)
+    filters = run.filters(entry.get("target"), entry.get("towards"), group=entry.get("group"))
+    return element(
+        "figure", shown, element("figcaption", facts, meter, element("small", where)), class_="card", **filters
+    )
+
+
+def _heat_card(run: Run, entry: Mapping[str, Any]) -> Markup:
+    target, prediction = run.class_name(entry.get("target")), run.class_name(entry.get("prediction"))
+    number = entry.get("index", "")
+    images = element(
+        "div",
+        picture(entry.get("picture"), f"sample {number}, {target}"),
+        picture(entry.get("heat"), f"sample {number} with the heat of Grad-CAM for {prediction}"),
+        class_="images",
+    )
+    facts = _facts(
+        ("true", target),
+        ("predicted", verdict(entry, prediction)),
+        ("group", run.group_name(entry.get("group"))),
+        ("in centre", percent(as_number(entry.get("centre_share")))),
+    )
+    filters = run.filters(entry.get("target"), entry.get("prediction"), group=entry.get("group"))
+    caption = element("figcaption", facts, element("small", f"sample {number}"))
+    return element("figure", images, caption, class_="card", **filters)
+
+
+def verdict(entry: Mapping[str, Any], prediction: str) -> Markup:
+    """A prediction with a mark that does not rest on colour."""
+    right = whole(entry.get("target")) == whole(entry.get("prediction"))
+    mark = element(
+        "span",
+        "✓" if right else "✗",
+        class_="good" if right else "bad",
+        aria_label="right" if right else "wrong",
+        role="img",
+    )
+    return join([prediction, " ", mark])
+
+
+def _counterfactual_card(run: Run, entry: Mapping[str, Any]) -> Markup:
+    target, towards = run.class_name(entry.get("target")), run.class_name(entry.get("towards"))
+    number, error = entry.get("index", ""), as_number(entry.get("feature_error"))
+    images = [
+        _under(picture(entry.get("picture"), f"sample {number}, {target}"), f"real {target}"),
+        element("span", "→", class_="arrow", aria_hidden="true"),
+        _under(picture(entry.get("made"), f"sample {number} moved towards {towards}"), f"towards {towards}"),
+    ]
+    near = [neighbour for neighbour in listing(entry, "neighbours") if isinstance(neighbour, Mapping)]
+    if near:
+        images.append(element("span", "≈", class_="arrow", aria_hidden="true"))
+    for neighbour in near:
+        name = run.class_name(neighbour.get("target"))
+        alt = f"real neighbour, sample {neighbour.get('index', '')}, {name}"
+        images.append(_under(picture(neighbour.get("picture"), alt), f"real {name}"))
+    note = f"sample {number}" + ("" if error is None else f", feature error {error:.3g}")
+    filters = run.filters(entry.get("target"), entry.get("towards"), group=entry.get("group"))
+    row = element("div", *images, class_="images")
+    return element("figure", row, element("figcaption", element("small", note)), class_="card", **filters)
+
+
+def _under(image: Markup, words: str) -> Markup:
+    return element("span", image, element("small", words), class_="under")
+
+
+def _facts(*pairs: tuple[str, object]) -> Markup:
+    rows = (element("div", element("dt", name), element("dd", value)) for name, value in pairs if value != "")
+    return element("dl", *rows, class_="pairs")

@@ -1,0 +1,85 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., Any]
+
+
+@pytest.fixture
+def report(icda: Command) -> Command:
+    """`report("run", "--open")`"""
+    return lambda *words: icda("report", *words)
+
+
+@pytest.fixture
+def run(icda: Command) -> Path:
+    assert icda("train", "--task", "digits_lt", "--method", "icda", "--epochs", 1, "--out", "run").code == 0
+    return Path("run")
+
+
+def test_a_trained_run_has_its_explanations_and_its_page(run: Path) -> None:
+    found = json.loads((run / "explanations.json").read_text())
+    assert {"margins", "strengths", "tied"} <= set(found)
+    page = (run / "report.html").read_text()
+    for name in ("margins", "strengths", "tied"):
+        assert f'id="{name}"' in page
+    assert found["tied"][0]["picture"] in page
+
+
+def test_missing_explanations_are_made_once_and_kept(report: Command, run: Path) -> None:
+    (run / "explanations.json").unlink()
+    plain = report(run)
+    assert plain.code == 0, plain.err
+    assert 'id="margins"' not in Path("report.html").read_text()
+    quick = report(run, "--explain", "quick")
+    assert "Explaining run: margins, strengths, tied" in quick.text
+    everything = report(run, "--explain", "all", "--out", "all.html")
+    assert "Explaining run: variances, gradcam, counterfactuals" in everything.text
+    page = Path("all.html").read_text()
+    for name in ("margins", "variances", "gradcam", "counterfactuals"):
+        assert f'id="{name}"' in page
+    assert "Explaining" not in report(run, "--explain", "all").text
+
+
+def ledger(path: Path) -> Path:
+    path.write_text(
+        "task,method,seed,accuracy,selection\nt,icda,0,0.5,last\nt,icda,1,0.7,last\nt,cross_entropy,0,0.4,last\n"
+    )
+    return path
+
+
+def test_a_ledger_becomes_a_comparison(report: Command, tmp_path: Path) -> None:
+    answer = report(ledger(tmp_path / "demo.csv"))
+    assert answer.code == 0, answer.err
+    assert "Report of 3 runs: report.html" in answer.text
+    page = Path("report.html").read_text()
+    assert 'id="comparison"' in page
+    assert "60.00 ± 14.14" in page
+
+
+def test_a_ledger_has_no_model_to_explain(report: Command, tmp_path: Path) -> None:
+    answer = report(ledger(tmp_path / "demo.csv"), "--explain", "quick")
+    assert answer.code == 1
+    assert "icda on t, seed 0 needs its trained model" in answer.err
+    assert not Path("report.html").exists()
+
+
+def test_the_page_is_opened_on_request(report: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda address: bool(opened.append(address)) or True)
+    assert report(ledger(tmp_path / "demo.csv"), "--open").code == 0
+    assert opened == [Path("report.html").resolve().as_uri()]
+    monkeypatch.setattr("webbrowser.open", lambda address: False)
+    answer = report(tmp_path / "demo.csv", "--open")
+    assert answer.code == 1
+    assert "open report.html yourself" in answer.err
+
+
+def test_what_is_no_run_is_refused(report: Command, tmp_path: Path) -> None:
+    assert "is not there" in report("nowhere").err
+    assert report().code != 0
+    (tmp_path / "empty").mkdir()
+    assert "holds no result.json" in report("empty").err

@@ -1,0 +1,34 @@
+import re
+
+import pytest
+
+from icda.report.charts import Dot, Whisker, scatter, whiskers
+
+
+def test_a_class_ten_times_as_large_lies_one_step_further_whatever_its_size() -> None:
+    dots = [Dot("a", 1, 0.0), Dot("b", 10, 0.5), Dot("c", 100, 1.0, {"data_class": "c2"})]
+    made = scatter("By size", dots, "Training samples", "samples")
+    x, y = ([float(v) for v in re.findall(rf'{axis}="([\d.]+)"', made)] for axis in ("cx", "cy"))
+    assert x[1] - x[0] == pytest.approx(x[2] - x[1], abs=0.2)
+    assert y[0] > y[1] > y[2]
+    assert 'data-class="c2"' in made
+    assert "b\n50 %, 10 samples" in made
+    assert "the lowest is a with 0 %" in made
+
+
+def test_whiskers_reach_one_deviation_to_each_side() -> None:
+    made = whiskers("Accuracy", [Whisker("icda", 0.5, 0.1, 3), Whisker("ce", 0.4, None, 1)], True, "Accuracy")
+    (start, end), centre = (
+        [float(pair.split(",")[0]) for pair in re.search(r'points="([^"]*)" class="span"', made)[1].split()],
+        float(re.search(r'cx="([\d.]+)"', made)[1]),
+    )
+    assert (start + end) / 2 == pytest.approx(centre, abs=0.1)
+    assert made.count('class="span"') == 1
+    assert "icda\n50 % ± 10 % (3 runs)" in made
+    assert "ce\n40 % (1 run)" in made
+
+
+def test_a_long_name_is_shortened_in_the_picture_but_not_in_the_tip() -> None:
+    made = whiskers("Accuracy", [Whisker("m" * 40, 0.5, None, 1), Whisker("b", 0.6, None, 1)], True, "Accuracy")
+    assert f">{'m' * 19}…<" in made
+    assert "m" * 40 in made

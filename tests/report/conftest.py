@@ -1,0 +1,31 @@
+"""A full result with explanations, and pages made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from icda.bench.report_size import synthetic_explanations, synthetic_result
+from icda.report.runs import Run, collect_runs
+
+
+@pytest.fixture(scope="session")
+def full_result() -> dict[str, Any]:
+    return synthetic_result(classes=6, samples=300)
+
+
+@pytest.fixture(scope="session")
+def full_explanations() -> dict[str, Any]:
+    return synthetic_explanations(classes=6, samples=300, tied=30)
+
+
+@pytest.fixture
+def run_of() -> Callable[..., Run]:
+    """`run_of(explanations, metrics=...)`: a run that has only what is given."""
+
+    def make(explanations: dict[str, Any] | None = None, **result: Any) -> Run:
+        return collect_runs([{"task": "waterbirds", "method": "icda", **result}], [explanations])[0]
+
+    return make

@@ -1,0 +1,98 @@
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from icda.report import read_runs
+
+RESULT = {"task": "t", "method": "m", "seed": 0}
+
+
+def write_run(folder: Path, explained: bool = False, **more: object) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "result.json").write_text(json.dumps(RESULT | more))
+    if explained:
+        (folder / "explanations.json").write_text('{"split": "test"}')
+    return folder
+
+
+def test_a_folder_a_result_and_the_folder_above_name_the_same_run(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "runs" / "a", explained=True)
+    for path in (folder, folder / "result.json", tmp_path):
+        (found,) = read_runs([path])
+        assert found.result == RESULT
+        assert found.explanations == {"split": "test"}
+        assert found.folder == folder
+
+
+def test_runs_below_a_folder_come_in_order_and_may_lack_explanations(tmp_path: Path) -> None:
+    for seed in (2, 0, 1):
+        write_run(tmp_path / f"seed{seed}", explained=seed == 1, seed=seed)
+    found = read_runs([tmp_path])
+    assert [run.result["seed"] for run in found] == [0, 1, 2]
+    assert [run.explanations is None for run in found] == [True, False, True]
+
+
+def write_ledger(path: Path, *rows: dict[str, str]) -> Path:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def test_rows_of_a_ledger_are_results_and_a_blank_figure_stays_unmeasured(tmp_path: Path) -> None:
+    row = {
+        "task": "t",
+        "method": "icda",
+        "seed": "3",
+        "accuracy": "0.5",
+        "nll": "",
+        "selection": "last",
+        "model": "cnn",
+    }
+    (found,) = read_runs([write_ledger(tmp_path / "a.csv", row)])
+    assert found.result["metrics"] == {"accuracy": 0.5}
+    assert (found.result["seed"], found.result["selection"], found.result["model"]) == (3, "last", "cnn")
+    assert found.folder is None
+
+
+def test_what_tells_rows_apart_is_never_averaged_away(tmp_path: Path) -> None:
+    row = {"task": "t", "method": "icda", "seed": "0", "accuracy": "0.5", "model": "a", "options": ""}
+    ledger = write_ledger(tmp_path / "a.csv", row, row | {"model": "b"}, row | {"options": "beta=0"})
+    assert [(run.result["task"], run.result["method"]) for run in read_runs([ledger])] == [
+        ("t, a", "icda"),
+        ("t, b", "icda"),
+        ("t, a", "icda (beta=0)"),
+    ]
+
+
+def test_what_holds_no_run_is_refused_with_what_was_wanted(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="nor does a folder below it"):
+        read_runs([tmp_path])
+    with pytest.raises(FileNotFoundError, match="is not there"):
+        read_runs([tmp_path / "nothing"])
+    (tmp_path / "notes.txt").write_text("")
+    with pytest.raises(ValueError, match="neither the folder of a run"):
+        read_runs([tmp_path / "notes.txt"])
+    (tmp_path / "cut.json").write_text('{"task"')
+    with pytest.raises(ValueError, match="is not JSON"):
+        read_runs([tmp_path / "cut.json"])
+    (tmp_path / "list.json").write_text("[]")
+    with pytest.raises(ValueError, match="holds a list"):
+        read_runs([tmp_path / "list.json"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("task,method,accuracy\n", "has no rows"),
+        ("a,b\n1,2\n", "no column task and method"),
+        ("task,method\nt,m\n", "any figure"),
+    ],
+)
+def test_a_table_that_is_no_ledger_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "speed.csv").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_runs([tmp_path / "speed.csv"])
