@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from icda.bench.ledger import COLUMNS, read_ledger, to_row, write_ledger
+from icda.bench.ledger import COLUMNS, add_to_ledger, read_ledger, to_row, write_ledger
 
 
 def result(**changes: Any) -> dict[str, Any]:
@@ -46,3 +46,34 @@ def test_rows_are_sorted_and_come_back_as_written(tmp_path: Path) -> None:
     assert [row["seed"] for row in back] == ["0", "2", "10"]
     assert list(back[0]) == list(COLUMNS)
     assert sorted(map(str, back)) == sorted(map(str, rows))
+
+
+def test_the_last_epochs_training_accuracy_says_whether_the_network_could_overfit() -> None:
+    history = [{"train_accuracy": 0.5}, {"train_accuracy": 0.75}]
+    assert to_row(result(history=history), "cpu")["train_accuracy"] == "0.750000"
+    assert to_row(result(), "cpu")["train_accuracy"] == ""
+
+
+def test_a_cell_run_again_takes_the_place_of_its_row_and_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "results" / "x.csv"
+    for seed in (1, 0):
+        add_to_ledger(path, to_row(result(seed=seed), "cpu"))
+    add_to_ledger(path, to_row(result(seed=1, config_hash="new"), "cpu"))
+    add_to_ledger(path, to_row(result(seed=1), "paper"))
+    add_to_ledger(path, to_row(result(seed=1, model="mlp"), "cpu"))
+    assert [(row["tier"], row["model"], row["seed"], row["config_hash"]) for row in read_ledger(path)] == [
+        ("cpu", "mlp", "1", "abc"),
+        ("cpu", "small_cnn", "0", "abc"),
+        ("cpu", "small_cnn", "1", "new"),
+        ("paper", "small_cnn", "1", "abc"),
+    ]
+    assert [file.name for file in path.parent.iterdir()] == ["x.csv"]
+
+
+def test_a_ledger_written_by_an_earlier_version_can_be_added_to(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    old = [name for name in COLUMNS if name != "train_accuracy"]
+    row = to_row(result(), "cpu")
+    path.write_text(",".join(old) + "\n" + ",".join(f'"{row[name]}"' for name in old) + "\n")
+    add_to_ledger(path, to_row(result(seed=5), "cpu"))
+    assert [(line["seed"], line["train_accuracy"]) for line in read_ledger(path)] == [("0", ""), ("5", "")]

@@ -3,6 +3,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 Command = Callable[..., Any]
 
 
@@ -32,3 +34,91 @@ def test_an_unknown_bench_gives_the_known_ones(icda: Command) -> None:
     answer = icda("bench", "zzz")
     assert answer.code == 2
     assert "unknown bench 'zzz'. Known: speed" in answer.err
+
+
+SMOKE = ("--tier", "smoke", "--methods", "cross_entropy", "logit_adjustment", "icda")
+
+
+def test_a_table_is_run_shown_and_written_and_a_second_call_trains_nothing(icda: Command) -> None:
+    answer = icda("bench", "table2", *SMOKE, "--jobs", 1, "--ledger", "results/table2.csv")
+    assert answer.code == 0, answer.err
+    for text in ("3/3", "CIFAR-10, 100:1", "81.69", "not run here", "to LA (noise"):
+        assert text in answer.text
+    with Path("results/table2.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["method"], row["seed"], row["tier"]) for row in rows] == [
+        ("cross_entropy", "0", "smoke"),
+        ("icda", "0", "smoke"),
+        ("logit_adjustment", "0", "smoke"),
+    ]
+    written = Path("results/table2.csv").read_text()
+    stamps = {path: path.stat().st_mtime_ns for path in Path("runs").rglob("*")}
+    assert icda("bench", "table2", *SMOKE, "--jobs", 1, "--ledger", "results/table2.csv").code == 0
+    assert {path: path.stat().st_mtime_ns for path in Path("runs").rglob("*")} == stamps
+    assert Path("results/table2.csv").read_text() == written
+
+
+def test_every_suite_runs_its_smoke_tier_whole(icda: Command) -> None:
+    for name in ("table2", "table4", "table9", "ablation", "sensitivity"):
+        answer = icda("bench", name, "--tier", "smoke", "--jobs", 1, "--ledger", f"{name}.csv")
+        assert answer.code == 0, f"{name}: {answer.text}"
+        assert "failed" not in answer.text
+
+
+def test_a_failed_cell_is_reported_the_rest_are_kept_and_the_exit_code_says_so(
+    icda: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from icda.bench import backends
+
+    def stumbling(config: Any, **settings: Any) -> Any:
+        if config.method == "icda":
+            raise RuntimeError("the lights went out")
+        return train(config, **settings)
+
+    train = backends.train
+    monkeypatch.setattr(backends, "train", stumbling)
+    answer = icda("bench", "table2", *SMOKE, "--jobs", 1, "--ledger", "table2.csv")
+    assert answer.code == 1
+    assert "failed: digits_lt, icda, seed 0: RuntimeError: the lights went out" in answer.text
+    with Path("table2.csv").open(newline="") as file:
+        assert [row["method"] for row in csv.DictReader(file)] == ["cross_entropy", "logit_adjustment"]
+    monkeypatch.setattr(backends, "train", train)
+    assert icda("bench", "table2", *SMOKE, "--jobs", 1, "--ledger", "table2.csv").code == 0
+
+
+def test_a_dry_run_lists_the_cells_and_runs_none(icda: Command) -> None:
+    answer = icda("bench", "table4", "--tier", "paper", "--methods", "icda", "--tasks", "flip_20", "--dry-run")
+    assert answer.code == 0
+    assert "open cifar10_flip_20, icda, seed 2" in answer.text
+    assert "3 cells: 0 done, 3 to run" in answer.text
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("table2", "--methods", "idca"), "has no method 'idca'"),
+        (("table2", "--tasks", "mnist"), "has no task 'mnist'"),
+        (("table2", "--seeds", 0), "--seeds must be at least 1"),
+        (("table2", "--figure", "x.png"), "--figure goes with ablation and sensitivity"),
+        (("ablation", "--tier", "smoke", "--figure", "x.png"), "smoke runs are no measurement"),
+        (("table3", "--tier", "smoke", "--networks", "vgg"), "has no network 'vgg'"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_is(
+    icda: Command, words: tuple[object, ...], message: str
+) -> None:
+    answer = icda("bench", *words)
+    assert answer.code == 1
+    assert message in answer.text
+    assert list(Path().iterdir()) == []
+
+
+def test_table3_measures_and_keeps_its_figures(icda: Command) -> None:
+    answer = icda("bench", "table3", "--tier", "smoke", "--ledger", "table3.csv")
+    assert answer.code == 0, answer.err
+    with Path("table3.csv").open(newline="") as file:
+        assert [(row["network"], row["classes"]) for row in csv.DictReader(file)] == [
+            ("resnet32", "10"),
+            ("resnet32", "100"),
+        ]

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+from icda.bench.claims import claimed
+from icda.training.checkpoint import write_atomically
 
 METRICS = (
     "accuracy",
@@ -23,6 +27,7 @@ COLUMNS = (
     "seed",
     "tier",
     *METRICS,
+    "train_accuracy",
     "split",
     "selection",
     "model",
@@ -35,19 +40,22 @@ COLUMNS = (
     "machine",
     "torch",
 )
+# What makes a run another run of the table rather than the same one again.
+IDENTITY = ("tier", "task", "model", "method", "options", "seed")
 
 
 def to_row(result: Mapping[str, Any], tier: str) -> dict[str, str]:
     """One line of the ledger from one result; a figure that was not measured is blank."""
     config, environment = result["config"], result["environment"]
+    history = result.get("history") or [{}]
     metrics = {name: result["metrics"].get(name) for name in METRICS}
-    options = " ".join(f"{name}={value}" for name, value in sorted(config["options"].items()))
+    metrics["train_accuracy"] = history[-1].get("train_accuracy")
     row = {
         **{name: result[name] for name in ("task", "method", "seed", "split", "selection", "model", "config_hash")},
         **{name: "" if value is None else f"{value:.6f}" for name, value in metrics.items()},
         "tier": tier,
         "epochs": config["epochs"],
-        "options": options,
+        "options": options_text(config["options"]),
         "seconds": result["seconds"],
         "data_hash": result["data_hash"][:12],
         "commit": environment["commit"] or "",
@@ -57,14 +65,35 @@ def to_row(result: Mapping[str, Any], tier: str) -> dict[str, str]:
     return {name: str(row[name]) for name in COLUMNS}
 
 
+def options_text(options: Mapping[str, Any]) -> str:
+    """Options of a method as the ledger writes them.
+
+    >>> options_text({"lambda0": 0.25, "beta": 0})
+    'beta=0 lambda0=0.25'
+    """
+    return " ".join(f"{name}={value}" for name, value in sorted(options.items()))
+
+
 def write_ledger(path: Path, rows: Iterable[Mapping[str, str]]) -> None:
-    """Write rows sorted by task, method and seed, so that a rerun changes only what changed."""
-    ordered = sorted(rows, key=lambda row: (row["task"], row["method"], row["options"], int(row["seed"])))
+    """Write rows sorted by tier, task, method and seed, so that a rerun changes only what changed. Atomic."""
+    ordered = sorted(
+        rows, key=lambda row: (row["tier"], row["task"], row["model"], row["method"], row["options"], int(row["seed"]))
+    )
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n", restval="")
+    writer.writeheader()
+    writer.writerows(ordered)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(ordered)
+    write_atomically(path, text.getvalue().encode())
+
+
+def add_to_ledger(path: Path, row: Mapping[str, str]) -> None:
+    """Put one row into a ledger, in the place of an earlier run of the same cell. Several processes may do so at once."""
+    with claimed(path.parent):
+        earlier = read_ledger(path) if path.exists() else []
+        identity = [row[name] for name in IDENTITY]
+        kept = [other for other in earlier if [other[name] for name in IDENTITY] != identity]
+        write_ledger(path, [*kept, row])
 
 
 def read_ledger(path: Path) -> list[dict[str, str]]:

@@ -84,13 +84,19 @@ def measure_speed(model: str, batch_size: int, rounds: int, grid: bool, say: Cal
 
 def network_rows(model: str, classes: int, batch_size: int, rounds: int) -> list[SpeedRow]:
     """Full training steps: forward, loss with statistics, backward, optimiser."""
+    steps, loss = training_steps(model, classes, batch_size)
+    times = interleave(steps, rounds)
+    return [_row(f"{model} step", "icda", loss.statistics.kind, classes, loss.feature_dim, batch_size, times)]
+
+
+def training_steps(model: str, classes: int, batch_size: int) -> tuple[dict[str, Step], StatisticsLoss]:
+    """One network's training step with cross entropy and with ICDA, on the same batch, and the ICDA loss."""
     torch.manual_seed(0)
     network = create_model(model, classes, (3, 32, 32)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     inputs = torch.randn(batch_size, 3, 32, 32).to(memory_format=torch.channels_last)
     targets = torch.randint(classes, (batch_size,))
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-3, momentum=0.9)
-    counts, features = torch.full((classes,), 100), network.feature_dim
-    losses: dict[str, StatisticsLoss] = {"icda": ICDALoss(classes, features, counts)}
+    icda = ICDALoss(classes, network.feature_dim, torch.full((classes,), 100))
 
     def step(loss: AdjustedLoss | None) -> None:
         optimizer.zero_grad()
@@ -102,17 +108,19 @@ def network_rows(model: str, classes: int, batch_size: int, rounds: int) -> list
         value.backward()
         optimizer.step()
 
-    steps: dict[str, Step] = {"ce": partial(step, None)}
-    steps |= {name: partial(step, loss) for name, loss in losses.items()}
-    times = interleave(steps, rounds)
-    return [
-        _row(f"{model} step", name, loss.statistics.kind, classes, features, batch_size, times)
-        for name, loss in losses.items()
-    ]
+    return {"ce": partial(step, None), "icda": partial(step, icda)}, icda
 
 
 def head_rows(classes: int, features: int, batch: int, covariance: str, rounds: int) -> list[SpeedRow]:
     """Forward and backward of the head alone, gradients for features and weights."""
+    steps = head_steps(classes, features, batch, covariance)
+    times = interleave(steps, rounds)
+    extra = (peak_bytes(steps["icda"]) - peak_bytes(steps["ce"])) / 2**20
+    return [_row("head", "icda", covariance, classes, features, batch, times, extra)]
+
+
+def head_steps(classes: int, features: int, batch: int, covariance: str) -> dict[str, Step]:
+    """Forward and backward of a head with cross entropy and with ICDA, on the same features."""
     torch.manual_seed(0)
     head = nn.Linear(features, classes)
     inputs = torch.rand(batch, features, requires_grad=True)
@@ -131,9 +139,7 @@ def head_rows(classes: int, features: int, batch: int, covariance: str, rounds: 
         clear()
         loss(inputs, targets, head, 0.5).backward()
 
-    times = interleave({"ce": plain, "icda": adjusted}, rounds)
-    extra = (peak_bytes(adjusted) - peak_bytes(plain)) / 2**20
-    return [_row("head", "icda", covariance, classes, features, batch, times, extra)]
+    return {"ce": plain, "icda": adjusted}
 
 
 def _row(

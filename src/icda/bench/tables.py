@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import csv
 import re
-import statistics
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from icda.bench.ledger import read_ledger
+from icda.bench.markdown import markdown, spread
+from icda.bench.network_cost import cost_table, read_costs
+from icda.bench.suite import load_suite
+from icda.bench.suite_table import suite_rows, suite_table
 
 RESULTS = Path("benchmarks/results")
 _MARKED = re.compile(r"(<!-- table: (?P<name>[\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
@@ -54,7 +58,7 @@ def separation_table(results: Path = RESULTS) -> str:
     """How well numbers about a training sample find wrong labels: AUROC, mean ± standard deviation over seeds."""
     rows = _read(results / "meta_separation.csv")
     names = {"low_learned_strength": "learned strength, low", "direct_strength": "strength by angle", "loss": "loss"}
-    body = [[title, _spread([float(row[name]) for row in rows], digits=3)] for name, title in names.items()]
+    body = [[title, spread([float(row[name]) for row in rows], digits=3)] for name, title in names.items()]
     return markdown(["number about a sample", "AUROC for wrong labels"], body)
 
 
@@ -84,25 +88,25 @@ def speed_table(results: Path = RESULTS) -> str:
     return markdown(titles, [[row[name] for name in names] for row in rows])
 
 
+def paper_table(name: str, results: Path = RESULTS) -> str:
+    """A table of the paper beside what `icda bench` measured for it; rows without a measurement say so."""
+    return suite_table(load_suite(name), suite_rows(name, results))
+
+
+def table3(results: Path = RESULTS) -> str:
+    """What `icda bench table3` measured."""
+    return cost_table(read_costs(results / "table3.csv"))
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "demo": demo_table,
     "meta": meta_table,
     "separation": separation_table,
     "speed": speed_table,
     "meta-speed": meta_speed_table,
+    "table3": table3,
+    **{name: partial(paper_table, name) for name in ("table2", "table4", "table9", "ablation", "sensitivity")},
 }
-
-
-def markdown(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table, first column left, the rest right-aligned.
-
-    >>> print(markdown(["a", "b"], [["x", "1"]]))
-    | a | b |
-    |:--|--:|
-    | x | 1 |
-    """
-    rule = "|:--|" + "--:|" * (len(titles) - 1)
-    return "\n".join(["| " + " | ".join(titles) + " |", rule, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
 def fill(text: str) -> str:
@@ -147,17 +151,9 @@ def _read(path: Path) -> list[dict[str, str]]:
 
 
 def _mean_std(rows: list[dict[str, str]], task: str, method: str, metric: str) -> str:
-    return _spread(
+    return spread(
         [100 * float(r[metric]) for r in rows if (r["task"], r["method"]) == (task, method) and r[metric]], digits=1
     )
-
-
-def _spread(values: list[float], digits: int) -> str:
-    if not values:
-        return ""
-    if len(values) == 1:
-        return f"{values[0]:.{digits}f} (1)"
-    return f"{statistics.mean(values):.{digits}f} ± {statistics.stdev(values):.{digits}f} ({len(values)})"
 
 
 if __name__ == "__main__":

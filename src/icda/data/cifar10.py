@@ -32,7 +32,9 @@ CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 NOISE_METADATA, LONG_TAIL_METADATA = 100, 10  # images a class
 
 
-class _Loaded(NamedTuple):
+class Cifar10Images(NamedTuple):
+    """The training images and their labels, and the test split."""
+
     source: ImageArray
     labels: Tensor
     test: Split
@@ -40,14 +42,14 @@ class _Loaded(NamedTuple):
 
 def cifar10(root: Path | None, seed: int) -> Task:
     """All 50,000 training images; nothing here depends on the seed."""
-    data = _load(root)
+    data = load_cifar10(root)
     train = Split(data.source, torch.arange(len(data.labels)), data.labels)
     return _task("cifar10", data, train, None, "CIFAR-10, unbiased.")
 
 
 def cifar10_lt(root: Path | None, seed: int, *, ratio: int, meta: bool) -> Task:
     """CIFAR-10-LT. With `meta`, ten images a class are first set aside as metadata, so classes are a bit smaller."""
-    data = _load(root)
+    data = load_cifar10(root)
     aside = LONG_TAIL_METADATA if meta else 0
     chosen = long_tail(data.labels, ratio, generator_for(seed, "cifar10_lt"), metadata_per_class=aside)
     train = Split(data.source, chosen.train, data.labels[chosen.train])
@@ -58,7 +60,7 @@ def cifar10_lt(root: Path | None, seed: int, *, ratio: int, meta: bool) -> Task:
 
 def cifar10_noise(root: Path | None, seed: int, *, kind: str, percent: int) -> Task:
     """CIFAR-10 with wrong labels by Meta-Weight-Net's protocol: 1,000 clean metadata images, 49,000 noisy ones."""
-    data = _load(root)
+    data = load_cifar10(root)
     name = f"cifar10_{kind.rstrip('2')}_{percent}"
     generator = generator_for(seed, name)
     metadata, train = take_per_class(data.labels, [NOISE_METADATA], generator)
@@ -83,7 +85,7 @@ for _percent in (20, 40):
     TASKS.register(f"cifar10_flip_{_percent}")(partial(cifar10_noise, kind="flip2", percent=_percent))
 
 
-def _task(name: str, data: _Loaded, train: Split, metadata: Split | None, description: str) -> Task:
+def _task(name: str, data: Cifar10Images, train: Split, metadata: Split | None, description: str) -> Task:
     return Task(
         name=name,
         num_classes=len(CLASSES),
@@ -98,15 +100,16 @@ def _task(name: str, data: _Loaded, train: Split, metadata: Split | None, descri
     )
 
 
-def _load(root: Path | None) -> _Loaded:
+def load_cifar10(root: Path | None) -> Cifar10Images:
+    """Everything of CIFAR-10, decoded once in a process."""
     return _load_folder(find_folder(root, "CIFAR-10", LAYOUTS, FILES, HOME).resolve())
 
 
 @lru_cache(maxsize=1)  # decoding takes seconds, and a benchmark asks for many tasks made of the same images
-def _load_folder(folder: Path) -> _Loaded:
+def _load_folder(folder: Path) -> Cifar10Images:
     arrays = read_grids(folder) if (folder / "manifest.json").is_file() else read_batches(folder)
     source = ImageArray(arrays.train_images, MEAN, STD, crop_padding=4, flip=True)
     test_source = ImageArray(arrays.test_images, MEAN, STD)
     test_labels = torch.from_numpy(arrays.test_labels)
     test = Split(test_source, torch.arange(len(test_labels)), test_labels)
-    return _Loaded(source, torch.from_numpy(arrays.train_labels), test)
+    return Cifar10Images(source, torch.from_numpy(arrays.train_labels), test)

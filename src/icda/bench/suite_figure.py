@@ -1,0 +1,96 @@
+"""The paper's ablation and sensitivity figures, drawn from their ledgers."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from icda.bench.suite import Column, Row, Suite
+from icda.bench.suite_table import measured_points, tier_shown
+from icda.extras import require
+
+BARS, CURVES = "ablation", "sensitivity"
+FIGURES = (BARS, CURVES)
+COLOUR, MUTED = "#2a5d8f", "#9db8d2"
+
+
+def draw_suite(suite: Suite, rows: Sequence[dict[str, str]], path: Path) -> None:
+    """Draw a suite's ledger to an image file; nothing measured is an error, not an empty picture."""
+    if suite.name not in FIGURES:
+        raise ValueError(f"{suite.name} has no figure: choose from {', '.join(FIGURES)}.")
+    shown = [(column, tier) for column in suite.columns if (tier := tier_shown(suite, column, rows))]
+    if not shown:
+        raise ValueError(f"nothing of {suite.name} was run yet: `icda bench {suite.name}` comes first.")
+    matplotlib = require("matplotlib", "explain", "figures")
+    matplotlib.use("Agg")
+    pyplot = require("matplotlib.pyplot", "explain", "figures")
+    panels = 1 if suite.name == BARS else 2
+    figure, axes = pyplot.subplots(
+        len(shown), panels, figsize=(4.2 * panels, 3.0 * len(shown)), squeeze=False, layout="constrained"
+    )
+    for (column, tier), line in zip(shown, axes, strict=True):
+        if suite.name == BARS:
+            _draw_bars(line[0], suite, column, tier, rows)
+        else:
+            for axis, option in zip(line, ("lambda0", "beta"), strict=True):
+                _draw_curve(axis, suite, column, tier, rows, option)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150, metadata={"Software": None} if path.suffix == ".png" else None)
+    pyplot.close(figure)
+
+
+def curve_points(
+    suite: Suite, column: Column, tier: str, rows: Sequence[dict[str, str]], option: str
+) -> list[tuple[float, tuple[float, ...]]]:
+    """Values of an option with what was measured there; the suite's reference row stands for the option's default."""
+    defaults = {"lambda0": 0.5, "beta": 0.1}
+    found = []
+    for row in suite.rows:
+        if set(row.options) - {option}:
+            continue
+        values = measured_points(suite, column, row, tier, rows)
+        if values:
+            found.append((float(row.options.get(option, defaults[option])), values))
+    return sorted(found)
+
+
+def _draw_bars(axis: Any, suite: Suite, column: Column, tier: str, rows: Sequence[dict[str, str]]) -> None:
+    bars: list[tuple[Row, tuple[float, ...]]] = []
+    for row in suite.rows:
+        values = measured_points(suite, column, row, tier, rows)
+        if values:
+            bars.append((row, values))
+    means = [statistics.mean(values) for _, values in bars]
+    colours = [COLOUR if row.key == suite.reference else MUTED for row, _ in bars]
+    axis.bar([row.title for row, _ in bars], means, yerr=[_deviation(v) for _, v in bars], color=colours, capsize=3)
+    # Bars that start at zero hide differences of a point; the axis says where it starts.
+    lowest = min(mean - _deviation(values) for mean, (_, values) in zip(means, bars, strict=True))
+    axis.set_ylim(bottom=max(0.0, lowest - 2))
+    axis.tick_params(axis="x", labelrotation=15, labelsize=8)
+    _label(axis, column, tier)
+
+
+def _draw_curve(
+    axis: Any, suite: Suite, column: Column, tier: str, rows: Sequence[dict[str, str]], option: str
+) -> None:
+    points = curve_points(suite, column, tier, rows, option)
+    values = [value for value, _ in points]
+    means = [statistics.mean(measured) for _, measured in points]
+    deviations = [_deviation(measured) for _, measured in points]
+    axis.errorbar(values, means, yerr=deviations, color=COLOUR, marker="o", capsize=3)
+    axis.set_xscale("symlog", linthresh=0.01)
+    axis.set_xticks(values, [f"{value:g}" for value in values])
+    axis.minorticks_off()
+    axis.set_xlabel(option)
+    _label(axis, column, tier)
+
+
+def _label(axis: Any, column: Column, tier: str) -> None:
+    axis.set_ylabel("accuracy, %")
+    axis.set_title(f"{column.title} (tier {tier})", fontsize=10)
+
+
+def _deviation(values: Sequence[float]) -> float:
+    return statistics.stdev(values) if len(values) > 1 else 0.0

@@ -1,0 +1,132 @@
+"""Does what we measured agree with the paper? The rules, stated once.
+
+All figures are accuracies in per cent; an error rate is turned round first. Within a column and a tier:
+
+* *reproduced*: the cell was run at tier `paper` and its mean lies within max(1 point, 2 standard deviations over seeds) of
+  the paper's figure.
+* *trend holds*: not that, but every comparison the paper makes comes out the same way here, beyond noise. A row is compared
+  with the suite's reference row. Rows of our own (ICDA, Meta-ICDA) are compared with the best rival of their group (with
+  or without metadata) too: the rival that did best here, which need not be the paper's. Where the paper gives an order and
+  no figures (ablation, sensitivity) a row is compared with the row it is said to be below.
+* *does not hold*: a comparison came out the other way, or within noise.
+* *not run here*: there is no such row in the ledger.
+
+Noise of a difference is 2 s sqrt(1/n + 1/m), s being the standard deviation over seeds pooled over all rows of the column,
+because that of three seeds alone says little; where no row has two seeds s is taken to be 1 point. Differences of less
+than 0.5 points in the paper are ties; they come out the same way if ours lie within max(0.5 points, noise).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+CLOSE = 1.0
+TIE = 0.5
+ASSUMED_DEVIATION = 1.0
+
+Status = Literal["reproduced", "trend holds", "does not hold", "not run here", "reference", "no figure in the paper"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of a column: what the paper says, what we measured over seeds, and what it is to be compared with."""
+
+    key: str
+    title: str
+    paper: float | None
+    values: tuple[float, ...] = ()
+    group: str = ""
+    own: bool = False
+    below: str | None = None
+
+    @property
+    def mean(self) -> float:
+        return statistics.mean(self.values)
+
+    @property
+    def deviation(self) -> float:
+        return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A status, and the differences it rests on."""
+
+    status: Status
+    detail: str = ""
+
+    def text(self) -> str:
+        return f"{self.status}: {self.detail}" if self.detail else self.status
+
+
+def judge(entries: Sequence[Entry], reference: str, *, at_paper_tier: bool) -> dict[str, Verdict]:
+    """The verdict on every row of a column.
+
+    >>> rows = [Entry("ce", "CE", 70.0, (50.0, 51.0)), Entry("la", "LA", 77.0, (60.0, 61.0))]
+    >>> judge(rows, "ce", at_paper_tier=False)["la"].text()
+    'trend holds: +10.0 to CE (noise 1.4)'
+    """
+    by_key = {entry.key: entry for entry in entries}
+    deviation = pooled_deviation(entries)
+    return {entry.key: _verdict(entry, by_key, reference, deviation, at_paper_tier) for entry in entries}
+
+
+def pooled_deviation(entries: Sequence[Entry]) -> float:
+    """Standard deviation over seeds, from all rows that have two or more."""
+    several = [entry for entry in entries if len(entry.values) > 1]
+    if not several:
+        return ASSUMED_DEVIATION
+    squares = sum((len(entry.values) - 1) * entry.deviation**2 for entry in several)
+    return math.sqrt(squares / sum(len(entry.values) - 1 for entry in several))
+
+
+def _verdict(
+    entry: Entry, entries: Mapping[str, Entry], reference: str, deviation: float, at_paper_tier: bool
+) -> Verdict:
+    if not entry.values:
+        return Verdict("not run here")
+    if at_paper_tier and entry.paper is not None:
+        away = entry.mean - entry.paper
+        if abs(away) <= max(CLOSE, 2 * entry.deviation):
+            return Verdict("reproduced", f"{away:+.1f} to the paper")
+    if entry.key == reference and not entry.own:
+        return Verdict("reference")
+    compared = [
+        _compare(entry, other, expected, deviation) for other, expected in _comparisons(entry, entries, reference)
+    ]
+    if not compared:
+        return Verdict("reference" if entry.key == reference else "no figure in the paper")
+    holds = all(agrees for agrees, _ in compared)
+    return Verdict("trend holds" if holds else "does not hold", ", ".join(text for _, text in compared))
+
+
+def _comparisons(entry: Entry, entries: Mapping[str, Entry], reference: str) -> list[tuple[Entry, float]]:
+    """Rows to compare with, and the difference the paper gives; infinite where it gives only the sign."""
+    found = []
+    if entry.below is not None and entries[entry.below].values:
+        found.append((entries[entry.below], -math.inf))
+    base = entries[reference]
+    if entry.paper is not None and base.paper is not None and base.values and base.key != entry.key:
+        found.append((base, entry.paper - base.paper))
+    rivals = [other for other in entries.values() if other.group == entry.group and not other.own and other.values]
+    if entry.own and rivals and entry.paper is not None:
+        best = max(rivals, key=lambda other: other.mean)
+        claimed = [other.paper for other in entries.values() if other.group == entry.group and not other.own]
+        highest = max((value for value in claimed if value is not None), default=None)
+        if best.key != reference and highest is not None:
+            found.append((best, entry.paper - highest))
+    return found
+
+
+def _compare(entry: Entry, other: Entry, expected: float, deviation: float) -> tuple[bool, str]:
+    difference = entry.mean - other.mean
+    noise = 2 * deviation * math.sqrt(1 / len(entry.values) + 1 / len(other.values))
+    if abs(expected) < TIE:
+        agrees = abs(difference) <= max(TIE, noise)
+    else:
+        agrees = abs(difference) > noise and (difference > 0) == (expected > 0)
+    return agrees, f"{difference:+.1f} to {other.title} (noise {noise:.1f})"

@@ -1,0 +1,54 @@
+"""`icda tune`"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import tyro
+from rich.console import Console
+
+from icda.bench.search_space import parse_space
+from icda.bench.tune import BEST, tune
+from icda.cli.train import parse_options
+from icda.training import TrainConfig
+
+
+@dataclass
+class TuneArguments:
+    """Search options of a method and settings of training on validation data (Optuna); test data are not looked at."""
+
+    space: tuple[str, ...] = ()
+    """What to search: lambda0=0.1:1 (a range), learning_rate=0.01:0.3:log, hidden=32:256:int, beta=0,0.1,0.5 (a list)."""
+    trials: int = 20
+    """Finished trials in the end, those of earlier calls included."""
+    metric: str = "accuracy"
+    """What is to be high on validation data: accuracy, balanced_accuracy, worst_class_accuracy, worst_group_accuracy ..."""
+    set: tuple[str, ...] = ()
+    """Options of the method that stay fixed, as name=value."""
+    run: tyro.conf.OmitArgPrefixes[TrainConfig] = field(
+        default_factory=lambda: TrainConfig(out="runs/tune/{task}/{method}/seed{seed}")
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    given = tyro.cli(TuneArguments, args=list(arguments), prog="icda tune")
+    if given.trials < 1:
+        raise ValueError(f"--trials must be at least 1, got {given.trials}.")
+    config = replace(given.run, options={**given.run.options, **parse_options(given.set)})
+    console = Console()
+    found = tune(
+        config,
+        parse_space(given.space),
+        given.trials,
+        metric=given.metric,
+        say=lambda text: console.print(text, highlight=False, markup=False),
+    )
+    console.print(
+        f"best of {found.trials}: validation {given.metric} {found.score:.4f} with {found.values}\n"
+        f"icda train --config {config.folder() / BEST}\nThe same call goes on where it stopped.",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+    return 0

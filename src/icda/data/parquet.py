@@ -1,0 +1,209 @@
+"""Features and labels in Parquet files: one file, many, or a folder, read batch by batch."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from icda.extras import require
+from icda.registry import nearest
+
+Source = str | PathLike[str] | Sequence[str | PathLike[str]]
+
+
+class Advance(Protocol):
+    """Told how many more rows were read."""
+
+    def __call__(self, rows: int) -> None: ...
+
+
+class Samples(NamedTuple):
+    """Features (n, A) and, for each row, a label, and a weight and a group where there are columns of them."""
+
+    features: np.ndarray
+    targets: np.ndarray
+    weights: np.ndarray | None
+    groups: np.ndarray | None
+
+
+class ParquetTable:
+    """The columns of a Parquet dataset that a classifier needs.
+
+    `features` is the name of a column of lists, a list of column names, or the common beginning of the names of numeric
+    columns ("f" for f0, f1, ...), taken in the order of the file. Rows come in the order of the files, those of a folder
+    sorted by name. Only a few batches are in memory at any time. An empty cell in `features` becomes NaN; in another
+    column it is an error.
+    """
+
+    def __init__(
+        self,
+        path: Source,
+        features: str | Sequence[str],
+        target: str,
+        sample_weight: str | None = None,
+        groups: str | None = None,
+    ) -> None:
+        arrow = require("pyarrow.dataset", "parquet", "Parquet files")
+        # Without pre-buffering a whole row group is not read ahead of its batches.
+        options = arrow.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
+        kind = arrow.ParquetFileFormat(default_fragment_scan_options=options)
+        self.dataset = arrow.dataset(_existing(path), format=kind)
+        self.features = self._feature_columns(features)
+        self.target, self.sample_weight, self.groups = target, sample_weight, groups
+        for name in self.other_columns:
+            self._check_column(name)
+        self.num_rows = int(self.dataset.count_rows())
+        if self.num_rows == 0:
+            raise ValueError(f"{path} has no rows.")
+        self.width = self._width()
+
+    @property
+    def other_columns(self) -> list[str]:
+        return [name for name in (self.target, self.sample_weight, self.groups) if name is not None]
+
+    def labels(self) -> np.ndarray:
+        """The distinct labels, sorted: one pass over the target column alone."""
+        found: set[Any] = set()
+        for batch in self._scan([self.target], 2**16):
+            found.update(_values(batch.column(self.target), self.target).tolist())
+        return np.array(sorted(found))
+
+    def batches(self, batch_size: int) -> Iterator[Samples]:
+        """Samples of at most `batch_size` rows, in order."""
+        for batch in self._scan([*dict.fromkeys([*self.features, *self.other_columns])], batch_size):
+            if batch.num_rows == 0:
+                continue
+            others = [None if name is None else _values(batch.column(name), name) for name in self._others()]
+            yield Samples(self._matrix(batch), others[0], others[1], others[2])  # type: ignore[arg-type]
+
+    def _others(self) -> tuple[str, str | None, str | None]:
+        return self.target, self.sample_weight, self.groups
+
+    def _scan(self, columns: list[str], batch_size: int) -> Iterator[Any]:
+        yield from self.dataset.to_batches(
+            columns=columns, batch_size=batch_size, batch_readahead=2, fragment_readahead=1
+        )
+
+    def _matrix(self, batch: Any) -> np.ndarray:
+        if self.is_list:
+            return self._lists(batch.column(self.features[0]))
+        columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in self.features]
+        return np.stack([column.astype(np.float32, copy=False) for column in columns], 1)
+
+    def _lists(self, column: Any) -> np.ndarray:
+        name = self.features[0]
+        if column.null_count:
+            raise ValueError(f"column {name!r} has rows without a list: drop them before the fit.")
+        lengths = (
+            {len(column[0].as_py())} if hasattr(column.type, "list_size") else set(column.value_lengths().to_pylist())
+        )
+        if lengths != {self.width}:
+            raise ValueError(
+                f"column {name!r} has lists of {sorted(lengths)} numbers, wanted {self.width} in each row."
+            )
+        values = column.flatten().to_numpy(zero_copy_only=False)
+        return values.astype(np.float32, copy=False).reshape(-1, self.width)
+
+    def _feature_columns(self, features: str | Sequence[str]) -> list[str]:
+        names = self.dataset.schema.names
+        if isinstance(features, str):
+            given = [features] if features in names else [name for name in names if name.startswith(features)]
+            if not given:
+                raise ValueError(f"no column is called {features!r} or begins so. Columns: {', '.join(names)}.")
+        else:
+            given = list(features)
+            for name in given:
+                self._check_column(name)
+        kinds = require("pyarrow.types", "parquet", "Parquet files")
+        types = [self.dataset.schema.field(name).type for name in given]
+        self.is_list = len(given) == 1 and hasattr(types[0], "value_type")
+        for name, kind in zip(given, types, strict=True):
+            number = kind.value_type if self.is_list else kind
+            if not (kinds.is_floating(number) or kinds.is_integer(number) or kinds.is_boolean(number)):
+                raise ValueError(f"column {name!r} holds {kind}, wanted numbers or one column of lists of numbers.")
+        return given
+
+    def _check_column(self, name: str) -> None:
+        names = self.dataset.schema.names
+        if name not in names:
+            guess = nearest(name, names)
+            hint = f" Did you mean {guess!r}?" if guess else ""
+            raise ValueError(f"there is no column {name!r}.{hint} Columns: {', '.join(names)}.")
+
+    def _width(self) -> int:
+        if not self.is_list:
+            return len(self.features)
+        first = self.dataset.head(1, columns=self.features).column(0)[0].as_py()
+        if not first:
+            raise ValueError(f"the first row of column {self.features[0]!r} holds no numbers.")
+        return len(first)
+
+
+@dataclass(frozen=True)
+class Spool:
+    """Where features go when they are too many for memory."""
+
+    tempdir: str | PathLike[str] | None = None  # None: the system's folder for temporary files
+    in_memory_bytes: int = 256 * 2**20
+    batch_size: int = 8192
+
+
+@contextmanager
+def spooled(table: ParquetTable, spool: Spool, advance: Advance | None = None) -> Iterator[Samples]:
+    """All samples at once: features in memory if they are few, else in a temporary file that is gone afterwards.
+
+    The file takes N x A x 4 bytes (float32). That there is room is checked before anything is read.
+    """
+    shape = (table.num_rows, table.width)
+    size = 4 * table.num_rows * table.width
+    with tempfile.TemporaryDirectory(prefix="icda-", dir=spool.tempdir) as folder:
+        free = shutil.disk_usage(folder).free
+        in_memory = size < spool.in_memory_bytes
+        if not in_memory and free < size:
+            raise OSError(
+                f"{shape[0]} x {shape[1]} features take {size / 2**30:.1f} GiB on disk, and {Path(folder).parent} has "
+                f"{free / 2**30:.1f} GiB free: name another folder with tempdir=."
+            )
+        path = Path(folder) / "features.f32"
+        rest: list[tuple[Any, ...]] = []
+        with path.open("wb") as file:
+            for batch in table.batches(spool.batch_size):
+                file.write(np.ascontiguousarray(batch.features, dtype=np.float32).data)
+                rest.append(batch[1:])
+                if advance is not None:
+                    advance(len(batch.targets))
+        columns = [None if parts[0] is None else np.concatenate(parts) for parts in zip(*rest, strict=True)]
+        features: np.ndarray = np.memmap(path, np.float32, mode="r", shape=shape)
+        yield Samples(np.array(features) if in_memory else features, *columns)  # type: ignore[arg-type]
+        del features
+
+
+def _existing(path: Source) -> Any:
+    """Paths as pyarrow takes them; it would name a missing file only by its own inner state."""
+    single = isinstance(path, str | PathLike)
+    parts: list[Any] = [path] if single else list(path)  # type: ignore[arg-type]
+    paths = [Path(part).expanduser() for part in parts]
+    for part in paths:
+        if not part.exists():
+            raise FileNotFoundError(f"{part.absolute()} is not there: give a Parquet file or a folder of them.")
+    return str(paths[0]) if single else [str(part) for part in paths]
+
+
+def _values(column: Any, name: str) -> np.ndarray:
+    """A column of labels, weights or groups."""
+    if column.null_count:
+        raise ValueError(
+            f"column {name!r} has {column.null_count} empty cells or more: fill or drop them before the fit."
+        )
+    if hasattr(column, "dictionary_decode"):
+        column = column.dictionary_decode()
+    values = column.to_numpy(zero_copy_only=False)
+    return np.array(values.tolist()) if values.dtype == object else values
