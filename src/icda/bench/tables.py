@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from icda.bench.estimator_tables import audit_table, embeddings_table
 from icda.bench.ledger import read_ledger
 from icda.bench.markdown import markdown, spread
 from icda.bench.network_cost import cost_table, read_costs
@@ -105,6 +106,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "speed": speed_table,
     "meta-speed": meta_speed_table,
     "table3": table3,
+    "embeddings": lambda: embeddings_table(RESULTS / "embeddings.csv"),
+    "embeddings-accuracy": lambda: embeddings_table(RESULTS / "embeddings.csv", "accuracy"),
+    "audit": lambda: audit_table(RESULTS / "audit.csv"),
     **{name: partial(paper_table, name) for name in ("table2", "table4", "table9", "ablation", "sensitivity")},
 }
 

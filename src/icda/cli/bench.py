@@ -16,6 +16,9 @@ from icda.registry import nearest
 BENCHES = {
     "speed": "time and memory of losses against plain cross entropy, interleaved in one process",
     "meta": "meta-learning methods on three small tasks, and whether strengths find wrong labels",
+    "embeddings": "every estimator and variant on features of real biased data",
+    "audit": "how well the audit finds minority groups and wrong labels, beside cleanlab",
+    "fit": "fit times beside LogisticRegression, and memory for features on disk",
     "table2": "the paper's Table 2: long-tailed CIFAR",
     "table3": "the paper's Table 3: what ICDA adds to a training step of seven networks",
     "table4": "the paper's Table 4: CIFAR with wrong labels",
@@ -75,6 +78,10 @@ def main(arguments: Sequence[str]) -> int:
     measured = {"speed": _speed, "meta": _meta}
     if arguments[0] in measured:
         return measured[arguments[0]](arguments[1:])
+    if arguments[0] in ("embeddings", "audit", "fit"):
+        from icda.cli import bench_estimators
+
+        return int(getattr(bench_estimators, arguments[0])(arguments[1:]))
     from icda.cli.bench_suite import main as run_suite  # takes seconds to import, which a list of names should not
 
     return run_suite(arguments[0], arguments[1:])

@@ -1,0 +1,108 @@
+"""`icda bench embeddings`, `audit`, `fit`: estimators and the audit on real features"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from icda.data.roots import data_root
+
+ROOT = Annotated[str | None, tyro.conf.arg(help="Where datasets lie; ICDA_DATA, or ./data, if not given.")]
+
+
+@dataclass
+class EmbeddingsArguments:
+    """Fit every loss and variant on features of Waterbirds, Adult, COMPAS and film reviews; finished cells are kept."""
+
+    sets: tuple[str, ...] = ()
+    """Only these sets: waterbirds, adult, compas, cad_imdb."""
+    methods: tuple[str, ...] = ()
+    """Only these rows of the table."""
+    seeds: int = 5
+    """Seeds of each row: folds, splits where there is no official one, and what is learned."""
+    jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
+    """Sets and seeds at the same time, each on one core."""
+    root: ROOT = None
+    cache: Path = Path("runs/embeddings")
+    """Folder for embeddings of texts, computed once."""
+    out: Path = Path("runs/embeddings/embeddings.csv")
+    """CSV file to fill (benchmarks/results/embeddings.csv is ours)."""
+
+
+@dataclass
+class AuditBenchArguments:
+    """How well the audit finds Waterbirds' minority groups and flipped labels of digits, beside cleanlab."""
+
+    root: ROOT = None
+    out: Path | None = None
+    """CSV file to write (benchmarks/results/audit.csv is ours)."""
+
+
+@dataclass
+class FitArguments:
+    """Fit times beside scikit-learn's LogisticRegression, taking turns in one process."""
+
+    rounds: int = 3
+    """Fits of each; the median is reported."""
+    root: ROOT = None
+    out: Path | None = None
+    """CSV file to write (benchmarks/results/fit_time.csv is ours)."""
+    large: Path | None = None
+    """Measure memory instead: a folder for a file of 1,000,000 x 512 numbers (2 GiB), fitted from disk."""
+
+
+def embeddings(arguments: Sequence[str]) -> int:
+    given = tyro.cli(EmbeddingsArguments, args=list(arguments), prog="icda bench embeddings")
+    from icda.bench.embeddings.methods import ROWS
+    from icda.bench.embeddings.run import run_table
+    from icda.bench.embeddings.sets import SETS
+    from icda.bench.estimator_tables import embeddings_table
+
+    for name, known in (("sets", list(SETS)), ("methods", [row.name for row in ROWS])):
+        unknown = [value for value in getattr(given, name) if value not in known]
+        if unknown:
+            raise ValueError(f"unknown {name}: {', '.join(unknown)}. Known: {', '.join(known)}.")
+    root, sets = data_root(given.root), given.sets or tuple(SETS)
+    run_table(given.out, root, given.cache, sets, given.methods, given.seeds, given.jobs)
+    print(embeddings_table(given.out))
+    return 0
+
+
+def audit(arguments: Sequence[str]) -> int:
+    given = tyro.cli(AuditBenchArguments, args=list(arguments), prog="icda bench audit")
+    from icda.bench.audit import measure_audit, to_audit_table
+    from icda.bench.speed import write_csv
+
+    rows = measure_audit(given.root)
+    Console().print(to_audit_table(rows))
+    if given.out is not None:
+        write_csv(rows, given.out)
+    return 0
+
+
+def fit(arguments: Sequence[str]) -> int:
+    given = tyro.cli(FitArguments, args=list(arguments), prog="icda bench fit")
+    from icda.bench.speed import write_csv
+
+    if given.large is not None:
+        from icda.bench.large_fit import measure_large_fit
+
+        large = measure_large_fit(folder=given.large)
+        for row in large:
+            print(row)
+        if given.out is not None:
+            write_csv(large, given.out)
+        return 0
+    from icda.bench.fit_time import measure_fit_time, to_fit_table
+
+    rows = measure_fit_time(data_root(given.root), rounds=given.rounds)
+    Console().print(to_fit_table(rows))
+    if given.out is not None:
+        write_csv(rows, given.out)
+    return 0

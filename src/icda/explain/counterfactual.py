@@ -1,0 +1,179 @@
+"""Counterfactual pictures: what ISDA, RISDA and ICDA add to a feature, mapped back to pixels.
+
+A picture is sought whose feature is the augmented one, starting from the source; a total-variation prior keeps what is
+changed smooth, or a network's taste for noise would paint it. Such a picture shows what the network takes for that
+feature, which need not be what a person would paint; the real samples nearest to the augmented feature stand beside it
+as the honest companion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from icda.data.augmentation import Normaliser
+from icda.data.generators import generator_for
+from icda.explain.passes import Pass, evaluating, on_device
+from icda.explain.pictures import to_inputs, to_pixels
+from icda.losses.augmented import choose_covariance
+from icda.models.base import FeatureClassifier
+from icda.statistics import ClassStatistics
+from icda.strength import Strength, augment
+
+Augmentation = Literal["isda", "risda", "icda"]
+AUGMENTATIONS: tuple[str, ...] = get_args(Augmentation)
+STEPS, RATE, SMOOTHNESS = 200, 0.02, 3.0
+NEIGHBOURS = 3
+
+
+@dataclass(frozen=True)
+class FeatureSpace:
+    """What augmentation reads of the training samples: class statistics and the confusion of the classes (C, C)."""
+
+    statistics: ClassStatistics
+    confusion: Tensor
+
+    @classmethod
+    def of(cls, seen: Pass) -> FeatureSpace:
+        """From one pass of the trained network, so that statistics and features are of one mind."""
+        classes, size = seen.num_classes, seen.features.shape[1]
+        statistics = ClassStatistics(classes, size, choose_covariance("auto", classes, size))
+        statistics.update(seen.features, seen.targets)
+        pairs = seen.targets * classes + seen.predicted
+        confusion = torch.bincount(pairs, minlength=classes**2).view(classes, classes).double()
+        return cls(statistics, confusion / confusion.sum(1, keepdim=True).clamp(min=1))
+
+
+@torch.no_grad()
+def augment_towards(
+    kind: Augmentation | str,
+    features: Tensor,
+    targets: Tensor,
+    towards: Tensor,
+    strengths: Tensor,
+    space: FeatureSpace,
+    lam: float,
+    seed: int = 0,
+) -> Tensor:
+    """One augmented feature (N, A) for each given one, as the named method would draw it.
+
+    * `isda`: N(h, lam Sigma_y), the own class's directions.
+    * `risda`: N(h + lam mu~_y, lam Sigma~_y), statistics borrowed by confusion; the same as ISDA where no training
+      sample is confused.
+    * `icda`: N(h + lam alpha mu_c, lam (Sigma_y + alpha Sigma_c)) with c = `towards` (N,) and alpha = `strengths` (N,).
+
+    The seed decides every draw; sample by sample, so that a feature's augmentation does not depend on its neighbours.
+    """
+    if kind not in AUGMENTATIONS:
+        raise ValueError(f"unknown augmentation {kind!r}: choose from {', '.join(AUGMENTATIONS)}.")
+    if lam < 0:
+        raise ValueError(f"lam must not be negative, got {lam}.")
+    drawn = []
+    for number, (feature, label) in enumerate(zip(features, targets, strict=True)):
+        generator = generator_for(seed, f"counterfactual {number}")
+        if kind == "icda" and strengths[number] > 0:
+            only = torch.zeros(1, space.statistics.num_classes).index_fill_(
+                1, towards[number], float(strengths[number])
+            )
+            strength = Strength(only, strengths[number][None])
+            found = augment(feature[None], label[None], space.statistics, strength, lam, 1, generator)
+            drawn.append(found.features[0])
+        else:  # ICDA moves a sample without a tie as ISDA does
+            drawn.append(_draw("isda" if kind == "icda" else kind, feature, int(label), space, lam, generator))
+    return torch.stack(drawn)
+
+
+def _draw(
+    kind: str, feature: Tensor, label: int, space: FeatureSpace, lam: float, generator: torch.Generator
+) -> Tensor:
+    moments = space.statistics.moments()
+    covariance = moments.covariance()
+    if kind == "isda":
+        mean, spread = feature, covariance[label]
+    else:
+        relations = space.confusion[label].to(covariance)
+        mean = feature + lam * (relations @ moments.mean - moments.mean[label])
+        spread = torch.tensordot(relations, covariance, 1)
+    noise = torch.randn(feature.shape, generator=generator, dtype=feature.dtype)
+    if spread.dim() == 1:
+        return mean + (lam * spread).clamp(min=0).sqrt() * noise
+    values, vectors = torch.linalg.eigh(spread)
+    return mean + vectors @ ((lam * values).clamp(min=0).sqrt() * noise)
+
+
+@dataclass(frozen=True)
+class Made:
+    """Pictures (N, C, H, W) in [0, 1] whose features come near the wanted ones.
+
+    `feature_error` (N,) is |f(x) - h~| / |h - h~|: 1 for the source itself, 0 for a picture that has the feature.
+    """
+
+    pixels: Tensor
+    feature_error: Tensor
+
+
+def paint(
+    network: FeatureClassifier,
+    inputs: Tensor,
+    wanted: Tensor,
+    normaliser: Normaliser | None,
+    *,
+    steps: int = STEPS,
+    rate: float = RATE,
+    smoothness: float = SMOOTHNESS,
+) -> Made:
+    """Pictures whose features are `wanted` (N, A), found from the standardised `inputs` (N, C, H, W) by Adam.
+
+    Minimises |f(x) - h~|^2 / |f(x_0) - h~|^2 + smoothness * TV(x - x_0) over pixels x in [0, 1], from the source x_0.
+    Nothing is random, and each picture is sought for itself. Without a normaliser the pixels are those of the inputs,
+    stretched.
+    """
+    if steps < 1:
+        raise ValueError(f"steps must be at least 1, got {steps}.")
+    with evaluating(network), torch.enable_grad():
+        start = on_device(to_pixels(inputs, normaliser) if normaliser else inputs, network).detach()
+        wanted = on_device(wanted, network)
+        scale = (_features(network, start, normaliser) - wanted).square().sum(1).detach().clamp(min=1e-12)
+        pixels = start.clone().requires_grad_()
+        optimizer = torch.optim.Adam([pixels], lr=rate)
+        for _ in range(steps):
+            error = (_features(network, pixels, normaliser) - wanted).square().sum(1) / scale
+            loss = (error + smoothness * total_variation(pixels - start)).sum()
+            (pixels.grad,) = torch.autograd.grad(loss, pixels)
+            optimizer.step()
+            if normaliser is not None:
+                pixels.data.clamp_(0, 1)
+        with torch.no_grad():
+            error = (_features(network, pixels, normaliser) - wanted).square().sum(1) / scale
+    shown = pixels.detach() if normaliser else to_pixels(pixels.detach(), None)
+    return Made(shown.cpu(), error.sqrt().cpu())
+
+
+def _features(network: FeatureClassifier, pixels: Tensor, normaliser: Normaliser | None) -> Tensor:
+    return network.encoder(to_inputs(pixels, normaliser))
+
+
+def total_variation(pixels: Tensor) -> Tensor:
+    """The mean step between neighbouring pixels (N,), down and across together.
+
+    >>> total_variation(torch.tensor([[[[0.0, 1.0], [0.0, 1.0]]]])).tolist()
+    [1.0]
+    """
+    down, across = pixels.diff(dim=2).abs(), pixels.diff(dim=3).abs()
+    return down.flatten(1).mean(1) + across.flatten(1).mean(1)
+
+
+def nearest_real(wanted: Tensor, features: Tensor, count: int, without: Tensor | None = None) -> Tensor:
+    """Places (N, count) of the rows of `features` nearest to each of `wanted`, nearest first; `without` (N,) is left out.
+
+    >>> nearest_real(torch.tensor([[0.9]]), torch.tensor([[0.0], [1.0], [2.0]]), 2, without=torch.tensor([1])).tolist()
+    [[0, 2]]
+    """
+    distance = torch.cdist(wanted.double(), features.double())
+    if without is not None:
+        distance = distance.scatter(1, without[:, None], torch.inf)
+    count = min(count, features.shape[0] - (without is not None))
+    return distance.topk(count, 1, largest=False).indices

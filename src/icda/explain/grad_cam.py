@@ -1,0 +1,236 @@
+"""Grad-CAM: where in a picture a network looks when it says a class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import isqrt
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from icda.explain.passes import evaluating, on_device
+from icda.extras import require
+from icda.models.base import FeatureClassifier
+
+BATCH = 32
+FINE = 4  # places a side from which a map says where
+COARSE = 2  # maps of 2 x 2 places have a quarter of their heat in the centre box whatever they show
+
+
+@dataclass(frozen=True)
+class HeatMaps:
+    """Heat (N, H, W) of each picture, as shares that sum to one (all zero where nothing spoke for the class).
+
+    `classes` (N,) are the classes whose logits were followed back, `predicted` (N,) what the network says,
+    `centre_share` (N,) the share of heat in the centre box, NaN without heat or where the maps of the layer are too
+    coarse (`resolution` of 2 x 2 places or fewer) to say.
+    """
+
+    heat: Tensor
+    classes: Tensor
+    predicted: Tensor
+    layer: str
+    resolution: tuple[int, int]
+
+    @property
+    def centre_share(self) -> Tensor:
+        shares = centre_share(self.heat)
+        return shares if min(self.resolution) > COARSE else torch.full_like(shares, torch.nan)
+
+
+def grad_cam(
+    network: FeatureClassifier,
+    images: Tensor,
+    classes: Tensor | None = None,
+    *,
+    layer: str | None = None,
+) -> HeatMaps:
+    """Heat maps of images (N, C, H, W) for given classes (N,), or for what the network predicts.
+
+    Channels of the last maps that a gradient reaches are weighted with the mean gradient of the class's logit, added,
+    cut at zero and enlarged to the picture. `layer` names another layer. In models of tokens (ViT) the maps are the
+    tokens of the patches, laid out as they lie in the picture. The network is left as it was.
+
+    Reference: Selvaraju et al., "Grad-CAM: visual explanations from deep networks via gradient-based localization",
+    ICCV 2017; computed by captum.
+
+    >>> from icda.models import create_model
+    >>> maps = grad_cam(create_model("small_cnn", 3, (1, 8, 8)), torch.rand(2, 1, 8, 8))
+    >>> maps.heat.shape, maps.layer
+    (torch.Size([2, 8, 8]), 'encoder.layers.5')
+    """
+    captum = require("captum.attr", "explain", "Grad-CAM")
+    if images.dim() != 4 or not len(images):
+        raise ValueError(f"grad_cam wants images of shape (N, C, H, W), got {tuple(images.shape)}.")
+    name = find_layer(network, images[:1]) if layer is None else layer
+    with evaluating(network), _maps_of(network, name, images) as maps, torch.enable_grad():
+        method = captum.LayerGradCam(lambda inputs: network(inputs).logits, maps)
+        heats, predicted = [], []
+        for start in range(0, len(images), BATCH):
+            inputs = on_device(images[start : start + BATCH].detach(), network)
+            with torch.no_grad():
+                said = network(inputs).logits.argmax(1)
+            wanted = said if classes is None else classes[start : start + BATCH].to(said)
+            found = method.attribute(inputs, target=wanted, relu_attributions=True).detach()
+            heats.append(F.interpolate(found, images.shape[2:], mode="bilinear", align_corners=False)[:, 0].cpu())
+            predicted.append(said.cpu())
+    said = torch.cat(predicted)
+    resolution = (int(found.shape[2]), int(found.shape[3]))
+    return HeatMaps(as_shares(torch.cat(heats)), said if classes is None else classes, said, name, resolution)
+
+
+def as_shares(heat: Tensor) -> Tensor:
+    """Heat (N, H, W) divided by its sum; a map without heat stays zero.
+
+    >>> as_shares(torch.tensor([[[1.0, 3.0]], [[0.0, 0.0]]])).tolist()
+    [[[0.25, 0.75]], [[0.0, 0.0]]]
+    """
+    total = heat.sum((1, 2), keepdim=True)
+    return torch.where(total > 0, heat / total.clamp(min=torch.finfo(heat.dtype).tiny), 0)
+
+
+def centre_share(heat: Tensor) -> Tensor:
+    """The share (N,) of heat within the box of half the side lengths in the middle: 0.25 for heat that is even.
+
+    >>> centre_share(torch.full((1, 8, 8), 1 / 64)).item()
+    0.25
+    """
+    height, width = heat.shape[1:]
+    top, left = height // 4, width // 4
+    inside = heat[:, top : height - top, left : width - left].sum((1, 2))
+    total = heat.sum((1, 2))
+    return torch.where(total > 0, inside / total, torch.nan)
+
+
+def find_layer(network: FeatureClassifier, image: Tensor) -> str:
+    """The name of the last layer that yields maps (N, C, H, W), or normalised tokens, which the logits depend on.
+
+    A layer counts if a gradient reaches more than one of its places: after the last attention of a ViT only the class
+    token is read, so its last norms do not count. Layers of at least 4 x 4 places come first, for tiny images end in
+    maps that cannot say where. Found by one forward and one backward pass over `image` (1, C, H, W).
+
+    >>> from icda.models import create_model
+    >>> find_layer(create_model("resnet8", 3), torch.rand(1, 3, 16, 16))
+    'encoder.stages.2.0'
+    """
+    outputs: list[tuple[str, Tensor]] = []
+
+    def watch(name: str) -> Any:
+        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
+            known = any(output is seen for _, seen in outputs)  # a container hands its last layer's output on
+            if isinstance(output, Tensor) and not known and _has_places(module, output):
+                outputs.append((name, output))
+
+        return hook
+
+    handles = [module.register_forward_hook(watch(name)) for name, module in network.named_modules() if name]
+    try:
+        with evaluating(network), torch.enable_grad():
+            logits = network(on_device(image.detach(), network).requires_grad_()).logits
+            # A random direction: the plain sum of logits may have no gradient where a softmax head would.
+            direction = torch.linspace(-1, 1, logits.numel(), device=logits.device).view_as(logits)
+            tensors = [output for _, output in outputs]
+            slopes = torch.autograd.grad((logits * direction).sum(), tensors, allow_unused=True) if tensors else ()
+    finally:
+        for handle in handles:
+            handle.remove()
+    reached = [
+        (name, min(_places(output)))
+        for (name, output), slope in zip(reversed(outputs), reversed(slopes), strict=True)
+        if slope is not None and _reached_places(slope) > 1
+    ]
+    for name, side in reached:
+        if side >= FINE:
+            return name
+    if reached:
+        return reached[0][0]
+    raise ValueError(
+        f"no layer of {type(network.encoder).__name__} yields maps or tokens larger than one place for images of "
+        f"{tuple(image.shape[2:])} pixels, so Grad-CAM has nowhere to look: name a layer, or use larger images."
+    )
+
+
+def _has_places(module: nn.Module, output: Tensor) -> bool:
+    if output.dim() == 4:
+        return output.shape[2] * output.shape[3] > 1
+    return output.dim() == 3 and "norm" in type(module).__name__.lower() and _grid(output.shape[1]) is not None
+
+
+def _places(output: Tensor) -> tuple[int, int]:
+    if output.dim() == 4:
+        return int(output.shape[2]), int(output.shape[3])
+    grid = _grid(output.shape[1])
+    assert grid is not None, "only tokens that form a square are watched"
+    return grid[1], grid[1]
+
+
+def _reached_places(slope: Tensor) -> int:
+    sizes = slope.abs().sum(1) if slope.dim() == 4 else slope.abs().sum(2)
+    return int((sizes > 0).sum())
+
+
+def _grid(tokens: int) -> tuple[int, int] | None:
+    """How many leading tokens are no patches, and the side of the square that the others form."""
+    for extra in (0, 1, 2, 5):  # none, a class token, one for distillation, registers
+        side = isqrt(max(tokens - extra, 0))
+        if side > 1 and side * side == tokens - extra:
+            return extra, side
+    return None
+
+
+class _Tapped(nn.Module):
+    """A layer of tokens whose patches pass through `maps` as (N, D, side, side) on their way."""
+
+    def __init__(self, layer: nn.Module, extra: int, side: int) -> None:
+        super().__init__()
+        self.layer, self.extra, self.side = layer, extra, side
+        self.maps = nn.Identity()
+
+    def forward(self, *arguments: Any, **options: Any) -> Tensor:
+        tokens = self.layer(*arguments, **options)
+        patches = tokens[:, self.extra :].transpose(1, 2).unflatten(2, (self.side, self.side))
+        return torch.cat([tokens[:, : self.extra], self.maps(patches).flatten(2).transpose(1, 2)], 1)
+
+
+@contextmanager
+def _maps_of(network: FeatureClassifier, name: str, images: Tensor) -> Iterator[nn.Module]:
+    """The module whose output is maps (N, D, h, w): the layer itself, or a tap put behind a layer of tokens."""
+    layers = dict(network.named_modules())
+    if not name or name not in layers:
+        raise ValueError(f"the network has no layer {name!r}. Its last ones are: {', '.join(list(layers)[-6:])}.")
+    layer, shape = layers[name], _output_shape(network, layers[name], images)
+    if len(shape) == 4:
+        yield layer
+        return
+    grid = _grid(shape[1]) if len(shape) == 3 else None
+    if grid is None:
+        raise ValueError(
+            f"layer {name!r} yields {tuple(shape)}; Grad-CAM wants maps (N, C, H, W), or tokens (N, T, D) of a square of "
+            "patches behind at most a class token: name another layer."
+        )
+    tapped = _Tapped(layer, *grid)
+    tapped.train(layer.training)
+    network.set_submodule(name, tapped)
+    try:
+        yield tapped.maps
+    finally:
+        network.set_submodule(name, layer)
+
+
+def _output_shape(network: FeatureClassifier, layer: nn.Module, images: Tensor) -> tuple[int, ...]:
+    shapes: list[tuple[int, ...]] = []
+
+    def keep(module: nn.Module, inputs: Any, output: Any) -> None:
+        shapes.append(tuple(output.shape) if isinstance(output, Tensor) else ())
+
+    handle = layer.register_forward_hook(keep)
+    try:
+        with torch.no_grad(), evaluating(network):
+            network(on_device(images[:1], network))
+    finally:
+        handle.remove()
+    return shapes[-1] if shapes else ()

@@ -1,0 +1,140 @@
+"""What a trained network makes of the samples of a split: features, logits, strengths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from icda.data.generators import generator_for
+from icda.data.task import Split, Task
+from icda.losses.head import head_parameters
+from icda.methods.base import Method
+from icda.models.base import FeatureClassifier, Output
+
+BATCH = 512
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A network's view of some samples of a split, on the CPU; entry i belongs to position `index[i]` of the split.
+
+    `logits` are the network's own, `predicted` (N,) is what the method's prediction rule says.
+    """
+
+    index: Tensor
+    features: Tensor
+    logits: Tensor
+    predicted: Tensor
+    targets: Tensor
+    groups: Tensor | None
+    weight: Tensor
+    bias: Tensor | None
+    head: nn.Module | None = None  # the layer itself, for losses that train another than a plain linear one
+
+    @property
+    def output(self) -> Output:
+        return Output(self.features, self.logits)
+
+    @property
+    def num_classes(self) -> int:
+        return int(self.logits.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+@torch.no_grad()
+def run_pass(
+    method: Method, networks: Sequence[FeatureClassifier], split: Split, positions: Tensor | None = None
+) -> Pass:
+    """Run the first network over a split, or over `positions` of it, without augmentation and in evaluation mode."""
+    positions = torch.arange(len(split)) if positions is None else positions
+    network = networks[0]
+    features, logits, predicted = [], [], []
+    plain = type(method).predict is Method.predict  # then one forward pass answers both questions
+    with evaluating(*networks, method):
+        for chunk in positions.split(BATCH):
+            inputs = on_device(split.batch(chunk).inputs, network)
+            output = network(inputs)
+            answer = output.logits if plain else method.predict(networks, inputs)
+            features.append(output.features.float().cpu())
+            logits.append(output.logits.float().cpu())
+            predicted.append(answer.argmax(1).cpu())
+    weight, bias = head_parameters(network.head)
+    return Pass(
+        index=positions,
+        features=torch.cat(features),
+        logits=torch.cat(logits),
+        predicted=torch.cat(predicted),
+        targets=split.targets[positions],
+        groups=None if split.groups is None else split.groups[positions],
+        weight=weight.detach().float().cpu(),
+        bias=None if bias is None else bias.detach().float().cpu(),
+        head=network.head,
+    )
+
+
+def named_split(task: Task, name: str) -> Split:
+    """A split by its name, or an error that lists those the task has."""
+    splits = task.splits()
+    if name not in splits:
+        raise ValueError(f"task {task.name!r} has no {name} split: choose from {', '.join(splits)}.")
+    return splits[name]
+
+
+def subsample(split: Split, limit: int, seed: int) -> Tensor:
+    """At most `limit` positions of a split, in order; which ones depends on the seed alone.
+
+    >>> from icda.data.sources import FeatureArray
+    >>> split = Split(FeatureArray(torch.eye(5)), torch.arange(5), torch.zeros(5, dtype=torch.long))
+    >>> len(subsample(split, 3, seed=0)), subsample(split, 9, seed=0).tolist()
+    (3, [0, 1, 2, 3, 4])
+    """
+    if len(split) <= limit:
+        return torch.arange(len(split))
+    return torch.randperm(len(split), generator=generator_for(seed, "explain"))[:limit].sort().values
+
+
+def balanced_sample(split: Split, count: int, seed: int) -> Tensor:
+    """`count` positions spread over groups, or over classes where there are none; the same for every model.
+
+    >>> from icda.data.sources import FeatureArray
+    >>> split = Split(FeatureArray(torch.eye(6)), torch.arange(6), torch.tensor([0, 0, 0, 0, 0, 1]))
+    >>> split.targets[balanced_sample(split, 2, seed=0)].tolist()
+    [0, 1]
+    """
+    labels = split.targets if split.groups is None else split.groups
+    order = torch.randperm(len(split), generator=generator_for(seed, "explain pictures"))
+    ranks = torch.empty_like(order)
+    for label in torch.unique(labels).tolist():
+        members = (labels[order] == label).nonzero().flatten()
+        ranks[members] = torch.arange(len(members))
+    # First one of every label, then a second of each, and so on.
+    chosen = order[torch.argsort(ranks * (int(labels.max()) + 1) + labels[order], stable=True)[:count]]
+    return chosen[torch.argsort(labels[chosen], stable=True)]
+
+
+@contextmanager
+def evaluating(*modules: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside; each submodule's own mode restored after."""
+    modes = [(module, module.training) for root in modules for module in root.modules()]
+    for root in modules:
+        root.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def on_device(inputs: Any, network: nn.Module) -> Any:
+    """Inputs, a tensor or a dict of tensors, where the network is."""
+    device = next(network.parameters()).device
+    if isinstance(inputs, dict):
+        return {name: value.to(device) for name, value in inputs.items()}
+    return inputs.to(device)

@@ -1,0 +1,147 @@
+"""Margins and mapped variances of several runs as matplotlib figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from icda.explain.margins import edges_around_zero
+from icda.extras import require
+
+# Okabe and Ito's colours, told apart with any colour vision; line styles tell them apart without colour.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+STYLES: tuple[Any, ...] = ("-", (0, (7, 2)), (0, (5, 1.5, 1.2, 1.5)), (0, (1.6, 0.9)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+LOG_RANGE = 30  # from this ratio between the runs' last values on, an axis is logarithmic
+BINS = 32
+
+
+def look(number: int) -> dict[str, Any]:
+    """Colour and line style of the run with that number.
+
+    >>> look(0) != look(7)
+    True
+    """
+    # Seven colours and four styles have no common divisor: 28 runs look different.
+    return {"color": COLOURS[number % len(COLOURS)], "linestyle": STYLES[number % len(STYLES)]}
+
+
+def new_figure(width: float, height: float) -> Any:
+    """An empty figure that belongs to no window."""
+    require("matplotlib", "explain", "figures")
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained", dpi=110)
+
+
+def plot_margins(
+    margins: Mapping[str, Tensor], distances: Mapping[str, Tensor], title: str
+) -> tuple[Any, list[dict[str, Any]]]:
+    """Distributions of margins and of distances from the nearest boundary, and the bars' numbers."""
+    figure = new_figure(10, 4.2)
+    left, right = figure.subplots(1, 2)
+    rows = _histogram(left, margins, "margin") + _histogram(right, distances, "distance")
+    left.set(xlabel="margin  z_y − max z_c  (logits)", ylabel="share of samples", title="Margins")
+    right.set(xlabel="signed distance to the nearest boundary (features)", title="Distances from the boundary")
+    left.legend(frameon=False, loc="upper left", title="thin lines: medians", title_fontsize=9, alignment="left")
+    figure.suptitle(title)
+    return figure, rows
+
+
+def _histogram(axes: Any, values: Mapping[str, Tensor], quantity: str) -> list[dict[str, Any]]:
+    edges = edges_around_zero(torch.cat(list(values.values())), bins=BINS)
+    rows = []
+    for number, (label, own) in enumerate(values.items()):
+        counts = torch.histogram(own.double(), edges).hist
+        shares = counts / len(own)
+        axes.stairs(shares.numpy(), edges.numpy(), label=label, linewidth=2, **look(number))
+        axes.axvline(float(own.median()), linewidth=1, alpha=0.6, **look(number))
+        for low, high, count, share in zip(edges, edges[1:], counts, shares, strict=False):
+            rows.append(
+                {
+                    "run": label,
+                    "quantity": quantity,
+                    "from": f"{low:.6g}",
+                    "to": f"{high:.6g}",
+                    "samples": int(count),
+                    "share": f"{share:.6f}",
+                }
+            )
+    axes.axvline(0, color="0.35", linewidth=1)
+    axes.spines[["top", "right"]].set_visible(False)
+    for word, side in (("wrong", "right"), ("right", "left")):
+        axes.annotate(
+            word,
+            xy=(0, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(-5 if side == "right" else 5, -2),
+            textcoords="offset points",
+            ha=side,
+            va="top",
+            color="0.35",
+            fontsize=9,
+        )
+    return rows
+
+
+def plot_variances(figures: Mapping[str, Mapping[str, Any]], title: str) -> tuple[Any, list[dict[str, Any]]]:
+    """Mapped variances over training on own and on unrelated boundaries, and the numbers of the curves.
+
+    `figures` are those of `variance_figures`. Lines are the running statistics that the loss reads, the marker behind
+    the last epoch is the trained network's own features in one pass, which every method has.
+    """
+    panels = [name for name in ("own", "unrelated") if any(found[name] for found in figures.values())]
+    figure = new_figure(5.2 * len(panels), 4.2)
+    grid = figure.subplots(1, len(panels), squeeze=False)[0]
+    last = max(max(found["epochs"]) for found in figures.values())
+    for axes, name in zip(grid, panels, strict=True):
+        ends: list[float] = []
+        for number, (label, found) in enumerate(figures.items()):
+            ends += _curve(axes, number, label, found, name, last)
+        if min(ends) > 0 and max(ends) / min(ends) > LOG_RANGE:
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(0, 1.25 * axes.get_ylim()[1] if axes is grid[0] else None)  # room for the legend
+        axes.spines[["top", "right"]].set_visible(False)
+        belongs = "they belong to" if name == "own" else "between two other classes"
+        axes.set(xlabel="epoch", ylabel="mean mapped variance", title=f"Classes on boundaries {belongs}")
+    lines = "lines: running statistics\nmarkers: trained network, one pass"
+    grid[0].legend(frameon=False, loc="upper left", title=lines, title_fontsize=9, alignment="left")
+    figure.suptitle(title)
+    return figure, variance_rows(figures)
+
+
+def _curve(axes: Any, number: int, label: str, found: Mapping[str, Any], name: str, last: int) -> list[float]:
+    """Draw a run's line and marker; returns where they end."""
+    trained, logged = found["trained"][name], found["logged"][name]
+    if logged:
+        epochs = [epoch + 1 for epoch in found["logged"]["epochs"]]
+        axes.plot(epochs, logged, linewidth=2, **look(number))
+    if trained is not None:
+        beside = (last + 1) * (1.03 + 0.025 * number)  # side by side: methods often end at the same value
+        axes.plot([beside], [trained], MARKERS[number % len(MARKERS)], color=look(number)["color"], markersize=7)
+    line = look(number) if logged else {"color": look(number)["color"], "linestyle": "none"}
+    axes.plot([], [], label=label, marker=MARKERS[number % len(MARKERS)], markersize=6, linewidth=2, **line)
+    return [*logged[-1:], *([] if trained is None else [trained])]
+
+
+def variance_rows(figures: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """One row an epoch of every run, then one for its trained network."""
+    rows = []
+    for label, found in figures.items():
+        logged = found["logged"]
+        unrelated: Sequence[Any] = logged["unrelated"] or [None] * len(logged["epochs"])
+        entries = list(zip(logged["epochs"], logged["own"], unrelated, strict=True))
+        for epoch, own, other in entries:
+            rows.append(_variance_row(label, epoch + 1, "running statistics", own, other))
+        trained = found["trained"]
+        rows.append(_variance_row(label, found["epochs"][-1] + 1, "trained network", **trained))
+    return rows
+
+
+def _variance_row(run: str, epoch: int, source: str, own: float, unrelated: float | None) -> dict[str, Any]:
+    blank = "" if unrelated is None else f"{unrelated:.6g}"
+    return {"run": run, "epoch": epoch, "source": source, "own": f"{own:.6g}", "unrelated": blank}

@@ -1,0 +1,52 @@
+"""Mapped variances of a run: over its epochs, and of the trained network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from icda.explain.passes import Pass
+from icda.losses.augmented import choose_covariance
+from icda.losses.mapped_variance import MappedVariances, mean_mapped_variances
+from icda.statistics import ClassStatistics
+
+OWN, UNRELATED = "mapped_variance_own", "mapped_variance_unrelated"  # as `LossMethod` logs them
+
+
+def pass_variances(seen: Pass) -> MappedVariances:
+    """Mapped variances from the features of one pass, which any method has."""
+    classes, size = seen.num_classes, seen.features.shape[1]
+    statistics = ClassStatistics(classes, size, choose_covariance("auto", classes, size))
+    statistics.update(seen.features, seen.targets)
+    return mean_mapped_variances(seen.weight, statistics.moments())
+
+
+def logged_variances(history: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """What a run logged of its running statistics: epochs, own and unrelated; empty lists where it logged nothing.
+
+    Running statistics are those the loss reads, gathered over all epochs so far, so that they hold the drift of the
+    features too.
+
+    >>> logged_variances([{"epoch": 0}, {"epoch": 1, OWN: 2.0}])
+    {'epochs': [1], 'own': [2.0], 'unrelated': []}
+    """
+    logged = [record for record in history if OWN in record]
+    return {
+        "epochs": [record["epoch"] for record in logged],
+        "own": [record[OWN] for record in logged],
+        "unrelated": [record[UNRELATED] for record in logged if UNRELATED in record],
+    }
+
+
+def variance_figures(seen: Pass, history: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """Logged mapped variances, and under `trained` those of the trained network's own features.
+
+    Where a run logged none (cross entropy keeps no statistics) the lists hold the trained network's figures alone.
+    """
+    trained = pass_variances(seen)
+    figures: dict[str, Any] = logged_variances(history)
+    if not figures["epochs"]:
+        last = history[-1]["epoch"] if history else 0
+        unrelated = [] if trained.unrelated is None else [trained.unrelated]
+        figures = {"epochs": [last], "own": [trained.own], "unrelated": unrelated}
+    return figures | {"trained": trained._asdict()}

@@ -1,0 +1,169 @@
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from icda.data.augmentation import Normaliser
+from icda.explain.counterfactual import (
+    AUGMENTATIONS,
+    FeatureSpace,
+    augment_towards,
+    nearest_real,
+    paint,
+    total_variation,
+)
+from icda.explain.passes import Pass
+from icda.models.base import FeatureClassifier
+
+C, A = 3, 4
+DRAWS = 4000
+
+
+@pytest.fixture
+def space() -> FeatureSpace:
+    features, targets = torch.randn(300, A) * torch.tensor([1.0, 0.5, 2.0, 1.5]), torch.arange(300) % C
+    features = features + 3 * torch.eye(C, A)[targets]
+    logits = torch.randn(300, C) + 2 * torch.eye(C)[targets]
+    seen = Pass(torch.arange(300), features, logits, logits.argmax(1), targets, None, torch.randn(C, A), None)
+    return FeatureSpace.of(seen)
+
+
+def draws(kind: str, space: FeatureSpace, lam: float = 0.5) -> Tensor:
+    """Many augmentations of one feature of class 0 towards class 2 with strength 0.4."""
+    features = torch.tensor([1.0, -1.0, 0.5, 2.0]).repeat(DRAWS, 1)
+    towards, strengths = torch.full((DRAWS,), 2), torch.full((DRAWS,), 0.4)
+    return augment_towards(kind, features, torch.zeros(DRAWS, dtype=torch.long), towards, strengths, space, lam)
+
+
+@pytest.mark.parametrize("kind", AUGMENTATIONS)
+def test_augmented_features_have_the_mean_and_covariance_of_their_method(kind: str, space: FeatureSpace) -> None:
+    mean, covariance = space.statistics.mean, space.statistics.covariance
+    start, lam = torch.tensor([1.0, -1.0, 0.5, 2.0]), 0.5
+    relations = space.confusion[0].float()
+    shifts = {
+        "isda": torch.zeros(A),
+        "risda": sum(relations[j] * mean[j] for j in range(C)) - mean[0],
+        "icda": 0.4 * mean[2],
+    }
+    spreads = {
+        "isda": covariance[0],
+        "risda": sum(relations[j] * covariance[j] for j in range(C)),
+        "icda": covariance[0] + 0.4 * covariance[2],
+    }
+    found = draws(kind, space)
+    torch.testing.assert_close(found.mean(0), start + lam * shifts[kind], rtol=0, atol=0.12)
+    torch.testing.assert_close(torch.cov(found.T), lam * spreads[kind], rtol=0.12, atol=0.12)
+
+
+def test_the_space_holds_statistics_and_the_confusion_of_the_pass(space: FeatureSpace) -> None:
+    assert space.statistics.count.tolist() == [100, 100, 100]
+    torch.testing.assert_close(space.confusion.sum(1), torch.ones(C, dtype=torch.float64))
+    assert (space.confusion.diagonal() < 1).all()  # else RISDA would be ISDA, and the test above say nothing
+
+
+def test_the_seed_decides_and_neighbours_do_not(space: FeatureSpace) -> None:
+    features, targets, towards = torch.randn(3, A), torch.tensor([0, 1, 2]), torch.tensor([1, 2, 0])
+    strengths = torch.tensor([0.3, 0.2, 0.1])
+
+    def draw(count: int, seed: int) -> Tensor:
+        return augment_towards(
+            "icda", features[:count], targets[:count], towards[:count], strengths[:count], space, 0.5, seed
+        )
+
+    assert torch.equal(draw(3, 0), draw(3, 0))
+    assert torch.equal(draw(3, 0)[:1], draw(1, 0))
+    assert not torch.equal(draw(3, 0), draw(3, 1))
+
+
+def test_without_strength_icda_moves_as_isda_does(space: FeatureSpace) -> None:
+    arguments: Any = (torch.randn(2, A), torch.tensor([0, 1]), torch.tensor([1, 0]), torch.zeros(2), space, 0.5)
+    assert torch.equal(augment_towards("icda", *arguments), augment_towards("isda", *arguments))
+
+
+def test_lambda_zero_moves_nothing(space: FeatureSpace) -> None:
+    features = torch.randn(2, A)
+    for kind in AUGMENTATIONS:
+        found = augment_towards(kind, features, torch.tensor([0, 1]), torch.tensor([1, 0]), torch.ones(2), space, 0.0)
+        torch.testing.assert_close(found, features)
+
+
+@pytest.mark.parametrize(("kind", "lam", "message"), [("ida", 0.5, "choose from isda"), ("icda", -1.0, "negative")])
+def test_a_wrong_request_is_refused(kind: str, lam: float, message: str, space: FeatureSpace) -> None:
+    with pytest.raises(ValueError, match=message):
+        augment_towards(kind, torch.zeros(1, A), torch.tensor([0]), torch.tensor([1]), torch.ones(1), space, lam)
+
+
+class Blocks(nn.Module):
+    """Features are the means of the four quarters of a picture: any of them can be had."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return nn.functional.avg_pool2d(images, 4).flatten(1)
+
+
+class TestPaint:
+    network = FeatureClassifier(Blocks(), nn.Linear(4, 2))
+    normaliser = Normaliser((0.5,), (0.25,))
+
+    def test_a_picture_with_the_wanted_feature_is_found(self) -> None:
+        inputs, wanted = torch.zeros(2, 1, 8, 8), torch.tensor([[1.0, -1.0, 0.5, 0.0], [0.0, 0.0, 1.5, 1.5]])
+        made = paint(self.network, inputs, wanted, self.normaliser, smoothness=0.0)
+        assert made.feature_error.max() < 0.02
+        assert made.pixels.min() >= 0
+        assert made.pixels.max() <= 1
+        torch.testing.assert_close(self.network.encoder((made.pixels - 0.5) / 0.25), wanted, rtol=0, atol=0.05)
+
+    def test_the_prior_makes_the_change_smoother(self) -> None:
+        # A noisy filter in front: the feature is cheapest to have by painting noise.
+        torch.manual_seed(3)
+        network = FeatureClassifier(nn.Sequential(nn.Conv2d(1, 1, 3, padding=1), Blocks()), nn.Linear(4, 2))
+        inputs, wanted = torch.randn(1, 1, 8, 8) * 0.3, torch.tensor([[0.5, -0.5, 0.5, -0.5]])
+        start = inputs * 0.25 + 0.5
+        rough, smooth = (
+            total_variation(paint(network, inputs, wanted, self.normaliser, smoothness=weight).pixels - start).item()
+            for weight in (0.0, 1.0)
+        )
+        assert smooth < 0.7 * rough
+
+    def test_it_is_deterministic_and_each_picture_is_sought_for_itself(self) -> None:
+        inputs, wanted = torch.randn(3, 1, 8, 8) * 0.5, torch.randn(3, 4) * 0.5
+        whole, again = (paint(self.network, inputs, wanted, self.normaliser).pixels for _ in range(2))
+        assert torch.equal(whole, again)
+        alone = paint(self.network, inputs[1:2], wanted[1:2], self.normaliser).pixels
+        torch.testing.assert_close(alone[0], whole[1], rtol=1e-4, atol=1e-4)
+
+    def test_a_feature_out_of_reach_leaves_an_error(self) -> None:
+        made = paint(self.network, torch.zeros(1, 1, 8, 8), torch.full((1, 4), 20.0), self.normaliser)
+        assert made.feature_error.item() == pytest.approx(18 / 20, abs=0.01)  # white is 2, and 20 is wanted
+
+    def test_the_network_is_left_as_it_was(self, coloured: Any) -> None:
+        network, task = coloured.networks[0].train(), coloured.task
+        before = {name: value.clone() for name, value in network.state_dict().items()}
+        inputs = task.train.batch(torch.arange(2)).inputs
+        paint(network, inputs, torch.zeros(2, network.feature_dim), None, steps=3)
+        assert network.training
+        assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+
+    def test_no_step_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
+            paint(self.network, torch.zeros(1, 1, 8, 8), torch.zeros(1, 4), None, steps=0)
+
+
+def test_total_variation_is_the_mean_step_between_neighbours() -> None:
+    pixels = torch.rand(2, 3, 4, 5, dtype=torch.float64)
+    for image, found in zip(pixels, total_variation(pixels).tolist(), strict=True):
+        down = [abs(image[c, i + 1, j] - image[c, i, j]) for c in range(3) for i in range(3) for j in range(5)]
+        across = [abs(image[c, i, j + 1] - image[c, i, j]) for c in range(3) for i in range(4) for j in range(4)]
+        assert found == pytest.approx(float(sum(down) / len(down) + sum(across) / len(across)))
+
+
+def test_the_nearest_real_samples_are_those_of_a_search_by_hand() -> None:
+    wanted, features, without = torch.randn(4, A), torch.randn(30, A), torch.tensor([3, 1, 4, 15])
+    found = nearest_real(wanted, features, 3, without)
+    for row, own, places in zip(wanted, without.tolist(), found.tolist(), strict=True):
+        order = sorted((i for i in range(30) if i != own), key=lambda i, row=row: float((features[i] - row).norm()))
+        assert places == order[:3]
+
+
+def test_fewer_samples_than_asked_for_are_all_there_is() -> None:
+    assert nearest_real(torch.zeros(1, A), torch.randn(3, A), 9, torch.tensor([0])).shape == (1, 2)

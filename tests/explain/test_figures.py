@@ -1,0 +1,129 @@
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from icda.explain.figures import FIGURES, FigureOptions, TrainedRun, check_suffix, make_figure
+from icda.explain.margins import margins
+from icda.explain.passes import run_pass
+from icda.methods import Setup, create_method
+from icda.models import create_model
+
+FEW = FigureOptions(samples=4, measured=12, limit=200)
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def runs(coloured: Any) -> list[TrainedRun]:
+    """A trained run, and one that is not, under other names."""
+    torch.manual_seed(1)
+    network = create_model(coloured.task.default_model, 2, coloured.task.input_shape)
+    fresh = create_method("cross_entropy", Setup.of(coloured.task, network, 1))
+    history = [{"epoch": k, "mapped_variance_own": 1.0 + k} for k in range(3)]
+    return [
+        TrainedRun("ICDA", coloured.task, coloured.networks, coloured.method, history),
+        TrainedRun("CE", coloured.task, [network], fresh, [{"epoch": k} for k in range(3)]),
+    ]
+
+
+@pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
+def test_a_figure_is_written_in_the_form_its_name_asks_for(suffix: str, runs: list[TrainedRun], tmp_path: Path) -> None:
+    picture, *tables = make_figure("margins", runs, tmp_path / "new" / f"m.{suffix}", FEW)
+    start = picture.read_bytes()[:400]
+    assert {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<svg"}[suffix] in start
+    assert [table.name for table in tables] == ["m.csv", "m_summary.csv"]
+
+
+def test_the_table_of_margins_holds_the_bars_and_the_summary_the_samples(
+    runs: list[TrainedRun], tmp_path: Path
+) -> None:
+    _, bars, summary = make_figure("margins", runs, tmp_path / "m.png", FEW)
+    counted = [int(row["samples"]) for row in rows_of(bars) if row["run"] == "CE" and row["quantity"] == "margin"]
+    assert sum(counted) == len(runs[0].task.test)
+    rows = {(row["run"], row["part"]): row for row in rows_of(summary)}
+    assert {part for _, part in rows} == {
+        "all",
+        *(f"class {name}" for name in runs[0].task.class_names),
+        *(f"group {name}" for name in runs[0].task.group_names or ()),
+    }
+    for run in runs:
+        seen = run_pass(run.method, run.networks, run.task.test)
+        values = margins(seen.logits, seen.targets)
+        assert float(rows[run.label, "all"]["mean"]) == pytest.approx(values.mean().item(), rel=1e-3)
+        assert float(rows[run.label, "all"]["share_wrong"]) == pytest.approx(
+            (values < 0).float().mean().item(), rel=1e-3
+        )
+    assert rows["CE", "all"]["mean_with_adjustment"] == ""
+    assert rows["ICDA", "all"]["mean_with_adjustment"] != ""
+
+
+def test_the_table_of_variances_holds_logged_epochs_and_the_trained_network(
+    runs: list[TrainedRun], tmp_path: Path
+) -> None:
+    _, table = make_figure("variance", runs, tmp_path / "v.png", FEW)
+    rows = rows_of(table)
+    logged = [(row["epoch"], row["own"]) for row in rows if row["source"] == "running statistics"]
+    assert logged == [("1", "1"), ("2", "2"), ("3", "3")]
+    assert [row["run"] for row in rows if row["source"] == "trained network"] == ["ICDA", "CE"]
+    assert all(row["unrelated"] == "" for row in rows)  # two classes
+
+
+def test_heat_is_measured_on_the_same_samples_for_every_run(runs: list[TrainedRun], tmp_path: Path) -> None:
+    picture, table, summary = make_figure("gradcam", runs, tmp_path / "g.png", FEW)
+    rows = rows_of(table)
+    of = {label: [row["index"] for row in rows if row["run"] == label] for label in ("ICDA", "CE")}
+    assert of["ICDA"] == of["CE"]
+    assert len(of["CE"]) == 12
+    means = rows_of(summary)
+    assert [row["samples"] for row in means if row["run"] == "ICDA"] == ["12", "3", "3", "3", "3"]
+    shares = [float(row["centre_share"]) for row in rows if row["run"] == "ICDA" and row["centre_share"]]
+    assert float(means[0]["mean_centre_share"]) == pytest.approx(sum(shares) / len(shares), abs=1e-3)
+    assert min(Image.open(picture).size) > 300
+
+
+def test_counterfactuals_of_one_run_are_shown_under_three_augmentations(
+    runs: list[TrainedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picture, table = make_figure("counterfactual", runs[:1], tmp_path / "c.png", FEW)
+    rows = rows_of(table)
+    assert [row["augmentation"] for row in rows] == ["isda"] * 4 + ["risda"] * 4 + ["icda"] * 4
+    assert len({row["index"] for row in rows}) == 4
+    assert all(float(row["feature_error"]) < 1 for row in rows)
+    assert picture.stat().st_size > 5000
+    with pytest.raises(ValueError, match="one network's feature space, got 2 runs"):
+        make_figure("counterfactual", runs, tmp_path / "c.png", FEW)
+
+
+class TestRefused:
+    def test_an_unknown_figure(self, runs: list[TrainedRun], tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match="unknown figure 'variances': did you mean 'variance'"):
+            make_figure("variances", runs, tmp_path / "v.png")
+
+    @pytest.mark.parametrize("name", ["m.jpg", "m", "m.csv"])
+    def test_an_unknown_form(self, name: str) -> None:
+        with pytest.raises(ValueError, match=r"written as \.png, \.pdf or \.svg"):
+            check_suffix(Path(name))
+
+    def test_runs_of_different_data(self, runs: list[TrainedRun], long_tailed: Any, tmp_path: Path) -> None:
+        other = TrainedRun("other", *long_tailed)
+        with pytest.raises(ValueError, match="must share their data: 'ICDA' is of task 'digits_coloured', 'other'"):
+            make_figure("margins", [runs[0], other], tmp_path / "m.png")
+
+    def test_no_run_and_the_same_name_twice(self, runs: list[TrainedRun], tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match="needs at least one run"):
+            make_figure("margins", [], tmp_path / "m.png")
+        with pytest.raises(ValueError, match="different labels, got ICDA, ICDA"):
+            make_figure("margins", [runs[0], runs[0]], tmp_path / "m.png")
+
+    def test_nothing_is_written_for_them(self, runs: list[TrainedRun], tmp_path: Path) -> None:
+        for name in FIGURES:
+            with pytest.raises(ValueError, match="written as"):
+                make_figure(name, runs[:1], tmp_path / "m.gif")
+        assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,184 @@
+import importlib.util
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from icda.explain.grad_cam import as_shares, centre_share, find_layer, grad_cam
+from icda.models import create_model, from_huggingface
+from icda.models.base import FeatureClassifier
+from icda.models.densenet import DenseNet
+from icda.models.wide_resnet import WideResNet
+
+
+def vit(**options: Any) -> FeatureClassifier:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    config = transformers.ViTConfig(**sizes, image_size=32, patch_size=8, num_labels=3, **options)
+    return from_huggingface(transformers.ViTForImageClassification(config))
+
+
+def build(name: str) -> FeatureClassifier:
+    if name == "wide_resnet":
+        return FeatureClassifier(WideResNet(10, 2), nn.Linear(128, 3))
+    if name == "densenet":
+        encoder = DenseNet((2, 2), growth=4)
+        return FeatureClassifier(encoder, nn.Linear(encoder.feature_dim, 3))
+    return vit() if name == "vit" else create_model(name, 3, (3, 32, 32))
+
+
+class MeanOfMaps(nn.Module):
+    """Linear in its one map layer, so that Grad-CAM can be written down by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(1, 2, 1, bias=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.convolution(images).mean((2, 3))
+
+
+LAYERS = {
+    "resnet8": "encoder.stages.2.0",
+    "resnet32": "encoder.stages.2.4",
+    "small_cnn": "encoder.layers.8",
+    "wide_resnet": "encoder.norm",
+    "densenet": "encoder.norm",
+    "vit": "encoder.network.vit.layers.1.layernorm_before",
+}
+
+
+@pytest.mark.parametrize("name", list(LAYERS))
+def test_every_network_gives_shares_of_heat_and_stays_as_it_was(name: str) -> None:
+    network, images = build(name), torch.rand(3, 3, 32, 32)
+    before = {key: value.clone() for key, value in network.state_dict().items()}
+    modules = dict(network.named_modules())
+    maps = grad_cam(network, images)
+    assert maps.layer == LAYERS[name]
+    assert maps.heat.shape == (3, 32, 32)
+    assert (maps.heat >= 0).all()
+    totals = maps.heat.sum((1, 2))
+    assert ((totals - 1).abs() < 1e-4).logical_or(totals == 0).all()
+    assert totals.max() > 0
+    assert network.training
+    assert {key: id(value) for key, value in network.named_modules()} == {k: id(v) for k, v in modules.items()}
+    assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())
+    assert all(value.grad is None for value in network.parameters())
+
+
+def test_heat_is_the_mean_gradient_times_the_map_cut_at_zero() -> None:
+    network = FeatureClassifier(MeanOfMaps(), nn.Linear(2, 2))
+    images = torch.randn(2, 1, 6, 6)
+    classes = torch.tensor([1, 0])
+    maps = grad_cam(network, images, classes)
+    for image, c, found in zip(images, classes.tolist(), maps.heat, strict=True):
+        with torch.no_grad():
+            acts = network.encoder.convolution(image[None])[0]
+            # d z_c / d map_k is w_ck / 36 at every pixel.
+            heat = sum(network.head.weight[c, k] / 36 * acts[k] for k in range(2)).clamp(min=0)
+        torch.testing.assert_close(found, heat / heat.sum().clamp(min=1e-20), rtol=1e-4, atol=1e-6)
+
+
+def test_tokens_are_laid_out_as_their_patches_lie_in_the_picture() -> None:
+    """A network that reads one patch only must be hot there."""
+
+    class OnePatch(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.LayerNorm(4, elementwise_affine=False)
+
+        def forward(self, images: Tensor) -> Tensor:
+            patches = images.unfold(2, 4, 4).unfold(3, 4, 4).flatten(4).mean(4)  # (N, 4, 4, 4)
+            tokens = patches.flatten(2).transpose(1, 2)
+            tokens = torch.cat([tokens.new_zeros(len(tokens), 1, 4), tokens], 1)
+            weights = torch.full((17, 1), 1e-3)
+            weights[1 + 4 * 2 + 1] = 1.0  # row 2, column 1
+            return (self.norm(tokens) * weights).sum(1)
+
+    network = FeatureClassifier(OnePatch(), nn.Linear(4, 2))
+    images = torch.zeros(1, 4, 16, 16)
+    images[0, 0] = 1.0
+    network.head.weight.data = torch.tensor([[1.0, 0, 0, 0], [0, 0, 0, 0]])
+    images[:, 0, 8:12, 4:8] = 5.0
+    images[:, 1, :8] = 3.0  # elsewhere the first feature is not the largest
+    maps = grad_cam(network, images, torch.tensor([0]))
+    assert maps.resolution == (4, 4)
+    row, column = divmod(int(maps.heat[0].argmax()), 16)
+    assert 8 <= row < 12
+    assert 4 <= column < 8
+
+
+def test_a_class_may_be_asked_for_and_the_prediction_is_the_default() -> None:
+    network, images = create_model("resnet8", 3, (3, 32, 32)), torch.rand(4, 3, 32, 32)
+    free = grad_cam(network, images)
+    asked = grad_cam(network, images, free.predicted)
+    assert torch.equal(free.classes, free.predicted)
+    torch.testing.assert_close(free.heat, asked.heat)
+    other = grad_cam(network, images, (free.predicted + 1) % 3)
+    assert not torch.allclose(free.heat, other.heat)
+
+
+def test_batches_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, images = create_model("small_cnn", 3, (3, 16, 16)), torch.rand(5, 3, 16, 16)
+    whole = grad_cam(network, images)
+    monkeypatch.setattr("icda.explain.grad_cam.BATCH", 2)
+    torch.testing.assert_close(grad_cam(network, images).heat, whole.heat)
+
+
+def test_a_layer_can_be_named() -> None:
+    network = create_model("resnet8", 3, (3, 32, 32))
+    assert grad_cam(network, torch.rand(1, 3, 32, 32), layer="encoder.stages.0").resolution == (32, 32)
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"), [("encoder.stage", "no layer 'encoder.stage'"), ("head", "Grad-CAM wants maps")]
+)
+def test_a_layer_that_will_not_do_is_refused(layer: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        grad_cam(create_model("resnet8", 3, (3, 32, 32)), torch.rand(1, 3, 32, 32), layer=layer)
+
+
+def test_a_network_without_maps_is_refused() -> None:
+    with pytest.raises(ValueError, match="yields maps or tokens larger than one place"):
+        find_layer(create_model("mlp", 3, (1, 8, 8)), torch.rand(1, 1, 8, 8))
+
+
+def test_inputs_that_are_no_images_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"wants images of shape \(N, C, H, W\), got \(2, 8\)"):
+        grad_cam(create_model("mlp", 3, (8,)), torch.rand(2, 8))
+
+
+def test_tiny_images_are_looked_at_where_maps_can_still_say_where() -> None:
+    maps = grad_cam(create_model("small_cnn", 3, (1, 8, 8)), torch.rand(2, 1, 8, 8))
+    assert maps.resolution == (4, 4)
+    coarse = grad_cam(create_model("small_cnn", 3, (1, 8, 8)), torch.rand(2, 1, 8, 8), layer="encoder.layers.8")
+    assert coarse.resolution == (2, 2)
+    assert coarse.centre_share.isnan().all()
+
+
+class TestCentreShare:
+    @pytest.mark.parametrize("size", [(8, 8), (64, 32), (4, 4)])
+    def test_even_heat_has_a_quarter_in_the_centre(self, size: tuple[int, int]) -> None:
+        assert centre_share(as_shares(torch.ones(1, *size))).item() == pytest.approx(0.25)
+
+    def test_heat_within_and_without_the_box(self) -> None:
+        heat = torch.zeros(2, 8, 8)
+        heat[0, 2:6, 2:6] = 1
+        heat[1, 0] = 1
+        assert centre_share(as_shares(heat)).tolist() == pytest.approx([1.0, 0.0])
+
+    def test_no_heat_has_no_share(self) -> None:
+        assert centre_share(torch.zeros(1, 8, 8)).isnan().all()
+
+
+def test_without_captum_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from icda import extras
+
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    assert importlib.util.find_spec("captum")
+    monkeypatch.setattr(extras.importlib, "import_module", missing)
+    with pytest.raises(extras.MissingExtraError, match=r'Grad-CAM need the package .* pip install "icda\[explain\]"'):
+        grad_cam(create_model("small_cnn", 3, (1, 8, 8)), torch.rand(1, 1, 8, 8))

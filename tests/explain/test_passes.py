@@ -1,0 +1,89 @@
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from icda.data.sources import FeatureArray
+from icda.data.task import Split
+from icda.explain.passes import balanced_sample, evaluating, named_split, run_pass, subsample
+from icda.methods.base import Method
+from icda.models.base import FeatureClassifier
+
+
+def split(targets: list[int], groups: list[int] | None = None) -> Split:
+    labels = torch.tensor(targets)
+    known = None if groups is None else torch.tensor(groups)
+    return Split(FeatureArray(torch.randn(len(targets), 3)), torch.arange(len(targets)), labels, known)
+
+
+class Contrary(Method):
+    """Predicts the class that the network thinks least of."""
+
+    def predict(self, models: Any, inputs: Any) -> torch.Tensor:
+        return -models[0](inputs).logits
+
+
+def network() -> FeatureClassifier:
+    return FeatureClassifier(nn.Sequential(nn.BatchNorm1d(3), nn.Dropout(0.5)), nn.Linear(3, 2))
+
+
+def test_a_pass_is_in_evaluation_mode_and_leaves_every_mode_and_buffer_as_it_was() -> None:
+    net, data = network(), split([0, 1] * 700)
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    net.encoder[1].eval()  # a user's own choice
+    seen = run_pass(Method(), [net], data)
+    assert net.training
+    assert not net.encoder[1].training
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+    with evaluating(net), torch.no_grad():
+        output = net(data.source.fetch(data.rows))
+    torch.testing.assert_close(seen.features, output.features)
+    torch.testing.assert_close(seen.logits, output.logits)
+
+
+def test_positions_are_kept_with_what_belongs_to_them() -> None:
+    data = split([0, 1, 1, 0, 1], groups=[0, 2, 3, 1, 2])
+    chosen = torch.tensor([4, 1, 3])
+    seen, whole = run_pass(Method(), [network().eval()], data, chosen), None
+    whole = run_pass(Method(), [network().eval()], data)
+    assert seen.index.tolist() == [4, 1, 3]
+    assert seen.targets.tolist() == [1, 1, 0]
+    assert seen.groups is not None
+    assert seen.groups.tolist() == [2, 2, 1]
+    assert len(whole) == 5
+
+
+def test_predictions_follow_the_rule_of_the_method_and_logits_the_network() -> None:
+    net, data = network(), split([0, 1, 1, 0])
+    seen = run_pass(Contrary(), [net], data)
+    assert torch.equal(seen.predicted, 1 - seen.logits.argmax(1))
+
+
+def test_a_subsample_depends_on_the_seed_alone() -> None:
+    data = split([0, 1] * 50)
+    first, again, other = (subsample(data, 10, seed).tolist() for seed in (0, 0, 1))
+    assert first == again != other
+    assert first == sorted(set(first))
+    assert len(first) == 10
+
+
+def test_a_balanced_sample_takes_the_same_number_of_each_group() -> None:
+    data = split([0] * 50 + [1] * 50, groups=[0] * 40 + [1] * 10 + [2] * 47 + [3] * 3)
+    chosen = balanced_sample(data, 12, seed=3)
+    assert data.groups is not None
+    assert torch.bincount(data.groups[chosen]).tolist() == [3, 3, 3, 3]
+    assert torch.equal(chosen, balanced_sample(data, 12, seed=3))
+    # Where a group has no more samples, the others fill up.
+    assert torch.bincount(data.groups[balanced_sample(data, 16, seed=3)]).tolist() == [5, 4, 4, 3]
+
+
+def test_a_balanced_sample_of_more_than_there_is_is_everything() -> None:
+    assert sorted(balanced_sample(split([0, 1, 1]), 9, seed=0).tolist()) == [0, 1, 2]
+
+
+def test_a_split_that_is_not_there_is_named(coloured: Any) -> None:
+    with pytest.raises(
+        ValueError, match="task 'digits_coloured' has no meta split: choose from train, validation, test"
+    ):
+        named_split(coloured.task, "meta")

@@ -1,0 +1,208 @@
+"""The documentation site: complete, without a dead link, built without a network, and true where it can be checked."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import itertools
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from icda.cli.main import COMMANDS
+from icda.data import TASKS
+from icda.methods import method_names, method_needs, resolve_method
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+METHOD_PAGES = [page for page in PAGES if page.parent.name == "methods" and page.name != "index.md"]
+FENCE = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<code>.*?)^```[ ]*$", re.DOTALL | re.MULTILINE)
+TABLE_RULE = re.compile(r"^\|[ :|-]+\|\s*$", re.MULTILINE)
+ABSOLUTE_PATH = re.compile(r"(?<![\w.~/<>-])/(?:work|home|root|tmp|usr|opt|mnt|var|etc|Users)/|\b[A-Z]:\\")
+
+by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+by_method = pytest.mark.parametrize("name", method_names())
+needs_mkdocs = pytest.mark.skipif(
+    importlib.util.find_spec("mkdocs") is None or importlib.util.find_spec("material") is None,
+    reason='THE SITE WAS NOT BUILT: mkdocs-material is not installed, pip install "icda[docs]"',
+)
+
+
+def nav_pages(entry: object) -> Iterator[str]:
+    if isinstance(entry, str):
+        yield entry
+    elif isinstance(entry, list):
+        for part in entry:
+            yield from nav_pages(part)
+    elif isinstance(entry, dict):
+        yield from nav_pages(list(entry.values()))
+
+
+def configuration() -> dict[str, object]:
+    return yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+
+
+def methods_named_by(page: Path) -> set[str]:
+    """The methods whose page it is: its line of names, right under the title, has `--method NAME` for each."""
+    line = page.read_text().splitlines()[2]
+    return {resolve_method(name) for name in re.findall(r"`--method (\w+)`", line)}
+
+
+def index_row(name: str) -> list[str]:
+    """The row of a method in the table of all methods."""
+    lines = (DOCS / "methods/index.md").read_text().splitlines()
+    rows = [line for line in lines if line.startswith(f"| `{name}`")]
+    assert len(rows) == 1, f"docs/methods/index.md has {len(rows)} rows for {name!r}, wanted one"
+    return [cell.strip() for cell in rows[0].strip("|").split("|")]
+
+
+def build(folder: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    """Build a site strictly. Only the exit code counts: mkdocs-material prints a banner about its own future."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(out)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("site")
+    done = build(ROOT, out)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+def article(site: Path, page: Path) -> str:
+    html = (site / page.relative_to(DOCS)).with_suffix(".html").read_text()
+    return html[html.index("<article") : html.index("</article>")]
+
+
+@by_method
+def test_every_method_has_a_page(name: str) -> None:
+    pages = [page.name for page in METHOD_PAGES if name in methods_named_by(page)]
+    assert len(pages) == 1, f"{name!r} wants one page in docs/methods whose third line has `--method {name}`: {pages}"
+
+
+@by_method
+def test_the_table_of_methods_says_what_a_method_needs_and_leads_to_its_page(name: str) -> None:
+    _, kind, needs, _, link = index_row(name)
+    page = re.search(r"\]\((\w+\.md)\)", link)
+    assert page is not None
+    assert name in methods_named_by(DOCS / "methods" / page[1])
+    assert ("metadata" in needs) == ("metadata" in method_needs(name))
+    assert ("group labels" in needs) == ("groups" in method_needs(name))
+    assert kind in ("loss", "procedure")
+
+
+def test_the_nav_has_every_page_once() -> None:
+    named = list(nav_pages(configuration()["nav"]))
+    assert sorted(named) == sorted(str(page.relative_to(DOCS)) for page in PAGES)
+
+
+@by_page
+def test_every_internal_link_leads_to_a_file_of_the_site(page: Path) -> None:
+    text = FENCE.sub("", page.read_text())
+    targets = re.findall(r"\]\(([^)\s]+)\)", text)
+    for target in (target.split("#")[0] for target in targets if "://" not in target):
+        found = (page.parent / target).resolve()
+        assert target == "" or (found.is_file() and found.is_relative_to(DOCS)), f"{page.name} links to {target}"
+
+
+@by_page
+def test_no_page_names_an_absolute_path(page: Path) -> None:
+    assert not ABSOLUTE_PATH.findall(page.read_text())
+
+
+def test_what_counts_as_an_absolute_path() -> None:
+    assert ABSOLUTE_PATH.search("read `/home/me/data`")
+    assert ABSOLUTE_PATH.search(r"C:\data")
+    assert not ABSOLUTE_PATH.search("photos/home/a.jpg, runs/tmp/x, https://example.org/home/me")
+
+
+@by_page
+def test_commands_on_a_page_exist_and_so_do_their_methods_and_tasks(page: Path) -> None:
+    for block in FENCE.finditer(page.read_text()):
+        if block["language"] == "python":
+            continue
+        for command in re.findall(r"^icda (\w+)", block["code"], re.MULTILINE):
+            assert command in COMMANDS
+        for name in re.findall(r"--method (\w+)", block["code"]):
+            resolve_method(name)
+        for name in re.findall(r"icda train --task (\w+)", block["code"]):
+            assert name in TASKS
+
+
+@needs_mkdocs
+@by_page
+def test_tables_and_lists_of_a_page_are_rendered_as_such(page: Path, site: Path) -> None:
+    source, html = FENCE.sub("", page.read_text()), article(site, page)
+    assert html.count("<table>") == len(TABLE_RULE.findall(source)), "a table wants an empty line before it"
+    paragraphs = re.findall(r"<p>(.*?)</p>", html, re.DOTALL)
+    swallowed = [text for text in paragraphs if re.search(r"^\s*(?:[*-]|\d+\.) |^\|", text, re.MULTILINE)]
+    assert not swallowed, "a list wants an empty line between it and the paragraph above"
+
+
+@needs_mkdocs
+def test_the_site_loads_nothing_from_a_network(site: Path) -> None:
+    html = "\n".join(path.read_text() for path in site.rglob("*.html"))
+    loaded = re.findall(r"<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=\"?((?:https?:)?//[^\"\s>]+)", html)
+    assert not loaded
+    assert (site / "search/search_index.json").is_file()
+
+
+@needs_mkdocs
+@pytest.mark.parametrize("damage", ["dead link", "dead anchor", "page outside the nav", "nav without a page"])
+def test_the_build_fails_on(damage: str, tmp_path: Path) -> None:
+    shutil.copytree(DOCS, tmp_path / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    home = tmp_path / "docs/index.md"
+    if damage == "dead link":
+        home.write_text(home.read_text() + "\n[x](nowhere.md)\n")
+    elif damage == "dead anchor":
+        home.write_text(home.read_text() + "\n[x](paper.md#nowhere)\n")
+    elif damage == "page outside the nav":
+        (tmp_path / "docs/lonely.md").write_text("# Lonely\n")
+    else:
+        (tmp_path / "docs/tutorial.md").unlink()
+    done = build(tmp_path, tmp_path / "site")
+    assert done.returncode != 0
+    assert "strict mode" in done.stdout + done.stderr, "it failed for another reason"
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_the_code_of_the_front_page_runs(number: int) -> None:
+    blocks = [
+        block["code"] for block in FENCE.finditer((DOCS / "index.md").read_text()) if block["language"] == "python"
+    ]
+    assert len(blocks) == 2
+    exec(blocks[number], {"__name__": "__main__"})
+
+
+def tutorial_snippets() -> list[tuple[str, str]]:
+    """Python blocks of the tutorial that need no earlier run, each with the output printed below it."""
+    blocks = [(block["language"], block["code"]) for block in FENCE.finditer((DOCS / "tutorial.md").read_text())]
+    pairs = itertools.pairwise(blocks)
+    alone = [(code, output) for (kind, code), (below, output) in pairs if (kind, below) == ("python", "text")]
+    return [(code, output) for code, output in alone if "create_task" in code or "load_digits" in code]
+
+
+@pytest.mark.parametrize(("code", "output"), tutorial_snippets(), ids=["shortcut", "embeddings", "wrong labels"])
+def test_the_tutorial_shows_what_its_code_prints(
+    code: str, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(code, {"__name__": "__main__"})
+    number = re.compile(r"\d+(?:\.\d+)?")
+    assert number.sub("#", printed.getvalue()) == number.sub("#", output)
+    # A point of 500 test images is five of them: another BLAS may move a few, a changed method more.
+    shown, now = (list(map(float, number.findall(text))) for text in (output, printed.getvalue()))
+    assert now == pytest.approx(shown, abs=1.0)
