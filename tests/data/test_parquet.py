@@ -51,7 +51,9 @@ def test_half_precision_is_widened(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_read_file_by_file_and_targets_stay_with_their_rows(tmp_path: Path) -> None:
-    parts = [write(tmp_path / f"{name}.parquet", size, number=np.full(size, size)) for name, size in (("a", 30), ("b", 45))]
+    parts = [
+        write(tmp_path / f"{name}.parquet", size, number=np.full(size, size)) for name, size in (("a", 30), ("b", 45))
+    ]
     table = ParquetTable(tmp_path, "embedding", "number", sample_weight="weight", groups="coded")
     batches = list(table.batches(8))
     np.testing.assert_array_equal(np.concatenate([batch.features for batch in batches]), np.concatenate(parts))

@@ -95,7 +95,9 @@ def test_half_precision_files_are_widened_chunk_by_chunk(
     np.testing.assert_allclose(half.coef_, ICDAClassifier("ce").fit(X, y).coef_, atol=1e-2)
 
 
-@pytest.mark.parametrize(("value", "message"), [(np.nan, "Input X contains NaN"), (np.inf, "Input X contains infinity")])
+@pytest.mark.parametrize(
+    ("value", "message"), [(np.nan, "Input X contains NaN"), (np.inf, "Input X contains infinity")]
+)
 def test_values_that_are_not_finite_are_found_in_the_last_chunk(
     value: float, message: str, digits: tuple[np.ndarray, np.ndarray], tmp_path: Path, everything_is_large: None
 ) -> None:
@@ -124,7 +126,12 @@ def test_the_features_file_of_icda_embed_is_fitted_where_it_lies(
     digits: tuple[np.ndarray, np.ndarray], tmp_path: Path, everything_is_large: None
 ) -> None:
     X, y = digits
-    known = {"id": np.arange(len(y)), "skipped": np.arange(0), "encoder": np.array("x"), "encoder_version": np.array("1")}
+    known = {
+        "id": np.arange(len(y)),
+        "skipped": np.arange(0),
+        "encoder": np.array("x"),
+        "encoder_version": np.array("1"),
+    }
     write_arrays(tmp_path / "features.npz", {**known, "y": y}, [X], X.shape)
     found = map_features(tmp_path / "features.npz")
     model = ICDAClassifier("ce").fit(found.features, found.y)

@@ -43,7 +43,7 @@ def test_metadata_lift_the_worst_group() -> None:
         cells = [(t, p) for t in ("cat", "dog") for p in (0, 1)]
         return min(float(hits[(test_targets == t) & (test_place == p)].mean()) for t, p in cells)
 
-    nothing = MetaICDAClassifier(C=0.1, steps=0, use_metadata=False).fit(X, y, X_META, Y_META, PLACE)
+    nothing = MetaICDAClassifier(C=0.1, steps=0, use_metadata=False, prior="class").fit(X, y, X_META, Y_META, PLACE)
     learned = MetaICDAClassifier(C=0.1).fit(X, y, X_META, Y_META, PLACE)
     assert worst(learned) > worst(nothing) + 0.1
 
@@ -65,7 +65,7 @@ def test_seed_decides_the_fit() -> None:
     ("change", "message"),
     [
         ({"loss": "risda"}, "loss must be one of"),
-        ({"loss": "ce", "strengths_as": "margins"}, 'needs loss="icda"'),
+        ({"prior": "group"}, "prior must be"),
         ({"strengths_as": "both"}, "strengths_as must be"),
         ({"C": 0}, "must be positive"),
         ({"folds": 1}, "folds must be at least 2"),
@@ -97,3 +97,10 @@ def test_wrong_metadata_is_named(metadata: tuple, message: str) -> None:
 def test_one_class_is_refused() -> None:
     with pytest.raises(ValueError, match="one class"):
         MetaICDAClassifier().fit(X, np.full(300, "cat"), X_META, Y_META)
+
+
+def test_groups_of_the_metadata_are_read_off_the_training_samples() -> None:
+    _, _, place = data()
+    model = MetaICDAClassifier(C=0.1, steps=1).fit(X, y, X_META, Y_META, np.array(["land", "water"])[PLACE])
+    assert (model.attributes_ == place).mean() > 0.95
+    assert not hasattr(MetaICDAClassifier(C=0.1, steps=1).fit(X, y, X_META, Y_META), "attributes_")

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from icda.linear.balance import rebalance
 from icda.linear.meta import MetaSettings, fit_meta_head
 from icda.linear.objective import LossSettings
 from icda.linear.solver import LinearHead, Problem, fit_head
@@ -30,7 +31,8 @@ def worst_group(head: LinearHead) -> float:
 def learned(**options: object):
     problem, attribute = biased(800, 0.95, seed=0)
     metadata, other = biased(160, 0.5, seed=1)
-    loss = LossSettings("icda", 0.5, 0.1) if options.get("strengths_as") == "margins" else LossSettings("ce")
+    options = {"strengths_as": "weights", **options}
+    loss = LossSettings("icda", 0.5, 0.1) if options["strengths_as"] == "margins" else LossSettings("ce")
     labels = 2 * metadata.targets + other
     found = fit_meta_head(problem, metadata, labels, loss, MetaSettings(**options))
     return found, problem, attribute, labels
@@ -106,3 +108,13 @@ def test_every_loss_takes_part(name: str) -> None:
     found = fit_meta_head(problem, metadata, metadata.targets, LossSettings(name), MetaSettings(steps=2))
     assert torch.isfinite(found.head.weight).all()
     assert 0 < found.share < 1
+
+
+def test_offsets_of_the_training_samples_do_not_reach_metadata() -> None:
+    """With the prior of the attribute the shortcut is undone without a single outer step."""
+    problem, attribute = biased(800, 0.95, seed=0)
+    metadata, other = biased(160, 0.5, seed=1)
+    labels, nothing = 2 * metadata.targets + other, MetaSettings(steps=0)
+    plain = fit_meta_head(problem, metadata, labels, LossSettings("ce"), nothing)
+    prior = fit_meta_head(rebalance(problem, attribute, "prior"), metadata, labels, LossSettings("ce"), nothing)
+    assert worst_group(prior.head) > worst_group(plain.head) + 0.05

@@ -59,9 +59,7 @@ def test_scale_and_offset_of_features_change_nothing() -> None:
     batches = [list(zip(x.double().split(500), targets.split(500), strict=True)) for x in (features, moved)]
     # Without weight decay, which does see the scale.
     plain, other = (learned("ce", part, C=1e12, dtype=torch.float64) for part in batches)
-    torch.testing.assert_close(
-        probabilities(plain, features.double()), probabilities(other, moved), rtol=0, atol=1e-6
-    )
+    torch.testing.assert_close(probabilities(plain, features.double()), probabilities(other, moved), rtol=0, atol=1e-6)
 
 
 def test_statistics_and_counts_are_exact() -> None:

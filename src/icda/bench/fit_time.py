@@ -90,8 +90,10 @@ def _row(
     low, high = np.quantile(ratios, [0.25, 0.75])
     values = [objective(models[key], X, y, C) if loss == "ce" else None for key in (loss, REFERENCE)]
     return FitTimeRow(
-        name,
-        *(int(size) for size in (len(X), X.shape[1], len(np.unique(y)))),
+        data=name,
+        samples=len(X),
+        features=X.shape[1],
+        classes=len(np.unique(y)),
         loss=loss,
         seconds=round(statistics.median(times[loss]), 3),
         reference_seconds=round(statistics.median(times[REFERENCE]), 3),

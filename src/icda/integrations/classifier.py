@@ -11,14 +11,17 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight
 from torch import Tensor
 
 from icda.integrations.linear_predictions import LinearPredictions
+from icda.integrations.samples import check_samples
+from icda.integrations.streaming import StreamingFit
 from icda.linear.balance import Through, rebalance, reweigh
 from icda.linear.cross_fit import cross_fitted_logits, cross_fitted_strength
 from icda.linear.objective import LossName, LossSettings
 from icda.linear.pseudo_groups import contrast_groups
+from icda.linear.rows import Rows
 from icda.linear.solver import LinearHead, Problem, fit_head
 from icda.strength import Strength
 
@@ -29,7 +32,7 @@ THROUGH = ("weights", "statistics", "prior")
 STRENGTHS = ("angle", "cross_fitted")
 
 
-class ICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
+class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstimator):
     """A linear classifier on fixed features, trained with the ICDA loss (or CE, LA, ISDA, RISDA) on all samples at once.
 
     Statistics are exact, lambda stands at its final value, and L-BFGS does the work; full covariances cost no more than
@@ -92,9 +95,13 @@ class ICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> ICDAClassifier:
-        """Fit the head. `sample_weight` and `groups` have one entry a sample."""
+        """Fit the head. `sample_weight` and `groups` have one entry a sample.
+
+        A `np.memmap` of 256 MiB or more (in float32) is never read as a whole: see "When X does not fit" in the docs.
+        """
         self._check_settings()
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
+        self._forget_online()
+        features, y = check_samples(self, X, y)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
@@ -103,12 +110,14 @@ class ICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             )
         if groups is not None and np.shape(groups) != (len(y),):
             raise ValueError(f"groups must have one entry a sample, wanted shape ({len(y)},), got {np.shape(groups)}.")
-        weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
+        dtype = np.float64 if features.dtype == torch.float64 else np.float32
+        weights = _check_sample_weight(sample_weight, codes, dtype=dtype, ensure_non_negative=True)
         used = weights > 0
-        X, codes, weights = X[used], codes[used], weights[used]
+        if not used.all():
+            features, codes, weights = features[torch.from_numpy(used)], codes[used], weights[used]
         if len(np.unique(codes)) < len(self.classes_):
             raise ValueError("ICDAClassifier: a class has no sample with a positive sample_weight.")
-        problem = self._problem(torch.from_numpy(np.ascontiguousarray(X)), torch.from_numpy(codes), weights)
+        problem = self._problem(features, torch.from_numpy(codes), weights)
         problem = self._balanced(problem, None if groups is None else np.asarray(groups)[used])
         settings = LossSettings(self.loss, self.lambda0, self.beta)
         if self.loss == "icda" and self.strength == "cross_fitted":
@@ -116,8 +125,8 @@ class ICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         self._keep(fit_head(problem, settings, self.max_iter, self.tol))
         return self
 
-    def _problem(self, features: Tensor, targets: Tensor, weights: np.ndarray) -> Problem:
-        mass = torch.from_numpy(weights / weights.mean()).to(features)
+    def _problem(self, features: Rows, targets: Tensor, weights: np.ndarray) -> Problem:
+        mass = torch.from_numpy(weights / weights.mean()).to(features.dtype)
         counts = torch.bincount(targets, mass.double(), minlength=len(self.classes_))
         decay = 1 / (self.C * float(weights.sum()))
         return Problem(features, targets, len(self.classes_), mass, mass, counts, decay)

@@ -8,6 +8,10 @@ import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from icda.integrations.samples import check_stored
+from icda.linear.rows import is_large_on_disk
+from icda.linear.solver import LinearHead
+
 
 class LinearPredictions:
     """Predictions from `coef_` (C, A), `intercept_` (C,) and `classes_` (C,), one row a class, also for two."""
@@ -30,5 +34,11 @@ class LinearPredictions:
 
     def _logits(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
+        if is_large_on_disk(X):
+            rows = check_stored(self, X, reset=False)
+            head = LinearHead(
+                torch.tensor(self.coef_, dtype=rows.dtype), torch.tensor(self.intercept_, dtype=rows.dtype)
+            )
+            return head.logits(rows).numpy()
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         return X @ self.coef_.T.astype(X.dtype) + self.intercept_.astype(X.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -20,8 +20,10 @@ from sklearn.utils.validation import (
 
 from icda.integrations.classifier import LOSSES
 from icda.integrations.linear_predictions import LinearPredictions
+from icda.linear.balance import rebalance
 from icda.linear.meta import MetaSettings, StrengthsAs, fit_meta_head
 from icda.linear.objective import LossName, LossSettings
+from icda.linear.pseudo_groups import guess_attributes
 from icda.linear.solver import Problem
 
 
@@ -32,14 +34,17 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
     A strength for each training sample (a network of ten characteristics), a margin for each class and the metadata's
     share of the fit are learned so that heads do well on metadata they were not fitted to (`icda.linear.meta`).
 
-    With `strengths_as="margins", use_metadata=False, class_margins=False` this is the paper's Meta-ICDA, with the optimum
-    of the head in place of one look-ahead step. The defaults are ours.
+    Where metadata come with groups, a head reads the group off the training samples too, and the prior term is that of
+    classes given the group. With `prior="class", use_metadata=False, class_margins=False` this is the paper's Meta-ICDA,
+    with the optimum of the head in place of one look-ahead step. The defaults are ours.
 
     Parameters
     ----------
-    loss : {"icda", "ce", "la", "isda"}
+    loss : {"icda", "ce", "la", "isda"}; only "icda" has margins that strengths can be.
     lambda0, beta, C : as in ICDAClassifier.
-    strengths_as : {"weights", "margins"}
+    strengths_as : {"margins", "weights"}; the paper adds beta * alpha_i to the other classes' logits; weights count a
+        sample alpha_i times within its class.
+    prior : {"attribute", "class"}; "attribute" needs groups of the metadata and is "class" without them.
     use_metadata : whether the head is fitted to metadata too.
     class_margins : whether a margin for each class is learned.
     steps, learning_rate : of Adam on what is learned; the strength network takes a fifth of the rate.
@@ -51,6 +56,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
     ----------
     classes_, coef_, intercept_, n_iter_, n_features_in_ : as in ICDAClassifier.
     strengths_ : (N,) of the training samples.
+    attributes_ : (N,) the group read off the training samples, with prior="attribute": its place among the sorted groups.
     class_margins_ : (C,)
     metadata_share_ : of the metadata in the fit.
     metadata_score_ : accuracy on metadata, each sample by a head not fitted to it; of the worst group if there are
@@ -70,7 +76,8 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         lambda0: float = 0.5,
         beta: float = 0.1,
         C: float = 1.0,
-        strengths_as: StrengthsAs = "weights",
+        strengths_as: StrengthsAs = "margins",
+        prior: Literal["attribute", "class"] = "attribute",
         use_metadata: bool = True,
         class_margins: bool = True,
         steps: int = 30,
@@ -85,6 +92,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         self.beta = beta
         self.C = C
         self.strengths_as = strengths_as
+        self.prior = prior
         self.use_metadata = use_metadata
         self.class_margins = class_margins
         self.steps = steps
@@ -108,8 +116,14 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             )
         weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
         metadata, labels = self._metadata(X_meta, y_meta, groups_meta, X.dtype)
+        problem = self._problem(X, torch.from_numpy(codes), weights)
+        if self.prior == "attribute" and groups_meta is not None:
+            groups = torch.from_numpy(np.unique(groups_meta, return_inverse=True)[1])
+            attributes = guess_attributes(problem.features, metadata, groups)
+            self.attributes_ = attributes.numpy()
+            problem = rebalance(problem, attributes, "prior")
         found = fit_meta_head(
-            self._problem(X, torch.from_numpy(codes), weights),
+            problem,
             metadata,
             labels,
             LossSettings(self.loss, self.lambda0, self.beta),
@@ -191,10 +205,8 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             raise ValueError(f"loss must be one of {', '.join(known)}, got {self.loss!r}.")
         if self.strengths_as not in ("weights", "margins"):
             raise ValueError(f"strengths_as must be weights or margins, got {self.strengths_as!r}.")
-        if self.strengths_as == "margins" and self.loss != "icda":
-            raise ValueError(
-                f'strengths_as="margins" needs loss="icda", whose margins they are; got loss={self.loss!r}.'
-            )
+        if self.prior not in ("attribute", "class"):
+            raise ValueError(f"prior must be attribute or class, got {self.prior!r}.")
         if not self.C > 0 or self.lambda0 < 0 or not self.learning_rate > 0:
             raise ValueError(
                 f"C and learning_rate must be positive and lambda0 not negative, got {self.C}, {self.learning_rate} "

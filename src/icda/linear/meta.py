@@ -29,7 +29,7 @@ FLOOR = 0.01  # added to strengths that are weights: no sample counts a hundred 
 class MetaSettings:
     """What is learned on metadata, and for how long."""
 
-    strengths_as: StrengthsAs = "weights"  # "margins" is the paper's: beta * alpha_i is added to the other classes
+    strengths_as: StrengthsAs = "margins"  # the paper's: beta * alpha_i is added to the other classes
     use_metadata: bool = True  # heads are fitted to metadata too, but never judged on what they were fitted to
     class_margins: bool = True
     steps: int = 30
@@ -59,13 +59,14 @@ class MetaHead:
 class Outer(nn.Module):
     """theta: the strength network, a margin for each class, and the metadata's share of the fit."""
 
-    def __init__(self, problem: Problem, settings: MetaSettings) -> None:
+    def __init__(self, problem: Problem, num_metadata: int, settings: MetaSettings) -> None:
         super().__init__()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             self.network = StrengthNetwork(normalise_inputs=False)
         self.margins = nn.Parameter(torch.zeros(problem.num_classes), requires_grad=settings.class_margins)
-        self.share_logit = nn.Parameter(torch.zeros(()), requires_grad=settings.use_metadata)
+        share = torch.tensor(num_metadata / (num_metadata + len(problem.targets)))
+        self.share_logit = nn.Parameter(torch.logit(share), requires_grad=settings.use_metadata)
         self.log_scale = nn.Parameter(torch.zeros(()))
         self.described: Tensor = describe(problem, settings)
         self.settings, self.targets = settings, problem.targets
@@ -105,7 +106,7 @@ def fit_meta_head(
     problem: Problem, metadata: Problem, labels: Tensor, loss: LossSettings, settings: MetaSettings
 ) -> MetaHead:
     """Learn theta on `metadata`, whose `labels` (M,) say what counts equally there: classes, or classes and groups."""
-    outer = Outer(problem, settings)
+    outer = Outer(problem, len(labels), settings)
     optimizer = torch.optim.Adam(
         [
             {"params": outer.network.parameters(), "lr": settings.network_rate},
@@ -154,6 +155,10 @@ class _Fold:
             counts = torch.bincount(dense).double()
             self.metadata_weights = (1 / (len(counts) * counts[dense])).float()
         self.groups = LabelGroups.of(self.targets)
+        self.offsets = problem.offsets
+        if self.offsets is not None and self.offsets.ndim == 2:  # metadata are balanced by their weights
+            rest = len(self.targets) - len(problem.targets)
+            self.offsets = torch.cat([self.offsets, self.offsets.new_zeros(rest, problem.num_classes)])
         self.head: LinearHead | None = None
 
     def fit(self, outer: Outer, loss: LossSettings, last: bool = False) -> LinearHead:
@@ -197,9 +202,9 @@ class _Fold:
             targets=self.targets,
             weights=weights,
             statistics_weights=weights.detach(),
-            class_counts=counts,
+            class_counts=counts if self.offsets is None else torch.ones_like(counts),
             strength=strength,
-            offsets=outer.margins.to(self.features) * 1,  # a tensor of its own, without a graph where none is wanted
+            offsets=outer.margins.to(self.features) + (0 if self.offsets is None else self.offsets),
         )
 
     def _outer_loss(self, logits: Tensor) -> Tensor:

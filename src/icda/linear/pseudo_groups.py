@@ -16,7 +16,7 @@ from torch import Tensor
 from icda.linear.balance import rebalance
 from icda.linear.cross_fit import cross_fitted_logits
 from icda.linear.objective import LossSettings
-from icda.linear.solver import Problem
+from icda.linear.solver import Problem, fit_head
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,15 @@ def contrast_groups(
         robust, _ = _wrong_margin(_cross_fit(balanced, found.groups, folds, repeats, seed), targets)
         found = PseudoGroups(_unit(biased) - share * _unit(robust), targets, rivals)
     return found
+
+
+def guess_attributes(features: Tensor, metadata: Problem, attributes: Tensor, max_iter: int = 100) -> Tensor:
+    """What a head that reads `attributes` off metadata, each pair of class and attribute balanced, says of other samples."""
+    number = int(attributes.max()) + 1
+    weights = rebalance(metadata, attributes).weights
+    counts = torch.bincount(attributes, minlength=number).double()
+    reader = replace(metadata, targets=attributes, num_classes=number, weights=weights, class_counts=counts)
+    return fit_head(reader, LossSettings("ce"), max_iter).logits(features).argmax(1)
 
 
 def _unit(values: Tensor) -> Tensor:

@@ -58,7 +58,7 @@ ROWS = (
         "meta_icda_paper",
         "Meta-ICDA, the paper's",
         "metadata",
-        {"strengths_as": "margins", "use_metadata": False, "class_margins": False},
+        {"prior": "class", "use_metadata": False, "class_margins": False},
     ),
     Row("meta_icda", "Meta-ICDA, ours", "metadata"),
 )
