@@ -11,13 +11,14 @@ export HF_HUB_OFFLINE := 1
 # Real datasets, where there are any; tests that want them say so when they skip.
 export ICDA_DATA ?= $(abspath ../shared/data)
 
-.PHONY: help install demo test lint types unit browser tables clean
+.PHONY: help install demo test lint types unit browser tables docs clean
 
 help:
 	@echo "make demo   install, then compare four losses on three small biased tasks (about two minutes)"
 	@echo "make test   install what tests need, then lint, types and all tests"
-	@echo "make browser  install Chromium, in which the tests open the report"
-	@echo "make clean  remove .venv and runs/"
+	@echo "make tables fill the tables of README and docs from benchmarks/results"
+	@echo "make docs   build the documentation site into site/"
+	@echo "make clean  remove .venv, runs/ and site/"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "icda needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }
@@ -70,5 +71,8 @@ browser:
 tables: $(VENV)/.installed
 	$(BIN)/python -m icda.bench.tables README.md docs/*.md docs/methods/*.md
 
+docs: $(VENV)/.installed-test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir site
+
 clean:
-	rm -rf $(VENV) runs
+	rm -rf $(VENV) runs site

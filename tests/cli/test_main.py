@@ -9,7 +9,21 @@ from typing import Any
 import pytest
 
 from icda import __version__
-from icda.cli import bench, demo, embed, eval, list, main, train
+from icda.cli import (
+    audit,
+    bench,
+    bench_estimators,
+    bench_suite,
+    demo,
+    embed,
+    eval,
+    explain,
+    list,
+    main,
+    report,
+    train,
+    tune,
+)
 from icda.training import TrainConfig
 
 Command = Callable[..., Any]
@@ -20,8 +34,21 @@ HELP: dict[tuple[str, ...], type] = {
     ("eval",): eval.EvalArguments,
     ("embed",): embed.EmbedArguments,
     ("list",): list.ListArguments,
+    ("audit",): audit.AuditArguments,
+    ("report",): report.ReportArguments,
+    ("explain",): explain.ExplainArguments,
+    ("tune",): tune.TuneArguments,
     ("bench", "speed"): bench.SpeedArguments,
+    ("bench", "meta"): bench.MetaArguments,
+    ("bench", "embeddings"): bench_estimators.EmbeddingsArguments,
+    ("bench", "audit"): bench_estimators.AuditBenchArguments,
+    ("bench", "fit"): bench_estimators.FitArguments,
+    ("bench", "figures"): bench_estimators.FiguresArguments,
+    ("bench", "table2"): bench_suite.SuiteArguments,
 }
+
+
+POSITIONAL = (("eval", "run"), ("embed", "data"), ("audit", "data"), ("report", "runs"), ("explain", "runs"))
 
 
 @pytest.mark.parametrize("words", [(), ("-h",), ("--help",)])
@@ -41,11 +68,11 @@ def test_help_explains_every_option(words: tuple[str, ...], icda: Command) -> No
     answer = icda(*words, "--help")
     assert answer.code == 0
     names = [field.name for field in fields(HELP[words])]
-    if words == ("train",):
+    if words in (("train",), ("tune",)):
         names += [field.name for field in fields(TrainConfig) if field.name != "options"]
         names.remove("run")  # its settings stand for it
     for name in names:
-        shown = "PATH" if (words, name) in ((("eval",), "run"), (("embed",), "data")) else f"--{name.replace('_', '-')}"
+        shown = "PATH" if (words[0], name) in POSITIONAL else f"--{name.replace('_', '-')}"
         shown = "{all,tasks" if (words, name) == (("list",), "what") else shown
         assert shown in answer.out, name
 
@@ -92,7 +119,7 @@ def test_a_typo_gives_the_right_word_and_no_traceback(words: Any, hint: str, icd
 def test_a_word_like_no_command_gives_them_all(icda: Command) -> None:
     answer = icda("xyzzy")
     assert answer.code == 2
-    assert answer.err == "icda: unknown command 'xyzzy'. Commands: demo, train, eval, embed, list, bench.\n"
+    assert answer.err == f"icda: unknown command 'xyzzy'. Commands: {', '.join(main.COMMANDS)}.\n"
 
 
 @dataclass

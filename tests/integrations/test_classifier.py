@@ -80,7 +80,7 @@ def test_group_balance_gives_every_group_the_same_weight() -> None:
     ]
     assert share[1] < share[0]
     assert share[2] < share[0]
-    assert guessed.groups_.shape == (400,)
+    assert guessed.attributes_.shape == (400,)
 
 
 @pytest.mark.parametrize(

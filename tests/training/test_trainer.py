@@ -79,11 +79,12 @@ def test_hooks_steps_and_predictions_come_in_order(configure: Configure, registe
         steps = [("step", number, 2 * number + k, round((2 * number + k) / 6, 3)) for k in range(2)]
         return [("start", number), *steps, ("end", number), ("predict", 1)]
 
-    test = [("predict", 1)]
+    test, explanations = [("predict", 1)], [("predict", 1), ("predict", 1)]  # of the training and of the test split
     assert Diary.calls == [
         *[("stage", "first", 0), *epoch(0)],
         *[("stage", "second", 1), *epoch(1), *epoch(2)],
         *test,
+        *explanations,
     ]
 
 

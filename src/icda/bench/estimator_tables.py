@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from icda.bench.embeddings.methods import ROWS
@@ -18,14 +18,15 @@ COLUMNS = {
     ("compas", "race"): "COMPAS, race",
     ("cad_imdb", "none"): "IMDb, rewritten",
 }
+SHORT = ("ce", "la", "icda", "ce_contrast", "ce_prior", "ce_groups", "dfr", "meta_icda")
 KNOWS = {"labels": "nothing", "groups": "groups", "metadata": "metadata"}
 
 
-def embeddings_table(path: Path, figure: str = "worst_group_accuracy") -> str:
+def embeddings_table(path: Path, figure: str = "worst_group_accuracy", only: Sequence[str] = ()) -> str:
     """Mean ± standard deviation over seeds, in per cent; for film reviews the accuracy on rewritten ones."""
     cells = read_cells(path)
     body = []
-    for row in ROWS:
+    for row in (row for row in ROWS if not only or row.name in only):
         if any(cell.method == row.name for cell in cells):
             figures = [_column(cells, row.name, place, figure) for place in COLUMNS]
             body.append([row.title, KNOWS[row.knows], *figures])

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from icda.bench.estimator_tables import audit_table, embeddings_table
+from icda.bench.estimator_tables import SHORT, audit_table, embeddings_table
 from icda.bench.ledger import read_ledger
 from icda.bench.markdown import markdown, spread
 from icda.bench.network_cost import cost_table, read_costs
@@ -108,6 +108,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "table3": table3,
     "embeddings": lambda: embeddings_table(RESULTS / "embeddings.csv"),
     "embeddings-accuracy": lambda: embeddings_table(RESULTS / "embeddings.csv", "accuracy"),
+    "embeddings-short": lambda: embeddings_table(RESULTS / "embeddings.csv", only=SHORT),
     "audit": lambda: audit_table(RESULTS / "audit.csv"),
     **{name: partial(paper_table, name) for name in ("table2", "table4", "table9", "ablation", "sensitivity")},
 }

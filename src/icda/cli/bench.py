@@ -19,6 +19,7 @@ BENCHES = {
     "embeddings": "every estimator and variant on features of real biased data",
     "audit": "how well the audit finds minority groups and wrong labels, beside cleanlab",
     "fit": "fit times beside LogisticRegression, and memory for features on disk",
+    "figures": "train and draw the pictures of the documentation",
     "table2": "the paper's Table 2: long-tailed CIFAR",
     "table3": "the paper's Table 3: what ICDA adds to a training step of seven networks",
     "table4": "the paper's Table 4: CIFAR with wrong labels",
@@ -78,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
     measured = {"speed": _speed, "meta": _meta}
     if arguments[0] in measured:
         return measured[arguments[0]](arguments[1:])
-    if arguments[0] in ("embeddings", "audit", "fit"):
+    if arguments[0] in ("embeddings", "audit", "fit", "figures"):
         from icda.cli import bench_estimators
 
         return int(getattr(bench_estimators, arguments[0])(arguments[1:]))

@@ -58,6 +58,9 @@ def counterfactual_gallery(
     """The most tied training samples, augmented and mapped back to pixels, each with its nearest real neighbours."""
     places, towards, strongest = most_tied(strength, count)
     split, positions = task.train, seen.index[places]
+    about = {"augmentation": augmentation, "lambda": lam, "seed": seed, "split": "train"}
+    if len(places) == 0:
+        return {**about, "samples": []}
     wanted = augment_towards(
         augmentation, seen.features[places], seen.targets[places], towards, strongest, space, lam, seed
     )
@@ -78,7 +81,7 @@ def counterfactual_gallery(
         }
         for row in range(len(places))
     ]
-    return {"augmentation": augmentation, "lambda": lam, "seed": seed, "split": "train", "samples": samples}
+    return {**about, "samples": samples}
 
 
 def _neighbours(task: Task, seen: Pass, places: Tensor) -> list[dict[str, Any]]:

@@ -71,10 +71,13 @@ def strength_figures(strength: Strength, targets: Tensor) -> dict[str, Any]:
 def most_tied(strength: Strength, top: int) -> tuple[Tensor, Tensor, Tensor]:
     """Places of the samples with the strongest ties, the class each is tied to, and how strongly; strongest first.
 
+    A sample whose features point to no other class at all has no tie and is left out: there may be fewer than `top`.
+
     >>> strength = Strength(torch.tensor([[0.0, 0.2, 0.1], [0.3, 0.0, 0.9]]), torch.zeros(2))
     >>> [part.tolist() for part in most_tied(strength, top=1)][:2]
     [[1], [2]]
     """
     strongest, towards = strength.per_class.max(1)
     places = torch.argsort(strongest, descending=True, stable=True)[:top]
+    places = places[strongest[places] > 0]
     return places, towards[places], strongest[places]

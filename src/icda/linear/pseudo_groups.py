@@ -74,7 +74,7 @@ def contrast_groups(
 
 
 def guess_attributes(features: Tensor, metadata: Problem, attributes: Tensor, max_iter: int = 100) -> Tensor:
-    """What a head that reads `attributes` off metadata, each pair of class and attribute balanced, says of other samples."""
+    """What a head that reads `attributes` off metadata, each (class, attribute) balanced, says of other samples."""
     number = int(attributes.max()) + 1
     weights = rebalance(metadata, attributes).weights
     counts = torch.bincount(attributes, minlength=number).double()

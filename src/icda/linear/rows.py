@@ -101,6 +101,8 @@ def rows_per_chunk(width: int, dtype: torch.dtype) -> int:
 
 def times(rows: Rows, weight: Tensor, out: Tensor | None = None) -> Tensor:
     """rows @ weight.T: (N, A), (C, A) -> (N, C)."""
+    if isinstance(rows, Tensor):
+        return torch.mm(rows, weight.T, out=out)
     if out is None:
         out = torch.empty(len(rows), len(weight), dtype=rows.dtype)
     for span, block in row_chunks(rows):
@@ -110,6 +112,8 @@ def times(rows: Rows, weight: Tensor, out: Tensor | None = None) -> Tensor:
 
 def transposed_times(rows: Rows, gradient: Tensor) -> Tensor:
     """gradient.T @ rows: (N, A), (N, C) -> (C, A)."""
+    if isinstance(rows, Tensor):
+        return gradient.T @ rows
     out = torch.zeros(gradient.shape[1], rows.shape[1], dtype=rows.dtype)
     for span, block in row_chunks(rows):
         out.addmm_(gradient[span].T, block)
