@@ -54,7 +54,7 @@ def test_gradient_in_sample_weights_is_that_of_refitting(loss: LossSettings) -> 
     weights = problem.weights.clone().requires_grad_()
     optimum, slope = optimum_of(replace(problem, weights=weights), loss)
     optimum.response(optimum.solve(slope, iterations=200, tol=1e-12)).backward()
-    step = 1e-4
+    step = 1e-2  # well above what L-BFGS leaves of the optimum's error
     for sample in (0, 7, 23):
         values = []
         for sign in (1, -1):
@@ -75,9 +75,9 @@ def test_gradient_in_class_margins_is_that_of_refitting(loss: LossSettings) -> N
         values = []
         for sign in (1, -1):
             moved = torch.zeros(3, dtype=torch.float64)
-            moved[label] = sign * 1e-4
+            moved[label] = sign * 1e-2
             values.append(float(judged(fitted(replace(problem, offsets=moved), loss))))
-        assert float(offsets.grad[label]) == pytest.approx((values[0] - values[1]) / 2e-4, rel=1e-3, abs=1e-8)
+        assert float(offsets.grad[label]) == pytest.approx((values[0] - values[1]) / 2e-2, rel=1e-3, abs=1e-8)
 
 
 def test_gradient_in_sample_strengths_is_that_of_refitting() -> None:
@@ -94,10 +94,10 @@ def test_gradient_in_sample_strengths_is_that_of_refitting() -> None:
         values = []
         for sign in (1, -1):
             moved = problem.strength.per_sample.clone()
-            moved[sample] += sign * 1e-3
+            moved[sample] += sign * 1e-2
             strength = Strength(problem.strength.per_class, moved)
             values.append(float(judged(fitted(replace(problem, strength=strength), loss))))
-        assert float(alpha.grad[sample]) == pytest.approx((values[0] - values[1]) / 2e-3, rel=1e-3, abs=1e-9)
+        assert float(alpha.grad[sample]) == pytest.approx((values[0] - values[1]) / 2e-2, rel=1e-3, abs=1e-9)
 
 
 def test_curvature_is_symmetric_and_solved_for() -> None:

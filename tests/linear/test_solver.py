@@ -7,7 +7,10 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
+import icda.linear.rows as rows_module
+from icda.linear.evaluation import make_objective
 from icda.linear.objective import LossSettings
+from icda.linear.rows import StoredRows
 from icda.linear.solver import LinearHead, Problem, fit_head
 from icda.strength import direct_strength
 
@@ -76,3 +79,44 @@ def test_sample_weights_equal_repetition() -> None:
     for name in ("ce", "isda", "icda"):
         heads = [fit_head(p, LossSettings(name), 500, 1e-9) for p in (weighted, repeated)]
         torch.testing.assert_close(heads[0].weight, heads[1].weight, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["ce", "la", "isda", "risda", "icda"])
+@pytest.mark.parametrize(("dtype", "atol"), [(torch.float64, 1e-12), (torch.float32, 1e-6)])
+def test_rows_on_disk_give_the_value_and_head_of_rows_in_memory(
+    name: str, dtype: torch.dtype, atol: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = make_problem()
+    parts = {key: getattr(problem, key).to(dtype) for key in ("features", "weights", "statistics_weights")}
+    problem = replace(problem, **parts)
+    monkeypatch.setattr(rows_module, "CHUNK_BYTES", 11 * 5 * dtype.itemsize)
+    stored = replace(problem, features=StoredRows(problem.features.numpy()))
+    heads = [fit_head(part, LossSettings(name), max_iter=4, tol=0, rounds=1) for part in (problem, stored)]
+    torch.testing.assert_close(heads[0].weight, heads[1].weight, atol=10 * atol, rtol=0)
+    assert heads[0].value == pytest.approx(heads[1].value, abs=atol)
+    chosen = torch.arange(120) % 3 < 2
+    torch.testing.assert_close(
+        heads[0].logits(stored.features[chosen]), heads[0].logits(problem.features[chosen]), atol=10 * atol, rtol=0
+    )
+
+
+@pytest.mark.parametrize("name", ["ce", "la", "isda", "icda"])  # RISDA's confusions depend on the start
+def test_two_classes_have_opposite_rows_wherever_the_fit_starts(name: str) -> None:
+    problem = make_problem(classes=2)
+    fixed = direct_strength(problem.features, problem.targets, torch.eye(2, 5, dtype=torch.float64))
+    problem = replace(problem, strength=fixed)
+    settings = LossSettings(name, lam=0.3)
+    one_row = fit_head(problem, settings, max_iter=500, tol=1e-9)
+    assert torch.equal(one_row.weight[0], -one_row.weight[1])
+    aside = LinearHead(one_row.weight + 0.1 * torch.eye(2, 5), one_row.bias + torch.tensor([0.1, 0.0]))
+    two_rows = fit_head(problem, settings, max_iter=500, tol=1e-9, start=aside)
+    torch.testing.assert_close(two_rows.weight, one_row.weight, atol=1e-6, rtol=0)
+    assert two_rows.value == pytest.approx(one_row.value, abs=1e-10)
+
+
+def test_icda_ends_at_a_head_that_its_own_strengths_agree_with() -> None:
+    problem = make_problem()
+    head = fit_head(problem, LossSettings("icda", lam=0.3), max_iter=500, tol=1e-7, rounds=20)
+    own = direct_strength(problem.features, problem.targets, head.weight)
+    slope = make_objective(problem, LossSettings("icda", lam=0.3), own)(head.weight, head.bias)
+    assert float((slope.to_weight + problem.decay * head.weight).abs().max()) < 1e-5

@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from icda.bench.speed import interleave, write_csv
+from icda.bench.speed import Step, interleave, write_csv
 from icda.integrations.classifier import LOSSES, ICDAClassifier
 
 REFERENCE = "logistic regression"
@@ -54,10 +54,11 @@ def measure_fit_time(
     say: Callable[[str], None] = print,
 ) -> list[FitTimeRow]:
     """Waterbirds' features under `root` (float32, standardised), and a made-up set of (samples, features, classes)."""
-    rows = []
-    for name, make in (("waterbirds", partial(_waterbirds, root)), ("synthetic", partial(_synthetic, large))):
-        if name == "synthetic" and large is None:
-            continue
+    rows: list[FitTimeRow] = []
+    sets = {"waterbirds": partial(_waterbirds, root)}
+    if large is not None:
+        sets["synthetic"] = partial(_synthetic, large)
+    for name, make in sets.items():
         X, y = make()
         say(f"{name}: {X.shape[0]} x {X.shape[1]}, {len(np.unique(y))} classes")
         rows += compare(name, X, y, losses, C, rounds)
@@ -74,7 +75,7 @@ def compare(name: str, X: np.ndarray, y: np.ndarray, losses: Sequence[str], C: f
     models |= {loss: ICDAClassifier(loss, C=C) for loss in losses}  # type: ignore[arg-type]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        steps = {key: partial(_fit, model, X, y) for key, model in models.items()}
+        steps: dict[str, Step] = {key: partial(_fit, model, X, y) for key, model in models.items()}
         times = interleave(steps, rounds, warm_up=1)
     return [_row(name, X, y, loss, models, times, C) for loss in losses]
 

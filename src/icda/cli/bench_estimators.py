@@ -109,16 +109,14 @@ def fit(arguments: Sequence[str]) -> int:
         from icda.bench.large_fit import measure_large_fit
 
         large = measure_large_fit(folder=given.large)
-        for row in large:
-            print(row)
+        print(*large, sep="\n")
         if given.out is not None:
             write_csv(large, given.out)
         return 0
     from icda.bench.fit_time import measure_fit_time
 
     rows = measure_fit_time(data_root(given.root), rounds=given.rounds)
-    for row in rows:
-        print(row)
+    print(*rows, sep="\n")
     if given.out is not None:
         write_csv(rows, given.out)
     return 0

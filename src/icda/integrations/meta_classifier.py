@@ -119,7 +119,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         problem = self._problem(X, torch.from_numpy(codes), weights)
         if self.prior == "attribute" and groups_meta is not None:
             groups = torch.from_numpy(np.unique(groups_meta, return_inverse=True)[1])
-            attributes = guess_attributes(problem.features, metadata, groups)
+            attributes = guess_attributes(torch.from_numpy(X), metadata, groups)
             self.attributes_ = attributes.numpy()
             problem = rebalance(problem, attributes, "prior")
         found = fit_meta_head(

@@ -17,6 +17,7 @@ from icda.strength import Strength, direct_strength
 PLAIN_MEMORY = 10  # pairs that L-BFGS remembers, as in scikit-learn
 AUGMENTED_MEMORY = 20  # covariances make the problem stiffer: this saves a sixth of the iterations on real embeddings
 START_SLACK = 10.0  # the first head only says where samples lie: it need not be more exact than that
+ICDA_START = 5  # iterations of it: strengths are read again anyway, while RISDA's confusions need a good head
 
 
 @dataclass
@@ -59,11 +60,12 @@ def fit_head(
     """Minimise the loss; strengths and RISDA's confusions are read off the head anew in each of `rounds`.
 
     Within a round they are constants, as the paper has them, so that L-BFGS sees one smooth function. The first round
-    starts from the logit-adjusted head, whose angles mean something; `tol` bounds the largest entry of the gradient.
+    starts near the logit-adjusted head, whose angles mean something; `tol` bounds the largest entry of the gradient.
     """
     if settings.name in ("ce", "la", "isda"):
         return _minimise(problem, settings, start or _zero_head(problem), None, None, max_iter, tol)
-    head = start or _minimise(problem, LossSettings("la"), _zero_head(problem), None, None, max_iter, START_SLACK * tol)
+    steps = min(max_iter, ICDA_START) if settings.name == "icda" else max_iter
+    head = start or _minimise(problem, LossSettings("la"), _zero_head(problem), None, None, steps, START_SLACK * tol)
     spent = head.iterations if start is None else 0
     for _ in range(rounds):
         strength = problem.strength or _angles(problem, head) if settings.name == "icda" else None
