@@ -19,6 +19,27 @@ COLUMNS = {
     ("cad_imdb", "none"): "IMDb, rewritten",
 }
 SHORT = ("ce", "la", "icda", "ce_contrast", "ce_prior", "ce_groups", "dfr", "meta_icda")
+FIT_TIME = {
+    "data": "data",
+    "samples": "N",
+    "features": "A",
+    "classes": "C",
+    "loss": "loss",
+    "seconds": "seconds",
+    "reference_seconds": "LogisticRegression, seconds",
+    "ratio": "ratio",
+    "iterations": "iterations",
+    "reference_iterations": "its iterations",
+}
+LARGE_FIT = {
+    "loss": "loss",
+    "samples": "N",
+    "features": "A",
+    "classes": "C",
+    "file_gib": "file, GiB",
+    "peak_mib": "peak memory, MiB",
+    "seconds": "seconds, one thread",
+}
 KNOWS = {"labels": "nothing", "groups": "groups", "metadata": "metadata"}
 
 

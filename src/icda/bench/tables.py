@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from icda.bench.estimator_tables import SHORT, audit_table, embeddings_table
+from icda.bench.estimator_tables import FIT_TIME, LARGE_FIT, SHORT, audit_table, csv_table, embeddings_table
 from icda.bench.ledger import read_ledger
 from icda.bench.markdown import markdown, spread
 from icda.bench.network_cost import cost_table, read_costs
@@ -110,6 +110,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "embeddings-accuracy": lambda: embeddings_table(RESULTS / "embeddings.csv", "accuracy"),
     "embeddings-short": lambda: embeddings_table(RESULTS / "embeddings.csv", only=SHORT),
     "audit": lambda: audit_table(RESULTS / "audit.csv"),
+    "fit-time": lambda: csv_table(FIT_TIME)(RESULTS / "fit_time.csv"),
+    "large-fit": lambda: csv_table(LARGE_FIT)(RESULTS / "large_fit.csv"),
     **{name: partial(paper_table, name) for name in ("table2", "table4", "table9", "ablation", "sensitivity")},
 }
 
