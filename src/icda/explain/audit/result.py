@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -18,6 +17,7 @@ from icda.explain.audit.label_noise import LabelNoise
 from icda.explain.audit.recommendation import Finding, summary
 from icda.explain.audit.ties import ClassCost, Ties
 from icda.extras import require
+from icda.report.audit_page import render_audit_page
 
 COLUMNS = (
     "index",
@@ -152,9 +152,7 @@ class Audit:
 
     def to_html(self, path: str | PathLike[str], top: int = 50) -> Path:
         """Write one page that needs nothing beside it, with the first `top` rows of each ranking."""
-        # The page lives a floor above, which this one may not import: it is looked up by name when it is wanted.
-        page = importlib.import_module("icda.report.audit_page")
-        return _write(path, page.render_audit_page(self.as_dict(top)))
+        return _write(path, render_audit_page(self.as_dict(top)))
 
     def __rich__(self) -> Any:
         from icda.explain.audit.console import overview
