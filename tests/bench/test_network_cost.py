@@ -7,7 +7,7 @@ import pytest
 
 from icda.bench import network_cost
 from icda.bench.network_cost import CostRow, add_to_csv, cost_table, load_cost_suite, measure_network_cost, read_costs
-from icda.bench.speed import SpeedRow
+from icda.bench.step_cost import StepCostRow
 from icda.models import MODELS
 from icda.registry import UnknownNameError
 
@@ -15,7 +15,7 @@ PAPER = Path(__file__).resolve().parents[2] / ".." / "shared" / "paper.tex"
 
 
 def row(network: str = "resnet32", classes: int = 10, tier: str = "cpu", extra: float = 5.0) -> CostRow:
-    return CostRow(network, classes, tier, 32, 15, 100.0, 105.0, extra, 1.0)
+    return CostRow(network, classes, tier, 32, 15, 100.0, 105.0, extra, 1.0, 0.8)
 
 
 def test_every_network_of_the_papers_table_is_known() -> None:
@@ -32,11 +32,11 @@ def test_the_papers_figures_stand_in_the_paper() -> None:
 
 
 def test_extra_time_and_noise_come_from_paired_ratios(monkeypatch: pytest.MonkeyPatch) -> None:
-    def pretend(model: str, classes: int, batch: int, rounds: int) -> list[SpeedRow]:
-        assert (batch, rounds) == (4, 3)
-        return [SpeedRow(model, "icda", "full", classes, 64, batch, 10.0, 10.6, 1.06, None, "1.020 to 1.100")]
+    def pretend(name: str, classes: int, batch: int, steps: int, seconds: float) -> StepCostRow:
+        assert (batch, steps) == (4, 3)
+        return StepCostRow(name, 1, classes, 64, "full", batch, 3, 10.0, 10.6, 0.1, 6.0, 2.0, 10.0, 1.0, 0.5)
 
-    monkeypatch.setattr(network_cost, "network_rows", pretend)
+    monkeypatch.setattr(network_cost, "measure_step", pretend)
     said: list[str] = []
     found = measure_network_cost("smoke", (), said.append)
     assert [(row.network, row.classes, row.extra, row.noise) for row in found] == [
@@ -72,6 +72,6 @@ def test_the_table_has_the_paper_ours_and_a_status(tmp_path: Path) -> None:
     path = tmp_path / "table3.csv"
     add_to_csv([row(extra=7.5), row(classes=100, extra=9.5)], path)
     text = cost_table(read_costs(path))
-    assert "| ResNet-32 | CIFAR-10 | +6.9 % | +7.5 ± 1.0 % | 100 | 32 | trend holds |" in text
-    assert "| ResNet-32 | CIFAR-100 | +6.9 % | +9.5 ± 1.0 % | 100 | 32 | does not hold |" in text
-    assert "| ResNet-56 | CIFAR-10 | +7.1 % |  |  |  | not run here |" in text
+    assert "| ResNet-32 | CIFAR-10 | +6.9 % | +7.5 ± 1.0 % | 0.80 % | 100 | 32 | trend holds |" in text
+    assert "| ResNet-32 | CIFAR-100 | +6.9 % | +9.5 ± 1.0 % | 0.80 % | 100 | 32 | does not hold |" in text
+    assert "| ResNet-56 | CIFAR-10 | +7.1 % |  |  |  |  | not run here |" in text
