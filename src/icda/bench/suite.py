@@ -68,12 +68,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Tier:
-    """A recipe: training settings, what changes for methods with metadata, and how many seeds each row gets."""
+    """A recipe: training settings, what changes for methods with metadata, and what single rows get of their own.
+
+    `row_seeds` gives rows another number of seeds, `row_options` options that belong to the tier's length of training,
+    `row_settings` settings that differ from the recipe.
+    """
 
     recipe: dict[str, Any]
     metadata_recipe: dict[str, Any] = field(default_factory=dict)
     seeds: int = 1
     row_seeds: dict[str, int] = field(default_factory=dict)
+    row_options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    row_settings: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -174,7 +180,9 @@ def cell_config(suite: Suite, tier: str, column: Column, row: Row, seed: int = 0
     if row.metadata:
         settings |= recipe.metadata_recipe
     task = place.metadata_task if row.metadata and place.metadata_task else place.task
-    settings |= {"task": task, "method": row.method, "options": row.options_in(column.key), "seed": seed}
+    options = {**row.options_in(column.key), **recipe.row_options.get(row.key, {})}
+    settings |= recipe.row_settings.get(row.key, {})
+    settings |= {"task": task, "method": row.method, "options": options, "seed": seed}
     return config_from_dict(settings, f"suite {suite.name}, tier {tier}")
 
 
@@ -231,5 +239,9 @@ def _check(suite: Suite) -> None:
         strange += [name for name in (row.below,) if name is not None and name not in keys]
         if strange:
             raise ValueError(f"suite {suite.name}: row {row.key!r} speaks of {', '.join(strange)}, which is not there.")
+    for name, tier in suite.tiers.items():
+        strange = [key for key in (*tier.row_seeds, *tier.row_options, *tier.row_settings) if key not in keys]
+        if strange:
+            raise ValueError(f"suite {suite.name}: tier {name!r} speaks of rows {', '.join(strange)}, not there.")
     if len(set(keys)) < len(keys) or suite.reference not in keys:
         raise ValueError(f"suite {suite.name}: rows want different keys and the reference {suite.reference!r} in them.")

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import spectral_norm
 
-SIZES = (8, 28, 32, 64)  # sides that halve down to a smallest map of 4 or 7 pixels
+SIZES = (8, 16, 28, 32, 64)  # sides that halve down to a smallest map of 4 or 7 pixels
 GROUPS = 8  # of GroupNorm: BatchNorm would tie an image to its neighbours and a rank to its share of the batch
 
 
@@ -69,7 +69,7 @@ def smallest_map(size: int) -> int:
     """The side of the smallest map: what is left of an allowed image size after halving.
 
     >>> [smallest_map(size) for size in SIZES]
-    [4, 7, 4, 4]
+    [4, 4, 7, 4, 4]
     """
     if size not in SIZES:
         raise ValueError(f"the GAN makes square images of {', '.join(map(str, SIZES))} pixels a side, got {size}.")
