@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from icda.data import TASKS, Task, create_task
+from icda.data import TASKS, Split, Task, create_task
 from icda.methods import method_names, method_needs
 from icda.methods.base import MissingNeedError
 from icda.methods.create import method_class
@@ -50,21 +50,30 @@ paired_methods = pytest.mark.parametrize("name", described([name for name in met
 
 def small_task(needs: frozenset[str]) -> Task:
     """150 digits, fewer of each class than of the one before, with what is needed and nothing else."""
-    task = create_task("digits_coloured" if "groups" in needs else "digits")
-    sizes = [90, 60] if "groups" in needs else [24 - 2 * c for c in range(10)]
+    grouped = bool(needs & {"groups", "validation groups"})
+    task = create_task("digits_coloured" if grouped else "digits")
+    sizes = [90, 60] if grouped else [24 - 2 * c for c in range(10)]
     kept = torch.cat([(task.train.targets == c).nonzero().flatten()[:size] for c, size in enumerate(sizes)])
+    train, validation = task.train.subset(kept), task.validation
+    assert validation is not None
     return replace(
         task,
         name=task_name(needs),
-        train=task.train.subset(kept),
-        validation=task.validation if "validation" in needs else None,
+        train=train if "groups" in needs else train.without_groups(),
+        validation=_needed(validation, needs),
         metadata=task.metadata if "metadata" in needs else None,
         test=task.test.subset(torch.arange(0, len(task.test), 7)),
     )
 
 
+def _needed(validation: Split, needs: frozenset[str]) -> Split | None:
+    if "validation groups" in needs:
+        return validation
+    return validation.without_groups() if "validation" in needs else None
+
+
 def task_name(needs: frozenset[str]) -> str:
-    return "_".join(["small_digits", *sorted(needs)])
+    return "_".join(["small_digits", *sorted(needs)]).replace(" ", "_")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -196,9 +205,10 @@ def test_a_task_without_what_it_needs_is_refused_before_training(name: str, tmp_
         "groups": replace(whole, train=replace(whole.train, groups=None)),
         "metadata": replace(whole, metadata=None),
         "validation": replace(whole, validation=None),
+        "validation groups": whole.without_groups(),
     }
     for need in method_needs(name):
-        with pytest.raises(MissingNeedError, match=f"method '{name}' needs {need}, which task"):
+        with pytest.raises(MissingNeedError, match=f"method '{name}' needs .*{need}.*, which task"):
             build(configure(name, tmp_path / "run"), lacking[need])
     assert not (tmp_path / "run").exists()
 

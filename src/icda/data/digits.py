@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from icda.data.bias.colour import CLASSES, GROUP_NAMES, flip_share, group_of, paint
+from icda.data.bias.colour import CLASSES, GROUP_COLOURS, GROUP_NAMES, flip_share, group_of, paint
 from icda.data.bias.long_tail import long_tail
 from icda.data.bias.noise import corrupt_labels, noise_transition
 from icda.data.generators import generator_for
@@ -138,6 +138,7 @@ def digits_coloured(root: Path | None, seed: int) -> Task:
         test=split(cut.test),
         metadata=split(cut.metadata),
         group_names=GROUP_NAMES,
+        group_attributes=GROUP_COLOURS,
         class_names=CLASSES,
         input_shape=(3, SIZE, SIZE),
         default_model="small_cnn",

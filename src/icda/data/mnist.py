@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from icda.data.bias.colour import CLASSES, GROUP_NAMES, flip_some, group_of, paint
+from icda.data.bias.colour import CLASSES, GROUP_COLOURS, GROUP_NAMES, flip_some, group_of, paint
 from icda.data.generators import generator_for
 from icda.data.registry import TASKS
 from icda.data.roots import DatasetNotFoundError, find_folder
@@ -74,6 +74,7 @@ def cmnist(root: Path | None, seed: int) -> Task:
         validation=splits["validation"],
         test=splits["test"],
         group_names=GROUP_NAMES,
+        group_attributes=GROUP_COLOURS,
         class_names=CLASSES,
         input_shape=(3, 28, 28),
         default_model="small_cnn",

@@ -31,6 +31,7 @@ class OwnData:
     labels: Sequence[str]
     splits: Sequence[str]
     groups: Sequence[str] | None = None
+    attributes: Sequence[str] | None = None  # where groups are label x attribute: the attribute of each sample
 
 
 def own_task(name: str, data: OwnData, seed: int, *, input_kind: str, input_shape: tuple[int, ...], model: str) -> Task:
@@ -42,6 +43,7 @@ def own_task(name: str, data: OwnData, seed: int, *, input_kind: str, input_shap
     targets = _number(data.labels, class_names)
     group_names = None if data.groups is None else natural_order(data.groups)
     groups = None if data.groups is None or group_names is None else _number(data.groups, group_names)
+    attributes = None if data.attributes is None or groups is None else _attribute_of_group(data.attributes, groups)
     strata = targets if groups is None or group_names is None else targets * len(group_names) + groups
     rows, story = _complete(name, data.splits, strata, seed)
 
@@ -57,6 +59,7 @@ def own_task(name: str, data: OwnData, seed: int, *, input_kind: str, input_shap
         test=split("test"),
         metadata=split("metadata") if len(rows["metadata"]) else None,
         group_names=group_names,
+        group_attributes=attributes,
         class_names=class_names,
         input_kind=input_kind,
         input_shape=input_shape,
@@ -81,6 +84,11 @@ def natural_order(names: Iterable[str]) -> tuple[str, ...]:
 def _number(values: Sequence[str], names: tuple[str, ...]) -> Tensor:
     numbers = {name: number for number, name in enumerate(names)}
     return torch.tensor([numbers[value] for value in values], dtype=torch.long)
+
+
+def _attribute_of_group(attributes: Sequence[str], groups: Tensor) -> tuple[int, ...]:
+    numbers = _number(attributes, natural_order(attributes))
+    return tuple(int(numbers[(groups == group).nonzero()[0, 0]]) for group in range(int(groups.max()) + 1))
 
 
 def _check_classes(name: str, data: OwnData) -> None:

@@ -87,7 +87,7 @@ def csv_task(
         raise table.missing("label", LABEL)
     labels = table.column(label)
     splits = split_values(table, table.find("split", split_column, SPLIT))
-    groups = group_labels(table, labels, group_column, attribute_column)
+    groups, attributes = group_labels(table, labels, group_column, attribute_column)
     image, text = input_columns(table, image_column, text_column)
     if image is not None:
         source: Source = ImageFiles(_image_paths(table, image), image_size, flip=flip)
@@ -97,7 +97,7 @@ def csv_task(
         assert text is not None
         source = TextArray(table.column(text), tokenise or hash_tokenise, max_length)
         kind, shape, model = "text", (max_length,), "bag_of_words"
-    data = OwnData(source, labels, splits, groups)
+    data = OwnData(source, labels, splits, groups, attributes)
     return own_task(table.path.stem, data, seed, input_kind=kind, input_shape=shape, model=model)
 
 
@@ -161,11 +161,15 @@ def split_values(table: CsvTable, column: str | None) -> list[str]:
     return [known[cell] for cell in cells]
 
 
-def group_labels(table: CsvTable, labels: list[str], given: str | None, attribute: str | None) -> list[str] | None:
+def group_labels(
+    table: CsvTable, labels: list[str], given: str | None, attribute: str | None
+) -> tuple[list[str] | None, list[str] | None]:
+    """Groups, and the attributes they were made of with the labels; None for what the table does not say."""
     group = table.find("group", given, GROUP) if attribute is None or given is not None else None
     if group is not None:
-        return table.column(group)
+        return table.column(group), None
     name = table.find("attribute", attribute, ATTRIBUTE)
     if name is None:
-        return None
-    return [f"{label}, {value}" for label, value in zip(labels, table.column(name), strict=True)]
+        return None, None
+    attributes = table.column(name)
+    return [f"{label}, {value}" for label, value in zip(labels, attributes, strict=True)], attributes

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -37,7 +38,9 @@ class Source(Protocol):
 class Split:
     """Labelled samples: row `rows[i]` of `source` carries `targets[i]` and, if known, `groups[i]`.
 
-    Several splits may share one source; `rows` keeps them apart, so a long-tailed subset costs no copy.
+    Several splits may share one source; `rows` keeps them apart, so a long-tailed subset costs no copy. `memberships`
+    (N, M) says which of a task's M overlapping groups each sample belongs to, where a sample may be in several or none;
+    they are evaluated and never trained on.
     """
 
     source: Source
@@ -45,12 +48,16 @@ class Split:
     targets: Tensor
     groups: Tensor | None = None
     clean_targets: Tensor | None = None  # what the labels were before noise was added; never seen by a method
+    memberships: Tensor | None = None
 
     def __post_init__(self) -> None:
         for name in ("targets", "groups", "clean_targets"):
             value = getattr(self, name)
             if value is not None and value.shape != self.rows.shape:
                 raise ValueError(f"Split expects {name} of shape {tuple(self.rows.shape)}, got {tuple(value.shape)}.")
+        if self.memberships is not None and (self.memberships.ndim != 2 or len(self.memberships) != len(self)):
+            shape = tuple(self.memberships.shape)
+            raise ValueError(f"Split expects memberships of shape ({len(self)}, groups), got {shape}.")
 
     def __len__(self) -> int:
         return int(self.rows.shape[0])
@@ -65,8 +72,17 @@ class Split:
             return None if value is None else value[positions]
 
         return Split(
-            self.source, self.rows[positions], self.targets[positions], take(self.groups), take(self.clean_targets)
+            self.source,
+            self.rows[positions],
+            self.targets[positions],
+            take(self.groups),
+            take(self.clean_targets),
+            take(self.memberships),
         )
+
+    def without_groups(self) -> Split:
+        """The same samples; whoever is given them cannot know the groups."""
+        return replace(self, groups=None, memberships=None)
 
 
 @dataclass(frozen=True)
@@ -75,7 +91,9 @@ class Task:
 
     `input_kind` is "image", "text" or "features"; `input_shape` is the shape of one input, (channels, height, width)
     for images. `default_model` is a model name that fits. `metadata` is the small clean set that meta-learning methods
-    use.
+    use. `group_attributes` names the attribute value (a number) behind each group where groups are class x attribute:
+    methods that compare domains take the attribute as the domain. Without it each group is a domain of its own.
+    `membership_names` are the names of overlapping groups, one for each column of a split's `memberships`.
     """
 
     name: str
@@ -90,8 +108,9 @@ class Task:
     input_shape: tuple[int, ...] = ()
     default_model: str = ""
     description: str = ""
+    group_attributes: tuple[int, ...] | None = None
+    membership_names: tuple[str, ...] | None = None
     class_counts: Tensor = field(init=False)
-    data_hash: str = field(init=False)
 
     def __post_init__(self) -> None:
         if self.num_classes < 2:
@@ -106,16 +125,38 @@ class Task:
                 "Drop the class from the other splits or add samples to train."
             )
         object.__setattr__(self, "class_counts", counts)
-        object.__setattr__(self, "data_hash", _hash_splits(self.splits()))
         if not self.class_names:
             object.__setattr__(self, "class_names", tuple(str(c) for c in range(self.num_classes)))
+        if self.group_attributes is not None and len(self.group_attributes) != self.num_groups:
+            raise ValueError(
+                f"task {self.name!r} names the attributes of {len(self.group_attributes)} groups and has {self.num_groups}."
+            )
+        _check_memberships(self)
+
+    @cached_property  # not sooner: a task that is only made to be stripped of its groups must not read them
+    def data_hash(self) -> str:
+        return _hash_splits(self.splits())
 
     def splits(self) -> dict[str, Split]:
         named = {"train": self.train, "validation": self.validation, "test": self.test, "metadata": self.metadata}
         return {name: split for name, split in named.items() if split is not None}
 
+    def without_groups(self) -> Task:
+        """The task as a training sees it that is told no attributes: only the test split keeps its groups.
+
+        Nothing is read of what is withheld. The test split is for the evaluation after training.
+        """
+        hidden = {name: split.without_groups() for name, split in self.splits().items() if name != "test"}
+        return replace(self, **hidden)  # type: ignore[arg-type]
+
     def class_name(self, index: int) -> str:
         return self.class_names[index] if self.class_names else str(index)
+
+    def group_domains(self) -> Tensor:
+        """The domain (G,) of each group: its attribute, or its own number where groups are not class x attribute."""
+        if self.group_attributes is None:
+            return torch.arange(self.num_groups)
+        return torch.tensor(self.group_attributes)
 
     @property
     def num_groups(self) -> int:
@@ -128,6 +169,16 @@ def _check_split(task: str, name: str, split: Split, num_classes: int) -> None:
     low, high = int(split.targets.min()), int(split.targets.max())
     if low < 0 or high >= num_classes:
         raise ValueError(f"task {task!r}: {name} has label {low if low < 0 else high}, outside 0..{num_classes - 1}.")
+
+
+def _check_memberships(task: Task) -> None:
+    for name, split in task.splits().items():
+        found = 0 if split.memberships is None else int(split.memberships.shape[1])
+        if found and found != len(task.membership_names or ()):
+            raise ValueError(
+                f"task {task.name!r}: the {name} split has {found} overlapping groups and {task.membership_names} names "
+                "them: give one name for each."
+            )
 
 
 def _hash_splits(splits: dict[str, Split]) -> str:

@@ -64,6 +64,7 @@ def _task(name: str, path: Path, source: Source, story: str, kind: str, shape: t
         validation=split(1),
         test=split(2),
         group_names=GROUPS,
+        group_attributes=(0, 1, 0, 1),
         class_names=CLASSES,
         input_kind=kind,
         input_shape=shape,

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
 METHODS: Registry[Callable[..., Method]] = Registry("method", "icda.methods")
 
-Sampling = Literal["uniform", "class_balanced", "group_balanced"]
+# How samples are drawn. Balanced: every class, group or domain equally often, the samples within it alike. Reversed: a
+# class the more often the rarer it is. Own: by the weights that the method gives in `sampling_weights`.
+Sampling = Literal["uniform", "class_balanced", "class_reversed", "group_balanced", "domain_balanced", "own"]
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A stretch of training: which parameters learn, how samples are drawn, whether the schedule starts afresh."""
+    """A stretch of training: which parameters learn, from which samples, whether the schedule starts afresh."""
 
     epochs: int
     name: str = "train"
@@ -35,6 +37,8 @@ class Stage:
     sampling: Sampling = "uniform"
     restart: bool = False  # a new optimiser, and a learning-rate schedule over this stage's epochs alone
     reset_head: bool = False
+    reset_network: bool = False  # back to the weights the run began with
+    split: Literal["train", "validation"] = "train"  # whose samples it learns from
     learning_rate: float | None = None  # what the schedule starts from; None takes the configuration's
 
 
@@ -51,6 +55,13 @@ class Setup:
     batch_size: int | None = None  # samples in a full batch, over all processes; None where nobody said
     input_shape: tuple[int, ...] = ()  # of one input: (channels, height, width) for images
     seed: int = 0  # of the run: what a method draws is a function of it and of where training stands
+    group_domains: Tensor | None = (
+        None  # (G,) the domain of each group: its attribute where groups are class x attribute
+    )
+
+    @property
+    def num_domains(self) -> int:
+        return 0 if self.group_domains is None else int(self.group_domains.max()) + 1
 
     @classmethod
     def of(
@@ -60,7 +71,8 @@ class Setup:
         counts = None if groups is None else torch.bincount(groups, minlength=task.num_groups)
         batch = None if batch_size is None else min(batch_size, size)
         shape = (task.num_classes, network.feature_dim, task.class_counts)
-        return cls(*shape, epochs, size, counts, batch, tuple(task.input_shape), seed)
+        domains = None if counts is None else task.group_domains()
+        return cls(*shape, epochs, size, counts, batch, tuple(task.input_shape), seed, domains)
 
 
 @dataclass
@@ -82,6 +94,7 @@ class Context:
     iteration: int = 0
     progress: float = 0.0  # t/T in [0, 1]
     stage: Stage = field(default_factory=lambda: Stage(1))
+    draw: Callable[[Sampling], Batch] | None = None  # one more batch of this step, of training samples drawn that way
 
     @property
     def network(self) -> nn.Module:
@@ -107,7 +120,7 @@ class StepResult(NamedTuple):
 class Method(nn.Module):
     """A way of training. Subclasses write `loss`, or override `step` when one loss on one forward pass is not enough."""
 
-    needs: ClassVar[frozenset[str]] = frozenset()  # of "groups", "metadata", "validation"
+    needs: ClassVar[frozenset[str]] = frozenset()  # of "groups", "metadata", "validation", "validation groups"
     num_networks: ClassVar[int] = 1
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
@@ -131,6 +144,10 @@ class Method(nn.Module):
     def stages(self, epochs: int) -> list[Stage]:
         return [Stage(epochs)]
 
+    def sampling_weights(self) -> Tensor:
+        """One weight a training sample, for stages and draws whose sampling is "own"; asked for once an epoch."""
+        raise TypeError(f"{type(self).__name__} samples by its own weights and defines no sampling_weights().")
+
     def on_stage_start(self, context: Context) -> None: ...
 
     def on_epoch_start(self, context: Context) -> None: ...
@@ -152,6 +169,7 @@ def check_needs(name: str, needs: frozenset[str], task: Task) -> None:
         "groups": task.train.groups is not None,
         "metadata": task.metadata is not None,
         "validation": task.validation is not None,
+        "validation groups": task.validation is not None and task.validation.groups is not None,
     }
     missing = sorted(need for need in needs if not has[need])
     if missing:

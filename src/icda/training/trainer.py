@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from icda.data.loader import BatchLoader, balanced_weights
 from icda.data.task import Batch, Split, Task
-from icda.methods.base import Context, Method, Stage, check_networks
+from icda.methods.base import Context, Method, Sampling, Stage, check_networks
 from icda.models.base import FeatureClassifier
 from icda.selection import Selector
 from icda.training.checkpoint import load_checkpoint, load_state, save_checkpoint
@@ -66,6 +66,11 @@ class Trainer:
         self.context: Context
         self.loader: BatchLoader
         self.metadata_loader: BatchLoader | None = None
+        self._drawing: dict[str, BatchLoader] = {}
+        lengths = [len(self._training_loader(self._split(stage), seed=0)) for stage in self.stages]
+        self._num_iterations = sum(stage.epochs * length for stage, length in zip(self.stages, lengths, strict=True))
+        resets = any(stage.reset_network for stage in self.stages)
+        self._initial = [_state(model) for model in self.models] if resets else []
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
@@ -99,6 +104,9 @@ class Trainer:
         self._set_training_mode()
         if position.batch == 0:
             self.method.on_epoch_start(self.context)
+        self._drawing.clear()  # a method's own weights may have changed
+        if self.context.stage.sampling == "own":
+            self.loader = self._stage_loader(self.context.stage)
         for batch in self.loader.epoch(position.epoch, position.batch):
             self._step(to_device(batch, self.accelerator.device))
             every = self.config.checkpoint_every
@@ -213,6 +221,9 @@ class Trainer:
         if stage.reset_head and saved is None:
             for model in self.models:
                 model.head.reset_parameters()  # type: ignore[operator]
+        if stage.reset_network and saved is None:
+            for model, initial in zip(self.models, self._initial, strict=True):
+                load_state(model, initial, "network", self.folder)
         for model in self.models:
             model.encoder.requires_grad_(stage.trains == "all")
         optimizers = [make_optimizer(self.config, model) for model in self.models]
@@ -226,13 +237,17 @@ class Trainer:
             optimizer.load_state_dict(state)
         count = len(self.models)
         prepared = self.accelerator.prepare(*self.models, *optimizers)
-        self._make_loader(stage)
+        if stage.sampling != "own":  # a method's own weights are asked for at the beginning of an epoch
+            self.loader = self._stage_loader(stage)
+        if self.task.metadata is not None:
+            self.metadata_loader = self._training_loader(self.task.metadata, self.config.seed + 1)
         self.context = Context(
             networks=prepared[:count],
             models=self.models,
             optimizers=prepared[count:],
             apply=self._apply,
             training_batches=self._training_batches,
+            draw=self._draw,
             next_metadata=None if self.task.metadata is None else self._next_metadata,
             num_epochs=self._num_epochs,
             stage=stage,
@@ -245,16 +260,28 @@ class Trainer:
         else:
             self.method.on_stage_start(self.context)
 
-    def _make_loader(self, stage: Stage) -> None:
-        weights = None
-        if stage.sampling == "class_balanced":
-            weights = balanced_weights(self.task.train.targets)
-        elif stage.sampling == "group_balanced":
-            assert self.task.train.groups is not None, "check_needs admits no method without its groups"
-            weights = balanced_weights(self.task.train.groups)
-        self.loader = self._training_loader(self.task.train, self.config.seed, weights)
-        if self.task.metadata is not None:
-            self.metadata_loader = self._training_loader(self.task.metadata, self.config.seed + 1)
+    def _stage_loader(self, stage: Stage) -> BatchLoader:
+        split = self._split(stage)
+        return self._training_loader(split, self.config.seed, self._weights(split, stage.sampling))
+
+    def _split(self, stage: Stage) -> Split:
+        if stage.split == "train":
+            return self.task.train
+        assert self.task.validation is not None, "check_needs admits no method without its validation data"
+        return self.task.validation
+
+    def _weights(self, split: Split, sampling: Sampling) -> Tensor | None:
+        """What samples are drawn by; None serves each of them once an epoch."""
+        if sampling == "uniform":
+            return None
+        if sampling == "own":
+            return self.method.sampling_weights()
+        if sampling.startswith("class"):
+            weights = balanced_weights(split.targets)
+            return weights**2 if sampling == "class_reversed" else weights  # n_c samples of 1/n_c^2: a class has 1/n_c
+        assert split.groups is not None, "check_needs admits no method without its groups"
+        by_group = sampling == "group_balanced"
+        return balanced_weights(split.groups if by_group else self.task.group_domains()[split.groups])
 
     def _training_loader(self, split: Split, seed: int, weights: Tensor | None = None) -> BatchLoader:
         return BatchLoader(
@@ -272,6 +299,15 @@ class Trainer:
         loader = BatchLoader(self.task.train, self.config.batch_size, seed=0, shuffle=False, augment=False)
         for batch in loader.epoch(0):
             yield to_device(batch, self.accelerator.device)
+
+    def _draw(self, sampling: Sampling) -> Batch:
+        """One more batch for this step: like the metadata batch, a function of seed and iteration."""
+        if sampling not in self._drawing:
+            weights = self._weights(self.task.train, sampling)
+            self._drawing[sampling] = self._training_loader(self.task.train, self.config.seed + 2, weights)
+        loader = self._drawing[sampling]
+        epoch, number = divmod(self.position.iteration, len(loader))
+        return to_device(loader.batch(epoch, number), self.accelerator.device)
 
     def _next_metadata(self) -> Batch:
         """The metadata batch of this iteration: a function of seed and iteration, so that resuming needs no state."""
@@ -347,10 +383,6 @@ class Trainer:
     @property
     def _stage_end(self) -> int:
         return sum(stage.epochs for stage in self.stages[: self.position.stage + 1])
-
-    @property
-    def _num_iterations(self) -> int:
-        return self._num_epochs * len(self.loader)
 
     def _keeps_now(self) -> bool:
         """Rule `last` writes the model once, at the end; the others whenever it is the best so far."""

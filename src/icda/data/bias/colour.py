@@ -8,6 +8,7 @@ from torch import Tensor
 COLOURS = ("red", "green")
 CLASSES = ("digit<5", "digit>=5")
 GROUP_NAMES = tuple(f"{name}, {colour}" for name in CLASSES for colour in COLOURS)
+GROUP_COLOURS = tuple(range(len(COLOURS))) * len(CLASSES)  # which of COLOURS each group has
 
 
 def flip_some(values: Tensor, probability: float, generator: torch.Generator) -> Tensor:

@@ -112,7 +112,7 @@ def _table(table: CsvTable, columns: Columns, unlabelled: bool) -> Samples:
         raise table.missing("label", LABEL)
     labels = None if label is None else table.column(label)
     if labels is not None:
-        groups = group_labels(table, labels, columns.group, None)
+        groups, _ = group_labels(table, labels, columns.group, None)
     else:
         group = table.find("group", columns.group, GROUP)
         groups = None if group is None else table.column(group)

@@ -1,0 +1,46 @@
+"""What methods that compare domains share: which domain each sample of a batch comes from.
+
+A domain is a value of the spurious attribute where a task's groups are class x attribute, else a group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from torch import Tensor
+
+from icda.methods.base import Method, Sampling, Setup, Stage
+
+if TYPE_CHECKING:
+    from icda.data.task import Batch
+
+
+class DomainMethod(Method):
+    """A method told the domains; by default every domain is drawn equally often, as in DomainBed's batches."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"groups"})
+    group_domains: Tensor
+
+    def __init__(self, setup: Setup, sampling: Sampling = "domain_balanced") -> None:
+        super().__init__()
+        assert setup.group_domains is not None, "check_needs admits no task without its groups"
+        self.sampling: Sampling = sampling
+        self.register_buffer("group_domains", setup.group_domains, persistent=False)
+
+    def stages(self, epochs: int) -> list[Stage]:
+        return [Stage(epochs, sampling=self.sampling)]
+
+    def domains(self, batch: Batch) -> Tensor:
+        """The domain (N,) of each sample."""
+        assert batch.groups is not None
+        return self.group_domains[batch.groups]
+
+
+def per_domain(values: Tensor, domains: Tensor) -> list[Tensor]:
+    """`values` (N, ...) cut by domain, in the order of their numbers; a domain the batch has none of is left out.
+
+    >>> import torch
+    >>> [part.tolist() for part in per_domain(torch.tensor([1, 2, 3]), torch.tensor([4, 0, 4]))]
+    [[2], [1, 3]]
+    """
+    return [values[domains == domain] for domain in domains.unique()]
