@@ -30,6 +30,7 @@ COLUMNS = (
     "train_accuracy",
     "split",
     "selection",
+    "attributes",
     "model",
     "epochs",
     "options",
@@ -41,7 +42,7 @@ COLUMNS = (
     "torch",
 )
 # What makes a run another run of the table rather than the same one again.
-IDENTITY = ("tier", "task", "model", "method", "options", "seed")
+IDENTITY = ("tier", "task", "model", "method", "options", "selection", "attributes", "seed")
 
 
 def to_row(result: Mapping[str, Any], tier: str) -> dict[str, str]:
@@ -54,6 +55,7 @@ def to_row(result: Mapping[str, Any], tier: str) -> dict[str, str]:
         **{name: result[name] for name in ("task", "method", "seed", "split", "selection", "model", "config_hash")},
         **{name: "" if value is None else f"{value:.6f}" for name, value in metrics.items()},
         "tier": tier,
+        "attributes": config.get("attributes", "known"),
         "epochs": config["epochs"],
         "options": options_text(config["options"]),
         "seconds": result["seconds"],
@@ -98,4 +100,4 @@ def add_to_ledger(path: Path, row: Mapping[str, str]) -> None:
 
 def read_ledger(path: Path) -> list[dict[str, str]]:
     with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+        return [{"attributes": "known", **row} for row in csv.DictReader(file)]  # rows from before there was a choice

@@ -20,6 +20,7 @@ from icda.methods import check_needs, method_needs, resolve_method
 from icda.methods.create import method_class, option_names
 from icda.models import MODELS
 from icda.registry import UnknownNameError, nearest
+from icda.training.run import told_task
 
 
 @dataclass
@@ -110,7 +111,7 @@ def check_cells(cells: Sequence[Cell]) -> None:
     tasks = {place: create_task(*place) for place in sorted(places, key=str)}
     for cell in cells:
         task = tasks[cell.config.task, cell.config.root, cell.config.data_seed]
-        check_needs(resolve_method(cell.config.method), method_needs(cell.config.method), task)
+        check_needs(resolve_method(cell.config.method), method_needs(cell.config.method), told_task(cell.config, task))
 
 
 def _check_options(method: str, options: Sequence[str]) -> None:

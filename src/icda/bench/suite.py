@@ -34,11 +34,17 @@ class Place:
 
 @dataclass(frozen=True)
 class Column:
-    """One task of the paper's table, under its name there."""
+    """One column of the paper's table, under its name there: a task, and which figure of it is shown.
+
+    Two columns may show two figures of the same runs. `metric` is the suite's own where it is not given. `like` names a
+    column of the paper whose figures stand beside this one, which the paper does not have.
+    """
 
     key: str
     title: str
     places: dict[str, Place]
+    metric: str | None = None
+    like: str | None = None
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ class Row:
     `metadata` puts a row into the table's second group, meta-learning: it gets the task with metadata and the schedule
     that goes with it. `paper` holds the paper's figures in the order of the columns, None where it has none. `below`
     names a row that the paper puts above this one where it gives no figures. `own` marks ICDA and Meta-ICDA, which are
-    also compared with their best rival.
+    also compared with their best rival. `settings` are training settings that belong to the row in every tier.
     """
 
     key: str
@@ -61,6 +67,7 @@ class Row:
     own: bool = False
     below: str | None = None
     skip: tuple[str, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
 
     def options_in(self, column: str) -> dict[str, Any]:
         return {**self.options, **self.column_options.get(column, {})}
@@ -70,8 +77,7 @@ class Row:
 class Tier:
     """A recipe: training settings, what changes for methods with metadata, and what single rows get of their own.
 
-    `row_seeds` gives rows another number of seeds, `row_options` options that belong to the tier's length of training,
-    `row_settings` settings that differ from the recipe.
+    `row_seeds` gives rows another number of seeds, `row_options` options that belong to the tier's length of training.
     """
 
     recipe: dict[str, Any]
@@ -79,7 +85,6 @@ class Tier:
     seeds: int = 1
     row_seeds: dict[str, int] = field(default_factory=dict)
     row_options: dict[str, dict[str, Any]] = field(default_factory=dict)
-    row_settings: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -99,9 +104,19 @@ class Suite:
     def row(self, key: str) -> Row:
         return next(row for row in self.rows if row.key == key)
 
+    def printed(self) -> list[Column]:
+        """The columns that the paper has, in its order."""
+        return [column for column in self.columns if column.like is None]
+
+    def column(self, key: str) -> Column:
+        return next(column for column in self.columns if column.key == key)
+
+    def metric_of(self, column: Column) -> str:
+        return column.metric or self.metric
+
     def paper_points(self, row: Row, column: Column) -> float | None:
         """The paper's figure as accuracy in per cent, so that more is better whatever the paper prints."""
-        place = self.columns.index(column)
+        place = [printed.key for printed in self.printed()].index(column.like or column.key)
         value = row.paper[place] if place < len(row.paper) else None
         return 100 - value if value is not None and self.shows == "error" else value
 
@@ -169,7 +184,10 @@ def cells(
                 continue
             wanted = seeds or suite.tiers[tier].row_seeds.get(row.key, suite.tiers[tier].seeds)
             found += [_cell(suite, tier, column, place, row, seed, out) for seed in range(wanted)]
-    return sorted(found, key=lambda cell: cell.config.seed)  # stable: columns and rows keep their order
+    once = {cell.config.out: cell for cell in reversed(found)}  # two columns may show figures of the same run
+    return sorted(
+        reversed(once.values()), key=lambda cell: cell.config.seed
+    )  # stable: columns and rows keep their order
 
 
 def cell_config(suite: Suite, tier: str, column: Column, row: Row, seed: int = 0) -> TrainConfig:
@@ -181,8 +199,7 @@ def cell_config(suite: Suite, tier: str, column: Column, row: Row, seed: int = 0
         settings |= recipe.metadata_recipe
     task = place.metadata_task if row.metadata and place.metadata_task else place.task
     options = {**row.options_in(column.key), **recipe.row_options.get(row.key, {})}
-    settings |= recipe.row_settings.get(row.key, {})
-    settings |= {"task": task, "method": row.method, "options": options, "seed": seed}
+    settings |= {**row.settings, "task": task, "method": row.method, "options": options, "seed": seed}
     return config_from_dict(settings, f"suite {suite.name}, tier {tier}")
 
 
@@ -219,7 +236,7 @@ def _chosen_places(suite: Suite, tier: str, tasks: Sequence[str]) -> list[tuple[
 
 def _column(key: str, entry: dict[str, Any]) -> Column:
     places = {str(tier): Place(**entry[tier]) for tier in TIERS if tier in entry}
-    return Column(key, entry["title"], places)
+    return Column(key, entry["title"], places, entry.get("metric"), entry.get("like"))
 
 
 def _row(entry: dict[str, Any]) -> Row:
@@ -231,16 +248,15 @@ def _check(suite: Suite) -> None:
     keys = [row.key for row in suite.rows]
     columns = [column.key for column in suite.columns]
     for row in suite.rows:
-        if row.paper and len(row.paper) != len(columns):
-            raise ValueError(
-                f"suite {suite.name}: row {row.key!r} has {len(row.paper)} figures for {len(columns)} columns."
-            )
+        printed = len(suite.printed())
+        if row.paper and len(row.paper) != printed:
+            raise ValueError(f"suite {suite.name}: row {row.key!r} has {len(row.paper)} figures for {printed} columns.")
         strange = [name for name in (*row.skip, *row.column_options) if name not in columns]
         strange += [name for name in (row.below,) if name is not None and name not in keys]
         if strange:
             raise ValueError(f"suite {suite.name}: row {row.key!r} speaks of {', '.join(strange)}, which is not there.")
     for name, tier in suite.tiers.items():
-        strange = [key for key in (*tier.row_seeds, *tier.row_options, *tier.row_settings) if key not in keys]
+        strange = [key for key in (*tier.row_seeds, *tier.row_options) if key not in keys]
         if strange:
             raise ValueError(f"suite {suite.name}: tier {name!r} speaks of rows {', '.join(strange)}, not there.")
     if len(set(keys)) < len(keys) or suite.reference not in keys:

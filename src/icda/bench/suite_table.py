@@ -71,9 +71,9 @@ def measured_points(
         return ()
     wanted = _identity(cell_config(suite, tier, column, row))
     found = {
-        int(line["seed"]): 100 * float(line[suite.metric])
+        int(line["seed"]): 100 * float(line[suite.metric_of(column)])
         for line in rows
-        if line["tier"] == tier and _ledger_identity(line) == wanted
+        if line["tier"] == tier and _ledger_identity(line) == wanted and line[suite.metric_of(column)]
     }
     return tuple(found[seed] for seed in sorted(found))
 
@@ -131,8 +131,10 @@ def _shown(suite: Suite, points: float | None) -> float | None:
 
 
 def _identity(config: TrainConfig) -> tuple[str, ...]:
-    return (config.task, config.model or "", config.method, options_text(config.options), str(config.epochs))
+    told = (config.selection, config.attributes)
+    return (config.task, config.model or "", config.method, options_text(config.options), str(config.epochs), *told)
 
 
 def _ledger_identity(line: dict[str, str]) -> tuple[str, ...]:
-    return (line["task"], line["model"], line["method"], line["options"], line["epochs"])
+    names = ("task", "model", "method", "options", "epochs", "selection", "attributes")
+    return tuple(line[name] for name in names)

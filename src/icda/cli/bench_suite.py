@@ -90,8 +90,9 @@ def _check_suite_arguments(name: str, given: SuiteArguments) -> None:
 
 def _show(suite: Suite, chosen: Sequence[Cell], report: GridReport, tier: str, console: Console) -> None:
     rows = [to_row(result, tier) for result in report.results.values()]
+    run = {suite.column(cell.column).places[tier].task for cell in chosen}
     for column in suite.columns:
-        if column.key not in {cell.column for cell in chosen}:
+        if tier not in column.places or column.places[tier].task not in run:
             continue
         table = Table("method", "the paper", "ours", "status", title=column.title, title_justify="left")
         for line in column_lines(suite, column, tier, rows):

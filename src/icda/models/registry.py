@@ -21,7 +21,8 @@ def create_model(name: str, num_classes: int, input_shape: tuple[int, ...] = (),
     """Build a model by name, in training mode.
 
     A plain name is looked up in `MODELS`. `hf:<path or hub id>`, `timm:<name>` and `torchvision:<name>` go to the
-    adapters; `options` go to the builder or to the other library. `input_shape` is the shape of one input without the
+    adapters, the last two with pretrained weights after an @ (`timm:resnet50@pretrained`,
+    `torchvision:resnet50@IMAGENET1K_V1`); `options` go to the builder or to the other library. `input_shape` is the shape of one input without the
     batch: (channels, height, width) for images, (A,) for feature vectors. Left out, images are taken to be RGB.
 
     >>> import torch
@@ -60,6 +61,10 @@ def _create_foreign(
 ) -> FeatureClassifier:
     if not target:
         raise ValueError(f"'{prefix}:' wants a model after the colon, for example 'hf:distilbert-base-uncased'.")
+    if prefix in ("timm", "torchvision"):
+        target, _, weights = target.partition("@")
+        if weights:
+            options = {**options, **({"pretrained": True} if prefix == "timm" else {"weights": weights})}
     if prefix == "hf":
         return load_huggingface(target, num_classes, **options)
     if prefix == "timm":

@@ -14,7 +14,8 @@ from icda.registry import Registry
 class SelectionRule:
     """Which validation figure makes one epoch's model better than another's.
 
-    `metric` is a name from `icda.metrics.evaluate_predictions`; without one the newest model is taken.
+    `metric` is a name from `icda.metrics.evaluate_predictions`, or the one of guessed groups; without one the newest
+    model is taken.
 
     >>> rule = SelectionRule("validation_accuracy", metric="accuracy")
     >>> rule.score({"accuracy": 0.75}), rule.needs_validation, rule.needs_groups
@@ -25,6 +26,10 @@ class SelectionRule:
     metric: str | None = None
     needs_groups: bool = False
     description: str = ""
+
+    @property
+    def guesses_groups(self) -> bool:
+        return self.metric == PSEUDO_GROUP_METRIC
 
     @property
     def needs_validation(self) -> bool:
@@ -43,6 +48,8 @@ class SelectionRule:
         return float(value)
 
 
+PSEUDO_GROUP_METRIC = "worst_pseudo_group_accuracy"  # the trainer's: it depends on the training, not on a split alone
+
 SELECTION_RULES: Registry[SelectionRule] = Registry("selection rule", "icda.selection")
 
 for _rule in (
@@ -57,6 +64,11 @@ for _rule in (
         "worst_group_accuracy",
         needs_groups=True,
         description="highest accuracy of the worst group; needs group labels on validation data",
+    ),
+    SelectionRule(
+        "validation_worst_pseudo_group",
+        PSEUDO_GROUP_METRIC,
+        description="highest accuracy of the worst group guessed from early strengths; needs no group labels",
     ),
 ):
     SELECTION_RULES.register(_rule.name)(_rule)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from torch import Tensor
+
 from icda.selection.rules import SelectionRule, get_rule
 
 
@@ -13,6 +15,8 @@ class Selector:
 
     Of equally good epochs the earlier one stays; `last` always takes the newest. Its state goes into the checkpoint, so
     that a resumed run remembers what it has to beat.
+
+    `pseudo_groups` are the guessed groups of the validation split, where the rule wants them; the trainer puts them here.
 
     >>> selector = Selector("validation_accuracy")
     >>> [selector.update(epoch, {"accuracy": value}) for epoch, value in enumerate([0.5, 0.7, 0.7, 0.6])]
@@ -25,6 +29,7 @@ class Selector:
         self.rule = get_rule(rule)
         self.best_epoch: int | None = None
         self.best_score: float | None = None
+        self.pseudo_groups: Tensor | None = None
 
     def update(self, epoch: int, validation_metrics: Mapping[str, Any] | None = None) -> bool:
         """Whether the model of `epoch` is the best so far."""
@@ -43,7 +48,8 @@ class Selector:
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        return {"rule": self.rule.name, "best_epoch": self.best_epoch, "best_score": self.best_score}
+        state = {"rule": self.rule.name, "best_epoch": self.best_epoch, "best_score": self.best_score}
+        return state if self.pseudo_groups is None else {**state, "pseudo_groups": self.pseudo_groups}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         missing = {"rule", "best_epoch", "best_score"} - state.keys()
@@ -55,3 +61,4 @@ class Selector:
                 f"compare: resume with --selection {state['rule']}."
             )
         self.best_epoch, self.best_score = state["best_epoch"], state["best_score"]
+        self.pseudo_groups = state.get("pseudo_groups")

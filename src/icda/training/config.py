@@ -55,6 +55,10 @@ class TrainConfig:
     """Epochs over which the learning rate rises from zero."""
     clip_norm: float | None = None
     """Largest gradient norm; None leaves gradients alone."""
+    attributes: Literal["known", "unknown"] = "known"
+    """Whether training and selection may see group labels; "unknown" withholds them from both."""
+    subset: float | None = None
+    """Part of the task, for a quick look: a share below 1, or a number of training samples."""
     selection: str = "last"
     """Rule that picks the checkpoint (`icda list selection`); none sees test data."""
     seed: int = 0
@@ -85,7 +89,13 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(TrainConfig).items():
             _check_kind(name, getattr(self, name), kind)
-        positive = {"epochs": self.epochs, "batch_size": self.batch_size, "learning_rate": self.learning_rate}
+        positive: dict[str, float] = {
+            "epochs": self.epochs,
+            "batch_size": self.batch_size,
+            "learning_rate": self.learning_rate,
+        }
+        if self.subset is not None:
+            positive["subset"] = self.subset
         for name, value in positive.items():
             if not value > 0:
                 raise ValueError(f"{name} must be positive, got {value}.")
@@ -112,7 +122,7 @@ class TrainConfig:
 
     def hash(self) -> str:
         """A short name for everything that shapes the numbers; where the files go does not."""
-        shaping = {k: v for k, v in self.as_dict().items() if k not in NOT_SHAPING}
+        shaping = {k: v for k, v in self.as_dict().items() if k not in NOT_SHAPING and (k, v) not in ADDED_LATER}
         return hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -128,6 +138,7 @@ def describe_changes(earlier: dict[str, Any], config: TrainConfig) -> str:
 
 
 NOT_SHAPING = ("out", "root", "tensorboard", "checkpoint_every")
+ADDED_LATER = (("attributes", "known"), ("subset", None))  # at these values a run is what it was before they existed
 
 
 def config_from_dict(values: dict[str, Any], origin: str = "configuration") -> TrainConfig:

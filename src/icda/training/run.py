@@ -40,8 +40,9 @@ def train(
     started = time.perf_counter()
     task = load_task(config)
     accelerator = make_accelerator(config.precision)
-    networks, method = build(config, task)
-    trainer = Trainer(config, task, networks, method, folder, accelerator, view)
+    told = told_task(config, task)
+    networks, method = build(config, told)
+    trainer = Trainer(config, told, networks, method, folder, accelerator, view)
     if overwrite and accelerator.is_main_process:  # not sooner: a run that is refused must not cost the earlier one
         for name in (RESULT, EXPLANATIONS, CHECKPOINT, MODEL):
             (folder / name).unlink(missing_ok=True)
@@ -62,6 +63,11 @@ def train(
         write_atomically(folder / EXPLANATIONS, json.dumps(explanations, allow_nan=False).encode())
         write_report(folder / "report.html", [result], [explanations])
     return result
+
+
+def told_task(config: TrainConfig, task: Task) -> Task:
+    """The task as training and selection may see it: without group labels where they are said to be unknown."""
+    return task.without_groups() if config.attributes == "unknown" else task
 
 
 def load_task(config: TrainConfig) -> Task:

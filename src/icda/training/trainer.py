@@ -13,13 +13,16 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from icda.data.loader import BatchLoader, balanced_weights
+from icda.data.sources import transformed
 from icda.data.task import Batch, Split, Task
 from icda.methods.base import Context, Method, Sampling, Stage, check_networks
 from icda.models.base import FeatureClassifier
 from icda.selection import Selector
+from icda.selection.pseudo_groups import guess_epoch, strength_groups, worst_pseudo_group
+from icda.selection.rules import PSEUDO_GROUP_METRIC
 from icda.training.checkpoint import load_checkpoint, load_state, save_checkpoint
 from icda.training.config import TrainConfig, describe_changes, save_config
-from icda.training.evaluation import evaluate_split, to_device
+from icda.training.evaluation import encode_split, evaluate_split, to_device
 from icda.training.logs import EpochLog
 from icda.training.position import Position
 from icda.training.progress import ProgressView, QuietView
@@ -159,15 +162,33 @@ class Trainer:
         }
         metrics = None
         if self.task.validation is not None:
-            metrics, _ = evaluate_split(self.method, self.models, self.task, self.task.validation, self.accelerator)
+            metrics, logits = evaluate_split(
+                self.method, self.models, self.task, self.task.validation, self.accelerator
+            )
             for name in ("accuracy", "worst_class_accuracy", "worst_group_accuracy"):
                 record[f"validation_{name}"] = metrics[name]
+            if self.selector.rule.guesses_groups:
+                metrics[PSEUDO_GROUP_METRIC] = self._worst_pseudo_group(self.task.validation, logits)
+                record[f"validation_{PSEUDO_GROUP_METRIC}"] = metrics[PSEUDO_GROUP_METRIC]
         record["seconds"] = round(seconds, 3)
         if self.selector.update(self.position.epoch, metrics) and self._is_main and self._keeps_now():
             self.save_model()
         self.history.append(record)
         self.position.next_epoch()
         return record
+
+    def _worst_pseudo_group(self, validation: Split, logits: Tensor) -> float:
+        """The worst guessed group's accuracy; before groups are guessed no epoch is better than another."""
+        if self.selector.pseudo_groups is None:
+            if self.position.epoch < guess_epoch(self._num_epochs):
+                return 0.0
+            features = encode_split(self.models[0], validation, self.accelerator)
+            weight = self.models[0].head.weight
+            assert isinstance(weight, Tensor)
+            self.selector.pseudo_groups = strength_groups(features, validation.targets, weight.detach().float().cpu())
+        worst = worst_pseudo_group(logits, validation.targets, self.selector.pseudo_groups)
+        assert worst is not None, "a validation split is never empty"
+        return worst
 
     # -- a step's surroundings ----------------------------------------------------------------------------------------
 
@@ -284,6 +305,8 @@ class Trainer:
         return balanced_weights(split.groups if by_group else self.task.group_domains()[split.groups])
 
     def _training_loader(self, split: Split, seed: int, weights: Tensor | None = None) -> BatchLoader:
+        if self.method.augment_images is not None:
+            split = replace(split, source=transformed(split.source, self.method.augment_images))
         return BatchLoader(
             split,
             min(self.config.batch_size, len(split)),

@@ -1,0 +1,49 @@
+"""Groups guessed from strengths, for a selection that wants a worst group and has no group labels."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from icda.metrics.per_class import worst_known
+from icda.metrics.per_group import per_group_accuracy
+from icda.strength import direct_strength
+
+SHARE = 0.25  # of each class: its samples that lie nearest to other classes
+EARLY = 0.1  # share of the training after which groups are guessed
+
+
+def strength_groups(features: Tensor, targets: Tensor, weight: Tensor, share: float = SHARE) -> Tensor:
+    """Two groups (N,) a class: 2 y + 1 for the `share` of its samples with the largest strength, 2 y for the rest.
+
+    The strength is ICDA's alpha_i = (1 - cos(h_i, w_y)) / 2: a sample tied to a wrong class lies far from its own. An early
+    network has learned the shortcut and little else, so what it finds far off are mostly samples that lack the shortcut.
+
+    >>> features = torch.tensor([[1.0, 0.0], [0.9, 0.1], [1.0, 0.1], [0.0, 1.0]])
+    >>> strength_groups(features, torch.zeros(4, dtype=torch.long), torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+    tensor([0, 0, 0, 1])
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"share must lie between 0 and 1, got {share}.")
+    strength = direct_strength(features, targets, weight).per_sample
+    groups = 2 * targets
+    for label in targets.unique():
+        members = (targets == label).nonzero().flatten()
+        farthest = strength[members].argsort(descending=True, stable=True)[: round(share * len(members))]
+        groups[members[farthest]] += 1
+    return groups
+
+
+def guess_epoch(epochs: int) -> int:
+    """The epoch after which groups are guessed: a tenth of the training, the first at the earliest.
+
+    >>> [guess_epoch(epochs) for epochs in (1, 10, 200)]
+    [0, 0, 19]
+    """
+    return max(0, round(EARLY * epochs) - 1)
+
+
+def worst_pseudo_group(logits: Tensor, targets: Tensor, groups: Tensor) -> float | None:
+    """The accuracy of the worst guessed group; None without samples."""
+    correct = logits.argmax(1).eq(targets)
+    return worst_known(per_group_accuracy(correct, groups, int(groups.max()) + 1))

@@ -1,0 +1,145 @@
+"""A training told that attributes are unknown never reads them, and one that needs them does not start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from icda.data import TASKS, Split, Task, create_task
+from icda.methods import method_names, method_needs
+from icda.methods.base import MissingNeedError
+from icda.training import TrainConfig, Trainer, train
+from icda.training import run as run_module
+from icda.training.run import build, make_accelerator, told_task
+
+
+class TouchedError(AssertionError):
+    """Someone looked at a group label."""
+
+
+class Untouchable(Tensor):
+    """A column of group labels that raises whatever is done with it, once `armed`."""
+
+    armed = False
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if cls.armed and func is not Tensor.shape.__get__:  # a split checks the length of what it is given
+            raise TouchedError(f"{func} read the group labels")
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+@pytest.fixture
+def guarded() -> Iterator[Task]:
+    """Coloured digits whose group labels, of training and validation, raise when they are read."""
+    task = create_task("digits_coloured")
+
+    def guard(split: Split | None) -> Split:
+        assert split is not None and split.groups is not None
+        return replace(split, groups=split.groups.as_subclass(Untouchable))
+
+    hidden = replace(task, name="guarded_digits", train=guard(task.train), validation=guard(task.validation))
+    list(TASKS)  # the first look-up fills the registry
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(TASKS._entries, "guarded_digits", lambda root, seed: hidden)
+        patch.setitem(TASKS._aliases, "guarded_digits", "guarded_digits")
+        Untouchable.armed = True
+        try:
+            yield hidden
+        finally:
+            Untouchable.armed = False
+
+
+def settings(folder: Path, **changes: Any) -> TrainConfig:
+    return TrainConfig(
+        **{
+            "task": "guarded_digits",
+            "model": "mlp",
+            "method": "icda",
+            "epochs": 2,
+            "attributes": "unknown",
+            "selection": "validation_accuracy",
+            "out": str(folder),
+            **changes,
+        }
+    )
+
+
+def test_the_guard_works(guarded: Task) -> None:
+    with pytest.raises(TouchedError):
+        guarded.train.batch(torch.arange(4))
+    with pytest.raises(TouchedError):
+        torch.bincount(guarded.train.groups)
+
+
+GROUPLESS = [name for name in method_names() if not method_needs(name) & {"groups", "validation groups", "metadata"}]
+
+
+@pytest.mark.parametrize("selection", ["last", "validation_accuracy", "validation_worst_pseudo_group"])
+@pytest.mark.parametrize("method", ["cross_entropy", "icda", "jtt"])
+def test_training_and_selection_never_read_them(
+    guarded: Task, method: str, selection: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert method in GROUPLESS
+    finished = Trainer.load_model
+
+    def after_training(trainer: Trainer) -> int:
+        Untouchable.armed = False  # the model is chosen: its evaluation may weigh groups by their training shares
+        return finished(trainer)
+
+    monkeypatch.setattr(Trainer, "load_model", after_training)
+    result = train(settings(tmp_path, method=method, selection=selection))
+    assert result["metrics"]["worst_group_accuracy"] is not None
+    assert result["config"]["attributes"] == "unknown"
+    assert all(line["validation_worst_group_accuracy"] is None for line in result["history"])
+
+
+def test_told_that_attributes_are_known_the_same_training_reads_them(guarded: Task, tmp_path: Path) -> None:
+    with pytest.raises(TouchedError):
+        train(settings(tmp_path, attributes="known"))
+
+
+def test_a_method_or_rule_that_needs_groups_is_refused_before_training(guarded: Task, tmp_path: Path) -> None:
+    told = told_task(settings(tmp_path), guarded)
+    for method in (name for name in method_names() if "groups" in method_needs(name)):
+        with pytest.raises(MissingNeedError, match="needs .*groups"):
+            build(settings(tmp_path, method=method), told)
+    with pytest.raises(ValueError, match="needs a validation split with group labels"):
+        build(settings(tmp_path, selection="validation_worst_group"), told)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_withheld_task_keeps_test_groups_and_hides_the_rest(guarded: Task) -> None:
+    told = guarded.without_groups()
+    assert told.train.groups is None
+    assert told.validation is not None and told.validation.groups is None
+    assert told.metadata is None or told.metadata.groups is None
+    assert told.test.groups is not None
+    assert told.data_hash  # reads no group label but those of test
+
+
+def test_guessed_groups_survive_a_kill(tmp_path: Path) -> None:
+    config = settings(tmp_path / "whole", task="digits_coloured", selection="validation_worst_pseudo_group", epochs=3)
+    whole = train(config)
+    broken = replace(config, out=str(tmp_path / "broken"))
+    task = told_task(broken, run_module.load_task(broken))
+    networks, method = build(broken, task)
+
+    class Stopping(Trainer):
+        def _save(self) -> None:
+            super()._save()
+            if self.position.epoch == 2:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Stopping(broken, task, networks, method, tmp_path / "broken", make_accelerator("no")).run()
+    resumed = train(broken, resume=True)
+    scores = [line["validation_worst_pseudo_group_accuracy"] for line in whole["history"]]
+    assert [line["validation_worst_pseudo_group_accuracy"] for line in resumed["history"]] == scores
+    assert resumed["selected_epoch"] == whole["selected_epoch"] == max(range(3), key=scores.__getitem__)
