@@ -9,6 +9,7 @@ from icda.registry import UnknownNameError
 NAMES = {
     *("digits", "digits_lt", "digits_uniform_noise", "digits_flip_noise", "digits_coloured", "mnist", "cmnist"),
     *("cifar10", "cifar10_lt_100", "cifar10_lt_10", "cifar10_lt_100_meta", "cifar10_lt_10_meta"),
+    *("celeba", "celeba_64px", "waterbirds", "waterbirds_64px", "waterbirds_images", "civil_comments"),
     *("cifar10_uniform_40", "cifar10_uniform_60", "cifar10_flip_20", "cifar10_flip_40"),
 }
 
@@ -34,3 +35,9 @@ def test_a_dataset_that_is_not_there_tells_where_it_was_looked_for(name: str, tm
     assert str(tmp_path) in message
     assert "train-images-idx3-ubyte" in message or "cifar-10-batches-py" in message
     assert "LeCun" in message or "Toronto" in message
+
+
+def test_the_page_about_datasets_names_every_task() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text()
+    missing = [name for name in TASKS if f"`{name.removesuffix('_validation')}`" not in page]
+    assert not missing, f"docs/datasets.md wants a row for {', '.join(missing)}"

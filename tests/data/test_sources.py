@@ -6,7 +6,8 @@ import pytest
 import torch
 from PIL import Image
 
-from icda.data.sources import FeatureArray, ImageArray, ImageFiles, TextArray, UnreadableImageError
+from icda.data.sources import FeatureArray, ImageArray, ImageFiles, TextArray, UnreadableImageError, transformed
+from icda.data.tokens import Tokeniser
 
 HALF = (0.5, 0.5, 0.5)
 
@@ -149,6 +150,19 @@ class TestTextArray:
             source.fetch(torch.tensor([0, 1, 0]))
         assert seen == ["a", "b b"]
 
+    def test_padding_is_the_given_id_and_masked(self) -> None:
+        inputs = TextArray(["a bb", "c"], _words, 8, padding=7).fetch(torch.arange(2))
+        assert inputs["input_ids"][1, 1] == 7
+        assert inputs["attention_mask"].tolist() == [[1, 1], [1, 0]]
+
+    def test_another_tokeniser_is_told_the_length_and_leaves_the_first_source_alone(self) -> None:
+        source = TextArray(["a bb ccc", "c"], _words, 8)
+        before = source.fetch(torch.arange(2))["input_ids"]
+        other = source.with_tokeniser(Tokeniser(lambda texts, length: [[length] * length for _ in texts], 7, 3))
+        assert other.fetch(torch.arange(2))["input_ids"].tolist() == [[3, 3, 3]] * 2
+        assert (other.max_length, other.padding, other.texts) == (3, 7, source.texts)
+        assert torch.equal(source.fetch(torch.arange(2))["input_ids"], before)
+
     def test_fingerprints_tell_texts_and_tokenisers_apart(self) -> None:
         texts = ["one two", "three"]
         sources = [
@@ -162,3 +176,77 @@ class TestTextArray:
     def test_a_limit_below_one_is_refused(self) -> None:
         with pytest.raises(ValueError, match="max_length is 0"):
             TextArray(["a"], _words, 0)
+
+
+def _darken(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Draws before it works, as a random transform does."""
+    return images // torch.randint(2, 5, (len(images), 1, 1, 1), generator=generator).to(torch.uint8)
+
+
+class TestWithTransform:
+    @pytest.mark.parametrize("channels", [1, 3])
+    def test_it_comes_before_crop_and_flip_and_before_standardisation(self, channels: int) -> None:
+        images, half = _noise(channels=channels), HALF[:channels]
+        rows = torch.tensor([5, 1, 1])
+        source = ImageArray(images, half, half, crop_padding=2, flip=True).with_transform(_darken)
+        generator = torch.Generator().manual_seed(3)
+        darkened = _darken(images[rows], generator)
+        expected = ImageArray(darkened, half, half, crop_padding=2, flip=True).fetch(torch.arange(3), generator)
+        assert torch.equal(source.fetch(rows, torch.Generator().manual_seed(3)), expected)
+
+    def test_images_that_are_not_cropped_are_transformed_too(self) -> None:
+        images = _noise()
+        found = ImageArray(images, HALF, HALF).with_transform(_darken).fetch(torch.tensor([4]), torch.Generator())
+        expected = ImageArray(_darken(images[[4]], torch.Generator()), HALF, HALF).fetch(torch.tensor([0]))
+        assert torch.equal(found, expected)
+
+    def test_without_a_generator_and_in_the_old_source_nothing_is_transformed(self) -> None:
+        old = ImageArray(_noise(), HALF, HALF, crop_padding=2, flip=True)
+        rows, before = torch.arange(6), old.fetch(torch.arange(6), torch.Generator())
+        new = old.with_transform(_darken)
+        assert torch.equal(new.fetch(rows), old.fetch(rows))
+        assert torch.equal(old.fetch(rows, torch.Generator()), before)
+        assert not torch.equal(new.fetch(rows, torch.Generator()), before)
+
+    @pytest.mark.parametrize("is_known_before", [True, False])
+    def test_the_fingerprint_stays(
+        self, is_known_before: bool, tmp_path: Path, write_image: Callable[..., Path]
+    ) -> None:
+        path = write_image(tmp_path / "a.png")
+        for source in (ImageArray(_noise(), HALF, HALF), ImageFiles([path], 16)):
+            before = source.fingerprint if is_known_before else None
+            found = source.with_transform(_darken).fingerprint
+            assert found == source.fingerprint
+            assert before in (None, found)
+
+    @pytest.mark.parametrize("cache_bytes", [0, 2**20])
+    def test_files_are_transformed_and_still_decoded_once(
+        self, tmp_path: Path, write_image: Callable[..., Path], cache_bytes: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        paths = [write_image(tmp_path / f"{k}.png") for k in range(4)]
+        old = ImageFiles(paths, 16, crop_padding=0, flip=False, cache_bytes=cache_bytes)
+        new, rows = old.with_transform(_darken), torch.tensor([3, 0])
+        raw = torch.stack(
+            [torch.from_numpy(np.array(Image.open(paths[k]).convert("RGB").resize((16, 16), 2))) for k in (3, 0)]
+        )
+        expected = ImageArray(_darken(raw, torch.Generator()), HALF, (0.25,) * 3).fetch(torch.arange(2))
+        assert torch.equal(new.fetch(rows, torch.Generator()), expected)
+        assert torch.equal(new.fetch(rows), old.fetch(rows))
+        if cache_bytes:
+            monkeypatch.setattr("icda.data.sources.decode_image", lambda *_: pytest.fail("decoded again"))
+            old.fetch(rows)
+
+    @pytest.mark.parametrize(
+        "make", [lambda images: images.float(), lambda images: images[:, :4]], ids=["float", "cut"]
+    )
+    def test_a_transform_that_changes_shape_or_kind_is_refused(
+        self, make: Callable[[torch.Tensor], torch.Tensor]
+    ) -> None:
+        source = ImageArray(_noise(), HALF, HALF).with_transform(lambda images, generator: make(images))
+        with pytest.raises(ValueError, match=r"a transform gave .*, wanted torch.uint8 \(2, 8, 8, 3\)"):
+            source.fetch(torch.arange(2), torch.Generator())
+
+    def test_features_and_texts_cannot_be_transformed(self) -> None:
+        for source in (FeatureArray(torch.eye(2)), TextArray(["a"], _words, 2)):
+            with pytest.raises(ValueError, match=f"{type(source).__name__} holds no images.*choose a task of images"):
+                transformed(source, _darken)

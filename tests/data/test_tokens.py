@@ -1,6 +1,6 @@
 import zlib
 
-from icda.data.tokens import hash_tokenise, hash_tokens
+from icda.data.tokens import HASHED_WORDS, hash_tokenise, hash_tokens
 
 
 def test_words_come_first_and_then_pairs_of_neighbours() -> None:
@@ -16,3 +16,8 @@ def test_ids_leave_zero_to_the_padding_and_stay_below_the_vocabulary_size() -> N
 
 def test_a_text_without_words_has_no_tokens() -> None:
     assert hash_tokenise(["", " ?!", "ja"]) == [[], [], hash_tokens("ja")]
+
+
+def test_hashed_words_are_a_tokeniser_without_an_end() -> None:
+    assert HASHED_WORDS.encode(["not a good film", "ja"], 3) == hash_tokenise(["not a good film", "ja"])
+    assert (HASHED_WORDS.padding, HASHED_WORDS.max_length) == (0, None)

@@ -16,7 +16,9 @@ SETUP = Setup(
     class_counts=torch.tensor([5, 3, 1]),
     epochs=2,
     num_samples=90,
+    group_counts=torch.tensor([50, 40]),
     input_shape=(1, 8, 8),
+    group_domains=torch.tensor([0, 1]),
 )
 
 

@@ -3,7 +3,7 @@ import pytest
 import sklearn.metrics
 import torch
 
-from icda.metrics.per_group import per_group_accuracy, train_weighted_accuracy
+from icda.metrics.per_group import per_group_accuracy, per_membership_accuracy, train_weighted_accuracy
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -16,6 +16,29 @@ def test_each_group_has_the_accuracy_of_its_samples(seed: int) -> None:
         mask = groups == group
         assert found[group] == pytest.approx(sklearn.metrics.accuracy_score(targets[mask], predictions[mask]))
     assert found[6] is None
+
+
+@pytest.mark.parametrize("kind", [torch.bool, torch.uint8, torch.int64])
+@pytest.mark.parametrize("seed", range(3))
+def test_each_overlapping_group_has_the_accuracy_of_all_its_samples(seed: int, kind: torch.dtype) -> None:
+    rng = np.random.default_rng(seed)
+    correct, memberships = rng.random(700) < 0.6, rng.random((700, 5)) < [0.9, 0.5, 0.1, 0.01, 0.0]
+    found = per_membership_accuracy(torch.tensor(correct), torch.tensor(memberships).to(kind))
+    for group in range(5):
+        hits = total = 0
+        for i in range(700):
+            if memberships[i, group]:
+                total += 1
+                hits += int(correct[i])
+        assert found[group] == (hits / total if total else None)
+    assert found[4] is None
+
+
+def test_disjoint_memberships_are_groups() -> None:
+    rng = np.random.default_rng(0)
+    groups, correct = torch.tensor(rng.integers(0, 4, 200)), torch.tensor(rng.random(200) < 0.7)
+    memberships = torch.nn.functional.one_hot(groups, 5)
+    assert per_membership_accuracy(correct, memberships) == per_group_accuracy(correct, groups, 5)
 
 
 def test_waterbirds_average_is_weighted_by_training_shares() -> None:

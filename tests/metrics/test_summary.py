@@ -64,6 +64,45 @@ def test_group_figures_come_from_the_accuracy_of_each_group(seed: int) -> None:
     assert found["train_weighted_accuracy"] == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_overlapping_groups_take_the_place_of_disjoint_ones_in_all_but_the_train_weighted_accuracy(seed: int) -> None:
+    given = problem(seed)
+    generator = torch.Generator().manual_seed(seed)
+    memberships = torch.rand(120, 6, generator=generator) < torch.tensor([0.9, 0.5, 0.3, 0.2, 0.1, 0.0])
+    names, counts = [f"identity {number}" for number in range(6)], [40, 30, 20, 10]
+    found = evaluate_predictions(**given, train_group_counts=counts, memberships=memberships, membership_names=names)
+    plain = evaluate_predictions(**given, train_group_counts=counts)
+    each: dict[str, float | None] = {}
+    for column, name in enumerate(names):
+        inside = [i for i in range(120) if memberships[i, column]]
+        hits = sum(int(given["logits"][i].argmax()) == int(given["targets"][i]) for i in inside)
+        each[name] = hits / len(inside) if inside else None
+    known = [value for value in each.values() if value is not None]
+    assert each["identity 5"] is None
+    assert found["per_group_accuracy"] == each
+    assert found["worst_group_accuracy"] == min(known)
+    assert found["average_group_accuracy"] == pytest.approx(sum(known) / 5)
+    overlapping = {"per_group_accuracy", "worst_group_accuracy", "average_group_accuracy"}
+    assert {name: found[name] for name in KEYS - overlapping} == {name: plain[name] for name in KEYS - overlapping}
+
+
+def test_overlapping_groups_alone_have_no_train_weighted_accuracy() -> None:
+    given = problem()
+    given.pop("groups")
+    memberships = torch.ones(120, 2).bool()
+    found = evaluate_predictions(**given, train_group_counts=[1, 2, 3], memberships=memberships)
+    assert found["train_weighted_accuracy"] is None
+    assert found["per_group_accuracy"] == {"0": found["accuracy"], "1": found["accuracy"]}
+    assert found.keys() == KEYS
+
+
+def test_when_nobody_is_in_a_group_there_is_no_worst() -> None:
+    found = evaluate_predictions(**problem(), memberships=torch.zeros(120, 3).bool())
+    assert found["per_group_accuracy"] == {"0": None, "1": None, "2": None}
+    assert found["worst_group_accuracy"] is None
+    assert found["average_group_accuracy"] is None
+
+
 def test_the_same_keys_come_with_and_without_options() -> None:
     given = problem()
     full = evaluate_predictions(**given, train_class_counts=[1] * 6, train_group_counts=[1] * 4)
@@ -123,6 +162,19 @@ def test_any_float_type_and_gradient_is_taken(dtype: torch.dtype) -> None:
         ({"num_groups": 4, "group_names": ["a"]}, "expects 4 group_names, one a group, got 1"),
         ({"num_groups": 4, "train_group_counts": [1]}, "expects 4 train_group_counts, one a group, got 1"),
         ({"group_names": ["a", "a", "b", "c"]}, "distinct group_names, got a, a, b, c"),
+        ({"memberships": torch.zeros(120).bool()}, r"memberships of shape \(120, M\).* got \(120,\)"),
+        ({"memberships": torch.zeros(7, 2).bool()}, r"memberships of shape \(120, M\).* got \(7, 2\)"),
+        ({"memberships": torch.zeros(120, 0).bool()}, r"got \(120, 0\)"),
+        ({"memberships": torch.zeros(120, 2)}, "true or false, got torch.float32: use memberships >= 0.5"),
+        ({"memberships": torch.full((120, 2), 3)}, "0 and 1, got 3 to 3: numbers of disjoint groups go in groups="),
+        (
+            {"memberships": torch.zeros(120, 2).bool(), "membership_names": ["a"]},
+            "expects 2 membership_names, one a column of memberships, got 1",
+        ),
+        (
+            {"memberships": torch.zeros(120, 2).bool(), "membership_names": ["a", "a"]},
+            "distinct membership_names, got a, a",
+        ),
         ({"shot_thresholds": (100, 20)}, r"rising order, such as \(20, 100\)"),
     ],
 )

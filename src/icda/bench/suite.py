@@ -19,7 +19,7 @@ from icda.training.config import config_from_dict
 
 TierName = Literal["smoke", "cpu", "paper"]
 TIERS: tuple[TierName, ...] = get_args(TierName)
-SUITES = ("table2", "table4", "table9", "ablation", "sensitivity")
+SUITES = ("table2", "table4", "table6", "table9", "ablation", "sensitivity")
 
 
 @dataclass(frozen=True)
@@ -184,10 +184,10 @@ def cells(
                 continue
             wanted = seeds or suite.tiers[tier].row_seeds.get(row.key, suite.tiers[tier].seeds)
             found += [_cell(suite, tier, column, place, row, seed, out) for seed in range(wanted)]
-    once = {cell.config.out: cell for cell in reversed(found)}  # two columns may show figures of the same run
-    return sorted(
-        reversed(once.values()), key=lambda cell: cell.config.seed
-    )  # stable: columns and rows keep their order
+    once: dict[str, Cell] = {}
+    for cell in found:
+        once.setdefault(cell.config.out, cell)  # two columns may show figures of the same run
+    return sorted(once.values(), key=lambda cell: cell.config.seed)  # stable: columns and rows keep their order
 
 
 def cell_config(suite: Suite, tier: str, column: Column, row: Row, seed: int = 0) -> TrainConfig:

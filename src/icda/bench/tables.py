@@ -19,7 +19,7 @@ from icda.bench.estimator_tables import FIT_TIME, LARGE_FIT, SHORT, audit_table,
 from icda.bench.ledger import read_ledger
 from icda.bench.markdown import markdown, spread
 from icda.bench.network_cost import cost_table, read_costs
-from icda.bench.suite import load_suite
+from icda.bench.suite import SUITES, load_suite
 from icda.bench.suite_table import suite_rows, suite_table
 
 RESULTS = Path("benchmarks/results")
@@ -112,7 +112,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "audit": lambda: audit_table(RESULTS / "audit.csv"),
     "fit-time": lambda: csv_table(FIT_TIME)(RESULTS / "fit_time.csv"),
     "large-fit": lambda: csv_table(LARGE_FIT)(RESULTS / "large_fit.csv"),
-    **{name: partial(paper_table, name) for name in ("table2", "table4", "table9", "ablation", "sensitivity")},
+    **{name: partial(paper_table, name) for name in SUITES},
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,11 +15,14 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from icda.data.augmentation import Normaliser, PadMode, check_padding, crop_and_flip
+from icda.data.task import Source
+from icda.data.tokens import PADDING, Tokeniser
 
 DECODER_THREADS = 4
 FINGERPRINT_BYTES = 256 * 2**20  # what SHA-256 reads in a fraction of a second
 
 Tokenise = Callable[[list[str]], list[list[int]]]
+Transform = Callable[[Tensor, torch.Generator], Tensor]  # bytes (N, H, W, C) to bytes of the same shape
 
 
 class ImageArray:
@@ -51,17 +55,25 @@ class ImageArray:
         self.images = images.contiguous()
         self._normalise = Normaliser(mean, std)
         self._crop_padding, self._flip, self._pad_mode = crop_padding, flip, pad_mode
+        self._transform: Transform | None = None
 
     def __len__(self) -> int:
         return len(self.images)
 
+    def with_transform(self, transform: Transform) -> ImageArray:
+        """The same images; with a generator `transform` acts on their bytes before they are cropped and mirrored."""
+        changed = copy.copy(self)
+        changed._transform = transform
+        return changed
+
     def fetch(self, rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        images = self.images
+        if generator is not None and self._transform is not None:
+            images, rows = _apply(self._transform, images.index_select(0, rows), generator), torch.arange(len(rows))
         if generator is None or not (self._crop_padding or self._flip):
-            return self._normalise(self.images.index_select(0, rows))
+            return self._normalise(images.index_select(0, rows))
         return self._normalise(
-            crop_and_flip(
-                self.images, rows, generator, padding=self._crop_padding, flip=self._flip, mode=self._pad_mode
-            )
+            crop_and_flip(images, rows, generator, padding=self._crop_padding, flip=self._flip, mode=self._pad_mode)
         )
 
     @cached_property
@@ -122,12 +134,21 @@ class ImageFiles:
         shape = (len(self.paths), size, size, 3)
         self._cache = torch.empty(shape, dtype=torch.uint8) if 3 * len(self.paths) * size**2 <= cache_bytes else None
         self._cached = torch.zeros(len(self.paths), dtype=torch.bool)
+        self._transform: Transform | None = None
 
     def __len__(self) -> int:
         return len(self.paths)
 
+    def with_transform(self, transform: Transform) -> ImageFiles:
+        """The same images, as in `ImageArray`; both sources keep their decoded images in one place."""
+        changed = copy.copy(self)
+        changed._transform = transform
+        return changed
+
     def fetch(self, rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
         images = self._read(rows)
+        if generator is not None and self._transform is not None:
+            images = _apply(self._transform, images, generator)
         if generator is not None:
             everything = torch.arange(len(rows))
             images = crop_and_flip(images, everything, generator, padding=self._crop_padding, flip=self._flip)
@@ -174,9 +195,11 @@ def decode_image(path: Path, size: int) -> np.ndarray:
 
 
 class TextArray:
-    """Texts, fetched as token ids padded with 0 to the longest of the batch.
+    """Texts, fetched as token ids padded to the longest of the batch.
 
-    `tokenise` turns a list of texts into a list of id lists; it runs once a text. Longer texts are cut to `max_length`.
+    `tokenise` turns a list of texts into a list of id lists; it runs once a text. Longer texts are cut to `max_length`;
+    shorter ones are filled with `padding`, and the attention mask says so. The texts themselves stay, so that
+    `with_tokeniser` can exchange the one for another model's.
 
     >>> source = TextArray(["a bb", "c"], lambda texts: [[len(word) for word in text.split()] for text in texts], 8)
     >>> source.fetch(torch.tensor([0, 1]))["input_ids"]
@@ -184,13 +207,27 @@ class TextArray:
             [1, 0]])
     """
 
-    def __init__(self, texts: Sequence[str], tokenise: Tokenise, max_length: int) -> None:
+    def __init__(self, texts: Sequence[str], tokenise: Tokenise, max_length: int, padding: int = PADDING) -> None:
         if max_length < 1:
             raise ValueError(f"max_length is {max_length}, wanted 1 or more.")
         self.texts = list(texts)
-        self.max_length = max_length
+        self.max_length, self.padding = max_length, padding
         self._tokenise = tokenise
         self._ids: dict[int, list[int]] = {}
+
+    def with_tokeniser(self, tokeniser: Tokeniser, max_length: int | None = None) -> TextArray:
+        """The same texts as another model reads them, cut to `max_length` (else as before) or where the model ends.
+
+        >>> from icda.data.tokens import HASHED_WORDS
+        >>> TextArray(["good", "not good"], lambda texts: [[1]] * len(texts), 8).with_tokeniser(HASHED_WORDS, 2).fetch(
+        ...     torch.tensor([1])
+        ... )["input_ids"]
+        tensor([[ 3458, 10141]])
+        """
+        length = self.max_length if max_length is None else max_length
+        if tokeniser.max_length is not None:
+            length = min(length, tokeniser.max_length)
+        return TextArray(self.texts, lambda texts: tokeniser.encode(texts, length), length, tokeniser.padding)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -203,7 +240,7 @@ class TextArray:
                 self._ids[row] = list(ids)[: self.max_length]
         # At least one column: models reduce over tokens, and a batch of wordless texts must not have none.
         length = max([1, *(len(self._ids[row]) for row in wanted)])
-        input_ids = torch.zeros(len(wanted), length, dtype=torch.long)
+        input_ids = torch.full((len(wanted), length), self.padding, dtype=torch.long)
         mask = torch.zeros(len(wanted), length, dtype=torch.long)
         for i, row in enumerate(wanted):
             count = len(self._ids[row])
@@ -213,10 +250,38 @@ class TextArray:
 
     @cached_property
     def fingerprint(self) -> str:
-        digest = hashlib.sha256(repr((self.max_length, self._tokenise(self.texts[:4]))).encode())
+        recipe = (self.max_length, self._tokenise(self.texts[:4]), *([self.padding] if self.padding else []))
+        digest = hashlib.sha256(repr(recipe).encode())
         for text in self.texts:
             digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
         return digest.hexdigest()
+
+
+def transformed(source: Source, transform: Transform) -> Source:
+    """A source whose augmentation begins with `transform`; refused where there are no images to transform.
+
+    >>> transformed(FeatureArray([[1.0, 2.0]]), lambda images, generator: images)
+    Traceback (most recent call last):
+    ValueError: FeatureArray holds no images, and the method transforms images: choose a task of images or another method.
+    """
+    with_transform = getattr(source, "with_transform", None)
+    if with_transform is None:
+        raise ValueError(
+            f"{type(source).__name__} holds no images, and the method transforms images: "
+            "choose a task of images or another method."
+        )
+    made: Source = with_transform(transform)
+    return made
+
+
+def _apply(transform: Transform, images: Tensor, generator: torch.Generator) -> Tensor:
+    made = transform(images, generator)
+    if made.shape != images.shape or made.dtype != torch.uint8:
+        raise ValueError(
+            f"a transform gave {made.dtype} {tuple(made.shape)}, wanted torch.uint8 {tuple(images.shape)}: "
+            "it must keep the shape of the images and leave bytes."
+        )
+    return made
 
 
 def _fingerprint(recipe: str, values: Tensor) -> str:

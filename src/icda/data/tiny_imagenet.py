@@ -27,7 +27,9 @@ DECODER_THREADS = 4
 TRAIN, HELD_OUT = 0, 2  # what the file's `split` says
 
 
-class _Stored(NamedTuple):
+class StoredImages(NamedTuple):
+    """All of the file: images (N, 32, 32, 3) as bytes, their labels, the part each belongs to, the classes' names."""
+
     images: np.ndarray
     labels: torch.Tensor
     split: torch.Tensor
@@ -41,7 +43,7 @@ def tiny_imagenet_lt(root: Path | None, seed: int) -> Task:
     The 10,847 training images are fixed by the file. Of its 5,000 balanced images ten a class, chosen by the seed, are
     metadata and forty are for test: the tail's five training images a class could not spare any.
     """
-    stored = _read(_locate(root))
+    stored = read_stored(locate_file(root))
     held_out = (stored.split == HELD_OUT).nonzero().flatten()
     chosen, rest = take_per_class(stored.labels[held_out], [METADATA], generator_for(seed, "tiny_imagenet_lt"))
     train_rows = (stored.split == TRAIN).nonzero().flatten()
@@ -65,7 +67,8 @@ def tiny_imagenet_lt(root: Path | None, seed: int) -> Task:
     )
 
 
-def _locate(root: Path | None) -> Path:
+def locate_file(root: Path | None) -> Path:
+    """Where the file lies below the root."""
     path = data_root(root) / FILE
     if not path.is_file():
         raise DatasetNotFoundError(
@@ -77,14 +80,15 @@ def _locate(root: Path | None) -> Path:
 
 
 @lru_cache(maxsize=1)  # decoding takes seconds, and a benchmark asks many times
-def _read(path: Path) -> _Stored:
+def read_stored(path: Path) -> StoredImages:
+    """Everything in the file, decoded once in a process."""
     with np.load(path, allow_pickle=False) as file:
         blob, offsets = file["blob"].tobytes(), file["offsets"]
         labels, split, names = file["y"], file["split"], file["wnids"]
     pieces = [blob[start:stop] for start, stop in pairwise(offsets)]
     with ThreadPoolExecutor(DECODER_THREADS) as pool:
         images = np.stack(list(pool.map(_decode, pieces)))
-    return _Stored(images, torch.from_numpy(labels).long(), torch.from_numpy(split).long(), tuple(map(str, names)))
+    return StoredImages(images, torch.from_numpy(labels).long(), torch.from_numpy(split).long(), tuple(map(str, names)))
 
 
 def _decode(content: bytes) -> np.ndarray:

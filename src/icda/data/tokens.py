@@ -1,9 +1,11 @@
-"""Words to numbers without a vocabulary."""
+"""How texts become numbers: the face of every tokeniser, and one that needs no vocabulary."""
 
 from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 
 VOCABULARY = 32768
@@ -26,6 +28,26 @@ def hash_tokens(text: str) -> list[int]:
 def hash_tokenise(texts: list[str]) -> list[list[int]]:
     """`hash_tokens` for a list of texts."""
     return [hash_tokens(text) for text in texts]
+
+
+@dataclass(frozen=True)
+class Tokeniser:
+    """How a model reads texts.
+
+    `encode(texts, max_length)` gives the ids of each text. Ids beyond `max_length` are cut off by the source, so whoever
+    closes a text with an id of its own does so within that length. `padding` is the id that fills the shorter texts of a
+    batch, `max_length` how many ids the model can take, None where there is no end.
+
+    >>> HASHED_WORDS.encode(["Not good", "good"], 128)
+    [[3458, 10141, 8916], [10141]]
+    """
+
+    encode: Callable[[list[str], int], list[list[int]]]
+    padding: int = PADDING
+    max_length: int | None = None
+
+
+HASHED_WORDS = Tokeniser(lambda texts, max_length: hash_tokenise(texts))
 
 
 def _token_id(token: str) -> int:

@@ -122,6 +122,8 @@ class Method(nn.Module):
 
     needs: ClassVar[frozenset[str]] = frozenset()  # of "groups", "metadata", "validation", "validation groups"
     num_networks: ClassVar[int] = 1
+    # What training batches of images go through as bytes (N, H, W, C), before they are cropped, mirrored and standardised.
+    augment_images: Callable[[Tensor, torch.Generator], Tensor] | None = None
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         raise TypeError(f"{type(self).__name__} defines neither loss() nor step().")

@@ -47,6 +47,36 @@ def check_labels(labels: Tensor, what: str, samples: int, limit: int) -> Tensor:
     return labels.detach().cpu().long()
 
 
+def check_memberships(memberships: Tensor, samples: int) -> Tensor:
+    """Which overlapping groups (N, M) each sample is in, on the CPU as int64 zeros and ones."""
+    if memberships.ndim != 2 or memberships.shape[0] != samples or memberships.shape[1] == 0:
+        raise ValueError(
+            f"evaluate_predictions expects memberships of shape ({samples}, M), a row for each row of logits and a column "
+            f"for each overlapping group, got {tuple(memberships.shape)}."
+        )
+    if memberships.is_floating_point() or memberships.is_complex():
+        raise ValueError(
+            f"evaluate_predictions expects memberships that are true or false, got {memberships.dtype}: "
+            "use memberships >= 0.5."
+        )
+    memberships = memberships.detach().cpu().long()
+    if memberships.min() < 0 or memberships.max() > 1:
+        raise ValueError(
+            f"evaluate_predictions expects memberships of 0 and 1, got {int(memberships.min())} to "
+            f"{int(memberships.max())}: numbers of disjoint groups go in groups=."
+        )
+    return memberships
+
+
+def check_names(names: Sequence[object] | None, what: str, wanted: int, unit: str) -> list[str]:
+    """Distinct names, one a group; their numbers where there are none."""
+    check_length(names or None, what, wanted, unit)
+    found = [str(name) for name in (names or range(wanted))]
+    if len(set(found)) < wanted:
+        raise ValueError(f"evaluate_predictions expects distinct {what}, got {', '.join(found)}.")
+    return found
+
+
 def check_length(values: Sequence[object] | Tensor | None, what: str, wanted: int, unit: str) -> None:
     """Names and counts come one a class or one a group."""
     if values is not None and len(values) != wanted:

@@ -19,6 +19,21 @@ def per_group_accuracy(correct: Tensor, groups: Tensor, num_groups: int) -> list
     return [hit / total if total else None for hit, total in zip(hits, totals, strict=True)]
 
 
+def per_membership_accuracy(correct: Tensor, memberships: Tensor) -> list[float | None]:
+    """The share of each overlapping group that is right; None for a group without samples.
+
+    `memberships` (N, M) says which groups a sample is in: each of several counts it, and none may. This is how WILDS
+    judges CivilComments.
+
+    >>> memberships = torch.tensor([[1, 1, 0], [1, 0, 0], [0, 0, 0]])
+    >>> per_membership_accuracy(torch.tensor([True, False, True]), memberships)
+    [0.5, 1.0, None]
+    """
+    totals = memberships.sum(dim=0).tolist()
+    hits = memberships[correct].sum(dim=0).tolist()
+    return [hit / total if total else None for hit, total in zip(hits, totals, strict=True)]
+
+
 def train_weighted_accuracy(
     accuracies: Sequence[float | None], train_group_counts: Sequence[int] | Tensor | None
 ) -> float | None:

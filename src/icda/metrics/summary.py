@@ -18,7 +18,7 @@ from icda.metrics.per_class import (
     per_class_accuracy,
     worst_known,
 )
-from icda.metrics.per_group import per_group_accuracy, train_weighted_accuracy
+from icda.metrics.per_group import per_group_accuracy, per_membership_accuracy, train_weighted_accuracy
 
 GROUP_METRICS = ("per_group_accuracy", "worst_group_accuracy", "average_group_accuracy", "train_weighted_accuracy")
 
@@ -34,13 +34,17 @@ def evaluate_predictions(
     group_names: Sequence[str] | None = None,
     class_names: Sequence[str] | None = None,
     shot_thresholds: tuple[int, int] = SHOT_THRESHOLDS,
+    memberships: Tensor | None = None,
+    membership_names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Every figure we report of logits (N, C) and targets (N,), as plain numbers for JSON; accuracies lie in [0, 1].
 
     The same keys come every time. A figure that cannot be known is None, never another one in its place: without groups
     there is no `worst_group_accuracy`, without `train_class_counts` no `few_accuracy`. `balanced_accuracy`, the worst
     class and the worst group leave out classes and groups that the split has no sample of. `class_names` are only
-    checked: `per_class_accuracy` is a list in the order of the classes.
+    checked: `per_class_accuracy` is a list in the order of the classes. Where `memberships` (N, M) in overlapping groups
+    are given, the accuracy per group, its worst and its mean are over those (WILDS' rule for CivilComments);
+    `train_weighted_accuracy` stays over the disjoint `groups`, whose shares of the training set sum to one.
 
     >>> import torch
     >>> logits = torch.tensor([[2.0, 0.0], [2.0, 0.0], [0.0, 2.0], [0.0, 2.0]])
@@ -54,11 +58,13 @@ def evaluate_predictions(
     checks.check_length(train_class_counts, "train_class_counts", num_classes, "class")
     checks.check_length(class_names, "class_names", num_classes, "class")
     checks.check_thresholds(shot_thresholds)
+    correct = logits.argmax(dim=1).eq(targets)
     return {
         **_class_metrics(logits, targets, train_class_counts, shot_thresholds),
         "calibration_error": calibration_error(logits, targets),
         "nll": negative_log_likelihood(logits, targets),
-        **_group_metrics(logits.argmax(dim=1).eq(targets), groups, num_groups, train_group_counts, group_names),
+        **_group_metrics(correct, groups, num_groups, train_group_counts, group_names),
+        **_membership_metrics(correct, memberships, membership_names),
     }
 
 
@@ -89,18 +95,29 @@ def _group_metrics(
 ) -> dict[str, Any]:
     if groups is None:
         return dict.fromkeys(GROUP_METRICS)
-    group_names = group_names or None
-    num_groups = checks.count_groups(groups, num_groups, group_names, train_group_counts)
+    num_groups = checks.count_groups(groups, num_groups, group_names or None, train_group_counts)
     groups = checks.check_labels(groups, "groups", len(correct), num_groups)
     checks.check_length(train_group_counts, "train_group_counts", num_groups, "group")
-    checks.check_length(group_names, "group_names", num_groups, "group")
-    names = [str(name) for name in (group_names or range(num_groups))]
-    if len(set(names)) < num_groups:
-        raise ValueError(f"evaluate_predictions expects distinct group_names, got {', '.join(names)}.")
+    names = checks.check_names(group_names, "group_names", num_groups, "group")
     accuracies = per_group_accuracy(correct, groups, num_groups)
+    return {
+        **_over_groups(names, accuracies),
+        "train_weighted_accuracy": train_weighted_accuracy(accuracies, train_group_counts),
+    }
+
+
+def _membership_metrics(correct: Tensor, memberships: Tensor | None, names: Sequence[str] | None) -> dict[str, Any]:
+    """What overlapping groups replace of the figures over disjoint ones; nothing where there are none."""
+    if memberships is None:
+        return {}
+    memberships = checks.check_memberships(memberships, len(correct))
+    found = checks.check_names(names, "membership_names", memberships.shape[1], "column of memberships")
+    return _over_groups(found, per_membership_accuracy(correct, memberships))
+
+
+def _over_groups(names: Sequence[str], accuracies: Sequence[float | None]) -> dict[str, Any]:
     return {
         "per_group_accuracy": dict(zip(names, accuracies, strict=True)),
         "worst_group_accuracy": worst_known(accuracies),
         "average_group_accuracy": mean_known(accuracies),
-        "train_weighted_accuracy": train_weighted_accuracy(accuracies, train_group_counts),
     }

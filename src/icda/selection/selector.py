@@ -47,6 +47,10 @@ class Selector:
         self.best_epoch, self.best_score = epoch, score
         return True
 
+    def start_afresh(self) -> None:
+        """Forget what there was to beat: a stage that starts again does not compete with the one before."""
+        self.best_epoch = self.best_score = None
+
     def state_dict(self) -> dict[str, Any]:
         state = {"rule": self.rule.name, "best_epoch": self.best_epoch, "best_score": self.best_score}
         return state if self.pseudo_groups is None else {**state, "pseudo_groups": self.pseudo_groups}

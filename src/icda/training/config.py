@@ -93,9 +93,8 @@ class TrainConfig:
             "epochs": self.epochs,
             "batch_size": self.batch_size,
             "learning_rate": self.learning_rate,
+            "subset": 1.0 if self.subset is None else self.subset,
         }
-        if self.subset is not None:
-            positive["subset"] = self.subset
         for name, value in positive.items():
             if not value > 0:
                 raise ValueError(f"{name} must be positive, got {value}.")

@@ -39,6 +39,15 @@ def predict_split(
     return torch.empty_like(logits).index_copy_(0, index, logits)
 
 
+@torch.no_grad()
+def encode_split(model: FeatureClassifier, split: Split, accelerator: Accelerator) -> Tensor:
+    """Features (N, A) of a split in its own order, every process all of them."""
+    loader = BatchLoader(split, EVALUATION_BATCH, seed=0, shuffle=False, augment=False)
+    with evaluating(model):
+        parts = [model(to_device(batch, accelerator.device).inputs).features.float().cpu() for batch in loader.epoch(0)]
+    return torch.cat(parts)
+
+
 def evaluate_split(
     method: Method, models: Sequence[FeatureClassifier], task: Task, split: Split, accelerator: Accelerator
 ) -> tuple[dict[str, Any], Tensor]:
@@ -54,8 +63,17 @@ def evaluate_split(
         train_group_counts=(None if train_groups is None else torch.bincount(train_groups, minlength=task.num_groups)),
         group_names=task.group_names,
         class_names=task.class_names,
+        memberships=split.memberships,
+        membership_names=task.membership_names,
     )
     return metrics, logits
+
+
+def group_samples(task: Task, split: Split) -> list[int]:
+    """How many samples of a split each group has, in the order of `per_group_accuracy`; empty without groups."""
+    if split.memberships is not None:
+        return split.memberships.long().sum(dim=0).tolist()
+    return [] if split.groups is None else torch.bincount(split.groups, minlength=task.num_groups).tolist()
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:

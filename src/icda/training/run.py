@@ -17,6 +17,7 @@ from icda.data import Task, create_task, csv_task, folder_task
 from icda.methods import Method, Setup, check_needs, create_method, method_needs, resolve_method
 from icda.methods.create import method_class
 from icda.models import FeatureClassifier, create_model
+from icda.models.tokenisers import read_by
 from icda.report import write_report
 from icda.report.reading import EXPLANATIONS, RESULT
 from icda.selection import check as check_selection
@@ -71,7 +72,12 @@ def told_task(config: TrainConfig, task: Task) -> Task:
 
 
 def load_task(config: TrainConfig) -> Task:
-    """The task a configuration names, or the one made of the user's own folder or CSV."""
+    """The task a configuration names, or the one made of the user's own folder or CSV, as its model reads it."""
+    task = _find_task(config)
+    return read_by(task, config.model or task.default_model)
+
+
+def _find_task(config: TrainConfig) -> Task:
     if config.data is None:
         return create_task(config.task, config.root, config.data_seed)
     path = Path(config.data)
@@ -86,7 +92,6 @@ def load_task(config: TrainConfig) -> Task:
             group_column=config.group_column,
             split_column=config.split_column,
             image_size=config.image_size,
-            tokenise=_tokeniser(config.model),
             seed=config.data_seed,
         )
     raise FileNotFoundError(f"--data {path}: neither a folder of images nor a CSV file is there.")
@@ -197,14 +202,3 @@ def _earlier_result(folder: Path, config: TrainConfig, resume: bool, overwrite: 
         changes = describe_changes(found["config"], config)
         raise ValueError(f"{folder} holds the result of another run ({changes}): use another --out or --overwrite.")
     return None
-
-
-def _tokeniser(model: str | None) -> Any:
-    """The tokeniser that belongs to a Hugging Face model; None leaves the choice to the task."""
-    if model is None or not model.startswith("hf:"):
-        return None
-    from icda.extras import require
-
-    transformers = require("transformers", "hf", "Hugging Face models")
-    tokeniser = transformers.AutoTokenizer.from_pretrained(model.removeprefix("hf:"))
-    return lambda texts: tokeniser(list(texts), truncation=True)["input_ids"]

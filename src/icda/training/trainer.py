@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -63,6 +64,7 @@ class Trainer:
         self.method = method.to(accelerator.device)
         self.stages = method.stages(config.epochs)
         self.selector = Selector(config.selection)
+        _check_selection(config, self.stages, self.selector)
         self.view = view if view is not None and accelerator.is_main_process else QuietView()
         self.history: list[dict[str, Any]] = []
         self.position = Position()
@@ -73,7 +75,8 @@ class Trainer:
         lengths = [len(self._training_loader(self._split(stage), seed=0)) for stage in self.stages]
         self._num_iterations = sum(stage.epochs * length for stage, length in zip(self.stages, lengths, strict=True))
         resets = any(stage.reset_network for stage in self.stages)
-        self._initial = [_state(model) for model in self.models] if resets else []
+        # Copies: on a CPU `_state` shares its memory with the network, and would follow the training.
+        self._initial = [copy.deepcopy(_state(model)) for model in self.models] if resets else []
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
@@ -242,6 +245,8 @@ class Trainer:
         if stage.reset_head and saved is None:
             for model in self.models:
                 model.head.reset_parameters()  # type: ignore[operator]
+        if stage.restart and saved is None:
+            self.selector.start_afresh()
         if stage.reset_network and saved is None:
             for model, initial in zip(self.models, self._initial, strict=True):
                 load_state(model, initial, "network", self.folder)
@@ -410,6 +415,14 @@ class Trainer:
     def _keeps_now(self) -> bool:
         """Rule `last` writes the model once, at the end; the others whenever it is the best so far."""
         return self.selector.rule.needs_validation or self.position.epoch == self._num_epochs - 1
+
+
+def _check_selection(config: TrainConfig, stages: Sequence[Stage], selector: Selector) -> None:
+    if selector.rule.needs_validation and any(stage.split == "validation" for stage in stages):
+        raise ValueError(
+            f"method {config.method!r} trains on the validation split, so selection rule {config.selection!r} would "
+            "choose by samples it has learned: use --selection last."
+        )
 
 
 def make_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:

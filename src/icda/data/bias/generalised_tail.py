@@ -1,0 +1,208 @@
+"""Generalised long tails: training sets with rare classes and, in each class, rare attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from icda.data.bias.clusters import CLUSTERS, cluster_within_classes
+from icda.data.generators import generator_for
+
+ATTRIBUTE_NAMES = ("common", "middling", "rare")
+ATTRIBUTES = len(ATTRIBUTE_NAMES)
+RATIO = (7, 2, 1)  # how often each attribute comes, except in Test-GBL
+# Which training and which test set make up a protocol.
+PROTOCOLS = {"clt": ("train_glt", "test_cbl"), "glt": ("train_glt", "test_gbl"), "alt": ("train_cbl", "test_gbl")}
+
+
+@dataclass(frozen=True)
+class TailSizes:
+    """How much each part takes. The defaults are those of ImageNet-GLT.
+
+    `train` is the wanted size of each class in Train-GLT, `balanced` the wanted size of every class in Train-CBL.
+    `test_gbl` samples of each attribute go to Test-GBL, but no more than one in `test_gbl_divisor` of the class's
+    smallest attribute. `test_cbl` times 7, 2 and 1 samples go to Test-CBL, up to `metadata` of each cluster to metadata.
+    With `share_tests` the two tests may hold the same samples: no protocol uses both, and a small pool loses fewer.
+    """
+
+    train: Sequence[int]
+    balanced: int = 145
+    test_gbl: int = 20
+    test_gbl_divisor: int = 4
+    test_cbl: int = 6
+    metadata: int = 10
+    share_tests: bool = False
+
+
+@dataclass(frozen=True)
+class GeneralisedTail:
+    """Positions of the samples in each part, ascending, and the attribute (N,) of every sample of the pool.
+
+    Tests, metadata and training sets are disjoint, but the two training sets share samples, and so may the two tests: no
+    protocol uses both.
+    """
+
+    train_glt: Tensor
+    train_cbl: Tensor
+    test_gbl: Tensor
+    test_cbl: Tensor
+    metadata: Tensor
+    attributes: Tensor
+
+    def protocol(self, name: str) -> tuple[Tensor, Tensor]:
+        """The training and the test positions of "clt", "glt" or "alt"."""
+        if name not in PROTOCOLS:
+            raise ValueError(f"the protocol is {name!r}, wanted {', '.join(PROTOCOLS)}.")
+        train, test = PROTOCOLS[name]
+        return getattr(self, train), getattr(self, test)
+
+
+def attributes_of(clusters: Tensor) -> Tensor:
+    """Clusters ranked by size, merged in pairs: 0 and 1 are attribute 0 (common), 4 and 5 attribute 2 (rare)."""
+    return clusters // (CLUSTERS // ATTRIBUTES)
+
+
+def shares(size: int) -> tuple[int, ...]:
+    """`size` samples split 7:2:1; what does not come out even goes to the largest remainders, the common one first.
+
+    >>> shares(60), shares(5)
+    ((42, 12, 6), (4, 1, 0))
+    """
+    counts = [size * weight // sum(RATIO) for weight in RATIO]
+    by_remainder = sorted(range(ATTRIBUTES), key=lambda a: -(size * RATIO[a] % sum(RATIO)))
+    for attribute in by_remainder[: size - sum(counts)]:
+        counts[attribute] += 1
+    return tuple(counts)
+
+
+def generalised_tail_from_features(features: Tensor, labels: Tensor, seed: int, sizes: TailSizes) -> GeneralisedTail:
+    """Cluster `features` (N, A) within each class, then cut the pool into the parts of the GLT benchmark."""
+    return generalised_tail(cluster_within_classes(features, labels, seed), labels, seed, sizes)
+
+
+def generalised_tail(clusters: Tensor, labels: Tensor, seed: int, sizes: TailSizes) -> GeneralisedTail:
+    """Cut a pool into Train-GLT, Train-CBL, Test-GBL, Test-CBL and metadata.
+
+    After Tang et al., "Invariant Feature Learning for Generalized Long-Tailed Classification", ECCV 2022. `clusters`
+    (N,) are numbered by size within each class, as `cluster_within_classes` gives them. Test-GBL has equally many of
+    each attribute in a class; all other parts but metadata have attributes 7:2:1. A training class that runs out of an
+    attribute is made smaller as a whole, so that its ratio holds; Train-CBL is as large as the smallest class allows.
+    Metadata takes at most half of what the tests left of a cluster, or training would lack the smallest ones; its
+    samples are distinct, so that a small cluster gives fewer.
+
+    Differs from the original in this shrinking (there a short attribute alone is cut), in drawing by `seed`, and in
+    cutting no validation set.
+
+    >>> labels, clusters = torch.arange(2).repeat_interleave(60), torch.arange(6).repeat(20)
+    >>> parts = generalised_tail(clusters, labels, 0, TailSizes([10, 5], 10, test_gbl=3, test_cbl=1, metadata=1))
+    >>> len(parts.train_glt), len(parts.train_cbl), len(parts.test_gbl), len(parts.test_cbl), len(parts.metadata)
+    (15, 20, 18, 20, 12)
+    """
+    _check(clusters, labels, sizes)
+    attributes = attributes_of(clusters)
+    generator = generator_for(seed, "generalised tail")
+    parts: dict[str, list[Tensor]] = {"test_gbl": [], "test_cbl": [], "metadata": []}
+    left: list[list[Tensor]] = []
+    for label in range(len(sizes.train)):
+        pools = []
+        for attribute in range(ATTRIBUTES):
+            mine = ((labels == label) & (attributes == attribute)).nonzero().flatten()
+            pools.append(mine[torch.randperm(len(mine), generator=generator)])
+        pools = _take_tests(label, pools, sizes, parts["test_gbl"], parts["test_cbl"])
+        left.append([_take_metadata(pool, clusters, sizes.metadata, parts["metadata"]) for pool in pools])
+    train_glt, train_cbl = _training_sets(left, sizes)
+    tests_and_metadata = {name: torch.cat(part).sort().values for name, part in parts.items()}
+    return GeneralisedTail(train_glt, train_cbl, attributes=attributes, **tests_and_metadata)
+
+
+def _training_sets(left: list[list[Tensor]], sizes: TailSizes) -> tuple[Tensor, Tensor]:
+    """Train-GLT and Train-CBL from what tests and metadata left of each attribute of each class."""
+    long_tailed = [_fitting_size(pools, wanted) for pools, wanted in zip(left, sizes.train, strict=True)]
+    balanced = [_fitting_size(pools, sizes.balanced) for pools in left]
+    if 0 in balanced:  # and then in the other, too: whichever size was wanted, not one sample is to be had
+        raise ValueError(
+            f"class {balanced.index(0)} has nothing left to train on after the tests and the metadata: make them smaller."
+        )
+    train_glt: list[Tensor] = []
+    train_cbl: list[Tensor] = []
+    for pools, size in zip(left, long_tailed, strict=True):
+        _take(pools, shares(size), train_glt)
+        _take(pools, shares(min(balanced)), train_cbl)
+    return torch.cat(train_glt).sort().values, torch.cat(train_cbl).sort().values
+
+
+def _check(clusters: Tensor, labels: Tensor, sizes: TailSizes) -> None:
+    if clusters.ndim != 1 or clusters.shape != labels.shape:
+        raise ValueError(f"wanted clusters and labels (N,), got {tuple(clusters.shape)} and {tuple(labels.shape)}.")
+    if len(labels) == 0 or int(clusters.min()) < 0 or int(clusters.max()) >= CLUSTERS:
+        raise ValueError(f"clusters must lie in 0..{CLUSTERS - 1}, and there must be some.")
+    if int(labels.min()) < 0 or int(labels.max()) != len(sizes.train) - 1:
+        raise ValueError(
+            f"labels reach from {int(labels.min())} to {int(labels.max())}, and train names {len(sizes.train)} classes: "
+            "give each class 0, 1, ... its size."
+        )
+    smallest = {"train": min(sizes.train), "balanced": sizes.balanced, "test_gbl": sizes.test_gbl}
+    smallest |= {"test_gbl_divisor": sizes.test_gbl_divisor, "test_cbl": sizes.test_cbl}
+    wrong = [f"{name} is {value}" for name, value in smallest.items() if value < 1]
+    if wrong or sizes.metadata < 0:
+        raise ValueError(f"{wrong[0] if wrong else f'metadata is {sizes.metadata}'}: that is too small.")
+
+
+def _take_tests(
+    label: int, pools: list[Tensor], sizes: TailSizes, test_gbl: list[Tensor], test_cbl: list[Tensor]
+) -> list[Tensor]:
+    balanced = (_balanced_size(label, pools, sizes),) * ATTRIBUTES
+    without_gbl = _take(pools, balanced, test_gbl)
+    if not sizes.share_tests:
+        return _take(without_gbl, _unbalanced_sizes(label, without_gbl, sizes), test_cbl)
+    unbalanced = _unbalanced_sizes(label, pools, sizes)
+    _take(pools, unbalanced, test_cbl)
+    return [pool[max(both) :] for pool, both in zip(pools, zip(balanced, unbalanced, strict=True), strict=True)]
+
+
+def _balanced_size(label: int, pools: list[Tensor], sizes: TailSizes) -> int:
+    smallest = min(len(pool) for pool in pools)
+    size = min(sizes.test_gbl, smallest // sizes.test_gbl_divisor)
+    if size < 1:
+        raise ValueError(
+            f"class {label} has {smallest} samples of an attribute, and Test-GBL may take one in "
+            f"{sizes.test_gbl_divisor}: lower test_gbl_divisor or drop the class."
+        )
+    return size
+
+
+def _unbalanced_sizes(label: int, pools: list[Tensor], sizes: TailSizes) -> tuple[int, ...]:
+    wanted = tuple(weight * sizes.test_cbl for weight in RATIO)
+    for name, pool, count in zip(ATTRIBUTE_NAMES, pools, wanted, strict=True):
+        if len(pool) < count:
+            raise ValueError(
+                f"class {label} has {len(pool)} samples of its {name} attribute left, Test-CBL wants {count}: "
+                "lower test_cbl or drop the class."
+            )
+    return wanted
+
+
+def _take(pools: list[Tensor], counts: Sequence[int], into: list[Tensor]) -> list[Tensor]:
+    """Put the first `counts[a]` of each pool into a part; gives what is left."""
+    into += [pool[:count] for pool, count in zip(pools, counts, strict=True)]
+    return [pool[count:] for pool, count in zip(pools, counts, strict=True)]
+
+
+def _take_metadata(pool: Tensor, clusters: Tensor, count: int, into: list[Tensor]) -> Tensor:
+    keep = torch.ones(len(pool), dtype=torch.bool)
+    for cluster in clusters[pool].unique():
+        mine = (clusters[pool] == cluster).nonzero().flatten()
+        keep[mine[: min(count, len(mine) // 2)]] = False
+    into.append(pool[~keep])
+    return pool[keep]
+
+
+def _fitting_size(pools: list[Tensor], wanted: int) -> int:
+    """The largest size up to `wanted` whose shares the pools can give."""
+    size = wanted
+    while any(count > len(pool) for count, pool in zip(shares(size), pools, strict=True)):
+        size -= 1
+    return size

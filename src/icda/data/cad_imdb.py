@@ -1,0 +1,145 @@
+"""Film reviews and the same reviews rewritten by people to say the opposite: what a sentiment model really reads."""
+
+from __future__ import annotations
+
+import csv
+import io
+import tarfile
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from icda.data.generators import generator_for
+from icda.data.registry import TASKS
+from icda.data.roots import DatasetNotFoundError, data_root
+from icda.data.sources import TextArray
+from icda.data.splits import take_per_class
+from icda.data.task import Split, Task
+from icda.data.tokens import hash_tokenise
+
+HOME = "github.com/acmi-lab/counterfactually-augmented-data (Kaushik, Hovy and Lipton, ICLR 2020), Apache 2.0"
+ARCHIVE = "text.tar.xz"
+FOLDERS = ("cad", "text/cad", "counterfactually-augmented-data")
+FILES = {part: f"sentiment/combined/paired/{part}_paired.tsv" for part in ("train", "dev", "test")}
+CLASSES = ("Negative", "Positive")
+GROUPS = ("original", "revised")
+METADATA_PAIRS = 25  # of each class of the original; with their rewritten twins 100 texts, 50 of a class
+MAX_LENGTH = 128
+
+
+class _Reviews(NamedTuple):
+    source: TextArray
+    targets: Tensor
+    groups: Tensor  # 0 original, 1 revised
+    parts: Tensor  # a number of FILES
+
+
+@TASKS.register("cad_imdb")
+def cad_imdb(root: Path | None, seed: int) -> Task:
+    """Positive or negative film review; trained on originals, tested on originals and on their rewritten twins.
+
+    People changed each review just enough to turn its sentiment: what else goes with the label in the originals (genres,
+    names, length) now goes against it. Train is 1,707 originals without groups, for there is only one; test is 488
+    originals and 488 twins, in the groups original and revised. `seed` draws 50 pairs of the development set as
+    metadata, originals and twins, 50 texts a class; validation is the other 195 originals.
+
+    Reference: D. Kaushik, E. Hovy and Z. Lipton, "Learning the Difference that Makes a Difference with
+    Counterfactually-Augmented Data", ICLR 2020.
+    """
+    source, targets, groups, parts = _read(_place(root))
+    train, originals, test = ((parts == 0) & (groups == 0), (parts == 1) & (groups == 0), parts == 2)
+    rows = originals.nonzero().flatten()
+    chosen, rest = take_per_class(targets[rows], [METADATA_PAIRS], generator_for(seed, "cad_imdb metadata"))
+    metadata = torch.cat([rows[chosen], rows[chosen] + 1])  # a twin stands behind its original
+
+    def split(rows: Tensor) -> Split:
+        return Split(source, rows, targets[rows])
+
+    everything = test.nonzero().flatten()
+    return Task(
+        name="cad_imdb",
+        num_classes=len(CLASSES),
+        train=split(train.nonzero().flatten()),
+        validation=split(rows[rest]),
+        test=Split(source, everything, targets[everything], groups[everything]),
+        metadata=split(metadata.sort().values),
+        group_names=GROUPS,
+        class_names=tuple(name.lower() for name in CLASSES),
+        input_kind="text",
+        input_shape=(MAX_LENGTH,),
+        default_model="bag_of_words",
+        description="Counterfactually augmented IMDb: trained on original reviews; test has originals and their twins, "
+        f"which people rewrote to say the opposite. Metadata: {2 * METADATA_PAIRS} pairs of the development set, data "
+        f"seed {seed}; validation: its other originals.",
+    )
+
+
+def _place(root: Path | None) -> Path:
+    """The folder with `sentiment/` in it, or the archive."""
+    base = data_root(root)
+    for folder in FOLDERS:
+        if (base / folder / FILES["train"]).is_file():
+            return (base / folder).resolve()
+    if (base / ARCHIVE).is_file():
+        return (base / ARCHIVE).resolve()
+    looked = " or ".join(str((base / folder / FILES["train"]).absolute()) for folder in FOLDERS)
+    raise DatasetNotFoundError(
+        f"counterfactually augmented IMDb is not there: looked for {looked}, or the archive {(base / ARCHIVE).absolute()}. "
+        f"Wanted: {', '.join(FILES.values())}, from {HOME}. Put them there, or say where they lie with root=... or the "
+        "environment variable ICDA_DATA."
+    )
+
+
+@lru_cache(maxsize=1)  # a benchmark asks for the same task many times
+def _read(place: Path) -> _Reviews:
+    files = _read_archive(place) if place.is_file() else {name: (place / name).read_bytes() for name in FILES.values()}
+    texts: list[str] = []
+    targets: list[int] = []
+    parts: list[int] = []
+    for number, name in enumerate(FILES.values()):
+        pairs = _pairs(files[name].decode("utf-8"), f"{place}, {name}")
+        for text, target in pairs:
+            texts.append(text)
+            targets.append(target)
+            parts.append(number)
+    groups = torch.arange(len(texts)) % 2
+    source = TextArray(texts, hash_tokenise, MAX_LENGTH)
+    return _Reviews(source, torch.tensor(targets), groups, torch.tensor(parts))
+
+
+def _read_archive(path: Path) -> dict[str, bytes]:
+    """The three tables out of the archive in one pass: going back in a compressed one means unpacking it again."""
+    found: dict[str, bytes] = {}
+    with tarfile.open(path, "r|*") as archive:
+        for member in archive:
+            for name in FILES.values():
+                if member.name.endswith(f"cad/{name}") and (file := archive.extractfile(member)) is not None:
+                    found[name] = file.read()
+    if missing := [name for name in FILES.values() if name not in found]:
+        raise DatasetNotFoundError(f"{path} lacks cad/{', cad/'.join(missing)}: fetch it again, from {HOME}.")
+    return found
+
+
+def _pairs(table: str, where: str) -> list[tuple[str, int]]:
+    """Texts and targets, each original followed by its twin, as the file has them."""
+    rows = list(csv.DictReader(io.StringIO(table, newline=""), delimiter="\t"))
+    if not rows or not {"Sentiment", "Text", "batch_id"} <= set(rows[0]):
+        raise ValueError(f"{where}: wanted rows below a header with Sentiment, Text and batch_id, tab between them.")
+    if len(rows) % 2:
+        raise ValueError(f"{where}: {len(rows)} rows, wanted pairs of an original and its revision.")
+    for line, (first, second) in enumerate(zip(rows[::2], rows[1::2], strict=True)):
+        if first["batch_id"] != second["batch_id"] or {first["Sentiment"], second["Sentiment"]} != set(CLASSES):
+            raise ValueError(
+                f"{where}, rows {2 * line + 1} and {2 * line + 2}: wanted an original and its revision, one batch_id and "
+                f"{' and '.join(CLASSES)}; got {first['batch_id']} {first['Sentiment']}, {second['batch_id']} "
+                f"{second['Sentiment']}."
+            )
+    return [(_clean(row["Text"]), CLASSES.index(row["Sentiment"])) for row in rows]
+
+
+def _clean(text: str) -> str:
+    """Line breaks as blanks: written out, a paragraph's two would cost eight of 128 tokens and say nothing."""
+    return " ".join(text.replace("<br />", " ").split())

@@ -1,0 +1,102 @@
+"""A small part of a task, for a quick look."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from icda.data.generators import generator_for
+from icda.data.splits import shuffled_by_class
+from icda.data.task import Split, Task
+
+
+def take_subset(task: Task, subset: float, seed: int = 0) -> Task:
+    """The task with a share of its samples: `subset` in (0, 1), or a number of training samples above 1.
+
+    Train, validation and test shrink by the same share. Each cell, a class or a class within a group, keeps its part of
+    its split and at least one sample, so that a rare group grows a little and never vanishes. Overlapping groups are
+    not cells and may vanish. Metadata stay as they are. Figures of a subset are not those of the task: its name is the
+    same and its `data_hash` is not.
+
+    >>> from icda.data import create_task
+    >>> whole = create_task("digits_lt")
+    >>> part = take_subset(whole, 0.1)
+    >>> len(whole.train), len(part.train), part.class_counts.tolist()
+    (287, 29, [10, 6, 4, 3, 1, 1, 1, 1, 1, 1])
+    """
+    share, total = _share(task, subset)
+    if share == 1:
+        return task
+    parts = {}
+    for name, split in task.splits().items():
+        if name == "metadata":
+            continue
+        wanted = total if name == "train" else round(share * len(split))
+        positions = _choose(_cells(split), wanted, seed, name)
+        parts[name] = split.subset(positions)
+    story = (
+        f"{task.description} A subset: {len(parts['train'])} of {len(task.train)} training samples, data seed {seed}."
+    )
+    return replace(task, description=story.strip(), **parts)  # type: ignore[arg-type]
+
+
+def _share(task: Task, subset: float) -> tuple[float, int]:
+    """What share is kept, and how many training samples that is."""
+    size, cells = len(task.train), len(_cells(task.train).unique())
+    wanted = "wanted a share between 0 and 1, or a number of training samples above 1"
+    if isinstance(subset, bool) or not math.isfinite(subset) or subset <= 0 or subset == 1:
+        hint = ": 1 could mean all or one; leave it out for the whole task" if subset == 1 else ""
+        raise ValueError(f"subset is {subset}, {wanted}{hint}.")
+    if subset < 1:
+        return subset, max(round(subset * size), cells)
+    if subset != int(subset):
+        raise ValueError(f"subset is {subset}, {wanted}: above 1 it must be a whole number.")
+    if subset > size:
+        raise ValueError(f"subset is {subset:g}, but task {task.name!r} has {size} training samples: ask for fewer.")
+    if subset < cells:
+        raise ValueError(
+            f"subset is {subset:g}, but task {task.name!r} has {cells} cells (class, or class within a group) with "
+            f"training samples and each keeps one: ask for {cells} or more."
+        )
+    return subset / size, int(subset)
+
+
+def _cells(split: Split) -> Tensor:
+    """The number (N,) of each sample's cell: class x group, or the class where groups are not known."""
+    if split.groups is None:
+        return split.targets
+    return split.targets * (int(split.groups.max()) + 1) + split.groups
+
+
+def _choose(cells: Tensor, total: int, seed: int, name: str) -> Tensor:
+    """Positions, sorted, of `total` samples; more where the cells alone are more."""
+    members = [
+        positions for positions in shuffled_by_class(cells, generator_for(seed, "subset", name)) if len(positions)
+    ]
+    sizes = cell_sizes([len(positions) for positions in members], total)
+    chosen = [positions[:size] for positions, size in zip(members, sizes, strict=True)]
+    return torch.cat(chosen).sort().values
+
+
+def cell_sizes(counts: list[int], total: int) -> list[int]:
+    """Sizes that sum to `total` and are as proportional to `counts` as whole numbers from 1 upwards can be.
+
+    Each cell first gets its quota rounded down, but at least 1. What is then missing or too much goes, one by one, to or
+    from the cells that are furthest from their quotas.
+
+    >>> cell_sizes([3498, 184, 56, 1057], 100)
+    [73, 4, 1, 22]
+    """
+    total = min(max(total, len(counts)), sum(counts))
+    quotas = [total * count / sum(counts) for count in counts]
+    sizes = [max(1, math.floor(quota)) for quota in quotas]
+    while sum(sizes) < total:
+        most = max(range(len(sizes)), key=lambda cell: quotas[cell] - sizes[cell])
+        sizes[most] += 1
+    while sum(sizes) > total:
+        spare = [cell for cell in range(len(sizes)) if sizes[cell] > 1]
+        sizes[max(spare, key=lambda cell: sizes[cell] - quotas[cell])] -= 1
+    return sizes

@@ -1,0 +1,78 @@
+"""BBN: a branch for the data as they come, a branch for rare classes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from icda.methods.base import METHODS, Context, Method, Setup, StepResult
+from icda.models.two_branches import TwoBatches, TwoBranches, two_branches
+
+if TYPE_CHECKING:
+    from icda.data.task import Batch
+    from icda.models.base import FeatureClassifier
+
+
+@METHODS.register("bbn", "bilateral_branch_network")
+class BBN(Method):
+    """Two branches behind a shared trunk, one fed as the data come, one with rare classes first, under one classifier.
+
+    In epoch e of E the classifier reads 2 [l f1, (1 - l) f2] with l = 1 - ((e-1)/E)^2, f1 from a uniform batch, f2 from
+    one that holds a class the more often the rarer it is; the loss is l CE(y1) + (1 - l) CE(y2). Training thus goes from
+    features to rare classes. At test time l = 1/2: the classifier reads [f1, f2] of the same sample. The network's last
+    block is doubled by `icda.models.two_branches`; an encoder that already is a `TwoBranches` is taken as it is.
+
+    Reference: Zhou et al., "BBN: bilateral-branch network with cumulative learning for long-tailed visual recognition",
+    CVPR 2020.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__()
+        self.input_shape = setup.input_shape
+        self._share = 1.0
+
+    def prepare_network(self, network: FeatureClassifier) -> FeatureClassifier:
+        if isinstance(network.encoder, TwoBranches):
+            return network
+        network.encoder = two_branches(network.encoder, self.input_shape)
+        network.head = _twice_as_wide(network.head)
+        return network
+
+    def step(self, batch: Batch, context: Context) -> StepResult:
+        if context.draw is None:
+            raise ValueError("bbn draws a second batch each step: give the context a draw(), as icda's trainer does.")
+        second = context.draw("class_reversed")
+        share = self._share = share_of_epoch(context.epoch, context.num_epochs)
+        logits = context.network(TwoBatches(batch.inputs, second.inputs, share)).logits
+        loss = share * F.cross_entropy(logits, batch.targets) + (1 - share) * F.cross_entropy(logits, second.targets)
+        context.apply(loss)
+        # Logits that belong to two samples are no answer to one: both labels count by their share, as in the loss.
+        hits = share * _hits(logits, batch.targets) + (1 - share) * _hits(logits, second.targets)
+        return StepResult(loss.detach(), None, {"mixed_accuracy": hits})
+
+    def epoch_figures(self) -> dict[str, Any]:
+        return {"uniform_share": self._share}
+
+
+def share_of_epoch(epoch: int, num_epochs: int) -> float:
+    """l = 1 - (epoch/E)^2, epochs counted from 0: the weight of the batch that is drawn uniformly.
+
+    >>> [share_of_epoch(epoch, 4) for epoch in range(4)]
+    [1.0, 0.9375, 0.75, 0.4375]
+    """
+    return 1.0 - (epoch / num_epochs) ** 2
+
+
+def _twice_as_wide(head: nn.Module) -> nn.Linear:
+    """A newly drawn head over the features of both branches, where the old one was."""
+    weight = head.weight
+    assert isinstance(weight, Tensor)
+    classes, features = weight.shape
+    has_bias = getattr(head, "bias", None) is not None
+    return nn.Linear(2 * features, classes, bias=has_bias, device=weight.device, dtype=weight.dtype)
+
+
+def _hits(logits: Tensor, targets: Tensor) -> float:
+    return float((logits.detach().argmax(1) == targets).double().mean())

@@ -1,0 +1,59 @@
+"""Deep CORAL: features whose mean and covariance are those of every domain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from icda.methods.base import METHODS, Context, Setup
+from icda.methods.domain_penalty import DomainPart, DomainPenalty, Penalty, check_weight
+
+
+def mean_squared_difference(moments: Sequence[Tensor]) -> Tensor:
+    """Mean over pairs of tensors of the mean squared difference of their entries; 0 where there is no pair.
+
+    The mean of (x_a - x_b)^2 over all pairs is twice the unbiased variance of x, so the pairs need not be formed.
+
+    >>> mean_squared_difference([torch.tensor([0.0]), torch.tensor([1.0]), torch.tensor([3.0])])  # (1 + 9 + 4) / 3
+    tensor(4.6667)
+    """
+    if len(moments) < 2:
+        return moments[0].new_zeros(()) if moments else torch.zeros(())
+    return 2 * torch.stack(list(moments)).var(dim=0).mean()
+
+
+def correlation_alignment(parts: Sequence[DomainPart]) -> Tensor:
+    """Mean over pairs of domains of the mean squared difference of feature means (A,) and of covariances (A, A).
+
+    Covariances are unbiased. A domain of a single sample has a mean and no covariance: it is left out of the second term.
+    """
+    means = [part.features.mean(0) for part in parts]
+    covariances = [_covariance(part.features) for part in parts if part.has_pair]
+    return mean_squared_difference(means) + mean_squared_difference(covariances).to(means[0])
+
+
+def _covariance(features: Tensor) -> Tensor:
+    centred = features - features.mean(0)
+    return centred.T @ centred / (len(features) - 1)
+
+
+@METHODS.register("coral", "deep_coral")
+class CORAL(DomainPenalty):
+    """mean_e L_e + gamma * mean over pairs of domains of the squared differences of feature means and covariances.
+
+    Both differences are means over their entries, A and A^2 of them. A batch of one domain has no pair, and the term is 0.
+    gamma=0 is the mean of the domains' cross entropies.
+
+    Reference: Sun and Saenko, "Deep CORAL: correlation alignment for deep domain adaptation", ECCV 2016 workshops, in
+    DomainBed's form, which aligns all training domains with each other and the means, too.
+    """
+
+    def __init__(self, setup: Setup, *, gamma: float = 1.0) -> None:
+        super().__init__(setup)
+        check_weight("gamma", gamma)
+        self.gamma = gamma
+
+    def penalties(self, parts: Sequence[DomainPart], losses: Tensor, context: Context) -> dict[str, Penalty]:
+        return {"alignment_penalty": Penalty(self.gamma, correlation_alignment(parts))}

@@ -1,0 +1,160 @@
+"""What methods share that punish differences between domains: the mean of the domains' losses, and a weight that jumps."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.methods.base import Context, Setup, StepResult
+from icda.methods.domains import DomainMethod, check_domains, per_domain
+
+if TYPE_CHECKING:
+    from icda.data.task import Batch
+    from icda.models.base import Output
+
+
+class DomainPart(NamedTuple):
+    """What a batch holds of one domain: `features` (n, A), `logits` (n, C), `targets` (n,)."""
+
+    features: Tensor
+    logits: Tensor
+    targets: Tensor
+
+    @property
+    def loss(self) -> Tensor:
+        return F.cross_entropy(self.logits, self.targets)
+
+    @property
+    def has_pair(self) -> bool:
+        """Whether there are two samples: one alone has neither a variance nor two halves."""
+        return len(self.targets) > 1
+
+
+class Penalty(NamedTuple):
+    """A term of the loss and its weight in this step."""
+
+    weight: float
+    value: Tensor
+
+
+class DomainPenalty(DomainMethod):
+    """mean_e L_e, L_e the cross entropy of domain e in the batch, plus the penalties that a subclass names.
+
+    Every domain of the batch counts alike, however few its samples. The values of the penalties are logged under their
+    names, without their weights. A training set that has samples of one domain only is refused.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        check_domains(setup, type(self).__name__)
+
+    def penalties(self, parts: Sequence[DomainPart], losses: Tensor, context: Context) -> dict[str, Penalty]:
+        """The terms to add, always of the same names; `losses` (E,) are the L_e of `parts`."""
+        raise TypeError(f"{type(self).__name__} does not define penalties().")
+
+    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
+        return _total(*self._terms(output, batch, context))
+
+    def step(self, batch: Batch, context: Context) -> StepResult:
+        output = context.network(batch.inputs)
+        losses, penalties = self._terms(output, batch, context)
+        loss = _total(losses, penalties)
+        context.apply(loss)
+        figures = {name: float(penalty.value.detach()) for name, penalty in penalties.items()}
+        return StepResult(loss.detach(), output.logits.detach(), figures)
+
+    def _terms(self, output: Output, batch: Batch, context: Context) -> tuple[Tensor, dict[str, Penalty]]:
+        domains = self.domains(batch)
+        with torch.autocast(
+            output.logits.device.type, enabled=False
+        ):  # squares and covariances overflow half precision
+            values = (_at_least_single(output.features), _at_least_single(output.logits), batch.targets)
+            cut = (per_domain(value, domains) for value in values)
+            parts = [DomainPart(*part) for part in zip(*cut, strict=True)]
+            losses = torch.stack([part.loss for part in parts])
+            return losses, self.penalties(parts, losses, context)
+
+
+class AnnealedPenalty(DomainPenalty):
+    """A penalty of weight 1 first and of weight `penalty` after `anneal_steps`; a number below 1 is a share of training.
+
+    The jump changes the size of the gradients at once, which the running means of Adam do not follow. So the state of the
+    optimiser, Adam's means or the momentum of SGD, is dropped just before the first step after it, unless
+    `reset_optimizer` is off. Whether that has been done is part of the state, so a resumed run does it once, too.
+
+    Reference: Gulrajani and Lopez-Paz, "In search of lost domain generalization", ICLR 2021 (DomainBed).
+    """
+
+    has_jumped: Tensor
+
+    def __init__(self, setup: Setup, penalty: float, anneal_steps: float, reset_optimizer: bool) -> None:
+        super().__init__(setup)
+        check_weight("penalty", penalty)
+        if not (0 <= anneal_steps < 1 or (anneal_steps >= 1 and float(anneal_steps).is_integer())):
+            raise ValueError(
+                f"anneal_steps is a whole number of steps, or a share of training below 1, got {anneal_steps}."
+            )
+        self.penalty, self.anneal_steps, self.reset_optimizer = penalty, anneal_steps, reset_optimizer
+        self._most_steps = _most_steps(setup)
+        self.register_buffer("has_jumped", torch.tensor(False))
+
+    def is_in_force(self, context: Context) -> bool:
+        """Whether the first part of training is over."""
+        done = context.progress if self.anneal_steps < 1 else context.iteration
+        return done >= self.anneal_steps
+
+    def penalty_weight(self, context: Context) -> float:
+        return self.penalty if self.is_in_force(context) else 1.0
+
+    def on_stage_start(self, context: Context) -> None:
+        if self._most_steps is not None and self.anneal_steps >= max(self._most_steps, 1):
+            warnings.warn(
+                f"{type(self).__name__}: anneal_steps is {self.anneal_steps}, and this training has {self._most_steps} "
+                f"steps: the penalty never gets its weight of {self.penalty}. Give a share of training, such as 0.1.",
+                stacklevel=2,
+            )
+
+    def step(self, batch: Batch, context: Context) -> StepResult:
+        if self.is_in_force(context) and not self.has_jumped:
+            self.has_jumped.fill_(True)
+            if self.reset_optimizer:
+                for optimizer in context.optimizers:
+                    optimizer.state.clear()
+        return super().step(batch, context)
+
+
+def mean_or_zero(values: Sequence[Tensor], like: Tensor) -> Tensor:
+    """The mean of numbers, 0 where no domain of the batch has one.
+
+    >>> mean_or_zero([torch.tensor(1.0), torch.tensor(2.0)], like=torch.zeros(3)), mean_or_zero([], like=torch.zeros(3))
+    (tensor(1.5000), tensor(0.))
+    """
+    return torch.stack(list(values)).mean() if values else like.new_zeros(())
+
+
+def check_weight(name: str, weight: float) -> None:
+    if not 0 <= weight < math.inf:
+        raise ValueError(f"{name} is a weight, 0 or more, got {weight}.")
+
+
+def _total(losses: Tensor, penalties: dict[str, Penalty]) -> Tensor:
+    loss = losses.mean()
+    for weight, value in penalties.values():
+        if weight:  # 0 times a value that overflowed would be NaN
+            loss = loss + weight * value
+    return loss
+
+
+def _at_least_single(values: Tensor) -> Tensor:
+    return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
+def _most_steps(setup: Setup) -> int | None:
+    """Steps of the training, or at most one an epoch more: the loader may drop a last batch of few samples."""
+    return None if setup.batch_size is None else setup.epochs * math.ceil(setup.num_samples / setup.batch_size)

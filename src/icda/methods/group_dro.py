@@ -1,0 +1,77 @@
+"""Group DRO: the groups with the largest losses count most."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.methods.base import METHODS, Context, Method, Setup, Stage
+from icda.ranks import all_reduce
+
+if TYPE_CHECKING:
+    from icda.data.task import Batch
+    from icda.models.base import Output
+
+
+@METHODS.register("group_dro", "groupdro")
+class GroupDRO(Method):
+    """sum_g q_g L_g with L_g the mean cross entropy of group g in the batch, and q raised where L_g is large.
+
+    Each step first sets q_g <- q_g exp(eta (L_g + adjustment / sqrt(n_g))) and divides by the sum over all groups. For a
+    group that the batch has none of the exponent is 0: it keeps its weight, up to that division. Groups are drawn equally
+    often. q starts uniform over the groups that occur in training and is part of the state. With eta=0 the loss is the mean
+    over groups of a group's mean loss.
+
+    Reference: Sagawa et al., "Distributionally robust neural networks for group shifts", ICLR 2020; METHODS 5.3. Differs
+    from the official code in that an absent group is not raised by its adjustment, and that the adjustment, a constant, is
+    not added to the reported loss.
+
+    >>> setup = Setup(2, 4, torch.tensor([6, 2]), epochs=1, num_samples=8, group_counts=torch.tensor([6, 2]))
+    >>> GroupDRO(setup).epoch_figures()
+    {'weight_by_group': [0.5, 0.5]}
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset({"groups"})
+    q: Tensor
+    adjustments: Tensor
+
+    def __init__(self, setup: Setup, *, eta: float = 0.01, adjustment: float = 0.0) -> None:
+        super().__init__()
+        for name, value in (("eta", eta), ("adjustment", adjustment)):
+            if not 0 <= value < float("inf"):
+                raise ValueError(f"{name} is a finite number, 0 or more, got {value}.")
+        assert setup.group_counts is not None, "check_needs admits no task without its groups"
+        self.eta, self.adjustment = eta, adjustment
+        counts, occurs = setup.group_counts, setup.group_counts > 0
+        self.register_buffer("q", occurs / occurs.sum())
+        self.register_buffer("adjustments", adjustment / counts.clamp(min=1).float().sqrt(), persistent=False)
+
+    def stages(self, epochs: int) -> list[Stage]:
+        return [Stage(epochs, sampling="group_balanced")]
+
+    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
+        assert batch.groups is not None
+        losses = F.cross_entropy(output.logits, batch.targets, reduction="none")
+        means, counts = self._group_means(losses.detach().to(self.q), batch.groups)
+        self._raise_weights(means, counts > 0)
+        # Written as a mean over samples, with the counts of all ranks: the trainer's average over ranks is then
+        # sum_g q_g L_g of the whole batch.
+        weights = self.q * counts.sum() / counts.clamp(min=1)
+        return (weights[batch.groups].to(losses) * losses).mean()
+
+    def epoch_figures(self) -> dict[str, Any]:
+        return {"weight_by_group": self.q.tolist()}
+
+    def _group_means(self, losses: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean loss (G,), 0 where a group is absent, and number of samples (G,), over the batch of all ranks."""
+        members = F.one_hot(groups, len(self.q)).to(losses)
+        sums, counts = all_reduce(torch.stack([(members * losses[:, None]).sum(0), members.sum(0)]))
+        return sums / counts.clamp(min=1), counts
+
+    def _raise_weights(self, means: Tensor, present: Tensor) -> None:
+        exponents = self.eta * torch.where(present, means + self.adjustments, 0.0)
+        # q exp(exponents) / sum, by logarithms: exp of a large loss would overflow.
+        self.q.copy_(torch.softmax(self.q.log() + exponents, dim=0))

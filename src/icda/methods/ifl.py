@@ -1,0 +1,209 @@
+"""Invariant feature learning (IFL): the samples a network finds hard, drawn more often within each class."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.data.task import Batch
+from icda.losses import LOSSES
+from icda.losses.center_loss import squared_distances
+from icda.methods.base import METHODS, Context, Setup, StepResult
+from icda.methods.from_loss import LossMethod
+from icda.ranks import all_mean, all_reduce
+
+if TYPE_CHECKING:
+    from icda.data.task import Inputs
+    from icda.models.base import Output
+
+INNER_LOSSES = ("logit_adjustment", "cross_entropy")
+FLOOR = 1e-5  # of a sample's score: even the easiest can be drawn
+SMALLEST_CLASS = 5  # below it a fifth of a class is no sample
+
+
+@METHODS.register("ifl", "invariant_feature_learning")
+class IFL(LossMethod):
+    """Two environments, one uniform and one of hard samples, whose features meet in one centre a class.
+
+    Each step joins a uniform batch and one of the second environment: loss = logit adjustment (balanced softmax), or
+    cross entropy, of both + w |h - c_y|^2. At each of `milestones`, shares of the training, the second environment is made
+    anew from p_y of every training sample (`environment_weights`) and w goes on to the next of `centre_weights`; before
+    the first it is uniform, too. Centres move by SGD of rate `centre_rate` on the mean distance while w > 0. Needs no
+    group labels.
+
+    Reference: Tang et al., "Invariant feature learning for generalized long-tailed classification", ECCV 2022. Differs
+    from the public code in that p_y comes from a pass in evaluation mode and centres start at zero, not at random.
+    """
+
+    centres: Tensor
+    weights: Tensor
+
+    def __init__(
+        self,
+        setup: Setup,
+        *,
+        loss: str = "logit_adjustment",
+        milestones: Sequence[float] = (0.6, 0.8),
+        centre_weights: Sequence[float] = (0.0, 0.001, 0.005),
+        centre_rate: float = 0.5,
+        ratio: float = 4.0,
+        balanced_classes: bool = True,
+    ) -> None:
+        _check_options(loss, milestones, centre_weights, centre_rate, ratio)
+        super().__init__(LOSSES.get(loss)(setup.num_classes, setup.feature_dim, setup.class_counts))
+        self.milestones = tuple(round(share * setup.epochs) for share in milestones)
+        self.centre_weights, self.centre_rate = tuple(centre_weights), centre_rate
+        self.ratio, self.balanced_classes = ratio, balanced_classes
+        self._distance: float | None = None
+        self.register_buffer("centres", torch.zeros(setup.num_classes, setup.feature_dim, dtype=torch.float64))
+        self.register_buffer("weights", torch.ones(setup.num_samples, dtype=torch.float64), persistent=False)
+
+    def centre_weight(self, epoch: int) -> float:
+        """w in an epoch: the next one from each milestone on."""
+        return self.centre_weights[sum(epoch >= milestone for milestone in self.milestones)]
+
+    def sampling_weights(self) -> Tensor:
+        return self.weights.cpu()
+
+    def on_epoch_start(self, context: Context) -> None:
+        if context.epoch in self.milestones:
+            probabilities, targets = self._probabilities(context)
+            self.weights = environment_weights(probabilities, targets, self.ratio, self.balanced_classes)
+
+    def step(self, batch: Batch, context: Context) -> StepResult:
+        if context.draw is None:
+            raise ValueError("ifl draws a second batch each step: give the context a draw(), as icda's trainer does.")
+        both = join_batches(batch, context.draw("own"))
+        output = context.network(both.inputs)
+        loss = self.loss(output, both, context)
+        context.apply(loss)
+        extra = {} if self._distance is None else {"centre_distance": self._distance}
+        return StepResult(loss.detach(), output.logits[: batch.num_samples].detach(), extra)
+
+    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
+        value, weight = super().loss(output, batch, context), self.centre_weight(context.epoch)
+        self._distance = None
+        if weight == 0:  # the centres stand still, as in the public code, whose gradient is zero then
+            return value
+        distance = squared_distances(output.features, self.centres, batch.targets).mean()
+        self._distance = float(distance.detach())
+        self.move_centres(output.features, batch.targets)
+        return value + weight * distance
+
+    @torch.no_grad()
+    def move_centres(self, features: Tensor, targets: Tensor) -> None:
+        """c <- c - rate * d/dc mean_i |h_i - c_{y_i}|^2, over the samples of all ranks."""
+        sums = self.centres.new_zeros(len(self.centres), self.centres.shape[1] + 1)
+        rows = torch.cat([features, torch.ones_like(features[:, :1])], 1).to(sums)
+        all_reduce(sums.index_add_(0, targets, rows))
+        total, count = sums[:, :-1], sums[:, -1:]
+        self.centres = self.centres - 2 * self.centre_rate * (count * self.centres - total) / count.sum()
+
+    def epoch_figures(self) -> dict[str, Any]:
+        """How many equally likely samples the second environment is worth, as a share of the training set."""
+        shares = self.weights / self.weights.sum()
+        worth = 1 / (shares.square().sum() * len(shares))
+        return {**super().epoch_figures(), "second_environment_share": float(worth)}
+
+    def get_extra_state(self) -> dict[str, Any]:
+        return {"weights": self.weights}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        # Of any length, unlike a saved buffer: a trained model may be evaluated on data of another size.
+        self.weights = state["weights"].to(self.weights.device)
+
+    @torch.no_grad()
+    def _probabilities(self, context: Context) -> tuple[Tensor, Tensor]:
+        """p_y and label of every training sample, by the network in evaluation mode; the same on all ranks."""
+        model, probabilities = context.models[0], torch.zeros_like(self.weights)
+        targets = torch.zeros(len(self.weights), dtype=torch.long, device=self.weights.device)
+        modes = [(module, module.training) for module in model.modules()]
+        model.eval()
+        for batch in context.training_batches():
+            own = F.softmax(model(batch.inputs).logits.double(), dim=1).gather(1, batch.targets[:, None])
+            probabilities[batch.index], targets[batch.index] = own.squeeze(1), batch.targets
+        for module, training in modes:
+            module.training = training
+        return all_mean(probabilities), targets  # BatchNorm's running figures differ between ranks
+
+
+def environment_weights(
+    probabilities: Tensor, targets: Tensor, ratio: float = 4.0, balanced_classes: bool = True
+) -> Tensor:
+    """Weights (N,) that draw samples of a class the more often the less the network believes their labels.
+
+    Within a class of five samples or more the score is (1 - p)^e, p being p_y scaled to [0, 1] over the class, and e =
+    log(ratio) / log(t), clamped to [1, 10], where t is the mean 1 - p of the hardest fifth of the class over that of the
+    other four fifths. Smaller classes are drawn uniformly. Each class weighs the same, or, without `balanced_classes`,
+    as much as it has samples.
+
+    >>> weights = environment_weights(torch.tensor([0.9, 0.9, 0.8, 0.8, 0.1, 0.5]), torch.tensor([0, 0, 0, 0, 0, 1]))
+    >>> weights.round(decimals=3)
+    tensor([0.0000, 0.0000, 0.1000, 0.1000, 0.8000, 1.0000], dtype=torch.float64)
+    """
+    weights = torch.zeros(len(targets), dtype=torch.float64, device=probabilities.device)
+    for label in targets.unique():
+        members = (targets == label).nonzero().flatten()
+        scores = _hardness(probabilities[members].double(), ratio)
+        weights[members] = scores / scores.sum() * (1 if balanced_classes else len(members))
+    return weights
+
+
+def _hardness(probabilities: Tensor, ratio: float) -> Tensor:
+    count = len(probabilities)
+    if count < SMALLEST_CLASS:
+        return torch.ones_like(probabilities)
+    scaled = probabilities - probabilities.min()
+    scores = 1 - scaled / (scaled.max() + 1e-9) + FLOOR
+    ordered = scores.sort().values
+    hardest, others = ordered[count - count // 5 :].mean(), ordered[: count * 4 // 5].mean()
+    found = float(hardest / others)
+    exponent = math.log(ratio) / math.log(found) if found > 1 else math.inf
+    return scores ** min(max(exponent, 1.0), 10.0)
+
+
+def join_batches(first: Batch, second: Batch) -> Batch:
+    """Two batches as one; of texts the shorter are padded with zeros, which the attention mask leaves out.
+
+    >>> one = Batch({"ids": torch.ones(1, 2)}, torch.tensor([0]), None, torch.tensor([5]))
+    >>> two = Batch({"ids": torch.ones(1, 3)}, torch.tensor([1]), None, torch.tensor([6]))
+    >>> join_batches(one, two).inputs["ids"].tolist()
+    [[1.0, 1.0, 0.0], [1.0, 1.0, 1.0]]
+    """
+    targets, index = torch.cat([first.targets, second.targets]), torch.cat([first.index, second.index])
+    return Batch(_join_inputs(first.inputs, second.inputs), targets, None, index)
+
+
+def _join_inputs(first: Inputs, second: Inputs) -> Inputs:
+    if not isinstance(first, dict):
+        return torch.cat([first, second])
+    joined = {}
+    for name, value in first.items():
+        length = max(value.shape[1], second[name].shape[1])
+        joined[name] = torch.cat([F.pad(part, (0, length - part.shape[1])) for part in (value, second[name])])
+    return joined
+
+
+def _check_options(
+    loss: str, milestones: Sequence[float], centre_weights: Sequence[float], centre_rate: float, ratio: float
+) -> None:
+    if loss not in INNER_LOSSES:
+        raise ValueError(f"loss must be one of {', '.join(INNER_LOSSES)}, got {loss!r}.")
+    if not all(0 <= share <= 1 for share in milestones) or list(milestones) != sorted(milestones):
+        raise ValueError(f"milestones are rising shares of the epochs in [0, 1], got {milestones}.")
+    if len(centre_weights) != len(milestones) + 1:
+        raise ValueError(
+            f"centre_weights are one before the first milestone and one from each on: wanted {len(milestones) + 1} "
+            f"for milestones {milestones}, got {centre_weights}."
+        )
+    if not all(0 <= weight < math.inf for weight in centre_weights):
+        raise ValueError(f"centre_weights must be finite and not negative, got {centre_weights}.")
+    if not 0 <= centre_rate <= 1:
+        raise ValueError(f"centre_rate must lie in [0, 1], got {centre_rate}.")
+    if not 1 < ratio < math.inf:
+        raise ValueError(f"ratio says how much likelier hard samples are, a finite number above 1, got {ratio}.")

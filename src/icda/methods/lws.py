@@ -1,0 +1,130 @@
+"""LWS: learn the classifier from the data as they come, then only how long each class's weight vector is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from icda.losses.head import Head, head_parameters
+from icda.methods.base import METHODS, Context, Method, Setup, Stage, StepResult
+from icda.methods.crt import check_first_stage, two_stages
+
+if TYPE_CHECKING:
+    from icda.data.task import Batch
+    from icda.models.base import FeatureClassifier, Output
+
+SECOND = "scales"
+
+
+class ScaledLinear(nn.Module):
+    """f_c (w_c . h + b_c): a linear layer with a factor for each class, one to begin with.
+
+    `weight` and `bias` are those of the linear layer that it is, f_c w_c and f_c b_c, so that whatever reads a head can
+    read this one. Maps features (N, A) to logits (N, C).
+
+    >>> head = ScaledLinear.of(nn.Linear(4, 3))
+    >>> features = torch.randn(2, 4)
+    >>> torch.allclose(head(features), F.linear(features, head.weight, head.bias))
+    True
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__()
+        self.unscaled_weight = nn.Parameter(weight.detach().clone(), requires_grad=weight.requires_grad)
+        self.unscaled_bias = (
+            None if bias is None else nn.Parameter(bias.detach().clone(), requires_grad=bias.requires_grad)
+        )
+        self.scale = nn.Parameter(weight.new_ones(len(weight)).detach(), requires_grad=weight.requires_grad)
+
+    @classmethod
+    def of(cls, head: Head) -> ScaledLinear:
+        """This head with another head's weights. Draws no random number."""
+        return cls(*head_parameters(head))
+
+    @property
+    def weight(self) -> Tensor:
+        return self.scale[:, None] * self.unscaled_weight
+
+    @property
+    def bias(self) -> Tensor | None:
+        return None if self.unscaled_bias is None else self.scale * self.unscaled_bias
+
+    def linear_parameters(self) -> list[nn.Parameter]:
+        return [self.unscaled_weight] if self.unscaled_bias is None else [self.unscaled_weight, self.unscaled_bias]
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.scale * F.linear(features, self.unscaled_weight, self.unscaled_bias)
+
+    def logits_for_scales(self, features: Tensor) -> Tensor:
+        """The same logits; their gradient with respect to weight and bias is zero."""
+        bias = None if self.unscaled_bias is None else self.unscaled_bias.detach()
+        return self.scale * F.linear(features, self.unscaled_weight.detach(), bias) + _zero(self.linear_parameters())
+
+    def logits_for_weights(self, features: Tensor) -> Tensor:
+        """The same logits; their gradient with respect to the scales is zero."""
+        plain = F.linear(features, self.unscaled_weight, self.unscaled_bias)
+        return self.scale.detach() * plain + _zero([self.scale])
+
+    def extra_repr(self) -> str:
+        classes, features = self.unscaled_weight.shape
+        return f"in_features={features}, out_features={classes}, bias={self.unscaled_bias is not None}"
+
+
+@METHODS.register("lws")
+class LearnableWeightScaling(Method):
+    """Cross entropy for `first_stage` of the epochs; then only a factor for each class learns, from balanced classes.
+
+    The factors start at one and multiply weight vector and bias of their class; encoder, weights and biases stay what the
+    first stage made them. Optimiser and schedule start afresh. Both stages have an epoch at least. The head is a
+    `ScaledLinear`, which reads as the linear layer it is.
+
+    Reference: Kang et al., "Decoupling representation and classifier for long-tailed recognition", ICLR 2020, section 4.3.
+    """
+
+    def __init__(self, setup: Setup, *, first_stage: float = 0.9) -> None:
+        super().__init__()
+        check_first_stage(first_stage)
+        self.first_stage = first_stage
+
+    def prepare_network(self, network: FeatureClassifier) -> FeatureClassifier:
+        network.head = ScaledLinear.of(network.head)
+        return network
+
+    def stages(self, epochs: int) -> list[Stage]:
+        first, second = two_stages("lws", epochs, self.first_stage)
+        scaling = Stage(second, SECOND, trains="head", sampling="class_balanced", restart=True)
+        return [Stage(first, "representation"), scaling]
+
+    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
+        head = _head(context)
+        logits_of = head.logits_for_scales if context.stage.name == SECOND else head.logits_for_weights
+        return F.cross_entropy(logits_of(output.features), batch.targets)
+
+    def step(self, batch: Batch, context: Context) -> StepResult:
+        """A step after which what does not learn in this stage is put back.
+
+        Its gradient is zero, but weight decay moves it. It cannot be frozen here: the network is wrapped for several
+        processes by now, and they wait for a gradient of every parameter that had one when the stage began.
+        """
+        head = _head(context)
+        still = head.linear_parameters() if context.stage.name == SECOND else [head.scale]
+        kept = [parameter.detach().clone() for parameter in still]
+        result = super().step(batch, context)
+        with torch.no_grad():
+            for parameter, value in zip(still, kept, strict=True):
+                parameter.copy_(value)
+        return result
+
+
+def _head(context: Context) -> ScaledLinear:
+    head = context.head
+    assert isinstance(head, ScaledLinear), "prepare_network put it there"
+    return head
+
+
+def _zero(parameters: list[nn.Parameter]) -> Tensor:
+    """Zero, with a gradient of zero for the parameters: they stay part of the graph."""
+    return 0 * torch.stack([parameter.sum() for parameter in parameters]).sum()

@@ -1,0 +1,43 @@
+"""RandAug: cross entropy on images that were changed by RandAugment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.data.rand_augment import RandAugment
+from icda.methods.base import METHODS, Context, Method, Setup
+
+if TYPE_CHECKING:
+    from icda.data.task import Batch
+    from icda.models.base import Output
+
+
+@METHODS.register("rand_aug", "randaugment")
+class RandAug(Method):
+    """Cross entropy; each training image first goes through `num_ops` of fourteen operations of strength magnitude / 30.
+
+    The operations act on bytes, before the task's own crops and flips and before standardisation; `RandAugment` has them.
+    What an image becomes depends on (seed, epoch, batch, rank). Validation and test images stay as they are.
+    `num_ops=0` is cross entropy. Images only, of one or three channels.
+
+    Reference: Cubuk et al., "RandAugment: practical automated data augmentation with a reduced search space", NeurIPS 2020.
+    """
+
+    def __init__(self, setup: Setup, *, num_ops: int = 2, magnitude: float = 9) -> None:
+        super().__init__()
+        _check_images(setup.input_shape)
+        self.augment_images = RandAugment(num_ops, magnitude)
+
+    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
+        return F.cross_entropy(output.logits, batch.targets)
+
+
+def _check_images(shape: tuple[int, ...]) -> None:
+    if len(shape) != 3 or shape[0] not in (1, 3):
+        raise ValueError(
+            "rand_aug changes images: it wants inputs of shape (channels, height, width) with 1 or 3 channels, got "
+            f"{tuple(shape) or 'inputs without a fixed shape'}. Choose a task of images or another method."
+        )

@@ -1,0 +1,66 @@
+"""Upweighting (UW): cross entropy in which every group counts the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.methods.base import METHODS, Context, Method, Setup, Stage
+
+if TYPE_CHECKING:
+    from icda.data.task import Batch
+    from icda.models.base import Output
+
+WEIGHTINGS = ("sampling", "loss")
+
+
+@METHODS.register("uw", "upweighting")
+class Upweighting(Method):
+    """Cross entropy with every group drawn equally often, or, with weighting="loss", weighted by n / (G n_g).
+
+    Both have the same expected gradient, that of the mean over groups of a group's mean loss; sampling has the smaller
+    variance where a group is rare, since no single sample gets a large weight. G counts the groups that occur in training,
+    so the weights have a mean of one over the training set. With groups of equal size weighting="loss" is cross entropy.
+
+    Reference: the upweighting baseline of Sagawa et al., "Distributionally robust neural networks", ICLR 2020; METHODS 5.3.
+
+    >>> import torch
+    >>> setup = Setup(2, 4, torch.tensor([6, 2]), epochs=1, num_samples=8, group_counts=torch.tensor([6, 2]))
+    >>> Upweighting(setup, weighting="loss").group_weights
+    tensor([0.6667, 2.0000])
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset({"groups"})
+    group_weights: Tensor
+
+    def __init__(self, setup: Setup, *, weighting: Literal["sampling", "loss"] = "sampling") -> None:
+        super().__init__()
+        if weighting not in WEIGHTINGS:
+            raise ValueError(f"weighting is one of {', '.join(WEIGHTINGS)}, got {weighting!r}.")
+        assert setup.group_counts is not None, "check_needs admits no task without its groups"
+        self.weighting = weighting
+        self.register_buffer("group_weights", balancing_weights(setup.group_counts), persistent=False)
+
+    def stages(self, epochs: int) -> list[Stage]:
+        return [Stage(epochs, sampling="group_balanced" if self.weighting == "sampling" else "uniform")]
+
+    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
+        if self.weighting == "sampling":
+            return F.cross_entropy(output.logits, batch.targets)
+        assert batch.groups is not None
+        losses = F.cross_entropy(output.logits, batch.targets, reduction="none")
+        return (self.group_weights[batch.groups].to(losses) * losses).mean()
+
+
+def balancing_weights(counts: Tensor) -> Tensor:
+    """n / (G n_g) of each of G groups (G,); a group without samples gets 0 and is not counted in G.
+
+    >>> import torch
+    >>> balancing_weights(torch.tensor([4, 0, 12]))
+    tensor([2.0000, 0.0000, 0.6667])
+    """
+    occurs = counts > 0
+    weights = counts.sum() / (occurs.sum() * counts.clamp(min=1).double())
+    return (weights * occurs).float()

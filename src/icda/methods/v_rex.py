@@ -1,0 +1,31 @@
+"""V-REx: losses that are equal over the domains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from icda.methods.base import METHODS, Context, Setup
+from icda.methods.domain_penalty import AnnealedPenalty, DomainPart, Penalty
+
+
+@METHODS.register("v_rex", "vrex")
+class VREx(AnnealedPenalty):
+    """mean_e L_e + penalty * Var_e(L_e): the variance of the domains' cross entropies in a batch is punished.
+
+    The variance is that of the domains present, divided by their number; it is 0 in a batch of one domain. It weighs 1 for
+    `anneal_steps` (a number below 1 is a share of training), then `penalty`; the optimiser starts afresh at that moment.
+    With penalty=0 and anneal_steps=0 it is the mean of the domains' cross entropies.
+
+    Reference: Krueger et al., "Out-of-distribution generalization via risk extrapolation (REx)", ICML 2021, with the
+    figures of DomainBed.
+    """
+
+    def __init__(
+        self, setup: Setup, *, penalty: float = 10.0, anneal_steps: float = 500, reset_optimizer: bool = True
+    ) -> None:
+        super().__init__(setup, penalty, anneal_steps, reset_optimizer)
+
+    def penalties(self, parts: Sequence[DomainPart], losses: Tensor, context: Context) -> dict[str, Penalty]:
+        return {"loss_variance": Penalty(self.penalty_weight(context), losses.var(correction=0))}

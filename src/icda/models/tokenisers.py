@@ -1,0 +1,109 @@
+"""Which tokeniser a model reads texts with, and whether it reads texts at all."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from icda.data.task import Task
+from icda.data.texts import with_tokeniser
+from icda.data.tokens import HASHED_WORDS, Tokeniser
+from icda.extras import require
+from icda.models.huggingface import huggingface_config, huggingface_kind
+from icda.models.registry import MODELS
+from icda.registry import Registry
+
+# A model of icda's own that reads texts has an entry of the same name here; all others read numbers.
+TOKENISERS: Registry[Callable[[], Tokeniser]] = Registry("tokeniser", package="icda.models")
+
+
+@TOKENISERS.register("bag_of_words")
+def hashed_words() -> Tokeniser:
+    """Words and pairs of words by their hashes: no vocabulary, no file."""
+    return HASHED_WORDS
+
+
+def read_by(task: Task, model: str, max_length: int | None = None) -> Task:
+    """The task as the model `model` reads it: texts get the model's tokeniser, all else stays.
+
+    A model of texts on another task, and any other model on texts, are refused: the model would fail, or train on ids
+    as if they were pixels. `max_length` cuts texts to fewer ids than the task does, or to more.
+
+    >>> from icda.data import create_task
+    >>> read_by(create_task("digits_lt"), "bag_of_words")
+    Traceback (most recent call last):
+    ValueError: model 'bag_of_words' reads texts, but the samples of task 'digits_lt' are of kind 'image', shape ...
+    """
+    tokeniser = tokeniser_of(model)
+    is_text = task.input_kind == "text"
+    if tokeniser is not None and not is_text:
+        raise ValueError(
+            f"model {model!r} reads texts, but the samples of task {task.name!r} are of kind {task.input_kind!r}, shape "
+            f"{task.input_shape}: choose another model, such as the task's own, {task.default_model!r}."
+        )
+    if tokeniser is None and is_text:
+        raise ValueError(
+            f"model {model!r} does not read texts, and the samples of task {task.name!r} are texts: choose one of "
+            f"{', '.join(TOKENISERS)}, or hf:PATH_OR_ID of a sequence classifier."
+        )
+    if max_length is not None and not is_text:
+        raise ValueError(
+            f"max_length is {max_length}, but the samples of task {task.name!r} are no texts: leave it out."
+        )
+    return task if tokeniser is None else with_tokeniser(task, tokeniser, max_length)
+
+
+def tokeniser_of(model: str) -> Tokeniser | None:
+    """The tokeniser that belongs to a model; None for one that reads images or feature vectors.
+
+    >>> tokeniser_of("bag_of_words").padding, tokeniser_of("resnet20")
+    (0, None)
+    """
+    prefix, colon, target = model.partition(":")
+    if not colon:
+        name = MODELS.resolve(model)
+        return TOKENISERS.get(name)() if name in TOKENISERS else None
+    if prefix != "hf" or huggingface_kind(target) == "image":
+        return None
+    config = huggingface_config(target)
+    return load_tokeniser(target, config.vocab_size, getattr(config, "max_position_embeddings", None))
+
+
+def load_tokeniser(target: str, vocabulary: int, positions: int | None = None) -> Tokeniser:
+    """The tokeniser saved beside a Hugging Face model whose embedding has `vocabulary` rows."""
+    found = load_pretrained_tokeniser(target)
+    if len(found) > vocabulary:
+        raise ValueError(
+            f"the tokeniser of {target} knows {len(found)} tokens, its model only {vocabulary}: they are no pair. "
+            "Save the model's own tokeniser beside it."
+        )
+    # Truncation is a setting inside a fast tokeniser: two threads (a loader's and the trainer's) must take turns.
+    lock = threading.Lock()
+
+    def encode(texts: list[str], max_length: int) -> list[list[int]]:
+        with lock:
+            ids: list[list[int]] = found(texts, truncation=True, max_length=max_length, padding=False)["input_ids"]
+        return ids
+
+    limits = [limit for limit in (found.model_max_length, positions) if limit is not None]
+    return Tokeniser(encode, int(found.pad_token_id), min(limits, default=None))
+
+
+def load_pretrained_tokeniser(target: str) -> Any:
+    """A Hugging Face tokeniser that can pad; from a folder it is read without asking the hub."""
+    transformers = require("transformers", "hf", "Hugging Face tokenisers")
+    is_folder = Path(target).is_dir()
+    hint = "save the one the model was trained with beside it, tokenizer.save_pretrained(folder)."
+    try:
+        tokeniser = transformers.AutoTokenizer.from_pretrained(target, local_files_only=is_folder)
+    except (OSError, ValueError) as error:
+        raise OSError(f"the tokeniser of {target} cannot be loaded ({str(error).splitlines()[0]}): {hint}") from error
+    if len(tokeniser) <= len(tokeniser.all_special_tokens):
+        # Where there are no files, transformers makes a tokeniser to which every word is unknown.
+        raise OSError(f"{target} has no tokeniser: {hint}")
+    if tokeniser.pad_token is None:
+        # Padding is masked: any id serves a tokeniser that has none of its own, such as GPT-2's.
+        tokeniser.pad_token = tokeniser.eos_token
+    return tokeniser

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from icda.data.bias.clusters import cluster_within_classes
+from icda.data.bias.generalised_tail import (
+    GeneralisedTail,
+    TailSizes,
+    attributes_of,
+    generalised_tail,
+    generalised_tail_from_features,
+    shares,
+)
+from icda.data.generators import generator_for
+
+CLUSTER_SIZES = ((90, 70, 50, 40, 30, 20), (60, 50, 30, 20, 12, 8), (200, 100, 60, 50, 40, 30))
+SIZES = TailSizes([100, 40, 10], balanced=50, test_gbl=5, test_cbl=2, metadata=3)
+
+
+def pool(seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Clusters and labels of a shuffled pool with `CLUSTER_SIZES`."""
+    pairs = [
+        (cluster, label)
+        for label, sizes in enumerate(CLUSTER_SIZES)
+        for cluster, size in enumerate(sizes)
+        for _ in range(size)
+    ]
+    table = torch.tensor(pairs)[torch.randperm(len(pairs), generator=generator_for(seed, "pool"))]
+    return table[:, 0], table[:, 1]
+
+
+def count(part: Tensor, labels: Tensor, kinds: Tensor) -> Counter[tuple[int, int]]:
+    return Counter((int(labels[row]), int(kinds[row])) for row in part)
+
+
+def rows(parts: GeneralisedTail) -> dict[str, set[int]]:
+    names = ("train_glt", "train_cbl", "test_gbl", "test_cbl", "metadata")
+    return {name: set(getattr(parts, name).tolist()) for name in names}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_attributes_come_7_to_2_to_1_in_all_but_the_balanced_test(seed: int) -> None:
+    clusters, labels = pool(seed)
+    parts = generalised_tail(clusters, labels, seed, SIZES)
+    assert torch.equal(parts.attributes, clusters // 2)
+    for label, (glt, cbl) in enumerate([((70, 20, 10), 50), ((28, 8, 4), 50), ((7, 2, 1), 50)]):
+        for attribute in range(3):
+            cell = label, attribute
+            assert count(parts.train_glt, labels, parts.attributes)[cell] == glt[attribute]
+            assert count(parts.train_cbl, labels, parts.attributes)[cell] == cbl * (7, 2, 1)[attribute] // 10
+            assert count(parts.test_cbl, labels, parts.attributes)[cell] == 2 * (7, 2, 1)[attribute]
+            assert count(parts.test_gbl, labels, parts.attributes)[cell] == 5
+
+
+@pytest.mark.parametrize("share_tests", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_no_sample_is_both_trained_on_and_tested_or_metadata(seed: int, share_tests: bool) -> None:
+    clusters, labels = pool(seed)
+    parts = generalised_tail(clusters, labels, seed, replace(SIZES, share_tests=share_tests))
+    taken = rows(parts)
+    for name, part in taken.items():
+        assert len(part) == len(getattr(parts, name))  # no sample twice
+    for train in ("train_glt", "train_cbl"):
+        for other in ("test_gbl", "test_cbl", "metadata"):
+            assert not taken[train] & taken[other]
+    assert not taken["metadata"] & (taken["test_gbl"] | taken["test_cbl"])
+    assert bool(taken["test_gbl"] & taken["test_cbl"]) == share_tests
+
+
+def test_shared_tests_cost_each_attribute_only_the_larger_of_both() -> None:
+    clusters, labels = pool()
+    alone = replace(SIZES, metadata=0, train=[10_000] * 3)
+    common = {}
+    for share in (False, True):
+        parts = generalised_tail(clusters, labels, 0, replace(alone, share_tests=share))
+        common[share] = count(parts.train_glt, labels, parts.attributes)[0, 0]
+    # 160 common samples; the tests take 5 and 14 of them, or the larger of both.
+    assert common == {False: 160 - 5 - 14, True: 160 - 14}
+
+
+def test_metadata_have_equally_many_of_each_cluster_where_there_are_enough() -> None:
+    clusters, labels = pool()
+    parts = generalised_tail(clusters, labels, 0, SIZES)
+    counts = count(parts.metadata, labels, clusters)
+    assert {counts[0, cluster] for cluster in range(6)} == {3}
+
+
+def test_a_small_cluster_gives_at_most_half_of_what_the_tests_left_it() -> None:
+    clusters, labels = pool()
+    parts = generalised_tail(clusters, labels, 0, replace(SIZES, metadata=1000))
+    tested = rows(parts)["test_gbl"] | rows(parts)["test_cbl"]
+    for label in range(3):
+        for cluster in range(6):
+            left = [
+                row
+                for row in ((labels == label) & (clusters == cluster)).nonzero().flatten().tolist()
+                if row not in tested
+            ]
+            assert count(parts.metadata, labels, clusters)[label, cluster] == len(left) // 2
+
+
+def test_a_seed_decides_everything_and_global_randomness_nothing() -> None:
+    clusters, labels = pool()
+    first = rows(generalised_tail(clusters, labels, 0, SIZES))
+    torch.manual_seed(99)
+    assert rows(generalised_tail(clusters, labels, 0, SIZES)) == first
+    other = rows(generalised_tail(clusters, labels, 1, SIZES))
+    assert all(other[name] != first[name] for name in first)
+
+
+def test_the_balanced_test_takes_no_more_than_a_quarter_of_the_smallest_attribute() -> None:
+    clusters, labels = pool()
+    parts = generalised_tail(clusters, labels, 0, replace(SIZES, test_gbl=1000, metadata=0))
+    counts = count(parts.test_gbl, labels, parts.attributes)
+    for label, smallest in enumerate((50, 20, 70)):
+        assert [counts[label, attribute] for attribute in range(3)] == [smallest // 4] * 3
+
+
+def test_a_class_short_of_an_attribute_shrinks_as_a_whole() -> None:
+    clusters, labels = pool()
+    parts = generalised_tail(clusters, labels, 0, replace(SIZES, train=[10_000, 10_000, 10_000], metadata=0))
+    for label, available in enumerate(
+        [(160 - 19, 90 - 9, 50 - 7), (110 - 19, 50 - 9, 20 - 7), (300 - 19, 110 - 9, 70 - 7)]
+    ):
+        counts = [count(parts.train_glt, labels, parts.attributes)[label, attribute] for attribute in range(3)]
+        assert tuple(counts) == shares(sum(counts))
+        assert any(wanted > have for wanted, have in zip(shares(sum(counts) + 1), available, strict=True))
+
+
+def test_balanced_classes_are_as_large_as_the_smallest_allows() -> None:
+    clusters, labels = pool()
+    parts = generalised_tail(clusters, labels, 0, replace(SIZES, balanced=10_000, metadata=0))
+    # Class 1 has 110 - 5 - 14 = 91 common samples left: seven tenths of 130.
+    assert torch.bincount(labels[parts.train_cbl]).tolist() == [130] * 3
+
+
+def test_shares_add_up_grow_with_the_size_and_are_within_one_of_the_ratio() -> None:
+    for size in range(300):
+        parts = shares(size)
+        assert sum(parts) == size
+        assert all(abs(part - size * weight / 10) < 1 for part, weight in zip(parts, (7, 2, 1), strict=True))
+        assert all(after >= before for before, after in zip(parts, shares(size + 1), strict=True))
+
+
+def test_a_protocol_names_a_training_and_a_test_set() -> None:
+    parts = generalised_tail(*pool(), 0, SIZES)
+    assert parts.protocol("clt") == (parts.train_glt, parts.test_cbl)
+    assert parts.protocol("glt") == (parts.train_glt, parts.test_gbl)
+    assert parts.protocol("alt") == (parts.train_cbl, parts.test_gbl)
+    with pytest.raises(ValueError, match="wanted clt, glt, alt"):
+        parts.protocol("lt")
+
+
+def test_features_are_clustered_within_classes_first() -> None:
+    features = torch.randn(600, 4, generator=generator_for(0, "features"))
+    labels = torch.arange(600) % 2
+    sizes = TailSizes([20, 10], balanced=10, test_gbl=2, test_cbl=1, metadata=1)
+    parts = generalised_tail_from_features(features, labels, 3, sizes)
+    clusters = cluster_within_classes(features, labels, 3)
+    assert torch.equal(parts.attributes, attributes_of(clusters))
+    assert rows(parts) == rows(generalised_tail(clusters, labels, 3, sizes))
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"test_cbl": 16}, "class 1 has 105 samples of its common attribute left, Test-CBL wants 112"),
+        ({"test_gbl_divisor": 30}, "class 1 has 20 samples of an attribute, and Test-GBL may take one in 30"),
+        ({"train": [10, 10]}, "train names 2 classes"),
+        ({"train": [10, 10, 10, 10]}, "train names 4 classes"),
+        ({"balanced": 0}, "balanced is 0"),
+        ({"metadata": -1}, "metadata is -1"),
+    ],
+)
+def test_sizes_that_cannot_be_had_are_refused(changed: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        generalised_tail(*pool(), 0, replace(SIZES, **changed))  # type: ignore[arg-type]
+
+
+def test_a_class_with_nothing_left_to_train_on_is_named() -> None:
+    clusters = torch.tensor([0] * 7 + [2] * 3 + [4] * 2 + [0] * 70 + [2] * 30 + [4] * 20)
+    labels = torch.tensor([0] * 12 + [1] * 120)
+    sizes = TailSizes([5, 5], balanced=5, test_gbl=1, test_gbl_divisor=1, test_cbl=1, metadata=0, share_tests=True)
+    with pytest.raises(ValueError, match="class 0 has nothing left to train on"):
+        generalised_tail(clusters, labels, 0, sizes)
+
+
+def test_clusters_outside_the_six_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"clusters must lie in 0\.\.5"):
+        generalised_tail(torch.tensor([0, 6]), torch.tensor([0, 1]), 0, TailSizes([1, 1]))

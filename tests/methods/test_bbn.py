@@ -1,0 +1,200 @@
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from icda.data import create_task
+from icda.data.task import Batch
+from icda.methods import Context, Setup, create_method, resolve_method
+from icda.methods.bbn import BBN, share_of_epoch
+from icda.models import create_model
+from icda.models.base import FeatureClassifier
+from icda.models.two_branches import TwoBatches, TwoBranches
+
+CLASSES, SIZE = 3, 6
+
+
+def make() -> tuple[BBN, FeatureClassifier]:
+    setup = Setup(CLASSES, 5, torch.tensor([6, 3, 1]), epochs=10, num_samples=10, input_shape=(4,))
+    torch.manual_seed(0)
+    encoder = nn.Sequential(nn.Linear(4, 7), nn.Tanh(), nn.Linear(7, 5), nn.Tanh())
+    method = BBN(setup)
+    network = method.prepare_network(FeatureClassifier(encoder, nn.Linear(5, CLASSES))).double()
+    with torch.no_grad():  # branches that have gone their own ways
+        for value in network.encoder.rebalancing.parameters():  # type: ignore[union-attr]
+            value.add_(torch.randn_like(value))
+    return method, network
+
+
+def make_batches() -> tuple[Batch, Batch]:
+    inputs = torch.randn(2, SIZE, 4, dtype=torch.float64)
+    first, second = torch.tensor([0, 0, 0, 1, 1, 2]), torch.tensor([2, 2, 1, 2, 0, 1])
+    return (
+        Batch(inputs[0], first, None, torch.arange(SIZE)),
+        Batch(inputs[1], second, None, torch.arange(SIZE)),
+    )
+
+
+def context_of(network: FeatureClassifier, second: Batch, epoch: int, asked: list[str] | None = None) -> Context:
+    def draw(sampling: str) -> Batch:
+        if asked is not None:
+            asked.append(sampling)
+        return second
+
+    def apply(loss: Tensor) -> None:
+        network.zero_grad()
+        loss.backward()
+
+    return Context([network], [network], [], apply, lambda: iter(()), epoch=epoch, num_epochs=10, draw=draw)
+
+
+def naive_loss(network: FeatureClassifier, first: Batch, second: Batch, share: float) -> tuple[float, float]:
+    """Loss and mixed accuracy, sample by sample and class by class."""
+    encoder = network.encoder
+    assert isinstance(encoder, TwoBranches)
+    weight, bias = network.head.weight.tolist(), network.head.bias.tolist()  # type: ignore[union-attr,operator]
+    loss = hits = 0.0
+    for i in range(SIZE):
+        one = encoder.conventional(encoder.trunk(first.inputs[i : i + 1]))[0].tolist()
+        two = encoder.rebalancing(encoder.trunk(second.inputs[i : i + 1]))[0].tolist()
+        mixed = [2 * share * v for v in one] + [2 * (1 - share) * v for v in two]
+        logits = [bias[c] + sum(w * m for w, m in zip(weight[c], mixed, strict=True)) for c in range(CLASSES)]
+        normaliser = math.log(sum(math.exp(z) for z in logits))
+        for target, part in ((int(first.targets[i]), share), (int(second.targets[i]), 1 - share)):
+            loss += part * (normaliser - logits[target]) / SIZE
+            hits += part * (logits.index(max(logits)) == target) / SIZE
+    return loss, hits
+
+
+@pytest.mark.parametrize("epoch", [0, 4, 9])
+def test_a_step_is_the_mixed_loss_of_mixed_features(epoch: int) -> None:
+    method, network = make()
+    first, second = make_batches()
+    asked: list[str] = []
+    result = method.step(first, context_of(network, second, epoch, asked))
+    loss, hits = naive_loss(network, first, second, 1 - (epoch / 10) ** 2)
+    assert float(result.loss) == pytest.approx(loss, rel=1e-10)
+    assert result.extra["mixed_accuracy"] == pytest.approx(hits)
+    assert result.logits is None
+    assert asked == ["class_reversed"]
+    assert method.epoch_figures() == {"uniform_share": pytest.approx(1 - (epoch / 10) ** 2)}
+
+
+def test_the_gradient_is_that_of_the_loss() -> None:
+    method, network = make()
+    first, second = make_batches()
+    method.step(first, context_of(network, second, 6))
+    step = 1e-6
+    for name, value in network.named_parameters():
+        place = value.view(-1)[0]
+        slope = float(value.grad.view(-1)[0])  # type: ignore[union-attr]
+        ends = []
+        for sign in (1, -1):
+            with torch.no_grad():
+                place += sign * step
+                ends.append(naive_loss(network, first, second, 1 - 0.36)[0])
+                place -= sign * step
+        assert slope == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-7), name
+
+
+def test_the_first_epoch_teaches_nothing_to_the_rebalancing_branch() -> None:
+    method, network = make()
+    method.step(make_batches()[0], context_of(network, make_batches()[1], 0))
+    encoder = network.encoder
+    assert isinstance(encoder, TwoBranches)
+    assert all(not value.grad.any() for value in encoder.rebalancing.parameters())  # type: ignore[union-attr]
+    assert all(value.grad.any() for value in encoder.conventional.parameters())  # type: ignore[union-attr]
+    assert not network.head.weight.grad[:, 5:].any()  # type: ignore[union-attr,index]
+
+
+def test_the_share_falls_as_a_parabola_from_one() -> None:
+    shares = [share_of_epoch(epoch, 200) for epoch in range(200)]
+    assert shares[0] == 1.0
+    assert shares == sorted(shares, reverse=True)
+    for e in range(1, 201):  # the paper counts epochs from 1
+        assert shares[e - 1] == pytest.approx(1 - ((e - 1) / 200) ** 2)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_prediction_reads_both_branches_alike_and_the_head_reads_the_features(training: bool) -> None:
+    method, network = make()
+    network.train(training)
+    inputs = make_batches()[0].inputs
+    output = network(inputs)
+    assert output.features.shape == (SIZE, 10)
+    assert network.feature_dim == 10
+    assert torch.equal(network.head(output.features), output.logits)
+    assert torch.equal(method.predict([network], inputs), output.logits)
+    assert torch.equal(network(TwoBatches(inputs, inputs, 0.5)).logits, output.logits)
+
+
+def test_a_head_without_bias_stays_without_and_two_branches_of_ones_own_are_kept() -> None:
+    setup = Setup(CLASSES, 5, torch.ones(CLASSES), epochs=1, num_samples=3, input_shape=(4,))
+    network = FeatureClassifier(nn.Sequential(nn.Linear(4, 5)), nn.Linear(5, CLASSES, bias=False))
+    made = BBN(setup).prepare_network(network)
+    assert made.head.bias is None
+    encoder, head = made.encoder, made.head
+    again = BBN(setup).prepare_network(made)
+    assert (again.encoder, again.head) == (encoder, head)
+
+
+def test_a_model_without_a_block_is_refused_before_training(tmp_path: Path) -> None:
+    from icda.training import TrainConfig  # here: each rank of the last test would import it
+    from icda.training.run import build
+
+    config = TrainConfig(task="digits", method="bbn", model="linear", out=str(tmp_path / "run"))
+    with pytest.raises(ValueError, match="no block to make two branches of"):
+        build(config, create_task("digits"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_context_that_draws_nothing_is_refused() -> None:
+    method, network = make()
+    first, second = make_batches()
+    with pytest.raises(ValueError, match=r"bbn draws a second batch each step: give the context a draw\(\)"):
+        method.step(first, replace(context_of(network, second, 0), draw=None))
+
+
+def test_it_has_its_long_name_and_no_options() -> None:
+    setup = Setup(CLASSES, 5, torch.ones(CLASSES), epochs=1, num_samples=3, input_shape=(4,))
+    assert resolve_method("bilateral-branch-network") == "bbn"
+    with pytest.raises(ValueError, match="method 'bbn' has no option 'power'"):
+        create_method("bbn", setup, {"power": 2})
+
+
+def test_every_explanation_can_be_made_of_its_network() -> None:
+    pytest.importorskip("captum")
+    from icda.explain.run import PARTS, explain_run
+
+    task = create_task("digits")
+    network = create_model("small_cnn", task.num_classes, task.input_shape)
+    method = create_method("bbn", Setup.of(task, network, epochs=1))
+    network = method.prepare_network(network)
+    found = explain_run(task, [network], method, parts=PARTS, top=2, gradcam=2, counterfactuals=1)
+    assert set(PARTS) <= set(found)
+
+
+def step_on_rank(rank: int) -> dict[str, Tensor]:
+    torch.manual_seed(0)
+    method, network = make()
+    first, second = (
+        Batch(batch.inputs[rank::2], batch.targets[rank::2], None, batch.index[rank::2]) for batch in make_batches()
+    )
+    wrapped = nn.parallel.DistributedDataParallel(network)
+    method.step(first, replace(context_of(network, second, 4), networks=[wrapped]))
+    return {name: value.grad for name, value in network.named_parameters()}  # type: ignore[misc]
+
+
+def test_two_ranks_have_the_gradient_of_one_process(run_on_ranks: Callable[..., list[Any]]) -> None:
+    torch.manual_seed(0)
+    method, network = make()
+    first, second = make_batches()
+    method.step(first, context_of(network, second, 4))
+    for found in run_on_ranks(step_on_rank):
+        for name, value in network.named_parameters():
+            torch.testing.assert_close(found[name], value.grad, msg=name)

@@ -1,0 +1,178 @@
+"""CORAL: means and covariances of the domains' features, pair by pair."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.data.task import Batch
+from icda.methods import Context, Setup, create_method
+from icda.methods.coral import CORAL, correlation_alignment
+from icda.methods.domain_penalty import DomainPart
+from icda.models import create_model
+from icda.models.base import Output
+
+SETUP = Setup(
+    num_classes=3,
+    feature_dim=4,
+    class_counts=torch.full((3,), 20),
+    epochs=10,
+    num_samples=60,
+    group_counts=torch.full((6,), 10),
+    batch_size=10,
+    group_domains=torch.tensor([0, 1, 2, 0, 1, 2]),
+)
+CONTEXT = Context([], [], [], lambda loss: None, lambda: iter(()))
+GROUPS = [0, 1, 2, 3, 0, 1, 0, 5, 2, 3, 0, 4]
+CASES = pytest.mark.parametrize(
+    "groups",
+    [GROUPS, [0, 3, 0, 1, 4, 1, 4], [0, 1, 3, 1, 2], [0, 3, 1], [0, 1, 2], [2, 5, 2], [4]],
+    ids=["three domains", "two of three", "one single", "one pair, no covariances", "singles", "one domain", "one"],
+)
+
+
+def make_batch(groups: list[int]) -> tuple[Output, Batch]:
+    generator = torch.Generator().manual_seed(2)
+    features = torch.randn(len(groups), 4, generator=generator, dtype=torch.float64)
+    features = (features * (1 + torch.tensor(groups)[:, None] % 3) + torch.tensor(groups)[:, None]).requires_grad_()
+    logits = torch.randn(len(groups), 3, generator=generator, dtype=torch.float64)
+    targets = torch.randint(3, (len(groups),), generator=generator)
+    return Output(features, logits), Batch(features, targets, torch.tensor(groups), torch.arange(len(groups)))
+
+
+def naive_mean(rows: list[list[float]]) -> list[float]:
+    return [sum(row[a] for row in rows) / len(rows) for a in range(4)]
+
+
+def naive_covariance(rows: list[list[float]]) -> list[float]:
+    mean = naive_mean(rows)
+    return [
+        sum((row[a] - mean[a]) * (row[b] - mean[b]) for row in rows) / (len(rows) - 1)
+        for a in range(4)
+        for b in range(4)
+    ]
+
+
+def mean_over_pairs(moments: list[list[float]]) -> float:
+    distances = [
+        sum((one - other) ** 2 for one, other in zip(first, second, strict=True)) / len(first)
+        for first, second in itertools.combinations(moments, 2)
+    ]
+    return sum(distances) / len(distances) if distances else 0.0
+
+
+def naive_alignment(features: Tensor, groups: list[int]) -> float:
+    by_domain: dict[int, list[list[float]]] = {}
+    for row, group in enumerate(groups):
+        by_domain.setdefault(group % 3, []).append(features[row].tolist())
+    means = [naive_mean(rows) for rows in by_domain.values()]
+    covariances = [naive_covariance(rows) for rows in by_domain.values() if len(rows) > 1]
+    return mean_over_pairs(means) + mean_over_pairs(covariances)
+
+
+def domain_losses(output: Output, batch: Batch, groups: list[int]) -> Tensor:
+    domains = torch.tensor(groups) % 3
+    present = [d for d in range(3) if (domains == d).any()]
+    return torch.stack([F.cross_entropy(output.logits[domains == d], batch.targets[domains == d]) for d in present])
+
+
+@CASES
+@pytest.mark.parametrize("gamma", [1.0, 10.0])
+def test_it_is_the_mean_loss_of_the_domains_plus_the_mean_over_pairs_of_both_differences(
+    gamma: float, groups: list[int]
+) -> None:
+    output, batch = make_batch(groups)
+    found = CORAL(SETUP, gamma=gamma).loss(output, batch, CONTEXT)
+    wanted = float(domain_losses(output, batch, groups).mean()) + gamma * naive_alignment(
+        output.features.detach(), groups
+    )
+    assert float(found.detach()) == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize("groups", [GROUPS, [0, 1, 3, 1, 2], [0, 1, 2]], ids=["whole", "one single", "singles"])
+def test_the_gradient_is_that_of_finite_differences(groups: list[int]) -> None:
+    output, batch = make_batch(groups)
+    method = CORAL(SETUP)
+    assert torch.autograd.gradcheck(
+        lambda features: method.loss(Output(features, output.logits), batch, CONTEXT), output.features
+    )
+
+
+def test_no_weight_is_the_mean_of_the_domains_cross_entropies_bit_for_bit() -> None:
+    output, batch = make_batch(GROUPS)
+    found = CORAL(SETUP, gamma=0.0).loss(output, batch, CONTEXT)
+    assert torch.equal(found, domain_losses(output, batch, GROUPS).mean())
+
+
+def test_domains_of_the_same_features_are_not_punished() -> None:
+    features = torch.randn(5, 4, dtype=torch.float64)
+    parts = [DomainPart(features[order], features[:, :3], torch.zeros(5)) for order in (range(5), [3, 1, 4, 0, 2])]
+    assert float(correlation_alignment(parts)) == pytest.approx(0.0, abs=1e-28)
+
+
+def test_a_shift_is_seen_by_the_means_alone_and_a_stretch_by_the_covariances_alone() -> None:
+    features = torch.randn(50, 4, dtype=torch.float64)
+    features = features - features.mean(0)
+    nothing = (torch.zeros(50, 3), torch.zeros(50))
+    shifted = correlation_alignment([DomainPart(features, *nothing), DomainPart(features + 3.0, *nothing)])
+    assert float(shifted) == pytest.approx(9.0, rel=1e-10)
+    stretched = correlation_alignment([DomainPart(features, *nothing), DomainPart(2.0 * features, *nothing)])
+    assert float(stretched) == pytest.approx(9.0 * float((features.T @ features / 49).square().mean()), rel=1e-10)
+
+
+def test_half_precision_is_computed_in_single() -> None:
+    """Features near 300 have squares that half precision does not hold."""
+    output, batch = make_batch(GROUPS)
+    halved = Output((300 + output.features.detach()).half(), output.logits.half())
+    found = CORAL(SETUP).loss(halved, batch, CONTEXT)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = CORAL(SETUP).loss(halved, batch, CONTEXT)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, mixed)
+    single = Output(halved.features.double(), halved.logits.double())
+    wanted = float(domain_losses(single, batch, GROUPS).mean()) + naive_alignment(single.features, GROUPS)
+    assert float(found) == pytest.approx(wanted, rel=1e-4)
+
+
+@CASES
+def test_a_step_logs_the_term_without_its_weight_whatever_the_batch_holds(groups: list[int]) -> None:
+    """Ranks add up what they log, so all must log the same names at every step."""
+    model = create_model("mlp", 3, (4,), hidden=4).double()
+    inputs = make_batch(groups)[0].features.detach()
+    batch = Batch(inputs, torch.arange(len(groups)) % 3, torch.tensor(groups), torch.arange(len(groups)))
+    wanted = naive_alignment(model(inputs).features.detach(), groups)
+    context = Context([model], [model], [], lambda loss: loss.backward(), lambda: iter(()))
+    result = CORAL(SETUP, gamma=4.0).step(batch, context)
+    assert result.extra == {"alignment_penalty": pytest.approx(wanted, rel=1e-10)}
+    gradients = [parameter.grad for parameter in model.parameters()]
+    assert all(gradient is not None and torch.isfinite(gradient).all() for gradient in gradients)
+
+
+@pytest.mark.parametrize("gamma", [-1.0, float("nan"), float("inf")])
+def test_a_gamma_that_is_no_weight_is_refused(gamma: float) -> None:
+    with pytest.raises(ValueError, match=f"gamma is a weight, 0 or more, got {gamma}"):
+        create_method("coral", SETUP, {"gamma": gamma})
+
+
+def test_it_has_no_annealing_and_says_so() -> None:
+    options: dict[str, Any] = {"anneal_steps": 3}
+    with pytest.raises(ValueError, match="method 'coral' has no option 'anneal_steps'"):
+        create_method("coral", SETUP, options)
+
+
+def test_a_training_set_of_one_domain_is_refused() -> None:
+    setup = Setup(3, 4, torch.full((3,), 20), 10, 60, torch.tensor([30, 30]), 10, group_domains=torch.tensor([0, 0]))
+    with pytest.raises(ValueError, match="CORAL compares domains"):
+        create_method("coral", setup)
+
+
+def test_both_names_are_known_and_the_default_is_domainbeds() -> None:
+    for name in ("coral", "deep_coral"):
+        method = create_method(name, SETUP)
+        assert isinstance(method, CORAL)
+        assert method.gamma == 1.0

@@ -1,0 +1,163 @@
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.data.task import Batch
+from icda.methods import Context, Setup, Stage, create_method, resolve_method
+from icda.methods.group_dro import GroupDRO
+from icda.models.base import Output
+
+COUNTS = [40, 10, 4, 26]
+SETUP = Setup(3, 4, torch.tensor([30, 30, 20]), epochs=2, num_samples=80, group_counts=torch.tensor(COUNTS))
+CONTEXT = Context([], [], [], lambda loss: None, lambda: iter(()))
+STEPS = ([0, 1, 2, 3, 0, 1], [0, 0, 3, 0, 3, 3], [2, 2, 2, 2, 1, 0], [1, 1, 1, 1, 1, 1])  # most lack a group
+
+
+def batch_of(groups: list[int], seed: int = 0) -> tuple[Output, Batch]:
+    generator = torch.Generator().manual_seed(seed)
+    logits = 3 * torch.randn(len(groups), 3, dtype=torch.float64, generator=generator)
+    targets = torch.randint(3, (len(groups),), generator=generator)
+    inputs = torch.zeros(len(groups), 4)
+    return Output(inputs, logits.requires_grad_()), Batch(inputs, targets, torch.tensor(groups), torch.arange(6))
+
+
+def group_losses(logits: Tensor, targets: Tensor, groups: list[int]) -> dict[int, Tensor]:
+    losses: dict[int, list[Tensor]] = {}
+    for row, target, group in zip(logits, targets.tolist(), groups, strict=True):
+        losses.setdefault(group, []).append(-row.log_softmax(0)[target])
+    return {group: sum(values[1:], values[0]) / len(values) for group, values in losses.items()}
+
+
+@pytest.mark.parametrize("eta", [0.01, 0.5])
+@pytest.mark.parametrize("adjustment", [0.0, 2.0])
+def test_weights_loss_and_gradient_follow_the_formula_step_by_step(eta: float, adjustment: float) -> None:
+    method = GroupDRO(SETUP, eta=eta, adjustment=adjustment).double()
+    q = [0.25] * 4
+    for number, groups in enumerate(STEPS):
+        output, batch = batch_of(groups, number)
+        losses = group_losses(output.logits, batch.targets, groups)
+        for group, loss in losses.items():
+            q[group] *= math.exp(eta * (loss.item() + adjustment / math.sqrt(COUNTS[group])))
+        q = [value / sum(q) for value in q]
+        expected = sum((q[group] * loss for group, loss in losses.items()), torch.zeros((), dtype=torch.float64))
+        found = method.loss(output, batch, CONTEXT)
+        atol = 1e-12 if adjustment == 0 else 1e-7  # the adjustments were made in float32
+        torch.testing.assert_close(method.q, torch.tensor(q, dtype=torch.float64), rtol=0, atol=atol)
+        torch.testing.assert_close(found, expected, rtol=0, atol=atol)
+        slopes = [torch.autograd.grad(value, [output.logits])[0] for value in (found, expected)]
+        torch.testing.assert_close(slopes[0], slopes[1], rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("adjustment", [0.0, 5.0])
+def test_groups_that_a_batch_lacks_keep_their_weight_against_each_other(adjustment: float) -> None:
+    method = GroupDRO(SETUP, eta=0.5, adjustment=adjustment)
+    method.q.copy_(torch.tensor([0.1, 0.2, 0.3, 0.4]))
+    output, batch = batch_of([0, 0, 0, 0, 0, 0])
+    method.loss(output, batch, CONTEXT)
+    assert float(method.q[0]) > 0.1
+    assert float(method.q.sum()) == pytest.approx(1)
+    torch.testing.assert_close(method.q[1:] / method.q[1], torch.tensor([1.0, 1.5, 2.0]))
+
+
+def test_without_a_step_size_it_is_the_mean_over_groups() -> None:
+    output, batch = batch_of([0, 1, 2, 3, 0, 1])
+    method = GroupDRO(SETUP, eta=0.0).double()
+    losses = group_losses(output.logits, batch.targets, [0, 1, 2, 3, 0, 1])
+    expected = sum(losses.values(), torch.zeros((), dtype=torch.float64)) / 4
+    torch.testing.assert_close(method.loss(output, batch, CONTEXT), expected, rtol=0, atol=1e-12)
+    assert method.q.tolist() == pytest.approx([0.25] * 4)
+
+
+def test_with_one_group_it_is_cross_entropy() -> None:
+    output, batch = batch_of([0] * 6)
+    setup = Setup(3, 4, torch.ones(3), epochs=2, num_samples=80, group_counts=torch.tensor([80]))
+    found = GroupDRO(setup, eta=0.3).double().loss(output, batch, CONTEXT)
+    torch.testing.assert_close(found, F.cross_entropy(output.logits, batch.targets), rtol=0, atol=1e-12)
+
+
+def test_a_large_step_size_leaves_the_worst_group_alone_and_nothing_overflows() -> None:
+    output, batch = batch_of([0, 1, 2, 3, 0, 1])
+    losses = group_losses(output.logits, batch.targets, [0, 1, 2, 3, 0, 1])
+    worst = max(losses, key=lambda group: losses[group].item())
+    method = GroupDRO(SETUP, eta=1e4)
+    found = method.loss(output, batch, CONTEXT)
+    assert method.q.tolist() == [float(group == worst) for group in range(4)]
+    assert found.item() == pytest.approx(losses[worst].item())
+
+
+def test_a_group_without_training_samples_gets_no_weight() -> None:
+    counts = torch.tensor([40, 10, 0, 30])
+    method = GroupDRO(Setup(3, 4, torch.ones(3), epochs=2, num_samples=80, group_counts=counts), adjustment=1.0)
+    assert method.q.tolist() == pytest.approx([1 / 3, 1 / 3, 0, 1 / 3])
+    output, batch = batch_of([0, 1, 3, 3, 1, 0])
+    assert torch.isfinite(method.loss(output, batch, CONTEXT))
+    assert float(method.q[2]) == 0
+    assert float(method.q.sum()) == pytest.approx(1)
+
+
+def test_weights_are_state_and_are_reported_by_group() -> None:
+    method = GroupDRO(SETUP, eta=0.5)
+    output, batch = batch_of([0, 1, 2, 3, 0, 1])
+    method.loss(output, batch, CONTEXT)
+    restored = GroupDRO(SETUP, eta=0.5)
+    restored.load_state_dict(method.state_dict())
+    assert set(method.state_dict()) == {"q"}
+    assert torch.equal(restored.q, method.q)
+    assert restored.epoch_figures() == {"weight_by_group": method.q.tolist()}
+    assert len(set(method.q.tolist())) == 4
+
+
+def test_groups_are_drawn_equally_often_and_no_gradient_goes_through_the_weights() -> None:
+    method = GroupDRO(SETUP)
+    assert method.stages(7) == [Stage(7, sampling="group_balanced")]
+    output, batch = batch_of([0, 1, 2, 3, 0, 1])
+    method.loss(output, batch, CONTEXT)
+    assert not method.q.requires_grad
+
+
+def on_rank(rank: int) -> tuple[Tensor, Tensor, Tensor]:
+    """What the trainer averages: a rank's loss and gradient times its share of the batch; then the weights."""
+    method, total, slope = GroupDRO(SETUP, eta=0.5).double(), torch.zeros(()), torch.zeros(6, 3, dtype=torch.float64)
+    for number, groups in enumerate(STEPS):
+        output, batch = batch_of(groups, number)
+        rows = slice(0, 4) if rank == 0 else slice(4, 6)
+        part = Output(output.features[rows], output.logits[rows])
+        loss = method.loss(part, Batch(*(value[rows] for value in batch)), CONTEXT) * len(part.logits) / 6
+        total, slope = total + loss.detach(), slope + torch.autograd.grad(loss, [output.logits])[0]
+    return total, slope, method.q
+
+
+def test_two_ranks_do_what_one_process_does(run_on_ranks: Callable[..., list[Any]]) -> None:
+    method, total, slope = GroupDRO(SETUP, eta=0.5).double(), torch.zeros(()), torch.zeros(6, 3, dtype=torch.float64)
+    for number, groups in enumerate(STEPS):
+        output, batch = batch_of(groups, number)
+        loss = method.loss(output, batch, CONTEXT)
+        total, slope = total + loss.detach(), slope + torch.autograd.grad(loss, [output.logits])[0]
+    first, second = run_on_ranks(on_rank)
+    torch.testing.assert_close(first[0] + second[0], total, rtol=0, atol=1e-12)
+    torch.testing.assert_close(first[1] + second[1], slope, rtol=0, atol=1e-12)
+    for found in (first[2], second[2]):
+        torch.testing.assert_close(found, method.q, rtol=0, atol=1e-12)
+
+
+def test_the_short_name_is_known() -> None:
+    assert resolve_method("GroupDRO") == "group_dro"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"eta": -0.1}, "eta is a finite number, 0 or more, got -0.1"),
+        ({"eta": math.inf}, "eta is a finite number"),
+        ({"adjustment": -1.0}, "adjustment is a finite number, 0 or more, got -1.0"),
+        ({"adjustment": math.nan}, "adjustment is a finite number"),
+    ],
+)
+def test_a_bad_option_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        create_method("group_dro", SETUP, options)

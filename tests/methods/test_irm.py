@@ -1,0 +1,357 @@
+"""IRM: the closed form of its gradient, two half batches, the jump of its weight, and what a resumed run makes of it."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.data.task import Batch
+from icda.methods import Context, Setup, create_method
+from icda.methods.domain_penalty import DomainPart, DomainPenalty
+from icda.methods.irm import IRM, invariance_penalty, scale_gradient
+from icda.models import FeatureClassifier, create_model
+from icda.models.base import Output
+from icda.training import TrainConfig, train
+from icda.training.checkpoint import load_checkpoint
+from icda.training.progress import QuietView
+
+# Four groups of class x attribute; the attribute, which is the domain, is the group's number modulo 2.
+SETUP = Setup(
+    num_classes=3,
+    feature_dim=4,
+    class_counts=torch.full((3,), 20),
+    epochs=10,
+    num_samples=60,
+    group_counts=torch.tensor([20, 10, 20, 10]),
+    batch_size=10,
+    group_domains=torch.tensor([0, 1, 0, 1]),
+)
+GROUPS = [0, 1, 2, 3, 0, 1, 0, 2, 2, 3, 0]  # domain 0 has seven samples, domain 1 four
+
+
+def make_batch(groups: list[int] | None = None) -> tuple[Output, Batch]:
+    groups = GROUPS if groups is None else groups
+    generator = torch.Generator().manual_seed(3)
+    features = torch.randn(len(groups), 4, generator=generator, dtype=torch.float64)
+    logits = (3 * torch.randn(len(groups), 3, generator=generator, dtype=torch.float64)).requires_grad_()
+    targets = torch.randint(3, (len(groups),), generator=generator)
+    return Output(features, logits), Batch(features, targets, torch.tensor(groups), torch.arange(len(groups)))
+
+
+def context_of(iteration: int = 0, progress: float = 0.0, optimizers: Any = ()) -> Context:
+    return Context([], [], optimizers, lambda loss: None, lambda: iter(()), iteration=iteration, progress=progress)
+
+
+def naive_loss(rows: list[int], logits: Tensor, targets: Tensor) -> float:
+    total = 0.0
+    for row in rows:
+        weights = [math.exp(value) for value in logits[row].tolist()]
+        total -= math.log(weights[int(targets[row])] / sum(weights))
+    return total / len(rows)
+
+
+def naive_scale_gradient(rows: list[int], logits: Tensor, targets: Tensor) -> float:
+    total = 0.0
+    for row in rows:
+        values = logits[row].tolist()
+        weights = [math.exp(value) for value in values]
+        for c, value in enumerate(values):
+            total += (weights[c] / sum(weights) - (c == int(targets[row]))) * value
+    return total / len(rows)
+
+
+def naive_irm(logits: Tensor, targets: Tensor, groups: list[int], weight: float) -> float:
+    losses, products = [], []
+    for domain in (0, 1):
+        rows = [row for row, group in enumerate(groups) if group % 2 == domain]
+        if rows:
+            losses.append(naive_loss(rows, logits, targets))
+        if len(rows) > 1:
+            halves = [naive_scale_gradient(half, logits, targets) for half in (rows[::2], rows[1::2])]
+            products.append(halves[0] * halves[1])
+    penalty = sum(products) / len(products) if products else 0.0
+    return sum(losses) / len(losses) + weight * penalty
+
+
+def double_backward_penalty(logits: Tensor, targets: Tensor) -> Tensor:
+    """The penalty of one domain as the papers' codes have it: a factor of the logits, differentiated twice."""
+    factor = torch.ones((), dtype=torch.float64, requires_grad=True)
+    losses = [F.cross_entropy(logits[start::2] * factor, targets[start::2]) for start in (0, 1)]
+    first, second = (torch.autograd.grad(loss, factor, create_graph=True)[0] for loss in losses)
+    return first * second
+
+
+def test_the_closed_form_is_the_derivative_by_a_factor_of_the_logits() -> None:
+    output, batch = make_batch()
+    step = 1e-6
+    high, low = (F.cross_entropy(output.logits * (1 + sign * step), batch.targets) for sign in (1, -1))
+    found = scale_gradient(output.logits, batch.targets).detach()
+    assert float(found) == pytest.approx(float((high - low).detach()) / (2 * step), rel=1e-7)
+    assert float(found) == pytest.approx(naive_scale_gradient(list(range(11)), output.logits, batch.targets), rel=1e-12)
+
+
+def test_a_network_that_answers_the_class_shares_of_a_domain_satisfies_the_penalty() -> None:
+    """The trap of the documentation: such a network may know nothing but the domain."""
+    targets = torch.tensor([0, 0, 0, 1, 1, 2])
+    shares = torch.tensor([3.0, 2.0, 1.0], dtype=torch.float64) / 6
+    assert float(scale_gradient(shares.log().expand(6, 3), targets)) == pytest.approx(0.0, abs=1e-15)
+    sure = (2 * shares.log()).expand(6, 3)  # too sure of itself: a smaller factor would be better
+    assert float(scale_gradient(sure, targets)) > 0.01
+
+
+def test_value_and_gradient_of_the_penalty_are_those_of_double_backward() -> None:
+    output, batch = make_batch()
+    domains = torch.tensor(GROUPS) % 2
+    cut = [(output.features[domains == d], output.logits[domains == d], batch.targets[domains == d]) for d in (0, 1)]
+    found = invariance_penalty([DomainPart(*part) for part in cut])
+    wanted = (double_backward_penalty(*cut[0][1:]) + double_backward_penalty(*cut[1][1:])) / 2
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-14)
+    gradients = [torch.autograd.grad(value, output.logits, retain_graph=True)[0] for value in (found, wanted)]
+    torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-14)
+    assert gradients[1].abs().min() > 0, "a test in which a sample has no gradient would show nothing of it"
+
+
+def test_the_gradient_is_that_of_finite_differences() -> None:
+    output, batch = make_batch()
+    method, context = IRM(SETUP), context_of(iteration=500)
+    assert torch.autograd.gradcheck(
+        lambda logits: method.loss(Output(output.features, logits), batch, context), output.logits
+    )
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [GROUPS, [0, 1, 2], [0, 0, 2, 2], [1, 0], [3]],
+    ids=["two domains", "one of a single sample", "one domain", "two single samples", "one sample"],
+)
+@pytest.mark.parametrize(("iteration", "weight"), [(0, 1.0), (499, 1.0), (500, 100.0), (9999, 100.0)])
+def test_it_is_the_mean_loss_of_the_domains_plus_the_weighted_product_of_half_batches(
+    iteration: int, weight: float, groups: list[int]
+) -> None:
+    output, batch = make_batch(groups)
+    found = IRM(SETUP).loss(output, batch, context_of(iteration))
+    assert float(found.detach()) == pytest.approx(naive_irm(output.logits, batch.targets, groups, weight), rel=1e-12)
+    (gradient,) = torch.autograd.grad(found, output.logits)
+    assert torch.isfinite(gradient).all()
+
+
+def test_the_product_of_half_batches_is_an_unbiased_square() -> None:
+    """Over all orders of a domain's samples its mean is the mean of g_i g_j over different samples i and j."""
+    output, batch = make_batch([0] * 6)
+    single = [naive_scale_gradient([row], output.logits, batch.targets) for row in range(6)]
+    wanted = sum(single[i] * single[j] for i in range(6) for j in range(6) if i != j) / 30
+    generator, logits = torch.Generator().manual_seed(0), output.logits.detach()
+    found = []
+    for _ in range(4000):
+        order = torch.randperm(6, generator=generator)
+        found.append(float(invariance_penalty([DomainPart(output.features, logits[order], batch.targets[order])])))
+    values = torch.tensor(found, dtype=torch.float64)
+    assert abs(float(values.mean()) - wanted) < 4 * float(values.std()) / math.sqrt(len(found))
+    square = (sum(single) / 6) ** 2
+    assert abs(square - wanted) > 8 * float(values.std()) / math.sqrt(len(found)), (
+        "the biased square must be told apart"
+    )
+
+
+def test_no_penalty_is_the_mean_of_the_domains_cross_entropies_bit_for_bit() -> None:
+    output, batch = make_batch()
+    domains = torch.tensor(GROUPS) % 2
+    losses = [F.cross_entropy(output.logits[domains == d], batch.targets[domains == d]) for d in (0, 1)]
+    found = IRM(SETUP, penalty=0.0, anneal_steps=0).loss(output, batch, context_of())
+    assert torch.equal(found, torch.stack(losses).mean())
+
+
+def test_domains_of_equal_size_without_penalty_are_plain_cross_entropy() -> None:
+    output, batch = make_batch([0, 1, 2, 3, 0, 1])
+    found = IRM(SETUP, penalty=0.0, anneal_steps=0).loss(output, batch, context_of())
+    torch.testing.assert_close(found, F.cross_entropy(output.logits, batch.targets), rtol=1e-14, atol=0)
+
+
+def test_half_precision_is_computed_in_single() -> None:
+    output, batch = make_batch()
+    halved = Output(output.features.half(), output.logits.detach().half())
+    found = IRM(SETUP).loss(halved, batch, context_of(500))
+    assert found.dtype == torch.float32
+    wanted = naive_irm(halved.logits.double(), batch.targets, GROUPS, 100.0)
+    assert float(found) == pytest.approx(wanted, rel=1e-5)
+
+
+# -- the jump ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("anneal_steps", "iteration", "progress", "weight"),
+    [
+        (0, 0, 0.0, 7.0),
+        (1, 0, 0.0, 1.0),  # 1 is a step, not the whole of training
+        (1, 1, 0.01, 7.0),
+        (0.3, 29, 0.29, 1.0),
+        (0.3, 30, 0.3, 7.0),
+        (20, 19, 0.99, 1.0),
+        (20, 20, 0.01, 7.0),
+    ],
+)
+def test_the_weight_jumps_after_a_number_of_steps_or_a_share_of_training(
+    anneal_steps: float, iteration: int, progress: float, weight: float
+) -> None:
+    method = IRM(SETUP, penalty=7.0, anneal_steps=anneal_steps)
+    assert method.penalty_weight(context_of(iteration, progress)) == weight
+
+
+def trained_step(method: IRM, model: FeatureClassifier, optimizer: torch.optim.Optimizer, iteration: int) -> Any:
+    inputs = torch.randn(8, 5, generator=torch.Generator().manual_seed(iteration))
+    batch = Batch(inputs, torch.arange(8) % 3, torch.arange(8) % 4, torch.arange(8))
+
+    def apply(loss: Tensor) -> None:
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    context = Context([model], [model], [optimizer], apply, lambda: iter(()), iteration=iteration)
+    return method.step(batch, context)
+
+
+@pytest.mark.parametrize(("reset", "counts"), [(True, [1, 2, 1, 2, 3]), (False, [1, 2, 3, 4, 5])])
+def test_the_optimiser_starts_afresh_once_at_the_jump_if_it_shall(reset: bool, counts: list[int]) -> None:
+    method = IRM(SETUP, anneal_steps=2, reset_optimizer=reset)
+    model = create_model("mlp", 3, (5,), hidden=4)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    found = []
+    for iteration in range(5):
+        result = trained_step(method, model, optimizer, iteration)
+        assert result.extra.keys() == {"invariance_penalty"}
+        found.append(int(optimizer.state[model.head.weight]["step"]))
+    assert found == counts
+
+
+class Stopped(BaseException):
+    """Stands for a kill."""
+
+
+class StoppingView(QuietView):
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    def step(self, *_: Any) -> None:
+        self.steps -= 1
+        if self.steps == 0:
+            raise Stopped
+
+
+def configure(folder: Path, **options: Any) -> TrainConfig:
+    """Four large batches an epoch: twelve steps, and the weight jumps after six, in the middle of the second epoch."""
+    return TrainConfig(
+        task="digits_coloured",
+        method="irm",
+        model="mlp",
+        options=options,
+        epochs=3,
+        batch_size=300,
+        optimizer="adam",
+        learning_rate=0.01,
+        checkpoint_every=1,
+        out=str(folder),
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("whole")
+    train(configure(folder, anneal_steps=0.5))
+    checkpoint = load_checkpoint(folder / "checkpoint.pt")
+    assert checkpoint["position"]["iteration"] == 12
+    return checkpoint
+
+
+def adam_steps(checkpoint: dict[str, Any]) -> set[int]:
+    return {int(state["step"]) for state in checkpoint["optimizers"][0]["state"].values()}
+
+
+@pytest.mark.parametrize("steps", [6, 7, 8], ids=["before the jump", "at the jump", "after the jump"])
+def test_a_training_killed_around_the_jump_ends_bit_identical(
+    steps: int, whole: dict[str, Any], tmp_path: Path
+) -> None:
+    config = configure(tmp_path, anneal_steps=0.5)
+    with pytest.raises(Stopped):
+        train(config, view=StoppingView(steps))
+    assert load_checkpoint(tmp_path / "checkpoint.pt")["position"]["iteration"] == steps - 1
+    train(config, resume=True)
+    resumed = load_checkpoint(tmp_path / "checkpoint.pt")
+    for part in ("networks", "optimizers", "method"):
+        torch.testing.assert_close(resumed[part], whole[part], rtol=0, atol=0)
+    assert adam_steps(resumed) == adam_steps(whole) == {6}
+
+
+def test_steps_and_the_share_they_are_give_the_same_training(whole: dict[str, Any], tmp_path: Path) -> None:
+    train(configure(tmp_path / "steps", anneal_steps=6))
+    found = load_checkpoint(tmp_path / "steps" / "checkpoint.pt")
+    torch.testing.assert_close(found["networks"], whole["networks"], rtol=0, atol=0)
+    train(configure(tmp_path / "kept", anneal_steps=6, reset_optimizer=False))
+    kept = load_checkpoint(tmp_path / "kept" / "checkpoint.pt")
+    assert adam_steps(kept) == {12}
+    weights = [state["networks"][0]["head.weight"] for state in (kept, whole)]
+    assert not torch.equal(*weights)
+
+
+def test_a_training_too_short_for_the_jump_is_warned_of() -> None:
+    method = IRM(SETUP, anneal_steps=60)  # ten epochs of six batches: iterations 0..59
+    with pytest.warns(UserWarning, match=r"anneal_steps is 60, and this training has 60 steps: .* weight of 100.0"):
+        method.on_stage_start(context_of())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for steps in (59, 0.9, 0):
+            IRM(SETUP, anneal_steps=steps).on_stage_start(context_of())
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"penalty": -1.0}, "penalty is a weight, 0 or more, got -1.0"),
+        ({"penalty": math.nan}, "penalty is a weight, 0 or more, got nan"),
+        ({"penalty": math.inf}, "penalty is a weight, 0 or more, got inf"),
+        ({"anneal_steps": -1}, "anneal_steps is a whole number of steps, or a share of training below 1, got -1"),
+        ({"anneal_steps": 2.5}, "anneal_steps is a whole number of steps, or a share of training below 1, got 2.5"),
+        ({"anneal_steps": math.nan}, "anneal_steps .*got nan"),
+    ],
+)
+def test_options_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        create_method("irm", SETUP, options)
+
+
+def test_a_training_set_of_one_domain_is_refused() -> None:
+    counts = torch.tensor([20, 0, 20, 0])
+    setup = Setup(3, 4, torch.full((3,), 20), 10, 40, counts, 10, group_domains=SETUP.group_domains)
+    with pytest.raises(ValueError, match=r"IRM compares domains, .* samples of 1 \(domain \[0\]\), wanted two or more"):
+        create_method("irm", setup)
+
+
+def test_a_domain_without_training_samples_does_not_matter() -> None:
+    counts, domains = torch.tensor([20, 0, 20]), torch.tensor([0, 1, 2])
+    setup = Setup(3, 4, torch.full((3,), 20), 10, 40, counts, 10, group_domains=domains)
+    output, batch = make_batch([0, 2, 2, 0])
+    found = IRM(setup).loss(output, batch, context_of())
+    assert float(found.detach()) == pytest.approx(naive_irm(output.logits, batch.targets, [0, 1, 1, 0], 1.0), rel=1e-12)
+
+
+def test_the_defaults_are_those_of_domainbed() -> None:
+    method = create_method("IRM", SETUP)
+    assert isinstance(method, IRM)
+    assert (method.penalty, method.anneal_steps, method.reset_optimizer) == (100.0, 500, True)
+    assert method.stages(10)[0].sampling == "domain_balanced"
+
+
+def test_a_penalty_method_without_penalties_says_so() -> None:
+    output, batch = make_batch()
+    with pytest.raises(TypeError, match="DomainPenalty does not define penalties"):
+        DomainPenalty(SETUP).loss(output, batch, context_of())

@@ -1,0 +1,226 @@
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from icda.data import create_task
+from icda.data.task import Batch
+from icda.methods import Context, Setup, Stage, create_method
+from icda.methods.jtt import JTT
+from icda.models.base import FeatureClassifier, Output
+from icda.training import TrainConfig, train
+
+SETUP = Setup(3, 5, torch.tensor([8, 8, 8]), epochs=10, num_samples=24)
+INPUTS = torch.randn(24, 4, generator=torch.Generator().manual_seed(1))
+TARGETS = torch.arange(24) % 3
+FIRST, SECOND = JTT(SETUP).stages(10)
+
+
+@pytest.fixture
+def model() -> FeatureClassifier:
+    return make_model()
+
+
+def make_model() -> FeatureClassifier:
+    model = FeatureClassifier(nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Dropout(0.5)), nn.Linear(5, 3))
+    model.encoder[1].running_mean.normal_()  # type: ignore[index,union-attr,operator]
+    return model
+
+
+def context_of(model: FeatureClassifier, stage: Stage, epoch: int) -> Context:
+    def batches() -> Iterator[Batch]:
+        for rows in torch.arange(24).split(7):
+            yield Batch(INPUTS[rows], TARGETS[rows], None, rows)
+
+    return Context([model], [model], [], lambda loss: None, batches, epoch=epoch, num_epochs=10, stage=stage)
+
+
+@torch.no_grad()
+def errors_of(model: FeatureClassifier) -> Tensor:
+    model.eval()
+    wrong = [int(model(INPUTS[i : i + 1]).logits[0].argmax()) != int(TARGETS[i]) for i in range(24)]
+    return torch.tensor(wrong)
+
+
+def test_the_epochs_are_shared_and_the_second_network_starts_afresh() -> None:
+    assert JTT(SETUP, first_stage=0.3).stages(10) == [
+        Stage(3, "identification"),
+        Stage(7, "upweighted", sampling="own", restart=True, reset_network=True),
+    ]
+    for epochs in (2, 3, 50):
+        for share in (0.001, 0.5, 0.999):
+            lengths = [stage.epochs for stage in JTT(SETUP, first_stage=share).stages(epochs)]
+            assert len(lengths) == 2
+            assert min(lengths) >= 1
+            assert sum(lengths) == epochs
+
+
+def test_the_errors_are_those_of_the_network_in_evaluation_mode_when_the_first_stage_ends(
+    model: FeatureClassifier,
+) -> None:
+    expected = errors_of(model)
+    assert 0 < int(expected.sum()) < 24
+    model.train()
+    method = JTT(SETUP)
+    method.on_epoch_end(context_of(model, FIRST, 0))
+    assert not method.errors.any(), "the first of two epochs"
+    method.on_epoch_end(context_of(model, FIRST, 1))
+    assert torch.equal(method.errors, expected)
+    assert method.epoch_figures() == {"upweighted_errors": int(expected.sum())}
+    with torch.no_grad():
+        model.head.weight.mul_(-1)  # type: ignore[operator,union-attr]
+    for epoch in range(2, 10):
+        method.on_epoch_end(context_of(model, SECOND, epoch))
+    assert torch.equal(method.errors, expected), "chosen once"
+
+
+def test_the_pass_leaves_network_and_modes_as_they_were(model: FeatureClassifier) -> None:
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    model.train()
+    model.encoder[1].eval()  # type: ignore[index]
+    JTT(SETUP).on_epoch_end(context_of(model, FIRST, 1))
+    assert [module.training for module in (model, model.encoder[1], model.encoder[2])] == [True, False, True]  # type: ignore[index]
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_a_step_has_the_expected_gradient_of_the_upsampled_training_set(model: FeatureClassifier) -> None:
+    method = JTT(SETUP, up_weight=6)
+    method.on_epoch_end(context_of(model, FIRST, 1))
+    weights = method.sampling_weights()
+    assert weights.dtype == torch.float64
+    logits = torch.randn(24, 3, dtype=torch.float64, requires_grad=True)
+    value = torch.zeros((), dtype=torch.float64)
+    for i in range(24):
+        one = Output(torch.zeros(1, 5), logits[[i]])
+        batch = Batch(INPUTS[[i]], TARGETS[[i]], None, torch.tensor([i]))
+        value = value + weights[i] / weights.sum() * method.loss(one, batch, context_of(model, SECOND, 5))
+    upsampled = [i for i in range(24) for _ in range(6 if method.errors[i] else 1)]
+    expected = F.cross_entropy(logits[upsampled], TARGETS[upsampled])
+    slopes = [torch.autograd.grad(loss, [logits])[0] for loss in (value, expected)]
+    torch.testing.assert_close(slopes[0], slopes[1], rtol=0, atol=1e-12)
+
+
+def test_with_a_weight_of_one_the_second_stage_is_plain_training() -> None:
+    assert JTT(SETUP, up_weight=1).stages(10)[1].sampling == "uniform"
+
+
+def test_a_network_without_errors_is_warned_of(model: FeatureClassifier) -> None:
+    def all_right() -> Iterator[Batch]:
+        answers = model.eval()(INPUTS).logits.argmax(1)
+        yield Batch(INPUTS, answers, None, torch.arange(24))
+
+    context, method = context_of(model, FIRST, 1), JTT(SETUP)
+    context.training_batches = all_right
+    with pytest.warns(UserWarning, match="no training sample wrong after 2 epochs, .* A smaller first_stage"):
+        method.on_epoch_end(context)
+    assert method.sampling_weights().tolist() == [1.0] * 24
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        method.on_epoch_end(context_of(model, FIRST, 1))
+
+
+def test_the_errors_are_state_whatever_the_size_of_the_data(model: FeatureClassifier) -> None:
+    method = JTT(SETUP)
+    method.on_epoch_end(context_of(model, FIRST, 1))
+    other = Setup(3, 5, torch.ones(3), epochs=10, num_samples=3)
+    for setup in (SETUP, other):
+        restored = JTT(setup)
+        restored.load_state_dict(method.state_dict())
+        assert torch.equal(restored.errors, method.errors)
+        assert torch.equal(restored.sampling_weights(), method.sampling_weights())
+
+
+def errors_on_rank(rank: int) -> tuple[Tensor, Tensor]:
+    torch.manual_seed(0)
+    model = make_model()
+    model.encoder[1].running_mean.add_(rank)  # type: ignore[index,union-attr,operator]
+    method = JTT(SETUP)
+    method.on_epoch_end(context_of(model, FIRST, 1))
+    return errors_of(model), method.errors
+
+
+def test_ranks_whose_running_figures_differ_agree_on_the_errors(run_on_ranks: Callable[..., list[Any]]) -> None:
+    (first, agreed), (second, again) = run_on_ranks(errors_on_rank)
+    assert not torch.equal(first, second)
+    assert torch.equal(agreed, again)
+    assert torch.equal(agreed, first | second)
+
+
+class Recorder:
+    """What a training with JTT on coloured digits did, seen from its hooks."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.starts: list[dict[str, Tensor]] = []
+        self.ends: list[dict[str, Tensor]] = []
+        self.errors = torch.zeros(0)
+        self.drawn: list[Tensor] = []
+        end = JTT.on_epoch_end
+
+        def on_stage_start(method: JTT, context: Context) -> None:
+            self.starts.append(self.state(context))
+
+        def on_epoch_end(method: JTT, context: Context) -> None:
+            end(method, context)
+            self.ends.append(self.state(context))
+            self.errors = method.errors
+
+        def loss(method: JTT, output: Output, batch: Batch, context: Context) -> Tensor:
+            if context.stage.name == "upweighted":
+                self.drawn.append(batch.index)
+            return F.cross_entropy(output.logits, batch.targets)
+
+        for hook in (on_stage_start, on_epoch_end, loss):
+            patch.setattr(JTT, hook.__name__, hook)
+
+    @staticmethod
+    def state(context: Context) -> dict[str, Tensor]:
+        return {name: value.clone() for name, value in context.models[0].state_dict().items()}
+
+
+def configure(folder: Path, method: str, **settings: Any) -> TrainConfig:
+    common = {"task": "digits_coloured", "model": "mlp", "epochs": 4, "batch_size": 100, "learning_rate": 0.05}
+    return TrainConfig(**{**common, "method": method, "out": str(folder), **settings})  # type: ignore[arg-type]
+
+
+def test_a_training_stops_erm_early_starts_again_and_draws_the_errors_more_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = Recorder(monkeypatch)
+    options = {"first_stage": 0.5, "up_weight": 6.0}
+    result = train(configure(tmp_path / "jtt", "jtt", options=options, attributes="unknown"))
+    plain = train(configure(tmp_path / "erm", "cross_entropy"))
+    losses = [[line["train_loss"] for line in run["history"][:2]] for run in (result, plain)]
+    assert losses[0] == losses[1], "the first stage is the beginning of a plain training"
+    first, second = seen.starts
+    assert all(torch.equal(value, second[name]) for name, value in first.items()), "back to where the run began"
+    assert not torch.equal(seen.ends[1]["head.weight"], first["head.weight"])
+    assert [line["upweighted_errors"] for line in result["history"]] == [0, *[int(seen.errors.sum())] * 3]
+    count, total = int(seen.errors.sum()), len(create_task("digits_coloured").train)
+    drawn, share = seen.errors[torch.cat(seen.drawn)].double(), 6 * count / (6 * count + total - count)
+    assert 0 < count < total
+    assert float(drawn.mean()) == pytest.approx(share, abs=4 * math.sqrt(share * (1 - share) / len(drawn)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"first_stage": 0.0}, r"first_stage is a share of the epochs in \(0, 1\), got 0"),
+        ({"first_stage": 1.0}, "first_stage is a share"),
+        ({"up_weight": 0.5}, "up_weight says how often an error counts, a finite number, 1 or more, got 0.5"),
+        ({"up_weight": math.inf}, "up_weight says"),
+    ],
+)
+def test_a_bad_option_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        create_method("jtt", SETUP, options)
+
+
+def test_a_single_epoch_is_refused() -> None:
+    with pytest.raises(ValueError, match="jtt trains twice: it needs 2 epochs or more, got 1"):
+        JTT(Setup(3, 5, torch.ones(3), epochs=1, num_samples=24))

@@ -1,0 +1,166 @@
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from icda.data.task import Batch
+from icda.losses import LogitAdjustmentLoss
+from icda.losses.head import head_parameters
+from icda.methods import Context, Setup, Stage, create_method
+from icda.methods.lws import LearnableWeightScaling, ScaledLinear
+from icda.models.base import FeatureClassifier
+from icda.training import TrainConfig, train
+from icda.training.checkpoint import load_checkpoint
+from icda.training.run import load_folder
+
+SETUP = Setup(num_classes=3, feature_dim=5, class_counts=torch.tensor([12, 8, 4]), epochs=10, num_samples=24)
+TARGETS = torch.tensor([0] * 12 + [1] * 8 + [2] * 4)
+PUT_BACK = {"scales": ("unscaled_weight", "unscaled_bias"), "representation": ("scale",)}
+
+
+def make(bias: bool = True) -> tuple[LearnableWeightScaling, FeatureClassifier]:
+    model = FeatureClassifier(nn.Identity(), nn.Linear(5, 3, bias)).double()
+    method = LearnableWeightScaling(SETUP)
+    return method, method.prepare_network(model)
+
+
+def batch_of() -> Batch:
+    inputs = torch.randn(24, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    return Batch(inputs, TARGETS, None, torch.arange(24))
+
+
+def context_of(model: FeatureClassifier, stage: str, **options: float) -> Context:
+    optimizer = torch.optim.SGD(model.parameters(), **{"lr": 0.1, "momentum": 0.9, "weight_decay": 0.1} | options)
+
+    def apply(loss: Tensor) -> None:
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return Context([model], [model], [optimizer], apply, lambda: iter(()), stage=Stage(2, stage))
+
+
+def test_the_head_gives_the_logits_of_the_head_it_replaced_and_draws_nothing() -> None:
+    for bias in (True, False):
+        plain, features = nn.Linear(5, 3, bias), torch.randn(4, 5)
+        before = torch.get_rng_state()
+        head = ScaledLinear.of(plain)
+        assert torch.equal(torch.get_rng_state(), before)
+        assert torch.equal(head(features), plain(features))
+        assert (head.bias is None) is not bias
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_it_reads_as_the_linear_layer_with_scaled_rows(bias: bool) -> None:
+    method, model = make(bias)
+    head = model.head
+    with torch.no_grad():
+        head.scale.copy_(torch.tensor([2.0, 0.5, -1.0]))
+    batch = batch_of()
+    weight, found_bias = head_parameters(head)
+    raw, shift = head.unscaled_weight.tolist(), head.unscaled_bias.tolist() if bias else [0.0] * 3
+    read, predicted = (
+        F.linear(batch.inputs, weight, found_bias).tolist(),
+        method.predict([model], batch.inputs).tolist(),
+    )
+    for i, features in enumerate(batch.inputs.tolist()):
+        for c, factor in enumerate((2.0, 0.5, -1.0)):
+            wanted = factor * (sum(a * b for a, b in zip(features, raw[c], strict=True)) + shift[c])
+            assert predicted[i][c] == pytest.approx(wanted, abs=1e-12)
+            assert read[i][c] == pytest.approx(wanted, abs=1e-12)
+    loss = LogitAdjustmentLoss(3, 5, SETUP.class_counts)
+    torch.testing.assert_close(loss(batch.inputs, TARGETS, head), loss(batch.inputs, TARGETS, (weight, found_bias)))
+    assert (model.num_classes, model.feature_dim) == (3, 5)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_in_the_second_stage_only_scales_learn_by_their_own_gradient(bias: bool) -> None:
+    method, model = make(bias)
+    batch, head = batch_of(), model.head
+    context, before = context_of(model, "scales"), {name: v.clone() for name, v in head.state_dict().items()}
+    scale, velocity = torch.ones(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
+    plain = F.linear(batch.inputs, before["unscaled_weight"], before.get("unscaled_bias"))
+    for _ in range(3):
+        gradient = torch.zeros(3, dtype=torch.float64)
+        for z, target in zip(plain, TARGETS.tolist(), strict=True):
+            p = (scale * z).exp() / (scale * z).exp().sum()
+            for c in range(3):
+                gradient[c] += (p[c] - float(c == target)) * z[c] / 24
+        gradient = gradient + 0.1 * scale  # weight decay, as for any other parameter
+        velocity = 0.9 * velocity + gradient
+        scale = scale - 0.1 * velocity
+        method.step(batch, context)
+        torch.testing.assert_close(head.scale.detach(), scale)
+    for name in PUT_BACK["scales"][: 1 + bias]:
+        assert torch.equal(head.state_dict()[name], before[name]), name
+
+
+def test_the_first_stage_is_cross_entropy_bit_for_bit() -> None:
+    method, model = make()
+    plain = FeatureClassifier(nn.Identity(), nn.Linear(5, 3)).double()
+    plain.head.load_state_dict({"weight": model.head.unscaled_weight, "bias": model.head.unscaled_bias})
+    batch, ours, theirs = batch_of(), context_of(model, "representation"), context_of(plain, "representation")
+    for _ in range(4):
+        method.step(batch, ours)
+        theirs.apply(F.cross_entropy(plain(batch.inputs).logits, TARGETS))
+    assert torch.equal(model.head.unscaled_weight, plain.head.weight)
+    assert torch.equal(model.head.unscaled_bias, plain.head.bias)
+    assert torch.equal(model.head.scale, torch.ones(3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("stage", PUT_BACK)
+def test_what_is_put_back_has_a_gradient_and_it_is_zero(stage: str) -> None:
+    method, model = make()
+    batch = batch_of()
+    method.loss(model(batch.inputs), batch, context_of(model, stage)).backward()
+    for name, parameter in model.head.named_parameters():
+        assert parameter.grad is not None, "several processes would wait for it"
+        assert bool(parameter.grad.any()) is (name not in PUT_BACK[stage]), name
+
+
+def test_the_second_stage_is_short_balanced_and_keeps_the_head() -> None:
+    first, second = create_method("lws", SETUP).stages(100)
+    assert (first.epochs, second.epochs) == (90, 10)
+    assert (second.trains, second.sampling, second.restart) == ("head", "class_balanced", True)
+    assert not second.reset_head
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_a_share_outside_the_open_interval_is_refused(share: float) -> None:
+    with pytest.raises(ValueError, match="first_stage is a share of the epochs"):
+        create_method("lws", SETUP, {"first_stage": share})
+
+
+def ranked(method: str, folder: Path) -> TrainConfig:
+    options = {"first_stage": 0.5}
+    settings: dict[str, Any] = {"epochs": 2, "batch_size": 60, "weight_decay": 0.01, "out": str(folder / method)}
+    return TrainConfig(task="digits_lt", model="mlp", method=method, options=options, **settings)
+
+
+def train_on_rank(rank: int) -> None:
+    os.environ |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "2")
+    os.environ |= dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank))
+    os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "1"}  # asked for, not used: there is a process group
+    for method in ("crt", "lws"):
+        train(ranked(method, Path(os.environ["RANKED_FOLDER"])))
+
+
+def test_two_ranks_do_what_one_process_does(
+    run_on_ranks: Callable[..., list[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANKED_FOLDER", str(tmp_path / "two"))
+    run_on_ranks(train_on_rank)
+    for method in ("crt", "lws"):
+        train(ranked(method, tmp_path / "one"))
+        one, two = (load_checkpoint(tmp_path / side / method / "checkpoint.pt") for side in ("one", "two"))
+        for name, value in one["networks"][0].items():
+            torch.testing.assert_close(two["networks"][0][name], value, rtol=0, atol=1e-5, msg=f"{method}: {name}")
+    _, _, networks, _ = load_folder(tmp_path / "one" / "lws")
+    scale = networks[0].head.scale
+    assert (scale - 1).abs().min() > 0
+    assert isinstance(networks[0].head, ScaledLinear)

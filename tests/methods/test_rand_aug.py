@@ -1,0 +1,145 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from icda.data import Split, Task, create_task
+from icda.data.rand_augment import RandAugment
+from icda.data.sources import FeatureArray, ImageArray
+from icda.data.task import Batch
+from icda.methods import Method, Setup, create_method, resolve_method
+from icda.methods.base import Context, Stage
+from icda.methods.rand_aug import RandAug
+from icda.models import create_model
+from icda.training import TrainConfig, Trainer, train
+from icda.training.checkpoint import load_checkpoint
+from icda.training.run import make_accelerator
+
+SETUP = Setup(3, 5, torch.tensor([6, 3, 1]), epochs=10, num_samples=10, input_shape=(3, 8, 8))
+
+
+def configure(folder: Path, **settings: Any) -> TrainConfig:
+    settings = {"task": "digits", "model": "mlp", "epochs": 1, "batch_size": 100, "out": str(folder)} | settings
+    return TrainConfig(**settings)
+
+
+def blackened(images: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.zeros_like(images)
+
+
+class Watching(Method):
+    """Blackens its images and notes what it is given from where."""
+
+    augment_images = staticmethod(blackened)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: dict[str, list[Tensor]] = {"step": [], "draw": [], "metadata": [], "pass": [], "predict": []}
+
+    def stages(self, epochs: int) -> list[Stage]:
+        return [Stage(epochs)]
+
+    def loss(self, output: Any, batch: Batch, context: Context) -> Tensor:
+        assert context.draw is not None
+        assert context.next_metadata is not None
+        self.given["step"].append(batch.inputs)
+        self.given["draw"].append(context.draw("class_balanced").inputs)
+        self.given["metadata"].append(context.next_metadata().inputs)
+        return output.logits.sum() * 0
+
+    def on_epoch_end(self, context: Context) -> None:
+        self.given["pass"] += [batch.inputs for batch in context.training_batches()]
+
+    def predict(self, models: Any, inputs: Any) -> Tensor:
+        self.given["predict"].append(inputs)
+        return super().predict(models, inputs)
+
+
+def test_training_batches_are_transformed_and_passes_and_evaluations_are_not(tmp_path: Path) -> None:
+    config, task = configure(tmp_path, method="ce"), create_task("digits")
+    network = create_model("mlp", task.num_classes, task.input_shape)
+    before, method = task.data_hash, Watching()
+    Trainer(config, task, [network], method, tmp_path, make_accelerator("no")).run()
+    for where, batches in method.given.items():
+        assert batches, where
+        is_black = [bool((batch == batch.flatten()[0]).all()) for batch in batches]
+        assert is_black == [where in ("step", "draw", "metadata")] * len(batches), where
+    assert task.data_hash == before
+    assert load_checkpoint(tmp_path / "checkpoint.pt")["data_hash"] == before
+
+
+def test_the_method_changes_images_by_its_options_and_its_loss_is_cross_entropy() -> None:
+    method = create_method("rand_aug", SETUP, {"num_ops": 3, "magnitude": 20})
+    images = torch.randint(0, 256, (5, 8, 8, 3), dtype=torch.uint8)
+    assert method.augment_images is not None
+    found = method.augment_images(images, torch.Generator().manual_seed(1))
+    assert torch.equal(found, RandAugment(3, 20)(images, torch.Generator().manual_seed(1)))
+    logits, targets = torch.randn(4, 3, dtype=torch.float64), torch.tensor([0, 1, 2, 2])
+    wanted = sum(float(row.exp().sum().log() - row[y]) for row, y in zip(logits, targets.tolist(), strict=True)) / 4
+    output: Any = type("Output", (), {"logits": logits})
+    value = method.loss(output, Batch(None, targets, None, targets), None)  # type: ignore[arg-type]
+    assert float(value) == pytest.approx(wanted, rel=1e-12)
+
+
+def test_defaults_are_two_operations_of_magnitude_nine_and_the_long_name_is_known() -> None:
+    assert repr(RandAug(SETUP).augment_images) == "RandAugment(num_ops=2, magnitude=9)"
+    assert resolve_method("RandAugment") == "rand_aug"
+
+
+def test_no_operation_is_cross_entropy_bit_for_bit_and_two_are_not(tmp_path: Path) -> None:
+    runs: dict[str, dict[str, Any]] = {"ce": {}, "none": {"num_ops": 0}, "two": {"num_ops": 2}}
+    states = {}
+    for name, options in runs.items():
+        method = "ce" if name == "ce" else "rand_aug"
+        train(configure(tmp_path / name, method=method, options=options))
+        states[name] = load_checkpoint(tmp_path / name / "checkpoint.pt")["networks"][0]
+    assert all(torch.equal(states["ce"][name], states["none"][name]) for name in states["ce"])
+    assert not all(torch.equal(states["ce"][name], states["two"][name]) for name in states["ce"])
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_grey_and_coloured_images_reach_the_network_with_their_channels(channels: int, tmp_path: Path) -> None:
+    images = torch.randint(0, 256, (40, 8, 8, channels), dtype=torch.uint8)
+    source = ImageArray(images, (0.5,) * channels, (0.25,) * channels, crop_padding=1, flip=True)
+    split = Split(source, torch.arange(40), torch.arange(40) % 2)
+    task = Task("pictures", 2, split, None, split, input_shape=(channels, 8, 8))
+    network = create_model("mlp", 2, task.input_shape)
+    config = configure(tmp_path, method="rand_aug", batch_size=20)
+    method = create_method("rand_aug", Setup.of(task, network, 1))
+    trainer = Trainer(config, task, [network], method, tmp_path, make_accelerator("no"))
+    trainer.run()
+    batch = next(iter(trainer.loader.epoch(0)))
+    assert batch.inputs.shape == (20, channels, 8, 8)
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (2, 8, 8)], ids=["text", "features", "two channels"])
+def test_inputs_that_are_no_images_are_refused(shape: tuple[int, ...]) -> None:
+    setup = Setup(3, 5, torch.tensor([6, 3, 1]), epochs=10, num_samples=10, input_shape=shape)
+    with pytest.raises(ValueError, match=r"rand_aug changes images: .* 1 or 3 channels, got"):
+        create_method("rand_aug", setup)
+
+
+def test_texts_are_refused_before_any_training(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("text,label\n" + "".join(f"word{i},{i % 2}\n" for i in range(40)))
+    config = configure(tmp_path / "run", method="rand_aug", data=str(table), model=None)
+    with pytest.raises(ValueError, match="rand_aug changes images"):
+        train(config)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_source_that_cannot_be_transformed_is_refused_before_any_training(tmp_path: Path) -> None:
+    split = Split(FeatureArray(torch.randn(20, 6)), torch.arange(20), torch.arange(20) % 2)
+    task = Task("table", 2, split, None, split, input_kind="features", input_shape=(6,))
+    with pytest.raises(ValueError, match="FeatureArray holds no images, and the method transforms images"):
+        Trainer(
+            configure(tmp_path / "run", method="ce"),
+            task,
+            [create_model("linear", 2, (6,))],
+            Watching(),
+            tmp_path / "run",
+            make_accelerator("no"),
+        )
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,129 @@
+"""V-REx: the variance of the domains' losses, and when it weighs what."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.data.task import Batch
+from icda.methods import Context, Setup, create_method
+from icda.methods.v_rex import VREx
+from icda.models import create_model
+from icda.models.base import Output
+
+SETUP = Setup(
+    num_classes=3,
+    feature_dim=4,
+    class_counts=torch.full((3,), 20),
+    epochs=10,
+    num_samples=60,
+    group_counts=torch.full((6,), 10),
+    batch_size=10,
+    group_domains=torch.tensor([0, 1, 2, 0, 1, 2]),
+)
+GROUPS = [0, 1, 2, 3, 0, 1, 0, 5, 2, 3, 0]
+
+
+def make_batch(groups: list[int]) -> tuple[Output, Batch]:
+    generator = torch.Generator().manual_seed(5)
+    features = torch.randn(len(groups), 4, generator=generator, dtype=torch.float64)
+    logits = (2 * torch.randn(len(groups), 3, generator=generator, dtype=torch.float64)).requires_grad_()
+    targets = torch.randint(3, (len(groups),), generator=generator)
+    return Output(features, logits), Batch(features, targets, torch.tensor(groups), torch.arange(len(groups)))
+
+
+def context_of(iteration: int = 0, progress: float = 0.0) -> Context:
+    return Context([], [], [], lambda loss: None, lambda: iter(()), iteration=iteration, progress=progress)
+
+
+def naive_losses(logits: Tensor, targets: Tensor, groups: list[int]) -> list[float]:
+    """The cross entropy of each domain that the batch has samples of."""
+    by_domain: dict[int, list[float]] = {}
+    for row, group in enumerate(groups):
+        weights = [math.exp(value) for value in logits[row].tolist()]
+        loss = -math.log(weights[int(targets[row])] / sum(weights))
+        by_domain.setdefault(group % 3, []).append(loss)
+    return [sum(losses) / len(losses) for losses in by_domain.values()]
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [GROUPS, [0, 3, 1, 4], [0, 1, 2], [2, 5, 2], [4]],
+    ids=["three domains", "two of three", "single samples", "one domain", "one sample"],
+)
+@pytest.mark.parametrize(("iteration", "weight"), [(499, 1.0), (500, 10.0)])
+def test_it_is_mean_plus_weighted_variance_of_the_domains_losses(
+    iteration: int, weight: float, groups: list[int]
+) -> None:
+    output, batch = make_batch(groups)
+    losses = naive_losses(output.logits.detach(), batch.targets, groups)
+    mean = sum(losses) / len(losses)
+    variance = sum((loss - mean) ** 2 for loss in losses) / len(losses)
+    found = VREx(SETUP).loss(output, batch, context_of(iteration))
+    assert float(found.detach()) == pytest.approx(mean + weight * variance, rel=1e-12)
+    (gradient,) = torch.autograd.grad(found, output.logits)
+    assert torch.isfinite(gradient).all()
+
+
+def test_the_gradient_weighs_each_domain_by_how_far_its_loss_lies_from_the_mean() -> None:
+    """dL/dL_e = 1/E + penalty 2 (L_e - mean) / E: above the mean a domain counts for more, far below it is unlearned."""
+    output, batch = make_batch(GROUPS)
+    (found,) = torch.autograd.grad(VREx(SETUP).loss(output, batch, context_of(500)), output.logits)
+    domains = torch.tensor(GROUPS) % 3
+    rows = [domains == d for d in range(3)]
+    each = [F.cross_entropy(output.logits[row], batch.targets[row]) for row in rows]
+    mean = sum(float(loss.detach()) for loss in each) / 3
+    wanted = torch.zeros_like(found)
+    for row, loss in zip(rows, each, strict=True):
+        factor = 1 / 3 + 10.0 * 2 * (float(loss.detach()) - mean) / 3
+        softmax = output.logits.detach()[row].softmax(1)
+        one_hot = torch.eye(3, dtype=torch.float64)[batch.targets[row]]
+        wanted[row] = factor * (softmax - one_hot) / int(row.sum())
+    torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-13)
+
+
+def test_equal_losses_are_not_punished() -> None:
+    output, batch = make_batch([0, 1, 2])
+    logits = output.logits.detach()[:1].expand(3, -1)
+    same = Batch(batch.inputs, torch.zeros(3, dtype=torch.long), batch.groups, batch.index)
+    found = VREx(SETUP).loss(Output(output.features, logits), same, context_of(500))
+    torch.testing.assert_close(found, F.cross_entropy(logits, same.targets), rtol=1e-14, atol=0)
+
+
+def test_no_penalty_is_the_mean_of_the_domains_cross_entropies_bit_for_bit() -> None:
+    output, batch = make_batch(GROUPS)
+    domains = torch.tensor(GROUPS) % 3
+    losses = [F.cross_entropy(output.logits[domains == d], batch.targets[domains == d]) for d in range(3)]
+    found = VREx(SETUP, penalty=0.0, anneal_steps=0).loss(output, batch, context_of())
+    assert torch.equal(found, torch.stack(losses).mean())
+
+
+def test_a_step_logs_the_variance_without_its_weight() -> None:
+    model = create_model("mlp", 3, (4,), hidden=4).double()
+    _, batch = make_batch(GROUPS)
+    losses = naive_losses(model(batch.inputs).logits.detach(), batch.targets, GROUPS)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    context = Context([model], [model], [optimizer], lambda loss: loss.backward(), lambda: iter(()), iteration=500)
+    result = VREx(SETUP).step(batch, context)
+    variance = float(torch.tensor(losses, dtype=torch.float64).var(correction=0))
+    assert result.extra == {"loss_variance": pytest.approx(variance, rel=1e-10)}
+    assert float(result.loss) == pytest.approx(sum(losses) / 3 + 10 * variance, rel=1e-10)
+    assert not result.loss.requires_grad
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("options", [{"penalty": -0.5}, {"anneal_steps": 1.5}])
+def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(options))} is .*got {next(iter(options.values()))}"):
+        create_method("v_rex", SETUP, options)
+
+
+def test_the_defaults_are_those_of_domainbed_and_the_short_name_is_known() -> None:
+    method = create_method("vrex", SETUP)
+    assert isinstance(method, VREx)
+    assert (method.penalty, method.anneal_steps, method.reset_optimizer) == (10.0, 500, True)

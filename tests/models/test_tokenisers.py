@@ -1,0 +1,138 @@
+"""Which model reads texts, with which tokeniser; Hugging Face's are built here, small, from a vocabulary of words."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from icda.data import create_task, csv_task
+from icda.data.tokens import HASHED_WORDS, hash_tokens
+from icda.models.tokenisers import TOKENISERS, load_tokeniser, read_by, tokeniser_of
+from icda.registry import UnknownNameError
+
+transformers = pytest.importorskip("transformers")
+
+WORDS = ["[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film", "a", "[PAD]"]
+PADDING, CLS, SEP = WORDS.index("[PAD]"), WORDS.index("[CLS]"), WORDS.index("[SEP]")
+
+
+def write_model(folder: Path, vocabulary: int = len(WORDS), tokeniser: bool = True, **settings: Any) -> str:
+    """A random DistilBERT of one layer; its padding id is 8, to be told from the usual 0."""
+    sizes = {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 12}
+    config = transformers.DistilBertConfig(vocab_size=vocabulary, pad_token_id=PADDING, **sizes, **settings)
+    torch.manual_seed(0)
+    transformers.DistilBertForSequenceClassification(config).save_pretrained(folder)
+    if tokeniser:
+        make_tokeniser().save_pretrained(folder)
+    return str(folder)
+
+
+def make_tokeniser() -> Any:
+    tokenizers = pytest.importorskip("tokenizers")
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)]
+    )
+    names = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, mask_token="[MASK]", **names)
+
+
+def write_table(path: Path, rows: int = 40) -> Path:
+    lines = [f"{'a ' * (row % 4)}{'good' if row % 2 else 'bad'} film,{row % 2}" for row in range(rows)]
+    path.write_text("text,label\n" + "\n".join(lines) + "\n")
+    return path
+
+
+def test_a_task_of_texts_gets_the_tokens_the_model_was_saved_with(tmp_path: Path) -> None:
+    task = csv_task(write_table(tmp_path / "films.csv"))
+    read = read_by(task, f"hf:{write_model(tmp_path / 'model')}")
+    rows = read.train.rows.tolist()
+    source = read.train.source
+    longest, shortest = (next(p for p, row in enumerate(rows) if row % 4 == rest) for rest in (3, 0))
+    inputs = read.train.batch(torch.tensor([longest, shortest])).inputs
+    a, good, bad, film = (WORDS.index(word) for word in ("a", "good", "bad", "film"))
+    assert inputs["input_ids"].tolist() == [
+        [CLS, a, a, a, good, film, SEP],
+        [CLS, bad, film, SEP, PADDING, PADDING, PADDING],
+    ]
+    assert inputs["attention_mask"].tolist() == [[1] * 7, [1] * 4 + [0] * 3]
+    assert read.input_shape == (12,)  # as many positions as the model has, fewer than the table's 128
+    assert read.test.source is source
+
+
+def test_a_text_is_cut_before_its_closing_token(tmp_path: Path) -> None:
+    tokeniser = load_tokeniser(write_model(tmp_path), len(WORDS), 12)
+    (ids,) = tokeniser.encode(["good " * 50], 5)
+    assert ids == [CLS, *[WORDS.index("good")] * 3, SEP]
+    assert (tokeniser.padding, tokeniser.max_length) == (PADDING, 12)
+
+
+def test_two_threads_may_ask_for_different_lengths(tmp_path: Path) -> None:
+    """A loader's thread and the trainer's share a tokeniser, and its length is a setting inside it."""
+    tokeniser = load_tokeniser(write_model(tmp_path), len(WORDS))
+    with ThreadPoolExecutor(4) as pool:
+        lengths = [3 + number % 5 for number in range(200)]
+        found = list(pool.map(lambda length: tokeniser.encode(["good " * 20] * 8, length), lengths))
+    assert [{len(ids) for ids in lists} for lists in found] == [{length} for length in lengths]
+
+
+def test_padding_does_not_change_the_features_of_a_text(tmp_path: Path) -> None:
+    from icda.models import create_model
+
+    name = f"hf:{write_model(tmp_path / 'model')}"
+    read = read_by(csv_task(write_table(tmp_path / "films.csv")), name)
+    model = create_model(name, 2).eval()
+    together = model(read.train.batch(torch.arange(8)).inputs).features
+    alone = torch.cat([model(read.train.batch(torch.tensor([place])).inputs).features for place in range(8)])
+    torch.testing.assert_close(together, alone, rtol=1e-5, atol=1e-6)
+
+
+def test_a_bag_of_words_reads_hashes() -> None:
+    assert tokeniser_of("bag-of-words") is HASHED_WORDS
+    assert "bag_of_words" in TOKENISERS
+    assert HASHED_WORDS.encode(["a film"], 9) == [hash_tokens("a film")]
+
+
+def test_models_that_read_no_texts_have_no_tokeniser() -> None:
+    assert tokeniser_of("resnet20") is None
+    assert tokeniser_of("timm:resnet18") is None
+    with pytest.raises(UnknownNameError, match="did you mean 'minilm'"):
+        tokeniser_of("minilmm")
+
+
+def test_a_text_model_on_images_and_the_reverse_are_refused(tmp_path: Path) -> None:
+    digits, films = create_task("digits_lt"), csv_task(write_table(tmp_path / "films.csv"))
+    assert read_by(digits, "small_cnn") is digits
+    with pytest.raises(ValueError, match=r"'minilm' reads texts, but the samples of task 'digits_lt' .* 'small_cnn'"):
+        read_by(digits, "minilm")
+    with pytest.raises(ValueError, match=r"'resnet20' does not read texts.*choose one of bag_of_words, minilm"):
+        read_by(films, "resnet20")
+    with pytest.raises(ValueError, match="max_length is 5, but the samples of task 'digits_lt' are no texts"):
+        read_by(digits, "small_cnn", max_length=5)
+
+
+def test_an_image_model_of_the_hub_reads_no_texts(tmp_path: Path) -> None:
+    config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1])
+    transformers.ResNetForImageClassification(config).save_pretrained(tmp_path)
+    assert tokeniser_of(f"hf:{tmp_path}") is None
+    with pytest.raises(ValueError, match="does not read texts"):
+        read_by(csv_task(write_table(tmp_path / "films.csv")), f"hf:{tmp_path}")
+
+
+def test_a_tokeniser_that_is_missing_or_of_another_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"none has no tokeniser: save the one"):
+        tokeniser_of(f"hf:{write_model(tmp_path / 'none', tokeniser=False)}")
+    with pytest.raises(OSError, match=r"the tokeniser of .*nowhere cannot be loaded"):
+        load_tokeniser(str(tmp_path / "nowhere"), 5)
+    with pytest.raises(ValueError, match=r"knows 9 tokens, its model only 5: they are no pair"):
+        load_tokeniser(write_model(tmp_path / "model"), 5)
+
+
+def test_a_tokeniser_without_padding_pads_with_the_end_of_a_text(tmp_path: Path) -> None:
+    tokeniser = make_tokeniser()
+    tokeniser.pad_token, tokeniser.eos_token = None, "[SEP]"
+    tokeniser.save_pretrained(tmp_path)
+    assert load_tokeniser(str(tmp_path), len(WORDS)).padding == SEP

@@ -1,0 +1,122 @@
+"""Texts all the way: a random DistilBERT with its tokeniser, trained, killed, resumed, evaluated, explained."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from icda.training import TrainConfig, train
+from icda.training.run import evaluate_folder, load_folder, load_task
+
+transformers = pytest.importorskip("transformers")
+tokenizers = pytest.importorskip("tokenizers")
+
+WORDS = ["[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a", "[PAD]"]
+PADDING = WORDS.index("[PAD]")
+SHARES = ["train"] * 6 + ["validation", "test", "test", "metadata"]
+STEPS = 48 // 8
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    """hf:FOLDER of a DistilBERT of two layers, with a tokeniser of eight words and a padding id that is not 0."""
+    folder = tmp_path / "distilbert"
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+    )
+    names = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    transformers.PreTrainedTokenizerFast(tokenizer_object=made, **names).save_pretrained(folder)
+    sizes = {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 16}
+    config = transformers.DistilBertConfig(vocab_size=len(WORDS), pad_token_id=PADDING, **sizes)
+    torch.manual_seed(0)
+    transformers.DistilBertForSequenceClassification(config).save_pretrained(folder)
+    return f"hf:{folder}"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "films.csv"
+    rows = [
+        f"{'a ' * (row % 4)}{'good' if row % 2 else 'bad'} film,{row % 2},{SHARES[row // 2 % 10]}" for row in range(80)
+    ]
+    path.write_text("text,label,split\n" + "\n".join(rows) + "\n")
+    return path
+
+
+@pytest.fixture
+def configure(tmp_path: Path, table: Path, model: str) -> Callable[..., TrainConfig]:
+    def make(name: str, **settings: Any) -> TrainConfig:
+        usual = {"epochs": 6, "batch_size": 8, "optimizer": "adam", "learning_rate": 5e-3, "schedule": "constant"}
+        where = {"data": str(table), "model": model, "out": str(tmp_path / name)}
+        return TrainConfig(**{**usual, **where, **settings})
+
+    return make
+
+
+@pytest.mark.parametrize("method", ["icda", "meta_icda"])
+def test_a_killed_run_goes_on_to_the_same_result(
+    method: str,
+    configure: Callable[..., TrainConfig],
+    train_for: Callable[..., None],
+    assert_same_run: Callable[[Path, Path], None],
+) -> None:
+    whole, killed = (configure(name, method=method, epochs=2, checkpoint_every=2) for name in ("whole", "killed"))
+    train(whole)
+    train_for(killed, STEPS + 3)
+    train(killed, resume=True)
+    assert_same_run(whole.folder(), killed.folder())
+
+
+def test_a_transformer_learns_and_is_evaluated_and_explained(
+    configure: Callable[..., TrainConfig], tmp_path: Path
+) -> None:
+    config = configure("run", method="meta_icda")
+    result = train(config)
+    assert result["metrics"]["accuracy"] == 1
+    explanations = json.loads((config.folder() / "explanations.json").read_text())
+    assert {"margins", "strengths", "tied"} <= set(explanations)
+    assert (config.folder() / "report.html").stat().st_size > 0
+    again = evaluate_folder(config.folder())
+    assert again["metrics"] == result["metrics"]
+    other = tmp_path / "other.csv"
+    other.write_text("text,label,split\n" + "a bad film,0,train\na good film,1,train\n" + "bad,1,test\ngood,0,test\n")
+    assert evaluate_folder(config.folder(), data=str(other))["metrics"]["accuracy"] == 0
+
+
+def test_a_stored_run_reads_texts_with_the_tokeniser_of_its_model(configure: Callable[..., TrainConfig]) -> None:
+    config = configure("run", method="ce", epochs=1)
+    train(config)
+    _, task, networks, _ = load_folder(config.folder())
+    inputs = task.train.batch(torch.arange(4)).inputs
+    assert inputs["input_ids"][:, 0].tolist() == [1] * 4
+    assert int(inputs["input_ids"].max()) < len(WORDS)
+    assert (inputs["input_ids"][inputs["attention_mask"] == 0] == PADDING).all()
+    assert networks[0].encoder.network.config.pad_token_id == PADDING  # type: ignore[union-attr]
+
+
+def test_the_same_table_is_hashed_for_a_bag_of_words(configure: Callable[..., TrainConfig]) -> None:
+    hashed = load_task(configure("run", model=None))
+    assert int(hashed.train.batch(torch.arange(4)).inputs["input_ids"].max()) > len(WORDS)
+    assert hashed.data_hash != load_task(configure("run")).data_hash
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"model": "resnet20"}, "'resnet20' does not read texts"),
+        ({"data": None, "task": "digits_lt"}, "reads texts, but the samples of task 'digits_lt'"),
+        ({"model": "bag_of_word"}, "did you mean 'bag_of_words'"),
+    ],
+)
+def test_a_model_that_cannot_read_the_samples_is_refused_before_anything_is_written(
+    configure: Callable[..., TrainConfig], settings: dict[str, Any], message: str
+) -> None:
+    config = configure("run", **settings)
+    with pytest.raises(ValueError, match=message):
+        train(config)
+    assert not config.folder().exists()
