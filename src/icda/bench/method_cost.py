@@ -16,6 +16,7 @@ from torch.utils.flop_counter import flop_registry
 from icda.bench.speed import Step, interleave
 from icda.data.task import Batch
 from icda.methods import Context, Method, Setup, create_method
+from icda.methods.base import Sampling
 from icda.models import create_model
 
 
@@ -120,7 +121,12 @@ def _prepare(
     def batches() -> Iterator[Batch]:
         yield batch
 
-    context = Context([network], [network], [optimizer], apply, batches, epoch=9, num_epochs=10, progress=0.9)
+    def draw(sampling: Sampling) -> Batch:
+        return batch
+
+    context = Context(
+        [network], [network], [optimizer], apply, batches, epoch=9, num_epochs=10, progress=0.9, draw=draw
+    )
     method.on_stage_start(context)
     return partial(_step, method.train(), batch, context), _size(network), _size(method)
 

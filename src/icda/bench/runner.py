@@ -107,11 +107,14 @@ def check_cells(cells: Sequence[Cell]) -> None:
         _check_options(method, options)
     for model in {cell.config.model for cell in cells if cell.config.model and ":" not in cell.config.model}:
         MODELS.get(model)
-    places = {(cell.config.task, cell.config.root, cell.config.data_seed) for cell in cells}
-    tasks = {place: create_task(*place) for place in sorted(places, key=str)}
+    tasks = {place: create_task(*place) for place in sorted({_place(cell) for cell in cells}, key=str)}
     for cell in cells:
-        task = tasks[cell.config.task, cell.config.root, cell.config.data_seed]
+        task = tasks[_place(cell)]
         check_needs(resolve_method(cell.config.method), method_needs(cell.config.method), told_task(cell.config, task))
+
+
+def _place(cell: Cell) -> tuple[str, str | None, int, float | None]:
+    return cell.config.task, cell.config.root, cell.config.data_seed, cell.config.subset
 
 
 def _check_options(method: str, options: Sequence[str]) -> None:

@@ -54,6 +54,7 @@ class BatchLoader:
             _check_weights(weights, len(split), shuffle)
         self.split, self.batch_size, self.seed, self.shuffle, self.augment = split, batch_size, seed, shuffle, augment
         self.rank, self.world_size = rank, world_size
+        self._kept: tuple[int, Tensor] | None = None
         self._cumulated = None if weights is None else weights.to(torch.float64).cumsum(0)
         if shuffle and len(self) == 0:
             raise ValueError(
@@ -73,7 +74,9 @@ class BatchLoader:
 
     def batch(self, epoch: int, number: int) -> Batch:
         """One batch of an epoch, the same that `epoch` would serve."""
-        return self._make(self.order(epoch), epoch, number)
+        if self._kept is None or self._kept[0] != epoch:
+            self._kept = (epoch, self.order(epoch))  # asked for batch after batch, and dear where samples are many
+        return self._make(self._kept[1], epoch, number)
 
     def _prefetch(self, epoch: int, start_batch: int) -> Iterator[Batch]:
         order = self.order(epoch)

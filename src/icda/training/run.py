@@ -14,6 +14,7 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 
 from icda.data import Task, create_task, csv_task, folder_task
+from icda.data.subset import take_subset
 from icda.methods import Method, Setup, check_needs, create_method, method_needs, resolve_method
 from icda.methods.create import method_class
 from icda.models import FeatureClassifier, create_model
@@ -24,7 +25,7 @@ from icda.selection import check as check_selection
 from icda.training.checkpoint import CheckpointError, load_checkpoint, load_state, write_atomically
 from icda.training.config import TrainConfig, config_from_dict, describe_changes
 from icda.training.environment import describe_environment
-from icda.training.evaluation import evaluate_split
+from icda.training.evaluation import evaluate_split, group_samples
 from icda.training.progress import ProgressView
 from icda.training.seeding import seed_everything
 from icda.training.trainer import CHECKPOINT, MODEL, Trainer
@@ -74,6 +75,8 @@ def told_task(config: TrainConfig, task: Task) -> Task:
 def load_task(config: TrainConfig) -> Task:
     """The task a configuration names, or the one made of the user's own folder or CSV, as its model reads it."""
     task = _find_task(config)
+    if config.subset is not None:
+        task = take_subset(task, config.subset, config.data_seed)
     return read_by(task, config.model or task.default_model)
 
 
@@ -143,7 +146,7 @@ def evaluate_run(
         "class_names": list(task.class_names),
         "class_counts": task.class_counts.tolist(),
         "group_names": list(task.group_names or ()),
-        "group_samples": [] if split.groups is None else split.groups.bincount(minlength=task.num_groups).tolist(),
+        "group_samples": group_samples(task, split),
         "confusion": confusion.tolist(),
     }
 
