@@ -39,6 +39,10 @@ SMALL: dict[str, Any] = {
 }
 
 
+NO_DATA_HERE = ("table8", "imagenet-lt")  # what they want cannot be had on our machine
+FOREIGN = ("torchvision:resnet50@IMAGENET1K_V1", "torchvision:resnext50_32x4d", "hf:distilbert-base-uncased")
+
+
 def small(**changes: Any) -> Suite:
     return parse_suite("small", {**copy.deepcopy(SMALL), **changes})
 
@@ -46,6 +50,10 @@ def small(**changes: Any) -> Suite:
 @pytest.mark.parametrize("name", SUITES)
 @pytest.mark.parametrize("tier", TIERS)
 def test_every_cell_of_every_suite_is_a_configuration(name: str, tier: str) -> None:
+    if tier == "cpu" and name in NO_DATA_HERE:
+        with pytest.raises(ValueError, match=f"suite '{name}' has no tier 'cpu': choose from smoke, paper"):
+            cells(load_suite(name), tier, "runs")
+        return
     found = cells(load_suite(name), tier, "runs")
     assert found
     assert len({cell.config.folder() for cell in found}) == len(found)
@@ -67,16 +75,19 @@ def test_every_name_in_a_suite_is_known(name: str) -> None:
         for tier, place in column.places.items():
             assert {place.task, place.metadata_task or place.task} <= set(TASKS)
             model = cell_config(suite, tier, column, suite.row(suite.reference)).model
-            assert model in MODELS  # always said, so that the ledger's row and the suite's can be told to be the same
+            assert model is not None
+            assert (
+                model in MODELS or model in FOREIGN
+            )  # always said, so that the ledger's row and the suite's can be told to be the same
 
 
-@pytest.mark.parametrize("name", ["table2", "table4", "table9"])
+@pytest.mark.parametrize("name", ["table2", "table4", "table6", "table7", "table8", "table9"])
 def test_the_papers_figures_stand_in_the_paper(name: str) -> None:
     if not PAPER.is_file():
         pytest.skip(f"{PAPER} is not there: the figures were not compared with the paper.")
     text = PAPER.read_text()
     table = text[: text.index(f"\\label{{{name}}}")].rpartition("\\begin{table")[2]
-    lines = [re.findall(r"(\d+\.\d\d)\D*\\%|(?<=\s)(-)(?=\s)", line) for line in table.splitlines()]
+    lines = [re.findall(r"(\d+\.\d\d?)\D*?\\%|(?<=\s)(-)(?=\s)", line) for line in table.splitlines()]
     printed = [[None if gap else float(figure) for figure, gap in line] for line in lines if len(line) > 3]
     ours = {row.paper for row in load_suite(name).rows if row.paper}
     assert ours == {tuple(line) for line in printed}

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from icda.bench.suite import SUITES
+
 Command = Callable[..., Any]
 
 
@@ -59,7 +61,7 @@ def test_a_table_is_run_shown_and_written_and_a_second_call_trains_nothing(icda:
 
 
 def test_every_suite_runs_its_smoke_tier_whole(icda: Command) -> None:
-    for name in ("table2", "table4", "table9", "ablation", "sensitivity"):
+    for name in SUITES:
         answer = icda("bench", name, "--tier", "smoke", "--jobs", 1, "--ledger", f"{name}.csv")
         assert answer.code == 0, f"{name}: {answer.text}"
         assert "failed" not in answer.text

@@ -100,4 +100,7 @@ def add_to_ledger(path: Path, row: Mapping[str, str]) -> None:
 
 def read_ledger(path: Path) -> list[dict[str, str]]:
     with path.open(newline="") as file:
-        return [{"attributes": "known", **row} for row in csv.DictReader(file)]  # rows from before there was a choice
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        row.setdefault("attributes", "known")  # a file from before there was a choice
+    return rows

@@ -103,8 +103,9 @@ def _heading(suite: Suite, column: Column, tier: str) -> str:
     row = next(row for row in suite.rows if row.method is not None)
     config = cell_config(suite, tier, column, row)
     trends = "" if tier == "paper" else "; only trends can be compared"
+    shown = f"{(column.metric or suite.shows).replace('_', ' ')} in per cent"
     return (
-        f"**{column.title}** ({suite.shows} in per cent; ours: tier `{tier}`, task `{config.task}`, {config.model}, "
+        f"**{column.title}** ({shown}; ours: tier `{tier}`, task `{config.task}`, {config.model}, "
         f"{config.epochs} epochs{trends})"
     )
 

@@ -23,7 +23,12 @@ BENCHES = {
     "table2": "the paper's Table 2: long-tailed CIFAR",
     "table3": "the paper's Table 3: what ICDA adds to a training step of seven networks",
     "table4": "the paper's Table 4: CIFAR with wrong labels",
+    "table6": "the paper's Table 6: subpopulation shift",
+    "table7": "the paper's Table 7: generalised long tails, ImageNet-GLT",
+    "table8": "the paper's Table 8: generalised long tails, MSCOCO-GLT",
     "table9": "the paper's Table 9: standard CIFAR",
+    "imagenet-lt": "the paper's ImageNet-LT figure: heads on cached features",
+    "text": "film reviews whose sentiment people turned round: a table of our own",
     "ablation": "the paper's ablation: ICDA without each of its parts",
     "sensitivity": "the paper's sensitivity test: lambda0 and beta",
 }
