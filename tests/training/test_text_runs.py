@@ -84,7 +84,8 @@ def test_a_transformer_learns_and_is_evaluated_and_explained(
     again = evaluate_folder(config.folder())
     assert again["metrics"] == result["metrics"]
     other = tmp_path / "other.csv"
-    rows = ["a bad film,0,train", "a good film,1,train", "bad,1,test", "good,0,test", "good,1,metadata"]
+    rows = ["a bad film,0,train", "a good film,1,train", "bad,1,test", "good,0,test"]
+    rows += ["good,1,metadata", "bad,0,metadata"]
     other.write_text("text,label,split\n" + "\n".join(rows) + "\n")
     assert evaluate_folder(config.folder(), data=str(other))["metrics"]["accuracy"] == 0
 

@@ -19,7 +19,7 @@ from icda.training.config import config_from_dict
 
 TierName = Literal["smoke", "cpu", "paper"]
 TIERS: tuple[TierName, ...] = get_args(TierName)
-SUITES = ("table2", "table4", "table6", "table7", "table8", "table9", "imagenet-lt", "ablation", "sensitivity")
+SUITES = ("table2", "table4", "table6", "table7", "table8", "table9", "imagenet-lt", "ablation", "sensitivity", "gain")
 
 
 @dataclass(frozen=True)

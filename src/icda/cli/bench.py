@@ -28,6 +28,7 @@ BENCHES = {
     "table8": "the paper's Table 8: generalised long tails, MSCOCO-GLT",
     "table9": "the paper's Table 9: standard CIFAR",
     "imagenet-lt": "the paper's ImageNet-LT figure: heads on cached features",
+    "gain": "where ICDA's gain over LA lives: depth, length, lambda0, stale statistics",
     "text": "film reviews whose sentiment people turned round: a table of our own",
     "ablation": "the paper's ablation: ICDA without each of its parts",
     "sensitivity": "the paper's sensitivity test: lambda0 and beta",
