@@ -96,6 +96,14 @@ def test_features_of_the_trainable_model_are_the_embeddings_before_scaling(
     assert (output.features.norm(dim=1) > 2).all()
 
 
+def test_a_large_batch_is_predicted_in_parts_with_the_same_result(batch: dict[str, Tensor]) -> None:
+    model = create_model("minilm", 2).eval()
+    large = {name: value.repeat(10, 1)[:37] for name, value in batch.items()}
+    with torch.no_grad():
+        parts = model(large).features
+    torch.testing.assert_close(parts, model(large).features.detach(), rtol=1e-5, atol=1e-6)
+
+
 def test_every_weight_is_trained_and_the_pooler_is_not_there(batch: dict[str, Tensor]) -> None:
     model = create_model("minilm", 2)
     assert model.training

