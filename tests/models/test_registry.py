@@ -25,9 +25,11 @@ NAMES = [
     "resnet56",
     "resnet8",
     "small_cnn",
+    "tiny_cnn",
     "wrn_16_8",
     "wrn_28_10",
 ]
+PRETRAINED = ["minilm", "minilm_top3"]  # texts, and weights of their own: tests/models/test_minilm.py
 QUICK = ["bag_of_words", "linear", "mlp", "resnet8", "small_cnn", "densenet_bc_100_12"]
 SHAPE = (3, 16, 16)
 
@@ -40,7 +42,7 @@ def example(name: str, device: str = "cpu") -> object:
 
 
 def test_every_network_of_the_house_is_registered() -> None:
-    assert list(MODELS) == NAMES
+    assert list(MODELS) == sorted([*NAMES, *PRETRAINED])
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -19,7 +19,19 @@ from icda.training.config import config_from_dict
 
 TierName = Literal["smoke", "cpu", "paper"]
 TIERS: tuple[TierName, ...] = get_args(TierName)
-SUITES = ("table2", "table4", "table6", "table7", "table8", "table9", "imagenet-lt", "ablation", "sensitivity", "gain")
+SUITES = (
+    "table2",
+    "table4",
+    "table6",
+    "table7",
+    "table8",
+    "table9",
+    "imagenet-lt",
+    "ablation",
+    "sensitivity",
+    "gain",
+    "text",
+)
 
 
 @dataclass(frozen=True)
