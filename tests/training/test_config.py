@@ -1,4 +1,6 @@
 import dataclasses
+import hashlib
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,8 @@ OTHER: dict[str, Any] = {
     "decay": 0.5,
     "warmup_epochs": 1.5,
     "clip_norm": 2.0,
+    "attributes": "unknown",
+    "subset": 0.5,
     "selection": "validation_accuracy",
     "seed": 3,
     "data_seed": 4,
@@ -61,6 +65,12 @@ def test_the_hash_changes_with_every_setting_that_shapes_the_numbers_and_with_no
         changed = dataclasses.replace(TrainConfig(), **{name: value}).hash()
         assert (changed == plain) == (name in NOT_SHAPING), name
     assert {"out", "root"} <= set(NOT_SHAPING)
+
+
+def test_settings_added_later_leave_the_hashes_of_earlier_runs_as_they_were() -> None:
+    plain = TrainConfig()
+    before = {k: v for k, v in plain.as_dict().items() if k not in (*NOT_SHAPING, "attributes", "subset")}
+    assert plain.hash() == hashlib.sha256(json.dumps(before, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def test_the_hash_is_the_same_after_a_round_trip_and_in_any_order_of_options(tmp_path: Path) -> None:
