@@ -11,9 +11,9 @@ from icda.bench.suite import Column, Row, Suite
 from icda.bench.suite_table import measured_points, tier_shown
 from icda.extras import require
 
-BARS, CURVES = "ablation", "sensitivity"
-FIGURES = (BARS, CURVES)
-COLOUR, MUTED = "#2a5d8f", "#9db8d2"
+ROWS, CURVES = "ablation", "sensitivity"
+FIGURES = (ROWS, CURVES)
+COLOUR, MUTED = "#2a5d8f", "#b0592b"
 
 
 def draw_suite(suite: Suite, rows: Sequence[dict[str, str]], path: Path) -> None:
@@ -26,13 +26,13 @@ def draw_suite(suite: Suite, rows: Sequence[dict[str, str]], path: Path) -> None
     matplotlib = require("matplotlib", "explain", "figures")
     matplotlib.use("Agg")
     pyplot = require("matplotlib.pyplot", "explain", "figures")
-    panels = 1 if suite.name == BARS else 2
+    panels = 1 if suite.name == ROWS else 2
     figure, axes = pyplot.subplots(
         len(shown), panels, figsize=(4.2 * panels, 3.0 * len(shown)), squeeze=False, layout="constrained"
     )
     for (column, tier), line in zip(shown, axes, strict=True):
-        if suite.name == BARS:
-            _draw_bars(line[0], suite, column, tier, rows)
+        if suite.name == ROWS:
+            _draw_rows(line[0], suite, column, tier, rows)
         else:
             for axis, option in zip(line, ("lambda0", "beta"), strict=True):
                 _draw_curve(axis, suite, column, tier, rows, option)
@@ -56,18 +56,20 @@ def curve_points(
     return sorted(found)
 
 
-def _draw_bars(axis: Any, suite: Suite, column: Column, tier: str, rows: Sequence[dict[str, str]]) -> None:
-    bars: list[tuple[Row, tuple[float, ...]]] = []
+def _draw_rows(axis: Any, suite: Suite, column: Column, tier: str, rows: Sequence[dict[str, str]]) -> None:
+    found: list[tuple[Row, tuple[float, ...]]] = []
     for row in suite.rows:
         values = measured_points(suite, column, row, tier, rows)
         if values:
-            bars.append((row, values))
-    means = [statistics.mean(values) for _, values in bars]
-    colours = [COLOUR if row.key == suite.reference else MUTED for row, _ in bars]
-    axis.bar([row.title for row, _ in bars], means, yerr=[_deviation(v) for _, v in bars], color=colours, capsize=3)
-    # Bars that start at zero hide differences of a point; the axis says where it starts.
-    lowest = min(mean - _deviation(values) for mean, (_, values) in zip(means, bars, strict=True))
-    axis.set_ylim(bottom=max(0.0, lowest - 2))
+            found.append((row, values))
+    for position, (row, values) in enumerate(found):
+        colour = COLOUR if row.key == suite.reference else MUTED
+        # Every seed, and the mean with its deviation: bars would have to start at zero, which hides a point's difference.
+        axis.plot([position] * len(values), values, "o", color=colour, markersize=4, alpha=0.6)
+        axis.errorbar(position + 0.12, statistics.mean(values), _deviation(values), fmt="D", color=colour, capsize=3)
+    axis.set_xticks(range(len(found)), [row.title for row, _ in found])
+    axis.margins(x=0.15, y=0.2)
+    axis.grid(axis="y", alpha=0.3)
     axis.tick_params(axis="x", labelrotation=15, labelsize=8)
     _label(axis, column, tier)
 
