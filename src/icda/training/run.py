@@ -16,6 +16,7 @@ from accelerate.state import AcceleratorState
 from icda.data import Task, create_task, csv_task, folder_task
 from icda.data.subset import take_subset
 from icda.methods import Method, Setup, check_needs, create_method, method_needs, resolve_method
+from icda.methods.base import MissingNeedError
 from icda.methods.create import method_class
 from icda.models import FeatureClassifier, create_model
 from icda.models.tokenisers import read_by
@@ -102,7 +103,10 @@ def _find_task(config: TrainConfig) -> Task:
 
 def build(config: TrainConfig, task: Task) -> tuple[list[FeatureClassifier], Method]:
     """Networks and method, checked against the task before anything is trained."""
-    check_needs(resolve_method(config.method), method_needs(config.method), task)
+    needs = method_needs(config.method)
+    if config.attributes == "unknown" and needs & {"groups", "validation groups"}:
+        raise MissingNeedError(f"method {config.method!r} needs group labels, which --attributes unknown withholds.")
+    check_needs(resolve_method(config.method), needs, task)
     validation = task.validation
     has_groups = validation is not None and validation.groups is not None
     check_selection(config.selection, validation is not None, has_groups, task.name)
