@@ -42,7 +42,7 @@ COLUMNS = (
     "torch",
 )
 # What makes a run another run of the table rather than the same one again.
-IDENTITY = ("tier", "task", "model", "method", "options", "selection", "attributes", "seed")
+IDENTITY = ("tier", "task", "model", "method", "options", "epochs", "selection", "attributes", "seed")
 
 
 def to_row(result: Mapping[str, Any], tier: str) -> dict[str, str]:
