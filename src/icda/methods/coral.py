@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from icda.methods.base import METHODS, Context, Setup
+from icda.methods.base import METHODS, Context, Sampling, Setup
 from icda.methods.domain_penalty import DomainPart, DomainPenalty, Penalty, check_weight
 
 
@@ -50,8 +50,8 @@ class CORAL(DomainPenalty):
     DomainBed's form, which aligns all training domains with each other and the means, too.
     """
 
-    def __init__(self, setup: Setup, *, gamma: float = 1.0) -> None:
-        super().__init__(setup)
+    def __init__(self, setup: Setup, *, gamma: float = 1.0, sampling: Sampling = "domain_balanced") -> None:
+        super().__init__(setup, sampling)
         check_weight("gamma", gamma)
         self.gamma = gamma
 

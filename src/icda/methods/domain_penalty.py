@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.methods.base import Context, Setup, StepResult
+from icda.methods.base import Context, Sampling, Setup, StepResult
 from icda.methods.domains import DomainMethod, check_domains, per_domain
 
 if TYPE_CHECKING:
@@ -47,11 +47,12 @@ class DomainPenalty(DomainMethod):
     """mean_e L_e, L_e the cross entropy of domain e in the batch, plus the penalties that a subclass names.
 
     Every domain of the batch counts alike, however few its samples. The values of the penalties are logged under their
-    names, without their weights. A training set that has samples of one domain only is refused.
+    names, without their weights. A training set that has samples of one domain only is refused. `sampling` is that of a
+    stage: domain_balanced as in DomainBed, or group_balanced, which also breaks the tie between label and domain.
     """
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, setup: Setup, sampling: Sampling = "domain_balanced") -> None:
+        super().__init__(setup, sampling)
         check_domains(setup, type(self).__name__)
 
     def penalties(self, parts: Sequence[DomainPart], losses: Tensor, context: Context) -> dict[str, Penalty]:
@@ -93,8 +94,10 @@ class AnnealedPenalty(DomainPenalty):
 
     has_jumped: Tensor
 
-    def __init__(self, setup: Setup, penalty: float, anneal_steps: float, reset_optimizer: bool) -> None:
-        super().__init__(setup)
+    def __init__(
+        self, setup: Setup, penalty: float, anneal_steps: float, reset_optimizer: bool, sampling: Sampling
+    ) -> None:
+        super().__init__(setup, sampling)
         check_weight("penalty", penalty)
         if not (0 <= anneal_steps < 1 or (anneal_steps >= 1 and float(anneal_steps).is_integer())):
             raise ValueError(

@@ -23,6 +23,8 @@ class DomainMethod(Method):
 
     def __init__(self, setup: Setup, sampling: Sampling = "domain_balanced") -> None:
         super().__init__()
+        if sampling not in ("uniform", "group_balanced", "domain_balanced"):
+            raise ValueError(f"sampling is uniform, group_balanced or domain_balanced, got {sampling!r}.")
         assert setup.group_domains is not None, "check_needs admits no task without its groups"
         self.sampling: Sampling = sampling
         self.register_buffer("group_domains", setup.group_domains, persistent=False)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from icda.methods.base import METHODS, Context, Setup
+from icda.methods.base import METHODS, Context, Sampling, Setup
 from icda.methods.domain_penalty import DomainPart, Penalty, check_weight, mean_or_zero
 from icda.methods.irm import IRM
 
@@ -45,8 +45,11 @@ class IBIRM(IRM):
         ib: float = 100.0,
         anneal_steps: float = 500,
         reset_optimizer: bool = True,
+        sampling: Sampling = "domain_balanced",
     ) -> None:
-        super().__init__(setup, penalty=penalty, anneal_steps=anneal_steps, reset_optimizer=reset_optimizer)
+        super().__init__(
+            setup, penalty=penalty, anneal_steps=anneal_steps, reset_optimizer=reset_optimizer, sampling=sampling
+        )
         check_weight("ib", ib)
         self.ib = ib
 

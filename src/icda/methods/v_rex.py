@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from icda.methods.base import METHODS, Context, Setup
+from icda.methods.base import METHODS, Context, Sampling, Setup
 from icda.methods.domain_penalty import AnnealedPenalty, DomainPart, Penalty
 
 
@@ -23,9 +23,15 @@ class VREx(AnnealedPenalty):
     """
 
     def __init__(
-        self, setup: Setup, *, penalty: float = 10.0, anneal_steps: float = 500, reset_optimizer: bool = True
+        self,
+        setup: Setup,
+        *,
+        penalty: float = 10.0,
+        anneal_steps: float = 500,
+        reset_optimizer: bool = True,
+        sampling: Sampling = "domain_balanced",
     ) -> None:
-        super().__init__(setup, penalty, anneal_steps, reset_optimizer)
+        super().__init__(setup, penalty, anneal_steps, reset_optimizer, sampling)
 
     def penalties(self, parts: Sequence[DomainPart], losses: Tensor, context: Context) -> dict[str, Penalty]:
         return {"loss_variance": Penalty(self.penalty_weight(context), losses.var(correction=0))}
