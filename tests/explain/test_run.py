@@ -12,7 +12,7 @@ from icda.explain.margins import margins
 from icda.explain.passes import run_pass
 from icda.explain.run import CHEAP_PARTS, PARTS
 from icda.explain.strengths import sample_strengths
-from icda.methods import Setup, create_method, method_names, method_needs
+from icda.methods import Setup, create_method, method_names
 from icda.methods.create import method_class
 from icda.models import create_model
 
@@ -102,8 +102,6 @@ def test_what_training_asks_for_costs_little(long_tailed: Any) -> None:
 @pytest.mark.parametrize("name", method_names())
 def test_every_method_can_be_explained(name: str, coloured: Any) -> None:
     task = coloured.task
-    if method_needs(name) - {"groups", "metadata", "validation"}:
-        pytest.skip(f"{name} needs more than coloured digits have")
     count = getattr(method_class(name), "num_networks", 1)
     networks = [create_model(task.default_model, task.num_classes, task.input_shape) for _ in range(count)]
     method = create_method(name, Setup.of(task, networks[0], epochs=2))
