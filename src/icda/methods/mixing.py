@@ -56,7 +56,7 @@ class MixingMethod(DomainMethod):
 
     def eligible(self, targets: Tensor, domains: Tensor, context: Context) -> Tensor:
         """(N, N) true where row i may be mixed with row j."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} does not define eligible().")
 
     def step(self, batch: Batch, context: Context) -> StepResult:
         generator = generator_for(self._seed, "mixing", context.iteration, _rank())
