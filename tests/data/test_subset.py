@@ -1,4 +1,5 @@
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -74,6 +75,16 @@ def test_name_and_metadata_stay_and_the_hash_differs() -> None:
     assert part.data_hash != whole.data_hash
     assert part.class_counts.sum() == len(part.train)
     assert f"{len(part.train)} of 963 training samples" in part.description
+
+
+def test_the_hash_covers_overlapping_groups() -> None:
+    whole = birds()
+    assert whole.test.memberships is not None
+    changed = whole.test.memberships.clone()
+    changed[0, 0] = ~changed[0, 0]
+    other = replace(whole, test=replace(whole.test, memberships=changed))
+    assert other.data_hash != whole.data_hash
+    assert replace(whole).data_hash == whole.data_hash
 
 
 def test_the_seed_alone_decides_which_samples() -> None:

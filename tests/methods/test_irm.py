@@ -1,10 +1,8 @@
-"""IRM: the closed form of its gradient, two half batches, the jump of its weight, and what a resumed run makes of it."""
+"""IRM: the closed form of its gradient, two half batches, and when the penalty weighs what."""
 
 from __future__ import annotations
 
 import math
-import warnings
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,13 +12,9 @@ from torch.nn import functional as F
 
 from icda.data.task import Batch
 from icda.methods import Context, Setup, create_method
-from icda.methods.domain_penalty import DomainPart, DomainPenalty
+from icda.methods.domain_penalty import DomainPart
 from icda.methods.irm import IRM, invariance_penalty, scale_gradient
-from icda.models import FeatureClassifier, create_model
 from icda.models.base import Output
-from icda.training import TrainConfig, train
-from icda.training.checkpoint import load_checkpoint
-from icda.training.progress import QuietView
 
 # Four groups of class x attribute; the attribute, which is the domain, is the group's number modulo 2.
 SETUP = Setup(
@@ -183,133 +177,6 @@ def test_half_precision_is_computed_in_single() -> None:
     assert float(found) == pytest.approx(wanted, rel=1e-5)
 
 
-# -- the jump ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("anneal_steps", "iteration", "progress", "weight"),
-    [
-        (0, 0, 0.0, 7.0),
-        (1, 0, 0.0, 1.0),  # 1 is a step, not the whole of training
-        (1, 1, 0.01, 7.0),
-        (0.3, 29, 0.29, 1.0),
-        (0.3, 30, 0.3, 7.0),
-        (20, 19, 0.99, 1.0),
-        (20, 20, 0.01, 7.0),
-    ],
-)
-def test_the_weight_jumps_after_a_number_of_steps_or_a_share_of_training(
-    anneal_steps: float, iteration: int, progress: float, weight: float
-) -> None:
-    method = IRM(SETUP, penalty=7.0, anneal_steps=anneal_steps)
-    assert method.penalty_weight(context_of(iteration, progress)) == weight
-
-
-def trained_step(method: IRM, model: FeatureClassifier, optimizer: torch.optim.Optimizer, iteration: int) -> Any:
-    inputs = torch.randn(8, 5, generator=torch.Generator().manual_seed(iteration))
-    batch = Batch(inputs, torch.arange(8) % 3, torch.arange(8) % 4, torch.arange(8))
-
-    def apply(loss: Tensor) -> None:
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-    context = Context([model], [model], [optimizer], apply, lambda: iter(()), iteration=iteration)
-    return method.step(batch, context)
-
-
-@pytest.mark.parametrize(("reset", "counts"), [(True, [1, 2, 1, 2, 3]), (False, [1, 2, 3, 4, 5])])
-def test_the_optimiser_starts_afresh_once_at_the_jump_if_it_shall(reset: bool, counts: list[int]) -> None:
-    method = IRM(SETUP, anneal_steps=2, reset_optimizer=reset)
-    model = create_model("mlp", 3, (5,), hidden=4)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    found = []
-    for iteration in range(5):
-        result = trained_step(method, model, optimizer, iteration)
-        assert result.extra.keys() == {"invariance_penalty"}
-        found.append(int(optimizer.state[model.head.weight]["step"]))
-    assert found == counts
-
-
-class Stopped(BaseException):
-    """Stands for a kill."""
-
-
-class StoppingView(QuietView):
-    def __init__(self, steps: int) -> None:
-        self.steps = steps
-
-    def step(self, *_: Any) -> None:
-        self.steps -= 1
-        if self.steps == 0:
-            raise Stopped
-
-
-def configure(folder: Path, **options: Any) -> TrainConfig:
-    """Four large batches an epoch: twelve steps, and the weight jumps after six, in the middle of the second epoch."""
-    return TrainConfig(
-        task="digits_coloured",
-        method="irm",
-        model="mlp",
-        options=options,
-        epochs=3,
-        batch_size=300,
-        optimizer="adam",
-        learning_rate=0.01,
-        checkpoint_every=1,
-        out=str(folder),
-    )
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("whole")
-    train(configure(folder, anneal_steps=0.5))
-    checkpoint = load_checkpoint(folder / "checkpoint.pt")
-    assert checkpoint["position"]["iteration"] == 12
-    return checkpoint
-
-
-def adam_steps(checkpoint: dict[str, Any]) -> set[int]:
-    return {int(state["step"]) for state in checkpoint["optimizers"][0]["state"].values()}
-
-
-@pytest.mark.parametrize("steps", [6, 7, 8], ids=["before the jump", "at the jump", "after the jump"])
-def test_a_training_killed_around_the_jump_ends_bit_identical(
-    steps: int, whole: dict[str, Any], tmp_path: Path
-) -> None:
-    config = configure(tmp_path, anneal_steps=0.5)
-    with pytest.raises(Stopped):
-        train(config, view=StoppingView(steps))
-    assert load_checkpoint(tmp_path / "checkpoint.pt")["position"]["iteration"] == steps - 1
-    train(config, resume=True)
-    resumed = load_checkpoint(tmp_path / "checkpoint.pt")
-    for part in ("networks", "optimizers", "method"):
-        torch.testing.assert_close(resumed[part], whole[part], rtol=0, atol=0)
-    assert adam_steps(resumed) == adam_steps(whole) == {6}
-
-
-def test_steps_and_the_share_they_are_give_the_same_training(whole: dict[str, Any], tmp_path: Path) -> None:
-    train(configure(tmp_path / "steps", anneal_steps=6))
-    found = load_checkpoint(tmp_path / "steps" / "checkpoint.pt")
-    torch.testing.assert_close(found["networks"], whole["networks"], rtol=0, atol=0)
-    train(configure(tmp_path / "kept", anneal_steps=6, reset_optimizer=False))
-    kept = load_checkpoint(tmp_path / "kept" / "checkpoint.pt")
-    assert adam_steps(kept) == {12}
-    weights = [state["networks"][0]["head.weight"] for state in (kept, whole)]
-    assert not torch.equal(*weights)
-
-
-def test_a_training_too_short_for_the_jump_is_warned_of() -> None:
-    method = IRM(SETUP, anneal_steps=60)  # ten epochs of six batches: iterations 0..59
-    with pytest.warns(UserWarning, match=r"anneal_steps is 60, and this training has 60 steps: .* weight of 100.0"):
-        method.on_stage_start(context_of())
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for steps in (59, 0.9, 0):
-            IRM(SETUP, anneal_steps=steps).on_stage_start(context_of())
-
-
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 
@@ -329,13 +196,6 @@ def test_options_out_of_range_are_refused(options: dict[str, Any], message: str)
         create_method("irm", SETUP, options)
 
 
-def test_a_training_set_of_one_domain_is_refused() -> None:
-    counts = torch.tensor([20, 0, 20, 0])
-    setup = Setup(3, 4, torch.full((3,), 20), 10, 40, counts, 10, group_domains=SETUP.group_domains)
-    with pytest.raises(ValueError, match=r"IRM compares domains, .* samples of 1 \(domain \[0\]\), wanted two or more"):
-        create_method("irm", setup)
-
-
 def test_a_domain_without_training_samples_does_not_matter() -> None:
     counts, domains = torch.tensor([20, 0, 20]), torch.tensor([0, 1, 2])
     setup = Setup(3, 4, torch.full((3,), 20), 10, 40, counts, 10, group_domains=domains)
@@ -349,9 +209,3 @@ def test_the_defaults_are_those_of_domainbed() -> None:
     assert isinstance(method, IRM)
     assert (method.penalty, method.anneal_steps, method.reset_optimizer) == (100.0, 500, True)
     assert method.stages(10)[0].sampling == "domain_balanced"
-
-
-def test_a_penalty_method_without_penalties_says_so() -> None:
-    output, batch = make_batch()
-    with pytest.raises(TypeError, match="DomainPenalty does not define penalties"):
-        DomainPenalty(SETUP).loss(output, batch, context_of())

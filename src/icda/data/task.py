@@ -188,5 +188,7 @@ def _hash_splits(splits: dict[str, Split]) -> str:
         digest.update(name.encode())
         for value in (split.rows, split.targets, split.groups):
             digest.update(b"-" if value is None else value.to(torch.int64).contiguous().numpy().tobytes())
+        if split.memberships is not None:
+            digest.update(b"memberships" + split.memberships.to(torch.uint8).contiguous().numpy().tobytes())
         digest.update(str(getattr(split.source, "fingerprint", "")).encode())
     return digest.hexdigest()

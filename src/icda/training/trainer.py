@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,14 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from icda.data.loader import BatchLoader, balanced_weights
-from icda.data.sources import transformed
+from icda.data.loader import BatchLoader
 from icda.data.task import Batch, Split, Task
 from icda.methods.base import Context, Method, Sampling, Stage, check_networks
 from icda.models.base import FeatureClassifier
 from icda.selection import Selector
 from icda.selection.pseudo_groups import guess_epoch, strength_groups, worst_pseudo_group
 from icda.selection.rules import PSEUDO_GROUP_METRIC
+from icda.training.batches import TrainingBatches
 from icda.training.checkpoint import load_checkpoint, load_state, save_checkpoint
 from icda.training.config import TrainConfig, describe_changes, save_config
 from icda.training.evaluation import encode_split, evaluate_split, to_device
@@ -69,11 +69,9 @@ class Trainer:
         self.history: list[dict[str, Any]] = []
         self.position = Position()
         self.context: Context
+        self.batches = TrainingBatches(config, task, self.method, accelerator)
         self.loader: BatchLoader
-        self.metadata_loader: BatchLoader | None = None
-        self._drawing: dict[str, BatchLoader] = {}
-        lengths = [len(self._training_loader(self._split(stage), seed=0)) for stage in self.stages]
-        self._num_iterations = sum(stage.epochs * length for stage, length in zip(self.stages, lengths, strict=True))
+        self._num_iterations = sum(stage.epochs * self.batches.stage_length(stage) for stage in self.stages)
         resets = any(stage.reset_network for stage in self.stages)
         # Copies: on a CPU `_state` shares its memory with the network, and would follow the training.
         self._initial = [copy.deepcopy(_state(model)) for model in self.models] if resets else []
@@ -110,9 +108,9 @@ class Trainer:
         self._set_training_mode()
         if position.batch == 0:
             self.method.on_epoch_start(self.context)
-        self._drawing.clear()  # a method's own weights may have changed
+        self.batches.start_epoch()
         if self.context.stage.sampling == "own":
-            self.loader = self._stage_loader(self.context.stage)
+            self.loader = self.batches.stage_loader(self.context.stage)
         for batch in self.loader.epoch(position.epoch, position.batch):
             self._step(to_device(batch, self.accelerator.device))
             every = self.config.checkpoint_every
@@ -128,7 +126,7 @@ class Trainer:
     def _step(self, batch: Batch) -> None:
         self._update_context()
         self._set_learning_rate()
-        self._batch_share = self._share_of_batch(batch)
+        self._batch_share = self.batches.share(batch)
         result = self.method.step(batch, self.context)
         loss = float(result.loss)
         if not torch.isfinite(result.loss):
@@ -206,13 +204,6 @@ class Trainer:
         for optimizer in self.context.optimizers:
             optimizer.step()
 
-    def _share_of_batch(self, batch: Batch) -> float:
-        world = self.accelerator.num_processes
-        if world == 1:
-            return 1.0
-        sizes = self.accelerator.gather(torch.tensor([batch.num_samples], device=self.accelerator.device))
-        return batch.num_samples * world / int(sizes.sum())
-
     def _update_context(self) -> None:
         context, position = self.context, self.position
         context.epoch, context.iteration = position.epoch, position.iteration
@@ -264,15 +255,13 @@ class Trainer:
         count = len(self.models)
         prepared = self.accelerator.prepare(*self.models, *optimizers)
         if stage.sampling != "own":  # a method's own weights are asked for at the beginning of an epoch
-            self.loader = self._stage_loader(stage)
-        if self.task.metadata is not None:
-            self.metadata_loader = self._training_loader(self.task.metadata, self.config.seed + 1)
+            self.loader = self.batches.stage_loader(stage)
         self.context = Context(
             networks=prepared[:count],
             models=self.models,
             optimizers=prepared[count:],
             apply=self._apply,
-            training_batches=self._training_batches,
+            training_batches=self.batches.in_order,
             draw=self._draw,
             next_metadata=None if self.task.metadata is None else self._next_metadata,
             num_epochs=self._num_epochs,
@@ -286,62 +275,11 @@ class Trainer:
         else:
             self.method.on_stage_start(self.context)
 
-    def _stage_loader(self, stage: Stage) -> BatchLoader:
-        split = self._split(stage)
-        return self._training_loader(split, self.config.seed, self._weights(split, stage.sampling))
-
-    def _split(self, stage: Stage) -> Split:
-        if stage.split == "train":
-            return self.task.train
-        assert self.task.validation is not None, "check_needs admits no method without its validation data"
-        return self.task.validation
-
-    def _weights(self, split: Split, sampling: Sampling) -> Tensor | None:
-        """What samples are drawn by; None serves each of them once an epoch."""
-        if sampling == "uniform":
-            return None
-        if sampling == "own":
-            return self.method.sampling_weights()
-        if sampling.startswith("class"):
-            weights = balanced_weights(split.targets)
-            return weights**2 if sampling == "class_reversed" else weights  # n_c samples of 1/n_c^2: a class has 1/n_c
-        assert split.groups is not None, "check_needs admits no method without its groups"
-        by_group = sampling == "group_balanced"
-        return balanced_weights(split.groups if by_group else self.task.group_domains()[split.groups])
-
-    def _training_loader(self, split: Split, seed: int, weights: Tensor | None = None) -> BatchLoader:
-        if self.method.augment_images is not None:
-            split = replace(split, source=transformed(split.source, self.method.augment_images))
-        return BatchLoader(
-            split,
-            min(self.config.batch_size, len(split)),
-            seed=seed,
-            shuffle=True,
-            augment=True,
-            weights=weights,
-            rank=self.accelerator.process_index,
-            world_size=self.accelerator.num_processes,
-        )
-
-    def _training_batches(self) -> Iterator[Batch]:
-        loader = BatchLoader(self.task.train, self.config.batch_size, seed=0, shuffle=False, augment=False)
-        for batch in loader.epoch(0):
-            yield to_device(batch, self.accelerator.device)
-
     def _draw(self, sampling: Sampling) -> Batch:
-        """One more batch for this step: like the metadata batch, a function of seed and iteration."""
-        if sampling not in self._drawing:
-            weights = self._weights(self.task.train, sampling)
-            self._drawing[sampling] = self._training_loader(self.task.train, self.config.seed + 2, weights)
-        loader = self._drawing[sampling]
-        epoch, number = divmod(self.position.iteration, len(loader))
-        return to_device(loader.batch(epoch, number), self.accelerator.device)
+        return self.batches.draw(sampling, self.position.iteration)
 
     def _next_metadata(self) -> Batch:
-        """The metadata batch of this iteration: a function of seed and iteration, so that resuming needs no state."""
-        assert self.metadata_loader is not None
-        epoch, number = divmod(self.position.iteration, len(self.metadata_loader))
-        return to_device(self.metadata_loader.batch(epoch, number), self.accelerator.device)
+        return self.batches.metadata(self.position.iteration)
 
     # -- saving and restoring -----------------------------------------------------------------------------------------
 
