@@ -30,6 +30,7 @@ SUITES = (
     "ablation",
     "sensitivity",
     "gain",
+    "shortcut",
     "text",
 )
 

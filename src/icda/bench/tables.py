@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from icda.bench.estimator_tables import FIT_TIME, LARGE_FIT, SHORT, audit_table, csv_table, embeddings_table
+from icda.bench.group_strengths import group_strengths_table
 from icda.bench.ledger import read_ledger
 from icda.bench.markdown import markdown, spread
 from icda.bench.network_cost import cost_table, read_costs
@@ -112,6 +113,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "audit": lambda: audit_table(RESULTS / "audit.csv"),
     "fit-time": lambda: csv_table(FIT_TIME)(RESULTS / "fit_time.csv"),
     "large-fit": lambda: csv_table(LARGE_FIT)(RESULTS / "large_fit.csv"),
+    "group-strengths": lambda: group_strengths_table(RESULTS / "group_strengths.csv"),
     **{name: partial(paper_table, name) for name in SUITES},
 }
 

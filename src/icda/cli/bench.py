@@ -19,6 +19,7 @@ BENCHES = {
     "embeddings": "every estimator and variant on features of real biased data",
     "audit": "how well the audit finds minority groups and wrong labels, beside cleanlab",
     "fit": "fit times beside LogisticRegression, and memory for features on disk",
+    "strengths": "whether the strengths of finished runs know groups they were not told",
     "figures": "train and draw the pictures of the documentation",
     "table2": "the paper's Table 2: long-tailed CIFAR",
     "table3": "the paper's Table 3: what ICDA adds to a training step of seven networks",
@@ -29,6 +30,7 @@ BENCHES = {
     "table9": "the paper's Table 9: standard CIFAR",
     "imagenet-lt": "the paper's ImageNet-LT figure: heads on cached features",
     "gain": "where ICDA's gain over LA lives: depth, length, lambda0, stale statistics",
+    "shortcut": "whether a larger sample margin takes ICDA off a shortcut",
     "text": "film reviews whose sentiment people turned round: a table of our own",
     "ablation": "the paper's ablation: ICDA without each of its parts",
     "sensitivity": "the paper's sensitivity test: lambda0 and beta",
@@ -85,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
     measured = {"speed": _speed, "meta": _meta}
     if arguments[0] in measured:
         return measured[arguments[0]](arguments[1:])
-    if arguments[0] in ("embeddings", "audit", "fit", "figures"):
+    if arguments[0] in ("embeddings", "audit", "fit", "strengths", "figures"):
         from icda.cli import bench_estimators
 
         return int(getattr(bench_estimators, arguments[0])(arguments[1:]))

@@ -1,4 +1,4 @@
-"""`icda bench embeddings`, `audit`, `fit`, `figures`: estimators, the audit and pictures"""
+"""`icda bench embeddings`, `audit`, `fit`, `strengths`, `figures`: what is measured outside the suites"""
 
 from __future__ import annotations
 
@@ -55,6 +55,16 @@ class FitArguments:
     """CSV file to write (benchmarks/results/fit_time.csv is ours)."""
     large: Path | None = None
     """Measure memory instead: a folder for a file of 1,000,000 x 512 numbers (2 GiB), fitted from disk."""
+
+
+@dataclass
+class StrengthsArguments:
+    """Read the strengths of the training samples off finished runs, group by group."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders of finished runs on a task with groups."""
+    out: Path | None = None
+    """CSV file to write (benchmarks/results/group_strengths.csv is ours)."""
 
 
 @dataclass
@@ -116,6 +126,20 @@ def fit(arguments: Sequence[str]) -> int:
     from icda.bench.fit_time import measure_fit_time
 
     rows = measure_fit_time(data_root(given.root), rounds=given.rounds)
+    print(*rows, sep="\n")
+    if given.out is not None:
+        write_csv(rows, given.out)
+    return 0
+
+
+def strengths(arguments: Sequence[str]) -> int:
+    given = tyro.cli(StrengthsArguments, args=list(arguments), prog="icda bench strengths")
+    from icda.bench.group_strengths import measure_group_strengths
+    from icda.bench.speed import write_csv
+
+    if not given.runs:
+        raise ValueError("name the folders of finished runs, such as runs/bench/cpu/cmnist/icda/seed0-*.")
+    rows = measure_group_strengths(given.runs)
     print(*rows, sep="\n")
     if given.out is not None:
         write_csv(rows, given.out)
