@@ -1,3 +1,5 @@
+"""DFR: a plain training, then the L1 head of standardised validation features with groups of equal mass."""
+
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,113 +11,164 @@ from torch.nn import functional as F
 
 from icda.data import create_task
 from icda.data.task import Batch
+from icda.linear.sparse import fit_sparse_head
 from icda.methods import Context, Setup, Stage, create_method
-from icda.methods.dfr import DFR
-from icda.models.base import FeatureClassifier, Output
+from icda.methods.dfr import DFR, STRENGTHS, Encoded, choose_l1, fit_balanced
+from icda.models.base import FeatureClassifier
 from icda.training import TrainConfig, train
 from icda.training.checkpoint import load_checkpoint
 
-SETUP = Setup(3, 5, torch.tensor([8, 8, 8]), epochs=10, num_samples=24)
-INPUTS = torch.randn(24, 4, generator=torch.Generator().manual_seed(1))
-TARGETS = torch.arange(24) % 3
+SETUP = Setup(2, 5, torch.tensor([30, 30]), epochs=10, num_samples=60)
+GROUPS = torch.arange(4).repeat_interleave(torch.tensor([40, 6, 4, 30]))  # class x attribute
+TARGETS = GROUPS // 2
 FIRST, HEAD = DFR(SETUP).stages(10)
+
+
+def make_inputs() -> Tensor:
+    """The first column speaks of the attribute, loudly, the second of the class; the third never changes."""
+    inputs = torch.randn(80, 4, generator=torch.Generator().manual_seed(1))
+    inputs[:, 0] = 4 * (GROUPS % 2) + inputs[:, 0]
+    inputs[:, 1] += TARGETS
+    inputs[:, 2] = 0.7
+    return inputs
+
+
+INPUTS = make_inputs()
 
 
 @pytest.fixture
 def model() -> FeatureClassifier:
-    return FeatureClassifier(nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Dropout(0.5)), nn.Linear(5, 3))
+    encoder = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Dropout(0.5))
+    with torch.no_grad():
+        encoder[0].weight[4] = 0  # type: ignore[operator]  # a feature that never changes
+    return FeatureClassifier(encoder, nn.Linear(5, 2))
 
 
 def context_of(model: FeatureClassifier, stage: Stage) -> Context:
     def batches() -> Iterator[Batch]:
-        for rows in torch.arange(24).split(7):
-            yield Batch(INPUTS[rows], TARGETS[rows], None, rows)
+        for rows in torch.arange(80).split(7):
+            yield Batch(INPUTS[rows], TARGETS[rows], GROUPS[rows], rows)
 
-    return Context([model], [model], [], lambda loss: None, batches, stage=stage)
-
-
-def test_the_head_learns_balanced_validation_data_under_a_schedule_of_its_own() -> None:
-    assert DFR(SETUP, first_stage=0.7, head_learning_rate=0.3).stages(10) == [
-        Stage(7, "representation", restart=True),
-        Stage(
-            3,
-            "head",
-            trains="head",
-            sampling="group_balanced",
-            restart=True,
-            reset_head=True,
-            split="validation",
-            learning_rate=0.3,
-        ),
-    ]
-    for epochs in (2, 3, 50):
-        for share in (0.001, 0.5, 0.999):
-            lengths = [stage.epochs for stage in DFR(SETUP, first_stage=share).stages(epochs)]
-            assert len(lengths) == 2
-            assert min(lengths) >= 1
-            assert sum(lengths) == epochs
+    return Context([model], [model], [], lambda loss: pytest.fail("a step"), batches, stage=stage)
 
 
-def test_the_penalty_is_that_of_the_weights_of_standardised_features(model: FeatureClassifier) -> None:
-    model.double().eval()
-    method = DFR(SETUP, l1=0.03).double()
-    method.feature_scale.copy_(torch.tensor([0.5, 2.0, 1.0, 3.0, 0.1]))
-    output, batch = model(INPUTS.double()), Batch(INPUTS, TARGETS, None, torch.arange(24))
-    weight, bias = model.head.weight, model.head.bias
-    assert isinstance(weight, Tensor)
-    assert isinstance(bias, Tensor)
-    centre = output.features.mean(0).detach()
-    standardised = (output.features.detach() - centre) / method.feature_scale
-    moved = [[weight[c, j] * method.feature_scale[j] for j in range(5)] for c in range(3)]
-    expected = torch.zeros((), dtype=torch.float64)
-    for i in range(24):
-        logits = [
-            sum((moved[c][j] * standardised[i, j] + weight[c, j] * centre[j] for j in range(5)), bias[c])
-            for c in range(3)
-        ]
-        expected = expected - torch.stack(logits).log_softmax(0)[TARGETS[i]] / 24
-    expected = expected + 0.03 * torch.stack([value.abs() for row in moved for value in row]).sum()
-    found = method.loss(output, batch, context_of(model, HEAD))
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-    slopes = [torch.autograd.grad(value, [weight], retain_graph=True)[0] for value in (found, expected)]
-    torch.testing.assert_close(slopes[0], slopes[1], rtol=0, atol=1e-12)
-
-
-def test_the_first_stage_and_a_penalty_of_zero_are_cross_entropy(model: FeatureClassifier) -> None:
-    output, batch = model(INPUTS), Batch(INPUTS, TARGETS, None, torch.arange(24))
-    plain = F.cross_entropy(output.logits, TARGETS)
-    assert torch.equal(DFR(SETUP, l1=0.5).loss(output, batch, context_of(model, FIRST)), plain)
-    assert torch.equal(DFR(SETUP).loss(output, batch, context_of(model, HEAD)), plain)
-
-
-def test_features_are_scaled_by_their_deviation_over_the_training_set(model: FeatureClassifier) -> None:
+def standardised(model: FeatureClassifier) -> tuple[Tensor, Tensor, Tensor]:
+    """Features by the definition: a loop over columns, in double precision."""
     with torch.no_grad():
-        model.encoder[1].weight[2] = 0  # type: ignore[index,union-attr,operator]
-        model.encoder[1].bias[2] = 0.7  # type: ignore[index,union-attr,operator]
-    before = {name: value.clone() for name, value in model.state_dict().items()}
+        features = model.eval()(INPUTS).features.double()
+    mean, scale = torch.zeros(5, dtype=torch.float64), torch.ones(5, dtype=torch.float64)
+    for j in range(5):
+        mean[j] = sum(features[:, j]) / 80
+        deviation = float(sum((x - mean[j]) ** 2 for x in features[:, j]) / 80) ** 0.5
+        scale[j] = deviation if j != 4 else 1.0
+    return (features - mean) / scale, mean, scale
+
+
+def test_the_last_epoch_belongs_to_the_head() -> None:
+    for epochs in (2, 3, 50):
+        assert DFR(SETUP).stages(epochs) == [
+            Stage(epochs - 1, "representation", restart=True),
+            Stage(1, "head", trains="head", restart=True, reset_head=True, split="validation"),
+        ]
+
+
+def test_the_head_is_the_balanced_l1_head_of_standardised_features(model: FeatureClassifier) -> None:
     model.train()
     model.encoder.eval()
-    method = DFR(SETUP, l1=0.1)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    method = DFR(SETUP, l1=0.02)
     method.on_stage_start(context_of(model, FIRST))
-    assert method.feature_scale.tolist() == [1.0] * 5
+    assert torch.equal(model.head.weight, before["head.weight"])  # type: ignore[arg-type]
     method.on_stage_start(context_of(model, HEAD))
     assert (model.training, model.encoder.training) == (True, False)
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    model.double().eval()
-    features = model(INPUTS.double()).features
-    for j in range(5):
-        deviation = (sum((x - features[:, j].mean()) ** 2 for x in features[:, j]) / 24) ** 0.5
-        wanted = 1.0 if j == 2 else float(deviation.detach())  # type: ignore[union-attr]
-        assert float(method.feature_scale[j]) == pytest.approx(wanted, rel=1e-5)
-    restored = DFR(SETUP, l1=0.1)
-    restored.load_state_dict(method.state_dict())
-    assert torch.equal(restored.feature_scale, method.feature_scale)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name]) != name.startswith("head."), name
+    features, _, _ = standardised(model)
+    weights = torch.tensor([1 / (4 * int((group == GROUPS).sum())) for group in GROUPS], dtype=torch.float64)
+    wanted = fit_sparse_head(features, TARGETS, 2, 0.02, weights, max_iter=50_000, tol=1e-9)
+    with torch.no_grad():
+        logits = model.eval()(INPUTS).logits.double()
+    torch.testing.assert_close(logits.diff(dim=1), wanted.logits(features).diff(dim=1), rtol=0, atol=0.01)
+    assert method.epoch_figures() == {"l1": pytest.approx(0.02)}
 
 
-def test_without_a_penalty_there_is_no_pass_over_the_training_set(model: FeatureClassifier) -> None:
+def test_the_head_leaves_the_attribute_aside_that_a_plain_one_follows() -> None:
+    encoded = Encoded((INPUTS[:, :2] - INPUTS[:, :2].mean(0)) / INPUTS[:, :2].std(0), TARGETS, GROUPS)
+    plain = fit_sparse_head(encoded.features, TARGETS, 2, 0.01)
+    balanced = fit_balanced(encoded, 2, 0.01)
+
+    def ratio(weight: Tensor) -> float:
+        spurious, core = (weight[1] - weight[0]).abs().tolist()
+        return spurious / core
+
+    assert ratio(balanced.weight) < 0.2 < 1 < ratio(plain.weight)
+
+
+def test_the_penalty_is_chosen_by_the_worst_group_of_the_other_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heads that answer always or never right, by penalty: the best one is found, and the stronger of equals."""
+    encoded, learned_from = Encoded(INPUTS, TARGETS, GROUPS), []
+    right = {0.3: 0, 0.1: 1, 0.03: 3, 0.01: 3, 0.003: 2, 0.001: 0}
+
+    class Pretended:
+        def __init__(self, l1: float) -> None:
+            self.l1 = l1
+
+        def logits(self, features: Tensor) -> Tensor:
+            positions = (features[:, None] == INPUTS[None]).all(2).nonzero()[:, 1]
+            groups, targets = GROUPS[positions], TARGETS[positions]
+            counts = torch.zeros(4, dtype=torch.int64)
+            answers = targets.clone()
+            for row, group in enumerate(groups.tolist()):  # of each group one sample less is wrong the better the head
+                counts[group] += 1
+                if counts[group] > right[self.l1] and group == 1:
+                    answers[row] = 1 - targets[row]
+            return F.one_hot(answers, 2).float()
+
+    def pretend(part: Encoded, num_classes: int, l1: float, start: Any = None) -> Pretended:
+        learned_from.append(part.groups)
+        return Pretended(l1)
+
+    monkeypatch.setattr("icda.methods.dfr.fit_balanced", pretend)
+    assert choose_l1(encoded, 2, seed=0) == 0.03
+    assert len(learned_from) == len(STRENGTHS)
+    assert torch.bincount(learned_from[0]).tolist() == [20, 3, 2, 15]
+
+
+def test_which_half_is_learned_from_depends_on_the_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    halves: list[Tensor] = []
+
+    def watch(part: Encoded, *arguments: Any, **named: Any) -> Any:
+        halves.append(part.features)
+        return fit_balanced(part, *arguments, **named)
+
+    monkeypatch.setattr("icda.methods.dfr.fit_balanced", watch)
+    for seed in (0, 0, 1):
+        choose_l1(Encoded(INPUTS, TARGETS, GROUPS), 2, seed)
+    first, again, other = halves[:: len(STRENGTHS)]
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_groups_of_one_sample_each_get_the_strongest_penalty() -> None:
+    assert choose_l1(Encoded(torch.eye(3), torch.tensor([0, 1, 1]), torch.arange(3)), 2, seed=0) == STRENGTHS[0]
+
+
+def test_the_head_stage_takes_no_step_and_reports_what_the_head_gets_right(model: FeatureClassifier) -> None:
     context = context_of(model, HEAD)
-    context.training_batches = lambda: pytest.fail("a pass nobody needs")
-    DFR(SETUP).on_stage_start(context)
+    model.eval()
+    batch = next(context.training_batches())
+    found = DFR(SETUP).step(batch, context)
+    output = model(batch.inputs)
+    assert found.logits is not None
+    assert torch.equal(found.logits, output.logits)
+    assert torch.equal(found.loss, F.cross_entropy(output.logits, batch.targets))
+    assert not found.loss.requires_grad
+
+
+def test_a_head_without_a_bias_is_refused(model: FeatureClassifier) -> None:
+    bare = FeatureClassifier(model.encoder, nn.Linear(5, 2, bias=False))
+    with pytest.raises(ValueError, match="dfr fits a head with a bias, and the network's last layer has none"):
+        DFR(SETUP, l1=0.1).on_stage_start(context_of(bare, HEAD))
 
 
 def configure(folder: Path, method: str, epochs: int, **settings: Any) -> TrainConfig:
@@ -123,57 +176,38 @@ def configure(folder: Path, method: str, epochs: int, **settings: Any) -> TrainC
     return TrainConfig(**{**common, "method": method, "epochs": epochs, "out": str(folder), **settings})  # type: ignore[arg-type]
 
 
-def test_a_training_learns_a_new_head_on_the_encoder_of_a_plain_training(
+def test_a_training_fits_a_new_head_on_the_encoder_of_a_plain_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[Batch] = []
-    heads: list[Tensor] = []
+    seen: list[Encoded] = []
 
-    def loss(self: DFR, output: Output, batch: Batch, context: Context) -> Tensor:
-        if context.stage.name == "head":
-            seen.append(batch)
-            assert not any(module.training for module in context.models[0].encoder.modules())
-        return F.cross_entropy(output.logits, batch.targets)
+    def watch(encoded: Encoded, *arguments: Any, **named: Any) -> Any:
+        seen.append(encoded)
+        return fit_balanced(encoded, *arguments, **named)
 
-    def on_stage_start(self: DFR, context: Context) -> None:
-        heads.append(context.models[0].head.weight.detach().clone())  # type: ignore[union-attr,operator]
-
-    monkeypatch.setattr(DFR, "loss", loss)
-    monkeypatch.setattr(DFR, "on_stage_start", on_stage_start)
-    options = {"first_stage": 0.5, "head_learning_rate": 0.4}
-    result = train(configure(tmp_path / "dfr", "dfr", 4, options=options))
+    monkeypatch.setattr("icda.methods.dfr.fit_balanced", watch)
+    result = train(configure(tmp_path / "dfr", "dfr", 3, options={"l1": 0.01}))
     train(configure(tmp_path / "erm", "cross_entropy", 2))
     found, plain = (load_checkpoint(tmp_path / name / "model.pt")["networks"][0] for name in ("dfr", "erm"))
     assert any("running_mean" in name for name in plain)
     for name, value in plain.items():
         assert torch.equal(found[name], value) == name.startswith("encoder."), name
-    assert not torch.equal(heads[1], plain["head.weight"]), "the head starts afresh"
     validation = create_task("digits_coloured").validation
     assert validation is not None
     assert validation.groups is not None
-    assert len(seen) == 4  # two epochs of 100 samples
-    for batch in seen:
-        assert torch.equal(batch.targets.cpu(), validation.targets[batch.index])
-        assert batch.groups is not None
-        assert torch.equal(batch.groups.cpu(), validation.groups[batch.index])
-    assert [line["stage"] for line in result["history"]] == ["representation"] * 2 + ["head"] * 2
-    assert max(line["learning_rate"] for line in result["history"][:2]) <= 0.05
-    assert 0.05 < result["history"][2]["learning_rate"] <= 0.4
+    assert len(seen) == 1
+    assert torch.equal(seen[0].targets, validation.targets)
+    assert torch.equal(seen[0].groups, validation.groups)
+    torch.testing.assert_close(seen[0].features.mean(0), torch.zeros(seen[0].features.shape[1]), rtol=0, atol=1e-5)
+    assert [line["stage"] for line in result["history"]] == ["representation"] * 2 + ["head"]
+    assert [line.get("l1") for line in result["history"]] == [None, None, pytest.approx(0.01)]
+    assert result["history"][-1]["train_accuracy"] == pytest.approx(result["history"][-1]["validation_accuracy"])
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"first_stage": 0.0}, r"first_stage is a share of the epochs in \(0, 1\), got 0"),
-        ({"first_stage": 1.0}, "first_stage is a share"),
-        ({"l1": -0.1}, "l1 is a finite number, 0 or more, got -0.1"),
-        ({"l1": float("nan")}, "l1 is a finite number"),
-        ({"head_learning_rate": 0.0}, "head_learning_rate is a positive number or None, got 0"),
-    ],
-)
-def test_a_bad_option_is_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        create_method("dfr", SETUP, options)
+@pytest.mark.parametrize("l1", [-0.1, float("nan"), float("inf")])
+def test_a_bad_penalty_is_refused(l1: float) -> None:
+    with pytest.raises(ValueError, match=f"l1 is a finite number, 0 or more, or None to choose it, got {l1}"):
+        create_method("dfr", SETUP, {"l1": l1})
 
 
 def test_a_single_epoch_is_refused() -> None:

@@ -109,7 +109,10 @@ def test_a_stage_may_read_the_validation_split() -> None:
 
 
 def test_batches_in_order_are_the_whole_split_as_it_is() -> None:
-    assert [row for batch in batches_of(batch_size=64).in_order() for row in rows(batch)] == list(range(500))
+    batches = batches_of(batch_size=64)
+    assert [row for batch in batches.in_order(Stage(1)) for row in rows(batch)] == list(range(500))
+    validation = batches.in_order(Stage(1, split="validation"))
+    assert [row for batch in validation for row in rows(batch)] == list(range(0, 500, 7))
 
 
 def test_a_drawn_batch_is_made_again_from_its_iteration() -> None:

@@ -87,7 +87,7 @@ class Context:
     models: Sequence[FeatureClassifier]
     optimizers: Sequence[torch.optim.Optimizer]
     apply: Callable[[Tensor], None]
-    training_batches: Callable[[], Iterator[Batch]]  # one pass over the training set, in order, without augmentation
+    training_batches: Callable[[], Iterator[Batch]]  # one pass over the stage's split, in order, as it is
     next_metadata: Callable[[], Batch] | None = None
     epoch: int = 0
     num_epochs: int = 1

@@ -1,100 +1,154 @@
-"""Deep Feature Reweighting (DFR): plain training, then a new head on group-balanced validation data."""
+"""Deep Feature Reweighting (DFR): plain training, then a new head fitted to group-balanced validation data."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.data.generators import generator_for
+from icda.data.loader import balanced_weights
+from icda.linear.solver import LinearHead
+from icda.linear.sparse import fit_sparse_head
 from icda.losses.head import head_parameters
-from icda.methods.base import METHODS, Context, Method, Setup, Stage
-from icda.statistics import ClassStatistics
+from icda.methods.base import METHODS, Context, Method, Setup, Stage, StepResult
+from icda.ranks import all_mean
 
 if TYPE_CHECKING:
     from icda.data.task import Batch
     from icda.models.base import Output
 
+STRENGTHS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)  # of the penalty, strongest first
 CONSTANT = 1e-6  # a deviation below this share of the mean is rounding
+
+
+class Encoded(NamedTuple):
+    """Standardised features (N, A) of the validation split, with `targets` and `groups` (N,)."""
+
+    features: Tensor
+    targets: Tensor
+    groups: Tensor
+
+    def rows(self, chosen: Tensor) -> Encoded:
+        return Encoded(self.features[chosen], self.targets[chosen], self.groups[chosen])
 
 
 @METHODS.register("dfr")
 class DFR(Method):
-    """Cross entropy for `first_stage` of the epochs, then the encoder is frozen and a new head learns the validation split.
+    """Cross entropy for all epochs but the last; then the encoder is frozen and a new head is fitted to validation data.
 
-    In the second stage every group is drawn equally often. `l1` adds l1 sum_cj s_j |w_cj|, s_j the standard deviation of
-    feature j over the training set: that is the L1 norm of the weights of standardised features, which the paper
-    penalises. `head_learning_rate` is where the second stage's schedule starts; None takes the configuration's.
+    The head minimises sum_i m_i CE_i + l1 sum_cj |w_cj| over standardised features, to convergence, where m gives every
+    group the same mass. With `l1` None the strength of the penalty is the one of 0.3 to 0.001 whose head, fitted to one
+    half of the validation split, is best in the worst group of the other half. The last epoch only counts what that head
+    gets right.
 
     Reference: Kirichenko et al., "Last layer re-training is sufficient for robustness to spurious correlations", ICLR
-    2023 (arXiv 2022). Differs from the paper, which averages logistic regressions on random balanced subsets: here one head
-    is trained by the run's optimiser on all validation samples, the rare groups' drawn more often.
+    2023 (arXiv 2022). Differs from the official code, which averages the heads of random balanced subsets: here one head is
+    fitted to all validation samples, those of rare groups counting more.
 
     >>> setup = Setup(2, 4, torch.tensor([6, 2]), epochs=10, num_samples=8)
     >>> [(stage.name, stage.epochs, stage.split) for stage in DFR(setup).stages(10)]
-    [('representation', 8, 'train'), ('head', 2, 'validation')]
+    [('representation', 9, 'train'), ('head', 1, 'validation')]
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"validation", "validation groups"})
-    feature_scale: Tensor
+    chosen_l1: Tensor
 
-    def __init__(
-        self, setup: Setup, *, first_stage: float = 0.8, l1: float = 0.0, head_learning_rate: float | None = None
-    ) -> None:
+    def __init__(self, setup: Setup, *, l1: float | None = None) -> None:
         super().__init__()
-        if not 0 < first_stage < 1:
-            raise ValueError(f"first_stage is a share of the epochs in (0, 1), got {first_stage}.")
-        if not 0 <= l1 < float("inf"):
-            raise ValueError(f"l1 is a finite number, 0 or more, got {l1}.")
-        if head_learning_rate is not None and not 0 < head_learning_rate < float("inf"):
-            raise ValueError(f"head_learning_rate is a positive number or None, got {head_learning_rate}.")
+        if l1 is not None and not 0 <= l1 < float("inf"):
+            raise ValueError(f"l1 is a finite number, 0 or more, or None to choose it, got {l1}.")
         if setup.epochs < 2:
             raise ValueError(f"dfr trains the network, then the head: it needs 2 epochs or more, got {setup.epochs}.")
-        self.first_stage, self.l1, self.head_learning_rate = first_stage, l1, head_learning_rate
-        self.register_buffer("feature_scale", torch.ones(setup.feature_dim))
+        self.l1, self._seed = l1, setup.seed
+        self.register_buffer("chosen_l1", torch.tensor(float("nan")))
 
     def stages(self, epochs: int) -> list[Stage]:
-        first = min(max(1, round(epochs * self.first_stage)), epochs - 1)
-        head = Stage(
-            epochs - first,
-            "head",
-            trains="head",
-            sampling="group_balanced",
-            restart=True,
-            reset_head=True,
-            split="validation",
-            learning_rate=self.head_learning_rate,
-        )
         # The first stage is a whole training, with a schedule of its own: its features are what the head lives on.
-        return [Stage(first, "representation", restart=True), head]
+        head = Stage(1, "head", trains="head", restart=True, reset_head=True, split="validation")
+        return [Stage(epochs - 1, "representation", restart=True), head]
 
     def on_stage_start(self, context: Context) -> None:
-        if context.stage.name == "head" and self.l1 > 0:
-            self.feature_scale.copy_(self._training_scale(context))
+        if context.stage.name == "head":
+            self._fit(context)
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        loss = F.cross_entropy(output.logits, batch.targets)
-        if context.stage.name != "head" or self.l1 == 0:
-            return loss
-        weight, _ = head_parameters(context.head)
-        return loss + self.l1 * (weight.abs() * self.feature_scale.to(weight)).sum()
+        return F.cross_entropy(output.logits, batch.targets)
 
     @torch.no_grad()
-    def _training_scale(self, context: Context) -> Tensor:
-        """Standard deviation (A,) of each feature over the training set; 1 for a feature that never changes."""
-        model = context.models[0]
-        was_training = [(module, module.training) for module in model.modules()]
-        model.eval()
-        size = (model.num_classes, len(self.feature_scale))
-        statistics = ClassStatistics(*size, covariance="diagonal").to(self.feature_scale.device)
-        for batch in context.training_batches():
-            statistics.update(model(batch.inputs).features, batch.targets)
-        for module, training in was_training:
-            module.training = training
-        # Pooled over the ranks, each of which passes over the whole set, and over the classes: within and between.
-        share = (statistics.count / statistics.count.sum()).to(statistics.mean)
-        centre = share @ statistics.mean
-        scale = (share @ (statistics.covariance + (statistics.mean - centre).square())).sqrt()
-        changes = scale > CONSTANT * centre.abs()
-        return torch.where(changes, scale, 1.0)
+    def _look(self, batch: Batch, context: Context) -> StepResult:
+        output = context.models[0](batch.inputs)
+        return StepResult(self.loss(output, batch, context), output.logits)
+
+    def step(self, batch: Batch, context: Context) -> StepResult:
+        return self._look(batch, context) if context.stage.name == "head" else super().step(batch, context)
+
+    def epoch_figures(self) -> dict[str, Any]:
+        return {} if self.chosen_l1.isnan() else {"l1": float(self.chosen_l1)}
+
+    @torch.no_grad()
+    def _fit(self, context: Context) -> None:
+        encoded, mean, scale = _encode(context)
+        weight, bias = head_parameters(context.head)
+        if bias is None:
+            raise ValueError("dfr fits a head with a bias, and the network's last layer has none.")
+        num_classes = weight.shape[0]
+        l1 = choose_l1(encoded, num_classes, self._seed) if self.l1 is None else self.l1
+        head = fit_balanced(encoded, num_classes, l1)
+        self.chosen_l1.fill_(l1)
+        # W (h - mean) / scale + b as a head of the features themselves. Ranks differ in BatchNorm's figures, so their
+        # heads are averaged.
+        plain = head.weight / scale
+        weight.copy_(all_mean(plain.to(weight)))
+        bias.copy_(all_mean((head.bias - plain @ mean).to(bias)))
+
+
+def fit_balanced(encoded: Encoded, num_classes: int, l1: float, start: LinearHead | None = None) -> LinearHead:
+    """The head of the samples, every group of which has the same mass."""
+    weights = balanced_weights(encoded.groups)
+    return fit_sparse_head(encoded.features, encoded.targets, num_classes, l1, weights, start=start)
+
+
+def choose_l1(encoded: Encoded, num_classes: int, seed: int) -> float:
+    """The penalty whose head, fitted to one half of each group, is best in the worst group of the other half.
+
+    Of equals the strongest. A group of a single sample is in the second half and is not learned from.
+    """
+    generator = generator_for(seed, "dfr")
+    learned = torch.zeros(len(encoded.groups), dtype=torch.bool)
+    for group in encoded.groups.unique():
+        members = (encoded.groups == group).nonzero().flatten()
+        members = members[torch.randperm(len(members), generator=generator)]
+        learned[members[: len(members) // 2]] = True
+    if not learned.any():
+        return STRENGTHS[0]
+    first, second = encoded.rows(learned), encoded.rows(~learned)
+    best, best_worst, head = STRENGTHS[0], -1.0, None
+    for l1 in STRENGTHS:
+        head = fit_balanced(first, num_classes, l1, start=head)
+        right = head.logits(second.features).argmax(1) == second.targets
+        worst = min(float(right[second.groups == group].float().mean()) for group in second.groups.unique())
+        if worst > best_worst:
+            best, best_worst = l1, worst
+    return best
+
+
+def _encode(context: Context) -> tuple[Encoded, Tensor, Tensor]:
+    """The validation split's features, standardised, on the CPU, and their mean and scale; 1 for one that never changes."""
+    model = context.models[0]
+    was_training = [(module, module.training) for module in model.modules()]
+    model.eval()
+    features, targets, groups = [], [], []
+    for batch in context.training_batches():
+        assert batch.groups is not None, "check_needs admits no task without groups of its validation samples"
+        features.append(model(batch.inputs).features.float().cpu())
+        targets.append(batch.targets.cpu())
+        groups.append(batch.groups.cpu())
+    for module, training in was_training:
+        module.training = training
+    found = torch.cat(features)
+    mean, scale = found.mean(0), found.std(0, correction=0)
+    scale = torch.where(scale > CONSTANT * mean.abs(), scale, 1.0)
+    return Encoded((found - mean) / scale, torch.cat(targets), torch.cat(groups)), mean, scale

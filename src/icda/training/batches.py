@@ -37,9 +37,9 @@ class TrainingBatches:
         split = self._split(stage)
         return self._loader(split, self.config.seed, self._weights(split, stage.sampling))
 
-    def in_order(self) -> Iterator[Batch]:
-        """The whole training split as it is: not shuffled, not augmented, not shared among ranks."""
-        loader = BatchLoader(self.task.train, self.config.batch_size, seed=0, shuffle=False, augment=False)
+    def in_order(self, stage: Stage) -> Iterator[Batch]:
+        """The whole split that a stage trains on, as it is: not shuffled, not augmented, not shared among ranks."""
+        loader = BatchLoader(self._split(stage), self.config.batch_size, seed=0, shuffle=False, augment=False)
         for batch in loader.epoch(0):
             yield self._on_device(batch)
 

@@ -6,6 +6,7 @@ import copy
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -261,7 +262,7 @@ class Trainer:
             models=self.models,
             optimizers=prepared[count:],
             apply=self._apply,
-            training_batches=self.batches.in_order,
+            training_batches=partial(self.batches.in_order, stage),
             draw=self._draw,
             next_metadata=None if self.task.metadata is None else self._next_metadata,
             num_epochs=self._num_epochs,
