@@ -128,6 +128,20 @@ def test_a_group_metric_needs_groups(config: TrainConfig) -> None:
         check_task(config, "worst_group_accuracy")
 
 
+def test_attributes_said_to_be_unknown_are_withheld_from_a_search(config: TrainConfig) -> None:
+    untold = replace(config, task="digits_coloured", attributes="unknown")
+    with pytest.raises(ValueError, match="metric 'worst_group_accuracy' needs groups"):
+        check_task(untold, "worst_group_accuracy")
+    with pytest.raises(ValueError, match="needs a validation split with group labels"):
+        check_task(replace(untold, selection="validation_worst_group"), "accuracy")
+    check_task(replace(untold, attributes="known"), "worst_group_accuracy")
+
+
+def test_a_method_that_learns_from_the_validation_split_is_refused(config: TrainConfig) -> None:
+    with pytest.raises(ValueError, match="'dfr' learns from the validation split"):
+        check_task(replace(config, task="digits_coloured", method="dfr", epochs=2), "accuracy")
+
+
 def test_a_name_that_nobody_knows_is_refused_before_anything_is_trained(config: TrainConfig) -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'lambda0'"):
         tune(config, parse_space(["lambda=0:1"]), 1, say=quiet)

@@ -102,3 +102,7 @@ def test_a_single_epoch_is_refused_before_training(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="crt trains in two stages and wants 2 epochs or more, got 1"):
         Trainer(config, task, networks, method, tmp_path / "run", make_accelerator("no"))
     assert not (tmp_path / "run").exists()
+
+
+def test_the_first_stage_is_a_training_with_a_schedule_of_its_own() -> None:
+    assert [stage.restart for stage in create_method("crt", SETUP).stages(10)] == [True, True]

@@ -174,3 +174,18 @@ def test_a_penalty_method_without_penalties_says_so() -> None:
     batch = Batch(torch.zeros(2, 4), torch.tensor([0, 1]), torch.tensor([0, 1]), torch.arange(2))
     with pytest.raises(TypeError, match="DomainPenalty does not define penalties"):
         DomainPenalty(SETUP).loss(Output(batch.inputs, torch.zeros(2, 3)), batch, context_of())
+
+
+@pytest.mark.parametrize(("name", "option"), [("coral", "gamma"), ("ib_irm", "ib")])
+def test_a_penalty_on_fixed_features_is_warned_of(name: str, option: str) -> None:
+    def start(model: str, **options: float) -> None:
+        network = create_model(model, 3, (5,))
+        method = create_method(name, SETUP, options | ({"anneal_steps": 0} if name == "ib_irm" else {}))
+        method.on_stage_start(Context([network], [network], [], lambda loss: None, lambda: iter(())))
+
+    with pytest.warns(UserWarning, match=rf"acts on features, and this network's are fixed: its penalty \({option}="):
+        start("linear")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        start("linear", **{option: 0.0})
+        start("mlp")

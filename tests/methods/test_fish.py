@@ -96,6 +96,14 @@ def test_one_domain_and_epsilon_one_is_cross_entropy_bit_for_bit() -> None:
             assert torch.equal(found, value)
 
 
+def test_a_training_set_of_one_domain_is_refused() -> None:
+    one = Setup(
+        2, 6, torch.tensor([60, 40]), 1, 100, torch.tensor([60, 0, 40, 0]), group_domains=torch.tensor([0, 1] * 2)
+    )
+    with pytest.raises(ValueError, match="fish compares domains, and the training set has samples of 1"):
+        create_method("fish", one)
+
+
 def test_before_start_it_is_cross_entropy_on_the_whole_batch() -> None:
     model, wanted = make_model(), make_model()
     context = make_context(model, optimizer_of(model, "sgd"))

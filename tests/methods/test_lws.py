@@ -164,3 +164,7 @@ def test_two_ranks_do_what_one_process_does(
     scale = networks[0].head.scale
     assert (scale - 1).abs().min() > 0
     assert isinstance(networks[0].head, ScaledLinear)
+
+
+def test_the_first_stage_is_a_training_with_a_schedule_of_its_own() -> None:
+    assert [stage.restart for stage in create_method("lws", SETUP).stages(10)] == [True, True]

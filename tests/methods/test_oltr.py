@@ -260,3 +260,7 @@ def test_two_ranks_do_what_one_process_does(
     assert one["networks"][0]["head.has_memory"] == 1
     for name, value in one["networks"][0].items():
         torch.testing.assert_close(two["networks"][0][name], value, rtol=0, atol=2e-5, msg=name)
+
+
+def test_the_first_stage_is_a_training_with_a_schedule_of_its_own() -> None:
+    assert [stage.restart for stage in create_method("oltr", SETUP).stages(10)] == [True, True]

@@ -9,6 +9,7 @@ import torch
 
 from icda.data import create_task, csv_task
 from icda.data.tokens import HASHED_WORDS, hash_tokens
+from icda.models.huggingface import load_huggingface
 from icda.models.tokenisers import TOKENISERS, load_tokeniser, read_by, tokeniser_of
 from icda.registry import UnknownNameError
 
@@ -136,3 +137,28 @@ def test_a_tokeniser_without_padding_pads_with_the_end_of_a_text(tmp_path: Path)
     tokeniser.pad_token, tokeniser.eos_token = None, "[SEP]"
     tokeniser.save_pretrained(tmp_path)
     assert load_tokeniser(str(tmp_path), len(WORDS)).padding == SEP
+
+
+@pytest.mark.parametrize("ends", [1, [1, 2]], ids=["one end", "several ends"])
+def test_a_decoder_without_padding_looks_for_what_its_tokeniser_pads_with(ends: Any, tmp_path: Path) -> None:
+    """Its feature is that of the last token that is no padding, so a text must not change with its batch."""
+    sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 12, "vocab_size": len(WORDS)}
+    config = transformers.GPT2Config(**sizes, eos_token_id=ends, bos_token_id=0)
+    torch.manual_seed(0)
+    transformers.GPT2ForSequenceClassification(config).save_pretrained(tmp_path)
+    make_tokeniser().save_pretrained(tmp_path)
+    network = load_huggingface(str(tmp_path), 2).eval()
+    source = csv_task(write_table(tmp_path / "films.csv"))
+    read = read_by(source, f"hf:{tmp_path}").train
+    lengths = [len(read.batch(torch.tensor([row])).inputs["input_ids"][0]) for row in range(8)]
+    short, long = lengths.index(min(lengths)), lengths.index(max(lengths))
+    alone, together = (read.batch(torch.tensor(rows)).inputs for rows in ([short], [short, long]))
+    assert together["input_ids"][0, -1] == PADDING
+    torch.testing.assert_close(network(alone).features[0], network(together).features[0], rtol=0, atol=1e-5)
+
+
+def test_a_decoder_without_tokeniser_pads_with_the_first_end_of_a_text(tmp_path: Path) -> None:
+    sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 12, "vocab_size": len(WORDS)}
+    config = transformers.GPT2Config(**sizes, eos_token_id=[3, 2], bos_token_id=0)
+    transformers.GPT2ForSequenceClassification(config).save_pretrained(tmp_path)
+    assert load_huggingface(str(tmp_path), 2).encoder.network.config.pad_token_id == 3  # type: ignore[union-attr]

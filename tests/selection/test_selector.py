@@ -19,6 +19,18 @@ def test_a_first_score_of_zero_is_still_the_best_so_far() -> None:
     assert not selector.update(1, {"accuracy": 0.0})
 
 
+def test_of_equal_scores_the_more_accurate_epoch_is_kept_before_and_after_a_resume() -> None:
+    """A worst class may be at 0 from the first epoch to the last."""
+    epochs = [(0.0, 0.3), (0.0, 0.5), (0.0, 0.4), (0.0, 0.5), (0.1, 0.2), (0.1, 0.6)]
+    selector, answers = Selector("validation_worst_class"), []
+    for epoch, (worst, accuracy) in enumerate(epochs):
+        resumed = Selector("validation_worst_class")
+        resumed.load_state_dict(json.loads(json.dumps(selector.state_dict())))
+        selector = resumed
+        answers.append(selector.update(epoch, {"worst_class_accuracy": worst, "accuracy": accuracy}))
+    assert answers == [True, True, False, False, True, True]
+
+
 def test_last_takes_every_epoch_with_or_without_metrics() -> None:
     selector = Selector("last")
     assert [selector.update(0), selector.update(1, {"accuracy": 0.9}), selector.update(2, {"accuracy": 0.1})] == [

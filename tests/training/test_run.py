@@ -371,3 +371,25 @@ def test_a_run_on_own_data_can_be_evaluated_on_other_data(configure: Configure, 
 def test_evaluating_a_folder_without_a_run_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"holds no trained model \(model\.pt\): give the folder of a finished"):
         evaluate_folder(tmp_path)
+
+
+@pytest.mark.parametrize("method", ["group_dro", "uw", "irm", "lisa"])
+def test_a_model_that_was_told_groups_is_evaluated_on_data_with_others_or_none(method: str, tmp_path: Path) -> None:
+    def write(name: str, attributes: int | None) -> str:
+        rows = ["text,label,split" + (",attribute" if attributes else "")]
+        for split in ("train", "validation", "test"):
+            for row in range(24):
+                attribute = f",{row // 2 % attributes}" if attributes else ""
+                rows.append(f"{'good' if row % 2 else 'bad'} film {row % 5},{row % 2},{split}{attribute}")
+        (tmp_path / name).write_text("\n".join(rows) + "\n")
+        return str(tmp_path / name)
+
+    folder = tmp_path / "run"
+    data = write("two.csv", 2)
+    train(TrainConfig(data=data, method=method, epochs=1, batch_size=12, out=str(folder)))
+    own = evaluate_folder(folder)["metrics"]
+    other = evaluate_folder(folder, data=write("three.csv", 3))["metrics"]
+    none = evaluate_folder(folder, data=write("none.csv", None))["metrics"]
+    assert own["accuracy"] == other["accuracy"] == none["accuracy"]
+    assert other["worst_group_accuracy"] is not None
+    assert none["worst_group_accuracy"] is None

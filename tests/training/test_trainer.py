@@ -512,3 +512,19 @@ def test_without_a_checkpoint_none_is_promised(configure: Configure, register_me
 
     with pytest.raises(DivergedError, match=r"the loss became nan in epoch 1, iteration 0: .* Nothing was saved yet"):
         train(configure("run", method=register_method("hopeless", Hopeless)))
+
+
+# -- several stages ---------------------------------------------------------------------------------------------------
+
+
+class TwoStages(Simple):
+    def stages(self, epochs: int) -> list[Stage]:
+        return [Stage(1, "first", restart=True), Stage(epochs - 1, "second", restart=True)]
+
+
+def test_a_stage_leaves_no_optimiser_behind(configure: Configure, register_method: Register) -> None:
+    """In half precision all that the accelerator knows are unscaled, so an old one would scale gradients twice."""
+    trainer = trainer_of(configure("run", method=register_method("two_stages", TwoStages), epochs=2))
+    trainer.run()
+    assert trainer.position.stage == 1
+    assert trainer.accelerator._optimizers == list(trainer.context.optimizers)

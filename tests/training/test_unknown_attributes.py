@@ -16,7 +16,7 @@ from icda.methods import method_names, method_needs
 from icda.methods.base import MissingNeedError
 from icda.training import TrainConfig, Trainer, train
 from icda.training import run as run_module
-from icda.training.run import build, make_accelerator, told_task
+from icda.training.run import build, load_task, make_accelerator, told_task
 
 
 class TouchedError(AssertionError):
@@ -99,6 +99,21 @@ def test_training_and_selection_never_read_them(
     assert result["metrics"]["worst_group_accuracy"] is not None
     assert result["config"]["attributes"] == "unknown"
     assert all(line["validation_worst_group_accuracy"] is None for line in result["history"])
+
+
+def test_which_samples_a_subset_takes_does_not_depend_on_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = create_task("digits_coloured")
+    assert task.train.groups is not None
+    other = replace(task, train=replace(task.train, groups=task.train.groups.flip(0)))
+    chosen: dict[str, list[list[int]]] = {"known": [], "unknown": []}
+    for found in (task, other):
+        monkeypatch.setattr(run_module, "create_task", lambda *_, found=found: found)
+        for attributes, rows in chosen.items():
+            part = load_task(settings(tmp_path, subset=0.2, attributes=attributes))
+            rows.append(part.train.rows.tolist())
+            assert part.train.groups is not None  # kept for the evaluation, which weighs groups by their shares
+    assert chosen["unknown"][0] == chosen["unknown"][1]
+    assert chosen["known"][0] != chosen["known"][1]
 
 
 def test_told_that_attributes_are_known_the_same_training_reads_them(guarded: Task, tmp_path: Path) -> None:

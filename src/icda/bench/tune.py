@@ -12,7 +12,7 @@ from icda.extras import require
 from icda.metrics.summary import GROUP_METRICS
 from icda.training import DivergedError, TrainConfig, Trainer
 from icda.training.config import save_config
-from icda.training.run import build, evaluate_run, load_task, make_accelerator
+from icda.training.run import build, evaluate_run, load_task, make_accelerator, told_task
 
 STORAGE, BEST = "study.db", "best.yaml"
 
@@ -69,8 +69,8 @@ def tune(
 
 
 def check_task(config: TrainConfig, metric: str) -> None:
-    """A search needs validation data that are not the test data."""
-    task = load_task(config)
+    """A search needs validation data that are neither the test data nor learned from."""
+    task = told_task(config, load_task(config))
     if task.validation is None:
         raise ValueError(
             f"task {task.name!r} has no validation split, and test data must not choose: take a task that has one "
@@ -78,6 +78,11 @@ def check_task(config: TrainConfig, metric: str) -> None:
         )
     if metric in GROUP_METRICS and task.validation.groups is None:
         raise ValueError(f"metric {metric!r} needs groups, and the validation split of {task.name!r} has none.")
+    _, method = build(config, task)
+    if any(stage.split == "validation" for stage in method.stages(config.epochs)):
+        raise ValueError(
+            f"method {config.method!r} learns from the validation split, so that split cannot say which settings are best."
+        )
 
 
 def study_name(config: TrainConfig, space: Sequence[Dimension], metric: str) -> str:
@@ -95,7 +100,7 @@ def apply_values(config: TrainConfig, values: dict[str, Any], out: str) -> Train
 
 def validation_score(config: TrainConfig, metric: str) -> float:
     """Train, and evaluate the selected model on the validation split."""
-    task = load_task(config)
+    task = told_task(config, load_task(config))
     assert task.validation is not None, "check_task comes first"
     task = replace(task, test=task.validation)  # what is not there cannot be looked at
     accelerator = make_accelerator(config.precision)

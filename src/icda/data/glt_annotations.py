@@ -52,7 +52,7 @@ def read_annotations(path: Path, locate: Locate) -> Annotations:
     """Read a JSON file with `id2cat`, `cat2id` and the sets train, val, test_lt, test_bl and test_bbl.
 
     Each set has `label`, `attribute` (0 common, 1 middling, 2 rare) and `frequency`, all by the image's key; what
-    `locate` makes of a key is the image's name. Frequency bands are not read: the class counts tell as much.
+    `locate` makes of a key is the image's name. Frequency bands are not read.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

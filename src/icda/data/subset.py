@@ -13,12 +13,13 @@ from icda.data.splits import shuffled_by_class
 from icda.data.task import Split, Task
 
 
-def take_subset(task: Task, subset: float, seed: int = 0) -> Task:
+def take_subset(task: Task, subset: float, seed: int = 0, by_groups: bool = True) -> Task:
     """The task with a share of its samples: `subset` in (0, 1), or a number of training samples above 1.
 
     Train, validation and test shrink by the same share. Each cell, a class or a class within a group, keeps its part of
     its split and at least one sample, so that a rare group grows a little and never vanishes. Overlapping groups are
-    not cells and may vanish. Metadata stay as they are. Figures of a subset are not those of the task: its name is the
+    not cells and may vanish. Without `by_groups` the groups of train and validation are not read and the classes are the
+    cells there. Metadata stay as they are. Figures of a subset are not those of the task: its name is the
     same and its `data_hash` is not.
 
     >>> from icda.data import create_task
@@ -27,7 +28,8 @@ def take_subset(task: Task, subset: float, seed: int = 0) -> Task:
     >>> len(whole.train), len(part.train), part.class_counts.tolist()
     (287, 29, [10, 6, 4, 3, 1, 1, 1, 1, 1, 1])
     """
-    share, total = _share(task, subset)
+    cells = {name: _cells(split, by_groups or name == "test") for name, split in task.splits().items()}
+    share, total = _share(task, subset, len(cells["train"].unique()))
     if share == 1:
         return task
     parts = {}
@@ -35,7 +37,7 @@ def take_subset(task: Task, subset: float, seed: int = 0) -> Task:
         if name == "metadata":
             continue
         wanted = total if name == "train" else round(share * len(split))
-        positions = _choose(_cells(split), wanted, seed, name)
+        positions = _choose(cells[name], wanted, seed, name)
         parts[name] = split.subset(positions)
     story = (
         f"{task.description} A subset: {len(parts['train'])} of {len(task.train)} training samples, data seed {seed}."
@@ -43,9 +45,9 @@ def take_subset(task: Task, subset: float, seed: int = 0) -> Task:
     return replace(task, description=story.strip(), **parts)  # type: ignore[arg-type]
 
 
-def _share(task: Task, subset: float) -> tuple[float, int]:
+def _share(task: Task, subset: float, cells: int) -> tuple[float, int]:
     """What share is kept, and how many training samples that is."""
-    size, cells = len(task.train), len(_cells(task.train).unique())
+    size = len(task.train)
     wanted = "wanted a share between 0 and 1, or a number of training samples above 1"
     if isinstance(subset, bool) or not math.isfinite(subset) or subset <= 0 or subset == 1:
         hint = ": 1 could mean all or one; leave it out for the whole task" if subset == 1 else ""
@@ -64,9 +66,9 @@ def _share(task: Task, subset: float) -> tuple[float, int]:
     return subset / size, int(subset)
 
 
-def _cells(split: Split) -> Tensor:
-    """The number (N,) of each sample's cell: class x group, or the class where groups are not known."""
-    if split.groups is None:
+def _cells(split: Split, by_groups: bool) -> Tensor:
+    """The number (N,) of each sample's cell: class x group, or the class where groups are not known or not asked for."""
+    if not by_groups or split.groups is None:
         return split.targets
     return split.targets * (int(split.groups.max()) + 1) + split.groups
 

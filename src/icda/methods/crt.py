@@ -41,7 +41,7 @@ class ClassifierRetraining(Method):
         retraining = Stage(
             second, "classifier", trains="head", sampling="class_balanced", restart=True, reset_head=True
         )
-        return [Stage(first, "representation"), retraining]
+        return [Stage(first, "representation", restart=True), retraining]  # restart: a schedule of its own
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         return F.cross_entropy(output.logits, batch.targets)

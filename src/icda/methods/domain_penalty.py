@@ -141,6 +141,16 @@ def mean_or_zero(values: Sequence[Tensor], like: Tensor) -> Tensor:
     return torch.stack(list(values)).mean() if values else like.new_zeros(())
 
 
+def warn_of_fixed_features(context: Context, owner: str, option: str, weight: float) -> None:
+    """A penalty on features does nothing where no weight of the encoder learns, as with a linear model."""
+    encoders = [model.encoder for model in context.models]
+    if weight and not any(value.requires_grad for encoder in encoders for value in encoder.parameters()):
+        warnings.warn(
+            f"{owner} acts on features, and this network's are fixed: its penalty ({option}={weight}) changes nothing.",
+            stacklevel=3,
+        )
+
+
 def check_weight(name: str, weight: float) -> None:
     if not 0 <= weight < math.inf:
         raise ValueError(f"{name} is a weight, 0 or more, got {weight}.")

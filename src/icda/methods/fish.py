@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from icda.data.generators import generator_for
 from icda.methods.base import METHODS, Context, Setup, StepResult
-from icda.methods.domains import DomainMethod
+from icda.methods.domains import DomainMethod, check_domains
 from icda.ranks import all_gather_rows
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ class Fish(DomainMethod):
     To first order this follows the mean gradient and, with it, the inner products of the domains' gradients. The inner
     steps are the run's optimiser on the network itself, so its moments go on from step to step and into the checkpoint; all
     floating-point entries of the network's state, BatchNorm's running statistics included, go back by 1 - epsilon. Domains
-    come in a random order, a function of (seed, iteration). Before `start` of training it is cross entropy. With one
-    domain and epsilon=1 it is cross entropy throughout.
+    come in a random order, a function of (seed, iteration). Before `start` of training it is cross entropy on the same
+    domain-balanced batches.
 
     Reference: Shi et al., "Gradient matching for domain generalization", ICLR 2022; epsilon as in DomainBed.
     Differs from it in taking the domains of one domain-balanced batch where it draws a minibatch from each.
@@ -47,6 +47,7 @@ class Fish(DomainMethod):
             raise ValueError(f"epsilon is the share of the inner steps that is kept, in (0, 1], got {epsilon}.")
         if not 0 <= start <= 1:
             raise ValueError(f"start is a share of training in [0, 1], got {start}.")
+        check_domains(setup, "fish")
         _check_batch_size(setup)
         self.epsilon, self.start = epsilon, start
         self._seed, self._num_domains = setup.seed, setup.num_domains

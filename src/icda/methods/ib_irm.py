@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from icda.methods.base import METHODS, Context, Sampling, Setup
-from icda.methods.domain_penalty import DomainPart, Penalty, check_weight, mean_or_zero
+from icda.methods.domain_penalty import DomainPart, Penalty, check_weight, mean_or_zero, warn_of_fixed_features
 from icda.methods.irm import IRM
 
 
@@ -52,6 +52,10 @@ class IBIRM(IRM):
         )
         check_weight("ib", ib)
         self.ib = ib
+
+    def on_stage_start(self, context: Context) -> None:
+        super().on_stage_start(context)
+        warn_of_fixed_features(context, "IB-IRM", "ib", self.ib)
 
     def penalties(self, parts: Sequence[DomainPart], losses: Tensor, context: Context) -> dict[str, Penalty]:
         weight = self.ib if self.is_in_force(context) else 0.0

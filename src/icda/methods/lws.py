@@ -96,7 +96,7 @@ class LearnableWeightScaling(Method):
     def stages(self, epochs: int) -> list[Stage]:
         first, second = two_stages("lws", epochs, self.first_stage)
         scaling = Stage(second, SECOND, trains="head", sampling="class_balanced", restart=True)
-        return [Stage(first, "representation"), scaling]
+        return [Stage(first, "representation", restart=True), scaling]  # restart: a schedule of its own
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         head = _head(context)

@@ -178,7 +178,7 @@ class OLTR(Method):
     def stages(self, epochs: int) -> list[Stage]:
         first, second = two_stages("oltr", epochs, self.first_stage)
         how: dict[str, Any] = {"trains": "head" if self.freeze_encoder else "all", "sampling": "class_balanced"}
-        return [Stage(first, "representation"), Stage(second, SECOND, restart=True, **how)]
+        return [Stage(first, "representation", restart=True), Stage(second, SECOND, restart=True, **how)]
 
     @torch.no_grad()
     def on_stage_start(self, context: Context) -> None:

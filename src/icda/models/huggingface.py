@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
@@ -63,14 +64,43 @@ def load_huggingface(path_or_id: str, num_classes: int, **options: Any) -> Featu
     config = huggingface_config(path_or_id, num_labels=num_classes, **where)
     is_text = _kind(transformers, config) == "text"
     if is_text and getattr(config, "pad_token_id", None) is None:
-        # Decoders look for the last token that is no padding; texts are then padded with the end of a text.
-        config.pad_token_id = getattr(config, "eos_token_id", None)
+        config.pad_token_id = _padding_id(path_or_id, config)
     auto = transformers.AutoModelForSequenceClassification if is_text else transformers.AutoModelForImageClassification
     model = auto.from_pretrained(path_or_id, config=config, ignore_mismatched_sizes=True, **options)
     if not {"dtype", "torch_dtype"} & set(options):
         # Weights stored in half precision would be loaded as such, and trained as such.
         model = model.float()
     return from_huggingface(model).train()
+
+
+def _padding_id(path_or_id: str, config: Any) -> int | None:
+    """What texts are padded with: decoders look for the last token that is something else.
+
+    The tokeniser's own, as that is what fills the batches; without a tokeniser the end of a text.
+    """
+    try:
+        return int(load_pretrained_tokeniser(path_or_id).pad_token_id)
+    except OSError:
+        end = getattr(config, "eos_token_id", None)
+        return end[0] if isinstance(end, list) else end
+
+
+def load_pretrained_tokeniser(target: str) -> Any:
+    """A Hugging Face tokeniser that can pad; from a folder it is read without asking the hub."""
+    transformers = require("transformers", "hf", "Hugging Face tokenisers")
+    is_folder = Path(target).is_dir()
+    hint = "save the one the model was trained with beside it, tokenizer.save_pretrained(folder)."
+    try:
+        tokeniser = transformers.AutoTokenizer.from_pretrained(target, local_files_only=is_folder)
+    except (OSError, ValueError) as error:
+        raise OSError(f"the tokeniser of {target} cannot be loaded ({str(error).splitlines()[0]}): {hint}") from error
+    if len(tokeniser) <= len(tokeniser.all_special_tokens):
+        # Where there are no files, transformers makes a tokeniser to which every word is unknown.
+        raise OSError(f"{target} has no tokeniser: {hint}")
+    if tokeniser.pad_token is None:
+        # Padding is masked: any id serves a tokeniser that has none of its own, such as GPT-2's.
+        tokeniser.pad_token = tokeniser.eos_token
+    return tokeniser
 
 
 def huggingface_kind(path_or_id: str) -> Literal["image", "text"]:

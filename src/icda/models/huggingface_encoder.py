@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from icda.extras import require
 from icda.models.encoders import ImageEncoder, Kind, TextEncoder
-from icda.models.tokenisers import load_pretrained_tokeniser
+from icda.models.huggingface import load_pretrained_tokeniser
 
 MAX_TOKENS = 512  # longer texts are cut: attention is quadratic in length, and most encoders stop here
 

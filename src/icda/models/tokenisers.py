@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 from icda.data.task import Task
 from icda.data.texts import with_tokeniser
 from icda.data.tokens import HASHED_WORDS, Tokeniser
-from icda.extras import require
-from icda.models.huggingface import huggingface_config, huggingface_kind
+from icda.models.huggingface import huggingface_config, huggingface_kind, load_pretrained_tokeniser
 from icda.models.registry import MODELS
 from icda.registry import Registry
 
@@ -89,21 +86,3 @@ def load_tokeniser(target: str, vocabulary: int, positions: int | None = None) -
 
     limits = [limit for limit in (found.model_max_length, positions) if limit is not None]
     return Tokeniser(encode, int(found.pad_token_id), min(limits, default=None))
-
-
-def load_pretrained_tokeniser(target: str) -> Any:
-    """A Hugging Face tokeniser that can pad; from a folder it is read without asking the hub."""
-    transformers = require("transformers", "hf", "Hugging Face tokenisers")
-    is_folder = Path(target).is_dir()
-    hint = "save the one the model was trained with beside it, tokenizer.save_pretrained(folder)."
-    try:
-        tokeniser = transformers.AutoTokenizer.from_pretrained(target, local_files_only=is_folder)
-    except (OSError, ValueError) as error:
-        raise OSError(f"the tokeniser of {target} cannot be loaded ({str(error).splitlines()[0]}): {hint}") from error
-    if len(tokeniser) <= len(tokeniser.all_special_tokens):
-        # Where there are no files, transformers makes a tokeniser to which every word is unknown.
-        raise OSError(f"{target} has no tokeniser: {hint}")
-    if tokeniser.pad_token is None:
-        # Padding is masked: any id serves a tokeniser that has none of its own, such as GPT-2's.
-        tokeniser.pad_token = tokeniser.eos_token
-    return tokeniser

@@ -13,8 +13,9 @@ from icda.selection.rules import SelectionRule, get_rule
 class Selector:
     """Says after each epoch whether its model is the one to keep.
 
-    Of equally good epochs the earlier one stays; `last` always takes the newest. Its state goes into the checkpoint, so
-    that a resumed run remembers what it has to beat.
+    Of epochs with equal scores the more accurate one stays, and of those the earlier: a worst class or group may be at 0
+    for all of training. `last` always takes the newest. The state goes into the checkpoint, so that a resumed run
+    remembers what it has to beat.
 
     `pseudo_groups` are the guessed groups of the validation split, where the rule wants them; the trainer puts them here.
 
@@ -29,6 +30,7 @@ class Selector:
         self.rule = get_rule(rule)
         self.best_epoch: int | None = None
         self.best_score: float | None = None
+        self.best_accuracy = 0.0
         self.pseudo_groups: Tensor | None = None
 
     def update(self, epoch: int, validation_metrics: Mapping[str, Any] | None = None) -> bool:
@@ -41,10 +43,10 @@ class Selector:
                 f"selection rule {self.rule.name!r} got no validation metrics for epoch {epoch}: "
                 "evaluate the validation split first, or use --selection last."
             )
-        score = self.rule.score(validation_metrics)
-        if self.best_score is not None and score <= self.best_score:
+        score, accuracy = self.rule.score(validation_metrics), float(validation_metrics.get("accuracy", 0.0))
+        if self.best_score is not None and (score, accuracy) <= (self.best_score, self.best_accuracy):
             return False
-        self.best_epoch, self.best_score = epoch, score
+        self.best_epoch, self.best_score, self.best_accuracy = epoch, score, accuracy
         return True
 
     def start_afresh(self) -> None:
@@ -52,7 +54,8 @@ class Selector:
         self.best_epoch = self.best_score = None
 
     def state_dict(self) -> dict[str, Any]:
-        state = {"rule": self.rule.name, "best_epoch": self.best_epoch, "best_score": self.best_score}
+        state: dict[str, Any] = {"rule": self.rule.name, "best_epoch": self.best_epoch, "best_score": self.best_score}
+        state["best_accuracy"] = self.best_accuracy
         return state if self.pseudo_groups is None else {**state, "pseudo_groups": self.pseudo_groups}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -65,4 +68,5 @@ class Selector:
                 f"compare: resume with --selection {state['rule']}."
             )
         self.best_epoch, self.best_score = state["best_epoch"], state["best_score"]
+        self.best_accuracy = state.get("best_accuracy", 0.0)
         self.pseudo_groups = state.get("pseudo_groups")

@@ -76,8 +76,8 @@ def told_task(config: TrainConfig, task: Task) -> Task:
 def load_task(config: TrainConfig) -> Task:
     """The task a configuration names, or the one made of the user's own folder or CSV, as its model reads it."""
     task = _find_task(config)
-    if config.subset is not None:
-        task = take_subset(task, config.subset, config.data_seed)
+    if config.subset is not None:  # which groups samples belong to must not decide who is taken, if it is not known
+        task = take_subset(task, config.subset, config.data_seed, by_groups=config.attributes == "known")
     return read_by(task, config.model or task.default_model)
 
 
@@ -110,11 +110,17 @@ def build(config: TrainConfig, task: Task) -> tuple[list[FeatureClassifier], Met
     validation = task.validation
     has_groups = validation is not None and validation.groups is not None
     check_selection(config.selection, validation is not None, has_groups, task.name)
+    return _assemble(config, task, None)
+
+
+def _assemble(config: TrainConfig, task: Task, setup: Setup | None) -> tuple[list[FeatureClassifier], Method]:
+    """Networks for a task, and the method as `setup` has it; without one, as the task does."""
     seed_everything(config.seed)
     name = config.model or task.default_model
     count = getattr(method_class(config.method), "num_networks", 1)
     networks = [create_model(name, task.num_classes, task.input_shape) for _ in range(count)]
-    setup = Setup.of(task, networks[0], config.epochs, config.batch_size, config.seed)
+    if setup is None:
+        setup = Setup.of(task, networks[0], config.epochs, config.batch_size, config.seed)
     method = create_method(config.method, setup, config.options)
     return [method.prepare_network(network) for network in networks], method
 
@@ -169,7 +175,8 @@ def load_folder(folder: Path, data: str | None = None) -> tuple[TrainConfig, Tas
         raise ValueError(
             f"{path} was trained on classes {', '.join(state['class_names'])}; the data have {', '.join(task.class_names)}."
         )
-    networks, method = build(config, task)
+    # Not as the data at hand would have it: they may have other groups than the run was told of, or none.
+    networks, method = _assemble(config, task, Setup(**state["setup"])) if "setup" in state else build(config, task)
     for network, saved in zip(networks, state["networks"], strict=True):
         load_state(network, saved, "network", path)
     load_state(method, state["method"], "method state", path)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from icda.data.loader import BatchLoader
 from icda.data.task import Batch, Split, Task
-from icda.methods.base import Context, Method, Sampling, Stage, check_networks
+from icda.methods.base import Context, Method, Sampling, Setup, Stage, check_networks
 from icda.models.base import FeatureClassifier
 from icda.selection import Selector
 from icda.selection.pseudo_groups import guess_epoch, strength_groups, worst_pseudo_group
@@ -170,8 +170,9 @@ class Trainer:
             for name in ("accuracy", "worst_class_accuracy", "worst_group_accuracy"):
                 record[f"validation_{name}"] = metrics[name]
             if self.selector.rule.guesses_groups:
-                metrics[PSEUDO_GROUP_METRIC] = self._worst_pseudo_group(self.task.validation, logits)
-                record[f"validation_{PSEUDO_GROUP_METRIC}"] = metrics[PSEUDO_GROUP_METRIC]
+                worst = self._worst_pseudo_group(self.task.validation, logits)
+                metrics[PSEUDO_GROUP_METRIC] = -1.0 if worst is None else worst  # any epoch with groups is better
+                record[f"validation_{PSEUDO_GROUP_METRIC}"] = worst
         record["seconds"] = round(seconds, 3)
         if self.selector.update(self.position.epoch, metrics) and self._is_main and self._keeps_now():
             self.save_model()
@@ -179,11 +180,11 @@ class Trainer:
         self.position.next_epoch()
         return record
 
-    def _worst_pseudo_group(self, validation: Split, logits: Tensor) -> float:
-        """The worst guessed group's accuracy; before groups are guessed no epoch is better than another."""
+    def _worst_pseudo_group(self, validation: Split, logits: Tensor) -> float | None:
+        """The worst guessed group's accuracy; None before groups are guessed."""
         if self.selector.pseudo_groups is None:
             if self.position.epoch < guess_epoch(self._num_epochs):
-                return 0.0
+                return None
             features = encode_split(self.models[0], validation, self.accelerator)
             weight = self.models[0].head.weight
             assert isinstance(weight, Tensor)
@@ -199,10 +200,11 @@ class Trainer:
         for optimizer in self.context.optimizers:
             optimizer.zero_grad()
         self.accelerator.backward(loss * self._batch_share if self._batch_share != 1 else loss)
-        if self.config.clip_norm is not None:
-            for model in self.context.networks:
-                self.accelerator.clip_grad_norm_(model.parameters(), self.config.clip_norm)
-        for optimizer in self.context.optimizers:
+        for model, optimizer in zip(self.context.networks, self.context.optimizers, strict=True):
+            if self.config.clip_norm is not None:
+                # Not accelerator.clip_grad_norm_: in half precision it unscales every optimiser's gradients at each call.
+                self.accelerator.unscale_gradients(optimizer)
+                nn.utils.clip_grad_norm_(model.parameters(), self.config.clip_norm)
             optimizer.step()
 
     def _update_context(self) -> None:
@@ -254,6 +256,7 @@ class Trainer:
         for optimizer, state in zip(optimizers, carried, strict=False):
             optimizer.load_state_dict(state)
         count = len(self.models)
+        self.accelerator.free_memory()  # it would keep the last stage's optimisers, and unscale their gradients, too
         prepared = self.accelerator.prepare(*self.models, *optimizers)
         if stage.sampling != "own":  # a method's own weights are asked for at the beginning of an epoch
             self.loader = self.batches.stage_loader(stage)
@@ -292,6 +295,7 @@ class Trainer:
             "config": self.config.as_dict(),
             "class_names": list(self.task.class_names),
             "epoch": self.position.epoch,
+            "setup": vars(self._setup()),
         }
         save_checkpoint(self.folder / MODEL, state)
 
@@ -336,6 +340,10 @@ class Trainer:
         for model, saved in zip(self.models, state["networks"], strict=True):
             load_state(model, saved, "network", path)
         load_state(self.method, state["method"], "method state", path)
+
+    def _setup(self) -> Setup:
+        """What the method was told; with it a model can be read back beside other data, with other groups or none."""
+        return Setup.of(self.task, self.models[0], self.config.epochs, self.config.batch_size, self.config.seed)
 
     # -- small facts --------------------------------------------------------------------------------------------------
 
