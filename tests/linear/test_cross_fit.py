@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import torch
 
+from icda.linear.balance import rebalance
 from icda.linear.cross_fit import cross_fitted_logits, cross_fitted_strength, problem_rows, stratified_folds
 from icda.linear.objective import LossSettings
 from icda.linear.solver import Problem, fit_head
@@ -36,6 +37,20 @@ def test_a_sample_is_judged_by_a_head_that_has_not_seen_it() -> None:
     fold = stratified_folds(problem.targets, 4, 3)
     head = fit_head(problem_rows(problem, fold != 2), LossSettings("ce"), 100, 1e-3)
     torch.testing.assert_close(logits[fold == 2], head.logits(problem.features[fold == 2]))
+
+
+def test_a_prior_in_the_offsets_is_not_counted_again() -> None:
+    """Logit adjustment adds the prior of the class counts, cross entropy none: with offsets they are the same."""
+    generator = torch.Generator().manual_seed(2)
+    targets = (torch.rand(200, generator=generator) < 0.15).long()
+    features = torch.randn(200, 4, generator=generator, dtype=torch.float64) + targets[:, None]
+    ones = torch.ones(200, dtype=torch.float64)
+    plain = Problem(features, targets, 2, ones, ones, torch.bincount(targets).double(), 0.01)
+    problem = rebalance(plain, torch.arange(200) % 2, "prior")
+    found, wanted = (cross_fitted_logits(problem, LossSettings(name), targets, tol=1e-6) for name in ("la", "ce"))
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-3)
+    without = cross_fitted_logits(plain, LossSettings("ce"), targets, tol=1e-6)
+    assert float((wanted - without).abs().max()) > 0.5
 
 
 def test_cross_fitted_strength_is_zero_at_the_target_and_sums_to_the_sample_strength() -> None:

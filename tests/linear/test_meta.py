@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ from icda.linear.balance import rebalance
 from icda.linear.meta import MetaSettings, fit_meta_head
 from icda.linear.objective import LossSettings
 from icda.linear.solver import LinearHead, Problem, fit_head
+from icda.strength import Strength, direct_strength
 
 
 def biased(size: int, agreement: float, seed: int, decay: float = 0.02) -> tuple[Problem, torch.Tensor]:
@@ -61,6 +64,20 @@ def test_the_papers_form_learns_nothing_but_strengths() -> None:
     found, *_ = learned(strengths_as="margins", use_metadata=False, class_margins=False, steps=3)
     assert found.share == 0
     assert float(found.margins.abs().max()) == 0
+
+
+def test_the_head_that_is_returned_has_the_learned_strengths_in_its_margins() -> None:
+    problem, _ = biased(800, 0.95, seed=0)
+    metadata, other = biased(160, 0.5, seed=1)
+    loss = LossSettings("icda", 0.5, 3.0)
+    settings = MetaSettings(strengths_as="margins", use_metadata=False, class_margins=False, steps=3)
+    found = fit_meta_head(problem, metadata, 2 * metadata.targets + other, loss, settings)
+    angles = direct_strength(problem.features, problem.targets, found.head.weight)
+    told = replace(problem, strength=Strength(angles.per_class, found.strengths))
+    again = fit_head(told, loss, 200, 1e-4, rounds=1, start=found.head)
+    by_angles = fit_head(problem, loss, 200, 1e-4)
+    near, far = ((head.weight - found.head.weight).abs().max() for head in (again, by_angles))
+    assert float(near) < 0.1 * float(far), "it is an optimum with the learned strengths, not with the head's own angles"
 
 
 def test_no_head_judges_what_it_was_fitted_to() -> None:

@@ -64,7 +64,7 @@ def textbook(
     inner: Callable[[Tensor, Tensor], Tensor],
     outer: Sequence[Tensor],
     metadata: Batch,
-    random_state: Tensor,
+    random_state: list[Tensor],
 ) -> tuple[Tensor, ...]:
     """Double backward through the whole network."""
 
@@ -72,7 +72,7 @@ def textbook(
         return {name: value.clone() for name, value in model.named_buffers()}
 
     now = torch.get_rng_state()
-    torch.set_rng_state(random_state)
+    torch.set_rng_state(random_state[0])
     parameters = {name: value.detach().clone().requires_grad_() for name, value in model.named_parameters()}
     logits = functional_call(model, (parameters, buffers()), (inputs,)).logits
     torch.set_rng_state(now)
@@ -271,6 +271,6 @@ def test_a_variable_the_inner_loss_does_not_use_gets_a_zero_gradient() -> None:
 def test_a_model_without_a_linear_head_is_refused() -> None:
     model = FeatureClassifier(nn.Identity(), nn.Conv2d(3, CLASSES, 8)).double()
     data = batch(4, 1)
-    forward = Forward(data.inputs, model.encoder(data.inputs), torch.get_rng_state())  # type: ignore[arg-type]
+    forward = Forward(data.inputs, model.encoder(data.inputs), [torch.get_rng_state()])  # type: ignore[arg-type]
     with pytest.raises((ValueError, AttributeError), match=r"linear head|logits"):
         look_ahead(model, forward, lambda z, w: z.sum(), [], data.inputs, data.targets, RATE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -140,3 +141,11 @@ def test_options_out_of_range_are_refused(options: dict[str, float], message: st
 def test_a_batch_that_cannot_hold_every_class_is_refused_before_training() -> None:
     with pytest.raises(ValueError, match=r"a batch of 2 cannot hold 3 classes\. Raise --batch-size"):
         LDMI(replace(SETUP, batch_size=2))
+
+
+def test_a_batch_with_few_samples_of_a_class_is_warned_of() -> None:
+    with pytest.warns(UserWarning, match="a batch of 29 has fewer than 10 samples of each of 3 classes"):
+        create_method("ldmi", Setup(3, 4, torch.tensor([20, 20, 20]), 10, 60, batch_size=29))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        create_method("ldmi", Setup(3, 4, torch.tensor([20, 20, 20]), 10, 60, batch_size=30))

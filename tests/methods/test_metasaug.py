@@ -64,7 +64,7 @@ def naive_loss(logits: Tensor, targets: Tensor, weight: Tensor, cov: Tensor, lam
         spread = [(d @ cov[y] @ d).clamp(min=0) for d in differences]  # a corrected covariance may be indefinite
         adjusted = torch.stack([logits[i, c] + lam / 2 * spread[c] for c in range(CLASSES)])
         total = total + class_weights()[y] * (torch.logsumexp(adjusted, 0) - adjusted[y])
-    return total / len(targets)
+    return total / sum(class_weights()[y] for y in targets.tolist())
 
 
 def double_backward(

@@ -88,10 +88,16 @@ def test_the_first_stage_is_plain_cross_entropy_and_the_second_the_reasoning_los
     assert torch.equal(first, F.cross_entropy(output.logits, TARGETS))
     method.on_stage_start(context_of(model, "head"))
     model.eval()
-    oracle = RISDALoss(3, 5, SETUP.class_counts, mean_strength=0.7)
+    oracle = RISDALoss(3, 5, SETUP.class_counts, mean_strength=0.7, reduction="none")
     oracle.load_state_dict(method.criterion.state_dict())
-    expected = oracle(output.features, TARGETS, model.head, 0.9)
+    losses = oracle(output.features, TARGETS, model.head, 0.9)
+    raw = [(1 - 0.9999) / (1 - 0.9999**n) for n in (12, 8, 4)]
+    weights = torch.tensor([raw[target] for target in TARGETS.tolist()])
+    expected = (weights * losses).sum() / weights.sum()
     torch.testing.assert_close(method.loss(output, batch, context_of(model, "head")), expected)
+    unweighted = TwoStageRISDA(SETUP, mean_strength=0.7, effective_beta=0.0)
+    unweighted.load_state_dict({**method.state_dict(), "class_weights": unweighted.class_weights})
+    torch.testing.assert_close(unweighted.loss(output, batch, context_of(model, "head")), losses.mean())
     assert not torch.allclose(expected, first)
 
 

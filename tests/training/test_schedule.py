@@ -29,6 +29,13 @@ def test_a_share_of_the_epochs_falls_on_a_whole_epoch() -> None:
     assert [learning_rate(config, epoch, 7) for epoch in (3.9, 4.0)] == pytest.approx([1.0, 0.1])
 
 
+def test_a_stage_moves_milestones_given_as_epochs_in_proportion_to_its_length() -> None:
+    config = TrainConfig(learning_rate=1.0, milestones=(120, 0.8), decay=0.1)
+    found = [learning_rate(config, epoch, 50, whole=200) for epoch in (29.9, 30.0, 39.9, 40.0)]
+    assert found == pytest.approx([1.0, 0.1, 0.1, 0.01])
+    assert learning_rate(config, 49.9, 200, whole=200) == 1.0
+
+
 def test_cosine_follows_half_a_wave_from_the_rate_to_zero() -> None:
     expected = [0.2 * (1 + math.cos(math.pi * time / 20)) for time in TIMES]
     assert rates(schedule="cosine") == pytest.approx(expected)

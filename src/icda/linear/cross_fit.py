@@ -64,13 +64,15 @@ def problem_rows(problem: Problem, rows: Tensor) -> Problem:
     """The problem restricted to some samples."""
     targets, weights = problem.targets[rows], problem.weights[rows]
     strength, offsets = problem.strength, problem.offsets
+    has_own_prior = offsets is not None and offsets.ndim == 2  # then the counts are there to add no second one
+    counts = torch.bincount(targets, weights.double(), minlength=problem.num_classes)
     return replace(
         problem,
         features=problem.features[rows],
         targets=targets,
         weights=weights,
         statistics_weights=problem.statistics_weights[rows],
-        class_counts=torch.bincount(targets, weights.double(), minlength=problem.num_classes),
+        class_counts=problem.class_counts if has_own_prior else counts,
         strength=None if strength is None else Strength(*(part[rows] for part in strength)),
-        offsets=offsets[rows] if offsets is not None and offsets.ndim == 2 else offsets,
+        offsets=offsets[rows] if offsets is not None and has_own_prior else offsets,
     )

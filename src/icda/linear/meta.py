@@ -22,6 +22,7 @@ from icda.statistics.grouping import LabelGroups
 from icda.strength import Characteristics, Strength, StrengthNetwork, direct_strength
 
 StrengthsAs = Literal["weights", "margins"]
+ROUNDS = 2  # fits with strengths after the first without
 FLOOR = 0.01  # added to strengths that are weights: no sample counts a hundred times less than another of its class
 
 
@@ -95,7 +96,9 @@ def describe(problem: Problem, settings: MetaSettings) -> Tensor:
     balanced = problem.targets
     logits = cross_fitted_logits(problem, LossSettings("la"), balanced, seed=settings.seed, max_iter=settings.max_iter)
     head = fit_head(problem, LossSettings("la"), settings.max_iter, settings.tol)
-    characteristics = Characteristics(problem.class_counts)
+    # Not the problem's counts, which are all alike where the prior is in its offsets.
+    counts = torch.bincount(problem.targets, problem.weights.double(), minlength=problem.num_classes)
+    characteristics = Characteristics(counts)
     characteristics.observe(logits, problem.targets)
     characteristics.end_epoch()
     rows = characteristics(logits, problem.features, problem.targets, head.weight).float()
@@ -163,13 +166,18 @@ class _Fold:
 
     def fit(self, outer: Outer, loss: LossSettings, last: bool = False) -> LinearHead:
         """The head at theta's optimum; the next fit starts from here."""
-        with torch.no_grad():
-            problem = self._problem(outer)
         settings = self.settings
         max_iter, tol = (settings.last_max_iter, settings.last_tol) if last else (settings.max_iter, settings.tol)
-        rounds = 3 if self.head is None else 1  # without a head there are no strengths yet
-        self.head = fit_head(problem, loss, max_iter, tol, rounds, self.head)
+        rounds = 1
+        if self.head is None:  # angles are read off a head, so that the learned strengths come in with the next one
+            self.head, rounds = self._fit_once(outer, loss, max_iter, tol), ROUNDS
+        for _ in range(rounds):
+            self.head = self._fit_once(outer, loss, max_iter, tol)
         return self.head
+
+    @torch.no_grad()
+    def _fit_once(self, outer: Outer, loss: LossSettings, max_iter: int, tol: float) -> LinearHead:
+        return fit_head(self._problem(outer), loss, max_iter, tol, rounds=1, start=self.head)
 
     def backward(self, outer: Outer, loss: LossSettings) -> float:
         """Add the outer loss's gradient in theta; returns the loss."""

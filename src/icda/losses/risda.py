@@ -20,7 +20,7 @@ class RISDALoss(StatisticsLoss):
     K is the row-normalised confusion matrix of the training data: Sigma~_y = sum_j K_{y,j} Sigma_j and mu~_y = sum_j
     K_{y,j} mu_j - mu_y; the `head_classes` most frequent classes keep their own covariance. a = mean_strength * progress
     and b = lambda0 * progress. K is counted from the predictions the loss sees in train mode, over the whole of training;
-    the method `risda` sets it once from a full pass (`set_confusion`), as the official schedule does.
+    the method `risda_two_stage` sets it once from a full pass (`set_confusion`), as the official schedule does.
 
     Reference: Chen et al., "Imagine by reasoning: a reasoning-based implicit semantic data augmentation for long-tailed
     classification", AAAI 2022. Differs from the official code in that the mixed covariance is never written back into the

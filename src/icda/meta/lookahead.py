@@ -46,11 +46,11 @@ class Forward:
 
     inputs: Any
     output: Output
-    random_state: Tensor  # before the pass, so that dropout draws the same masks when it is looked at again
+    random_state: list[Tensor]  # before the pass, so that dropout draws the same masks when it is looked at again
 
     @classmethod
     def of(cls, network: nn.Module, inputs: Any) -> Forward:
-        state = torch.get_rng_state()
+        state = _random_state()
         return cls(inputs, network(inputs), state)
 
 
@@ -190,11 +190,22 @@ def _share(samples: Tensor) -> float:
     return float(count / all_mean(count))
 
 
+def _random_state() -> list[Tensor]:
+    """The generators that dropout draws from: the CPU's, and those of all GPUs."""
+    return [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if torch.cuda.is_available() else ())]
+
+
+def _set_random_state(state: list[Tensor]) -> None:
+    torch.set_rng_state(state[0])
+    if len(state) > 1:
+        torch.cuda.set_rng_state_all(state[1:])
+
+
 @contextmanager
-def _replay(state: Tensor) -> Iterator[None]:
-    now = torch.get_rng_state()
-    torch.set_rng_state(state)
+def _replay(state: list[Tensor]) -> Iterator[None]:
+    now = _random_state()
+    _set_random_state(state)
     try:
         yield
     finally:
-        torch.set_rng_state(now)
+        _set_random_state(now)

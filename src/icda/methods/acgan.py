@@ -25,7 +25,7 @@ class ACGAN(Method):
     Each step first trains the discriminator, which tells real from generated and names the class, and the generator, which
     wants its images taken for real and for their class. From `start` of training on, `round(share * N)` images of uniformly
     drawn classes join the N of the batch. Noise depends on (seed, iteration) alone; networks and optimisers are state.
-    Images only, square, of 8, 28, 32 or 64 pixels.
+    Images only, square, of 8, 16, 28, 32 or 64 pixels.
 
     Reference: Odena et al., "Conditional image synthesis with auxiliary classifier GANs", ICML 2017. Differs from it in
     spectral normalisation where it has dropout, GroupNorm where it has BatchNorm, and smaller networks. How its images were

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from icda.losses.class_balance import check_effective_beta, effective_number_weights
 from icda.losses.ldam import LDAMLoss
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.from_loss import LossMethod
-from icda.ranks import all_reduce
+from icda.ranks import weighted_mean
 
 if TYPE_CHECKING:
     from icda.data.task import Batch
@@ -45,6 +44,4 @@ class LDAMDRW(LossMethod):
         losses = super().loss(output, batch, context)
         if context.progress < self.start:
             return losses.mean()
-        weights = self.class_weights[batch.targets].to(losses)
-        total, count = all_reduce(torch.stack([weights.sum(), weights.new_tensor(float(len(weights)))]))
-        return (weights * losses).mean() * count / total
+        return weighted_mean(losses, self.class_weights[batch.targets].to(losses))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,6 +16,7 @@ from icda.ranks import all_reduce
 if TYPE_CHECKING:
     from icda.data.task import Batch
 
+FEW = 10  # samples of a class in a batch
 FLOOR = 1e-3  # added to the determinant, as published
 PUBLISHED_RATE, PUBLISHED_STEPS, PUBLISHED_BATCH = 1e-6, 39_000, 128  # of the second stage: 100 epochs of CIFAR-10
 
@@ -62,6 +64,13 @@ class LDMI(Method):
             raise ValueError(
                 f"LDMI needs every class in a batch, and many samples of each: a batch of {setup.batch_size} cannot hold "
                 f"{setup.num_classes} classes. Raise --batch-size to several times the number of classes."
+            )
+        if setup.batch_size is not None and setup.batch_size < FEW * setup.num_classes:
+            warnings.warn(
+                f"LDMI: a batch of {setup.batch_size} has fewer than {FEW} samples of each of {setup.num_classes} classes. "
+                "Its determinant is often near zero, where the gradient is huge, or zero, where there is none: raise "
+                "--batch-size, or at least set --clip-norm.",
+                stacklevel=2,
             )
         self.first_stage, self.second_rate = first_stage, second_rate
         self.full_batch = setup.batch_size or 0

@@ -13,6 +13,7 @@ from icda.losses.isda import ISDALoss
 from icda.meta.lookahead import Mode
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.meta_learning import MetaLearner, Outer
+from icda.ranks import weighted_mean
 from icda.statistics import Moments
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ class MetaSAug(MetaLearner):
 
     Until `start` (four fifths of training, as published) it is cross entropy and keeps no statistics; then each iteration
     steps the covariances along the exact meta-gradient and uses them for that iteration. Class weights are those of the
-    effective number of samples. Options not listed here are those of `ISDALoss`.
+    effective number of samples, in a weighted mean: rare classes count more, and the step is no smaller for it.
+    Options not listed here are those of `ISDALoss`.
 
     Reference: Li et al., "MetaSAug: meta semantic augmentation for long-tailed visual recognition", CVPR 2021. Differs
     from the official code in merging the batch's statistics before the loss, and in reporting no best test epoch.
@@ -85,4 +87,4 @@ class MetaSAug(MetaLearner):
         adjustment = self.criterion.own_variance(targets, weight, progress, moments)
         adjusted = logits if adjustment is None else logits + adjustment
         losses = F.cross_entropy(adjusted, targets, reduction="none")
-        return (self.weights.to(losses)[targets] * losses).mean()
+        return weighted_mean(losses, self.weights.to(losses)[targets])

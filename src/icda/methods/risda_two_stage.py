@@ -9,8 +9,10 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.losses.class_balance import check_effective_beta, effective_number_weights
 from icda.losses.risda import RISDALoss
 from icda.methods.base import METHODS, Context, Method, Setup, Stage
+from icda.ranks import weighted_mean
 
 if TYPE_CHECKING:
     from icda.data.task import Batch
@@ -19,23 +21,31 @@ if TYPE_CHECKING:
 
 @METHODS.register("risda_two_stage")
 class TwoStageRISDA(Method):
-    """Cross entropy for the first four fifths of training, then a frozen encoder and `RISDALoss` on the head.
+    """Cross entropy for the first four fifths of training, then a frozen encoder and weighted `RISDALoss` on the head.
 
     At the switch one pass over the training set gives the confusion matrix and the class statistics, so that they belong
-    to the features the head will see. Differs from the official code, which takes the confusion matrix of the epoch with
-    the best test accuracy: here it is that of the last epoch of the first stage.
+    to the features the head will see. The head's loss is a mean weighted by the effective number of samples of a class.
+    Differs from the official code, which takes the confusion matrix of the epoch with the best training accuracy, rounded
+    to two decimals: here it is that of the last epoch of the first stage.
 
     Reference: Chen et al., AAAI 2022; schedule as in METHODS 5.1.
     """
 
     inner_loss = RISDALoss
 
-    def __init__(self, setup: Setup, *, first_stage: float = 0.8, **options: Any) -> None:
+    class_weights: Tensor
+
+    def __init__(
+        self, setup: Setup, *, first_stage: float = 0.8, effective_beta: float = 0.9999, **options: Any
+    ) -> None:
         super().__init__()
         if not 0 < first_stage < 1:
             raise ValueError(f"first_stage is a share of the epochs in (0, 1), got {first_stage}.")
+        check_effective_beta(effective_beta, "effective_beta")
         self.first_stage = first_stage
-        self.criterion = RISDALoss(setup.num_classes, setup.feature_dim, setup.class_counts, **options)
+        counts = setup.class_counts
+        self.criterion = RISDALoss(setup.num_classes, setup.feature_dim, counts, reduction="none", **options)
+        self.register_buffer("class_weights", effective_number_weights(counts, effective_beta))
 
     def stages(self, epochs: int) -> list[Stage]:
         first = min(max(1, round(epochs * self.first_stage)), epochs)
@@ -65,4 +75,5 @@ class TwoStageRISDA(Method):
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         if context.stage.name != "head":
             return F.cross_entropy(output.logits, batch.targets)
-        return self.criterion(output.features, batch.targets, context.head, context.progress, output.logits)
+        losses = self.criterion(output.features, batch.targets, context.head, context.progress, output.logits)
+        return weighted_mean(losses, self.class_weights[batch.targets].to(losses))

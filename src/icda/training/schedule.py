@@ -7,18 +7,21 @@ import math
 from icda.training.config import TrainConfig
 
 
-def learning_rate(config: TrainConfig, epoch: float, epochs: int) -> float:
+def learning_rate(config: TrainConfig, epoch: float, epochs: int, whole: int | None = None) -> float:
     """The rate at `epoch` (fractional within an epoch) of a schedule over `epochs`.
 
-    Steps fall at whole epochs, as everywhere in this field; warm-up and cosine move with every iteration.
+    Steps fall at whole epochs, as everywhere in this field; warm-up and cosine move with every iteration. A stage with a
+    schedule of its own is `epochs` of the `whole` training: milestones given as epochs are moved in proportion.
 
     >>> config = TrainConfig(learning_rate=0.1, milestones=(120, 160))
     >>> [round(learning_rate(config, epoch, 200), 6) for epoch in (0, 119.9, 120, 160)]
     [0.1, 0.1, 0.01, 0.001]
+    >>> [round(learning_rate(config, epoch, 100, whole=200), 6) for epoch in (59, 60, 80)]
+    [0.1, 0.01, 0.001]
     """
     rate = config.learning_rate
     if config.schedule == "step":
-        passed = sum(epoch >= _milestone_epoch(m, epochs) for m in config.milestones)
+        passed = sum(epoch >= _milestone_epoch(m, epochs, whole or epochs) for m in config.milestones)
         rate *= config.decay**passed
     elif config.schedule == "cosine":
         rate *= 0.5 * (1 + math.cos(math.pi * min(epoch / epochs, 1.0)))
@@ -27,5 +30,7 @@ def learning_rate(config: TrainConfig, epoch: float, epochs: int) -> float:
     return rate
 
 
-def _milestone_epoch(milestone: float, epochs: int) -> float:
-    return round(milestone * epochs) if milestone < 1 else milestone
+def _milestone_epoch(milestone: float, epochs: int, whole: int) -> float:
+    if milestone < 1:
+        return round(milestone * epochs)
+    return milestone if epochs == whole else round(milestone * epochs / whole)

@@ -216,7 +216,7 @@ class Trainer:
         stage, start = self.context.stage, self._stage_end - self.context.stage.epochs
         epoch = self.position.epoch + self.position.batch / len(self.loader)
         if stage.restart:
-            rate = learning_rate(self.config, epoch - start, stage.epochs)
+            rate = learning_rate(self.config, epoch - start, stage.epochs, self._num_epochs)
         else:
             rate = learning_rate(self.config, epoch, self._num_epochs)
         if stage.learning_rate is not None:
