@@ -101,6 +101,7 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         """
         self._check_settings()
         self._forget_online()
+        self.__dict__.pop("attributes_", None)  # an earlier fit's, which balanced something else
         features, y = check_samples(self, X, y)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -118,7 +119,8 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         if len(np.unique(codes)) < len(self.classes_):
             raise ValueError("ICDAClassifier: a class has no sample with a positive sample_weight.")
         problem = self._problem(features, torch.from_numpy(codes), weights)
-        problem = self._balanced(problem, None if groups is None else np.asarray(groups)[used])
+        unit = 1 / float(weights.mean())
+        problem = self._balanced(problem, None if groups is None else np.asarray(groups)[used], unit)
         settings = LossSettings(self.loss, self.lambda0, self.beta)
         if self.loss == "icda" and self.strength == "cross_fitted":
             problem = replace(problem, strength=self._cross_fitted_strength(problem))
@@ -131,8 +133,8 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         decay = 1 / (self.C * float(weights.sum()))
         return Problem(features, targets, len(self.classes_), mass, mass, counts, decay)
 
-    def _balanced(self, problem: Problem, groups: np.ndarray | None) -> Problem:
-        """The problem as `balance` and `through` ask for."""
+    def _balanced(self, problem: Problem, groups: np.ndarray | None, unit: float) -> Problem:
+        """The problem as `balance` and `through` ask for; `unit` is what a sample of weight one has in its weights."""
         if self.balance is None:
             return problem
         if self.balance == "strength":
@@ -148,7 +150,7 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
             # Weights need many samples in a group: two groups a class. The prior asks what the shortcut speaks for.
             attributes = found.attributes if self.through == "prior" else found.hurt.long()
         self.attributes_ = attributes.numpy()
-        return rebalance(problem, attributes, self.through)
+        return rebalance(problem, attributes, self.through, unit)
 
     def _cross_fitted_strength(self, problem: Problem) -> Strength:
         logits = cross_fitted_logits(problem, LossSettings("ce"), problem.targets, seed=self.random_state or 0)
@@ -171,5 +173,10 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         for name, known in (("balance", BALANCES), ("through", THROUGH), ("strength", STRENGTHS)):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(map(str, known))}, got {getattr(self, name)!r}.")
+        if self.balance == "strength" and self.through != "weights":
+            raise ValueError(
+                f'balance="strength" weighs single samples and has no groups to balance through={self.through!r}: use '
+                'through="weights", or balance="contrast", which guesses groups.'
+            )
         if not self.C > 0 or self.lambda0 < 0:
             raise ValueError(f"C must be positive and lambda0 not negative, got {self.C} and {self.lambda0}.")

@@ -11,17 +11,24 @@ from torch import Tensor
 from icda.linear.solver import Problem
 
 Through = Literal["weights", "statistics", "prior"]
-UNSEEN = 0.5  # what a pair of class and attribute without samples counts as in the prior
+UNSEEN = 0.5  # samples of weight one that a pair of class and attribute without any counts as in the prior
 
 
-def balance_weights(labels: Tensor) -> Tensor:
-    """Weights that give every label the same mass, mean one.
+def balance_weights(labels: Tensor, masses: Tensor | None = None) -> Tensor:
+    """Factors that give every label the same mass and leave the mass of all samples as it is.
+
+    `masses` (N,) say how much each sample counts already, so that a mass of 5 is five samples; by default each is one. A
+    label whose samples count nothing gets factors of zero.
 
     >>> balance_weights(torch.tensor([0, 0, 0, 1])).tolist()
     [0.6666666666666666, 0.6666666666666666, 0.6666666666666666, 2.0]
+    >>> balance_weights(torch.tensor([0, 1]), torch.tensor([3.0, 1.0])).tolist()
+    [0.6666666666666666, 2.0]
     """
-    counts = torch.bincount(labels).double()
-    return len(labels) / ((counts > 0).sum() * counts)[labels]
+    masses = torch.ones(len(labels), dtype=torch.float64) if masses is None else masses.double()
+    counts = torch.bincount(labels, masses)
+    present = counts > 0
+    return torch.where(present, counts.sum() / (present.sum() * counts), 0.0)[labels]
 
 
 def reweigh(problem: Problem, weights: Tensor) -> Problem:
@@ -31,22 +38,25 @@ def reweigh(problem: Problem, weights: Tensor) -> Problem:
     return replace(problem, weights=weights, statistics_weights=weights, class_counts=counts)
 
 
-def rebalance(problem: Problem, attributes: Tensor, through: Through = "weights") -> Problem:
+def rebalance(problem: Problem, attributes: Tensor, through: Through = "weights", unit: float = 1.0) -> Problem:
     """The problem with every (class, attribute) balanced.
 
     "weights" gives each pair the same mass everywhere. "statistics" does so in class means and covariances only.
     "prior" leaves the weights alone and replaces the prior of classes by that of classes given the attribute,
-    z_c + log pi(c | a_i): the logit adjustment of a world in which the attribute tells the class.
+    z_c + log pi(c | a_i): the logit adjustment of a world in which the attribute tells the class. `unit` is what a sample
+    of weight one has in `problem.weights`; only the prior of pairs without samples asks for it.
     """
     attributes = torch.unique(attributes, return_inverse=True)[1]
     pairs = problem.targets * (int(attributes.max()) + 1) + attributes
     dense = torch.unique(pairs, return_inverse=True)[1]
     if through == "weights":
-        return reweigh(problem, balance_weights(dense))
+        return reweigh(problem, balance_weights(dense, problem.weights))
     if through == "statistics":
-        weights = problem.statistics_weights * balance_weights(dense).to(problem.weights)
-        return replace(problem, statistics_weights=weights)
+        factors = balance_weights(dense, problem.statistics_weights).to(problem.weights)
+        return replace(problem, statistics_weights=problem.statistics_weights * factors)
     counts = torch.zeros(int(attributes.max()) + 1, problem.num_classes, dtype=torch.float64)
     counts.index_put_((attributes, problem.targets), problem.weights.double(), accumulate=True)
-    prior = counts.clamp(min=UNSEEN).log().to(problem.weights)
+    # Samples of small weight make small counts: a pair without samples must not count more than one that has some.
+    unseen = min(UNSEEN * unit, float(counts[counts > 0].min()))
+    prior = counts.clamp(min=unseen).log().to(problem.weights)
     return replace(problem, offsets=prior[attributes], class_counts=torch.ones(problem.num_classes))
