@@ -73,6 +73,49 @@ def test_a_table_and_a_pair_of_arrays_say_the_same(icda: Command, arrays: dict[s
     assert [row["index"] for row in ranks[0]] == [row["index"] for row in ranks[1]]
 
 
+def write_table(arrays: dict[str, np.ndarray], change: dict[tuple[int, str], str]) -> None:
+    """t.csv of two features and a remark; `change` puts other texts into cells, named by line and column."""
+    header = ["a", "b", "remark", "part", "kind"]
+    X, part = arrays["feats"].astype(np.float32), arrays["split"]
+    lines = [",".join(header)]
+    for line, (row, name, label) in enumerate(zip(X, part, arrays["kind"] ^ part, strict=True), start=2):
+        cells = dict(zip(header, [*map(str, map(float, row[:2])), "word", str(name), str(label)], strict=True))
+        cells |= {column: text for (place, column), text in change.items() if place == line}
+        lines.append(",".join(cells[column] for column in header))
+    Path("t.csv").write_text("\n".join(lines))
+
+
+@pytest.mark.parametrize("text", ["", " ", "n/a", "1.5 cm"])
+def test_a_hole_in_a_column_of_numbers_is_named(icda: Command, arrays: dict[str, np.ndarray], text: str) -> None:
+    write_table(arrays, {(7, "b"): text, (30, "b"): "?"})
+    answer = icda("audit", "t.csv", "--label-column", "kind")
+    assert answer.code == 1
+    assert f"column 'b' holds numbers, but 2 of its 120 cells do not, the first in line 7: {text!r}." in answer.err
+    assert "Fill them, or drop the column." in answer.err
+
+
+def test_a_column_of_few_numbers_and_no_text_is_not_left_out(icda: Command, arrays: dict[str, np.ndarray]) -> None:
+    write_table(arrays, {(line, "b"): "" for line in range(2, 112)})
+    answer = icda("audit", "t.csv", "--label-column", "kind")
+    assert "column 'b' holds numbers, but 110 of its 120 cells do not, the first in line 2" in answer.err
+
+
+def test_texts_and_empty_columns_are_left_out(icda: Command, arrays: dict[str, np.ndarray]) -> None:
+    numbers = {(line, "remark"): "7" for line in range(2, 20)}
+    write_table(arrays, numbers | {(line, "b"): "" for line in range(2, 122)})
+    answer = icda("audit", "t.csv", "--label-column", "kind", "--where", "part=0")
+    assert answer.code == 0, answer.err
+    assert "60 samples, 1 features, 2 classes" in answer.out
+
+
+def test_holes_in_rows_that_are_not_kept_do_not_matter(icda: Command, arrays: dict[str, np.ndarray]) -> None:
+    write_table(arrays, {(100, "b"): ""})
+    answer = icda("audit", "t.csv", "--label-column", "kind", "--where", "part=0")
+    assert answer.code == 0, answer.err
+    assert "60 samples, 2 features, 2 classes" in answer.out
+    assert "in line 100: ''" in icda("audit", "t.csv", "--label-column", "kind", "--where", "part=1").err
+
+
 def test_cleanlab_is_used_on_request(icda: Command, file: str) -> None:
     answer = icda("audit", file, "--labels", "kind", "--where", "split=0", "--cleanlab")
     assert answer.code == 0, answer.err

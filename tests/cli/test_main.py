@@ -143,11 +143,38 @@ def test_an_error_is_one_line_unless_a_traceback_is_asked_for(
         icda("train")
 
 
-def test_an_interrupt_says_how_to_go_on(icda: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (("train",), " `--resume` goes on from the last checkpoint."),
+        (("embed", "photos"), " `--resume` goes on from the chunks that are done."),
+        (("demo",), " The same command, without --fresh, goes on where it stopped."),
+        (("tune",), " The same command goes on where it stopped."),
+        (("bench", "table2"), " The same command goes on where it stopped."),
+        (("bench", "meta"), " The same command goes on where it stopped."),
+        (("bench", "embeddings"), " The same command goes on where it stopped."),
+        (("bench", "figures"), " The same command goes on where it stopped."),
+        (("bench", "speed"), ""),
+        (("bench", "table3"), ""),
+        (("bench",), ""),
+        (("eval", "run"), ""),
+        (("audit", "x.npz"), ""),
+        (("report", "runs"), ""),
+        (("explain", "runs"), ""),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_an_interrupt_says_how_to_go_on_where_one_can(
+    words: tuple[str, ...], advice: str, icda: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(main.importlib, "import_module", lambda _: FakeCommand(KeyboardInterrupt()))
-    answer = icda("train")
-    assert answer.code == 130
-    assert "--resume" in answer.err
+    assert icda(*words) == (130, "", f"icda: interrupted.{advice}\n")
+
+
+def test_an_interrupt_speaks_of_resume_where_the_command_has_it() -> None:
+    having = {words[0] for words, kind in HELP.items() if any(field.name == "resume" for field in fields(kind))}
+    assert having == {name for name, advice in main.AFTER_INTERRUPT.items() if "--resume" in advice}
+    assert set(main.ONE_PIECE_BENCHES) < set(bench.BENCHES)
 
 
 def test_idle_threads_are_told_to_sleep_before_torch_is_loaded() -> None:

@@ -93,6 +93,20 @@ def test_overlapping_classes_are_called_neither_noise_nor_tie() -> None:
     assert names_of(found) == ["overlap"]
 
 
+def test_many_errors_are_reported_even_with_too_few_suspects_to_say_what_they_are(tmp_path: Path) -> None:
+    generator = np.random.default_rng(1)
+    y = generator.integers(0, 2, 80)
+    X = generator.normal(size=(80, 4))
+    X[:, 0] += 2 * y
+    found = audit(X, y)
+    assert found.ties.separability is None
+    assert (found.ties.predicted != y).mean() > 0.1
+    assert found.summary == "Found: overlap."
+    assert "too few suspects to tell overlap from ties" in found.findings[0].reasons[0]
+    assert found.findings[0].figures["separability"] is None
+    assert "too few suspects" in found.to_html(tmp_path / "audit.html").read_text()
+
+
 def test_features_that_say_nothing_are_named_as_such() -> None:
     generator = np.random.default_rng(0)
     found = audit(generator.normal(size=(400, 16)), generator.integers(0, 2, 400))

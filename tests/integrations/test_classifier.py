@@ -83,12 +83,57 @@ def test_group_balance_gives_every_group_the_same_weight() -> None:
     assert guessed.attributes_.shape == (400,)
 
 
+def weighted_samples() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Features, labels, groups of which one pair with a class is empty, and whole weights."""
+    generator = np.random.default_rng(0)
+    y = np.arange(240) % 3
+    groups = np.where(y == 2, 0, generator.random(240) < 0.2).astype(int)
+    X = generator.normal(size=(240, 4))
+    X[:, 0] += y
+    return X, y, groups, np.where(generator.random(240) < 0.2 + 0.2 * y, 5, 1)
+
+
+@pytest.mark.parametrize("balance", ["class", "group"])
+@pytest.mark.parametrize("through", ["weights", "statistics", "prior"])
+@pytest.mark.parametrize("loss", ["ce", "la", "isda", "icda"])
+def test_under_a_balance_a_weight_of_five_is_a_row_five_times(loss: str, through: str, balance: str) -> None:
+    X, y, groups, times = weighted_samples()
+    rows = np.repeat(np.arange(len(y)), times)
+    model = ICDAClassifier(loss, balance=balance, through=through, tol=1e-8, max_iter=1000)
+    weighted = clone(model).fit(X, y, sample_weight=times, groups=groups)
+    repeated = clone(model).fit(X[rows], y[rows], groups=groups[rows])
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-4)
+    np.testing.assert_allclose(
+        weighted.intercept_ - weighted.intercept_.mean(), repeated.intercept_ - repeated.intercept_.mean(), atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("balance", ["class", "group", "contrast", "strength"])
+def test_weights_of_one_change_no_bit(balance: str) -> None:
+    X, y, groups, _ = weighted_samples()
+    plain, weighted = (
+        ICDAClassifier(balance=balance).fit(X, y, sample_weight=weights, groups=groups)
+        for weights in (None, np.ones(len(y)))
+    )
+    assert np.array_equal(plain.coef_, weighted.coef_)
+
+
+def test_what_an_earlier_fit_balanced_is_forgotten() -> None:
+    X, y, groups, _ = weighted_samples()
+    model = ICDAClassifier("ce", balance="group").fit(X, y, groups=groups)
+    assert np.array_equal(model.attributes_, groups)
+    for balance in (None, "strength"):
+        assert not hasattr(model.set_params(balance=balance).fit(X, y), "attributes_")
+
+
 @pytest.mark.parametrize(
     ("settings", "fit", "message"),
     [
         ({"loss": "icd"}, {}, "loss must be one of"),
         ({"balance": "attribute"}, {}, "balance must be"),
         ({"balance": "group"}, {}, r"needs groups: fit\(X, y, groups=...\)"),
+        ({"balance": "strength", "through": "prior"}, {}, "has no groups to balance through='prior'"),
+        ({"balance": "strength", "through": "statistics"}, {}, "has no groups to balance through='statistics'"),
         ({"C": 0}, {}, "C must be positive"),
         ({"balance": "group"}, {"groups": np.zeros(3)}, "one entry a sample"),
     ],

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import math
+from typing import get_args
+
+import pytest
 import torch
 
-from icda.linear.balance import balance_weights, rebalance, reweigh
+from icda.linear.balance import Through, balance_weights, rebalance, reweigh
 from icda.linear.objective import LossSettings
 from icda.linear.solver import Problem, fit_head
 
@@ -60,3 +64,51 @@ def test_through_the_prior_with_one_attribute_is_logit_adjustment() -> None:
     wanted = fit_head(problem, LossSettings("la"), max_iter=300, tol=1e-9)
     torch.testing.assert_close(found.weight, wanted.weight, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(found.bias - found.bias.mean(), wanted.bias - wanted.bias.mean(), atol=1e-5, rtol=1e-4)
+
+
+def test_masses_count_as_repeated_samples() -> None:
+    labels, times = torch.tensor([0, 0, 1, 2, 2, 2]), torch.tensor([5, 1, 2, 1, 3, 1])
+    repeated = balance_weights(labels.repeat_interleave(times))
+    found = balance_weights(labels, times.float())
+    torch.testing.assert_close(found.repeat_interleave(times), repeated, atol=0, rtol=1e-15)
+    assert float((found * times).sum()) == pytest.approx(float(times.sum()))
+
+
+def test_masses_of_one_change_no_bit() -> None:
+    labels = torch.randint(0, 7, (1000,), generator=torch.Generator().manual_seed(0))
+    counts = torch.bincount(labels).double()
+    wanted = len(labels) / ((counts > 0).sum() * counts)[labels]
+    assert torch.equal(balance_weights(labels), wanted)
+    assert torch.equal(balance_weights(labels, torch.ones(1000)), wanted)
+
+
+def test_a_label_without_mass_counts_nothing() -> None:
+    weights = balance_weights(torch.tensor([0, 1, 1, 2]), torch.tensor([0.0, 1.0, 1.0, 1.0]))
+    assert weights.tolist() == [0.0, 0.75, 0.75, 1.5]
+
+
+@pytest.mark.parametrize("through", get_args(Through))
+def test_balancing_a_weighted_problem_is_balancing_repeated_samples(through: Through) -> None:
+    problem = small_problem()
+    times = 1 + 4 * (torch.arange(90) % 7 == 0).long()
+    attributes = (torch.rand(90, generator=torch.Generator().manual_seed(1)) < 0.2).long()
+    attributes[problem.targets == 2] = 0  # one pair has no sample
+    rows = torch.arange(90).repeat_interleave(times)
+    targets, ones = problem.targets[rows], torch.ones(len(rows), dtype=torch.float64)
+    repeated = Problem(problem.features[rows], targets, 3, ones, ones, torch.bincount(targets).double(), 0.01)
+    mean = float(times.double().mean())
+    weighted = rebalance(reweigh(problem, times / mean), attributes, through, unit=1 / mean)
+    wanted = rebalance(repeated, attributes[rows], through)
+    for name in ("ce", "icda"):
+        found, expected = (fit_head(p, LossSettings(name), max_iter=500, tol=1e-9) for p in (weighted, wanted))
+        torch.testing.assert_close(found.weight, expected.weight, atol=1e-5, rtol=1e-4)
+
+
+def test_small_weights_keep_their_prior_and_a_pair_without_samples_counts_no_more() -> None:
+    problem = small_problem()
+    problem = reweigh(problem, 1e-3 * (1.0 + 4 * (problem.targets == 1).double()))
+    offsets = rebalance(problem, (problem.targets == 0).long(), "prior").offsets
+    assert offsets is not None
+    unseen, frequent, rare = offsets[1].tolist()  # of the attribute that classes 1 and 2 share
+    assert frequent - rare == pytest.approx(math.log(5))
+    assert unseen == pytest.approx(rare)

@@ -1,12 +1,15 @@
+import inspect
+import re
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_origin
 
+import numpy as np
 import pytest
 import torch
 
 from icda.losses import LOSSES, ICDALoss, RISDALoss
 from icda.methods import METHODS, Method, Setup, create_method, method_names, method_needs, resolve_method
-from icda.methods.create import method_class, option_names
+from icda.methods.create import _option_annotations, check_option_types, method_class, option_names
 from icda.methods.from_loss import LossMethod
 from icda.registry import UnknownNameError
 
@@ -46,8 +49,8 @@ def test_options_of_an_inner_loss_are_known_too() -> None:
     method = create_method("risda_two_stage", SETUP, {"first_stage": 0.5, "mean_strength": 0.7})
     assert (method.first_stage, method.criterion.mean_strength) == (0.5, 0.7)
     names = option_names(method_class("risda_two_stage"))
-    assert names[0] == "first_stage"
-    assert set(names[1:]) == set(option_names(RISDALoss))
+    assert names[:2] == ["first_stage", "effective_beta"]
+    assert set(names[2:]) == set(option_names(RISDALoss))
     assert "reduction" not in names
 
 
@@ -62,6 +65,72 @@ def test_options_of_an_inner_loss_are_known_too() -> None:
 def test_an_unknown_option_gives_the_nearest_one_and_all_known(method: str, option: str, meant: str) -> None:
     with pytest.raises(UnknownNameError, match=f"method '{method}' has no option '{option}': did you mean '{meant}'"):
         create_method(method, SETUP, {option: 1})
+
+
+@pytest.mark.parametrize(
+    ("method", "option", "value", "wanted"),
+    [
+        ("icda", "lambda0", "abc", "a number, got 'abc'."),
+        ("icda", "lambda0", True, "a number, got True."),
+        ("icda", "lambda0", None, "a number, got None."),
+        ("icda", "beta", "1e-3", "a number, got '1e-3'. YAML reads that as a text: write it with a point, as 1.0e-3."),
+        ("icda", "beta", [0.1], "a number, got [0.1]."),
+        ("icda", "rank", 2.5, "a whole number, got 2.5."),
+        ("icda", "rank", "1e1", "a whole number, got '1e1'."),
+        ("icda", "semantic", "off-ish", "true or false, got 'off-ish'."),
+        ("dfr", "l1", "little", "a number or none, got 'little'."),
+        ("ifl", "milestones", "0.5", "a list, each entry a number, got '0.5'."),
+        ("ifl", "milestones", [0.5, "x"], "a list, each entry a number, got [0.5, 'x']."),
+        ("meta_icda", "criterion", "icda", "ICDALoss or none, got 'icda'."),
+        ("risda_two_stage", "mean_strength", "x", "a number, got 'x'."),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_refused_with_option_and_method(
+    method: str, option: str, value: Any, wanted: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"option {option} of method '{method}' wants {wanted}") + "$"):
+        create_method(method, SETUP, {option: value})
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("icda", {"lambda0": 1, "beta": np.float32(0.5), "rank": np.int64(3), "covariance": "diagonal"}),
+        ("dfr", {"l1": None}),
+        ("ifl", {"milestones": [0.5, 1], "centre_weights": (0, 0.1, 0.2)}),
+    ],
+)
+def test_values_of_a_fitting_type_are_taken(method: str, options: dict[str, Any]) -> None:
+    assert isinstance(create_method(method, SETUP, options), Method)
+
+
+def test_every_default_is_of_its_own_options_type() -> None:
+    for name in method_names():
+        cls = method_class(name)
+        for part in (cls, getattr(cls, "inner_loss", None) or cls):
+            known = inspect.signature(part).parameters
+            options = {key: known[key].default for key in option_names(cls) if key in known}
+            check_option_types(name, options)
+
+
+def test_every_choice_is_checked_by_its_method() -> None:
+    choices = 0
+    for name in method_names():
+        for option, annotation in _option_annotations(method_class(name)).items():
+            if get_origin(annotation) is Literal and option in option_names(method_class(name)):
+                choices += 1
+                for value in ("no such", None, 3):
+                    with pytest.raises(ValueError, match=option):
+                        create_method(name, SETUP, {option: value})
+    assert choices > 5
+
+
+def test_an_annotation_that_cannot_be_read_rules_nothing_out(register_method: Callable[[str, type[Any]], str]) -> None:
+    class Foreign(Method):
+        def __init__(self, setup: Setup, *, teacher: "NotThere" = None) -> None:  # type: ignore[name-defined] # noqa: F821
+            super().__init__()
+
+    assert isinstance(create_method(register_method("foreign", Foreign), SETUP, {"teacher": 3}), Foreign)
 
 
 def test_a_method_without_options_says_that_it_has_none() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from icda.report import read_runs
+from icda.report import comparison_table, read_runs
 
 RESULT = {"task": "t", "method": "m", "seed": 0}
 
@@ -66,6 +66,43 @@ def test_what_tells_rows_apart_is_never_averaged_away(tmp_path: Path) -> None:
         ("t, b", "icda"),
         ("t, a", "icda (beta=0)"),
     ]
+
+
+def test_rows_of_a_ledger_that_differ_in_epochs_or_attributes_are_no_seeds_of_each_other(tmp_path: Path) -> None:
+    row = {"task": "t", "method": "icda", "seed": "0", "accuracy": "0.5", "epochs": "40", "options": ""}
+    row["attributes"] = "known"
+    changes = [{}, {"epochs": "120"}, {"options": "lambda0=0.1"}, {"method": "ce"}]
+    ledger = write_ledger(tmp_path / "a.csv", *(row | change for change in changes))
+    names = ["icda (40 epochs)", "icda (120 epochs)", "icda (lambda0=0.1, 40 epochs)", "ce"]
+    results = [run.result for run in read_runs([ledger])]
+    assert [result["method"] for result in results] == names
+    assert [row[:3] for row in comparison_table(results).rows] == [("t", name, "1") for name in names]
+    told = write_ledger(tmp_path / "b.csv", row, row | {"attributes": "unknown", "seed": "1"})
+    assert [run.result["method"] for run in read_runs([told])] == [
+        "icda (attributes known)",
+        "icda (attributes unknown)",
+    ]
+
+
+def test_options_of_a_ledger_are_named_even_where_all_rows_share_them(tmp_path: Path) -> None:
+    row = {"task": "t", "method": "icda", "seed": "0", "accuracy": "0.5", "epochs": "40", "options": "beta=0"}
+    ledger = write_ledger(tmp_path / "a.csv", row, row | {"seed": "1"})
+    results = [run.result for run in read_runs([ledger])]
+    assert [row[:3] for row in comparison_table(results).rows] == [("t", "icda (beta=0)", "2")]
+
+
+def test_runs_of_different_folders_say_what_tells_them_apart(tmp_path: Path) -> None:
+    for name, epochs, seed in (("a", 40, 0), ("b", 40, 1), ("c", 120, 0)):
+        write_run(tmp_path / name, seed=seed, config={"epochs": epochs, "seed": seed})
+    found = read_runs([tmp_path / name for name in "abc"])
+    assert [run.result["method"] for run in found] == ["m (40 epochs)", "m (40 epochs)", "m (120 epochs)"]
+    assert [run.result["method"] for run in read_runs([tmp_path / "a", tmp_path / "b"])] == ["m", "m"]
+
+
+def test_a_result_without_a_task_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "some.json").write_text('{"method": "m"}')
+    with pytest.raises(ValueError, match="has no 'task'"):
+        read_runs([tmp_path / "some.json"])
 
 
 def test_what_holds_no_run_is_refused_with_what_was_wanted(tmp_path: Path) -> None:

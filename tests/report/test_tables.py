@@ -6,6 +6,7 @@ import pytest
 import rich.console
 
 from icda.report import comparison_table, summarise, to_markdown, to_rich
+from icda.report.tables import label_methods
 
 
 def run(method: str, seed: int | None, accuracy: float | None, **more: Any) -> dict[str, Any]:
@@ -42,6 +43,63 @@ def test_runs_selected_by_different_rules_are_not_averaged() -> None:
     table = comparison_table(runs)
     assert table.header[:3] == ("Task", "Method", "Selection")
     assert [row[2] for row in table.rows] == ["last", "validation_accuracy"]
+
+
+CONFIG = {"epochs": 40, "options": {}, "attributes": "known"}
+
+
+def configured(seed: int, accuracy: float, model: str = "resnet8", **config: Any) -> dict[str, Any]:
+    return run("icda", seed, accuracy, model=model, selection="last", config=CONFIG | {"seed": seed} | config)
+
+
+@pytest.mark.parametrize(
+    ("change", "labels"),
+    [
+        ({"epochs": 120}, ["icda (40 epochs)", "icda (120 epochs)"]),
+        ({"epochs": 1}, ["icda (40 epochs)", "icda (1 epoch)"]),
+        ({"options": {"lambda0": 0.25, "beta": 0}}, ["icda", "icda (beta=0 lambda0=0.25)"]),
+        ({"model": "resnet20"}, ["icda (resnet8)", "icda (resnet20)"]),
+        ({"attributes": "unknown"}, ["icda (attributes known)", "icda (attributes unknown)"]),
+        (
+            {"epochs": 120, "options": {"beta": 0}, "model": "resnet20"},
+            ["icda (resnet8, 40 epochs)", "icda (beta=0, resnet20, 120 epochs)"],
+        ),
+    ],
+)
+def test_runs_that_differ_in_more_than_their_seed_are_not_averaged(change: dict[str, Any], labels: list[str]) -> None:
+    runs = [configured(0, 0.5), configured(0, 0.8, **change), configured(1, 0.6), configured(1, 0.9, **change)]
+    rows = summarise(runs, "accuracy")
+    assert [(row.method, row.n) for row in rows] == [(label, 2) for label in labels]
+    assert [row.mean for row in rows] == pytest.approx([0.55, 0.85])
+    table = comparison_table(runs)
+    assert [row[1:4] for row in table.rows] == [(labels[0], "2", str(rows[0])), (labels[1], "2", str(rows[1]))]
+
+
+def test_only_what_differs_within_a_task_and_method_is_named() -> None:
+    seeds = [configured(seed, 0.5, options={"beta": 0}) for seed in (0, 1)]
+    assert [row[:3] for row in comparison_table(seeds).rows] == [("waterbirds", "icda", "2")]
+    other_method = run("ce", 0, 0.4, model="linear", config=CONFIG | {"epochs": 7})
+    other_task = configured(0, 0.4, epochs=9) | {"task": "celeba"}
+    rows = summarise([*seeds, other_method, other_task], "accuracy")
+    assert [(row.task, row.method) for row in rows] == [
+        ("waterbirds", "icda"),
+        ("waterbirds", "ce"),
+        ("celeba", "icda"),
+    ]
+
+
+def test_a_run_from_before_there_were_attributes_is_a_seed_like_the_others() -> None:
+    old = run("icda", 1, 0.6, model="resnet8", selection="last", config={"epochs": 40, "options": {}})
+    assert [(row.method, row.n) for row in summarise([configured(0, 0.5), old], "accuracy")] == [("icda", 2)]
+
+
+def test_a_name_that_ends_in_its_options_is_the_same_method_and_says_them_once() -> None:
+    ledger = run("icda (beta=0)", 0, 0.5, config={"epochs": "40", "options": "beta=0"})
+    plain = run("icda", 0, 0.5, config={"epochs": "120"})
+    assert label_methods([ledger, plain]) == ["icda (beta=0, 40 epochs)", "icda (120 epochs)"]
+    assert label_methods([ledger, ledger]) == ["icda (beta=0)", "icda (beta=0)"]
+    named = [one | {"method": name} for one, name in zip([ledger, plain], label_methods([ledger, plain]), strict=True)]
+    assert label_methods(named) == [one["method"] for one in named]
 
 
 def test_a_figure_nobody_measured_is_blank_and_a_partly_measured_one_says_its_n() -> None:

@@ -9,11 +9,15 @@ All figures are accuracies in per cent; an error rate is turned round first. Wit
   or without metadata) too: the rival that did best here, which need not be the paper's. Where the paper gives an order and
   no figures (ablation, sensitivity) a row is compared with the row it is said to be below.
 * *does not hold*: a comparison came out the other way, or within noise.
+* *too noisy to tell*: nothing came out the other way, but for a tie of the paper our noise exceeds 2 points.
+* *reference not run*: the paper compares the row with the reference, of which there is no row in the ledger.
 * *not run here*: there is no such row in the ledger.
 
-Noise of a difference is 2 s sqrt(1/n + 1/m), s being the standard deviation over seeds pooled over all rows of the column,
-because that of three seeds alone says little; where no row has two seeds s is taken to be 1 point. Differences of less
-than 0.5 points in the paper are ties; they come out the same way if ours lie within max(0.5 points, noise).
+Noise of a difference is 2 s sqrt(1/n + 1/m), s being the standard deviation over seeds pooled over the rows of the column
+that have a figure in the paper, because that of three seeds alone says little. Rows of our own may diverge, and are not to
+blur the others; only where no row with a figure has two seeds are all rows pooled, and where none at all has, s is taken
+to be 1 point. Differences of less than 0.5 points in the paper are ties; they come out the same way if ours lie within
+max(0.5 points, noise), provided that noise is no more than 2 points.
 """
 
 from __future__ import annotations
@@ -26,9 +30,19 @@ from typing import Literal
 
 CLOSE = 1.0
 TIE = 0.5
+BLURRED = 2.0  # with more noise than this, two rows that look level need not be
 ASSUMED_DEVIATION = 1.0
 
-Status = Literal["reproduced", "trend holds", "does not hold", "not run here", "reference", "no figure in the paper"]
+Status = Literal[
+    "reproduced",
+    "trend holds",
+    "does not hold",
+    "too noisy to tell",
+    "reference not run",
+    "not run here",
+    "reference",
+    "no figure in the paper",
+]
 
 
 @dataclass(frozen=True)
@@ -76,8 +90,14 @@ def judge(entries: Sequence[Entry], reference: str, *, at_paper_tier: bool) -> d
 
 
 def pooled_deviation(entries: Sequence[Entry]) -> float:
-    """Standard deviation over seeds, from all rows that have two or more."""
+    """Standard deviation over seeds, from the rows with two or more that have a figure in the paper, or else from all.
+
+    >>> ours, theirs = Entry("a", "A", None, (10.0, 50.0)), Entry("b", "B", 70.0, (1.0, 2.0, 3.0))
+    >>> pooled_deviation([ours, theirs])
+    1.0
+    """
     several = [entry for entry in entries if len(entry.values) > 1]
+    several = [entry for entry in several if entry.paper is not None] or several
     if not several:
         return ASSUMED_DEVIATION
     squares = sum((len(entry.values) - 1) * entry.deviation**2 for entry in several)
@@ -98,10 +118,24 @@ def _verdict(
     compared = [
         _compare(entry, other, expected, deviation) for other, expected in _comparisons(entry, entries, reference)
     ]
+    detail = ", ".join(text for _, text in compared)
+    if _lacks_reference(entry, entries[reference]):
+        return Verdict("reference not run", detail)
     if not compared:
         return Verdict("reference" if entry.key == reference else "no figure in the paper")
-    holds = all(agrees for agrees, _ in compared)
-    return Verdict("trend holds" if holds else "does not hold", ", ".join(text for _, text in compared))
+    return Verdict(_summed_up([agrees for agrees, _ in compared]), detail)
+
+
+def _lacks_reference(entry: Entry, reference: Entry) -> bool:
+    """The paper compares the row with the reference, by figures or by their order, and we cannot."""
+    by_figures = entry.paper is not None and reference.paper is not None
+    return not reference.values and (by_figures or entry.below == reference.key)
+
+
+def _summed_up(agreements: Sequence[bool | None]) -> Status:
+    if False in agreements:
+        return "does not hold"
+    return "too noisy to tell" if None in agreements else "trend holds"
 
 
 def _comparisons(entry: Entry, entries: Mapping[str, Entry], reference: str) -> list[tuple[Entry, float]]:
@@ -122,11 +156,15 @@ def _comparisons(entry: Entry, entries: Mapping[str, Entry], reference: str) -> 
     return found
 
 
-def _compare(entry: Entry, other: Entry, expected: float, deviation: float) -> tuple[bool, str]:
+def _compare(entry: Entry, other: Entry, expected: float, deviation: float) -> tuple[bool | None, str]:
+    """Whether the difference comes out as in the paper, None if noise hides it; and the difference in words."""
     difference = entry.mean - other.mean
     noise = 2 * deviation * math.sqrt(1 / len(entry.values) + 1 / len(other.values))
-    if abs(expected) < TIE:
-        agrees = abs(difference) <= max(TIE, noise)
-    else:
+    agrees: bool | None
+    if abs(expected) >= TIE:
         agrees = abs(difference) > noise and (difference > 0) == (expected > 0)
+    elif abs(difference) > max(TIE, noise):
+        agrees = False
+    else:
+        agrees = True if noise <= BLURRED else None
     return agrees, f"{difference:+.1f} to {other.title} (noise {noise:.1f})"

@@ -88,26 +88,46 @@ def _from_csv(path: Path, wanted: Wanted) -> AuditData:
         raise ValueError(f"{path} has no label column: name it with --label-column. It has {', '.join(table.columns)}.")
     named = table.find("name", wanted.names, NAMES)
     conditions = {condition.partition("=")[0] for condition in wanted.where}
-    columns, left_out = _numbers(table, {label, named, *conditions})
+    arrays = {name: np.array(cells) for name, cells in table.columns.items()}
+    chosen = _rows(path, arrays, wanted.where, len(table.lines))
+    rows = np.arange(len(table.lines)) if chosen is None else np.flatnonzero(chosen)
+    columns, left_out = _numbers(table, rows, {label, named, *conditions})
     if not columns:
         raise ValueError(f"{path} has no column of numbers beside {label!r}: left out {', '.join(left_out)}.")
-    names = None if named is None else np.array(table.columns[named])
-    arrays = {name: np.array(cells) for name, cells in table.columns.items()}
-    data = AuditData(np.stack(columns, 1), np.array(table.column(label)), names)
-    return _select(path, data, _rows(path, arrays, wanted.where, len(data.features)))
+    names = None if named is None else arrays[named][rows]
+    return AuditData(np.stack(columns, 1), np.array(table.column(label))[rows], names)
 
 
-def _numbers(table: CsvTable, skipped: set[str | None]) -> tuple[list[np.ndarray], list[str]]:
-    """The columns in which every cell is a number, and the names of the others."""
+def _numbers(table: CsvTable, rows: np.ndarray, skipped: set[str | None]) -> tuple[list[np.ndarray], list[str]]:
+    """The columns of numbers in the chosen rows, and the names of the others.
+
+    Where at least half of the cells that are filled hold numbers the column is taken to be a feature, and every cell has
+    to hold one: to leave a feature out for one empty cell would change the audit without a word.
+    """
     columns, left_out = [], []
-    for name, cells in table.columns.items():
+    for name in table.columns:
         if name in skipped:
             continue
-        try:
+        cells = [table.columns[name][row] for row in rows]
+        wrong = [place for place, cell in enumerate(cells) if not _is_number(cell)]
+        if not wrong:
             columns.append(np.array(cells, dtype=np.float64))
-        except ValueError:
+        elif 2 * (len(cells) - len(wrong)) >= sum(bool(cell.strip()) for cell in cells) > 0:
+            raise ValueError(
+                f"{table.path}: column {name!r} holds numbers, but {len(wrong)} of its {len(cells)} cells do not, the "
+                f"first in line {table.lines[rows[wrong[0]]]}: {cells[wrong[0]]!r}. Fill them, or drop the column."
+            )
+        else:
             left_out.append(name)
     return columns, left_out
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def _pick(path: Path, arrays: Mapping[str, np.ndarray], role: str, given: str | None, usual: Iterable[str]) -> str:

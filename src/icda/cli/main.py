@@ -28,6 +28,16 @@ COMMANDS = {
     "tune": "search a method's options and learning rate on validation data",
 }
 
+SAME_COMMAND = "The same command goes on where it stopped."
+AFTER_INTERRUPT = {
+    "train": "`--resume` goes on from the last checkpoint.",
+    "embed": "`--resume` goes on from the chunks that are done.",
+    "demo": "The same command, without --fresh, goes on where it stopped.",
+    "bench": SAME_COMMAND,
+    "tune": SAME_COMMAND,
+}
+ONE_PIECE_BENCHES = ("speed", "audit", "fit", "strengths", "table3")  # these keep nothing before they end
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the `icda` command; returns the exit code."""
@@ -50,13 +60,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(module.main(words[1:]))
     except KeyboardInterrupt:
-        print("icda: interrupted. `--resume` goes on from the last checkpoint.", file=sys.stderr)
+        print(f"icda: interrupted. {_how_to_go_on(words)}".rstrip(), file=sys.stderr)
         return 130
     except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
         if os.environ.get("ICDA_TRACEBACK"):
             raise
         print(f"icda: {error}", file=sys.stderr)
         return 1
+
+
+def _how_to_go_on(words: Sequence[str]) -> str:
+    """What to do after an interrupt; empty for a command that starts anew."""
+    if words[0] == "bench" and (len(words) < 2 or words[1] in ONE_PIECE_BENCHES):
+        return ""
+    return AFTER_INTERRUPT.get(words[0], "")
 
 
 def _overview() -> str:

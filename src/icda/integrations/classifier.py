@@ -101,7 +101,6 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         """
         self._check_settings()
         self._forget_online()
-        self.__dict__.pop("attributes_", None)  # an earlier fit's, which balanced something else
         features, y = check_samples(self, X, y)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -126,6 +125,10 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
             problem = replace(problem, strength=self._cross_fitted_strength(problem))
         self._keep(fit_head(problem, settings, self.max_iter, self.tol))
         return self
+
+    def _forget_online(self) -> None:
+        super()._forget_online()
+        self.__dict__.pop("attributes_", None)
 
     def _problem(self, features: Rows, targets: Tensor, weights: np.ndarray) -> Problem:
         mass = torch.from_numpy(weights / weights.mean()).to(features.dtype)
@@ -178,5 +181,7 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
                 f'balance="strength" weighs single samples and has no groups to balance through={self.through!r}: use '
                 'through="weights", or balance="contrast", which guesses groups.'
             )
-        if not self.C > 0 or self.lambda0 < 0:
-            raise ValueError(f"C must be positive and lambda0 not negative, got {self.C} and {self.lambda0}.")
+        if not self.C > 0 or self.lambda0 < 0 or self.beta < 0:
+            raise ValueError(
+                f"C must be positive, lambda0 and beta not negative, got {self.C}, {self.lambda0} and {self.beta}."
+            )

@@ -107,6 +107,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
     ) -> MetaICDAClassifier:
         """Fit to training data and metadata; `groups_meta` (one entry a metadata sample) makes the worst group count."""
         self._check_settings()
+        self.__dict__.pop("attributes_", None)  # an earlier fit's
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -121,7 +122,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             groups = torch.from_numpy(np.unique(groups_meta, return_inverse=True)[1])
             attributes = guess_attributes(torch.from_numpy(X), metadata, groups)
             self.attributes_ = attributes.numpy()
-            problem = rebalance(problem, attributes, "prior")
+            problem = rebalance(problem, attributes, "prior", unit=1 / float(weights.mean()))
         found = fit_meta_head(
             problem,
             metadata,

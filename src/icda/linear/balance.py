@@ -25,10 +25,10 @@ def balance_weights(labels: Tensor, masses: Tensor | None = None) -> Tensor:
     >>> balance_weights(torch.tensor([0, 1]), torch.tensor([3.0, 1.0])).tolist()
     [0.6666666666666666, 2.0]
     """
-    masses = torch.ones(len(labels), dtype=torch.float64) if masses is None else masses.double()
+    masses = torch.ones_like(labels, dtype=torch.float64) if masses is None else masses.double()
     counts = torch.bincount(labels, masses)
     present = counts > 0
-    return torch.where(present, counts.sum() / (present.sum() * counts), 0.0)[labels]
+    return torch.where(present, float(counts.sum()) / (present.sum() * counts), 0.0)[labels]
 
 
 def reweigh(problem: Problem, weights: Tensor) -> Problem:

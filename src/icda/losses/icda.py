@@ -69,6 +69,8 @@ class ICDALoss(StatisticsLoss):
         )
         if sample_strength not in ("angle", "mean"):
             raise ValueError(f"sample_strength must be angle or mean, got {sample_strength!r}.")
+        if beta < 0:
+            raise ValueError(f"beta must not be negative, got {beta}.")
         self.beta = beta
         self.semantic, self.counterfactual = semantic, counterfactual
         self.class_margin, self.sample_margin = class_margin, sample_margin

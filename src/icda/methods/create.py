@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import math
+import numbers
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -50,7 +54,7 @@ def method_needs(name: str) -> frozenset[str]:
 
 
 def create_method(name: str, setup: Setup, options: Mapping[str, Any] | None = None) -> Method:
-    """Make a method; an option it does not know is refused with the nearest one it does.
+    """Make a method; an option it does not know is refused with the nearest one it does, and so is one of a wrong type.
 
     >>> import torch
     >>> setup = Setup(num_classes=3, feature_dim=4, class_counts=torch.ones(3), epochs=1, num_samples=3)
@@ -67,6 +71,7 @@ def create_method(name: str, setup: Setup, options: Mapping[str, Any] | None = N
             raise UnknownNameError(
                 f"method {name!r} has no option {option!r}: {hint}Known: {', '.join(known) or 'none'}."
             )
+    check_option_types(name, options)
     build: Callable[..., Method] = partial(LossMethod.build, cls) if resolve_method(name) in LOSSES else cls
     return build(setup, **options)
 
@@ -82,3 +87,73 @@ def option_names(cls: type[Any]) -> list[str]:
     if passes_on and getattr(cls, "inner_loss", None) is not None:
         names += option_names(cls.inner_loss)
     return names
+
+
+def check_option_types(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse values that the annotation of a method's option rules out; which values are sensible the method says.
+
+    >>> check_option_types("icda", {"lambda0": 1, "semantic": False, "covariance": "full"})
+    >>> check_option_types("icda", {"lambda0": "abc"})
+    Traceback (most recent call last):
+    ValueError: option lambda0 of method 'icda' wants a number, got 'abc'.
+    """
+    annotations = _option_annotations(method_class(name))
+    for option, value in options.items():
+        annotation = annotations.get(option, Any)
+        if _fits(value, annotation):
+            continue
+        unread = _is_unread_number(value, annotation)
+        hint = " YAML reads that as a text: write it with a point, as 1.0e-3." if unread else ""
+        raise ValueError(f"option {option} of method {name!r} wants {_described(annotation)}, got {value!r}.{hint}")
+
+
+def _option_annotations(cls: type[Any]) -> dict[str, Any]:
+    inner = getattr(cls, "inner_loss", None)
+    passed_on = {} if inner is None else _option_annotations(inner)
+    try:
+        own = typing.get_type_hints(cls.__init__)
+    except NameError:  # a method of somebody's own may name types that exist for type checkers only
+        own = {}
+    return {**passed_on, **own}
+
+
+def _fits(value: Any, annotation: Any) -> bool:
+    """Whether a value has the annotated type; a whole number is a number, a truth value is not."""
+    origin = typing.get_origin(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, part) for part in typing.get_args(annotation))
+    if origin is Sequence:
+        (entry,) = typing.get_args(annotation)
+        return isinstance(value, list | tuple) and all(_fits(part, entry) for part in value)
+    if annotation in (int, float):
+        wanted = numbers.Integral if annotation is int else numbers.Real
+        return isinstance(value, wanted) and not isinstance(value, bool)
+    # Choices, annotated as Literal, are refused by the methods themselves.
+    return annotation is Any or not isinstance(annotation, type) or isinstance(value, annotation)
+
+
+def _is_unread_number(value: Any, annotation: Any) -> bool:
+    """Whether a text such as 1e-3, which YAML does not take for a number, stands where one is wanted."""
+    if not isinstance(value, str):
+        return False
+    try:
+        return math.isfinite(float(value)) and _fits(float(value), annotation)
+    except ValueError:
+        return False
+
+
+def _described(annotation: Any) -> str:
+    """An annotation in words.
+
+    >>> _described(float | None)
+    'a number or none'
+    """
+    plain = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "none"}
+    if annotation in plain:
+        return plain[annotation]
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(_described(part) for part in parts)
+    if origin is Sequence:
+        return f"a list, each entry {_described(parts[0])}"
+    return getattr(annotation, "__name__", str(annotation))

@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 from icda.report.formatting import FIGURES
 from icda.report.results import Result
 from icda.report.runs import Explanations
+from icda.report.tables import label_methods
 
 RESULT = "result.json"
 EXPLANATIONS = "explanations.json"
+CONFIGURED = ("model", "epochs", "options", "attributes", "tier")  # columns of a ledger that a run has in its config
 
 
 class Found(NamedTuple):
@@ -25,8 +27,13 @@ class Found(NamedTuple):
 
 
 def read_runs(paths: Sequence[Path]) -> list[Found]:
-    """All runs that the paths name, in their order; a folder without a result stands for the runs below it."""
-    return [found for path in paths for found in read_path(path)]
+    """All runs that the paths name, in their order; a folder without a result stands for the runs below it.
+
+    Where runs of a method on a task differ in more than their seed, their method says in what.
+    """
+    runs = [found for path in paths for found in read_path(path)]
+    named = zip(runs, label_methods([run.result for run in runs]), strict=True)
+    return [run._replace(result={**run.result, "method": method}) for run, method in named]
 
 
 def read_path(path: Path) -> list[Found]:
@@ -76,7 +83,7 @@ def _to_result(row: Mapping[str, str], telling: Sequence[str]) -> dict[str, Any]
         "method": f"{row['method']} ({options})" if options else row["method"],
         "seed": int(seed) if seed.isdigit() else seed or None,
         "metrics": {name: number for name in FIGURES if (number := _number(row.get(name))) is not None},
-        "config": {name: row[name] for name in ("model", "epochs", "options", "tier") if row.get(name)},
+        "config": {name: row[name] for name in CONFIGURED if row.get(name)},
         "environment": {name: row[name] for name in ("commit", "machine", "torch") if row.get(name)},
         "seconds": _number(row.get("seconds")),
     }

@@ -1,24 +1,25 @@
-"""Mean ± standard deviation over seeds, a row for each task and method."""
+"""Mean ± standard deviation over seeds, a row for each task, method and way it was run."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import rich.table
 import rich.text
 
 from icda.report.formatting import FIGURES, heading, mean_and_deviation
-from icda.report.results import Result, check_results, metric
+from icda.report.results import Result, check_results, mapping, metric
 
 COMPARED = tuple(name for name in FIGURES if name not in ("average_group_accuracy", "macro_precision", "nll"))
 
 
 @dataclass(frozen=True)
 class Summary:
-    """One metric over the runs of one method on one task that kept their checkpoint by the same rule.
+    """One metric over the runs of one method on one task that were run the same way.
 
+    `method` says in brackets what tells these runs from others of the same method on the same task.
     `n` counts the runs that have the metric: without any `mean` is None, with fewer than two `std` (ddof = 1) is None.
     """
 
@@ -45,9 +46,9 @@ class Table:
 
 
 def summarise(results: Sequence[Result], metric_name: str) -> list[Summary]:
-    """One row for each task and method, in the order of their first result.
+    """One row for each task, method and way it was run, in the order of their first result.
 
-    Runs that kept their checkpoint by different selection rules are never averaged: they get a row each.
+    Runs of different options, models, epochs, attributes or selection rules are never averaged: they get a row each.
 
     >>> runs = [{"task": "t", "method": "icda", "seed": s, "metrics": {"accuracy": a}} for s, a in [(0, 0.7), (1, 0.8)]]
     >>> [(row.method, str(row), row.n) for row in summarise(runs, "accuracy")]
@@ -84,6 +85,24 @@ def comparison_table(results: Sequence[Result], metrics: Sequence[str] = COMPARE
     return Table(caption, (*names, "n", *map(heading, columns)), tuple(rows), len(names))
 
 
+def label_methods(results: Sequence[Result]) -> list[str]:
+    """The method of each result, with what tells it from other runs of the same method on the same task.
+
+    Only settings that differ among these are named, so that seeds of one thing keep the bare name. A name that ends in
+    its options already, as those from a ledger do, is still the same method.
+
+    >>> runs = [{"task": "t", "method": "icda", "config": {"epochs": epochs}} for epochs in (40, 120)]
+    >>> label_methods(runs), label_methods(runs[:1])
+    (['icda (40 epochs)', 'icda (120 epochs)'], ['icda'])
+    """
+    check_results(results)
+    seen: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for result in results:
+        seen.setdefault((str(result["task"]), _bare(result)), []).append(_settings(result))
+    differing = {kind: _differing(settings) for kind, settings in seen.items()}
+    return [_label(result, differing[str(result["task"]), _bare(result)]) for result in results]
+
+
 def to_markdown(table: Table) -> str:
     """The table for a README or an issue."""
     lines = [table.header, tuple(":--" if i < table.names else "--:" for i in range(len(table.header))), *table.rows]
@@ -104,16 +123,50 @@ def to_rich(table: Table) -> rich.table.Table:
 
 
 def _grouped(results: Sequence[Result]) -> dict[tuple[str, str, str], list[Result]]:
-    check_results(results)
     groups: dict[tuple[str, str, str], list[Result]] = {}
-    for result in results:
-        key = (str(result["task"]), str(result["method"]), str(result.get("selection") or ""))
+    for result, method in zip(results, label_methods(results), strict=True):
+        key = (str(result["task"]), method, str(result.get("selection") or ""))
         groups.setdefault(key, []).append(result)
     return groups
 
 
+def _differing(settings: Sequence[dict[str, str]]) -> set[str]:
+    return {name for name in settings[0] if len({one[name] for one in settings}) > 1}
+
+
+def _label(result: Result, differing: set[str]) -> str:
+    bare = _bare(result)
+    named = differing | {"options"} if bare != str(result["method"]) else differing
+    words = ", ".join(value for name, value in _settings(result).items() if value and name in named)
+    return f"{bare} ({words})" if words else bare
+
+
+def _settings(result: Result) -> dict[str, str]:
+    """What makes a run another thing than a further seed, in words; the selection rule has a column of its own."""
+    config = mapping(result, "config")
+    epochs = config.get("epochs")
+    return {
+        "options": _options(result),
+        "model": str(result.get("model") or config.get("model") or ""),
+        "epochs": "" if epochs in (None, "") else f"{epochs} epoch{'' if str(epochs) == '1' else 's'}",
+        "attributes": f"attributes {config.get('attributes') or 'known'}",  # runs from before there was a choice
+    }
+
+
+def _options(result: Result) -> str:
+    """Options of the method as a ledger writes them; a ledger's own are text already."""
+    options = mapping(result, "config").get("options") or ""
+    if isinstance(options, Mapping):
+        return " ".join(f"{name}={value}" for name, value in sorted(options.items()))
+    return str(options)
+
+
+def _bare(result: Result) -> str:
+    return str(result["method"]).removesuffix(f" ({_options(result)})")
+
+
 def _count(runs: Sequence[Result]) -> str:
-    # A seed that stands twice means that settings other than the seed differ: the reader must be able to see it.
+    # A seed that stands twice means that settings not named here differ, such as the learning rate: the reader must see it.
     seeds = {run.get("seed") for run in runs}
     return f"{len(runs)}" if len(seeds) == len(runs) or None in seeds else f"{len(runs)} ({len(seeds)} seeds)"
 

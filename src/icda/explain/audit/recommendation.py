@@ -161,14 +161,22 @@ def _long_tail(imbalance: Imbalance) -> Finding | None:
 def _overlap(costs: list[ClassCost], separability: Separability | None) -> Finding | None:
     samples = sum(cost.samples for cost in costs)
     errors = 1 - sum(cost.accuracy * cost.samples for cost in costs) / samples
-    if errors < OVERLAP_ERRORS or separability is None or has_own_features(separability):
+    if errors < OVERLAP_ERRORS or has_own_features(separability):
         return None
+    wrong = f"{_per_cent(errors)} of the samples are predicted wrongly, few of them confidently"
+    if separability is None:
+        return Finding(
+            "overlap",
+            "Try another encoder or more data; with more data the audit can also say whether it is overlap.",
+            [f"{wrong}. There are too few suspects to tell overlap from ties."],
+            {"errors": errors, "separability": None},
+        )
     return Finding(
         "overlap",
         "Try another encoder or more data: reweighting will not tell these classes apart.",
         [
-            f"{_per_cent(errors)} of the samples are predicted wrongly, few of them confidently, and the suspects among "
-            f"them cannot be told from the class they are taken for (AUROC {separability.auroc:.2f})."
+            f"{wrong}, and the suspects among them cannot be told from the class they are taken for (AUROC "
+            f"{separability.auroc:.2f})."
         ],
         {"errors": errors, "separability": asdict(separability)},
     )

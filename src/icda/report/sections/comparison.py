@@ -71,8 +71,7 @@ def heat_beside(runs: Sequence[Run], level: int) -> Markup:
 
 def _cards(results: Sequence[Result]) -> Markup:
     """Headline cards where all runs are seeds of one thing; what is compared does not fit on cards."""
-    kinds = {(result["task"], result["method"], result.get("selection")) for result in results}
-    if len(kinds) > 1:
+    if len(summarise(results, "accuracy")) > 1:
         return Markup("")
     found = [row for name in COMPARED for row in summarise(results, name) if row.n]
     cards = []
