@@ -77,3 +77,10 @@ def test_a_ledger_written_by_an_earlier_version_can_be_added_to(tmp_path: Path) 
     path.write_text(",".join(old) + "\n" + ",".join(f'"{row[name]}"' for name in old) + "\n")
     add_to_ledger(path, to_row(result(seed=5), "cpu"))
     assert [(line["seed"], line["train_accuracy"]) for line in read_ledger(path)] == [("0", ""), ("5", "")]
+
+
+def test_a_row_from_before_attributes_could_be_withheld_is_one_that_was_told_them(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    write_ledger(path, [to_row(result(), "cpu") | {"attributes": ""}])
+    add_to_ledger(path, to_row(result(config_hash="new"), "cpu"))
+    assert [(row["attributes"], row["config_hash"]) for row in read_ledger(path)] == [("known", "new")]

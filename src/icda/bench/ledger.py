@@ -102,5 +102,5 @@ def read_ledger(path: Path) -> list[dict[str, str]]:
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     for row in rows:
-        row.setdefault("attributes", "known")  # a file from before there was a choice
+        row["attributes"] = row.get("attributes") or "known"  # a row from before there was a choice
     return rows
