@@ -65,3 +65,30 @@ def register_method(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, type[Any]
         return name
 
     return register
+
+
+@pytest.fixture
+def train_for() -> Callable[..., None]:
+    """`train_for(config, steps)`: a run that ends without warning after so many steps, as if killed."""
+    from icda.training import TrainConfig, train
+    from icda.training.progress import QuietView
+
+    class Stopped(BaseException):
+        """Stands for a kill; no handler of ordinary errors sees it."""
+
+    class StoppingView(QuietView):
+        """Stops the training after a number of steps."""
+
+        def __init__(self, steps: int) -> None:
+            self.steps = steps
+
+        def step(self, *_: Any) -> None:
+            self.steps -= 1
+            if self.steps == 0:
+                raise Stopped
+
+    def run(config: TrainConfig, steps: int, **how: Any) -> None:
+        with pytest.raises(Stopped):
+            train(config, view=StoppingView(steps), **how)
+
+    return run

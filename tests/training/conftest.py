@@ -10,27 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from icda.training import TrainConfig, train
+from icda.training import TrainConfig
 from icda.training.checkpoint import load_checkpoint
-from icda.training.progress import QuietView
 
 UNRELATED = {"seconds", "environment", "config"}  # may differ between two runs that are otherwise the same
-
-
-class Stopped(BaseException):
-    """Stands for a kill; no handler of ordinary errors sees it."""
-
-
-class StoppingView(QuietView):
-    """Stops the training after a number of steps."""
-
-    def __init__(self, steps: int) -> None:
-        self.steps = steps
-
-    def step(self, *_: Any) -> None:
-        self.steps -= 1
-        if self.steps == 0:
-            raise Stopped
 
 
 @pytest.fixture
@@ -41,17 +24,6 @@ def configure(tmp_path: Path) -> Callable[..., TrainConfig]:
         return TrainConfig(**{"epochs": 3, "batch_size": 64, "out": str(tmp_path / name), **settings})
 
     return make
-
-
-@pytest.fixture
-def train_for() -> Callable[..., None]:
-    """`train_for(config, steps)`: a run that ends without warning after so many steps."""
-
-    def run(config: TrainConfig, steps: int, **how: Any) -> None:
-        with pytest.raises(Stopped):
-            train(config, view=StoppingView(steps), **how)
-
-    return run
 
 
 @pytest.fixture
