@@ -9,12 +9,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from icda import _moved
 from icda._version import __version__
 
 if TYPE_CHECKING:
-    from icda.explain.audit import Audit, audit
-    from icda.integrations.classifier import ICDAClassifier
-    from icda.integrations.meta_classifier import MetaICDAClassifier
+    from icda.auditing import Audit, audit
+    from icda.estimators.classifier import ICDAClassifier
+    from icda.estimators.meta_classifier import MetaICDAClassifier
     from icda.losses import (
         AdjustedLoss,
         CrossEntropyLoss,
@@ -27,23 +28,25 @@ if TYPE_CHECKING:
     from icda.statistics import ClassStatistics, Moments
     from icda.strength import AugmentedFeatures, Strength, StrengthNetwork, augment, direct_strength
 
+_moved.install()
+
 _HOMES = {
     "AdjustedLoss": "icda.losses",
-    "Audit": "icda.explain.audit",
+    "Audit": "icda.auditing",
     "AugmentedFeatures": "icda.strength",
     "ClassStatistics": "icda.statistics",
     "CrossEntropyLoss": "icda.losses",
-    "ICDAClassifier": "icda.integrations.classifier",
+    "ICDAClassifier": "icda.estimators.classifier",
     "ICDALoss": "icda.losses",
     "ISDALoss": "icda.losses",
     "LogitAdjustmentLoss": "icda.losses",
     "MetaICDA": "icda.methods.meta_loop",
-    "MetaICDAClassifier": "icda.integrations.meta_classifier",
+    "MetaICDAClassifier": "icda.estimators.meta_classifier",
     "Moments": "icda.statistics",
     "RISDALoss": "icda.losses",
     "Strength": "icda.strength",
     "StrengthNetwork": "icda.strength",
-    "audit": "icda.explain.audit",
+    "audit": "icda.auditing",
     "augment": "icda.strength",
     "direct_strength": "icda.strength",
 }

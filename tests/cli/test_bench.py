@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from icda.bench.suite import SUITES
+from icda.bench.suites.suite import SUITES
 
 Command = Callable[..., Any]
 

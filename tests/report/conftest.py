@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from icda.bench.report_size import synthetic_explanations, synthetic_result
+from icda.bench.cost.report_size import synthetic_explanations, synthetic_result
 from icda.report.runs import Run, collect_runs
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from icda.bench.report_size import open_browser, synthetic_explanations, synthetic_result
+from icda.bench.cost.report_size import open_browser, synthetic_explanations, synthetic_result
 from icda.cli.report import explain_missing
 from icda.explain.run import PARTS
 from icda.report import Found, read_folder, write_report

@@ -6,9 +6,9 @@ import csv
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from icda.bench.embeddings.methods import ROWS
-from icda.bench.embeddings.run import Cell, read_cells
 from icda.bench.markdown import markdown, spread
+from icda.bench.studies.embeddings.methods import ROWS
+from icda.bench.studies.embeddings.run import Cell, read_cells
 
 COLUMNS = {
     ("waterbirds", "place"): "Waterbirds, place",

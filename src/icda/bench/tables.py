@@ -15,13 +15,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from icda.bench.cost.network_cost import cost_table, read_costs
 from icda.bench.estimator_tables import FIT_TIME, LARGE_FIT, SHORT, audit_table, csv_table, embeddings_table
-from icda.bench.group_strengths import group_strengths_table
 from icda.bench.ledger import read_ledger
 from icda.bench.markdown import markdown, spread
-from icda.bench.network_cost import cost_table, read_costs
-from icda.bench.suite import SUITES, load_suite
-from icda.bench.suite_table import suite_rows, suite_table
+from icda.bench.studies.group_strengths import group_strengths_table
+from icda.bench.suites.suite import SUITES, load_suite
+from icda.bench.suites.suite_table import suite_rows, suite_table
 
 RESULTS = Path("benchmarks/results")
 _MARKED = re.compile(r"(<!-- table: (?P<name>[\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)

@@ -10,9 +10,9 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
+from icda.auditing import Audit, audit
+from icda.auditing.console import overview
 from icda.cli.audit_files import Wanted, read_audit_data
-from icda.explain.audit import Audit, audit
-from icda.explain.audit.console import overview
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import NoReturn
 import numpy as np
 
 from icda.data.embedding.features import read_arrays
-from icda.data.table import LABEL, CsvTable, read_table
+from icda.data.own.table import LABEL, CsvTable, read_table
 from icda.registry import nearest
 
 FEATURES = ("features", "feats", "embeddings", "X", "x")

@@ -98,8 +98,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _speed(arguments: Sequence[str]) -> int:
     given = tyro.cli(SpeedArguments, args=list(arguments), prog="icda bench speed")
-    from icda.bench.meta_speed import measure_meta_speed, to_meta_table
-    from icda.bench.speed import measure_speed, to_table, write_csv
+    from icda.bench.cost.meta_speed import measure_meta_speed, to_meta_table
+    from icda.bench.cost.speed import measure_speed, to_table, write_csv
 
     console = Console()
     if given.meta:
@@ -119,9 +119,9 @@ def _speed(arguments: Sequence[str]) -> int:
 
 def _meta(arguments: Sequence[str]) -> int:
     given = tyro.cli(MetaArguments, args=list(arguments), prog="icda bench meta")
+    from icda.bench.cost.speed import write_csv
     from icda.bench.ledger import to_row, write_ledger
-    from icda.bench.meta_learning import noise_separation, run_meta_grid
-    from icda.bench.speed import write_csv
+    from icda.bench.studies.meta_learning import noise_separation, run_meta_grid
     from icda.report import comparison_table, to_rich
 
     console = Console()

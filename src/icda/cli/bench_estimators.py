@@ -84,10 +84,10 @@ class FiguresArguments:
 
 def embeddings(arguments: Sequence[str]) -> int:
     given = tyro.cli(EmbeddingsArguments, args=list(arguments), prog="icda bench embeddings")
-    from icda.bench.embeddings.methods import ROWS
-    from icda.bench.embeddings.run import run_table
-    from icda.bench.embeddings.sets import SETS
     from icda.bench.estimator_tables import embeddings_table
+    from icda.bench.studies.embeddings.methods import ROWS
+    from icda.bench.studies.embeddings.run import run_table
+    from icda.bench.studies.embeddings.sets import SETS
 
     for name, known in (("sets", list(SETS)), ("methods", [row.name for row in ROWS])):
         unknown = [value for value in getattr(given, name) if value not in known]
@@ -101,8 +101,8 @@ def embeddings(arguments: Sequence[str]) -> int:
 
 def audit(arguments: Sequence[str]) -> int:
     given = tyro.cli(AuditBenchArguments, args=list(arguments), prog="icda bench audit")
-    from icda.bench.audit import measure_audit, to_audit_table
-    from icda.bench.speed import write_csv
+    from icda.bench.cost.speed import write_csv
+    from icda.bench.studies.audit import measure_audit, to_audit_table
 
     rows = measure_audit(given.root)
     Console().print(to_audit_table(rows))
@@ -113,17 +113,17 @@ def audit(arguments: Sequence[str]) -> int:
 
 def fit(arguments: Sequence[str]) -> int:
     given = tyro.cli(FitArguments, args=list(arguments), prog="icda bench fit")
-    from icda.bench.speed import write_csv
+    from icda.bench.cost.speed import write_csv
 
     if given.large is not None:
-        from icda.bench.large_fit import measure_large_fit
+        from icda.bench.cost.large_fit import measure_large_fit
 
         large = measure_large_fit(folder=given.large)
         print(*large, sep="\n")
         if given.out is not None:
             write_csv(large, given.out)
         return 0
-    from icda.bench.fit_time import measure_fit_time
+    from icda.bench.cost.fit_time import measure_fit_time
 
     rows = measure_fit_time(data_root(given.root), rounds=given.rounds)
     print(*rows, sep="\n")
@@ -134,8 +134,8 @@ def fit(arguments: Sequence[str]) -> int:
 
 def strengths(arguments: Sequence[str]) -> int:
     given = tyro.cli(StrengthsArguments, args=list(arguments), prog="icda bench strengths")
-    from icda.bench.group_strengths import measure_group_strengths
-    from icda.bench.speed import write_csv
+    from icda.bench.cost.speed import write_csv
+    from icda.bench.studies.group_strengths import measure_group_strengths
 
     if not given.runs:
         raise ValueError("name the folders of finished runs, such as runs/bench/cpu/cmnist/icda/seed0-*.")
@@ -148,7 +148,7 @@ def strengths(arguments: Sequence[str]) -> int:
 
 def figures(arguments: Sequence[str]) -> int:
     given = tyro.cli(FiguresArguments, args=list(arguments), prog="icda bench figures")
-    from icda.bench.figures import make_figures
+    from icda.bench.studies.figures import make_figures
 
     for path in make_figures(given.out, given.root, given.pictures, given.tables, waterbirds=given.waterbirds):
         print(path)

@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.table import Table
 
 from icda.bench.backends import Where
+from icda.bench.cost.network_cost import add_to_csv, measure_network_cost
 from icda.bench.ledger import to_row
 from icda.bench.markdown import spread
-from icda.bench.network_cost import add_to_csv, measure_network_cost
-from icda.bench.runner import GridReport, describe_plan, run_suite
-from icda.bench.suite import Cell, Suite, TierName, cells, load_suite
-from icda.bench.suite_figure import FIGURES, draw_suite
-from icda.bench.suite_table import column_lines
+from icda.bench.suites.runner import GridReport, describe_plan, run_suite
+from icda.bench.suites.suite import Cell, Suite, TierName, cells, load_suite
+from icda.bench.suites.suite_figure import FIGURES, draw_suite
+from icda.bench.suites.suite_table import column_lines
 
 
 @dataclass

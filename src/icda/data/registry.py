@@ -13,7 +13,7 @@ from icda.registry import Registry
 
 TaskBuilder = Callable[[Path | None, int], Task]
 
-TASKS: Registry[TaskBuilder] = Registry("task", package="icda.data")
+TASKS: Registry[TaskBuilder] = Registry("task", package="icda.data.datasets")
 
 
 def create_task(

@@ -17,10 +17,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.losses import AdjustedLoss, ICDALoss, ISDALoss, LogitAdjustmentLoss, RISDALoss
-from icda.losses.head import Head, head_parameters
-from icda.losses.prior import prior_term
-from icda.losses.quadratic import quadratic_form
-from icda.losses.terms import mean_term
+from icda.losses.terms.augmentation import mean_term
+from icda.losses.terms.head import Head, head_parameters
+from icda.losses.terms.prior import prior_term
+from icda.losses.terms.quadratic import quadratic_form
 
 FACTORS = {
     "logit_adjustment": ("class_margin",),

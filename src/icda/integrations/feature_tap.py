@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 
-from icda.losses.head import head_parameters
+from icda.losses.terms.head import head_parameters
 from icda.models.headless import is_linear, named_layer
 
 # The head is among the last layers called; holding every layer's input until the end would cost memory.

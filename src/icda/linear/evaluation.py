@@ -17,7 +17,7 @@ from torch import Tensor
 
 from icda.linear.objective import LossSettings
 from icda.linear.rows import row_chunks, times, transposed_times
-from icda.losses.prior import check_counted
+from icda.losses.terms.prior import check_counted
 from icda.strength import Strength
 
 if TYPE_CHECKING:

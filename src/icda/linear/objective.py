@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.losses.prior import prior_term
-from icda.losses.terms import off_target
+from icda.losses.terms.augmentation import off_target
+from icda.losses.terms.prior import prior_term
 from icda.statistics.grouping import LabelGroups
 from icda.strength import Strength
 

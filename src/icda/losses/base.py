@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from icda.losses.head import Head, check_head, head_parameters
-from icda.losses.prior import check_counted
+from icda.losses.terms.head import Head, check_head, head_parameters
+from icda.losses.terms.prior import check_counted
 from icda.registry import Registry
 from icda.statistics.checks import check_features, check_num_classes, check_targets
 from icda.statistics.precision import keep_precision

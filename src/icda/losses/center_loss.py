@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from icda.losses.base import LOSSES, AdjustedLoss, Reduction
-from icda.losses.head import Head
+from icda.losses.terms.head import Head
 from icda.ranks import all_reduce
 
 

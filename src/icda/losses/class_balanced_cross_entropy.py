@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.losses.base import LOSSES, AdjustedLoss, Reduction
-from icda.losses.class_balance import check_effective_beta, effective_number_weights
+from icda.losses.terms.class_balance import check_effective_beta, effective_number_weights
 
 
 @LOSSES.register("class_balanced_cross_entropy", "cb_ce")

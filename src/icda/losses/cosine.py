@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.losses.base import AdjustedLoss, Reduction
-from icda.losses.head import Head, head_parameters
+from icda.losses.terms.head import Head, head_parameters
 
 SCALE = 30.0
 

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from icda.losses.augmented import StatisticsLoss
 from icda.losses.base import LOSSES, Reduction
-from icda.losses.fused import adjusted_logits
-from icda.losses.head import Head, head_parameters
-from icda.losses.prior import prior_term
-from icda.losses.terms import off_target, variance_term
+from icda.losses.terms.augmentation import off_target, variance_term
+from icda.losses.terms.fused import adjusted_logits
+from icda.losses.terms.head import Head, head_parameters
+from icda.losses.terms.prior import prior_term
 from icda.statistics import CovarianceKind, Moments
 from icda.strength import Strength, direct_strength
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from icda.losses.base import LOSSES, AdjustedLoss, Reduction
-from icda.losses.terms import off_target
+from icda.losses.terms.augmentation import off_target
 
 MARGINS = (1, 2, 3, 4)
 SMALLEST_NORM = 1e-12

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from icda.losses.base import LOSSES, Reduction
 from icda.losses.cosine import SCALE, CosineLoss
-from icda.losses.terms import off_target
+from icda.losses.terms.augmentation import off_target
 
 
 @LOSSES.register("ldam")

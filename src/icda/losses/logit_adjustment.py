@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from icda.losses.base import LOSSES, AdjustedLoss, Reduction
-from icda.losses.prior import prior_term
+from icda.losses.terms.prior import prior_term
 
 
 @LOSSES.register("logit_adjustment", "la")

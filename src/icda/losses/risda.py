@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from icda.losses.augmented import StatisticsLoss
 from icda.losses.base import LOSSES, Reduction
-from icda.losses.terms import variance_term
+from icda.losses.terms.augmentation import variance_term
 from icda.ranks import all_reduce
 from icda.statistics import CovarianceKind
 

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 from icda.losses.augmented import StatisticsLoss
 from icda.losses.base import LOSSES, Reduction
 from icda.losses.cosine import cosines
-from icda.losses.head import Head
-from icda.losses.terms import variance_term
+from icda.losses.terms.augmentation import variance_term
+from icda.losses.terms.head import Head
 from icda.statistics import CovarianceKind
 
 

@@ -12,7 +12,7 @@ from icda.data.generators import generator_for
 from icda.data.loader import balanced_weights
 from icda.linear.solver import LinearHead
 from icda.linear.sparse import fit_sparse_head
-from icda.losses.head import head_parameters
+from icda.losses.terms.head import head_parameters
 from icda.methods.base import METHODS, Context, Method, Setup, Stage, StepResult
 from icda.ranks import all_mean
 

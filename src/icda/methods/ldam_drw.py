@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from icda.losses.class_balance import check_effective_beta, effective_number_weights
 from icda.losses.ldam import LDAMLoss
+from icda.losses.terms.class_balance import check_effective_beta, effective_number_weights
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.from_loss import LossMethod
 from icda.ranks import weighted_mean

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.losses.class_balance import effective_number_weights
 from icda.losses.isda import ISDALoss
+from icda.losses.terms.class_balance import effective_number_weights
 from icda.meta.lookahead import Mode
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.meta_learning import MetaLearner, Outer

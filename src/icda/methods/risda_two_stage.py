@@ -9,8 +9,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.losses.class_balance import check_effective_beta, effective_number_weights
 from icda.losses.risda import RISDALoss
+from icda.losses.terms.class_balance import check_effective_beta, effective_number_weights
 from icda.methods.base import METHODS, Context, Method, Setup, Stage
 from icda.ranks import weighted_mean
 

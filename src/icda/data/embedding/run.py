@@ -16,7 +16,7 @@ from torch import Tensor
 from icda.data.embedding.chunks import Chunk, ChunkStore, Plan, part_folder, refuse_existing
 from icda.data.embedding.features import Features, load_features, read_arrays, write_arrays
 from icda.data.embedding.samples import Samples
-from icda.data.own_data import natural_order
+from icda.data.own.own_data import natural_order
 from icda.data.sources import DECODER_THREADS, UnreadableImageError, decode_image
 
 NAMED_PATHS = 10

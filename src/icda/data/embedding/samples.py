@@ -10,8 +10,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal
 
-from icda.data.folder import IMAGE_SUFFIXES, LAYOUT, images_in, split_folders, subfolders
-from icda.data.table import GROUP, LABEL, SPLIT, CsvTable, group_labels, input_columns, read_table, split_values
+from icda.data.own.folder import IMAGE_SUFFIXES, LAYOUT, images_in, split_folders, subfolders
+from icda.data.own.table import GROUP, LABEL, SPLIT, CsvTable, group_labels, input_columns, read_table, split_values
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,72 @@
+"""The audit on a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from icda.auditing.result import Audit
+
+CLASSES_SHOWN = 20
+
+
+def overview(audit: Audit, top: int = 10) -> RenderableType:
+    """The recommendation, what ties cost each class, and the first rows of both rankings."""
+    settings = audit.settings
+    heading = f"{settings['samples']} samples, {settings['features']} features, {len(audit.class_names)} classes"
+    parts: list[RenderableType] = [Text(f"{heading}: audited in {audit.seconds:.1f} s", style="bold")]
+    parts += [Text(note) for note in audit.notes]
+    parts += [Text(""), Text(audit.summary, style="bold")]
+    for finding in audit.findings:
+        parts.append(Text(f"{finding.name.replace('_', ' ')}: {finding.advice}"))
+        parts += [Padding(Text(f"- {reason}"), (0, 0, 0, 2)) for reason in finding.reasons]
+    parts += [Text(""), _costs(audit)]
+    if top:
+        parts += [Text(""), _samples(audit, top), Text(""), _labels(audit, top)]
+    return Group(*parts)
+
+
+def _costs(audit: Audit) -> Table:
+    shown = sorted(audit.costs, key=lambda cost: -cost.gap)[:CLASSES_SHOWN]
+    rest = f" ({CLASSES_SHOWN} widest gaps of {len(audit.costs)} classes)" if len(audit.costs) > len(shown) else ""
+    titles = ("class", "samples", "suspected", "tied to", "strength", "right, suspected", "right, rest")
+    table = _table(f"what ties cost{rest}", titles)
+    for cost in shown:
+        figures = (cost.mean_strength, cost.accuracy_suspected, cost.accuracy_rest)
+        words = (cost.name, str(cost.samples), str(cost.suspected), cost.tied_to or "")
+        table.add_row(*map(Text, words), *(Text("" if value is None else f"{value:.3f}") for value in figures))
+    return table
+
+
+def _samples(audit: Audit, top: int) -> Table:
+    table = _table("most tied samples", ("sample", "label", "tied to", "strength", "tie", "predicted"))
+    for row in audit.rows(audit.tie_ranking()[:top]):
+        figures = (f"{row['strength']:.3f}", f"{row['tie']:.2f}")
+        table.add_row(*map(Text, (row["name"], row["label"], row["tied_to"], *figures, row["predicted"])))
+    return table
+
+
+def _labels(audit: Audit, top: int) -> Table:
+    noise = audit.noise
+    title = (
+        f"most doubtful labels ({int(noise.issues.sum())} marked by {noise.found_by}, estimated {noise.rate:.1%} wrong)"
+    )
+    table = _table(title, ("sample", "label", "looks like", "quality", "marked"))
+    for row in audit.rows(audit.label_ranking()[:top]):
+        marked = "yes" if row["label_issue"] else ""
+        words = (row["name"], row["label"], row["tied_to"], f"{row['label_quality']:.4f}", marked)
+        table.add_row(*map(Text, words))
+    return table
+
+
+def _table(title: str, titles: tuple[str, ...]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for name in titles:
+        words = name in ("class", "tied to", "sample", "label", "predicted", "looks like", "marked")
+        table.add_column(name, justify="left" if words else "right", overflow="fold")
+    return table

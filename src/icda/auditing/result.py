@@ -1,0 +1,168 @@
+"""What an audit found, and the forms it can be taken away in."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from icda.auditing.imbalance import Imbalance
+from icda.auditing.label_noise import LabelNoise
+from icda.auditing.page import render_audit_page
+from icda.auditing.recommendation import Finding, summary
+from icda.auditing.ties import ClassCost, Ties
+from icda.extras import require
+
+COLUMNS = (
+    "index",
+    "name",
+    "label",
+    "tied_to",
+    "strength",
+    "tie",
+    "suspected",
+    "group",
+    "predicted",
+    "label_quality",
+    "label_issue",
+)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The findings of `icda.audit`.
+
+    `ties`, `costs`, `imbalance` and `noise` hold the figures; `findings` what to try and why. Rows come out
+    most tied first.
+    """
+
+    class_names: list[str]
+    sample_names: list[str]
+    targets: np.ndarray
+    ties: Ties
+    costs: list[ClassCost]
+    imbalance: Imbalance
+    noise: LabelNoise
+    findings: list[Finding]
+    notes: list[str]
+    settings: dict[str, Any]
+    seconds: float = field(compare=False)
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    @property
+    def summary(self) -> str:
+        """The recommendation in one line."""
+        return summary(self.findings)
+
+    @property
+    def worst(self) -> ClassCost | None:
+        """The class whose suspected part is predicted worst: the estimated worst pseudo-group."""
+        known = [cost for cost in self.costs if cost.accuracy_suspected is not None]
+        return min(known, key=lambda cost: (cost.accuracy_suspected, -cost.suspected), default=None)
+
+    def tie_ranking(self) -> np.ndarray:
+        """Sample numbers, the most tied first."""
+        return np.argsort(-self.ties.tie, kind="stable")
+
+    def label_ranking(self) -> np.ndarray:
+        """Sample numbers, the most doubtful label first."""
+        return np.argsort(self.noise.quality, kind="stable")
+
+    def rows(self, order: np.ndarray | None = None) -> Iterator[dict[str, Any]]:
+        """A dictionary with `COLUMNS` for each sample, the most tied first unless `order` says otherwise."""
+        names, predicted = self.class_names, self.ties.predicted
+        for i in self.tie_ranking() if order is None else order:
+            label, suspected = names[self.targets[i]], bool(self.ties.suspected[i])
+            values = (
+                int(i),
+                self.sample_names[i],
+                label,
+                names[self.ties.tied_to[i]],
+                float(self.ties.strength[i]),
+                float(self.ties.tie[i]),
+                suspected,
+                f"{label}, {'tied' if suspected else 'rest'}",
+                names[predicted[i]],
+                float(self.noise.quality[i]),
+                bool(self.noise.issues[i]),
+            )
+            yield dict(zip(COLUMNS, values, strict=True))
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame of all rows, the most tied first."""
+        pandas = require("pandas", "audit", "data frames")
+        return pandas.DataFrame.from_records(list(self.rows()), columns=list(COLUMNS))
+
+    def to_cleanlab(self) -> dict[str, np.ndarray]:
+        """`labels` and `pred_probs` as cleanlab's functions take them: `cleanlab.filter.find_label_issues(**...)`."""
+        return {"labels": self.targets, "pred_probs": self.ties.probabilities}
+
+    def as_dict(self, top: int | None = None) -> dict[str, Any]:
+        """Everything as plain lists and numbers; `top` keeps only that many rows of each ranking."""
+        ties, noise, worst = self.ties, self.noise, self.worst
+        spread = ties.separability
+        return {
+            "kind": "icda.audit",
+            "summary": self.summary,
+            "settings": dict(self.settings),
+            "seconds": self.seconds,
+            "class_names": list(self.class_names),
+            "notes": list(self.notes),
+            "findings": [finding.as_dict() for finding in self.findings],
+            "ties": {
+                "matrix": ties.matrix.tolist(),
+                "classes": [asdict(cost) for cost in self.costs],
+                "worst": None if worst is None else asdict(worst),
+                "separability": None if spread is None else asdict(spread),
+                "suspected": int(ties.suspected.sum()),
+            },
+            "imbalance": asdict(self.imbalance),
+            "label_noise": {
+                "rate": noise.rate,
+                "issues": int(noise.issues.sum()),
+                "found_by": noise.found_by,
+                "thresholds": noise.thresholds.tolist(),
+                "joint": noise.joint.tolist(),
+            },
+            "samples": list(self.rows(self.tie_ranking()[:top])),
+            "doubtful_labels": list(self.rows(self.label_ranking()[: 100 if top is None else top])),
+        }
+
+    def to_json(self, path: str | PathLike[str], top: int | None = None) -> Path:
+        """Write `as_dict` to a file."""
+        return _write(path, json.dumps(self.as_dict(top), indent=1, ensure_ascii=True, allow_nan=False) + "\n")
+
+    def to_csv(self, path: str | PathLike[str]) -> Path:
+        """Write all rows, the most tied first, as a table; pandas is not needed."""
+        path = Path(path).expanduser()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(self.rows())
+        return path
+
+    def to_html(self, path: str | PathLike[str], top: int = 50) -> Path:
+        """Write one page that needs nothing beside it, with the first `top` rows of each ranking."""
+        return _write(path, render_audit_page(self.as_dict(top)))
+
+    def __rich__(self) -> Any:
+        from icda.auditing.console import overview
+
+        return overview(self)
+
+
+def _write(path: str | PathLike[str], content: str) -> Path:
+    path = Path(path).expanduser()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Names read from a file system may hold lone surrogates, which UTF-8 cannot carry.
+    path.write_text(content, encoding="utf-8", errors="xmlcharrefreplace")
+    return path

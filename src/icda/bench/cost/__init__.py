@@ -1,0 +1,1 @@
+"""What things cost: time and memory, as ratios measured in one process."""

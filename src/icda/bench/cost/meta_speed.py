@@ -1,0 +1,134 @@
+"""What a look-ahead costs: exact forms and the textbook's double backward beside plain cross entropy."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from rich.table import Table
+from torch import Tensor
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from icda.bench.cost.memory import peak_bytes
+from icda.bench.cost.speed import Step, interleave
+from icda.data.task import Batch
+from icda.losses import ICDALoss
+from icda.meta import Forward
+from icda.methods.meta_loop import MetaICDA
+from icda.models import create_model
+from icda.models.base import FeatureClassifier
+
+
+@dataclass(frozen=True)
+class MetaSpeedRow:
+    """One way of taking a Meta-ICDA step: median milliseconds, ratio to cross entropy, ratio of peak memory."""
+
+    what: str
+    way: str
+    classes: int
+    batch: int
+    ms: float
+    ratio: float
+    memory_ratio: float
+
+
+def measure_meta_speed(model: str, batch_size: int, classes: int, rounds: int) -> list[MetaSpeedRow]:
+    """Cross entropy, head, full and double backward, interleaved in one process."""
+    torch.manual_seed(0)
+    batch, metadata = (_batch(batch_size, classes) for _ in range(2))
+    steps: dict[str, Step] = {"cross entropy": _plain_step(model, classes, batch)}
+    for way in ("head", "full"):
+        learner = _learner(model, classes, lookahead=way)
+        steps[way] = partial(_meta_step, learner, batch, metadata)
+    steps["full, every 5th"] = partial(_meta_step, _learner(model, classes, lookahead="full", every=5), batch, metadata)
+    steps["double backward"] = partial(_textbook_step, _learner(model, classes, lookahead="full"), batch, metadata)
+    times = interleave(steps, 5 * math.ceil(rounds / 5), warm_up=1)  # whole cycles of "every 5th"
+    base = times["cross entropy"]
+    memory = {name: peak_bytes(partial(_cycle, step) if "every" in name else step) for name, step in steps.items()}
+    rows = []
+    for name, seconds in times.items():
+        paired = [b / a for a, b in zip(base, seconds, strict=True)]
+        # A step that looks ahead now and then is as dear as its mean.
+        ratio = statistics.mean(seconds) / statistics.mean(base) if "every" in name else statistics.median(paired)
+        middle = statistics.mean(seconds) if "every" in name else statistics.median(seconds)
+        share = memory[name] / memory["cross entropy"]
+        rows.append(
+            MetaSpeedRow(model, name, classes, batch_size, round(1e3 * middle, 1), round(ratio, 3), round(share, 2))
+        )
+    return rows
+
+
+def to_meta_table(rows: list[MetaSpeedRow]) -> Table:
+    table = Table(
+        "network", "way", "C", "N", "ms", "ratio", "memory ratio", title="a Meta-ICDA step against cross entropy"
+    )
+    for row in rows:
+        table.add_row(row.what, row.way, *map(str, (row.classes, row.batch, row.ms, row.ratio, row.memory_ratio)))
+    return table
+
+
+def _cycle(step: Step) -> None:
+    """As many steps as it takes "every 5th" to look ahead once."""
+    for _ in range(5):
+        step()
+
+
+def _network(name: str, classes: int) -> FeatureClassifier:
+    return create_model(name, classes, (3, 32, 32)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+
+def _batch(size: int, classes: int) -> tuple[Tensor, Tensor]:
+    inputs = torch.randn(size, 3, 32, 32).to(memory_format=torch.channels_last)
+    return inputs, torch.arange(size) % classes
+
+
+def _plain_step(name: str, classes: int, batch: tuple[Tensor, Tensor]) -> Step:
+    network = _network(name, classes)
+    optimizer = torch.optim.SGD(network.parameters(), lr=1e-3, momentum=0.9)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(network(batch[0]).logits, batch[1]).backward()
+        optimizer.step()
+
+    return step
+
+
+def _learner(name: str, classes: int, **options: Any) -> MetaICDA:
+    network = _network(name, classes)
+    loss = ICDALoss(classes, network.feature_dim, torch.full((classes,), 100))
+    optimizer = torch.optim.SGD(network.parameters(), lr=1e-3, momentum=0.9)
+    return MetaICDA(network, loss, optimizer=optimizer, **options)
+
+
+def _meta_step(learner: MetaICDA, batch: tuple[Tensor, Tensor], metadata: tuple[Tensor, Tensor]) -> None:
+    learner.step(batch, metadata, progress=0.5)
+
+
+def _textbook_step(learner: MetaICDA, pair: tuple[Tensor, Tensor], metadata: tuple[Tensor, Tensor]) -> None:
+    """The same step with `create_graph=True` through the network, as the peers do it."""
+    method, context = learner.method, learner.context
+    context.progress = 0.5
+    model = context.models[0]
+    batch = Batch(*pair, None, torch.arange(len(pair[1])))
+    forward = Forward.of(model, batch.inputs)
+    output: Any = forward.output
+    method.observe(output, batch, context)
+    tensors, inner = method.outer(output, batch, context)
+    parameters = dict(model.named_parameters())
+    loss = inner(output.logits, parameters["head.weight"])
+    slopes = torch.autograd.grad(loss, list(parameters.values()), create_graph=True)
+    moved = {name: p - 1e-3 * g for (name, p), g in zip(parameters.items(), slopes, strict=True)}
+    buffers = {name: value.clone() for name, value in model.named_buffers()}
+    logits = functional_call(model, (moved, buffers), (metadata[0],)).logits
+    meta_loss = F.cross_entropy(logits, metadata[1])
+    gradients = torch.autograd.grad(
+        meta_loss, list(tensors), retain_graph=True, allow_unused=True, materialize_grads=True
+    )
+    method.correct(tensors, gradients, context)
+    context.apply(method.loss(output, batch, context))

@@ -1,0 +1,167 @@
+"""The rows of the table: what is fitted, and which hyper-parameters win on validation data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from icda.bench.studies.embeddings.sets import FeatureSet, Part
+from icda.estimators.classifier import ICDAClassifier
+from icda.estimators.meta_classifier import MetaICDAClassifier
+from icda.linear.pseudo_groups import PseudoGroups, contrast_groups
+from icda.linear.solver import Problem
+
+Knows = Literal["labels", "groups", "metadata"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method of the table: how it is made, and what beside the labels it is told.
+
+    "labels": nothing. "groups": the attribute of training and validation samples. "metadata": that of metadata alone.
+    """
+
+    name: str
+    title: str
+    knows: Knows = "labels"
+    options: dict[str, Any] = field(default_factory=dict)
+    guess: Literal["errors", "contrast"] | None = None  # pseudo-groups, computed once for all rows that use them
+
+
+ROWS = (
+    Row("ce", "cross entropy", options={"loss": "ce"}),
+    Row("la", "logit adjustment", options={"loss": "la"}),
+    Row("isda", "ISDA", options={"loss": "isda"}),
+    Row("risda", "RISDA", options={"loss": "risda"}),
+    Row("icda", "ICDA", options={"loss": "icda"}),
+    Row("icda_cross_fitted", "ICDA, cross-fitted strengths", options={"loss": "icda", "strength": "cross_fitted"}),
+    Row("ce_strength", "CE, strengths as weights", options={"loss": "ce", "balance": "strength"}),
+    Row("ce_errors", "CE, cross-fitted errors as groups", options={"loss": "ce"}, guess="errors"),
+    Row(
+        "icda_statistics",
+        "ICDA, statistics balanced by contrast",
+        options={"loss": "icda", "through": "statistics"},
+        guess="contrast",
+    ),
+    Row("ce_prior", "CE, prior over (class, contrast)", options={"loss": "ce", "through": "prior"}, guess="contrast"),
+    Row("ce_contrast", "CE, contrast groups", options={"loss": "ce"}, guess="contrast"),
+    Row("icda_contrast", "ICDA, contrast groups", options={"loss": "icda"}, guess="contrast"),
+    Row("ce_groups", "CE, true groups", "groups", {"loss": "ce", "balance": "group"}),
+    Row("icda_groups", "ICDA, true groups", "groups", {"loss": "icda", "balance": "group"}),
+    Row("dfr", "DFR: CE on balanced metadata alone", "metadata"),
+    Row(
+        "meta_icda_paper",
+        "Meta-ICDA, the paper's",
+        "metadata",
+        {"prior": "class", "use_metadata": False, "class_margins": False},
+    ),
+    Row("meta_icda", "Meta-ICDA, ours", "metadata"),
+)
+
+
+@dataclass
+class Fitted:
+    """A model, the C it was chosen with, and the score it was chosen by."""
+
+    model: Any
+    C: float
+    score: float
+    selection: str
+
+
+class Bench:
+    """One feature set and seed: fits rows of the table, computing pseudo-groups once."""
+
+    def __init__(self, data: FeatureSet, seed: int) -> None:
+        self.data, self.seed = data.standardised(), seed
+        self._guesses: dict[tuple[str, float], PseudoGroups] = {}
+
+    def attributes(self, row: Row) -> Sequence[str | None]:
+        """A row that is told nothing is fitted once, whatever groups it is judged by."""
+        return (None,) if row.knows == "labels" else tuple(self.data.test.attributes)
+
+    def fit(self, row: Row, attribute: str | None) -> Fitted:
+        """The best over C, by validation data that may know of groups only where the row does."""
+        if row.knows == "metadata":
+            assert attribute is not None
+            choices = [self._fit_metadata(row, attribute, C) for C in self.data.inverse_decays]
+        else:
+            choices = [self._fit_training(row, attribute, C) for C in self.data.inverse_decays]
+        return max(choices, key=lambda fitted: fitted.score)
+
+    def _fit_training(self, row: Row, attribute: str | None, C: float) -> Fitted:
+        train, validation = self.data.train, self.data.validation
+        options = {"C": C, "random_state": self.seed, **row.options}
+        groups = None if attribute is None else train.attributes[attribute]
+        if row.guess is not None:
+            found = self._guess(row.guess, C)
+            groups = (found.attributes if options.get("through") == "prior" else found.hurt).numpy()
+            options["balance"] = "group"
+        model = ICDAClassifier(**options).fit(train.features, train.targets, groups=groups)
+        hits = model.predict(validation.features) == validation.targets
+        if attribute is None:
+            return Fitted(model, C, float(hits.mean()), "validation accuracy")
+        return Fitted(model, C, worst_group(hits, validation.groups(attribute)), "validation worst group")
+
+    def _guess(self, kind: str, C: float) -> PseudoGroups:
+        """The same as ICDAClassifier(balance=kind) computes for itself."""
+        if (kind, C) not in self._guesses:
+            rounds = 0 if kind == "errors" else 4
+            self._guesses[kind, C] = contrast_groups(self._problem(C), rounds=rounds, seed=self.seed)
+        return self._guesses[kind, C]
+
+    def _problem(self, C: float) -> Problem:
+        train = self.data.train
+        targets, ones = torch.from_numpy(train.targets), torch.ones(len(train.targets))
+        counts = torch.bincount(targets).double()
+        features = torch.from_numpy(np.ascontiguousarray(train.features, dtype=np.float32))
+        return Problem(features, targets, len(counts), ones, ones, counts, 1 / (C * len(targets)))
+
+    def _fit_metadata(self, row: Row, attribute: str, C: float) -> Fitted:
+        train, metadata = self.data.train, self.data.metadata
+        if row.name == "dfr":
+            return self._fit_dfr(attribute, C)
+        model = MetaICDAClassifier(C=C, random_state=self.seed, **row.options)
+        groups = metadata.attributes[attribute]
+        model.fit(train.features, train.targets, metadata.features, metadata.targets, groups)
+        return Fitted(model, C, model.metadata_score_, "cross-fitted metadata worst group")
+
+    def _fit_dfr(self, attribute: str, C: float) -> Fitted:
+        """A head on group-balanced metadata alone (Kirichenko et al., ICLR 2023); C by two-fold cross-validation."""
+        metadata = self.data.metadata
+        groups = metadata.groups(attribute)
+
+        def fitted(part: Part) -> ICDAClassifier:
+            model = ICDAClassifier(loss="ce", C=C, balance="group")
+            return model.fit(part.features, part.targets, groups=part.attributes[attribute])
+
+        half = np.random.default_rng(self.seed).permutation(len(groups)) % 2
+        hits = np.zeros(len(groups), dtype=bool)
+        for side in (0, 1):
+            judged = half == side
+            hits[judged] = fitted(metadata.rows(~judged)).predict(metadata.features[judged]) == metadata.targets[judged]
+        return Fitted(fitted(metadata), C, worst_group(hits, groups), "cross-fitted metadata worst group")
+
+    @cached_property
+    def test_attributes(self) -> tuple[str, ...]:
+        return tuple(self.data.test.attributes)
+
+    def judge(self, model: Any, attribute: str) -> tuple[float, float]:
+        """Accuracy and worst-group accuracy on the test part."""
+        test = self.data.test
+        hits = model.predict(test.features) == test.targets
+        return float(hits.mean()), worst_group(hits, test.groups(attribute))
+
+
+def worst_group(hits: np.ndarray, groups: np.ndarray) -> float:
+    """The lowest share of hits among the groups there are.
+
+    >>> worst_group(np.array([True, False, True]), np.array([0, 0, 5]))
+    0.5
+    """
+    return min(float(hits[groups == group].mean()) for group in np.unique(groups))

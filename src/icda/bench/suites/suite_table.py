@@ -1,0 +1,141 @@
+"""A suite and its ledger as Markdown: the paper's figure, ours, and what they say to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from icda.bench.ledger import options_text, read_ledger
+from icda.bench.markdown import markdown, spread
+from icda.bench.suites.suite import Column, Row, Suite, cell_config
+from icda.bench.suites.verdict import Entry, Verdict, judge
+from icda.training import TrainConfig
+
+SHOWN_TIERS = ("paper", "cpu")  # in this order of preference; smoke runs are no measurement
+TITLES = ["method", "the paper", "ours, mean ± std (n)", "status"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of a column as it is shown: figures as the paper prints them, and the verdict."""
+
+    row: Row
+    paper: float | None
+    values: tuple[float, ...]
+    verdict: Verdict
+
+
+def suite_table(suite: Suite, rows: Sequence[dict[str, str]]) -> str:
+    """One table a column that was run, with a line above it that says on what; the other columns share one."""
+    tiers = {column.key: tier_shown(suite, column, rows) for column in suite.columns}
+    parts = [_column_text(suite, column, tier, rows) for column in suite.columns if (tier := tiers[column.key])]
+    absent = [column for column in suite.columns if tiers[column.key] is None]
+    return "\n\n".join([*parts, *_absent_text(suite, absent), *_notes(suite)])
+
+
+def suite_rows(suite: str, results: Path) -> list[dict[str, str]]:
+    """The ledger of a suite; none if nothing was run yet."""
+    path = results / f"{suite}.csv"
+    return read_ledger(path) if path.exists() else []
+
+
+def column_lines(suite: Suite, column: Column, tier: str, rows: Iterable[dict[str, str]]) -> list[Line]:
+    """The rows of a column with what was measured in a tier."""
+    measured = {row.key: measured_points(suite, column, row, tier, rows) for row in suite.rows}
+    entries = [
+        Entry(
+            row.key,
+            row.title,
+            suite.paper_points(row, column),
+            measured[row.key],
+            group="metadata" if row.metadata else "",
+            own=row.own,
+            below=row.below,
+        )
+        for row in suite.rows
+    ]
+    verdicts = judge(entries, suite.reference, at_paper_tier=tier == "paper")
+    return [
+        Line(row, _shown(suite, suite.paper_points(row, column)), measured[row.key], verdicts[row.key])
+        for row in suite.rows
+        if column.key not in row.skip
+    ]
+
+
+def measured_points(
+    suite: Suite, column: Column, row: Row, tier: str, rows: Iterable[dict[str, str]]
+) -> tuple[float, ...]:
+    """The suite's metric in per cent of all ledger rows of a cell, by seed."""
+    if row.method is None or tier not in column.places or column.key in row.skip:
+        return ()
+    wanted = _identity(cell_config(suite, tier, column, row))
+    found = {
+        int(line["seed"]): 100 * float(line[suite.metric_of(column)])
+        for line in rows
+        if line["tier"] == tier and _ledger_identity(line) == wanted and line[suite.metric_of(column)]
+    }
+    return tuple(found[seed] for seed in sorted(found))
+
+
+def tier_shown(suite: Suite, column: Column, rows: Sequence[dict[str, str]]) -> str | None:
+    """The best tier in which anything of a column was run."""
+    for tier in SHOWN_TIERS:
+        if any(measured_points(suite, column, row, tier, rows) for row in suite.rows):
+            return tier
+    return None
+
+
+def _column_text(suite: Suite, column: Column, tier: str, rows: Sequence[dict[str, str]]) -> str:
+    body = [
+        [
+            line.row.title,
+            "" if line.paper is None else f"{line.paper:.2f}",
+            spread([_shown(suite, value) or 0.0 for value in line.values], digits=1),
+            line.verdict.text(),
+        ]
+        for line in column_lines(suite, column, tier, rows)
+    ]
+    return f"{_heading(suite, column, tier)}\n\n{markdown(TITLES, body)}"
+
+
+def _heading(suite: Suite, column: Column, tier: str) -> str:
+    row = next(row for row in suite.rows if row.method is not None)
+    config = cell_config(suite, tier, column, row)
+    trends = "" if tier == "paper" else "; only trends can be compared"
+    shown = f"{(column.metric or suite.shows).replace('_', ' ')} in per cent"
+    return (
+        f"**{column.title}** ({shown}; ours: tier `{tier}`, task `{config.task}`, {config.model}, "
+        f"{config.epochs} epochs{trends})"
+    )
+
+
+def _absent_text(suite: Suite, columns: Sequence[Column]) -> list[str]:
+    """The paper's figures of columns of which nothing was run."""
+    if not columns:
+        return []
+    figures = [[_shown(suite, suite.paper_points(row, column)) for column in columns] for row in suite.rows]
+    body = [
+        [row.title, *("" if value is None else f"{value:.2f}" for value in values), "not run here"]
+        for row, values in zip(suite.rows, figures, strict=True)
+    ]
+    titles = ["method", *(f"the paper: {column.title}" for column in columns), "status"]
+    return [f"**Not run here** ({suite.shows} in per cent)\n\n{markdown(titles, body)}"]
+
+
+def _notes(suite: Suite) -> list[str]:
+    return ["\n".join(f"* {note}" for note in suite.notes)] if suite.notes else []
+
+
+def _shown(suite: Suite, points: float | None) -> float | None:
+    return 100 - points if points is not None and suite.shows == "error" else points
+
+
+def _identity(config: TrainConfig) -> tuple[str, ...]:
+    told = (config.selection, config.attributes)
+    return (config.task, config.model or "", config.method, options_text(config.options), str(config.epochs), *told)
+
+
+def _ledger_identity(line: dict[str, str]) -> tuple[str, ...]:
+    names = ("task", "model", "method", "options", "epochs", "selection", "attributes")
+    return tuple(line[name] for name in names)

@@ -1,0 +1,147 @@
+"""CelebA: is the hair blond? Nearly all blond people in it are women."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from torch import Tensor
+
+from icda.data.datasets.benchmark_files import check_images, incomplete, numbered, official_splits, read_columns
+from icda.data.prepared_images import PreparedImages, central_square
+from icda.data.registry import TASKS
+from icda.data.roots import find_folder
+from icda.data.task import Task
+
+HOME = (
+    "CelebA by the Multimedia Laboratory of the Chinese University of Hong Kong (Liu et al., ICCV 2015), for "
+    "non-commercial research only"
+)
+FOLDERS = ("celeba", "celeba_v1.0", "celebA_v1.0", "celebA/data")  # torchvision, WILDS, group_DRO
+ATTRIBUTES, PARTITION, IMAGES = "list_attr_celeba", "list_eval_partition", "img_align_celeba"
+TARGET, ATTRIBUTE = "Blond_Hair", "Male"
+CLASSES = ("not blond", "blond")
+GROUPS = ("not blond, female", "not blond, male", "blond, female", "blond, male")
+NOTE = "For non-commercial research only."
+
+
+class _Table(NamedTuple):
+    folder: Path
+    names: list[str]
+    targets: Tensor
+    attributes: Tensor
+    parts: Tensor
+
+
+@TASKS.register("celeba")
+def celeba(root: Path | None, seed: int) -> Task:
+    """Blond or not, 224 x 224 pixels, official partition; nothing here depends on the seed.
+
+    Sagawa et al., "Distributionally Robust Neural Networks for Group Shifts", ICLR 2020: the centre square of 178
+    pixels, resized; no augmentation. Groups are hair x sex; of 162,770 training images 1,387 show blond men.
+    """
+    return _task("celeba", _read(_folder(root)), 224, "resnet20")
+
+
+@TASKS.register("celeba_64px")
+def celeba_64px(root: Path | None, seed: int) -> Task:
+    """The same faces at 64 x 64 pixels, shifted by up to 4 and mirrored in training; the seed decides nothing."""
+    return _task("celeba_64px", _read(_folder(root)), 64, "resnet8", crop_padding=4, flip=True)
+
+
+def _task(name: str, table: _Table, size: int, model: str, *, crop_padding: int = 0, flip: bool = False) -> Task:
+    source = _source(table.folder, size, crop_padding, flip)
+    groups = 2 * table.targets + table.attributes
+    return Task(
+        name=name,
+        num_classes=len(CLASSES),
+        **official_splits(source, table.targets, groups, table.parts)._asdict(),
+        group_names=GROUPS,
+        group_attributes=(0, 1, 0, 1),
+        class_names=CLASSES,
+        input_shape=(3, size, size),
+        default_model=model,
+        description=f"CelebA, blond hair, {size} x {size} pixels: groups are hair x sex, and blond men are rare. "
+        f"Official partition. {NOTE}",
+    )
+
+
+def _folder(root: Path | None) -> Path:
+    layouts = [(folder, ATTRIBUTES + end) for folder in FOLDERS for end in (".txt", ".csv")]
+    files = f"{ATTRIBUTES} and {PARTITION}, both as .txt or both as .csv, and the folder {IMAGES}"
+    return find_folder(root, "CelebA", layouts, files, HOME).resolve()
+
+
+@lru_cache(maxsize=1)  # a benchmark asks for the same task many times
+def _read(folder: Path) -> _Table:
+    end = ".txt" if (folder / f"{ATTRIBUTES}.txt").is_file() else ".csv"
+    attributes, partition = folder / (ATTRIBUTES + end), folder / (PARTITION + end)
+    if not partition.is_file():
+        raise incomplete("CelebA", folder, f"{partition.name} is", HOME)
+    names, blond, male = _text_attributes(attributes) if end == ".txt" else _csv_attributes(attributes)
+    part_of = _text_partition(partition) if end == ".txt" else _csv_partition(partition)
+    without = [name for name in names if name not in part_of]
+    if without:
+        raise ValueError(f"{partition} says no partition for {len(without)} images, the first {without[0]}.")
+    signs = {"-1": 0, "0": 0, "1": 1}
+    return _Table(
+        folder,
+        names,
+        numbered(attributes, TARGET, blond, signs),
+        numbered(attributes, ATTRIBUTE, male, signs),
+        numbered(partition, "partition", [part_of[name] for name in names], {"0": 0, "1": 1, "2": 2}),
+    )
+
+
+@lru_cache(maxsize=2)
+def _source(folder: Path, size: int, crop_padding: int, flip: bool) -> PreparedImages:
+    images = folder / IMAGES
+    if (images / IMAGES).is_dir():  # as Kaggle's archive unpacks
+        images = images / IMAGES
+    if not images.is_dir():
+        raise incomplete("CelebA", folder, f"the folder {IMAGES} with the aligned images is", HOME)
+    paths = check_images(images, "CelebA", _read(folder).names, HOME)
+    return PreparedImages(paths, size, central_square, crop_padding=crop_padding, flip=flip)
+
+
+def _text_attributes(path: Path) -> tuple[list[str], list[str], list[str]]:
+    """Image names and two attributes from the original file: a count, a line of names, then a line for each image."""
+    names, blond, male = [], [], []
+    with path.open(encoding="utf-8") as file:
+        count, header = file.readline().strip(), file.readline().split()
+        missing = [name for name in (TARGET, ATTRIBUTE) if name not in header]
+        if missing:
+            raise ValueError(f"{path} lacks {', '.join(missing)}: its second line should name the 40 attributes.")
+        target, attribute = 1 + header.index(TARGET), 1 + header.index(ATTRIBUTE)
+        for row in filter(None, map(str.split, file)):
+            if len(row) != len(header) + 1:
+                raise ValueError(
+                    f"{path}: {row[0]} has {len(row) - 1} attributes, wanted {len(header)}. Fetch the file again."
+                )
+            names.append(row[0])
+            blond.append(row[target])
+            male.append(row[attribute])
+    if count != str(len(names)):
+        raise ValueError(
+            f"{path} is cut short: its first line says {count} images, it has {len(names)}. Fetch it again."
+        )
+    return names, blond, male
+
+
+def _csv_attributes(path: Path) -> tuple[list[str], list[str], list[str]]:
+    columns = read_columns(path, ("image_id", TARGET, ATTRIBUTE))
+    return columns["image_id"], columns[TARGET], columns[ATTRIBUTE]
+
+
+def _text_partition(path: Path) -> dict[str, str]:
+    rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    for number, row in enumerate(rows, 1):
+        if len(row) != 2:
+            raise ValueError(f"{path}: entry {number} is {' '.join(row)!r}, wanted an image name and 0, 1 or 2.")
+    return dict(rows)
+
+
+def _csv_partition(path: Path) -> dict[str, str]:
+    columns = read_columns(path, ("image_id", "partition"))
+    return dict(zip(columns["image_id"], columns["partition"], strict=True))

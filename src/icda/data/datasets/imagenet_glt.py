@@ -1,0 +1,132 @@
+"""ImageNet-GLT: rare classes and, within each class, rare looks."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
+from os import PathLike
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from icda.data.bias.generalised_tail import GeneralisedTail, TailSizes, generalised_tail_from_features
+from icda.data.bias.long_tail import long_tail_counts
+from icda.data.datasets.glt_annotations import AnnotatedSet, Annotations, read_annotations, write_annotations
+from icda.data.datasets.glt_task import TESTS, Annotated, glt_task
+from icda.data.embedding.features import Features
+from icda.data.embedding.mapped import map_features
+from icda.data.registry import TASKS
+from icda.data.roots import check_files, find_folder
+from icda.data.task import Task
+
+HOME = (
+    "the Generalized Long-Tailed Benchmarks of Tang et al. (ECCV 2022) for the annotation files, and ILSVRC 2012 for "
+    "the images, for non-commercial research only"
+)
+FOLDER, IMAGES = "imagenet_glt", "images"
+LONG_TAILED, BALANCED = "imagenet_sup_intra_lt_inter_lt.json", "imagenet_sup_intra_lt_inter_bl.json"
+FILES = f"{LONG_TAILED}, {BALANCED} and {IMAGES}, the training folder of ImageNet with a folder a class"
+SEED = 25  # the benchmark's
+LARGEST, LONG_TAIL_RATIO = 800, 160  # down to five images a class, as in ImageNet-LT
+BAND_SHARES = (0.4, 0.85)  # of the classes, by rank: frequent, then middling
+
+
+def imagenet_glt(root: Path | None, seed: int, *, protocol: str) -> Task:
+    """ImageNet-GLT by the benchmark's annotation files; the seed decides only which images are metadata."""
+    found = find_folder(root, "ImageNet-GLT", [(FOLDER, LONG_TAILED), (FOLDER, BALANCED)], FILES, HOME).resolve()
+    check_files(found, "ImageNet-GLT", (LONG_TAILED, BALANCED))
+    files = [Annotated(_read(found / name), found / IMAGES) for name in (LONG_TAILED, BALANCED)]
+    own, other = files if protocol != "alt" else files[::-1]
+    return glt_task(f"imagenet_glt_{protocol}", "ImageNet-GLT", HOME, protocol, own, other, seed)
+
+
+for _protocol in TESTS:
+    TASKS.register(f"imagenet_glt_{_protocol}")(partial(imagenet_glt, protocol=_protocol))
+
+
+@lru_cache(maxsize=2)  # a benchmark asks for the same task many times
+def _read(path: Path) -> Annotations:
+    return read_annotations(path, _below_images)
+
+
+def _below_images(key: str, _: Mapping[str, Any]) -> str:
+    """Keys are paths on the machine that made the file; the class's folder and the file's name are what holds here.
+
+    >>> _below_images("/somewhere/train/n01440764/n01440764_18.JPEG", {})
+    'n01440764/n01440764_18.JPEG'
+    """
+    return "/".join(PurePosixPath(key).parts[-2:])
+
+
+def make_imagenet_glt(
+    features: str | PathLike[str],
+    out: str | PathLike[str],
+    *,
+    seed: int = SEED,
+    largest: int = LARGEST,
+    ratio: float = LONG_TAIL_RATIO,
+    sizes: TailSizes | None = None,
+) -> GeneralisedTail:
+    """Make both annotation files anew from what `icda embed` wrote of a folder of images, one subfolder a class.
+
+    Classes are numbered from the one with most images to the one with fewest. Train-GLT falls off geometrically from
+    `largest` by `ratio`; `sizes` changes the other parts. The files name their metadata and have no validation set.
+    Differs from the published files in the encoder, the tail's shape (theirs is a stored list) and all draws.
+    """
+    known = map_features(features)
+    if known.y_code is None or known.class_names is None:
+        raise ValueError(f"{features} has no classes: embed a folder with one subfolder a class, without --unlabelled.")
+    labels, order = _by_pool_size(torch.from_numpy(known.y_code).long())
+    wanted = sizes or TailSizes(long_tail_counts(largest, len(order), ratio))
+    parts = generalised_tail_from_features(_mapped_tensor(known), labels, seed, wanted)
+    class_names = tuple(str(known.class_names[number]) for number in order.tolist())
+    for file, train in ((LONG_TAILED, parts.train_glt), (BALANCED, parts.train_cbl)):
+        rows = {"train": train, "test_bl": parts.test_cbl, "test_bbl": parts.test_gbl, "metadata": parts.metadata}
+        sets = {name: _annotated(known, labels, parts.attributes, chosen) for name, chosen in rows.items()}
+        write_annotations(Path(out).expanduser() / file, class_names, sets, _bands(len(order)))
+    return parts
+
+
+def _mapped_tensor(known: Features) -> Tensor:
+    """The features as a tensor that stays in its file: those of all of ImageNet are ten gigabytes."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # and nobody writes to it
+        return torch.as_tensor(known.features)
+
+
+def _by_pool_size(codes: Tensor) -> tuple[Tensor, Tensor]:
+    """Labels numbered by the size of the class, and the old number of each new one."""
+    order = codes.bincount().argsort(descending=True, stable=True)
+    return order.argsort()[codes], order
+
+
+def _annotated(known: Features, labels: Tensor, attributes: Tensor, rows: Tensor) -> AnnotatedSet:
+    return AnnotatedSet([str(known.id[row]) for row in rows.tolist()], labels[rows], attributes[rows])
+
+
+def _bands(num_classes: int) -> list[int]:
+    """The frequency band of each class by its rank; of 1,000 classes 400 are frequent and 150 rare."""
+    return [sum(rank >= share * num_classes for share in BAND_SHARES) for rank in range(num_classes)]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """`python -m icda.data.datasets.imagenet_glt FEATURES OUT`"""
+    parser = argparse.ArgumentParser(description="Make the annotation files of ImageNet-GLT anew from features.")
+    parser.add_argument("features", type=Path, help="file of `icda embed` over a folder with one subfolder a class")
+    parser.add_argument("out", type=Path, help=f"folder to write {LONG_TAILED} and {BALANCED} to")
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--largest", type=int, default=LARGEST, help="images of the largest class in Train-GLT")
+    parser.add_argument("--ratio", type=float, default=LONG_TAIL_RATIO, help="largest to smallest class in Train-GLT")
+    given = parser.parse_args(arguments)
+    parts = make_imagenet_glt(given.features, given.out, seed=given.seed, largest=given.largest, ratio=given.ratio)
+    for name in ("train_glt", "train_cbl", "test_cbl", "test_gbl", "metadata"):
+        print(f"{name}: {len(getattr(parts, name))} images")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

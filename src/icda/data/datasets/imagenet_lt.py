@@ -1,0 +1,173 @@
+"""ImageNet-LT as features: a linear head on a frozen encoder, by the lists of OLTR."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from icda.data.embedding.features import Features, load_features
+from icda.data.generators import generator_for
+from icda.data.registry import TASKS
+from icda.data.roots import DatasetNotFoundError, check_files, find_folder
+from icda.data.sources import FeatureArray
+from icda.data.splits import take_per_class
+from icda.data.task import Split, Task
+
+HOME = "OLTR (Liu et al., CVPR 2019) for the lists, and ILSVRC 2012 for the images, for non-commercial research only"
+FOLDER = "imagenet_lt"
+PARTS = ("train", "val", "test")
+COUNTS = {"train": 115_846, "val": 20_000, "test": 50_000}
+CLASSES, METADATA = 1000, 10
+
+
+class _Part(NamedTuple):
+    source: FeatureArray
+    targets: Tensor
+
+
+@TASKS.register("imagenet_lt")
+def imagenet_lt(root: Path | None, seed: int) -> Task:
+    """ImageNet-LT, 1,280 to 5 training images a class, as features of a frozen encoder.
+
+    Of the 20 images a class in OLTR's validation list ten, chosen by the seed, are metadata and ten validate. Lists and
+    features lie in `imagenet_lt` below the root; `python -m icda.data.datasets.imagenet_lt` and `icda embed` make
+    the features.
+    """
+    layouts = [(FOLDER, list_file(part)) for part in PARTS]
+    files = f"{', '.join(map(list_file, PARTS))}, and train.npz, val.npz, test.npz with features of the images"
+    folder = find_folder(root, "ImageNet-LT", layouts, files, HOME).resolve()
+    parts = _read(folder)
+    metadata, validation = take_per_class(parts["val"].targets, [METADATA], generator_for(seed, "imagenet_lt"))
+
+    def split(part: str, rows: Tensor | None = None) -> Split:
+        source, targets = parts[part]
+        rows = torch.arange(len(targets)) if rows is None else rows
+        return Split(source, rows, targets[rows])
+
+    return Task(
+        name="imagenet_lt",
+        num_classes=CLASSES,
+        train=split("train"),
+        validation=split("val", validation),
+        test=split("test"),
+        metadata=split("val", metadata),
+        input_kind="features",
+        input_shape=(parts["train"].source.features.shape[1],),
+        default_model="linear",
+        description="ImageNet-LT by OLTR's lists, as features of a frozen encoder; test is balanced. An encoder that saw "
+        "all of ImageNet has seen the test classes balanced: say which it was.",
+    )
+
+
+def list_file(part: str) -> str:
+    """OLTR's name for the list of a part.
+
+    >>> list_file("val")
+    'ImageNet_LT_val.txt'
+    """
+    return f"ImageNet_LT_{part}.txt"
+
+
+def read_list(path: Path) -> tuple[list[str], Tensor]:
+    """Image paths and labels of a list with a line "path label" for each image."""
+    names: list[str] = []
+    labels: list[int] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        name, _, label = line.strip().rpartition(" ")
+        if not line.strip():
+            continue
+        if not name or not label.isdecimal() or int(label) >= CLASSES:
+            raise ValueError(f"{path}, line {number}: {line!r}, wanted an image path and a label in 0..{CLASSES - 1}.")
+        names.append(name)
+        labels.append(int(label))
+    return names, torch.tensor(labels, dtype=torch.long)
+
+
+def write_tables(lists: Path, images: Path, out: Path) -> list[Path]:
+    """Write train.csv, val.csv and test.csv for `icda embed`: the images of OLTR's lists by their place in `images`."""
+    check_files(lists, "ImageNet-LT", map(list_file, PARTS))
+    out.mkdir(parents=True, exist_ok=True)
+    tables = []
+    for part in PARTS:
+        names, labels = _checked_list(lists, part)
+        tables.append(out / f"{part}.csv")
+        with tables[-1].open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["image", "label"])
+            writer.writerows(
+                (str(images.absolute() / name), label) for name, label in zip(names, labels.tolist(), strict=True)
+            )
+    return tables
+
+
+@lru_cache(maxsize=1)  # features of the whole are a gigabyte, and a benchmark asks many times
+def _read(folder: Path) -> dict[str, _Part]:
+    check_files(folder, "ImageNet-LT", map(list_file, PARTS))
+    missing = [f"{part}.npz" for part in PARTS if not (folder / f"{part}.npz").is_file()]
+    if missing:
+        commands = "".join(f"\n  icda embed {folder / part}.csv --out {folder / part}.npz" for part in PARTS)
+        raise DatasetNotFoundError(
+            f"ImageNet-LT in {folder} has its lists but no features: {', '.join(missing)} is missing. These make them:"
+            f"\n  python -m icda.data.datasets.imagenet_lt {folder} IMAGENET_FOLDER{commands}\n"
+            "Choose the encoder with --encoder."
+        )
+    parts: dict[str, _Part] = {}
+    encoders = {}
+    for part in PARTS:
+        path = folder / f"{part}.npz"
+        known = load_features(path)
+        names, labels = _checked_list(folder, part)
+        _check_rows(path, known, names, labels)
+        encoders[part] = known.encoder, known.encoder_version, known.features.shape[1]
+        parts[part] = _Part(FeatureArray(known.features), labels)
+    if len(set(encoders.values())) > 1:
+        raise ValueError(f"the features in {folder} are of different encoders, {encoders}: make them all with one.")
+    return parts
+
+
+def _checked_list(folder: Path, part: str) -> tuple[list[str], Tensor]:
+    names, labels = read_list(folder / list_file(part))
+    if len(names) != COUNTS[part]:
+        raise ValueError(f"{folder / list_file(part)} has {len(names)} images, wanted {COUNTS[part]}: fetch it again.")
+    return names, labels
+
+
+def _check_rows(path: Path, known: Features, names: Sequence[str], labels: Tensor) -> None:
+    """Refuse features of other images, of other labels, or in another order than the list's."""
+    if len(known) != len(names):
+        left_out = (
+            f"; {len(known.skipped)} could not be read, the first {known.skipped[0]}" if len(known.skipped) else ""
+        )
+        raise ValueError(f"{path} has {len(known)} rows, its list has {len(names)} images{left_out}: embed it again.")
+    if known.y is None:
+        raise ValueError(
+            f"{path} has no labels: embed the table that `python -m icda.data.datasets.imagenet_lt` writes."
+        )
+    for row, (name, label) in enumerate(zip(names, labels.tolist(), strict=True)):
+        found = str(known.id[row])
+        if found != name and not found.endswith(f"/{name}"):
+            raise ValueError(f"{path}, row {row}: the image is {found}, its list has {name}: embed it again.")
+        if str(known.y[row]) != str(label):
+            raise ValueError(f"{path}, row {row}: the label is {known.y[row]}, its list has {label}: embed it again.")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """`python -m icda.data.datasets.imagenet_lt LISTS IMAGES`"""
+    parser = argparse.ArgumentParser(description="Write the tables of ImageNet-LT that `icda embed` reads.")
+    parser.add_argument("lists", type=Path, help="folder with OLTR's lists; the tables are written beside them")
+    parser.add_argument("images", type=Path, help="folder of ImageNet, with train and val in it")
+    given = parser.parse_args(arguments)
+    for table in write_tables(given.lists, given.images, given.lists):
+        print(f"icda embed {table} --out {table.with_suffix('.npz')}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""A user's own data: folders of images, CSV tables, Parquet files."""

@@ -1,0 +1,65 @@
+"""A folder of images, one subfolder a class."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+
+from icda.data.own.own_data import SPLIT_WORDS, SPLITS, OwnData, own_task
+from icda.data.sources import ImageFiles
+from icda.data.task import Task
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+LAYOUT = "<folder>/train/<class>/*.png (validation, test and metadata beside train), or <folder>/<class>/*.png"
+
+
+def folder_task(path: str | PathLike[str], image_size: int = 32, seed: int = 0, *, flip: bool = True) -> Task:
+    """A task from images that lie in one folder a class.
+
+    Either `path/train/<class>/...` with, if wanted, `validation` (or `val`), `test` and `metadata` beside `train`, or
+    just `path/<class>/...`. A missing test split takes 20 % of train, a missing validation split 10 %, by `seed` and
+    the same share of every class; the task's `description` says so. Images are squeezed to `image_size`; in training
+    they are shifted by up to an eighth of it and, unless `flip` is False, mirrored half of the time.
+    """
+    root = Path(path).expanduser()
+    if not root.is_dir():
+        raise FileNotFoundError(f"{root.absolute()} is not a folder. Wanted: {LAYOUT}.")
+    paths: list[Path] = []
+    labels: list[str] = []
+    splits: list[str] = []
+    for split, folder in split_folders(root):
+        for class_folder in subfolders(folder):
+            images = images_in(class_folder)
+            if not images:
+                raise ValueError(f"{class_folder} holds no image ({', '.join(IMAGE_SUFFIXES)}): fill or remove it.")
+            paths += images
+            labels += [class_folder.name] * len(images)
+            splits += [split] * len(images)
+    if not paths:
+        raise ValueError(f"{root} has no class folders with images. Wanted: {LAYOUT}. Labels in a table: csv_task.")
+    data = OwnData(ImageFiles(paths, image_size, flip=flip), labels, splits)
+    shape = (3, image_size, image_size)
+    return own_task(root.resolve().name, data, seed, input_kind="image", input_shape=shape, model="resnet20")
+
+
+def split_folders(root: Path) -> list[tuple[str, Path]]:
+    named = {folder: SPLIT_WORDS.get(folder.name.lower()) for folder in subfolders(root)}
+    if not any(named.values()):
+        return [("train", root)]
+    if "train" not in named.values():
+        raise ValueError(f"{root} has {', '.join(folder.name for folder in named)} but no train folder.")
+    for folder, split in named.items():
+        if split is None and images_in(folder):
+            raise ValueError(
+                f"{folder} stands beside train but is no split. Known: {', '.join(SPLITS)}. Rename it or move it away."
+            )
+    return [(split, folder) for folder, split in named.items() if split is not None]
+
+
+def subfolders(folder: Path) -> list[Path]:
+    return sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith((".", "__")))
+
+
+def images_in(folder: Path) -> list[Path]:
+    found = (entry for entry in folder.rglob("*") if entry.suffix.lower() in IMAGE_SUFFIXES)
+    return sorted(entry for entry in found if entry.is_file() and not entry.name.startswith("."))

@@ -1,0 +1,187 @@
+"""ICDA and its neighbours as a scikit-learn classifier on embeddings or a table."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight
+from torch import Tensor
+
+from icda.estimators.predictions import LinearPredictions
+from icda.estimators.samples import check_samples
+from icda.estimators.streaming import StreamingFit
+from icda.linear.balance import Through, rebalance, reweigh
+from icda.linear.cross_fit import cross_fitted_logits, cross_fitted_strength
+from icda.linear.objective import LossName, LossSettings
+from icda.linear.pseudo_groups import contrast_groups
+from icda.linear.rows import Rows
+from icda.linear.solver import LinearHead, Problem, fit_head
+from icda.strength import Strength
+
+LOSSES = ("ce", "la", "isda", "risda", "icda")
+Balance = Literal["class", "group", "errors", "contrast", "strength"]
+BALANCES = (None, "class", "group", "errors", "contrast", "strength")
+THROUGH = ("weights", "statistics", "prior")
+STRENGTHS = ("angle", "cross_fitted")
+
+
+class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstimator):
+    """A linear classifier on fixed features, trained with the ICDA loss (or CE, LA, ISDA, RISDA) on all samples at once.
+
+    Statistics are exact, lambda stands at its final value, and L-BFGS does the work; full covariances cost no more than
+    cross entropy, because only the logits' moments are needed. `C` is the inverse regularisation strength, as in
+    scikit-learn's LogisticRegression. Scale your features first (StandardScaler).
+
+    `balance` decides which kinds of samples are balanced: None, "class", "group" (needs `groups` in fit), and three that
+    are ours and not the paper's and need no group label. "contrast" guesses groups from where a biased and a robust head
+    disagree (`icda.linear.pseudo_groups`); it is the one that lifts the worst group. "errors" takes what a head that has
+    not seen a sample gets wrong as a group; "strength" weighs samples by how little such a head believes their label.
+    `through` says where the balance enters (`icda.linear.balance`), `strength` where ICDA's alpha comes from.
+
+    Parameters
+    ----------
+    loss : {"icda", "ce", "la", "isda", "risda"}
+    lambda0, beta : strengths of augmentation and sample margin.
+    C : inverse of the weight decay.
+    balance : None, "class", "group", "errors", "contrast" or "strength".
+    through : {"weights", "statistics", "prior"}
+    strength : {"angle", "cross_fitted"}; the paper's angle to the other classes' weights, or (ours) the probabilities
+        that a head which has not seen the sample gives to them.
+    max_iter, tol : of L-BFGS.
+    random_state : seed of the folds, where there are any.
+
+    Attributes
+    ----------
+    classes_, coef_, intercept_, n_iter_, n_features_in_ : as in scikit-learn; coef_ has one row a class, also for two.
+    attributes_ : what was balanced within the classes, where there was anything: the guessed or given group of every
+        training sample.
+
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> bool(ICDAClassifier(C=0.1).fit(X / 16, y).score(X / 16, y) > 0.95)
+    True
+    """
+
+    def __init__(
+        self,
+        loss: LossName = "icda",
+        *,
+        lambda0: float = 0.5,
+        beta: float = 0.1,
+        C: float = 1.0,
+        balance: Balance | None = None,
+        through: Through = "weights",
+        strength: Literal["angle", "cross_fitted"] = "angle",
+        max_iter: int = 200,
+        tol: float = 1e-4,
+        random_state: int | None = 0,
+    ) -> None:
+        self.loss = loss
+        self.lambda0 = lambda0
+        self.beta = beta
+        self.C = C
+        self.balance = balance
+        self.through = through
+        self.strength = strength
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> ICDAClassifier:
+        """Fit the head. `sample_weight` and `groups` have one entry a sample.
+
+        A `np.memmap` of 256 MiB or more (in float32) is never read as a whole: see "When X does not fit" in the docs.
+        """
+        self._check_settings()
+        self._forget_online()
+        features, y = check_samples(self, X, y)
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"ICDAClassifier needs samples of at least 2 classes, got one class: {self.classes_[0]!r}."
+            )
+        if groups is not None and np.shape(groups) != (len(y),):
+            raise ValueError(f"groups must have one entry a sample, wanted shape ({len(y)},), got {np.shape(groups)}.")
+        dtype = np.float64 if features.dtype == torch.float64 else np.float32
+        weights = _check_sample_weight(sample_weight, codes, dtype=dtype, ensure_non_negative=True)
+        used = weights > 0
+        if not used.all():
+            features, codes, weights = features[torch.from_numpy(used)], codes[used], weights[used]
+        if len(np.unique(codes)) < len(self.classes_):
+            raise ValueError("ICDAClassifier: a class has no sample with a positive sample_weight.")
+        problem = self._problem(features, torch.from_numpy(codes), weights)
+        unit = 1 / float(weights.mean())
+        problem = self._balanced(problem, None if groups is None else np.asarray(groups)[used], unit)
+        settings = LossSettings(self.loss, self.lambda0, self.beta)
+        if self.loss == "icda" and self.strength == "cross_fitted":
+            problem = replace(problem, strength=self._cross_fitted_strength(problem))
+        self._keep(fit_head(problem, settings, self.max_iter, self.tol))
+        return self
+
+    def _forget_online(self) -> None:
+        super()._forget_online()
+        self.__dict__.pop("attributes_", None)
+
+    def _problem(self, features: Rows, targets: Tensor, weights: np.ndarray) -> Problem:
+        mass = torch.from_numpy(weights / weights.mean()).to(features.dtype)
+        counts = torch.bincount(targets, mass.double(), minlength=len(self.classes_))
+        decay = 1 / (self.C * float(weights.sum()))
+        return Problem(features, targets, len(self.classes_), mass, mass, counts, decay)
+
+    def _balanced(self, problem: Problem, groups: np.ndarray | None, unit: float) -> Problem:
+        """The problem as `balance` and `through` ask for; `unit` is what a sample of weight one has in its weights."""
+        if self.balance is None:
+            return problem
+        if self.balance == "strength":
+            return reweigh(problem, self._cross_fitted_strength(rebalance(problem, problem.targets)).per_sample)
+        attributes = problem.targets
+        if self.balance == "group":
+            if groups is None:
+                raise ValueError('balance="group" needs groups: fit(X, y, groups=...).')
+            attributes = torch.from_numpy(np.unique(groups, return_inverse=True)[1])
+        elif self.balance != "class":
+            rounds = 0 if self.balance == "errors" else 4
+            found = contrast_groups(problem, rounds=rounds, seed=self.random_state or 0)
+            # Weights need many samples in a group: two groups a class. The prior asks what the shortcut speaks for.
+            attributes = found.attributes if self.through == "prior" else found.hurt.long()
+        self.attributes_ = attributes.numpy()
+        return rebalance(problem, attributes, self.through, unit)
+
+    def _cross_fitted_strength(self, problem: Problem) -> Strength:
+        logits = cross_fitted_logits(problem, LossSettings("ce"), problem.targets, seed=self.random_state or 0)
+        return cross_fitted_strength(logits, problem.targets)
+
+    def _keep(self, head: LinearHead) -> None:
+        self.coef_, self.intercept_ = head.weight.numpy(), head.bias.numpy()
+        self.n_iter_ = head.iterations
+        if not head.converged:
+            warnings.warn(
+                f"ICDAClassifier stopped at max_iter={self.max_iter} before reaching tol={self.tol}: "
+                "scale the features, raise max_iter, or lower C.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _check_settings(self) -> None:
+        if self.loss not in LOSSES:
+            raise ValueError(f"loss must be one of {', '.join(LOSSES)}, got {self.loss!r}.")
+        for name, known in (("balance", BALANCES), ("through", THROUGH), ("strength", STRENGTHS)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {', '.join(map(str, known))}, got {getattr(self, name)!r}.")
+        if self.balance == "strength" and self.through != "weights":
+            raise ValueError(
+                f'balance="strength" weighs single samples and has no groups to balance through={self.through!r}: use '
+                'through="weights", or balance="contrast", which guesses groups.'
+            )
+        if not self.C > 0 or self.lambda0 < 0 or self.beta < 0:
+            raise ValueError(
+                f"C must be positive, lambda0 and beta not negative, got {self.C}, {self.lambda0} and {self.beta}."
+            )

@@ -1,0 +1,217 @@
+"""Meta-ICDA as a scikit-learn classifier: a small trusted set says how the large biased one is to be used."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_array,
+    check_consistent_length,
+    column_or_1d,
+    validate_data,
+)
+
+from icda.estimators.classifier import LOSSES
+from icda.estimators.predictions import LinearPredictions
+from icda.linear.balance import rebalance
+from icda.linear.meta import MetaSettings, StrengthsAs, fit_meta_head
+from icda.linear.objective import LossName, LossSettings
+from icda.linear.pseudo_groups import guess_attributes
+from icda.linear.solver import Problem
+
+
+class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
+    """A linear classifier on fixed features that learns on metadata how to use its training data.
+
+    Metadata are a few hundred samples whose labels and balance you trust, such as a validation set balanced over groups.
+    A strength for each training sample (a network of ten characteristics), a margin for each class and the metadata's
+    share of the fit are learned so that heads do well on metadata they were not fitted to (`icda.linear.meta`).
+
+    Where metadata come with groups, a head reads the group off the training samples too, and the prior term is that of
+    classes given the group. With `prior="class", use_metadata=False, class_margins=False` this is the paper's Meta-ICDA,
+    with the optimum of the head in place of one look-ahead step. The defaults are ours.
+
+    Parameters
+    ----------
+    loss : {"icda", "ce", "la", "isda"}; only "icda" has margins that strengths can be.
+    lambda0, beta, C : as in ICDAClassifier.
+    strengths_as : {"margins", "weights"}; the paper adds beta * alpha_i to the other classes' logits; weights count a
+        sample alpha_i times within its class.
+    prior : {"attribute", "class"}; "attribute" needs groups of the metadata and is "class" without them.
+    use_metadata : whether the head is fitted to metadata too.
+    class_margins : whether a margin for each class is learned.
+    steps, learning_rate : of Adam on what is learned; the strength network takes a fifth of the rate.
+    folds : parts of the metadata; heads are fitted to the others and judged on one.
+    max_iter, tol : of L-BFGS in the last fit.
+    random_state : seed of folds and strength network.
+
+    Attributes
+    ----------
+    classes_, coef_, intercept_, n_iter_, n_features_in_ : as in ICDAClassifier.
+    strengths_ : (N,) of the training samples.
+    attributes_ : (N,) the group read off the training samples, with prior="attribute": its place among the sorted groups.
+    class_margins_ : (C,)
+    metadata_share_ : of the metadata in the fit.
+    metadata_score_ : accuracy on metadata, each sample by a head not fitted to it; of the worst group if there are
+        groups. Choose `C` and the rest by it.
+
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = MetaICDAClassifier(C=0.1, steps=2).fit(X[200:800] / 16, y[200:800], X[:200] / 16, y[:200])
+    >>> bool(model.score(X[800:] / 16, y[800:]) > 0.85)
+    True
+    """
+
+    def __init__(
+        self,
+        loss: LossName = "icda",
+        *,
+        lambda0: float = 0.5,
+        beta: float = 0.1,
+        C: float = 1.0,
+        strengths_as: StrengthsAs = "margins",
+        prior: Literal["attribute", "class"] = "attribute",
+        use_metadata: bool = True,
+        class_margins: bool = True,
+        steps: int = 30,
+        learning_rate: float = 0.05,
+        folds: int = 2,
+        max_iter: int = 200,
+        tol: float = 1e-4,
+        random_state: int | None = 0,
+    ) -> None:
+        self.loss = loss
+        self.lambda0 = lambda0
+        self.beta = beta
+        self.C = C
+        self.strengths_as = strengths_as
+        self.prior = prior
+        self.use_metadata = use_metadata
+        self.class_margins = class_margins
+        self.steps = steps
+        self.learning_rate = learning_rate
+        self.folds = folds
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def fit(
+        self, X: Any, y: Any, X_meta: Any, y_meta: Any, groups_meta: Any = None, sample_weight: Any = None
+    ) -> MetaICDAClassifier:
+        """Fit to training data and metadata; `groups_meta` (one entry a metadata sample) makes the worst group count."""
+        self._check_settings()
+        self.__dict__.pop("attributes_", None)  # an earlier fit's
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"MetaICDAClassifier needs samples of at least 2 classes, got one class: {self.classes_[0]!r}."
+            )
+        weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
+        metadata, labels = self._metadata(X_meta, y_meta, groups_meta, X.dtype)
+        problem = self._problem(X, torch.from_numpy(codes), weights)
+        if self.prior == "attribute" and groups_meta is not None:
+            groups = torch.from_numpy(np.unique(groups_meta, return_inverse=True)[1])
+            attributes = guess_attributes(torch.from_numpy(X), metadata, groups)
+            self.attributes_ = attributes.numpy()
+            problem = rebalance(problem, attributes, "prior", unit=1 / float(weights.mean()))
+        found = fit_meta_head(
+            problem,
+            metadata,
+            labels,
+            LossSettings(self.loss, self.lambda0, self.beta),
+            self._meta_settings(),
+        )
+        self.coef_, self.intercept_ = found.head.weight.numpy(), found.head.bias.numpy()
+        self.n_iter_ = found.head.iterations
+        self.strengths_, self.class_margins_ = found.strengths.numpy(), found.margins.numpy()
+        self.metadata_share_ = found.share
+        hits = (found.metadata_logits.argmax(1) == metadata.targets).double()
+        self.metadata_score_ = min(float(hits[labels == label].mean()) for label in torch.unique(labels))
+        if groups_meta is None:
+            self.metadata_score_ = float(hits.mean())
+        if not found.head.converged:
+            warnings.warn(
+                f"MetaICDAClassifier stopped at max_iter={self.max_iter} before reaching tol={self.tol}: "
+                "scale the features, raise max_iter, or lower C.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def _metadata(self, X_meta: Any, y_meta: Any, groups_meta: Any, dtype: Any) -> tuple[Problem, torch.Tensor]:
+        """Metadata as a problem, and what counts equally in it."""
+        X_meta = check_array(X_meta, dtype=dtype, order="C", input_name="X_meta", estimator=self)
+        if X_meta.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X_meta has {X_meta.shape[1]} features, but MetaICDAClassifier is expecting {self.n_features_in_} "
+                "features as input."
+            )
+        y_meta = column_or_1d(y_meta)
+        check_consistent_length(X_meta, y_meta)
+        unknown = sorted(set(np.unique(y_meta).tolist()) - set(self.classes_.tolist()), key=str)
+        missing = sorted(set(self.classes_.tolist()) - set(np.unique(y_meta).tolist()), key=str)
+        if unknown:
+            raise ValueError(f"y_meta holds classes that y does not: {', '.join(map(str, unknown))}.")
+        if missing:
+            raise ValueError(
+                f"y_meta holds no sample of class {', '.join(map(str, missing))}: metadata need every class."
+            )
+        codes = torch.from_numpy(np.searchsorted(self.classes_, y_meta))
+        labels = codes
+        if groups_meta is not None:
+            groups_meta = column_or_1d(groups_meta)
+            check_consistent_length(X_meta, groups_meta)
+            groups = torch.from_numpy(np.unique(groups_meta, return_inverse=True)[1])
+            labels = codes * (int(groups.max()) + 1) + groups
+        counts = torch.unique(labels, return_counts=True)[1]
+        if int(counts.min()) < self.folds:
+            raise ValueError(
+                f"every class (and group) of the metadata needs at least folds={self.folds} samples, "
+                f"one has {int(counts.min())}."
+            )
+        return self._problem(X_meta, codes, np.ones(len(y_meta), dtype=dtype)), labels
+
+    def _problem(self, X: np.ndarray, codes: torch.Tensor, weights: np.ndarray) -> Problem:
+        mass = torch.from_numpy(weights / weights.mean()).to(torch.from_numpy(X[:0]).dtype)
+        counts = torch.bincount(codes, mass.double(), minlength=len(self.classes_))
+        decay = 1 / (self.C * float(weights.sum()))
+        return Problem(torch.from_numpy(X), codes, len(self.classes_), mass, mass, counts, decay)
+
+    def _meta_settings(self) -> MetaSettings:
+        return MetaSettings(
+            strengths_as=self.strengths_as,
+            use_metadata=self.use_metadata,
+            class_margins=self.class_margins,
+            steps=self.steps,
+            rate=self.learning_rate,
+            network_rate=self.learning_rate / 5,
+            folds=self.folds,
+            last_max_iter=self.max_iter,
+            last_tol=self.tol,
+            seed=cast(int, self.random_state or 0),
+        )
+
+    def _check_settings(self) -> None:
+        known = tuple(name for name in LOSSES if name != "risda")
+        if self.loss not in known:
+            raise ValueError(f"loss must be one of {', '.join(known)}, got {self.loss!r}.")
+        if self.strengths_as not in ("weights", "margins"):
+            raise ValueError(f"strengths_as must be weights or margins, got {self.strengths_as!r}.")
+        if self.prior not in ("attribute", "class"):
+            raise ValueError(f"prior must be attribute or class, got {self.prior!r}.")
+        if not self.C > 0 or self.lambda0 < 0 or not self.learning_rate > 0:
+            raise ValueError(
+                f"C and learning_rate must be positive and lambda0 not negative, got {self.C}, {self.learning_rate} "
+                f"and {self.lambda0}."
+            )
+        if self.folds < 2 or self.steps < 0:
+            raise ValueError(f"folds must be at least 2 and steps not negative, got {self.folds} and {self.steps}.")

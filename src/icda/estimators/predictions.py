@@ -1,0 +1,44 @@
+"""What every fitted linear classifier does: logits, probabilities and classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from icda.estimators.samples import check_stored
+from icda.linear.rows import is_large_on_disk
+from icda.linear.solver import LinearHead
+
+
+class LinearPredictions:
+    """Predictions from `coef_` (C, A), `intercept_` (C,) and `classes_` (C,), one row a class, also for two."""
+
+    coef_: np.ndarray
+    intercept_: np.ndarray
+    classes_: np.ndarray
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Logits (N, C), or for two classes the difference (N,) as scikit-learn has it."""
+        logits = self._logits(X)
+        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        return torch.softmax(torch.from_numpy(self._logits(X)), 1).numpy()
+
+    def predict(self, X: Any) -> np.ndarray:
+        logits = self._logits(X)
+        return self.classes_[logits.argmax(1)]
+
+    def _logits(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        if is_large_on_disk(X):
+            rows = check_stored(self, X, reset=False)
+            head = LinearHead(
+                torch.tensor(self.coef_, dtype=rows.dtype), torch.tensor(self.intercept_, dtype=rows.dtype)
+            )
+            return head.logits(rows).numpy()
+        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        return X @ self.coef_.T.astype(X.dtype) + self.intercept_.astype(X.dtype)

@@ -1,0 +1,172 @@
+"""Fitting when the samples are not in memory: batch by batch, or from Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from icda.data.own.parquet import ParquetTable, Samples, Source, Spool, spooled
+from icda.linear import rows as stored
+from icda.linear.balance import Through
+from icda.linear.objective import LossName, LossSettings
+from icda.linear.online import OnlineHead
+
+FIXED = ("loss", "lambda0", "beta", "C", "balance", "through", "strength")
+
+
+class StreamingFit:
+    """`partial_fit` and `fit_parquet` of a linear classifier."""
+
+    loss: LossName
+    lambda0: float
+    beta: float
+    C: float
+    balance: Any
+    through: Through
+    strength: str
+    random_state: int | None
+    classes_: np.ndarray
+    coef_: np.ndarray
+    intercept_: np.ndarray
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Learn from one more batch; the first call needs all `classes`.
+
+        Statistics over all batches so far are exact; the head takes steps of Adam and is averaged, with the schedule of
+        `icda.linear.online.OnlineHead`. Batches should be mixed, not one class after another. The result comes near that
+        of `fit` on all batches as they get many; where the data can be mapped from disk, `fit` finds it exactly.
+        `balance` can be None or "class". After `fit` the first call starts at the fitted head, with statistics and weight
+        decay of the batches from then on: `fit` keeps none.
+        """
+        self._check_settings()  # type: ignore[attr-defined]
+        first = not hasattr(self, "_online")
+        unfitted = _check_partial_fit_first_call(self, classes)
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", reset=unfitted)
+        check_classification_targets(y)
+        codes = self._codes(y)
+        weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
+        if first:
+            self._start_online(X.shape[1], torch.float64 if X.dtype == np.float64 else torch.float32)
+        elif self._online_settings != self._fixed_settings():
+            raise ValueError(f"partial_fit: {', '.join(FIXED)} must stay as they were at the first call.")
+        features = torch.from_numpy(X if X.flags.writeable else X.copy())
+        self._online.update(features, torch.from_numpy(codes), torch.tensor(weights))
+        self._keep_online()
+        return self
+
+    def fit_parquet(
+        self,
+        path: Source,
+        *,
+        features: str | Sequence[str],
+        target: str,
+        sample_weight: str | None = None,
+        groups: str | None = None,
+        epochs: int | None = None,
+        batch_size: int = 8192,
+        tempdir: str | PathLike[str] | None = None,
+        progress: bool = True,
+    ) -> Self:
+        """Fit to a Parquet file, several, or a folder of them (needs the extra `parquet`).
+
+        `features` names a column of lists, several numeric columns, or their common beginning; `target`,
+        `sample_weight` and `groups` name columns. By default the features are copied once, as float32, to a temporary
+        file in `tempdir` (N x A x 4 bytes, gone afterwards; in memory below 256 MiB), and `fit` finds the same head as it
+        would in memory. With `epochs` nothing is written: the files are read that many times in batches of `batch_size`
+        rows, shuffled within each, and learned as by `partial_fit`. `progress` shows a bar where there is a terminal.
+        """
+        self._check_settings()  # type: ignore[attr-defined]
+        if epochs is not None and (epochs < 1 or groups is not None):
+            raise ValueError(
+                f"epochs must be at least 1 and goes without groups, got epochs={epochs}, groups={groups!r}."
+            )
+        table = ParquetTable(path, features, target, sample_weight, groups)
+        if epochs is not None:
+            return self._fit_epochs(table, epochs, batch_size, progress)
+        spool = Spool(tempdir, stored.IN_MEMORY_BYTES, batch_size)
+        with _bar("reading", table.num_rows, progress) as bar, spooled(table, spool, bar.advance) as samples:
+            bar.say("fitting")
+            self.fit(samples.features, samples.targets, samples.weights, samples.groups)  # type: ignore[attr-defined]
+        return self
+
+    def _fit_epochs(self, table: ParquetTable, epochs: int, batch_size: int, progress: bool) -> Self:
+        self._forget_online()
+        classes = table.labels()
+        generator = np.random.default_rng(self.random_state)
+        with _bar("learning", epochs * table.num_rows, progress) as bar:
+            for epoch in range(epochs):
+                for batch in table.batches(batch_size):
+                    order = generator.permutation(len(batch.targets))
+                    chosen = Samples(*(None if part is None else part[order] for part in batch))  # type: ignore[arg-type]
+                    self.partial_fit(chosen.features, chosen.targets, classes, chosen.weights)
+                    self._online.passes = epoch + 1
+                    bar.advance(len(order))
+        return self
+
+    def _start_online(self, width: int, dtype: torch.dtype) -> None:
+        if self.balance not in (None, "class") or self.through != "weights" or self.strength != "angle":
+            raise ValueError(
+                "partial_fit knows balance=None and balance='class', through='weights' and strength='angle', got "
+                f"{self.balance!r}, {self.through!r} and {self.strength!r}: use fit, which takes mapped files too."
+            )
+        settings = LossSettings(self.loss, self.lambda0, self.beta)
+        balanced = self.balance == "class"
+        self._online = OnlineHead(len(self.classes_), width, settings, self.C, balanced, dtype)
+        if hasattr(self, "coef_"):
+            self._online.start_from(torch.from_numpy(self.coef_), torch.from_numpy(self.intercept_))
+        self._online_settings = self._fixed_settings()
+
+    def _fixed_settings(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in FIXED)
+
+    def _keep_online(self) -> None:
+        self.coef_, self.intercept_ = self._online.weight.numpy().copy(), self._online.bias.numpy().copy()
+        self.n_iter_ = self._online.steps
+
+    def _forget_online(self) -> None:
+        """What an earlier fit left, so that the next begins anew."""
+        for name in ("_online", "_online_settings", "classes_", "coef_", "intercept_"):
+            self.__dict__.pop(name, None)
+
+    def _codes(self, y: np.ndarray) -> np.ndarray:
+        if len(self.classes_) < 2:
+            raise ValueError(f"{type(self).__name__} needs at least 2 classes, got one class: {self.classes_[0]!r}.")
+        codes = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+        unknown = self.classes_[codes] != y
+        if unknown.any():
+            raise ValueError(f"y has the label {y[unknown][0]!r}, which is not among the classes of the first call.")
+        return codes
+
+
+class _Bar:
+    def __init__(self, bar: Progress, text: str, total: int) -> None:
+        self._bar, self._line = bar, bar.add_task(text, total=total)
+
+    def advance(self, rows: int) -> None:
+        self._bar.update(self._line, advance=rows)
+
+    def say(self, text: str) -> None:
+        self._bar.update(self._line, description=text)
+
+
+@contextmanager
+def _bar(text: str, total: int, shown: bool) -> Iterator[_Bar]:
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not (shown and console.is_terminal)) as bar:
+        yield _Bar(bar, text, total)

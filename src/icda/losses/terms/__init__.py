@@ -1,0 +1,1 @@
+"""What losses are made of: the terms of their formulas, each with its own tests."""

@@ -1,0 +1,49 @@
+"""The terms that logit adjustments share; each is (N, C) and zero at the target."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from icda.losses.terms.fused import augmentation_term
+from icda.losses.terms.quadratic import quadratic_form
+from icda.statistics import Moments
+
+
+def variance_term(
+    weight: Tensor,
+    targets: Tensor,
+    coefficients: Tensor,
+    moments: Moments,
+    lam: float,
+    towards: Tensor | None = None,
+) -> Tensor:
+    """(lambda/2) d_c^T (sum_j coef_{i,j} Sigma_j) d_c, plus lambda alpha-hat_{i,c} d_c . mu_c when `towards` is alpha-hat.
+
+    Takes the fused form where there is one and the statistics are constants, as they are in training.
+    """
+    moments = moments.to(weight.dtype)
+    constant = not any(part is not None and part.requires_grad for part in _leaves(coefficients, towards, moments))
+    if constant and moments.kind != "low_rank":
+        return augmentation_term(weight, targets, coefficients, towards, moments, lam)
+    value = 0.5 * lam * quadratic_form(weight, targets, coefficients, moments)
+    return value if towards is None else value + lam * mean_term(weight, targets, towards, moments.mean)
+
+
+def mean_term(weight: Tensor, targets: Tensor, towards: Tensor, mean: Tensor) -> Tensor:
+    """alpha-hat_{i,c} d_c . mu_c: how far class c's mean lies beyond the boundary between y and c."""
+    distance = torch.linalg.vecdot(weight, mean) - weight[targets] @ mean.T
+    return (towards * distance).scatter(1, targets[:, None], 0)
+
+
+def off_target(values: Tensor, targets: Tensor, num_classes: int) -> Tensor:
+    """A per-sample value (N,) put on every logit but the target's: a margin.
+
+    >>> off_target(torch.tensor([0.3]), torch.tensor([1]), num_classes=3)
+    tensor([[0.3000, 0.0000, 0.3000]])
+    """
+    return values[:, None].expand(-1, num_classes).scatter(1, targets[:, None], 0)
+
+
+def _leaves(coefficients: Tensor, towards: Tensor | None, moments: Moments) -> tuple[Tensor | None, ...]:
+    return coefficients, towards, moments.mean, moments.scatter, moments.factor

@@ -1,0 +1,168 @@
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from icda.data import create_task
+from icda.data.datasets.celeba import CLASSES, GROUPS
+from icda.data.roots import DatasetNotFoundError
+from icda.training import TrainConfig, train
+
+HEADER = ("5_o_Clock_Shadow", "Blond_Hair", "Male", "Young")
+# blond, male, partition of eighteen images: every group in every split, train first
+PEOPLE = [
+    (y, a, part) for part, times in ((0, 2), (1, 1), (2, 1)) for _ in range(times) for y in (0, 1) for a in (0, 1)
+]
+PEOPLE += [(0, 0, 0), (0, 0, 0)]
+WriteCelebA = Callable[..., Path]
+
+
+def sign(value: int) -> str:
+    return "1" if value else "-1"
+
+
+def write_text(folder: Path, names: list[str]) -> None:
+    rows = [f"{n}  -1 {sign(y):>2} {sign(a):>2}  1" for n, (y, a, _) in zip(names, PEOPLE, strict=True)]
+    (folder / "list_attr_celeba.txt").write_text("\n".join([str(len(rows)), " ".join(HEADER) + " ", *rows, ""]))
+    parts = [f"{name} {part}" for name, (_, _, part) in zip(names, PEOPLE, strict=True)]
+    (folder / "list_eval_partition.txt").write_text("\n".join([*parts, ""]))
+
+
+def write_csv(folder: Path, names: list[str]) -> None:
+    rows = [f"{n},-1,{sign(y)},{sign(a)},1" for n, (y, a, _) in zip(names, PEOPLE, strict=True)]
+    (folder / "list_attr_celeba.csv").write_text("\n".join(["image_id," + ",".join(HEADER), *rows, ""]))
+    parts = [f"{name},{part}" for name, (_, _, part) in zip(names, PEOPLE, strict=True)]
+    (folder / "list_eval_partition.csv").write_text("\n".join(["image_id,partition", *reversed(parts), ""]))
+
+
+@pytest.fixture
+def write_celeba(tmp_path: Path) -> WriteCelebA:
+    """A dataset of eighteen 8 x 8 JPEGs whose blond people are bright, in one of the public layouts."""
+
+    def write(layout: str = "celeba", kind: str = "txt", images: str = "img_align_celeba") -> Path:
+        folder = tmp_path / layout
+        (folder / images).mkdir(parents=True)
+        names = [f"{number:06d}.jpg" for number in range(1, len(PEOPLE) + 1)]
+        random = np.random.default_rng(0)
+        for name, (blond, _, _) in zip(names, PEOPLE, strict=True):
+            pixels = random.integers(0, 60, (8, 8, 3)) + 180 * blond
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / images / name)
+        (write_text if kind == "txt" else write_csv)(folder, names)
+        return folder
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("layout", "kind", "images"),
+    [
+        ("celeba", "txt", "img_align_celeba"),
+        ("celeba", "csv", "img_align_celeba/img_align_celeba"),
+        ("celeba_v1.0", "csv", "img_align_celeba"),
+        ("celebA_v1.0", "csv", "img_align_celeba"),
+        ("celebA/data", "csv", "img_align_celeba"),
+    ],
+)
+def test_every_layout_gives_the_official_partition_and_its_groups(
+    layout: str, kind: str, images: str, write_celeba: WriteCelebA, tmp_path: Path
+) -> None:
+    write_celeba(layout, kind, images)
+    task = create_task("celeba", root=tmp_path)
+    assert task.validation is not None
+    for number, split in enumerate((task.train, task.validation, task.test)):
+        people = [(y, a) for y, a, part in PEOPLE if part == number]
+        assert split.groups is not None
+        assert split.targets.tolist() == [y for y, _ in people]
+        assert split.groups.tolist() == [2 * y + a for y, a in people]
+    assert (len(task.train), len(task.validation), len(task.test)) == (10, 4, 4)
+    assert (task.class_names, task.group_names, task.group_domains().tolist()) == (CLASSES, GROUPS, [0, 1, 0, 1])
+    assert task.input_shape == (3, 224, 224)
+    assert "non-commercial research" in task.description
+
+
+def test_the_small_task_has_the_same_people_and_is_augmented(write_celeba: WriteCelebA, tmp_path: Path) -> None:
+    write_celeba()
+    large, small = (create_task(name, tmp_path, data_seed=seed) for seed, name in enumerate(("celeba", "celeba_64px")))
+    assert torch.equal(large.train.targets, small.train.targets)
+    positions = torch.arange(10)
+    assert small.train.batch(positions).inputs.shape == (10, 3, 64, 64)
+    assert large.data_hash != small.data_hash
+    for task, augmented in ((large, False), (small, True)):
+        plain, drawn = task.train.batch(positions), task.train.batch(positions, torch.Generator().manual_seed(0))
+        assert torch.equal(plain.inputs, drawn.inputs) is not augmented
+
+
+def test_the_seed_decides_nothing(write_celeba: WriteCelebA, tmp_path: Path) -> None:
+    write_celeba()
+    assert create_task("celeba", tmp_path, 0).data_hash == create_task("celeba", tmp_path, 1).data_hash
+
+
+@pytest.mark.parametrize("name", ["celeba", "celeba_64px"])
+def test_a_dataset_that_is_not_there_names_files_places_and_publisher(name: str, tmp_path: Path) -> None:
+    with pytest.raises(DatasetNotFoundError) as caught:
+        create_task(name, root=tmp_path)
+    for part in ("list_attr_celeba", "list_eval_partition", "img_align_celeba", "celeba_v1.0", "Hong Kong"):
+        assert part in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ("list_eval_partition.txt", "not complete: list_eval_partition.txt is missing.*Hong Kong"),
+        ("img_align_celeba", "the folder img_align_celeba with the aligned images is missing.*Hong Kong"),
+        ("img_align_celeba/000003.jpg", "1 of 18 images, the first 000003.jpg, missing.*Hong Kong"),
+    ],
+)
+def test_a_missing_file_is_named(missing: str, message: str, write_celeba: WriteCelebA, tmp_path: Path) -> None:
+    path = write_celeba() / missing
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    with pytest.raises(DatasetNotFoundError, match=message):
+        create_task("celeba", root=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("list_attr_celeba.txt", "Blond_Hair", "Brown_Hair", "lacks Blond_Hair: its second line"),
+        ("list_attr_celeba.txt", "18\n", "202599\n", "is cut short: its first line says 202599 images, it has 18"),
+        ("list_attr_celeba.txt", "000001.jpg  -1", "000001.jpg", "000001.jpg has 3 attributes, wanted 4"),
+        ("list_attr_celeba.txt", "000001.jpg  -1 -1", "000001.jpg  -1 7", "Blond_Hair holds '7', wanted -1, 0, 1"),
+        ("list_eval_partition.txt", "000001.jpg 0", "000001.jpg 3", "partition holds '3', wanted 0, 1, 2"),
+        ("list_eval_partition.txt", "000001.jpg 0", "000001.jpg", "entry 1 is '000001.jpg', wanted an image name"),
+        ("list_eval_partition.txt", "000001.jpg 0\n", "", "no partition for 1 images, the first 000001.jpg"),
+    ],
+)
+def test_a_wrong_file_says_what_is_wrong(
+    file: str, old: str, new: str, message: str, write_celeba: WriteCelebA, tmp_path: Path
+) -> None:
+    path = write_celeba() / file
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(ValueError, match=message):
+        create_task("celeba", root=tmp_path)
+
+
+@pytest.mark.parametrize(("name", "model"), [("celeba_64px", None), ("celeba", "small_cnn")])
+def test_two_epochs_of_training_judge_all_four_groups(
+    name: str, model: str | None, write_celeba: WriteCelebA, tmp_path: Path
+) -> None:
+    write_celeba()
+    config = TrainConfig(
+        task=name,
+        root=str(tmp_path),
+        model=model,
+        epochs=2,
+        batch_size=5,
+        learning_rate=0.01,
+        out=str(tmp_path / "run"),
+    )
+    result = train(config)
+    assert set(result["metrics"]["per_group_accuracy"]) == set(GROUPS)
+    assert result["metrics"]["train_weighted_accuracy"] is not None
+    assert len(result["history"]) == 2

@@ -1,0 +1,152 @@
+import csv
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from icda.data import create_task
+from icda.data.datasets.civil_comments import GROUPS, IDENTITIES, MEMBERSHIPS, civil_comments
+from icda.data.roots import DatasetNotFoundError
+from icda.data.sources import TextArray
+from icda.data.tokens import hash_tokens
+from icda.training import TrainConfig, train
+
+WILDS_COLUMNS = ["", "id", "comment_text", "created_date", "toxicity", *IDENTITIES, "identity_any", "split"]
+Comment = dict[str, Any]
+WriteComments = Callable[..., Path]
+
+
+def comments(count: int = 80, seed: int = 0) -> list[Comment]:
+    """Comments with random shares of annotators, some exactly one half, in all three splits."""
+    draw = random.Random(seed)
+    rows = []
+    for number in range(count):
+        toxicity = draw.choice([0.0, 0.2, 0.499, 0.5, 0.8, 1.0])
+        row = {name: draw.choice(["", 0.0, 0.3, 0.5, 1.0]) for name in IDENTITIES}
+        word = "awful" if toxicity >= 0.5 else "kind"
+        text = f'a {word} thing,\nsaid "number {number}"'
+        rows.append(
+            {**row, "comment_text": text, "toxicity": toxicity, "split": ("train", "train", "val", "test")[number % 4]}
+        )
+    return rows
+
+
+@pytest.fixture
+def write_comments(tmp_path: Path) -> WriteComments:
+    """The CSV of WILDS with the columns that count and some that do not."""
+
+    def write(rows: list[Comment], columns: list[str] = WILDS_COLUMNS, folder: str = "civilcomments_v1.0") -> Path:
+        path = tmp_path / folder / "all_data_with_identities.csv"
+        path.parent.mkdir(parents=True)
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, columns, restval="0", extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows(rows)
+        return path
+
+    return write
+
+
+def test_labels_training_groups_and_overlapping_groups_of_every_comment(
+    write_comments: WriteComments, tmp_path: Path
+) -> None:
+    rows = comments()
+    write_comments(rows)
+    task = create_task("civil_comments", root=tmp_path)
+    assert task.validation is not None
+    for word, split in zip(("train", "val", "test"), (task.train, task.validation, task.test), strict=True):
+        of_split = [row for row in rows if row["split"] == word]
+        assert len(split) == len(of_split)
+        assert split.groups is not None
+        assert split.memberships is not None
+        for i, row in enumerate(of_split):
+            toxic = int(row["toxicity"] >= 0.5)
+            mentioned = [identity for identity in IDENTITIES if row[identity] != "" and row[identity] >= 0.5]
+            assert int(split.targets[i]) == toxic
+            assert int(split.groups[i]) == 2 * toxic + ("black" in mentioned)
+            belongs = {MEMBERSHIPS[k] for k in split.memberships[i].nonzero().flatten().tolist()}
+            assert belongs == {f"{identity}, {('not toxic', 'toxic')[toxic]}" for identity in mentioned}
+    assert len(MEMBERSHIPS) == 16
+    assert (task.membership_names, task.group_names, task.group_attributes) == (MEMBERSHIPS, GROUPS, (0, 1, 0, 1))
+    assert task.input_kind == "text"
+
+
+def test_texts_are_kept_whole_and_the_tokeniser_can_be_exchanged(write_comments: WriteComments, tmp_path: Path) -> None:
+    rows = comments()
+    write_comments(rows)
+    usual = create_task("civil_comments", root=tmp_path)
+    assert isinstance(usual.train.source, TextArray)
+    assert usual.train.source.texts == [row["comment_text"] for row in rows]
+    ids = usual.train.batch(torch.tensor([0])).inputs["input_ids"]
+    assert ids[0].tolist() == hash_tokens(rows[0]["comment_text"])
+    letters = civil_comments(
+        tmp_path, 0, lambda texts: [[ord(letter) for letter in text] for text in texts], max_length=5
+    )
+    assert letters.train.batch(torch.tensor([0])).inputs["input_ids"].tolist() == [
+        [ord(c) for c in rows[0]["comment_text"][:5]]
+    ]
+    assert letters.input_shape == (5,)
+    assert letters.data_hash != usual.data_hash
+
+
+def test_the_default_length_is_that_of_wilds(write_comments: WriteComments, tmp_path: Path) -> None:
+    write_comments([{**row, "comment_text": "word " * 500} for row in comments(8)])
+    task = create_task("civil_comments", root=tmp_path)
+    assert task.train.batch(torch.tensor([0])).inputs["input_ids"].shape == (1, 300)
+    assert task.input_shape == (300,)
+
+
+def test_the_seed_decides_nothing(write_comments: WriteComments, tmp_path: Path) -> None:
+    write_comments(comments())
+    assert create_task("civil_comments", tmp_path, 0).data_hash == create_task("civil_comments", tmp_path, 1).data_hash
+
+
+def test_a_dataset_that_is_not_there_names_file_places_and_publisher(tmp_path: Path) -> None:
+    with pytest.raises(DatasetNotFoundError, match=r"civilcomments_v1.0.*all_data_with_identities.csv.*WILDS.*CC0"):
+        create_task("civil_comments", root=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"toxicity": ""}, "toxicity of row 1 is empty"),
+        ({"toxicity": "7"}, "toxicity of row 1 is 7, wanted a number"),
+        ({"black": "yes"}, "black must hold numbers"),
+        ({"split": "dev"}, "split holds 'dev', wanted train, val, test"),
+    ],
+)
+def test_values_that_cannot_be_are_refused(
+    change: Comment, message: str, write_comments: WriteComments, tmp_path: Path
+) -> None:
+    rows = comments()
+    write_comments([{**rows[0], **change}, *rows[1:]])
+    with pytest.raises(ValueError, match=message):
+        create_task("civil_comments", root=tmp_path)
+
+
+def test_a_file_without_identities_is_refused(write_comments: WriteComments, tmp_path: Path) -> None:
+    write_comments(comments(), ["comment_text", "toxicity", "split"])
+    with pytest.raises(ValueError, match="lacks male, female, LGBTQ, christian"):
+        create_task("civil_comments", root=tmp_path)
+
+
+def test_two_epochs_of_training_judge_the_sixteen_overlapping_groups(
+    write_comments: WriteComments, tmp_path: Path
+) -> None:
+    write_comments(comments(160))
+    config = TrainConfig(
+        task="civil_comments",
+        root=str(tmp_path),
+        epochs=2,
+        batch_size=16,
+        learning_rate=0.5,
+        selection="validation_worst_group",
+        out=str(tmp_path / "run"),
+    )
+    metrics = train(config)["metrics"]
+    assert tuple(metrics["per_group_accuracy"]) == MEMBERSHIPS
+    assert metrics["worst_group_accuracy"] == min(metrics["per_group_accuracy"].values())
+    assert metrics["train_weighted_accuracy"] is not None

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from icda.data.datasets.glt_annotations import AnnotatedSet, read_annotations, write_annotations
+
+Content = dict[str, Any]
+
+
+def content() -> Content:
+    """A file in the layout of the benchmark: labels are strings there, attributes and frequencies are numbers."""
+    sets = {
+        "train": {"/a/n1/x.JPEG": ("0", 0), "/a/n2/y.JPEG": ("1", 2)},
+        "val": {"/a/n1/v.JPEG": ("0", 1)},
+        "test_lt": {},
+        "test_bl": {"/a/n1/b.JPEG": ("0", 0)},
+        "test_bbl": {"/a/n2/c.JPEG": ("1", 1)},
+    }
+    written: Content = {"cat2id": {"n1": "0", "n2": "1"}, "id2cat": {"0": "n1", "1": "n2"}}
+    for name, images in sets.items():
+        written[name] = {
+            "label": {image: label for image, (label, _) in images.items()},
+            "frequency": dict.fromkeys(images, 0),
+            "attribute": {image: attribute for image, (_, attribute) in images.items()},
+        }
+    return written
+
+
+def base_name(key: str, _: Any) -> str:
+    return key.rpartition("/")[2]
+
+
+def test_sets_are_read_with_the_names_that_locate_gives(tmp_path: Path) -> None:
+    path = tmp_path / "annotations.json"
+    path.write_text(json.dumps(content()))
+    known = read_annotations(path, base_name)
+    assert known.class_names == ("n1", "n2")
+    assert known.sets["train"].names == ["x.JPEG", "y.JPEG"]
+    assert known.sets["train"].targets.tolist() == [0, 1]
+    assert known.sets["train"].attributes.tolist() == [0, 2]
+    assert len(known.sets["test_lt"]) == 0
+    assert known.used() == {"x.JPEG", "y.JPEG", "v.JPEG", "b.JPEG", "c.JPEG"}
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    sets = {
+        "train": AnnotatedSet(["n1/a", "n2/b"], torch.tensor([0, 1]), torch.tensor([2, 0])),
+        "test_bl": AnnotatedSet(["n1/c"], torch.tensor([0]), torch.tensor([1])),
+        "metadata": AnnotatedSet(["n2/d"], torch.tensor([1]), torch.tensor([1])),
+    }
+    path = tmp_path / "below" / "annotations.json"
+    write_annotations(path, ("n1", "n2"), sets, [0, 2])
+    known = read_annotations(path, lambda key, _: key)
+    assert known.class_names == ("n1", "n2")
+    for name, part in known.sets.items():
+        wanted = sets.get(name, AnnotatedSet([], torch.tensor([]), torch.tensor([])))
+        assert part.names == wanted.names
+        assert part.targets.tolist() == wanted.targets.tolist()
+        assert part.attributes.tolist() == wanted.attributes.tolist()
+    written = json.loads(path.read_text())
+    assert written["train"]["frequency"] == {"n1/a": 0, "n2/b": 2}
+    assert written["train"]["label"] == {"n1/a": "0", "n2/b": "1"}
+    assert written["cat2id"] == {"n1": "0", "n2": "1"}
+
+
+def _drop_set(file: Content) -> None:
+    del file["test_bbl"]
+
+
+def _drop_attribute(file: Content) -> None:
+    del file["train"]["attribute"]["/a/n2/y.JPEG"]
+
+
+def _drop_column(file: Content) -> None:
+    del file["val"]["attribute"]
+
+
+def _label_too_large(file: Content) -> None:
+    file["train"]["label"]["/a/n1/x.JPEG"] = "2"
+
+
+def _attribute_too_large(file: Content) -> None:
+    file["train"]["attribute"]["/a/n1/x.JPEG"] = 3
+
+
+def _label_is_a_word(file: Content) -> None:
+    file["train"]["label"]["/a/n1/x.JPEG"] = "cat"
+
+
+def _test_is_trained_on(file: Content) -> None:
+    for column, value in (("label", "0"), ("attribute", 0), ("frequency", 0)):
+        file["test_bl"][column]["/b/n1/x.JPEG"] = value
+
+
+def _gap_in_classes(file: Content) -> None:
+    file["id2cat"] = {"0": "n1", "2": "n2"}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (_drop_set, "lacks test_bbl"),
+        (_drop_column, "the set val lacks attribute"),
+        (_drop_attribute, "no attribute for 1 images, the first /a/n2/y.JPEG"),
+        (_label_too_large, r"label of the set train must lie in 0\.\.1"),
+        (_attribute_too_large, r"attribute of the set train must lie in 0\.\.2"),
+        (_label_is_a_word, "label of the set train must hold numbers"),
+        (_test_is_trained_on, "x.JPEG is in train and in test_bl"),
+        (_gap_in_classes, r"must number the classes 0\.\.1"),
+    ],
+)
+def test_a_spoilt_file_is_refused(tmp_path: Path, spoil: Callable[[Content], None], message: str) -> None:
+    written = content()
+    spoil(written)
+    path = tmp_path / "annotations.json"
+    path.write_text(json.dumps(written))
+    with pytest.raises(ValueError, match=message):
+        read_annotations(path, base_name)
+
+
+def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "annotations.json"
+    path.write_text(json.dumps(content())[:-20])
+    with pytest.raises(ValueError, match="cut short"):
+        read_annotations(path, base_name)

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from icda.data import create_task, imagenet_lt
+from icda.data.datasets.imagenet_lt import main, read_list
+from icda.data.embedding import read_samples
+from icda.data.embedding.features import write_arrays
+from icda.data.roots import DatasetNotFoundError
+
+COUNTS = {"train": [5, 3, 1], "val": [20, 20, 20], "test": [2, 2, 2]}  # images of each of three classes
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Lists and features of three classes in OLTR's and `icda embed`'s layout."""
+    monkeypatch.setattr(imagenet_lt, "CLASSES", 3)
+    monkeypatch.setattr(imagenet_lt, "COUNTS", {part: sum(counts) for part, counts in COUNTS.items()})
+    folder = tmp_path / "imagenet_lt"
+    folder.mkdir()
+    for part, counts in COUNTS.items():
+        labels = np.random.default_rng(0).permutation(np.repeat(np.arange(3), counts))
+        place = "val/ILSVRC2012_val_{row:08d}.JPEG" if part == "test" else "train/n{label:08d}/{part}_{row}.JPEG"
+        names = [place.format(row=row, label=label, part=part) for row, label in enumerate(labels)]
+        lines = [f"{name} {label}\n" for name, label in zip(names, labels, strict=True)]
+        (folder / f"ImageNet_LT_{part}.txt").write_text("".join(lines))
+        write_features(folder / f"{part}.npz", [f"/data/imagenet/{name}" for name in names], labels)
+    imagenet_lt._read.cache_clear()
+    return folder
+
+
+def write_features(path: Path, ids: list[str], labels: np.ndarray, *, width: int = 4, encoder: str = "e") -> None:
+    """Features that tell the row and the label, as `icda embed` writes them."""
+    features = np.stack([np.arange(len(ids)), labels, *[np.zeros(len(ids))] * (width - 2)], 1).astype(np.float32)
+    arrays = {
+        "id": np.array(ids),
+        "skipped": np.array([], dtype="<U1"),
+        "y": labels.astype(str),
+        "y_code": labels,
+        "class_names": np.array(["0", "1", "2"]),
+        "encoder": np.array(encoder),
+        "encoder_version": np.array("1"),
+    }
+    write_arrays(path, arrays, [features], features.shape)
+
+
+def test_splits_follow_the_lists_and_half_of_validation_is_metadata(folder: Path) -> None:
+    task = create_task("imagenet_lt", folder.parent)
+    assert task.class_counts.tolist() == COUNTS["train"]
+    assert task.metadata is not None
+    assert task.validation is not None
+    assert torch.bincount(task.metadata.targets).tolist() == [10] * 3
+    assert torch.bincount(task.validation.targets).tolist() == [10] * 3
+    assert sorted([*task.metadata.rows.tolist(), *task.validation.rows.tolist()]) == list(range(60))
+    assert torch.bincount(task.test.targets).tolist() == COUNTS["test"]
+    assert (task.input_kind, task.input_shape, task.default_model) == ("features", (4,), "linear")
+    for split in task.splits().values():
+        batch = split.batch(torch.arange(len(split)))
+        assert torch.equal(batch.inputs[:, 0].long(), split.rows)
+        assert torch.equal(batch.inputs[:, 1].long(), split.targets)
+
+
+def test_the_seed_decides_only_which_images_are_metadata(folder: Path) -> None:
+    first, second = (create_task("imagenet_lt", folder.parent, seed) for seed in (0, 1))
+    assert first.metadata is not None
+    assert second.metadata is not None
+    assert not torch.equal(first.metadata.rows, second.metadata.rows)
+    assert torch.equal(first.train.rows, second.train.rows)
+
+
+def test_missing_lists_are_named(tmp_path: Path) -> None:
+    with pytest.raises(DatasetNotFoundError, match=r"ImageNet_LT_train\.txt.*OLTR"):
+        create_task("imagenet_lt", tmp_path)
+
+
+def test_missing_features_come_with_the_commands_that_make_them(folder: Path) -> None:
+    (folder / "val.npz").unlink()
+    with pytest.raises(DatasetNotFoundError) as caught:
+        create_task("imagenet_lt", folder.parent)
+    message = str(caught.value)
+    assert "val.npz is missing" in message
+    assert f"python -m icda.data.datasets.imagenet_lt {folder}" in message
+    assert f"icda embed {folder / 'val.csv'} --out {folder / 'val.npz'}" in message
+
+
+def test_a_list_that_is_cut_short_is_refused(folder: Path) -> None:
+    path = folder / "ImageNet_LT_train.txt"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(ValueError, match=r"ImageNet_LT_train\.txt has 8 images, wanted 9"):
+        create_task("imagenet_lt", folder.parent)
+
+
+@pytest.mark.parametrize("line", ["train/n0/a.JPEG", "train/n0/a.JPEG three", "train/n0/a.JPEG 3", "7"])
+def test_a_line_without_a_path_and_a_label_is_named(folder: Path, line: str) -> None:
+    (folder / "list.txt").write_text(f"train/n0/b.JPEG 0\n{line}\n")
+    with pytest.raises(ValueError, match=r"list\.txt, line 2"):
+        read_list(folder / "list.txt")
+
+
+def test_features_in_another_order_than_the_list_are_refused(folder: Path) -> None:
+    names, labels = read_list(folder / "ImageNet_LT_test.txt")
+    write_features(folder / "test.npz", [f"/i/{name}" for name in names[::-1]], labels.numpy()[::-1].copy())
+    with pytest.raises(ValueError, match=r"test\.npz, row 0: the image is"):
+        create_task("imagenet_lt", folder.parent)
+
+
+def test_features_with_other_labels_are_refused(folder: Path) -> None:
+    names, labels = read_list(folder / "ImageNet_LT_test.txt")
+    write_features(folder / "test.npz", names, 2 - labels.numpy())
+    with pytest.raises(ValueError, match=r"test\.npz, row \d: the label is"):
+        create_task("imagenet_lt", folder.parent)
+
+
+def test_features_of_fewer_images_than_the_list_has_are_refused(folder: Path) -> None:
+    names, labels = read_list(folder / "ImageNet_LT_test.txt")
+    write_features(folder / "test.npz", names[:-1], labels.numpy()[:-1])
+    with pytest.raises(ValueError, match=r"test\.npz has 5 rows, its list has 6 images"):
+        create_task("imagenet_lt", folder.parent)
+
+
+@pytest.mark.parametrize("changed", [{"width": 5}, {"encoder": "another"}])
+def test_features_of_different_encoders_are_refused(folder: Path, changed: dict[str, object]) -> None:
+    names, labels = read_list(folder / "ImageNet_LT_test.txt")
+    write_features(folder / "test.npz", names, labels.numpy(), **changed)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="different encoders"):
+        create_task("imagenet_lt", folder.parent)
+
+
+def test_tables_for_embedding_name_images_in_the_order_of_the_list(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    images = folder.parent / "images"
+    assert main([str(folder), str(images)]) == 0
+    assert f"icda embed {folder / 'val.csv'} --out {folder / 'val.npz'}" in capsys.readouterr().out
+    names, labels = read_list(folder / "ImageNet_LT_val.txt")
+    with (folder / "val.csv").open(newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["image", "label"]
+    assert rows[1:] == [[str(images / name), str(label)] for name, label in zip(names, labels.tolist(), strict=True)]
+    samples = read_samples(folder / "val.csv")
+    assert [str(path) for path in samples.inputs] == [str(images / name) for name in names]

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from icda.data import create_task
+from icda.data.datasets.mscoco_glt import BALANCED, LONG_TAILED
+from icda.data.roots import DatasetNotFoundError
+
+CLASSES = ("person", "dog")
+FOREIGN = "/data4/coco_glt"  # where the scripts of the benchmark wrote by default
+
+
+def write_folder(
+    root: Path, folder: str, sets: dict[str, dict[str, tuple[int, int]]], write: Callable[..., Path]
+) -> None:
+    """A folder as mscoco_glt_crop.py writes it: sets map an object's key to its (class, attribute)."""
+    content: dict[str, Any] = {
+        "cat2id": {name: number for number, name in enumerate(CLASSES)},
+        "id2cat": {str(number): name for number, name in enumerate(CLASSES)},
+        "key2path": {},
+    }
+    for name in ("train", "val", "test_lt", "test_bl", "test_bbl"):
+        objects = sets.get(name, {})
+        content[name] = {
+            "label": {key: label for key, (label, _) in objects.items()},
+            "frequency": {key: label for key, (label, _) in objects.items()},
+            "attribute": {key: attribute for key, (_, attribute) in objects.items()},
+            "path": {key: f"{FOREIGN}/{folder}/images/{key}.jpg" for key in objects},
+            "attribute_score": dict.fromkeys(objects, 0.5),
+        }
+        if objects:
+            content[name]["attribute_dist"] = {"0": [1.0, 2.0], "1": [0.0, 1.0]}
+        for key in objects:
+            write(root / folder / "images" / f"{key}.jpg", (120, 120))
+    (root / folder / "annotation.json").write_text(json.dumps(content))
+
+
+@pytest.fixture
+def root(tmp_path: Path, write_image: Callable[..., Path]) -> Path:
+    long_tailed = {
+        "train": {"11": (0, 0), "12": (0, 1), "13": (1, 0)},
+        "val": {"21": (0, 0), "22": (0, 0), "23": (1, 2)},
+        "test_lt": {"31": (0, 0)},
+        "test_bl": {"41": (0, 0), "42": (1, 0)},
+        "test_bbl": {"51": (0, 2), "52": (1, 1), "53": (1, 2)},
+    }
+    balanced = {
+        "train": {"11": (0, 0), "61": (1, 1)},
+        "val": {"62": (1, 0)},
+        "test_bl": {"41": (0, 0)},
+        "test_bbl": {"51": (0, 2), "52": (1, 1)},
+    }
+    write_folder(tmp_path / "mscoco_glt", LONG_TAILED, long_tailed, write_image)
+    write_folder(tmp_path / "mscoco_glt", BALANCED, balanced, write_image)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("protocol", "counts", "test"), [("clt", [2, 1], [0, 1]), ("glt", [2, 1], [0, 1, 1]), ("alt", [1, 1], [0, 1])]
+)
+def test_protocols_take_the_sets_the_benchmark_says(
+    root: Path, protocol: str, counts: list[int], test: list[int]
+) -> None:
+    task = create_task(f"mscoco_glt_{protocol}", root)
+    assert task.class_counts.tolist() == counts
+    assert task.test.targets.tolist() == test
+    assert (task.class_names, task.group_names) == (CLASSES, ("common", "middling", "rare"))
+    assert task.test.batch(torch.tensor([0])).inputs.shape == (1, 3, 112, 112)
+
+
+def test_metadata_from_the_other_folder_lie_in_that_folder(root: Path) -> None:
+    task = create_task("mscoco_glt_glt", root)
+    assert task.metadata is not None
+    paths = [task.metadata.source.paths[row] for row in task.metadata.rows.tolist()]  # type: ignore[attr-defined]
+    # 61 and 62 are only in the balanced folder; 21 or 22 is one half of the validation cell (0, 0).
+    assert [path.parent.parent.name for path in paths] == [BALANCED, BALANCED, LONG_TAILED]
+    assert {path.stem for path in paths[:2]} == {"61", "62"}
+    assert paths[2].stem in {"21", "22"}
+
+
+def test_an_object_without_a_path_is_named(root: Path) -> None:
+    path = root / "mscoco_glt" / LONG_TAILED / "annotation.json"
+    content = json.loads(path.read_text())
+    del content["train"]["path"]["12"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="no path for the object 12"):
+        create_task("mscoco_glt_glt", root)
+
+
+def test_a_missing_folder_is_named(root: Path, tmp_path: Path) -> None:
+    (root / "mscoco_glt" / BALANCED / "annotation.json").unlink()
+    with pytest.raises(DatasetNotFoundError, match=f"{BALANCED}/annotation.json"):
+        create_task("mscoco_glt_clt", root)
+    with pytest.raises(DatasetNotFoundError, match=r"mscoco_glt_crop\.py"):
+        create_task("mscoco_glt_clt", tmp_path / "nowhere")

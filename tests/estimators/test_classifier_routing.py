@@ -1,0 +1,193 @@
+"""scikit-learn manners: metadata routing, search, weights, and the usual errors."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import sklearn
+from scipy.sparse import csr_matrix
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from icda.estimators.classifier import ICDAClassifier
+
+LOSSES = ("ce", "la", "isda", "risda", "icda")
+Data = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+@pytest.fixture
+def routing() -> Iterator[None]:
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+@pytest.fixture(scope="module")
+def biased() -> Data:
+    """Features with a loud attribute that goes with the class in 9 of 10 samples, string labels, attributes."""
+    generator = np.random.default_rng(0)
+    codes = np.arange(400) % 2
+    attributes = np.where(generator.random(400) < 0.9, codes, 1 - codes)
+    X = generator.normal(size=(400, 5))
+    X[:, 0] += 1.5 * codes
+    X[:, 1] += 4.0 * attributes
+    return X, np.array(["land", "water"])[codes], np.array(["forest", "sea"])[attributes]
+
+
+def test_groups_and_weights_arrive_through_a_pipeline(routing: None, biased: Data) -> None:
+    X, y, groups = biased
+    weights = np.random.default_rng(1).random(400)
+    model = ICDAClassifier("ce", balance="group")
+    direct = clone(model).fit(StandardScaler().fit_transform(X), y, sample_weight=weights, groups=groups)
+    asking = clone(model).set_fit_request(sample_weight=True, groups=True)
+    pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), asking)
+    pipeline.fit(X, y, sample_weight=weights, groups=groups)
+    np.testing.assert_array_equal(pipeline[-1].coef_, direct.coef_)
+    unbalanced = clone(model).set_params(balance=None).fit(StandardScaler().fit_transform(X), y, sample_weight=weights)
+    assert np.abs(unbalanced.coef_ - direct.coef_).max() > 0.1, "the groups must matter here"
+
+
+def test_groups_arrive_in_every_fold_of_a_search(routing: None, biased: Data) -> None:
+    X, y, groups = biased
+    model = ICDAClassifier("ce", balance="group").set_fit_request(sample_weight=False, groups=True)
+    folds = StratifiedKFold(3)
+    search = GridSearchCV(model, {"C": [0.01, 1.0]}, cv=folds).fit(X, y, groups=groups)
+    wanted = ICDAClassifier("ce", balance="group", **search.best_params_).fit(X, y, groups=groups)
+    np.testing.assert_array_equal(search.best_estimator_.coef_, wanted.coef_)
+    fits = cross_validate(model, X, y, cv=folds, params={"groups": groups}, return_estimator=True)["estimator"]
+    for (train, _), fitted in zip(folds.split(X, y), fits, strict=True):
+        alone = ICDAClassifier("ce", balance="group").fit(X[train], y[train], groups=groups[train])
+        np.testing.assert_array_equal(fitted.coef_, alone.coef_)
+
+
+def test_groups_that_nobody_asked_for_are_an_error(routing: None, biased: Data) -> None:
+    X, y, groups = biased
+    with pytest.raises(sklearn.exceptions.UnsetMetadataPassedError, match="are passed but are not explicitly set"):
+        make_pipeline(StandardScaler(), ICDAClassifier()).fit(X, y, groups=groups)
+
+
+def test_weights_can_be_routed_to_partial_fit() -> None:
+    with sklearn.config_context(enable_metadata_routing=True):
+        asked = ICDAClassifier().set_partial_fit_request(sample_weight=True, classes=True)
+        assert asked.get_metadata_routing().partial_fit.requests["sample_weight"] is True
+
+
+def test_a_search_over_losses_and_strengths_finds_a_model(biased: Data) -> None:
+    X, y, _ = biased
+    pipeline = make_pipeline(StandardScaler(), ICDAClassifier())
+    grid = {"icdaclassifier__loss": list(LOSSES), "icdaclassifier__C": [0.01, 1.0]}
+    search = GridSearchCV(pipeline, grid, cv=3, error_score="raise").fit(X, y)
+    assert len(search.cv_results_["params"]) == 10
+    assert set(search.classes_) == {"land", "water"}
+    assert search.score(X, y) > 0.85
+    again = pickle.loads(pickle.dumps(search))
+    np.testing.assert_array_equal(again.predict_proba(X), search.predict_proba(X))
+
+
+def test_parameters_survive_cloning_and_pickling(biased: Data) -> None:
+    X, y, groups = biased
+    given = {"loss": "isda", "lambda0": 0.25, "beta": 0.0, "C": 3.0, "balance": "group", "max_iter": 77, "tol": 1e-3}
+    model = ICDAClassifier(**given, random_state=5)
+    assert given.items() <= clone(model).get_params().items()
+    fitted = model.fit(X, y, groups=groups)
+    again = pickle.loads(pickle.dumps(fitted))
+    assert again.get_params() == model.get_params()
+    np.testing.assert_array_equal(again.decision_function(X), fitted.decision_function(X))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_weight_of_two_is_a_sample_twice(loss: str, biased: Data) -> None:
+    X, y, _ = biased
+    repeats = np.random.default_rng(2).integers(0, 4, len(y))
+    rows = np.repeat(np.arange(len(y)), repeats)
+    model = ICDAClassifier(loss, C=0.05, tol=1e-9, max_iter=2000)
+    weighted = clone(model).fit(X, y, sample_weight=repeats)
+    repeated = clone(model).fit(X[rows], y[rows])
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=2e-5)
+    np.testing.assert_allclose(weighted.intercept_, repeated.intercept_, atol=2e-5)
+
+
+@pytest.mark.parametrize("classes", [("no", "yes"), (False, True), (3, -7), (0.0, 1.0)])
+def test_classes_keep_their_type(classes: tuple, biased: Data) -> None:
+    X, y, _ = biased
+    labels = np.array(classes)[(y == "water").astype(int)]
+    model = ICDAClassifier("ce").fit(X, labels)
+    assert model.classes_.dtype == labels.dtype
+    assert model.predict(X).dtype == labels.dtype
+    assert model.score(X, labels) > 0.85
+
+
+def spoiled(X: np.ndarray, value: float) -> np.ndarray:
+    X = X.copy()
+    X[7, 2] = value
+    return X
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda X, y: (spoiled(X, np.nan), y), ValueError, "Input X contains NaN"),
+        (lambda X, y: (spoiled(X, np.inf), y), ValueError, "Input X contains infinity or a value too large"),
+        (lambda X, y: (csr_matrix(X), y), TypeError, "Sparse data was passed for X, but dense data is required"),
+        (lambda X, y: (np.full(X.shape, "x", dtype=object), y), ValueError, "could not convert string to float"),
+        (lambda X, y: (X, np.full(len(y), "land")), ValueError, "at least 2 classes, got one class: .*land"),
+        (lambda X, y: (X[:, 0], y), ValueError, "Expected 2D array, got 1D array instead"),
+        (lambda X, y: (X[:-1], y), ValueError, "inconsistent numbers of samples"),
+        (lambda X, y: (X[:0], y[:0]), ValueError, r"Found array with 0 sample\(s\)"),
+        (lambda X, y: (X[:, :0], y), ValueError, r"Found array with 0 feature\(s\)"),
+        (lambda X, y: (X + 1j, y), ValueError, "Complex data not supported"),
+        (lambda X, y: (X, np.linspace(0, 1, len(y))), ValueError, "Unknown label type: continuous"),
+        (lambda X, y: (X, None), ValueError, "requires y to be passed, but the target y is None"),
+        (lambda X, y: (X, np.where(np.arange(len(y)) == 3, np.nan, 1.0)), ValueError, "Input y contains NaN"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_wrong_samples_get_scikit_learns_errors(change, error: type, message: str, biased: Data) -> None:  # type: ignore[no-untyped-def]
+    X, y = change(*biased[:2])
+    with pytest.raises(error, match=message):
+        ICDAClassifier().fit(X, y)
+
+
+def test_numbers_as_objects_are_numbers(biased: Data) -> None:
+    X, y, _ = biased
+    as_objects = ICDAClassifier("ce").fit(X.astype(object), y.astype(object))
+    np.testing.assert_array_equal(as_objects.coef_, ICDAClassifier("ce").fit(X, y).coef_)
+
+
+def test_a_constant_feature_gets_no_weight(biased: Data) -> None:
+    X, y, _ = biased
+    for loss in LOSSES:
+        model = ICDAClassifier(loss).fit(np.hstack([X, np.zeros((len(X), 1))]), y)
+        assert np.isfinite(model.coef_).all()
+        assert not model.coef_[:, -1].any()
+    nothing = ICDAClassifier("ce").fit(np.ones((len(y), 3)), np.where(np.arange(len(y)) < 300, "often", "rare"))
+    np.testing.assert_allclose(nothing.predict_proba(np.ones((1, 3))), [[0.75, 0.25]], atol=1e-3)
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "decision_function", "score"])
+def test_a_wrong_width_is_named_when_predicting(method: str, biased: Data) -> None:
+    X, y, _ = biased
+    model = ICDAClassifier("ce").fit(X, y)
+    arguments = (y,) if method == "score" else ()
+    with pytest.raises(ValueError, match="X has 4 features, but ICDAClassifier is expecting 5 features as input"):
+        getattr(model, method)(X[:, :4], *arguments)
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        getattr(model, method)(spoiled(X, np.nan), *arguments)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.ones(3), "sample_weight.shape == "),
+        (np.full(400, -1.0), "Negative values in data passed to `sample_weight`"),
+        (np.full(400, np.nan), "Input sample_weight contains NaN"),
+    ],
+)
+def test_wrong_weights_are_named(weights: np.ndarray, message: str, biased: Data) -> None:
+    X, y, _ = biased
+    with pytest.raises(ValueError, match=message):
+        ICDAClassifier().fit(X, y, sample_weight=weights)

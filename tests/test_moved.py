@@ -1,0 +1,46 @@
+"""Old module names give the modules at their new places, with a warning, for one version."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from icda._moved import MOVED
+
+
+@pytest.mark.parametrize(("old", "new"), sorted(MOVED.items()))
+def test_an_old_name_gives_the_module_at_its_new_place(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, old, raising=False)
+    with pytest.warns(DeprecationWarning, match="is now"):
+        module = importlib.import_module(old)
+    assert module is importlib.import_module(new)
+    assert module.__spec__ is not None
+    assert module.__spec__.name == new
+
+
+def test_a_class_pickled_under_its_old_name_is_read_back() -> None:
+    import icda
+
+    pickled = pickle.dumps(icda.ICDAClassifier, protocol=0).replace(
+        b"icda.estimators.classifier", b"icda.integrations.classifier"
+    )
+    sys.modules.pop("icda.integrations.classifier", None)
+    with pytest.warns(DeprecationWarning, match="is now"):
+        assert pickle.loads(pickled) is icda.ICDAClassifier
+
+
+def test_estimators_are_still_found_beside_the_integrations() -> None:
+    import icda
+    from icda import integrations
+
+    with pytest.warns(DeprecationWarning, match=r"is now icda\.ICDAClassifier"):
+        assert integrations.ICDAClassifier is icda.ICDAClassifier
+
+
+def test_icda_audit_stays_a_function_whatever_was_imported() -> None:
+    code = "import icda.auditing, icda.cli.audit, icda; assert callable(icda.audit)"
+    subprocess.run([sys.executable, "-c", code], check=True)
