@@ -29,6 +29,9 @@ FENCE = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<code>.*?)^```[ ]*$", re.DO
 TABLE_RULE = re.compile(r"^\|[ :|-]+\|\s*$", re.MULTILINE)
 ABSOLUTE_PATH = re.compile(r"(?<![\w.~/<>-])/(?:work|home|root|tmp|usr|opt|mnt|var|etc|Users)/|\b[A-Z]:\\")
 
+CITATION = re.compile(r"\bmathematics (\d+(?:\.\d+)?)(?: to (\d+(?:\.\d+)?))?")
+SECTION = re.compile(r"^#{2,3} (\d+(?:\.\d+)?) .*?\{#s(\d+(?:-\d+)?)\}$|^\| (4\.\d+) \|", re.MULTILINE)
+
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
 by_method = pytest.mark.parametrize("name", method_names())
 needs_mkdocs = pytest.mark.skipif(
@@ -138,6 +141,41 @@ def test_commands_on_a_page_exist_and_so_do_their_methods_and_tasks(page: Path) 
             resolve_method(name)
         for name in re.findall(r"icda train --task (\w+)", block["code"]):
             assert name in TASKS
+
+
+def sections_of_the_mathematics() -> set[str]:
+    """Section numbers, and the decisions 4.1 to 4.26, which are rows of a table."""
+    text = (DOCS / "mathematics.md").read_text()
+    return {heading or decision for heading, _, decision in SECTION.findall(text)}
+
+
+def citations(folder: str) -> Iterator[tuple[Path, str]]:
+    for path in sorted((ROOT / folder).rglob("*")):
+        if path.suffix in (".py", ".md", ".yaml"):
+            for first, last in CITATION.findall(path.read_text()):
+                yield from ((path, number) for number in (first, last) if number)
+
+
+def test_every_cited_section_of_the_mathematics_exists() -> None:
+    cited = [citation for folder in ("src", "tests", "docs", "examples") for citation in citations(folder)]
+    sections = sections_of_the_mathematics()
+    assert len(cited) > 30
+    assert not [f"{path.name}: {number}" for path, number in cited if number not in sections]
+
+
+def test_the_mathematics_has_the_loss_twenty_six_decisions_and_anchors_that_follow_the_numbers() -> None:
+    found = SECTION.findall((DOCS / "mathematics.md").read_text())
+    assert {"0", "1", "2.4", "3.4", "7", "8", "9.4"} <= {number for number, _, _ in found}
+    assert [decision for _, _, decision in found if decision] == [f"4.{number}" for number in range(1, 27)]
+    assert all(number.replace(".", "-") == anchor for number, anchor, _ in found)
+
+
+def test_no_file_cites_the_mathematics_by_the_name_of_a_file_outside() -> None:
+    """METHODS is the registry; a number behind it would be a citation of what is not shipped."""
+    outside = re.compile(r"METHODS(?:,? section|,? decision| \d|\.md)|of METHODS\b")
+    files = [path for folder in ("src", "tests", "docs") for path in (ROOT / folder).rglob("*.*")]
+    texts = {path: path.read_text() for path in files if path.suffix in (".py", ".md", ".yaml")}
+    assert not [path.name for path, text in texts.items() if path != Path(__file__) and outside.search(text)]
 
 
 @needs_mkdocs

@@ -68,7 +68,7 @@ def oracle_adjustment(
     class_margin: bool = True,
     sample_margin: bool = True,
 ) -> Tensor:
-    """phi of METHODS section 0, in three loops over i, c and j."""
+    """phi of mathematics 0, in three loops over i, c and j."""
     num_classes, (per_class, per_sample) = len(weight), strength
     rows = []
     for i, y in enumerate(targets.tolist()):

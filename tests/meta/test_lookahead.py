@@ -1,4 +1,4 @@
-"""The look-ahead's gradient against `create_graph=True`, finite differences and the closed forms of METHODS 3.3."""
+"""The look-ahead's gradient against `create_graph=True`, finite differences and the closed forms of mathematics 3.3."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_head_look_ahead_equals_full_where_only_the_head_is_trained() -> None:
 
 
 def test_head_look_ahead_equals_the_closed_form_for_alpha() -> None:
-    """METHODS 3.3: dL_meta/dalpha_i = -(eta/n) beta q~_{i,y} sum_{c != y} q~_{i,c} E_{i,c}."""
+    """mathematics 3.3: dL_meta/dalpha_i = -(eta/n) beta q~_{i,y} sum_{c != y} q~_{i,c} E_{i,c}."""
     problem = HeadProblem()
     found = problem.look_ahead("head")["alpha"]
     head = [value.requires_grad_() for value in problem.virtual_head(problem.outer)]

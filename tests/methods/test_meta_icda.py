@@ -73,7 +73,7 @@ def run(method: Method, model: FeatureClassifier, steps: int, progress: float = 
 
 
 def naive_icda(output: Output, targets: Tensor, weight: Tensor, alpha: Tensor, mean: Tensor, cov: Tensor) -> Tensor:
-    """Cross entropy of z + phi-hat at progress 0.7, sample by sample and class by class (METHODS section 0)."""
+    """Cross entropy of z + phi-hat at progress 0.7, sample by sample and class by class (mathematics 0)."""
     lam, losses = 0.5 * 0.7, []
     features, logits = output.features.detach(), output.logits
     for i, y in enumerate(targets.tolist()):

@@ -87,7 +87,7 @@ def jensen_bound(
     per_class: Tensor,
     lam: float,
 ) -> float:
-    """L_J of METHODS 3.1: E log(1 + sum e^v) <= log(1 + sum E e^v), pair by pair."""
+    """L_J of mathematics 3.1: E log(1 + sum e^v) <= log(1 + sum E e^v), pair by pair."""
     num_classes, sigma = len(weight), dense(statistics)
     prior = statistics.count / statistics.count.sum()
     total, normaliser = 0.0, 0.0

@@ -41,7 +41,7 @@ def loss_and_margin(logits: list[float], y: int) -> tuple[float, float]:
 def reference(
     logits: list[float], h: list[float], y: int, weight: list[list[float]], mean_loss: float, mean_margin: float
 ) -> dict[str, float]:
-    """METHODS section 1, one row of the table after the other."""
+    """mathematics 1, one row of the table after the other."""
     p, w = probabilities(logits), weight[y]
     loss, margin = loss_and_margin(logits, y)
     length = math.sqrt(sum(a * a for a in h)) * math.sqrt(sum(b * b for b in w))

@@ -65,7 +65,7 @@ def regulariser(
     prints it, -beta alpha_i q_y: less than the first-order term by beta alpha_i, which has no gradient.
 
     Reference: table 1 of arXiv 2304.13431. RISDA is that of `RISDALoss`, whose mean is centred and whose quadratic term
-    is halved (METHODS 3.2); the table prints neither.
+    is halved (mathematics 3.2); the table prints neither.
 
     >>> loss, head = LogitAdjustmentLoss(2, 1, torch.tensor([3.0, 1.0])), torch.nn.Linear(1, 2)
     >>> terms = regulariser(loss, torch.zeros(1, 1), torch.tensor([1]), (torch.zeros(2, 1), None))

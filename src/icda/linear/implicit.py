@@ -2,7 +2,7 @@
 
 At the optimum the gradient G(w, theta) is zero, so dw/dtheta = -H^-1 dG/dtheta. For a loss L of the optimum,
 dL/dtheta = -(H^-1 dL/dw)^T dG/dtheta: one linear system for all of theta, however many numbers that is. A look-ahead step
-of rate eta is the same with eta in place of H^-1 (METHODS 3.3); on fixed features the real thing costs little more.
+of rate eta is the same with eta in place of H^-1 (mathematics 3.3); on fixed features the real thing costs little more.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class AdaptiveLogitAdjustmentLoss(CosineLoss):
     a bias are not used, and prediction wants cosines too (see `CosineHead`).
 
     Reference: Zhao et al., "Adaptive logit adjustment loss for long-tailed visual recognition", AAAI 2022; formula of a
-    third party's port (METHODS 5.1).
+    third party's port (mathematics 5.1).
 
     >>> loss = AdaptiveLogitAdjustmentLoss(num_classes=2, feature_dim=4, class_counts=torch.tensor([30, 10]))
     >>> loss.rarity

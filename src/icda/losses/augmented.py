@@ -14,7 +14,7 @@ FULL_COVARIANCE_BYTES = 256 * 2**20
 
 
 class StatisticsLoss(AdjustedLoss):
-    """A loss with `ClassStatistics` inside, folded in train mode before the loss is computed (METHODS 2.4).
+    """A loss with `ClassStatistics` inside, folded in train mode before the loss is computed (mathematics 2.4).
 
     `covariance="auto"` keeps full covariances while they fit in 256 MiB and diagonal ones beyond, and says so once.
     `rank`, `forgetting` and `shrinkage` are those of `ClassStatistics`.

@@ -28,7 +28,7 @@ class ICDALoss(StatisticsLoss):
     `class_counts=None` means balanced classes. In train mode a call first folds the features into `statistics`.
 
     Reference: Zhou, Wu, Ng, "Implicit counterfactual data augmentation for robust learning", arXiv 2304.13431.
-    Differs from the paper in the normaliser (batch mean; METHODS decision 3); strengths are detached (decision 1).
+    Differs from the paper in the normaliser (batch mean; mathematics 4.3); strengths are detached (mathematics 4.1).
 
     >>> loss = ICDALoss(num_classes=3, feature_dim=8, class_counts=torch.tensor([50, 30, 20]))
     >>> head, features, targets = torch.nn.Linear(8, 3), torch.randn(16, 8), torch.arange(16) % 3

@@ -24,7 +24,7 @@ class RISDALoss(StatisticsLoss):
 
     Reference: Chen et al., "Imagine by reasoning: a reasoning-based implicit semantic data augmentation for long-tailed
     classification", AAAI 2022. Differs from the official code in that the mixed covariance is never written back into the
-    running one (there it compounds at each step; METHODS 5.1).
+    running one (there it compounds at each step; mathematics 5.1).
 
     >>> loss, head = RISDALoss(num_classes=3, feature_dim=4), torch.nn.Linear(4, 3)
     >>> loss(torch.randn(8, 4), torch.arange(8) % 3, head, progress=0.5).shape

@@ -21,7 +21,7 @@ class SGIDALoss(StatisticsLoss):
     """APPROXIMATION of SGIDA (its formula is not public): ISDA with covariances smoothed over classes, plus a triplet loss.
 
     Only the abstract was at hand, which names infinite augmentation, directions smoothed by the relations between classes,
-    and a metric loss on the logits. What stands here is our reading (METHODS 5.1): Sigma~_y = (1 - s) Sigma_y + s sum_j
+    and a metric loss on the logits. What stands here is our reading (mathematics 5.1): Sigma~_y = (1 - s) Sigma_y + s sum_j
     rho_{y,j} Sigma_j, with rho_y the softmax over the other classes of the cosines of their means with that of y, and
     `triplet_weight` times the batch-hard triplet loss of the logits. s is `smoothing`; lambda = lambda0 * progress.
     `smoothing=0, triplet_weight=0` is ISDA. Numbers of this loss say nothing about the published method.

@@ -1,4 +1,4 @@
-"""The look-ahead step and its exact gradient, without double backward through the network (METHODS 3.4).
+"""The look-ahead step and its exact gradient, without double backward through the network (mathematics 3.4).
 
 An inner loss L(theta; psi) depends on outer variables psi only through the logits' adjustment, that is through numbers of
 size N x C. One virtual SGD step theta' = theta - eta grad L(theta; psi) is tried on metadata; with g = dL_meta/dtheta' the

@@ -25,9 +25,9 @@ class GroupDRO(Method):
     often. q starts uniform over the groups that occur in training and is part of the state. With eta=0 the loss is the mean
     over groups of a group's mean loss.
 
-    Reference: Sagawa et al., "Distributionally robust neural networks for group shifts", ICLR 2020; METHODS 5.3. Differs
-    from the official code in that an absent group is not raised by its adjustment, and that the adjustment, a constant, is
-    not added to the reported loss.
+    Reference: Sagawa et al., "Distributionally robust neural networks for group shifts", ICLR 2020; mathematics 5.3.
+    Differs from the official code in that an absent group is not raised by its adjustment, and that the adjustment,
+    a constant, is not added to the reported loss.
 
     >>> setup = Setup(2, 4, torch.tensor([6, 2]), epochs=1, num_samples=8, group_counts=torch.tensor([6, 2]))
     >>> GroupDRO(setup).epoch_figures()

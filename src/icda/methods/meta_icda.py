@@ -30,7 +30,7 @@ class MetaICDAMethod(MetaLearner):
     is taken with what was corrected. Corrected statistics serve one step, or stay for good with `persist` (covariances
     are then kept positive semidefinite). Options not listed here are those of `ICDALoss`.
 
-    Reference: section 4.2 and algorithm 1 of arXiv 2304.13431; decisions 13 to 20 of METHODS.
+    Reference: section 4.2 and algorithm 1 of arXiv 2304.13431; mathematics 4.13 to 4.20.
     """
 
     inner_loss = ICDALoss

@@ -28,7 +28,7 @@ class TwoStageRISDA(Method):
     Differs from the official code, which takes the confusion matrix of the epoch with the best training accuracy, rounded
     to two decimals: here it is that of the last epoch of the first stage.
 
-    Reference: Chen et al., AAAI 2022; schedule as in METHODS 5.1.
+    Reference: Chen et al., AAAI 2022; schedule as in mathematics 5.1.
     """
 
     inner_loss = RISDALoss

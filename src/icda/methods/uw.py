@@ -24,7 +24,8 @@ class Upweighting(Method):
     variance where a group is rare, since no single sample gets a large weight. G counts the groups that occur in training,
     so the weights have a mean of one over the training set. With groups of equal size weighting="loss" is cross entropy.
 
-    Reference: the upweighting baseline of Sagawa et al., "Distributionally robust neural networks", ICLR 2020; METHODS 5.3.
+    Reference: the upweighting baseline of Sagawa et al., "Distributionally robust neural networks", ICLR 2020.
+    See mathematics 5.3.
 
     >>> import torch
     >>> setup = Setup(2, 4, torch.tensor([6, 2]), epochs=1, num_samples=8, group_counts=torch.tensor([6, 2]))

@@ -19,8 +19,8 @@ from icda.statistics.precision import keep_precision
 class ClassStatistics(nn.Module):
     """Mean and covariance of the features of every class, updated batch by batch.
 
-    The state is the triple (n, mean, M2) per class with Sigma = M2 / n; a batch is merged by Chan's parallel formula
-    (METHODS 2.2), which is stable in float32 where sums of squares are not. Only rows of classes present in the batch are
+    The state is the triple (n, mean, M2) per class with Sigma = M2 / n; a batch is merged by Chan's formula
+    (mathematics 2.2), which is stable in float32 where sums of squares are not. Only rows of classes in the batch are
     touched. Everything is a buffer, so it is saved with the checkpoint; when `torch.distributed` is initialised each
     update sees the batches of all ranks. Buffers never fall below float32, whatever the model is cast to.
 

@@ -21,7 +21,7 @@ class Strength(NamedTuple):
 def direct_strength(features: Tensor, targets: Tensor, weight: Tensor, products: Tensor | None = None) -> Strength:
     """The strengths of section 4.1: alpha_{i,c} = max(cos(h_i, w_c), 0) and alpha_i = (1 - cos(h_i, w_y)) / 2.
 
-    The cosine leaves the bias out and is 0 for a zero feature or weight. Strengths carry no gradient (METHODS, decision 1).
+    The cosine leaves the bias out and is 0 for a zero feature or weight. Strengths carry no gradient (mathematics 4.1).
     `products` are the inner products <h_i, w_c> if they are known already, that is logits less the bias.
 
     Reference: arXiv 2304.13431, section 4.1.

@@ -1,4 +1,4 @@
-"""The ten training characteristics that the strength network reads (METHODS section 1)."""
+"""The ten training characteristics that the strength network reads (mathematics 1)."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class InputNorm(nn.Module):
 class StrengthNetwork(nn.Module):
     """alpha_i = sigmoid(MLP(characteristics)): two hidden layers of 100, about 0.5 at the start.
 
-    Reference: section 4.2 of arXiv 2304.13431 ("a two-layer MLP"); sizes after the same authors' code (METHODS section 1).
+    Reference: section 4.2 of arXiv 2304.13431 ("a two-layer MLP"); sizes after the same authors' code (mathematics 1).
 
     >>> StrengthNetwork()(torch.randn(4, 10)).shape
     torch.Size([4])

@@ -1,4 +1,4 @@
-"""The augmentation term (lambda/2) P + lambda M with its gradient in closed form (METHODS sections 0 and 7).
+"""The augmentation term (lambda/2) P + lambda M with its gradient in closed form (mathematics 0 and mathematics 7).
 
 The value is that of `quadratic.py`; only the derivative with respect to the head's weight is written out by hand, because
 autograd on the plain formula takes twice as many matrix products. Statistics and strengths are constants here.
