@@ -11,10 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
+
+from icda.bf16 import avoid_amx
 
 # Each xdist worker has one core; spinning OpenMP threads would starve its neighbour.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+avoid_amx()  # many tests compute in bf16, in this process and in children
+
+import torch  # noqa: E402  (reads the environment when it is loaded)
 
 
 @pytest.fixture(autouse=True)

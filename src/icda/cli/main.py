@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
+from icda.cli.environment import prepare_arithmetic
 from icda.registry import nearest
 
 # Idle OpenMP threads that spin slow a shared machine down many times over; must be set before torch is imported.
@@ -56,8 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hint = f" Did you mean 'icda {guess}'?" if guess else ""
         print(f"icda: unknown command {command!r}.{hint} Commands: {', '.join(COMMANDS)}.", file=sys.stderr)
         return 2
-    module = importlib.import_module(f"icda.cli.{command}")
     try:
+        prepare_arithmetic(words)  # before torch is imported, with the command
+        module = importlib.import_module(f"icda.cli.{command}")
         return int(module.main(words[1:]))
     except KeyboardInterrupt:
         print(f"icda: interrupted. {_how_to_go_on(words)}".rstrip(), file=sys.stderr)

@@ -12,6 +12,7 @@ import tyro
 import yaml
 from rich.console import Console
 
+from icda.cli.environment import config_path
 from icda.report import comparison_table, to_rich
 from icda.training import TrainConfig, load_config, train
 from icda.training.progress import QuietView, TerminalView
@@ -37,7 +38,7 @@ class TrainArguments:
 
 
 def main(arguments: Sequence[str]) -> int:
-    default = TrainArguments(run=load_config(path)) if (path := _config_path(arguments)) else TrainArguments()
+    default = TrainArguments(run=load_config(path)) if (path := config_path(arguments)) else TrainArguments()
     given = tyro.cli(TrainArguments, args=list(arguments), default=default, prog="icda train")
     config = replace(given.run, options={**given.run.options, **parse_options(given.set)})
     console = Console()
@@ -69,13 +70,3 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
         except yaml.YAMLError as error:
             raise ValueError(f"--set {pair}: the value cannot be read as YAML.") from error
     return options
-
-
-def _config_path(arguments: Sequence[str]) -> Path | None:
-    """The file after --config, read first because it supplies the defaults of everything else."""
-    for position, word in enumerate(arguments):
-        if word == "--config" and position + 1 < len(arguments):
-            return Path(arguments[position + 1])
-        if word.startswith("--config="):
-            return Path(word.partition("=")[2])
-    return None

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from icda.bf16 import require_bf16
 from icda.extras import require
 from icda.integrations.feature_tap import FeatureTap, unwrap
 from icda.losses import LOSSES, AdjustedLoss
@@ -233,3 +234,5 @@ def _check_settings(trainer: Any) -> None:
         raise ValueError(f"RobustTrainer cannot use DataParallel ({trainer.args.n_gpu} GPUs): launch it with torchrun.")
     if trainer.is_fsdp_enabled:
         raise ValueError("RobustTrainer reads the whole head, which FSDP shards: use DDP.")
+    if trainer.args.bf16 and trainer.args.device.type == "cpu":
+        require_bf16()

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from icda.bf16 import require_bf16
 from icda.extras import require
 from icda.integrations.feature_tap import FeatureTap
 from icda.losses import AdjustedLoss
@@ -63,6 +64,10 @@ class RobustCallback(_lightning.Callback):
         self.metric = metric
         self._confusion: Tensor | None = None
         self._handle: Any = None
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        if str(trainer.precision).startswith("bf16") and trainer.strategy.root_device.type == "cpu":
+            require_bf16()
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         _tapped_loss(pl_module)

@@ -13,6 +13,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 
+from icda.bf16 import require_bf16
 from icda.data import Task, create_task, csv_task, folder_task
 from icda.data.subset import take_subset
 from icda.methods import Method, Setup, check_needs, create_method, method_needs, resolve_method
@@ -196,8 +197,11 @@ def make_accelerator(precision: str) -> Accelerator:
 
     Without `cpu=True` Accelerate takes every rank that torchrun starts on a machine without a GPU for a run of its own.
     """
+    on_cpu = not torch.accelerator.is_available()
+    if on_cpu and precision == "bf16":
+        require_bf16()
     AcceleratorState._reset_state()
-    return Accelerator(mixed_precision=precision, cpu=not torch.accelerator.is_available())
+    return Accelerator(mixed_precision=precision, cpu=on_cpu)
 
 
 def _earlier_result(folder: Path, config: TrainConfig, resume: bool, overwrite: bool) -> dict[str, Any] | None:
