@@ -20,6 +20,8 @@ import tempfile
 from importlib import metadata
 from pathlib import Path
 
+from icda.errors import InputError, OperationError
+
 ISA = "ONEDNN_MAX_CPU_ISA"
 OLD_ISA = "DNNL_MAX_CPU_ISA"  # oneDNN still reads it where the new name is not set
 WITHOUT_AMX = "AVX512_CORE_BF16"
@@ -41,7 +43,7 @@ SECONDS = 120
 DEADLY = ("SIGILL", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGABRT", "SIGSYS", "SIGTRAP")
 
 
-class Bf16Error(RuntimeError):
+class Bf16Error(OperationError):
     """bf16 would kill this process; the message says what to do."""
 
 
@@ -56,7 +58,7 @@ def dies(isa: str | None = None) -> bool:
     if forced is None:
         return _dies(isa, COMMAND, cache_folder())
     if forced not in ("dies", "survives"):
-        raise ValueError(f"{FORCED} must be 'dies' or 'survives', got {forced!r}: unset it to probe this machine.")
+        raise InputError(f"{FORCED} must be 'dies' or 'survives', got {forced!r}: unset it to probe this machine.")
     return forced == "dies" and not isa
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
+from icda.errors import IcdaError
 
-class MissingExtraError(ImportError):
+
+class MissingExtraError(IcdaError, ImportError):
     """An optional package is not installed."""
 
 

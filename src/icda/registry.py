@@ -8,10 +8,12 @@ import pkgutil
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
+from icda.errors import InputError
+
 T = TypeVar("T")
 
 
-class UnknownNameError(ValueError):
+class UnknownNameError(InputError):
     """A name that is not in a registry; the message proposes the nearest one."""
 
 
@@ -53,7 +55,7 @@ class Registry(Generic[T]):
             for key in (name, *aliases):
                 known = self._aliases.get(_normal(key))
                 if known is not None and self._entries[known] is not entry:
-                    raise ValueError(f"{self.kind} {key!r} is registered twice")
+                    raise InputError(f"{self.kind} {key!r} is registered twice")
                 self._aliases[_normal(key)] = name
             self._entries[name] = entry
             return entry

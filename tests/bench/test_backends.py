@@ -72,7 +72,7 @@ def test_a_failed_cell_says_why_and_the_rest_go_on(config: TrainConfig) -> None:
     bad = replace(config, method="icda", options={"lambda0": -1.0}, out=config.out + "bad")
     outcomes = dict(run_cells([bad, config], "local", 1))
     assert outcomes[0].result is None
-    assert outcomes[0].failure.startswith("ValueError: ")
+    assert outcomes[0].failure.startswith("InputError: ")
     assert "lambda0" in (bad.folder() / "failure.txt").read_text()
     assert outcomes[1].result is not None
     mended = run_cell(replace(bad, options={}))
@@ -101,7 +101,7 @@ def test_cells_run_on_ray(config: TrainConfig, tmp_path: Path) -> None:
     good = [replace(config, seed=seed, out=f"{tmp_path}/ray{{seed}}") for seed in range(2)]
     outcomes = dict(run_cells([*good, bad], "ray", 1))
     assert not ray.is_initialized()
-    assert "ValueError" in outcomes[2].failure
+    assert "InputError" in outcomes[2].failure
     torch.set_num_threads(1)
     for number, cell in enumerate(good):
         here = run_cell(replace(cell, out=f"{tmp_path}/here{{seed}}")).result

@@ -1,4 +1,9 @@
+import ast
+import builtins
+import errno
+import inspect
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Callable
@@ -7,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from icda import __version__
+from icda import __version__, errors
 from icda.cli import (
     audit,
     bench,
@@ -24,7 +30,9 @@ from icda.cli import (
     train,
     tune,
 )
+from icda.extras import MissingExtraError
 from icda.training import TrainConfig
+from icda.training.trainer import DivergedError
 
 Command = Callable[..., Any]
 
@@ -132,8 +140,11 @@ class FakeCommand:
         raise self.error
 
 
-@pytest.mark.parametrize("kind", [ValueError, TypeError, OSError, ImportError, RuntimeError])
-def test_an_error_is_one_line_unless_a_traceback_is_asked_for(
+USER_ERRORS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)] + [MissingExtraError, DivergedError]
+
+
+@pytest.mark.parametrize("kind", USER_ERRORS)
+def test_an_error_of_icda_is_one_line_unless_a_traceback_is_asked_for(
     kind: type[Exception], icda: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(main.importlib, "import_module", lambda _: FakeCommand(kind("the cat sleeps on it")))
@@ -141,6 +152,51 @@ def test_an_error_is_one_line_unless_a_traceback_is_asked_for(
     monkeypatch.setenv("ICDA_TRACEBACK", "1")
     with pytest.raises(kind, match="the cat sleeps on it"):
         icda("train")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PermissionError(errno.EACCES, "Permission denied", "runs/log.jsonl"),
+        OSError(errno.ENOSPC, "No space left on device"),
+        MemoryError("no room for 4 GiB"),
+        torch.OutOfMemoryError("CUDA out of memory."),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_the_machine_lacks_is_one_line(error: Exception, icda: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(main.importlib, "import_module", lambda _: FakeCommand(error))
+    assert icda("train") == (1, "", f"icda: {error}\n")
+
+
+@pytest.mark.parametrize("kind", [ValueError, TypeError, OSError, ImportError, RuntimeError, KeyError, AssertionError])
+def test_a_bug_keeps_its_traceback_and_asks_for_a_report(
+    kind: type[Exception], icda: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main.importlib, "import_module", lambda _: FakeCommand(kind("the cat sleeps on it")))
+    answer = icda("train", "--set", "a b=1")
+    assert (answer.code, answer.out) == (1, "")
+    assert answer.err.startswith("Traceback (most recent call last):")
+    assert "raise self.error" in answer.err
+    assert f"{kind.__name__}: " in answer.err
+    assert "\n  command: icda train --set 'a b=1'\n" in answer.err
+    assert f"\n  icda {__version__}, Python {platform.python_version()}, torch {torch.__version__}, " in answer.err
+
+
+def test_every_error_raised_in_the_source_speaks_to_the_user_or_is_python_protocol() -> None:
+    """A plain ValueError in the source would be shown to users as a bug of icda."""
+    protocol = {"AttributeError", "IndexError", "SystemExit"}
+    plain = {
+        name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)
+    }
+    raised = [
+        f"{path.name}:{node.lineno} raises {node.exc.func.id}"
+        for path in Path(main.__file__).parents[1].rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name)
+        if node.exc.func.id in plain - protocol
+    ]
+    assert not raised
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_X_y
 from torch import Tensor
 
+from icda.errors import InputError
 from icda.linear.solver import Problem
 
 BLOCK = 16_384  # rows scaled at once, so that a memory-mapped array is never copied as a whole in float64
@@ -39,16 +40,16 @@ class AuditInputs:
 def check_inputs(X: Any, y: Any, class_names: Any, sample_names: Any, folds: int) -> AuditInputs:
     """Refuse what cannot be audited, as scikit-learn would; number the classes and scale the features."""
     if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or folds < 2:
-        raise ValueError(f"folds must be a whole number of at least 2, got {folds!r}.")
+        raise InputError(f"folds must be a whole number of at least 2, got {folds!r}.")
     X, y = check_X_y(X, y, dtype="numeric", estimator="audit")
     _check_labels(y)
     classes, codes = np.unique(y, return_inverse=True)
     counts = np.bincount(codes)
     if len(classes) < 2:
-        raise ValueError(f"audit needs samples of at least 2 classes, got one class: {classes[0]!r}.")
+        raise InputError(f"audit needs samples of at least 2 classes, got one class: {classes[0]!r}.")
     if (counts < 2).any():
         alone = ", ".join(str(label) for label in classes[counts < 2][:10])
-        raise ValueError(
+        raise InputError(
             f"audit needs at least 2 samples a class, but there is only one of {alone}: a head that has not seen the "
             "sample would not know its class. Leave such classes out, or merge them."
         )
@@ -96,7 +97,7 @@ def standardise(X: np.ndarray) -> np.ndarray:
 def _check_labels(y: np.ndarray) -> None:
     if y.dtype == object and len({type(label) for label in y}) > 1:
         kinds = ", ".join(sorted({type(label).__name__ for label in y}))
-        raise ValueError(f"the labels y mix types ({kinds}): make them all text or all numbers, and leave none empty.")
+        raise InputError(f"the labels y mix types ({kinds}): make them all text or all numbers, and leave none empty.")
     check_classification_targets(y)
 
 
@@ -107,7 +108,7 @@ def _class_names(classes: np.ndarray, given: Sequence[object] | None) -> list[st
     if classes.dtype.kind in "iub" and int(classes[0]) >= 0 and int(classes[-1]) < len(names):
         return [names[int(label)] for label in classes]  # names by number; a number may be absent
     if len(names) != len(classes):
-        raise ValueError(f"class_names has {len(names)} names, but y has {len(classes)} classes: give one a class.")
+        raise InputError(f"class_names has {len(names)} names, but y has {len(classes)} classes: give one a class.")
     return names
 
 
@@ -115,7 +116,7 @@ def _sample_names(given: Sequence[object] | None, samples: int) -> list[str]:
     if given is None:
         return [str(row) for row in range(samples)]
     if isinstance(given, str) or len(given) != samples:
-        raise ValueError(f"sample_names must have one entry a sample, wanted {samples}, got {len(given)}.")
+        raise InputError(f"sample_names must have one entry a sample, wanted {samples}, got {len(given)}.")
     return [str(name) for name in given]
 
 

@@ -14,6 +14,7 @@ from icda.auditing.label_noise import find_label_noise
 from icda.auditing.recommendation import recommend
 from icda.auditing.result import Audit
 from icda.auditing.ties import class_costs, find_ties
+from icda.errors import InputError
 from icda.extras import require
 
 
@@ -47,9 +48,9 @@ def audit(
     """
     start = time.perf_counter()
     if C is not None and not C > 0:
-        raise ValueError(f"C must be positive, got {C}.")
+        raise InputError(f"C must be positive, got {C}.")
     if repeats < 1:
-        raise ValueError(f"repeats must be at least 1, got {repeats}.")
+        raise InputError(f"repeats must be at least 1, got {repeats}.")
     if use_cleanlab:
         require("cleanlab", "audit", "cleanlab's label issues")  # missing? Then say so before any work
     inputs = check_inputs(X, y, class_names, sample_names, folds)

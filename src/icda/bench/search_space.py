@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from icda.errors import InputError
 from icda.methods.create import method_class, option_names
 from icda.registry import UnknownNameError, nearest
 
@@ -46,9 +47,9 @@ def parse_space(words: Sequence[str]) -> list[Dimension]:
     space = [_parse(word) for word in words]
     names = [dimension.name for dimension in space]
     if not space:
-        raise ValueError("--space is empty: say what to search, such as --space lambda0=0.1:1.0 beta=0:0.5.")
+        raise InputError("--space is empty: say what to search, such as --space lambda0=0.1:1.0 beta=0:0.5.")
     if len(set(names)) < len(names):
-        raise ValueError(f"--space names something twice: {', '.join(names)}.")
+        raise InputError(f"--space names something twice: {', '.join(names)}.")
     return space
 
 
@@ -65,7 +66,7 @@ def check_space(space: Sequence[Dimension], method: str) -> None:
 def _parse(word: str) -> Dimension:
     name, separator, text = word.partition("=")
     if not (separator and name and text):
-        raise ValueError(
+        raise InputError(
             f"--space expects name=low:high, name=low:high:log, name=low:high:int or name=a,b, got {word!r}."
         )
     if ":" not in text:
@@ -76,9 +77,9 @@ def _parse(word: str) -> Dimension:
     try:
         low, high = (float(bound) for bound in bounds)
     except ValueError as error:
-        raise ValueError(f"--space {word}: expected two numbers, low:high.") from error
+        raise InputError(f"--space {word}: expected two numbers, low:high.") from error
     if kind not in ("linear", "log", "int"):
-        raise ValueError(f"--space {word}: after low:high comes log or int, got {kind!r}.")
+        raise InputError(f"--space {word}: after low:high comes log or int, got {kind!r}.")
     if not (low < high and math.isfinite(low) and math.isfinite(high)) or (kind == "log" and low <= 0):
-        raise ValueError(f"--space {word}: expected low < high, and low > 0 for log.")
+        raise InputError(f"--space {word}: expected low < high, and low > 0 for log.")
     return Dimension(name, low, high, kind)

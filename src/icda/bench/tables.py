@@ -22,6 +22,7 @@ from icda.bench.markdown import markdown, spread
 from icda.bench.studies.group_strengths import group_strengths_table
 from icda.bench.suites.suite import SUITES, load_suite
 from icda.bench.suites.suite_table import suite_rows, suite_table
+from icda.errors import InputError
 
 RESULTS = Path("benchmarks/results")
 _MARKED = re.compile(r"(<!-- table: (?P<name>[\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
@@ -124,7 +125,7 @@ def fill(text: str) -> str:
     def replace(match: re.Match[str]) -> str:
         name = match["name"]
         if name not in TABLES:
-            raise ValueError(f"no table is called {name!r}: known are {', '.join(TABLES)}.")
+            raise InputError(f"no table is called {name!r}: known are {', '.join(TABLES)}.")
         return f"{match[1]}{TABLES[name]()}\n{match[3]}"
 
     return _MARKED.sub(replace, text)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from icda.bench.search_space import SETTINGS, Dimension, check_space
+from icda.errors import InputError, MissingKeyError, OperationError
 from icda.extras import require
 from icda.metrics.summary import GROUP_METRICS
 from icda.training import DivergedError, TrainConfig, Trainer
@@ -62,7 +63,7 @@ def tune(
         last = study.trials[-1]
         say(f"trial {done + 1} of {trials}: {_described(last.params)}: {_worth(last, metric)}")
     if not study.get_trials(states=(optuna.trial.TrialState.COMPLETE,)):
-        raise RuntimeError(f"none of {done} trials succeeded; the last: {_worth(study.trials[-1], metric)}")
+        raise OperationError(f"none of {done} trials succeeded; the last: {_worth(study.trials[-1], metric)}")
     best = study.best_trial
     save_config(apply_values(config, best.params, TrainConfig.out), folder / BEST)
     return Found(best.number, dict(best.params), float(best.value), done)
@@ -72,15 +73,15 @@ def check_task(config: TrainConfig, metric: str) -> None:
     """A search needs validation data that are neither the test data nor learned from."""
     task = told_task(config, load_task(config))
     if task.validation is None:
-        raise ValueError(
+        raise InputError(
             f"task {task.name!r} has no validation split, and test data must not choose: take a task that has one "
             "(`icda list tasks`; cifar10_..._small_validation, digits...), or your own --data."
         )
     if metric in GROUP_METRICS and task.validation.groups is None:
-        raise ValueError(f"metric {metric!r} needs groups, and the validation split of {task.name!r} has none.")
+        raise InputError(f"metric {metric!r} needs groups, and the validation split of {task.name!r} has none.")
     _, method = build(config, task)
     if any(stage.split == "validation" for stage in method.stages(config.epochs)):
-        raise ValueError(
+        raise InputError(
             f"method {config.method!r} learns from the validation split, so that split cannot say which settings are best."
         )
 
@@ -111,7 +112,7 @@ def validation_score(config: TrainConfig, metric: str) -> float:
     result = evaluate_run(config, task, trainer.models, trainer.method, accelerator, "validation")
     if result["metrics"].get(metric) is None:
         known = [name for name, value in result["metrics"].items() if isinstance(value, float)]
-        raise KeyError(f"no metric {metric!r} on validation data. Known: {', '.join(known)}.")
+        raise MissingKeyError(f"no metric {metric!r} on validation data. Known: {', '.join(known)}.")
     return float(result["metrics"][metric])
 
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from icda.auditing import Audit, audit
 from icda.auditing.console import overview
 from icda.cli.audit_files import Wanted, read_audit_data
+from icda.errors import InputError
 
 
 @dataclass
@@ -48,9 +49,9 @@ class AuditArguments:
 def main(arguments: Sequence[str]) -> int:
     given = tyro.cli(AuditArguments, args=list(arguments), prog="icda audit")
     if given.top < 0:
-        raise ValueError(f"--top is {given.top}, wanted 0 or more.")
+        raise InputError(f"--top is {given.top}, wanted 0 or more.")
     if given.out is not None and given.out.exists() and not given.out.is_dir():
-        raise ValueError(f"--out is {given.out}, which is a file: wanted a folder.")
+        raise InputError(f"--out is {given.out}, which is a file: wanted a folder.")
     wanted = Wanted(given.features, given.labels, given.names, given.where)
     data = read_audit_data(given.data.expanduser(), wanted)
     found = audit(

@@ -11,6 +11,7 @@ import numpy as np
 
 from icda.data.embedding.features import read_arrays
 from icda.data.own.table import LABEL, CsvTable, read_table
+from icda.errors import InputError, MissingFileError
 from icda.registry import nearest
 
 FEATURES = ("features", "feats", "embeddings", "X", "x")
@@ -42,11 +43,9 @@ def read_audit_data(path: Path, wanted: Wanted) -> AuditData:
     """Read an .npz, a .csv, or an .npy whose labels stand in another .npy, and keep the rows asked for."""
     readers = {".npz": _from_npz, ".csv": _from_csv, ".npy": _from_npy}
     if path.suffix.lower() not in readers:
-        raise ValueError(f"{path} ends in {path.suffix!r}, wanted .npz, .csv or .npy.")
+        raise InputError(f"{path} ends in {path.suffix!r}, wanted .npz, .csv or .npy.")
     if not path.is_file():
-        raise FileNotFoundError(
-            f"{path.absolute()} is not there: `icda embed DATA --out {path}` makes a features file."
-        )
+        raise MissingFileError(f"{path.absolute()} is not there: `icda embed DATA --out {path}` makes a features file.")
     return readers[path.suffix.lower()](path, wanted)
 
 
@@ -63,17 +62,17 @@ def _from_npz(path: Path, wanted: Wanted) -> AuditData:
 
 def _from_npy(path: Path, wanted: Wanted) -> AuditData:
     if wanted.labels is None or wanted.features is not None or wanted.names is not None:
-        raise ValueError(f"{path} holds one array: name the other file with --labels LABELS.npy, and nothing else.")
+        raise InputError(f"{path} holds one array: name the other file with --labels LABELS.npy, and nothing else.")
     if wanted.where:
-        raise ValueError("--where needs named arrays or columns: use an .npz or a .csv.")
+        raise InputError("--where needs named arrays or columns: use an .npz or a .csv.")
     arrays = []
     for file in (path, Path(wanted.labels).expanduser()):
         if not file.is_file():
-            raise FileNotFoundError(f"{file.absolute()} is not there.")
+            raise MissingFileError(f"{file.absolute()} is not there.")
         try:
             arrays.append(np.load(file, mmap_mode="r", allow_pickle=False))
         except (ValueError, OSError, EOFError) as error:
-            raise ValueError(
+            raise InputError(
                 f"{file} is no .npy file of plain numbers or texts, or it is damaged ({error})."
             ) from error
     return AuditData(arrays[0], np.asarray(arrays[1]))
@@ -81,11 +80,11 @@ def _from_npy(path: Path, wanted: Wanted) -> AuditData:
 
 def _from_csv(path: Path, wanted: Wanted) -> AuditData:
     if wanted.features is not None:
-        raise ValueError(f"--features names an array of an .npz; of {path} all numeric columns are taken.")
+        raise InputError(f"--features names an array of an .npz; of {path} all numeric columns are taken.")
     table = read_table(path)
     label = table.find("label", wanted.labels, LABEL)
     if label is None:
-        raise ValueError(f"{path} has no label column: name it with --label-column. It has {', '.join(table.columns)}.")
+        raise InputError(f"{path} has no label column: name it with --label-column. It has {', '.join(table.columns)}.")
     named = table.find("name", wanted.names, NAMES)
     conditions = {condition.partition("=")[0] for condition in wanted.where}
     arrays = {name: np.array(cells) for name, cells in table.columns.items()}
@@ -93,7 +92,7 @@ def _from_csv(path: Path, wanted: Wanted) -> AuditData:
     rows = np.arange(len(table.lines)) if chosen is None else np.flatnonzero(chosen)
     columns, left_out = _numbers(table, rows, {label, named, *conditions})
     if not columns:
-        raise ValueError(f"{path} has no column of numbers beside {label!r}: left out {', '.join(left_out)}.")
+        raise InputError(f"{path} has no column of numbers beside {label!r}: left out {', '.join(left_out)}.")
     names = None if named is None else arrays[named][rows]
     return AuditData(np.stack(columns, 1), np.array(table.column(label))[rows], names)
 
@@ -113,7 +112,7 @@ def _numbers(table: CsvTable, rows: np.ndarray, skipped: set[str | None]) -> tup
         if not wrong:
             columns.append(np.array(cells, dtype=np.float64))
         elif 2 * (len(cells) - len(wrong)) >= sum(bool(cell.strip()) for cell in cells) > 0:
-            raise ValueError(
+            raise InputError(
                 f"{table.path}: column {name!r} holds numbers, but {len(wrong)} of its {len(cells)} cells do not, the "
                 f"first in line {table.lines[rows[wrong[0]]]}: {cells[wrong[0]]!r}. Fill them, or drop the column."
             )
@@ -135,7 +134,7 @@ def _pick(path: Path, arrays: Mapping[str, np.ndarray], role: str, given: str | 
         return given if given in arrays else _unknown(path, arrays, given, f"--{role}")
     found = next((name for name in usual if name in arrays), None)
     if found is None:
-        raise ValueError(f"{path} has no {role} by a usual name: name them with --{role}. It has {', '.join(arrays)}.")
+        raise InputError(f"{path} has no {role} by a usual name: name them with --{role}. It has {', '.join(arrays)}.")
     return found
 
 
@@ -145,26 +144,26 @@ def _rows(path: Path, arrays: Mapping[str, np.ndarray], where: Iterable[str], sa
     for condition in where:
         name, sign, value = condition.partition("=")
         if not sign:
-            raise ValueError(f"--where {condition} wants NAME=VALUE, such as split=train.")
+            raise InputError(f"--where {condition} wants NAME=VALUE, such as split=train.")
         if name not in arrays:
             _unknown(path, arrays, name, "--where")
         if arrays[name].shape != (samples,):
-            raise ValueError(f"--where {condition}: {name} has shape {arrays[name].shape}, wanted ({samples},).")
+            raise InputError(f"--where {condition}: {name} has shape {arrays[name].shape}, wanted ({samples},).")
         agreeing = arrays[name].astype(str) == value
         if not agreeing.any():
             values = np.unique(arrays[name].astype(str))
             shown = ", ".join(values[:10]) + (" ..." if len(values) > 10 else "")
-            raise ValueError(f"--where {condition} keeps no row of {path}: {name} has the values {shown}.")
+            raise InputError(f"--where {condition} keeps no row of {path}: {name} has the values {shown}.")
         kept = agreeing if kept is None else kept & agreeing
     if kept is not None and not kept.any():
-        raise ValueError(f"--where {' --where '.join(where)} together keep no row of {path}.")
+        raise InputError(f"--where {' --where '.join(where)} together keep no row of {path}.")
     return kept
 
 
 def _select(path: Path, data: AuditData, rows: np.ndarray | None) -> AuditData:
     for role, array in (("labels", data.labels), ("names", data.names)):
         if array is not None and (array.ndim != 1 or len(array) != len(data.features)):
-            raise ValueError(
+            raise InputError(
                 f"{path}: {role} have shape {array.shape}, wanted ({len(data.features)},) as the features."
             )
     if rows is None:
@@ -176,4 +175,4 @@ def _select(path: Path, data: AuditData, rows: np.ndarray | None) -> AuditData:
 def _unknown(path: Path, arrays: Mapping[str, np.ndarray], given: str, option: str) -> NoReturn:
     guess = nearest(given, arrays)
     hint = f"did you mean {guess!r}? " if guess else ""
-    raise ValueError(f"{path} has no {given!r} for {option}: {hint}It has {', '.join(arrays)}.")
+    raise InputError(f"{path} has no {given!r} for {option}: {hint}It has {', '.join(arrays)}.")

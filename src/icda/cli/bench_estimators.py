@@ -12,6 +12,7 @@ import tyro
 from rich.console import Console
 
 from icda.data.roots import data_root
+from icda.errors import InputError
 
 ROOT = Annotated[str | None, tyro.conf.arg(help="Where datasets lie; ICDA_DATA, or ./data, if not given.")]
 
@@ -92,7 +93,7 @@ def embeddings(arguments: Sequence[str]) -> int:
     for name, known in (("sets", list(SETS)), ("methods", [row.name for row in ROWS])):
         unknown = [value for value in getattr(given, name) if value not in known]
         if unknown:
-            raise ValueError(f"unknown {name}: {', '.join(unknown)}. Known: {', '.join(known)}.")
+            raise InputError(f"unknown {name}: {', '.join(unknown)}. Known: {', '.join(known)}.")
     root, sets = data_root(given.root), given.sets or tuple(SETS)
     run_table(given.out, root, given.cache, sets, given.methods, given.seeds, given.jobs)
     print(embeddings_table(given.out))
@@ -138,7 +139,7 @@ def strengths(arguments: Sequence[str]) -> int:
     from icda.bench.studies.group_strengths import measure_group_strengths
 
     if not given.runs:
-        raise ValueError("name the folders of finished runs, such as runs/bench/cpu/cmnist/icda/seed0-*.")
+        raise InputError("name the folders of finished runs, such as runs/bench/cpu/cmnist/icda/seed0-*.")
     rows = measure_group_strengths(given.runs)
     print(*rows, sep="\n")
     if given.out is not None:

@@ -19,6 +19,7 @@ from icda.bench.suites.runner import GridReport, describe_plan, run_suite
 from icda.bench.suites.suite import Cell, Suite, TierName, cells, load_suite
 from icda.bench.suites.suite_figure import FIGURES, draw_suite
 from icda.bench.suites.suite_table import column_lines
+from icda.errors import InputError
 
 
 @dataclass
@@ -81,11 +82,11 @@ def _suite(name: str, arguments: Sequence[str]) -> int:
 
 def _check_suite_arguments(name: str, given: SuiteArguments) -> None:
     if given.seeds is not None and given.seeds < 1:
-        raise ValueError(f"--seeds must be at least 1, got {given.seeds}.")
+        raise InputError(f"--seeds must be at least 1, got {given.seeds}.")
     if given.figure is not None and name not in FIGURES:
-        raise ValueError(f"{name} has no figure: --figure goes with {' and '.join(FIGURES)}.")
+        raise InputError(f"{name} has no figure: --figure goes with {' and '.join(FIGURES)}.")
     if given.figure is not None and given.tier == "smoke":
-        raise ValueError("--figure draws tier cpu or paper: smoke runs are no measurement.")
+        raise InputError("--figure draws tier cpu or paper: smoke runs are no measurement.")
 
 
 def _show(suite: Suite, chosen: Sequence[Cell], report: GridReport, tier: str, console: Console) -> None:

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from icda.data.embedding import Features, embed, read_samples
 from icda.data.embedding.samples import Columns
+from icda.errors import InputError
 from icda.models.encoders import create_encoder
 
 NAMED = 20
@@ -80,7 +81,7 @@ class Bar:
 def main(arguments: Sequence[str]) -> int:
     given = tyro.cli(EmbedArguments, args=list(arguments), prog="icda embed")
     if given.out.suffix != ".npz":
-        raise ValueError(f"--out is {given.out}, wanted a name that ends in .npz.")
+        raise InputError(f"--out is {given.out}, wanted a name that ends in .npz.")
     samples = read_samples(given.data, given.columns(), unlabelled=given.unlabelled)
     encoder = create_encoder(given.encoder, samples.kind, given.image_size)
     with Bar(f"{samples.kind}s") as bar:

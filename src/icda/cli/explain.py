@@ -12,6 +12,7 @@ from typing import Any, Literal
 import tyro
 from rich.console import Console
 
+from icda.errors import InputError
 from icda.explain.figures import FigureOptions, TrainedRun, check_suffix, make_figure
 from icda.explain.pictures import has_pictures
 from icda.explain.run import PARTS, explain_run
@@ -66,15 +67,15 @@ def main(arguments: Sequence[str]) -> int:
 def _check(given: ExplainArguments) -> None:
     """What can be wrong with the words alone, found before any model is loaded."""
     if not given.runs:
-        raise ValueError("icda explain wants the folder of at least one run: icda explain runs/digits_lt/icda/seed0")
+        raise InputError("icda explain wants the folder of at least one run: icda explain runs/digits_lt/icda/seed0")
     if given.figure is None and given.out is not None:
-        raise ValueError(f"--out {given.out} without --figure: say which figure to draw.")
+        raise InputError(f"--out {given.out} without --figure: say which figure to draw.")
     if given.figure is not None and given.out is None:
-        raise ValueError(f"--figure {given.figure} needs --out FILE.png, .pdf or .svg.")
+        raise InputError(f"--figure {given.figure} needs --out FILE.png, .pdf or .svg.")
     if given.figure is not None and given.parts:
-        raise ValueError("--parts belongs to explanations.json, --figure to a picture: give one of them.")
+        raise InputError("--parts belongs to explanations.json, --figure to a picture: give one of them.")
     if given.samples < 1 or given.measured < 1:
-        raise ValueError(f"--samples and --measured must be positive, got {given.samples} and {given.measured}.")
+        raise InputError(f"--samples and --measured must be positive, got {given.samples} and {given.measured}.")
     if given.out is not None:
         check_suffix(given.out)
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import importlib
 import os
+import platform
+import shlex
 import sys
+import traceback
 import warnings
 from collections.abc import Sequence
 
 from icda.cli.environment import prepare_arithmetic
+from icda.errors import IcdaError
 from icda.registry import nearest
 
 # Idle OpenMP threads that spin slow a shared machine down many times over; must be set before torch is imported.
@@ -64,11 +68,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"icda: interrupted. {_how_to_go_on(words)}".rstrip(), file=sys.stderr)
         return 130
-    except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
+    except Exception as error:
         if os.environ.get("ICDA_TRACEBACK"):
             raise
-        print(f"icda: {error}", file=sys.stderr)
+        print(f"icda: {error}" if _speaks_to_the_user(error) else _bug_report(words), file=sys.stderr)
         return 1
+
+
+def _speaks_to_the_user(error: Exception) -> bool:
+    """Whether one line says it all: icda's own errors, the operating system's (which file, and why), and full memory."""
+    from_the_system = isinstance(error, OSError) and error.errno is not None
+    # Torch's error is known by its name: the command line does not load torch to compare.
+    out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return isinstance(error, IcdaError) or from_the_system or out_of_memory
+
+
+def _bug_report(words: Sequence[str]) -> str:
+    """The traceback of an error nobody foresaw, and what a report of it should hold."""
+    from icda._version import __version__
+
+    torch = sys.modules.get("torch")
+    return "\n".join(
+        [
+            traceback.format_exc().rstrip(),
+            "",
+            "icda: this is a mistake in icda, not in what you typed. Please report it with the traceback above and:",
+            f"  command: icda {shlex.join(words)}",
+            f"  icda {__version__}, Python {platform.python_version()}, "
+            f"torch {getattr(torch, '__version__', 'not loaded')}, {platform.platform()}",
+        ]
+    )
 
 
 def _how_to_go_on(words: Sequence[str]) -> str:

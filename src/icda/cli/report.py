@@ -12,6 +12,7 @@ from typing import Literal
 import tyro
 from rich.console import Console
 
+from icda.errors import InputError, OperationError
 from icda.report import Found, read_folder, read_runs, write_report
 from icda.report.reading import EXPLANATIONS, RESULT
 from icda.report.results import run_title
@@ -37,7 +38,7 @@ class ReportArguments:
 def main(arguments: Sequence[str]) -> int:
     given = tyro.cli(ReportArguments, args=list(arguments), prog="icda report")
     if not given.runs:
-        raise ValueError("icda report wants at least one run: icda report runs/digits_lt/icda/seed0")
+        raise InputError("icda report wants at least one run: icda report runs/digits_lt/icda/seed0")
     console = Console()
     found = read_runs(given.runs)
     if given.explain != "none":
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     runs = f"{len(found)} run{'' if len(found) == 1 else 's'}"
     console.print(f"Report of {runs}: {page}", highlight=False, soft_wrap=True)
     if given.open and not webbrowser.open(page.resolve().as_uri()):
-        raise RuntimeError(f"no browser could be started: open {page} yourself.")
+        raise OperationError(f"no browser could be started: open {page} yourself.")
     return 0
 
 
@@ -62,7 +63,7 @@ def explain_missing(run: Found, wanted: Sequence[str], console: Console) -> Foun
     from icda.explain.run import explain_run
 
     if run.folder is None:
-        raise ValueError(
+        raise InputError(
             f"explaining {run_title(run.result)} needs its trained model: give the folder of the run, not a ledger or a "
             f"copy of {RESULT}."
         )

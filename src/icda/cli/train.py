@@ -13,6 +13,7 @@ import yaml
 from rich.console import Console
 
 from icda.cli.environment import config_path
+from icda.errors import InputError
 from icda.report import comparison_table, to_rich
 from icda.training import TrainConfig, load_config, train
 from icda.training.progress import QuietView, TerminalView
@@ -64,9 +65,9 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
     for pair in pairs:
         name, separator, value = pair.partition("=")
         if not separator or not name:
-            raise ValueError(f"--set expects name=value, got {pair!r}.")
+            raise InputError(f"--set expects name=value, got {pair!r}.")
         try:
             options[name] = yaml.safe_load(value)
         except yaml.YAMLError as error:
-            raise ValueError(f"--set {pair}: the value cannot be read as YAML.") from error
+            raise InputError(f"--set {pair}: the value cannot be read as YAML.") from error
     return options

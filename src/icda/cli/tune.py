@@ -11,6 +11,7 @@ from rich.console import Console
 from icda.bench.search_space import parse_space
 from icda.bench.tune import BEST, tune
 from icda.cli.train import parse_options
+from icda.errors import InputError
 from icda.training import TrainConfig
 
 
@@ -34,7 +35,7 @@ class TuneArguments:
 def main(arguments: Sequence[str]) -> int:
     given = tyro.cli(TuneArguments, args=list(arguments), prog="icda tune")
     if given.trials < 1:
-        raise ValueError(f"--trials must be at least 1, got {given.trials}.")
+        raise InputError(f"--trials must be at least 1, got {given.trials}.")
     config = replace(given.run, options={**given.run.options, **parse_options(given.set)})
     console = Console()
     found = tune(

@@ -7,17 +7,19 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from icda.errors import InputError
+
 PadMode = Literal["reflect", "constant"]
 
 
 def check_padding(padding: int, size: tuple[int, int], mode: str) -> None:
     """Refuse a padding that cannot be reflected into an image of `size` (height, width)."""
     if mode not in get_args(PadMode):
-        raise ValueError(f"pad_mode is {mode!r}, wanted one of {', '.join(get_args(PadMode))}.")
+        raise InputError(f"pad_mode is {mode!r}, wanted one of {', '.join(get_args(PadMode))}.")
     if padding < 0:
-        raise ValueError(f"crop_padding is {padding}, wanted 0 or more.")
+        raise InputError(f"crop_padding is {padding}, wanted 0 or more.")
     if mode == "reflect" and padding >= min(size):
-        raise ValueError(
+        raise InputError(
             f"crop_padding {padding} cannot be reflected into images of {size[0]} x {size[1]}: "
             f"take at most {min(size) - 1}, or pad_mode='constant'."
         )
@@ -70,7 +72,7 @@ class Normaliser:
 
     def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
         if len(mean) != len(std) or min(std) <= 0:
-            raise ValueError(f"mean and std want one figure a channel, std above 0; got mean {mean} and std {std}.")
+            raise InputError(f"mean and std want one figure a channel, std above 0; got mean {mean} and std {std}.")
         self.mean, self.std = mean, std
         scale = 1.0 / torch.tensor(std, dtype=torch.float64)
         self._scale = (scale / 255.0).float()

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from icda.data.generators import generator_for
 from icda.data.task import Batch, Split
+from icda.errors import InputError
 
 PREFETCHED = 2
 
@@ -47,9 +48,9 @@ class BatchLoader:
         world_size: int = 1,
     ) -> None:
         if not 0 <= rank < world_size:
-            raise ValueError(f"rank is {rank}, wanted 0..{world_size - 1} (world_size is {world_size}).")
+            raise InputError(f"rank is {rank}, wanted 0..{world_size - 1} (world_size is {world_size}).")
         if batch_size < world_size:
-            raise ValueError(f"batch_size is {batch_size}, wanted at least one sample for each of {world_size} ranks.")
+            raise InputError(f"batch_size is {batch_size}, wanted at least one sample for each of {world_size} ranks.")
         if weights is not None:
             _check_weights(weights, len(split), shuffle)
         self.split, self.batch_size, self.seed, self.shuffle, self.augment = split, batch_size, seed, shuffle, augment
@@ -57,7 +58,7 @@ class BatchLoader:
         self._kept: tuple[int, Tensor] | None = None
         self._cumulated = None if weights is None else weights.to(torch.float64).cumsum(0)
         if shuffle and len(self) == 0:
-            raise ValueError(
+            raise InputError(
                 f"a split of {len(split)} cannot be trained on with {world_size} ranks: each needs two samples a batch."
             )
 
@@ -69,7 +70,7 @@ class BatchLoader:
     def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[Batch]:
         """The batches of one epoch from `start_batch` on; a thread makes two of them ahead of the caller."""
         if not 0 <= start_batch <= len(self):
-            raise ValueError(f"start_batch is {start_batch}, wanted 0..{len(self)}: an epoch has {len(self)} batches.")
+            raise InputError(f"start_batch is {start_batch}, wanted 0..{len(self)}: an epoch has {len(self)} batches.")
         return self._prefetch(epoch, start_batch)
 
     def batch(self, epoch: int, number: int) -> Batch:
@@ -120,8 +121,8 @@ def balanced_weights(labels: Tensor) -> Tensor:
 
 def _check_weights(weights: Tensor, count: int, shuffle: bool) -> None:
     if not shuffle:
-        raise ValueError("weights were given with shuffle=False: a weighted sample has no order to keep; drop one.")
+        raise InputError("weights were given with shuffle=False: a weighted sample has no order to keep; drop one.")
     if weights.shape != (count,):
-        raise ValueError(f"weights have shape {tuple(weights.shape)}, wanted ({count},): one a sample of the split.")
+        raise InputError(f"weights have shape {tuple(weights.shape)}, wanted ({count},): one a sample of the split.")
     if not torch.isfinite(weights).all() or (weights < 0).any() or weights.sum() <= 0:
-        raise ValueError("weights must be finite, not negative, and not all zero.")
+        raise InputError("weights must be finite, not negative, and not all zero.")

@@ -9,6 +9,8 @@ import torch
 from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
+from icda.errors import InputError
+
 MAX_MAGNITUDE = 30
 DEGREES, SHEAR, ENHANCEMENT, BITS = 30.0, 0.3, 0.9, 4  # at full strength
 SHIFT = 150 / 331  # of a side; 150 pixels of ImageNet's 331 where the figure comes from
@@ -34,9 +36,9 @@ class RandAugment:
 
     def __init__(self, num_ops: int = 2, magnitude: float = 9) -> None:
         if isinstance(num_ops, bool) or not isinstance(num_ops, int) or num_ops < 0:
-            raise ValueError(f"num_ops is how many operations an image goes through, 0 or more, got {num_ops}.")
+            raise InputError(f"num_ops is how many operations an image goes through, 0 or more, got {num_ops}.")
         if not 0 <= magnitude <= MAX_MAGNITUDE:
-            raise ValueError(f"magnitude lies in [0, {MAX_MAGNITUDE}], got {magnitude}.")
+            raise InputError(f"magnitude lies in [0, {MAX_MAGNITUDE}], got {magnitude}.")
         self.num_ops, self.magnitude = num_ops, magnitude
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
@@ -61,7 +63,7 @@ class RandAugment:
 
 def _check_images(images: Tensor) -> None:
     if images.ndim != 4 or images.dtype != torch.uint8 or images.shape[3] not in (1, 3):
-        raise ValueError(
+        raise InputError(
             f"RandAugment expects uint8 images of shape (N, H, W, 1) or (N, H, W, 3), got {images.dtype} "
             f"{tuple(images.shape)}."
         )

@@ -6,10 +6,12 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from icda.errors import MissingFileError
+
 DATA_VARIABLE = "ICDA_DATA"
 
 
-class DatasetNotFoundError(FileNotFoundError):
+class DatasetNotFoundError(MissingFileError):
     """A dataset is not where it was looked for; the message says which files are wanted and where they come from."""
 
 

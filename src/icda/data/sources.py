@@ -17,6 +17,7 @@ from torch import Tensor
 from icda.data.augmentation import Normaliser, PadMode, check_padding, crop_and_flip
 from icda.data.task import Source
 from icda.data.tokens import PADDING, Tokeniser
+from icda.errors import InputError, UnreadableError
 
 DECODER_THREADS = 4
 FINGERPRINT_BYTES = 256 * 2**20  # what SHA-256 reads in a fraction of a second
@@ -47,7 +48,7 @@ class ImageArray:
     ) -> None:
         images = torch.as_tensor(images)
         if images.ndim != 4 or images.dtype != torch.uint8 or images.shape[3] != len(mean):
-            raise ValueError(
+            raise InputError(
                 f"ImageArray expects uint8 images of shape (N, H, W, {len(mean)}), one channel a mean; "
                 f"got {images.dtype} {tuple(images.shape)}."
             )
@@ -92,7 +93,7 @@ class FeatureArray:
     def __init__(self, features: Tensor | np.ndarray | Sequence[Sequence[float]]) -> None:
         self.features = torch.as_tensor(features).float()
         if self.features.ndim != 2:
-            raise ValueError(f"FeatureArray expects shape (N, A), got {tuple(self.features.shape)}.")
+            raise InputError(f"FeatureArray expects shape (N, A), got {tuple(self.features.shape)}.")
 
     def __len__(self) -> int:
         return len(self.features)
@@ -124,7 +125,7 @@ class ImageFiles:
         cache_bytes: int = 2**30,
     ) -> None:
         if size < 1:
-            raise ValueError(f"the image size is {size}, wanted 1 pixel or more.")
+            raise InputError(f"the image size is {size}, wanted 1 pixel or more.")
         self.paths = list(paths)
         self.size = size
         self._crop_padding = size // 8 if crop_padding is None else crop_padding
@@ -179,7 +180,7 @@ class ImageFiles:
         return digest.hexdigest()
 
 
-class UnreadableImageError(OSError):
+class UnreadableImageError(UnreadableError):
     """A file that should be an image cannot be decoded; the message names it."""
 
 
@@ -209,7 +210,7 @@ class TextArray:
 
     def __init__(self, texts: Sequence[str], tokenise: Tokenise, max_length: int, padding: int = PADDING) -> None:
         if max_length < 1:
-            raise ValueError(f"max_length is {max_length}, wanted 1 or more.")
+            raise InputError(f"max_length is {max_length}, wanted 1 or more.")
         self.texts = list(texts)
         self.max_length, self.padding = max_length, padding
         self._tokenise = tokenise
@@ -262,11 +263,11 @@ def transformed(source: Source, transform: Transform) -> Source:
 
     >>> transformed(FeatureArray([[1.0, 2.0]]), lambda images, generator: images)
     Traceback (most recent call last):
-    ValueError: FeatureArray holds no images, and the method transforms images: choose a task of images or another method.
+    icda.errors.InputError: FeatureArray holds no images, and the method transforms images: choose a task of images or ...
     """
     with_transform = getattr(source, "with_transform", None)
     if with_transform is None:
-        raise ValueError(
+        raise InputError(
             f"{type(source).__name__} holds no images, and the method transforms images: "
             "choose a task of images or another method."
         )
@@ -277,7 +278,7 @@ def transformed(source: Source, transform: Transform) -> Source:
 def _apply(transform: Transform, images: Tensor, generator: torch.Generator) -> Tensor:
     made = transform(images, generator)
     if made.shape != images.shape or made.dtype != torch.uint8:
-        raise ValueError(
+        raise InputError(
             f"a transform gave {made.dtype} {tuple(made.shape)}, wanted torch.uint8 {tuple(images.shape)}: "
             "it must keep the shape of the images and leave bytes."
         )

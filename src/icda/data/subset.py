@@ -11,6 +11,7 @@ from torch import Tensor
 from icda.data.generators import generator_for
 from icda.data.splits import shuffled_by_class
 from icda.data.task import Split, Task
+from icda.errors import InputError
 
 
 def take_subset(task: Task, subset: float, seed: int = 0, by_groups: bool = True) -> Task:
@@ -51,15 +52,15 @@ def _share(task: Task, subset: float, cells: int) -> tuple[float, int]:
     wanted = "wanted a share between 0 and 1, or a number of training samples above 1"
     if isinstance(subset, bool) or not math.isfinite(subset) or subset <= 0 or subset == 1:
         hint = ": 1 could mean all or one; leave it out for the whole task" if subset == 1 else ""
-        raise ValueError(f"subset is {subset}, {wanted}{hint}.")
+        raise InputError(f"subset is {subset}, {wanted}{hint}.")
     if subset < 1:
         return subset, max(round(subset * size), cells)
     if subset != int(subset):
-        raise ValueError(f"subset is {subset}, {wanted}: above 1 it must be a whole number.")
+        raise InputError(f"subset is {subset}, {wanted}: above 1 it must be a whole number.")
     if subset > size:
-        raise ValueError(f"subset is {subset:g}, but task {task.name!r} has {size} training samples: ask for fewer.")
+        raise InputError(f"subset is {subset:g}, but task {task.name!r} has {size} training samples: ask for fewer.")
     if subset < cells:
-        raise ValueError(
+        raise InputError(
             f"subset is {subset:g}, but task {task.name!r} has {cells} cells (class, or class within a group) with "
             f"training samples and each keeps one: ask for {cells} or more."
         )

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from icda.errors import InputError
+
 Inputs = Any  # a tensor, or a dict of tensors (tokenised text)
 
 
@@ -54,10 +56,10 @@ class Split:
         for name in ("targets", "groups", "clean_targets"):
             value = getattr(self, name)
             if value is not None and value.shape != self.rows.shape:
-                raise ValueError(f"Split expects {name} of shape {tuple(self.rows.shape)}, got {tuple(value.shape)}.")
+                raise InputError(f"Split expects {name} of shape {tuple(self.rows.shape)}, got {tuple(value.shape)}.")
         if self.memberships is not None and (self.memberships.ndim != 2 or len(self.memberships) != len(self)):
             shape = tuple(self.memberships.shape)
-            raise ValueError(f"Split expects memberships of shape ({len(self)}, groups), got {shape}.")
+            raise InputError(f"Split expects memberships of shape ({len(self)}, groups), got {shape}.")
 
     def __len__(self) -> int:
         return int(self.rows.shape[0])
@@ -114,13 +116,13 @@ class Task:
 
     def __post_init__(self) -> None:
         if self.num_classes < 2:
-            raise ValueError(f"task {self.name!r} has {self.num_classes} class; a classifier needs at least two.")
+            raise InputError(f"task {self.name!r} has {self.num_classes} class; a classifier needs at least two.")
         for split_name, split in self.splits().items():
             _check_split(self.name, split_name, split, self.num_classes)
         counts = torch.bincount(self.train.targets, minlength=self.num_classes)
         if (counts == 0).any():
             absent = [self.class_name(c) for c in (counts == 0).nonzero().flatten().tolist()]
-            raise ValueError(
+            raise InputError(
                 f"task {self.name!r}: no training sample for class {', '.join(absent)}. "
                 "Drop the class from the other splits or add samples to train."
             )
@@ -128,7 +130,7 @@ class Task:
         if not self.class_names:
             object.__setattr__(self, "class_names", tuple(str(c) for c in range(self.num_classes)))
         if self.group_attributes is not None and len(self.group_attributes) != self.num_groups:
-            raise ValueError(
+            raise InputError(
                 f"task {self.name!r} names the attributes of {len(self.group_attributes)} groups and has {self.num_groups}."
             )
         _check_memberships(self)
@@ -165,17 +167,17 @@ class Task:
 
 def _check_split(task: str, name: str, split: Split, num_classes: int) -> None:
     if len(split) == 0:
-        raise ValueError(f"task {task!r}: the {name} split is empty.")
+        raise InputError(f"task {task!r}: the {name} split is empty.")
     low, high = int(split.targets.min()), int(split.targets.max())
     if low < 0 or high >= num_classes:
-        raise ValueError(f"task {task!r}: {name} has label {low if low < 0 else high}, outside 0..{num_classes - 1}.")
+        raise InputError(f"task {task!r}: {name} has label {low if low < 0 else high}, outside 0..{num_classes - 1}.")
 
 
 def _check_memberships(task: Task) -> None:
     for name, split in task.splits().items():
         found = 0 if split.memberships is None else int(split.memberships.shape[1])
         if found and found != len(task.membership_names or ()):
-            raise ValueError(
+            raise InputError(
                 f"task {task.name!r}: the {name} split has {found} overlapping groups and {task.membership_names} names "
                 "them: give one name for each."
             )

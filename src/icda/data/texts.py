@@ -7,6 +7,7 @@ from dataclasses import replace
 from icda.data.sources import TextArray
 from icda.data.task import Source, Task
 from icda.data.tokens import Tokeniser
+from icda.errors import InputTypeError
 
 
 def with_tokeniser(task: Task, tokeniser: Tokeniser, max_length: int | None = None) -> Task:
@@ -28,7 +29,7 @@ def with_tokeniser(task: Task, tokeniser: Tokeniser, max_length: int | None = No
 
     def exchanged(source: Source) -> TextArray:
         if not isinstance(source, TextArray):
-            raise TypeError(
+            raise InputTypeError(
                 f"task {task.name!r} keeps its texts in a {type(source).__name__}, wanted a TextArray: only there are the "
                 "texts themselves at hand to be tokenised for a model."
             )

@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 from torch import Tensor
 
+from icda.errors import InputError
 from icda.estimators.predictions import LinearPredictions
 from icda.estimators.samples import check_samples
 from icda.estimators.streaming import StreamingFit
@@ -105,18 +106,18 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(
+            raise InputError(
                 f"ICDAClassifier needs samples of at least 2 classes, got one class: {self.classes_[0]!r}."
             )
         if groups is not None and np.shape(groups) != (len(y),):
-            raise ValueError(f"groups must have one entry a sample, wanted shape ({len(y)},), got {np.shape(groups)}.")
+            raise InputError(f"groups must have one entry a sample, wanted shape ({len(y)},), got {np.shape(groups)}.")
         dtype = np.float64 if features.dtype == torch.float64 else np.float32
         weights = _check_sample_weight(sample_weight, codes, dtype=dtype, ensure_non_negative=True)
         used = weights > 0
         if not used.all():
             features, codes, weights = features[torch.from_numpy(used)], codes[used], weights[used]
         if len(np.unique(codes)) < len(self.classes_):
-            raise ValueError("ICDAClassifier: a class has no sample with a positive sample_weight.")
+            raise InputError("ICDAClassifier: a class has no sample with a positive sample_weight.")
         problem = self._problem(features, torch.from_numpy(codes), weights)
         unit = 1 / float(weights.mean())
         problem = self._balanced(problem, None if groups is None else np.asarray(groups)[used], unit)
@@ -145,7 +146,7 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         attributes = problem.targets
         if self.balance == "group":
             if groups is None:
-                raise ValueError('balance="group" needs groups: fit(X, y, groups=...).')
+                raise InputError('balance="group" needs groups: fit(X, y, groups=...).')
             attributes = torch.from_numpy(np.unique(groups, return_inverse=True)[1])
         elif self.balance != "class":
             rounds = 0 if self.balance == "errors" else 4
@@ -172,16 +173,16 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
 
     def _check_settings(self) -> None:
         if self.loss not in LOSSES:
-            raise ValueError(f"loss must be one of {', '.join(LOSSES)}, got {self.loss!r}.")
+            raise InputError(f"loss must be one of {', '.join(LOSSES)}, got {self.loss!r}.")
         for name, known in (("balance", BALANCES), ("through", THROUGH), ("strength", STRENGTHS)):
             if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(map(str, known))}, got {getattr(self, name)!r}.")
+                raise InputError(f"{name} must be one of {', '.join(map(str, known))}, got {getattr(self, name)!r}.")
         if self.balance == "strength" and self.through != "weights":
-            raise ValueError(
+            raise InputError(
                 f'balance="strength" weighs single samples and has no groups to balance through={self.through!r}: use '
                 'through="weights", or balance="contrast", which guesses groups.'
             )
         if not self.C > 0 or self.lambda0 < 0 or self.beta < 0:
-            raise ValueError(
+            raise InputError(
                 f"C must be positive, lambda0 and beta not negative, got {self.C}, {self.lambda0} and {self.beta}."
             )

@@ -18,6 +18,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from icda.errors import InputError
 from icda.estimators.classifier import LOSSES
 from icda.estimators.predictions import LinearPredictions
 from icda.linear.balance import rebalance
@@ -112,7 +113,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(
+            raise InputError(
                 f"MetaICDAClassifier needs samples of at least 2 classes, got one class: {self.classes_[0]!r}."
             )
         weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
@@ -151,7 +152,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         """Metadata as a problem, and what counts equally in it."""
         X_meta = check_array(X_meta, dtype=dtype, order="C", input_name="X_meta", estimator=self)
         if X_meta.shape[1] != self.n_features_in_:
-            raise ValueError(
+            raise InputError(
                 f"X_meta has {X_meta.shape[1]} features, but MetaICDAClassifier is expecting {self.n_features_in_} "
                 "features as input."
             )
@@ -160,9 +161,9 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         unknown = sorted(set(np.unique(y_meta).tolist()) - set(self.classes_.tolist()), key=str)
         missing = sorted(set(self.classes_.tolist()) - set(np.unique(y_meta).tolist()), key=str)
         if unknown:
-            raise ValueError(f"y_meta holds classes that y does not: {', '.join(map(str, unknown))}.")
+            raise InputError(f"y_meta holds classes that y does not: {', '.join(map(str, unknown))}.")
         if missing:
-            raise ValueError(
+            raise InputError(
                 f"y_meta holds no sample of class {', '.join(map(str, missing))}: metadata need every class."
             )
         codes = torch.from_numpy(np.searchsorted(self.classes_, y_meta))
@@ -174,7 +175,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             labels = codes * (int(groups.max()) + 1) + groups
         counts = torch.unique(labels, return_counts=True)[1]
         if int(counts.min()) < self.folds:
-            raise ValueError(
+            raise InputError(
                 f"every class (and group) of the metadata needs at least folds={self.folds} samples, "
                 f"one has {int(counts.min())}."
             )
@@ -203,15 +204,15 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
     def _check_settings(self) -> None:
         known = tuple(name for name in LOSSES if name != "risda")
         if self.loss not in known:
-            raise ValueError(f"loss must be one of {', '.join(known)}, got {self.loss!r}.")
+            raise InputError(f"loss must be one of {', '.join(known)}, got {self.loss!r}.")
         if self.strengths_as not in ("weights", "margins"):
-            raise ValueError(f"strengths_as must be weights or margins, got {self.strengths_as!r}.")
+            raise InputError(f"strengths_as must be weights or margins, got {self.strengths_as!r}.")
         if self.prior not in ("attribute", "class"):
-            raise ValueError(f"prior must be attribute or class, got {self.prior!r}.")
+            raise InputError(f"prior must be attribute or class, got {self.prior!r}.")
         if not self.C > 0 or self.lambda0 < 0 or not self.learning_rate > 0:
-            raise ValueError(
+            raise InputError(
                 f"C and learning_rate must be positive and lambda0 not negative, got {self.C}, {self.learning_rate} "
                 f"and {self.lambda0}."
             )
         if self.folds < 2 or self.steps < 0:
-            raise ValueError(f"folds must be at least 2 and steps not negative, got {self.folds} and {self.steps}.")
+            raise InputError(f"folds must be at least 2 and steps not negative, got {self.folds} and {self.steps}.")

@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classi
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from icda.data.own.parquet import ParquetTable, Samples, Source, Spool, spooled
+from icda.errors import InputError
 from icda.linear import rows as stored
 from icda.linear.balance import Through
 from icda.linear.objective import LossName, LossSettings
@@ -57,7 +58,7 @@ class StreamingFit:
         if first:
             self._start_online(X.shape[1], torch.float64 if X.dtype == np.float64 else torch.float32)
         elif self._online_settings != self._fixed_settings():
-            raise ValueError(f"partial_fit: {', '.join(FIXED)} must stay as they were at the first call.")
+            raise InputError(f"partial_fit: {', '.join(FIXED)} must stay as they were at the first call.")
         features = torch.from_numpy(X if X.flags.writeable else X.copy())
         self._online.update(features, torch.from_numpy(codes), torch.tensor(weights))
         self._keep_online()
@@ -86,7 +87,7 @@ class StreamingFit:
         """
         self._check_settings()  # type: ignore[attr-defined]
         if epochs is not None and (epochs < 1 or groups is not None):
-            raise ValueError(
+            raise InputError(
                 f"epochs must be at least 1 and goes without groups, got epochs={epochs}, groups={groups!r}."
             )
         table = ParquetTable(path, features, target, sample_weight, groups)
@@ -114,7 +115,7 @@ class StreamingFit:
 
     def _start_online(self, width: int, dtype: torch.dtype) -> None:
         if self.balance not in (None, "class") or self.through != "weights" or self.strength != "angle":
-            raise ValueError(
+            raise InputError(
                 "partial_fit knows balance=None and balance='class', through='weights' and strength='angle', got "
                 f"{self.balance!r}, {self.through!r} and {self.strength!r}: use fit, which takes mapped files too."
             )
@@ -139,11 +140,11 @@ class StreamingFit:
 
     def _codes(self, y: np.ndarray) -> np.ndarray:
         if len(self.classes_) < 2:
-            raise ValueError(f"{type(self).__name__} needs at least 2 classes, got one class: {self.classes_[0]!r}.")
+            raise InputError(f"{type(self).__name__} needs at least 2 classes, got one class: {self.classes_[0]!r}.")
         codes = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         unknown = self.classes_[codes] != y
         if unknown.any():
-            raise ValueError(f"y has the label {y[unknown][0]!r}, which is not among the classes of the first call.")
+            raise InputError(f"y has the label {y[unknown][0]!r}, which is not among the classes of the first call.")
         return codes
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from icda.data.augmentation import Normaliser
 from icda.data.generators import generator_for
+from icda.errors import InputError
 from icda.explain.passes import Pass, evaluating, on_device
 from icda.explain.pictures import to_inputs, to_pixels
 from icda.losses.augmented import choose_covariance
@@ -68,9 +69,9 @@ def augment_towards(
     The seed decides every draw; sample by sample, so that a feature's augmentation does not depend on its neighbours.
     """
     if kind not in AUGMENTATIONS:
-        raise ValueError(f"unknown augmentation {kind!r}: choose from {', '.join(AUGMENTATIONS)}.")
+        raise InputError(f"unknown augmentation {kind!r}: choose from {', '.join(AUGMENTATIONS)}.")
     if lam < 0:
-        raise ValueError(f"lam must not be negative, got {lam}.")
+        raise InputError(f"lam must not be negative, got {lam}.")
     drawn = []
     for number, (feature, label) in enumerate(zip(features, targets, strict=True)):
         generator = generator_for(seed, f"counterfactual {number}")
@@ -132,7 +133,7 @@ def paint(
     stretched.
     """
     if steps < 1:
-        raise ValueError(f"steps must be at least 1, got {steps}.")
+        raise InputError(f"steps must be at least 1, got {steps}.")
     with evaluating(network), torch.enable_grad():
         start = on_device(to_pixels(inputs, normaliser) if normaliser else inputs, network).detach()
         wanted = on_device(wanted, network)

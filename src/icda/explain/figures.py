@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from icda.data.task import Task
+from icda.errors import InputError
 from icda.explain.distances import sample_distances
 from icda.explain.margins import adjusted_margins, margins
 from icda.explain.passes import Pass, named_split, run_pass, subsample
@@ -76,19 +77,19 @@ def check_figure(name: str, runs: Sequence[TrainedRun], out: Path) -> Callable[.
     if name not in FIGURES:
         guess = nearest(name, FIGURES)
         hint = f"did you mean {guess!r}? " if guess else ""
-        raise ValueError(f"unknown figure {name!r}: {hint}Known: {', '.join(FIGURES)}.")
+        raise InputError(f"unknown figure {name!r}: {hint}Known: {', '.join(FIGURES)}.")
     check_suffix(out)
     if not runs:
-        raise ValueError(f"the figure {name} needs at least one run.")
+        raise InputError(f"the figure {name} needs at least one run.")
     first = runs[0].task
     for run in runs[1:]:
         if run.task.name != first.name or run.task.data_hash != first.data_hash:
-            raise ValueError(
+            raise InputError(
                 f"runs of one figure must share their data: {runs[0].label!r} is of task {first.name!r}, "
                 f"{run.label!r} of {run.task.name!r} (or of another data seed)."
             )
     if len({run.label for run in runs}) < len(runs):
-        raise ValueError(f"runs of one figure need different labels, got {', '.join(run.label for run in runs)}.")
+        raise InputError(f"runs of one figure need different labels, got {', '.join(run.label for run in runs)}.")
     return FIGURES[name]
 
 
@@ -96,10 +97,10 @@ def check_suffix(out: Path) -> None:
     """
     >>> check_suffix(Path("margins.jpg"))
     Traceback (most recent call last):
-    ValueError: a figure is written as .png, .pdf or .svg, got 'margins.jpg'.
+    icda.errors.InputError: a figure is written as .png, .pdf or .svg, got 'margins.jpg'.
     """
     if out.suffix.lower() not in SUFFIXES:
-        raise ValueError(f"a figure is written as {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, got {str(out)!r}.")
+        raise InputError(f"a figure is written as {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, got {str(out)!r}.")
 
 
 def write_rows(path: Path, rows: Rows) -> None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from icda.errors import InputError
 from icda.explain.passes import evaluating, on_device
 from icda.extras import require
 from icda.models.base import FeatureClassifier
@@ -65,7 +66,7 @@ def grad_cam(
     """
     captum = require("captum.attr", "explain", "Grad-CAM")
     if images.dim() != 4 or not len(images):
-        raise ValueError(f"grad_cam wants images of shape (N, C, H, W), got {tuple(images.shape)}.")
+        raise InputError(f"grad_cam wants images of shape (N, C, H, W), got {tuple(images.shape)}.")
     name = find_layer(network, images[:1]) if layer is None else layer
     with evaluating(network), _maps_of(network, name, images) as maps, torch.enable_grad():
         method = captum.LayerGradCam(lambda inputs: network(inputs).logits, maps)
@@ -148,7 +149,7 @@ def find_layer(network: FeatureClassifier, image: Tensor) -> str:
             return name
     if reached:
         return reached[0][0]
-    raise ValueError(
+    raise InputError(
         f"no layer of {type(network.encoder).__name__} yields maps or tokens larger than one place for images of "
         f"{tuple(image.shape[2:])} pixels, so Grad-CAM has nowhere to look: name a layer, or use larger images."
     )
@@ -201,14 +202,14 @@ def _maps_of(network: FeatureClassifier, name: str, images: Tensor) -> Iterator[
     """The module whose output is maps (N, D, h, w): the layer itself, or a tap put behind a layer of tokens."""
     layers = dict(network.named_modules())
     if not name or name not in layers:
-        raise ValueError(f"the network has no layer {name!r}. Its last ones are: {', '.join(list(layers)[-6:])}.")
+        raise InputError(f"the network has no layer {name!r}. Its last ones are: {', '.join(list(layers)[-6:])}.")
     layer, shape = layers[name], _output_shape(network, layers[name], images)
     if len(shape) == 4:
         yield layer
         return
     grid = _grid(shape[1]) if len(shape) == 3 else None
     if grid is None:
-        raise ValueError(
+        raise InputError(
             f"layer {name!r} yields {tuple(shape)}; Grad-CAM wants maps (N, C, H, W), or tokens (N, T, D) of a square of "
             "patches behind at most a class token: name another layer."
         )

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from icda.data.generators import generator_for
 from icda.data.task import Split, Task
+from icda.errors import InputError
 from icda.losses.terms.head import head_parameters
 from icda.methods.base import Method
 from icda.models.base import FeatureClassifier, Output
@@ -83,7 +84,7 @@ def named_split(task: Task, name: str) -> Split:
     """A split by its name, or an error that lists those the task has."""
     splits = task.splits()
     if name not in splits:
-        raise ValueError(f"task {task.name!r} has no {name} split: choose from {', '.join(splits)}.")
+        raise InputError(f"task {task.name!r} has no {name} split: choose from {', '.join(splits)}.")
     return splits[name]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from icda.errors import InputError
 from icda.explain.counterfactual import (
     AUGMENTATIONS,
     NEIGHBOURS,
@@ -126,7 +127,7 @@ class _Tied:
 def counterfactual_figure(runs: Sequence[TrainedRun], options: FigureOptions) -> tuple[Any, dict[str, Rows]]:
     """The most tied training samples of a run under ISDA, RISDA and ICDA, with the real neighbours of ICDA's feature."""
     if len(runs) > 1:
-        raise ValueError(
+        raise InputError(
             f"the counterfactual figure shows one network's feature space, got {len(runs)} runs: give one run."
         )
     run = runs[0]
@@ -196,7 +197,7 @@ def _neighbour_rows(task: Task, positions: Tensor, targets: Tensor, ranks: int =
 def check_pictures(task: Task, figure: str) -> Task:
     """The task itself, if it is one of images."""
     if not has_pictures(task):
-        raise ValueError(
+        raise InputError(
             f"the figure {figure} wants images, but the samples of task {task.name!r} are {task.input_kind} of shape "
             f"{task.input_shape}."
         )

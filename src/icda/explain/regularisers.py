@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.errors import InputTypeError
 from icda.losses import AdjustedLoss, ICDALoss, ISDALoss, LogitAdjustmentLoss, RISDALoss
 from icda.losses.terms.augmentation import mean_term
 from icda.losses.terms.head import Head, head_parameters
@@ -88,7 +89,7 @@ def regulariser(
         assert loss.class_counts is not None
         priors = prior_term(loss.class_counts, targets, weight.dtype)
         return Regulariser(loss.tau * _sum(off_target, priors), none, none, none)
-    raise TypeError(
+    raise InputTypeError(
         f"table 1 knows {', '.join(FACTORS)}, got {type(loss).__name__}: `first_order_term` works for any adjustment."
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from icda.data.task import Task
+from icda.errors import InputError
 from icda.explain.counterfactual import FeatureSpace
 from icda.explain.galleries import counterfactual_gallery, gradcam_gallery
 from icda.explain.margins import adjusted_margins, margin_figures, margins
@@ -87,10 +88,10 @@ def check_parts(parts: Sequence[str], task: Task) -> None:
         if part not in PARTS:
             guess = nearest(part, PARTS)
             hint = f"did you mean {guess!r}? " if guess else ""
-            raise ValueError(f"unknown part {part!r} of an explanation: {hint}Known: {', '.join(PARTS)}.")
+            raise InputError(f"unknown part {part!r} of an explanation: {hint}Known: {', '.join(PARTS)}.")
     pictures = [part for part in ("gradcam", "counterfactuals") if part in parts]
     if pictures and not has_pictures(task):
-        raise ValueError(
+        raise InputError(
             f"{' and '.join(pictures)} want images, but the samples of task {task.name!r} are "
             f"{task.input_kind} of shape {task.input_shape}: leave them out."
         )

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 
+from icda.errors import InputError, InputTypeError, OperationError
 from icda.losses.terms.head import head_parameters
 from icda.models.headless import is_linear, named_layer
 
@@ -45,7 +46,7 @@ class FeatureTap:
         self._head = None if head is None else _given_head(self.model, head)
         layers = [layer for layer in self.model.modules() if is_linear(layer) and self._head in (None, layer)]
         if not layers:
-            raise ValueError(
+            raise InputError(
                 f"FeatureTap finds no linear layer in {type(self.model).__name__}: wanted an nn.Linear or a 1x1 "
                 "nn.Conv2d as its head. Return the features from forward and call the loss with (weight, bias)."
             )
@@ -69,7 +70,7 @@ class FeatureTap:
     @property
     def head(self) -> nn.Module:
         if self._head is None:
-            raise RuntimeError(
+            raise OperationError(
                 f"FeatureTap does not know the head of {type(self.model).__name__} yet: "
                 f'{self._problem}. Name it to know it at once: FeatureTap(model, head="path.to.layer").'
             )
@@ -108,7 +109,7 @@ class FeatureTap:
 
     def _caught(self) -> _Call:
         if self._captured is None:
-            raise RuntimeError(f"FeatureTap has no features of {type(self.model).__name__}: {self._problem}.")
+            raise OperationError(f"FeatureTap has no features of {type(self.model).__name__}: {self._problem}.")
         return self._captured
 
     def _listen(self, layer: nn.Module) -> RemovableHandle:
@@ -143,7 +144,9 @@ class FeatureTap:
 def unwrap(model: nn.Module) -> nn.Module:
     """The module inside DistributedDataParallel; DataParallel's copies cannot be tapped."""
     if isinstance(model, nn.DataParallel):
-        raise TypeError("FeatureTap cannot follow nn.DataParallel's copies: use DistributedDataParallel (torchrun).")
+        raise InputTypeError(
+            "FeatureTap cannot follow nn.DataParallel's copies: use DistributedDataParallel (torchrun)."
+        )
     return unwrap(model.module) if isinstance(model, DistributedDataParallel) else model
 
 
@@ -170,9 +173,11 @@ def _given_head(model: nn.Module, head: str | nn.Module) -> nn.Module:
     if isinstance(head, str):
         return named_layer(model, head)
     if not is_linear(head):
-        raise TypeError(f"head must be an nn.Linear, a 1x1 nn.Conv2d or the name of one, got {type(head).__name__}.")
+        raise InputTypeError(
+            f"head must be an nn.Linear, a 1x1 nn.Conv2d or the name of one, got {type(head).__name__}."
+        )
     if not any(module is head for module in model.modules()):
-        raise ValueError(f"the given head {head} is no part of {type(model).__name__}: take it from the same model.")
+        raise InputError(f"the given head {head} is no part of {type(model).__name__}: take it from the same model.")
     return head
 
 

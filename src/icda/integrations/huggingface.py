@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.bf16 import require_bf16
+from icda.errors import InputError, InputTypeError, MissingFileError
 from icda.extras import require
 from icda.integrations.feature_tap import FeatureTap, unwrap
 from icda.losses import LOSSES, AdjustedLoss
@@ -41,11 +42,13 @@ class TrainerLoss:
     ) -> None:
         if isinstance(loss, AdjustedLoss):
             if options:
-                raise ValueError(f"options {sorted(options)} belong to a loss given by name: set them on {loss.owner}.")
+                raise InputError(f"options {sorted(options)} belong to a loss given by name: set them on {loss.owner}.")
         elif isinstance(loss, str):
             LOSSES.get(loss)  # a mistyped name should not wait for the first batch
         else:
-            raise TypeError(f"loss must be a name ({', '.join(LOSSES)}) or a loss of icda, got {type(loss).__name__}.")
+            raise InputTypeError(
+                f"loss must be a name ({', '.join(LOSSES)}) or a loss of icda, got {type(loss).__name__}."
+            )
         self._given, self._options, self._counts, self._named_head = loss, options, class_counts, head
         self.tap = FeatureTap(model, head)
         self.criterion: AdjustedLoss | None = loss if isinstance(loss, AdjustedLoss) else None
@@ -55,7 +58,7 @@ class TrainerLoss:
 
     def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: Any = None) -> Tensor:
         if labels is None:
-            raise ValueError("the loss needs class labels, got a batch without 'labels': name that column 'labels'.")
+            raise InputError("the loss needs class labels, got a batch without 'labels': name that column 'labels'.")
         tap = self.tap
         if tap.model.training:
             criterion = self._ready(tap.logits.device)
@@ -75,7 +78,7 @@ class TrainerLoss:
         if unwrap(model) is self.tap.model:
             return
         if not isinstance(self._given, str):
-            raise ValueError(
+            raise InputError(
                 f"a new model needs new statistics, but the loss was given as one {self._given.owner}: give its name "
                 "and loss_options, so that each model has its own."
             )
@@ -90,7 +93,7 @@ class TrainerLoss:
     def load(self, path: Path) -> None:
         """Restore the statistics; a loss that is not made yet takes them when it is."""
         if not path.is_file():
-            raise FileNotFoundError(
+            raise MissingFileError(
                 f"no {path.name} in {path.parent}: that checkpoint was saved without this loss's statistics. Train "
                 "anew from its weights, from_pretrained(...), without resume_from_checkpoint."
             )
@@ -206,7 +209,7 @@ def count_labels(dataset: Any, num_classes: int) -> Tensor:
     elif hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__"):
         labels = [_label(dataset[index]) for index in range(len(dataset))]
     else:
-        raise ValueError(f"cannot count the labels of a {type(dataset).__name__} in advance: give class_counts=...")
+        raise InputError(f"cannot count the labels of a {type(dataset).__name__} in advance: give class_counts=...")
     return torch.bincount(torch.as_tensor(list(labels)), minlength=num_classes)
 
 
@@ -215,7 +218,7 @@ def _label(sample: Any) -> int:
         if isinstance(sample, dict) and name in sample:
             return int(sample[name])
     found = sorted(sample) if isinstance(sample, dict) else type(sample).__name__
-    raise ValueError(f"a training sample has no 'labels' or 'label', got {found}: give class_counts=...")
+    raise InputError(f"a training sample has no 'labels' or 'label', got {found}: give class_counts=...")
 
 
 def _checkpoint_folder(args: Any, state: Any) -> Path:
@@ -225,14 +228,14 @@ def _checkpoint_folder(args: Any, state: Any) -> Path:
 def _check_settings(trainer: Any) -> None:
     """Settings that would be dropped without a word, or break the tap."""
     if trainer.compute_loss_func is not None:
-        raise ValueError(
+        raise InputError(
             "RobustTrainer brings its own compute_loss_func, got another: give it as loss=..., or to Trainer."
         )
     if trainer.args.label_smoothing_factor != 0:
-        raise ValueError("RobustTrainer smooths no labels, got label_smoothing_factor != 0: set it to 0.")
+        raise InputError("RobustTrainer smooths no labels, got label_smoothing_factor != 0: set it to 0.")
     if trainer.args.n_gpu > 1:
-        raise ValueError(f"RobustTrainer cannot use DataParallel ({trainer.args.n_gpu} GPUs): launch it with torchrun.")
+        raise InputError(f"RobustTrainer cannot use DataParallel ({trainer.args.n_gpu} GPUs): launch it with torchrun.")
     if trainer.is_fsdp_enabled:
-        raise ValueError("RobustTrainer reads the whole head, which FSDP shards: use DDP.")
+        raise InputError("RobustTrainer reads the whole head, which FSDP shards: use DDP.")
     if trainer.args.bf16 and trainer.args.device.type == "cpu":
         require_bf16()

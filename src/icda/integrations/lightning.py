@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.bf16 import require_bf16
+from icda.errors import InputError, InputTypeError, OperationError
 from icda.extras import require
 from icda.integrations.feature_tap import FeatureTap
 from icda.losses import AdjustedLoss
@@ -35,7 +36,7 @@ class TappedLoss(nn.Module):
     def __init__(self, model: nn.Module, loss: AdjustedLoss, head: str | nn.Module | None = None) -> None:
         super().__init__()
         if not isinstance(loss, AdjustedLoss):
-            raise TypeError(f"TappedLoss expects a loss of icda such as ICDALoss(...), got {type(loss).__name__}.")
+            raise InputTypeError(f"TappedLoss expects a loss of icda such as ICDALoss(...), got {type(loss).__name__}.")
         self.loss = loss
         self.tap = FeatureTap(model, head)
         self.progress = 1.0
@@ -72,7 +73,7 @@ class RobustCallback(_lightning.Callback):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         _tapped_loss(pl_module)
         if not math.isfinite(trainer.estimated_stepping_batches):
-            raise ValueError(
+            raise InputError(
                 "RobustCallback needs to know how long training will be, got a Trainer without an end: "
                 "give it max_epochs or max_steps."
             )
@@ -92,7 +93,7 @@ class RobustCallback(_lightning.Callback):
         confusion = self._confusion
         self._forget()
         if confusion is None:
-            raise RuntimeError(
+            raise OperationError(
                 f"RobustCallback saw no prediction in {type(pl_module).__name__}.validation_step: call the TappedLoss "
                 "there, self.criterion(targets), or make the callback with metric=None."
             )
@@ -118,7 +119,7 @@ class RobustCallback(_lightning.Callback):
 def _tapped_loss(pl_module: nn.Module) -> TappedLoss:
     found = [module for module in pl_module.modules() if isinstance(module, TappedLoss)]
     if len(found) != 1:
-        raise ValueError(
+        raise InputError(
             f"RobustCallback expects one TappedLoss in {type(pl_module).__name__}, found {len(found)}: "
             "write self.criterion = TappedLoss(self.network, ICDALoss(...)) in its __init__."
         )

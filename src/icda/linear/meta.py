@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from icda.errors import InputTypeError
 from icda.linear.cross_fit import cross_fitted_logits, stratified_folds
 from icda.linear.implicit import Optimum
 from icda.linear.objective import LossSettings, adjustment, weighted_cross_entropy
@@ -236,5 +237,5 @@ def mean_loss(problem: Problem, loss: LossSettings, groups: LabelGroups, plain: 
 
 def _in_memory(problem: Problem) -> Tensor:
     if not isinstance(problem.features, Tensor):
-        raise TypeError("Meta-ICDA needs its features in memory: take a part of them, or use ICDAClassifier.")
+        raise InputTypeError("Meta-ICDA needs its features in memory: take a part of them, or use ICDAClassifier.")
     return problem.features

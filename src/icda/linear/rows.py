@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from icda.errors import InputError
+
 CHUNK_BYTES = 4 * 2**20  # small enough for the last level of cache: a block is read from memory once and used twice
 IN_MEMORY_BYTES = 256 * 2**20  # a mapped file whose rows take less than this is simply read
 
@@ -35,7 +37,7 @@ class StoredRows:
 
     def __init__(self, array: np.ndarray, selected: np.ndarray | None = None) -> None:
         if array.ndim != 2 or array.dtype.kind not in "fiub":
-            raise ValueError(f"StoredRows expects a (N, A) array of real numbers, got {array.shape} of {array.dtype}.")
+            raise InputError(f"StoredRows expects a (N, A) array of real numbers, got {array.shape} of {array.dtype}.")
         self.array, self.selected = array, selected
         self.dtype = torch.float64 if array.dtype == np.float64 else torch.float32
         self._mapping = mapping_of(array)
@@ -51,7 +53,7 @@ class StoredRows:
         rows = np.asarray(rows)
         if rows.dtype == bool:
             if rows.shape != (len(self),):
-                raise ValueError(f"a mask over {len(self)} rows must have that many entries, got {rows.shape}.")
+                raise InputError(f"a mask over {len(self)} rows must have that many entries, got {rows.shape}.")
             rows = rows.nonzero()[0]
         if rows.ndim != 1 or (len(rows) and (rows[0] < 0 or rows[-1] >= len(self) or (np.diff(rows) <= 0).any())):
             raise IndexError(f"rows on disk are selected by a mask or by ascending numbers in 0..{len(self) - 1}.")

@@ -7,6 +7,7 @@ import math
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.errors import InputError
 from icda.losses.base import LOSSES, AdjustedLoss, Reduction
 
 LABEL_FLOOR = 1e-4  # what the zeros of a one-hot label are clipped to before their logarithm is taken
@@ -62,7 +63,7 @@ class ActivePassiveLoss(AdjustedLoss):
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, reduction=reduction)
         if not (a >= 0 and b >= 0 and 0 < a + b < math.inf):
-            raise ValueError(f"a and b must be finite, not negative and not both zero, got {a} and {b}.")
+            raise InputError(f"a and b must be finite, not negative and not both zero, got {a} and {b}.")
         self.a, self.b = a, b
 
     def reduce(self, adjusted: Tensor, targets: Tensor) -> Tensor:

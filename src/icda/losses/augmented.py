@@ -7,6 +7,7 @@ import warnings
 
 from torch import Tensor
 
+from icda.errors import InputError
 from icda.losses.base import AdjustedLoss, Reduction
 from icda.statistics import ClassStatistics, CovarianceKind
 
@@ -35,7 +36,7 @@ class StatisticsLoss(AdjustedLoss):
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, reduction=reduction)
         if lambda0 < 0:
-            raise ValueError(f"lambda0 must not be negative, got {lambda0}.")
+            raise InputError(f"lambda0 must not be negative, got {lambda0}.")
         self.lambda0 = lambda0
         self.statistics = ClassStatistics(
             num_classes,

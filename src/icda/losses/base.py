@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from icda.errors import InputError
 from icda.losses.terms.head import Head, check_head, head_parameters
 from icda.losses.terms.prior import check_counted
 from icda.registry import Registry
@@ -41,10 +42,10 @@ class AdjustedLoss(nn.Module):
         super().__init__()
         check_num_classes(num_classes, self.owner)
         if reduction not in ("none", "mean", "sum"):
-            raise ValueError(f"reduction must be none, mean or sum, got {reduction!r}.")
+            raise InputError(f"reduction must be none, mean or sum, got {reduction!r}.")
         self.num_classes, self.feature_dim, self.reduction = num_classes, feature_dim, reduction
         if self.needs_counts and class_counts is None:
-            raise ValueError(f"{self.owner} needs class_counts: the number of training samples of each class.")
+            raise InputError(f"{self.owner} needs class_counts: the number of training samples of each class.")
         counts = None if class_counts is None else check_counts(class_counts, num_classes, self.owner)
         self.register_buffer("class_counts", counts)
 
@@ -118,10 +119,10 @@ class AdjustedLoss(nn.Module):
         check_features(features, self.feature_dim, self.owner)
         targets = check_targets(targets, len(features), self.num_classes, self.owner)
         if not 0 <= progress <= 1:
-            raise ValueError(f"progress is t/T in [0, 1], got {progress}.")
+            raise InputError(f"progress is t/T in [0, 1], got {progress}.")
         if logits is not None and logits.shape != (len(features), self.num_classes):
             wanted = (len(features), self.num_classes)
-            raise ValueError(f"{self.owner} expects logits of shape {wanted}, got {tuple(logits.shape)}.")
+            raise InputError(f"{self.owner} expects logits of shape {wanted}, got {tuple(logits.shape)}.")
         if self.reads_counts and self.class_counts is not None:
             check_counted(self.class_counts, targets)
         return weight, bias, targets
@@ -151,7 +152,7 @@ class AdjustedLoss(nn.Module):
 def check_counts(class_counts: Any, num_classes: int, owner: str) -> Tensor:
     counts = torch.as_tensor(class_counts, dtype=torch.float64)
     if counts.shape != (num_classes,):
-        raise ValueError(f"{owner} expects class_counts of shape ({num_classes},), got {tuple(counts.shape)}.")
+        raise InputError(f"{owner} expects class_counts of shape ({num_classes},), got {tuple(counts.shape)}.")
     if not torch.isfinite(counts).all() or (counts < 0).any() or counts.sum() == 0:
-        raise ValueError(f"{owner} expects class_counts that are finite, not negative and not all zero.")
+        raise InputError(f"{owner} expects class_counts that are finite, not negative and not all zero.")
     return counts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from icda.errors import InputError
 from icda.losses.base import LOSSES, AdjustedLoss, Reduction
 from icda.losses.terms.head import Head
 from icda.ranks import all_reduce
@@ -41,9 +42,9 @@ class CenterLoss(AdjustedLoss):
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, reduction=reduction)
         if not 0 <= weight < float("inf"):
-            raise ValueError(f"weight must be finite and not negative, got {weight}.")
+            raise InputError(f"weight must be finite and not negative, got {weight}.")
         if not 0 <= centre_rate <= 1:
-            raise ValueError(f"centre_rate must lie in [0, 1], got {centre_rate}.")
+            raise InputError(f"centre_rate must lie in [0, 1], got {centre_rate}.")
         self.weight, self.centre_rate = weight, centre_rate
         self.register_buffer("centres", torch.zeros(num_classes, feature_dim, dtype=torch.float64))
 

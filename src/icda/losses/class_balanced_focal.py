@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from icda.errors import InputError
 from icda.losses.base import LOSSES, Reduction
 from icda.losses.class_balanced_cross_entropy import ClassBalancedCrossEntropyLoss
 from icda.losses.focal import check_focus, softmax_focal
@@ -46,7 +47,7 @@ class ClassBalancedFocalLoss(ClassBalancedCrossEntropyLoss):
         super().__init__(num_classes, feature_dim, class_counts, effective_beta=effective_beta, reduction=reduction)
         check_focus(gamma)
         if form not in get_args(Form):
-            raise ValueError(f"form must be one of {', '.join(get_args(Form))}, got {form!r}.")
+            raise InputError(f"form must be one of {', '.join(get_args(Form))}, got {form!r}.")
         self.gamma, self.form = gamma, form
 
     def sample_losses(self, logits: Tensor, targets: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from icda.errors import InputError
 from icda.losses.base import AdjustedLoss, Reduction
 from icda.losses.terms.head import Head, head_parameters
 
@@ -132,4 +133,4 @@ class CosineLoss(AdjustedLoss):
 
 def check_scale(scale: float) -> None:
     if not 0 < scale < math.inf:
-        raise ValueError(f"scale must be finite and positive, got {scale}.")
+        raise InputError(f"scale must be finite and positive, got {scale}.")

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.errors import InputError
 from icda.losses.base import LOSSES, AdjustedLoss, Reduction
 
 
@@ -58,4 +59,4 @@ def softmax_focal(logits: Tensor, targets: Tensor, gamma: float) -> Tensor:
 
 def check_focus(gamma: float) -> None:
     if not 0 <= gamma < math.inf:
-        raise ValueError(f"gamma must be finite and not negative (0 is no focus), got {gamma}.")
+        raise InputError(f"gamma must be finite and not negative (0 is no focus), got {gamma}.")

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.errors import InputError
 from icda.losses.base import LOSSES, AdjustedLoss, Reduction
 
 
@@ -55,4 +56,4 @@ def generalized_cross_entropy(logits: Tensor, targets: Tensor, q: float) -> Tens
 
 def check_exponent(q: float) -> None:
     if not 0 <= q <= 1:
-        raise ValueError(f"q must lie in [0, 1], from cross entropy to the absolute error, got {q}.")
+        raise InputError(f"q must lie in [0, 1], from cross entropy to the absolute error, got {q}.")

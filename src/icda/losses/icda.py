@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from icda.errors import InputError
 from icda.losses.augmented import StatisticsLoss
 from icda.losses.base import LOSSES, Reduction
 from icda.losses.terms.augmentation import off_target, variance_term
@@ -68,9 +69,9 @@ class ICDALoss(StatisticsLoss):
             reduction=reduction,
         )
         if sample_strength not in ("angle", "mean"):
-            raise ValueError(f"sample_strength must be angle or mean, got {sample_strength!r}.")
+            raise InputError(f"sample_strength must be angle or mean, got {sample_strength!r}.")
         if beta < 0:
-            raise ValueError(f"beta must not be negative, got {beta}.")
+            raise InputError(f"beta must not be negative, got {beta}.")
         self.beta = beta
         self.semantic, self.counterfactual = semantic, counterfactual
         self.class_margin, self.sample_margin = class_margin, sample_margin

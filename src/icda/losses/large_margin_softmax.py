@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from icda.errors import InputError
 from icda.losses.base import LOSSES, AdjustedLoss, Reduction
 from icda.losses.terms.augmentation import off_target
 
@@ -51,11 +52,11 @@ class LargeMarginSoftmaxLoss(AdjustedLoss):
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, reduction=reduction)
         if margin not in MARGINS:
-            raise ValueError(f"margin must be one of {', '.join(map(str, MARGINS))}, got {margin}.")
+            raise InputError(f"margin must be one of {', '.join(map(str, MARGINS))}, got {margin}.")
         given = {"base": base, "gamma": gamma, "power": power, "lambda_min": lambda_min}
         for name, value in given.items():
             if not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"{name} must be finite and not negative, got {value}.")
+                raise InputError(f"{name} must be finite and not negative, got {value}.")
         self.margin, self.base, self.gamma, self.power, self.lambda_min = margin, base, gamma, power, lambda_min
         self.register_buffer("steps", torch.tensor(0))
 

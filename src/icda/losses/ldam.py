@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from icda.errors import InputError
 from icda.losses.base import LOSSES, Reduction
 from icda.losses.cosine import SCALE, CosineLoss
 from icda.losses.terms.augmentation import off_target
@@ -41,7 +42,7 @@ class LDAMLoss(CosineLoss):
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, scale=scale, reduction=reduction)
         if not 0 <= max_margin < math.inf:
-            raise ValueError(f"max_margin must be finite and not negative (0 is no margin), got {max_margin}.")
+            raise InputError(f"max_margin must be finite and not negative (0 is no margin), got {max_margin}.")
         self.max_margin = max_margin
 
     @property

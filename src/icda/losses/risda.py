@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.errors import InputError
 from icda.losses.augmented import StatisticsLoss
 from icda.losses.base import LOSSES, Reduction
 from icda.losses.terms.augmentation import variance_term
@@ -62,9 +63,9 @@ class RISDALoss(StatisticsLoss):
             reduction=reduction,
         )
         if head_classes and class_counts is None:
-            raise ValueError("RISDALoss needs class_counts to know which are the head_classes.")
+            raise InputError("RISDALoss needs class_counts to know which are the head_classes.")
         if not 0 <= head_classes <= num_classes:
-            raise ValueError(f"head_classes must lie in 0..{num_classes}, got {head_classes}.")
+            raise InputError(f"head_classes must lie in 0..{num_classes}, got {head_classes}.")
         self.mean_strength = mean_strength
         keeps_own = torch.zeros(num_classes, dtype=torch.bool)
         if head_classes:
@@ -83,7 +84,7 @@ class RISDALoss(StatisticsLoss):
     def set_confusion(self, confusion: Tensor) -> None:
         """Fix K from counts or rates (C, C), rows being true classes; from here on it is no longer counted."""
         if confusion.shape != self.confusion.shape or not ((confusion >= 0) & torch.isfinite(confusion)).all():
-            raise ValueError(f"confusion must be {tuple(self.confusion.shape)}, finite and not negative.")
+            raise InputError(f"confusion must be {tuple(self.confusion.shape)}, finite and not negative.")
         self.confusion.copy_(confusion)
         self.confusion_is_set.fill_(True)
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.errors import InputError
 from icda.losses.augmented import StatisticsLoss
 from icda.losses.base import LOSSES, Reduction
 from icda.losses.cosine import cosines
@@ -61,10 +62,10 @@ class SGIDALoss(StatisticsLoss):
             reduction=reduction,
         )
         if not 0 <= smoothing <= 1:
-            raise ValueError(f"smoothing is a share in [0, 1], got {smoothing}.")
+            raise InputError(f"smoothing is a share in [0, 1], got {smoothing}.")
         for name, value in (("triplet_weight", triplet_weight), ("triplet_margin", triplet_margin)):
             if not 0 <= value < math.inf:
-                raise ValueError(f"{name} must be finite and not negative, got {value}.")
+                raise InputError(f"{name} must be finite and not negative, got {value}.")
         self.smoothing, self.triplet_weight, self.triplet_margin = smoothing, triplet_weight, triplet_margin
 
     def forward(

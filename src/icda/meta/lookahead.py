@@ -24,6 +24,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from icda.errors import InputError
 from icda.ranks import all_mean
 
 InnerLoss = Callable[[Tensor, Tensor], Tensor]  # (logits, head weight) -> scalar, with psi in its graph
@@ -175,7 +176,7 @@ def _head_tensors(model: nn.Module) -> tuple[Tensor, Tensor | None]:
     assert isinstance(head, nn.Module)
     weight, bias = head.weight, getattr(head, "bias", None)
     if not isinstance(weight, Tensor) or weight.dim() != 2:
-        raise ValueError("the look-ahead needs a model with a linear head: icda.models has adapters that find it.")
+        raise InputError("the look-ahead needs a model with a linear head: icda.models has adapters that find it.")
     return weight, bias
 
 

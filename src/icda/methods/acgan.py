@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
+from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Method, Setup, StepResult
 from icda.models.conditional_gan import SIZES, ConditionalDiscriminator, ConditionalGenerator
 from icda.ranks import all_gather_rows, all_mean, world_size
@@ -48,13 +49,13 @@ class ACGAN(Method):
         super().__init__()
         _check_images(setup.input_shape)
         if not 0 < share <= 1:
-            raise ValueError(f"share is generated images for one of the batch, in (0, 1], got {share}.")
+            raise InputError(f"share is generated images for one of the batch, in (0, 1], got {share}.")
         if not 0 <= start <= 1:
-            raise ValueError(f"start is a share of training in [0, 1], got {start}.")
+            raise InputError(f"start is a share of training in [0, 1], got {start}.")
         if noise_dim < 1 or width < 8 or width % 8:
-            raise ValueError(f"noise_dim must be positive and width a multiple of 8, got {noise_dim} and {width}.")
+            raise InputError(f"noise_dim must be positive and width a multiple of 8, got {noise_dim} and {width}.")
         if not gan_rate > 0:
-            raise ValueError(f"gan_rate must be positive, got {gan_rate}.")
+            raise InputError(f"gan_rate must be positive, got {gan_rate}.")
         self.share, self.start, self._seed, self._num_classes = share, start, setup.seed, setup.num_classes
         channels, size = setup.input_shape[:2]
         wide = {"width": width, "widest": 4 * width}
@@ -160,7 +161,7 @@ class ACGAN(Method):
 
 def _check_images(shape: tuple[int, ...]) -> None:
     if len(shape) != 3 or shape[1] != shape[2] or shape[1] not in SIZES:
-        raise ValueError(
+        raise InputError(
             f"acgan makes images: it wants inputs of shape (channels, side, side) with a side of "
             f"{', '.join(map(str, SIZES))} pixels, got {tuple(shape) or 'inputs without a fixed shape'}. "
             "For a folder of images set --image-size."

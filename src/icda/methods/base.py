@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from icda.errors import InputError, InputTypeError
 from icda.registry import Registry
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class Method(nn.Module):
     augment_images: Callable[[Tensor, torch.Generator], Tensor] | None = None
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        raise TypeError(f"{type(self).__name__} defines neither loss() nor step().")
+        raise InputTypeError(f"{type(self).__name__} defines neither loss() nor step().")
 
     def step(self, batch: Batch, context: Context) -> StepResult:
         """Train on one batch: forward, loss, backward, optimiser step."""
@@ -148,7 +149,7 @@ class Method(nn.Module):
 
     def sampling_weights(self) -> Tensor:
         """One weight a training sample, for stages and draws whose sampling is "own"; asked for once an epoch."""
-        raise TypeError(f"{type(self).__name__} samples by its own weights and defines no sampling_weights().")
+        raise InputTypeError(f"{type(self).__name__} samples by its own weights and defines no sampling_weights().")
 
     def on_stage_start(self, context: Context) -> None: ...
 
@@ -161,7 +162,7 @@ class Method(nn.Module):
         return {}
 
 
-class MissingNeedError(ValueError):
+class MissingNeedError(InputError):
     """A task lacks what a method needs."""
 
 
@@ -188,7 +189,7 @@ def check_networks(method: Method, count: int) -> None:
     wanted = method.num_networks
     if count != wanted:
         amount = {-1: "one network too few", 1: "one network too many"}.get(count - wanted, "not as many as it needs")
-        raise ValueError(
+        raise InputError(
             f"{type(method).__name__} trains {wanted} network{'s' if wanted > 1 else ''}, got {count}: {amount}. "
             "`icda train` makes as many as the method says in num_networks."
         )
@@ -201,11 +202,11 @@ def check_metadata(task: Task) -> None:
     counts = torch.bincount(metadata.targets, minlength=task.num_classes)
     absent = [task.class_name(c) for c in (counts == 0).nonzero().flatten().tolist()]
     if absent:
-        raise ValueError(f"the metadata of task {task.name!r} holds no sample of class {', '.join(absent)}.")
+        raise InputError(f"the metadata of task {task.name!r} holds no sample of class {', '.join(absent)}.")
     if metadata.source is task.train.source:
         shared = metadata.rows[torch.isin(metadata.rows, task.train.rows)]
         if len(shared):
-            raise ValueError(
+            raise InputError(
                 f"{len(shared)} of {len(metadata)} metadata samples of task {task.name!r} are training samples too "
                 f"(first: row {int(shared[0])}): what is learned on them would only confirm the bias. Take them out."
             )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Method, Setup, StepResult
 from icda.models.two_branches import TwoBatches, TwoBranches, two_branches
 
@@ -42,7 +43,7 @@ class BBN(Method):
 
     def step(self, batch: Batch, context: Context) -> StepResult:
         if context.draw is None:
-            raise ValueError("bbn draws a second batch each step: give the context a draw(), as icda's trainer does.")
+            raise InputError("bbn draws a second batch each step: give the context a draw(), as icda's trainer does.")
         second = context.draw("class_reversed")
         share = self._share = share_of_epoch(context.epoch, context.num_epochs)
         logits = context.network(TwoBatches(batch.inputs, second.inputs, share)).logits

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from icda.errors import InputError
 from icda.losses import LOSSES
 from icda.methods.base import METHODS, Method, Setup
 from icda.methods.from_loss import LossMethod
@@ -95,7 +96,7 @@ def check_option_types(name: str, options: Mapping[str, Any]) -> None:
     >>> check_option_types("icda", {"lambda0": 1, "semantic": False, "covariance": "full"})
     >>> check_option_types("icda", {"lambda0": "abc"})
     Traceback (most recent call last):
-    ValueError: option lambda0 of method 'icda' wants a number, got 'abc'.
+    icda.errors.InputError: option lambda0 of method 'icda' wants a number, got 'abc'.
     """
     annotations = _option_annotations(method_class(name))
     for option, value in options.items():
@@ -104,7 +105,7 @@ def check_option_types(name: str, options: Mapping[str, Any]) -> None:
             continue
         unread = _is_unread_number(value, annotation)
         hint = " YAML reads that as a text: write it with a point, as 1.0e-3." if unread else ""
-        raise ValueError(f"option {option} of method {name!r} wants {_described(annotation)}, got {value!r}.{hint}")
+        raise InputError(f"option {option} of method {name!r} wants {_described(annotation)}, got {value!r}.{hint}")
 
 
 def _option_annotations(cls: type[Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Method, Setup, Stage
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class ClassifierRetraining(Method):
 
 def check_first_stage(share: float) -> None:
     if not 0 < share < 1:
-        raise ValueError(f"first_stage is a share of the epochs in (0, 1), got {share}.")
+        raise InputError(f"first_stage is a share of the epochs in (0, 1), got {share}.")
 
 
 def two_stages(name: str, epochs: int, first_stage: float) -> tuple[int, int]:
@@ -59,6 +60,6 @@ def two_stages(name: str, epochs: int, first_stage: float) -> tuple[int, int]:
     ((90, 10), (2, 1))
     """
     if epochs < 2:
-        raise ValueError(f"{name} trains in two stages and wants 2 epochs or more, got {epochs}.")
+        raise InputError(f"{name} trains in two stages and wants 2 epochs or more, got {epochs}.")
     first = min(max(1, round(epochs * first_stage)), epochs - 1)
     return first, epochs - first

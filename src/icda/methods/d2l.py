@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
+from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Method, Setup
 from icda.ranks import all_mean
 
@@ -29,7 +30,7 @@ def local_dimension(features: Tensor, neighbours: int) -> Tensor:
     tensor(1.2000, dtype=torch.float64)
     """
     if not 2 <= neighbours < len(features):
-        raise ValueError(f"neighbours must lie in 2..{len(features) - 1} for {len(features)} rows, got {neighbours}.")
+        raise InputError(f"neighbours must lie in 2..{len(features) - 1} for {len(features)} rows, got {neighbours}.")
     points = features.double()
     distances = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")
     distances.fill_diagonal_(torch.inf)  # no row is its own neighbour
@@ -69,12 +70,12 @@ class D2L(Method):
         super().__init__()
         smallest = min(neighbourhood, samples, setup.num_samples)
         if not 2 <= neighbours < smallest:
-            raise ValueError(
+            raise InputError(
                 f"neighbours is {neighbours}, wanted 2..{smallest - 1}: the smallest of neighbourhood {neighbourhood}, "
                 f"samples {samples} and the {setup.num_samples} training samples must hold more."
             )
         if window < 2 or not 0 <= start <= 1:
-            raise ValueError(f"window must be at least 2 and start lie in [0, 1], got {window} and {start}.")
+            raise InputError(f"window must be at least 2 and start lie in [0, 1], got {window} and {start}.")
         self.neighbours, self.neighbourhood, self.window = neighbours, neighbourhood, window
         self.samples, self.num_samples = min(samples, setup.num_samples), setup.num_samples
         self.seed = setup.seed

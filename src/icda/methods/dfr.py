@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from icda.data.generators import generator_for
 from icda.data.loader import balanced_weights
+from icda.errors import InputError
 from icda.linear.solver import LinearHead
 from icda.linear.sparse import fit_sparse_head
 from icda.losses.terms.head import head_parameters
@@ -59,9 +60,9 @@ class DFR(Method):
     def __init__(self, setup: Setup, *, l1: float | None = None) -> None:
         super().__init__()
         if l1 is not None and not 0 <= l1 < float("inf"):
-            raise ValueError(f"l1 is a finite number, 0 or more, or None to choose it, got {l1}.")
+            raise InputError(f"l1 is a finite number, 0 or more, or None to choose it, got {l1}.")
         if setup.epochs < 2:
-            raise ValueError(f"dfr trains the network, then the head: it needs 2 epochs or more, got {setup.epochs}.")
+            raise InputError(f"dfr trains the network, then the head: it needs 2 epochs or more, got {setup.epochs}.")
         self.l1, self._seed = l1, setup.seed
         self.register_buffer("chosen_l1", torch.tensor(float("nan")))
 
@@ -93,7 +94,7 @@ class DFR(Method):
         encoded, mean, scale = _encode(context)
         weight, bias = head_parameters(context.head)
         if bias is None:
-            raise ValueError("dfr fits a head with a bias, and the network's last layer has none.")
+            raise InputError("dfr fits a head with a bias, and the network's last layer has none.")
         num_classes = weight.shape[0]
         l1 = choose_l1(encoded, num_classes, self._seed) if self.l1 is None else self.l1
         head = fit_balanced(encoded, num_classes, l1)

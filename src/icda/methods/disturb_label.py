@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
+from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Method, Setup
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class DisturbLabel(Method):
     def __init__(self, setup: Setup, *, alpha: float = 0.1) -> None:
         super().__init__()
         if not 0 <= alpha <= 1:
-            raise ValueError(f"alpha is a probability in [0, 1], got {alpha}.")
+            raise InputError(f"alpha is a probability in [0, 1], got {alpha}.")
         self.alpha = alpha
         self._setup = setup
         self._draws: tuple[int, Tensor, Tensor] | None = None

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.errors import InputError, InputTypeError
 from icda.methods.base import Context, Sampling, Setup, StepResult
 from icda.methods.domains import DomainMethod, check_domains, per_domain
 
@@ -57,7 +58,7 @@ class DomainPenalty(DomainMethod):
 
     def penalties(self, parts: Sequence[DomainPart], losses: Tensor, context: Context) -> dict[str, Penalty]:
         """The terms to add, always of the same names; `losses` (E,) are the L_e of `parts`."""
-        raise TypeError(f"{type(self).__name__} does not define penalties().")
+        raise InputTypeError(f"{type(self).__name__} does not define penalties().")
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         return _total(*self._terms(output, batch, context))
@@ -100,7 +101,7 @@ class AnnealedPenalty(DomainPenalty):
         super().__init__(setup, sampling)
         check_weight("penalty", penalty)
         if not (0 <= anneal_steps < 1 or (anneal_steps >= 1 and float(anneal_steps).is_integer())):
-            raise ValueError(
+            raise InputError(
                 f"anneal_steps is a whole number of steps, or a share of training below 1, got {anneal_steps}."
             )
         self.penalty, self.anneal_steps, self.reset_optimizer = penalty, anneal_steps, reset_optimizer
@@ -153,7 +154,7 @@ def warn_of_fixed_features(context: Context, owner: str, option: str, weight: fl
 
 def check_weight(name: str, weight: float) -> None:
     if not 0 <= weight < math.inf:
-        raise ValueError(f"{name} is a weight, 0 or more, got {weight}.")
+        raise InputError(f"{name} is a weight, 0 or more, got {weight}.")
 
 
 def _total(losses: Tensor, penalties: dict[str, Penalty]) -> Tensor:

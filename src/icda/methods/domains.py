@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
+from icda.errors import InputError
 from icda.methods.base import Method, Sampling, Setup, Stage
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class DomainMethod(Method):
     def __init__(self, setup: Setup, sampling: Sampling = "domain_balanced") -> None:
         super().__init__()
         if sampling not in ("uniform", "group_balanced", "domain_balanced"):
-            raise ValueError(f"sampling is uniform, group_balanced or domain_balanced, got {sampling!r}.")
+            raise InputError(f"sampling is uniform, group_balanced or domain_balanced, got {sampling!r}.")
         assert setup.group_domains is not None, "check_needs admits no task without its groups"
         self.sampling: Sampling = sampling
         self.register_buffer("group_domains", setup.group_domains, persistent=False)
@@ -54,7 +55,7 @@ def check_domains(setup: Setup, owner: str) -> None:
     present = setup.group_domains if setup.group_counts is None else setup.group_domains[setup.group_counts > 0]
     found = present.unique().tolist()
     if len(found) < 2:
-        raise ValueError(
+        raise InputError(
             f"{owner} compares domains, and the training set has samples of {len(found)} (domain {found}), wanted two or "
             "more: name an attribute that varies, or take a method that needs no groups, such as cross_entropy."
         )

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
+from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Setup, StepResult
 from icda.methods.domains import DomainMethod, check_domains
 from icda.ranks import all_gather_rows
@@ -44,9 +45,9 @@ class Fish(DomainMethod):
     def __init__(self, setup: Setup, *, epsilon: float = 0.5, start: float = 0.0) -> None:
         super().__init__(setup)
         if not 0 < epsilon <= 1:
-            raise ValueError(f"epsilon is the share of the inner steps that is kept, in (0, 1], got {epsilon}.")
+            raise InputError(f"epsilon is the share of the inner steps that is kept, in (0, 1], got {epsilon}.")
         if not 0 <= start <= 1:
-            raise ValueError(f"start is a share of training in [0, 1], got {start}.")
+            raise InputError(f"start is a share of training in [0, 1], got {start}.")
         check_domains(setup, "fish")
         _check_batch_size(setup)
         self.epsilon, self.start = epsilon, start
@@ -123,7 +124,7 @@ def _check_batch_size(setup: Setup) -> None:
     domains = setup.group_domains if setup.group_counts is None else setup.group_domains[setup.group_counts > 0]
     wanted = FEWEST * len(domains.unique())
     if setup.batch_size is not None and setup.batch_size < wanted:
-        raise ValueError(
+        raise InputError(
             f"fish steps on each domain's part of a batch: {setup.batch_size} samples cannot hold {FEWEST} of each of "
             f"{len(domains.unique())} domains. Set --batch-size to {wanted} or more."
         )

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Method, Setup, Stage
 from icda.ranks import all_reduce
 
@@ -42,7 +43,7 @@ class GroupDRO(Method):
         super().__init__()
         for name, value in (("eta", eta), ("adjustment", adjustment)):
             if not 0 <= value < float("inf"):
-                raise ValueError(f"{name} is a finite number, 0 or more, got {value}.")
+                raise InputError(f"{name} is a finite number, 0 or more, got {value}.")
         assert setup.group_counts is not None, "check_needs admits no task without its groups"
         self.eta, self.adjustment = eta, adjustment
         counts, occurs = setup.group_counts, setup.group_counts > 0

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.task import Batch
+from icda.errors import InputError
 from icda.losses import LOSSES
 from icda.losses.center_loss import squared_distances
 from icda.methods.base import METHODS, Context, Setup, StepResult
@@ -77,7 +78,7 @@ class IFL(LossMethod):
 
     def step(self, batch: Batch, context: Context) -> StepResult:
         if context.draw is None:
-            raise ValueError("ifl draws a second batch each step: give the context a draw(), as icda's trainer does.")
+            raise InputError("ifl draws a second batch each step: give the context a draw(), as icda's trainer does.")
         both = join_batches(batch, context.draw("own"))
         output = context.network(both.inputs)
         loss = self.loss(output, both, context)
@@ -193,17 +194,17 @@ def _check_options(
     loss: str, milestones: Sequence[float], centre_weights: Sequence[float], centre_rate: float, ratio: float
 ) -> None:
     if loss not in INNER_LOSSES:
-        raise ValueError(f"loss must be one of {', '.join(INNER_LOSSES)}, got {loss!r}.")
+        raise InputError(f"loss must be one of {', '.join(INNER_LOSSES)}, got {loss!r}.")
     if not all(0 <= share <= 1 for share in milestones) or list(milestones) != sorted(milestones):
-        raise ValueError(f"milestones are rising shares of the epochs in [0, 1], got {milestones}.")
+        raise InputError(f"milestones are rising shares of the epochs in [0, 1], got {milestones}.")
     if len(centre_weights) != len(milestones) + 1:
-        raise ValueError(
+        raise InputError(
             f"centre_weights are one before the first milestone and one from each on: wanted {len(milestones) + 1} "
             f"for milestones {milestones}, got {centre_weights}."
         )
     if not all(0 <= weight < math.inf for weight in centre_weights):
-        raise ValueError(f"centre_weights must be finite and not negative, got {centre_weights}.")
+        raise InputError(f"centre_weights must be finite and not negative, got {centre_weights}.")
     if not 0 <= centre_rate <= 1:
-        raise ValueError(f"centre_rate must lie in [0, 1], got {centre_rate}.")
+        raise InputError(f"centre_rate must lie in [0, 1], got {centre_rate}.")
     if not 1 < ratio < math.inf:
-        raise ValueError(f"ratio says how much likelier hard samples are, a finite number above 1, got {ratio}.")
+        raise InputError(f"ratio says how much likelier hard samples are, a finite number above 1, got {ratio}.")

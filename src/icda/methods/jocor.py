@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Setup, StepResult
 from icda.methods.small_loss import SmallLossPair, smallest
 
@@ -52,7 +53,7 @@ class JoCoR(SmallLossPair):
     ) -> None:
         super().__init__(noise_rate=noise_rate, ramp_epochs=ramp_epochs, ensemble=ensemble)
         if not 0 <= agreement < 1:
-            raise ValueError(f"agreement must lie in [0, 1), got {agreement}: at 1 no label is learned.")
+            raise InputError(f"agreement must lie in [0, 1), got {agreement}: at 1 no label is learned.")
         self.agreement = agreement
 
     def step(self, batch: Batch, context: Context) -> StepResult:

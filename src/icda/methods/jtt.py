@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Method, Sampling, Setup, Stage
 from icda.ranks import all_mean
 
@@ -40,11 +41,11 @@ class JTT(Method):
     def __init__(self, setup: Setup, *, first_stage: float = 0.2, up_weight: float = 20.0) -> None:
         super().__init__()
         if not 0 < first_stage < 1:
-            raise ValueError(f"first_stage is a share of the epochs in (0, 1), got {first_stage}.")
+            raise InputError(f"first_stage is a share of the epochs in (0, 1), got {first_stage}.")
         if not 1 <= up_weight < float("inf"):
-            raise ValueError(f"up_weight says how often an error counts, a finite number, 1 or more, got {up_weight}.")
+            raise InputError(f"up_weight says how often an error counts, a finite number, 1 or more, got {up_weight}.")
         if setup.epochs < 2:
-            raise ValueError(f"jtt trains twice: it needs 2 epochs or more, got {setup.epochs}.")
+            raise InputError(f"jtt trains twice: it needs 2 epochs or more, got {setup.epochs}.")
         self.first_stage, self.up_weight = first_stage, up_weight
         self.register_buffer("errors", torch.zeros(setup.num_samples, dtype=torch.bool), persistent=False)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from icda.errors import InputError
 from icda.losses.ldam import LDAMLoss
 from icda.losses.terms.class_balance import check_effective_beta, effective_number_weights
 from icda.methods.base import METHODS, Context, Setup
@@ -33,7 +34,7 @@ class LDAMDRW(LossMethod):
 
     def __init__(self, setup: Setup, *, start: float = 0.8, effective_beta: float = 0.9999, **options: Any) -> None:
         if not 0 <= start <= 1:
-            raise ValueError(f"start is a share of training in [0, 1], got {start}.")
+            raise InputError(f"start is a share of training in [0, 1], got {start}.")
         check_effective_beta(effective_beta, "effective_beta")
         counts = setup.class_counts
         super().__init__(LDAMLoss(setup.num_classes, setup.feature_dim, counts, reduction="none", **options))

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Method, Setup, Stage, StepResult
 from icda.ranks import all_reduce
 
@@ -57,11 +58,11 @@ class LDMI(Method):
     def __init__(self, setup: Setup, *, first_stage: float = 0.5, second_rate: float | None = None) -> None:
         super().__init__()
         if not 0 < first_stage < 1:
-            raise ValueError(f"first_stage is a share of the epochs in (0, 1), got {first_stage}.")
+            raise InputError(f"first_stage is a share of the epochs in (0, 1), got {first_stage}.")
         if second_rate is not None and not 0 < second_rate < math.inf:
-            raise ValueError(f"second_rate is a learning rate above 0, got {second_rate}.")
+            raise InputError(f"second_rate is a learning rate above 0, got {second_rate}.")
         if setup.batch_size is not None and setup.batch_size < setup.num_classes:
-            raise ValueError(
+            raise InputError(
                 f"LDMI needs every class in a batch, and many samples of each: a batch of {setup.batch_size} cannot hold "
                 f"{setup.num_classes} classes. Raise --batch-size to several times the number of classes."
             )

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from icda.data.generators import generator_for
+from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.domains import check_domains
 from icda.methods.mixing import Kind, MixingMethod
@@ -35,7 +36,7 @@ class LISA(MixingMethod):
     def __init__(self, setup: Setup, *, p_sel: float = 0.5, alpha: float = 2.0, mix: Kind = "mixup") -> None:
         super().__init__(setup, "group_balanced", alpha=alpha, mix=mix)
         if not 0 <= p_sel <= 1:
-            raise ValueError(f"p_sel is a probability in [0, 1], got {p_sel}.")
+            raise InputError(f"p_sel is a probability in [0, 1], got {p_sel}.")
         if p_sel > 0:
             check_domains(setup, "lisa")
         self.p_sel = p_sel

@@ -10,6 +10,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
+from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Setup, StepResult
 from icda.methods.self_paced import SelfPaced
 from icda.methods.small_loss import check_noise_rate
@@ -89,7 +90,7 @@ class MentorNet(SelfPaced):
         )
         check_noise_rate(noise_rate)
         if noise_rate == 0:
-            raise ValueError("noise_rate 0 shows the mentor no wrong label: give the share you expect, such as 0.2.")
+            raise InputError("noise_rate 0 shows the mentor no wrong label: give the share you expect, such as 0.2.")
         self.noise_rate = noise_rate
         self.mentor = Mentor()
         learned = [value for value in self.mentor.parameters() if value.requires_grad]

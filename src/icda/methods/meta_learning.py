@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from icda.errors import InputError, InputTypeError
 from icda.meta import Forward, look_ahead
 from icda.meta.lookahead import InnerLoss, Mode
 from icda.methods.base import Context, Method, StepResult
@@ -36,9 +37,9 @@ class MetaLearner(Method):
     def __init__(self, *, lookahead: Mode = "full", every: int = 1, start: float = 0.0) -> None:
         super().__init__()
         if lookahead not in ("full", "head"):
-            raise ValueError(f"lookahead must be full or head, got {lookahead!r}.")
+            raise InputError(f"lookahead must be full or head, got {lookahead!r}.")
         if every < 1 or not 0 <= start <= 1:
-            raise ValueError(f"every must be at least 1 and start lie in [0, 1], got {every} and {start}.")
+            raise InputError(f"every must be at least 1 and start lie in [0, 1], got {every} and {start}.")
         self.lookahead, self.every, self.start = lookahead, every, start
 
     def observe(self, output: Output, batch: Batch, context: Context) -> None:
@@ -46,11 +47,11 @@ class MetaLearner(Method):
 
     def outer(self, output: Output, batch: Batch, context: Context) -> Outer:
         """The inner loss of this batch and the tensors to correct."""
-        raise TypeError(f"{type(self).__name__} does not define outer().")
+        raise InputTypeError(f"{type(self).__name__} does not define outer().")
 
     def correct(self, tensors: Sequence[Tensor], gradients: Sequence[Tensor], context: Context) -> None:
         """Step the tensors along their meta-gradients."""
-        raise TypeError(f"{type(self).__name__} does not define correct().")
+        raise InputTypeError(f"{type(self).__name__} does not define correct().")
 
     def looks_ahead(self, context: Context) -> bool:
         return context.progress >= self.start and context.iteration % self.every == 0

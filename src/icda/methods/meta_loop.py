@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from icda.data.task import Batch
+from icda.errors import InputError
 from icda.losses.icda import ICDALoss
 from icda.meta.lookahead import Mode
 from icda.methods.base import Context, Setup, StepResult
@@ -65,7 +66,7 @@ class MetaICDA:
     def detailed_step(self, batch: tuple[Any, Tensor], meta_batch: tuple[Any, Tensor], progress: float) -> StepResult:
         """As `step`, with the logits and the metadata loss."""
         if not 0 <= progress <= 1:
-            raise ValueError(f"progress is t/T in [0, 1], got {progress}.")
+            raise InputError(f"progress is t/T in [0, 1], got {progress}.")
         self.context.progress = progress
         self.context.next_metadata = lambda: _as_batch(meta_batch)
         self.method.train()

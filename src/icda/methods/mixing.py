@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
+from icda.errors import InputError, InputTypeError
 from icda.methods.base import Context, Sampling, Setup, StepResult
 from icda.methods.domains import DomainMethod
 from icda.ranks import world_size
@@ -47,16 +48,16 @@ class MixingMethod(DomainMethod):
     def __init__(self, setup: Setup, sampling: Sampling, *, alpha: float, mix: Kind = "mixup") -> None:
         super().__init__(setup, sampling)
         if not 0 < alpha < float("inf"):
-            raise ValueError(f"alpha is the parameter of Beta(alpha, alpha), positive and finite, got {alpha}.")
+            raise InputError(f"alpha is the parameter of Beta(alpha, alpha), positive and finite, got {alpha}.")
         if mix not in KINDS:
-            raise ValueError(f"mix is one of {', '.join(KINDS)}, got {mix!r}.")
+            raise InputError(f"mix is one of {', '.join(KINDS)}, got {mix!r}.")
         if mix == "cutmix":
             _check_images(setup.input_shape)
         self.alpha, self.mix, self._seed = alpha, mix, setup.seed
 
     def eligible(self, targets: Tensor, domains: Tensor, context: Context) -> Tensor:
         """(N, N) true where row i may be mixed with row j."""
-        raise TypeError(f"{type(self).__name__} does not define eligible().")
+        raise InputTypeError(f"{type(self).__name__} does not define eligible().")
 
     def step(self, batch: Batch, context: Context) -> StepResult:
         generator = generator_for(self._seed, "mixing", context.iteration, _rank())
@@ -153,7 +154,7 @@ def paste(images: Tensor, boxes: Tensor, mix: Mix) -> Tensor:
 
 def _check_images(shape: tuple[int, ...]) -> None:
     if len(shape) != 3:
-        raise ValueError(
+        raise InputError(
             "mix='cutmix' cuts boxes out of images: it wants inputs of shape (channels, height, width), got "
             f"{tuple(shape) or 'inputs without a fixed shape'}. Use mix='mixup', or set --image-size for a folder."
         )

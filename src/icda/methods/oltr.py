@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
+from icda.errors import InputError
 from icda.losses.center_loss import squared_distances
 from icda.losses.cosine import check_scale, unit_rows
 from icda.losses.terms.head import Head, head_parameters
@@ -160,12 +161,12 @@ class OLTR(Method):
         check_first_stage(first_stage)
         check_scale(scale)
         if not 0 < reach < math.inf:
-            raise ValueError(f"reach must be finite and positive, got {reach}.")
+            raise InputError(f"reach must be finite and positive, got {reach}.")
         for name, value in {"weight": weight, "repel": repel, "margin": margin}.items():
             if not 0 <= value < math.inf:
-                raise ValueError(f"{name} must be finite and not negative, got {value}.")
+                raise InputError(f"{name} must be finite and not negative, got {value}.")
         if not 0 <= centroid_rate <= 1:
-            raise ValueError(f"centroid_rate must lie in [0, 1], got {centroid_rate}.")
+            raise InputError(f"centroid_rate must lie in [0, 1], got {centroid_rate}.")
         self.first_stage, self.freeze_encoder = first_stage, freeze_encoder
         self.scale, self.reach, self.centroid_rate = scale, reach, centroid_rate
         self.weight, self.repel, self.margin = weight, repel, margin

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Method, Setup
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class PostHocLogitAdjustment(Method):
     def __init__(self, setup: Setup, *, tau: float = 1.0) -> None:
         super().__init__()
         if not math.isfinite(tau):
-            raise ValueError(f"tau must be finite, got {tau}.")
+            raise InputError(f"tau must be finite, got {tau}.")
         self.tau = tau
         self.register_buffer("log_prior", log_prior(setup.class_counts))
 
@@ -52,7 +53,7 @@ def log_prior(class_counts: Tensor) -> Tensor:
     """
     absent = (class_counts == 0).nonzero().flatten().tolist()
     if absent:
-        raise ValueError(
+        raise InputError(
             f"class {absent[0]} has no training sample: its log prior is minus infinity, and every answer would be that "
             "class. Leave it out of the task."
         )

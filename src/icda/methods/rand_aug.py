@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.rand_augment import RandAugment
+from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Method, Setup
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class RandAug(Method):
 
 def _check_images(shape: tuple[int, ...]) -> None:
     if len(shape) != 3 or shape[0] not in (1, 3):
-        raise ValueError(
+        raise InputError(
             "rand_aug changes images: it wants inputs of shape (channels, height, width) with 1 or 3 channels, got "
             f"{tuple(shape) or 'inputs without a fixed shape'}. Choose a task of images or another method."
         )

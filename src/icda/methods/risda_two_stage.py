@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.errors import InputError
 from icda.losses.risda import RISDALoss
 from icda.losses.terms.class_balance import check_effective_beta, effective_number_weights
 from icda.methods.base import METHODS, Context, Method, Setup, Stage
@@ -40,7 +41,7 @@ class TwoStageRISDA(Method):
     ) -> None:
         super().__init__()
         if not 0 < first_stage < 1:
-            raise ValueError(f"first_stage is a share of the epochs in (0, 1), got {first_stage}.")
+            raise InputError(f"first_stage is a share of the epochs in (0, 1), got {first_stage}.")
         check_effective_beta(effective_beta, "effective_beta")
         self.first_stage = first_stage
         counts = setup.class_counts

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
+from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Method, Setup, StepResult
 from icda.ranks import all_gather_rows
 
@@ -43,13 +44,13 @@ class SelfPaced(Method):
     ) -> None:
         super().__init__()
         if not 0 < percentile <= 1:
-            raise ValueError(f"percentile is a share of the samples in (0, 1], got {percentile}.")
+            raise InputError(f"percentile is a share of the samples in (0, 1], got {percentile}.")
         rates = {"moving_average": moving_average, "burn_in_dropout": burn_in_dropout, "dropout": dropout}
         for name, value in rates.items():
             if not 0 <= value < 1:
-                raise ValueError(f"{name} must lie in [0, 1), got {value}.")
+                raise InputError(f"{name} must lie in [0, 1), got {value}.")
         if not 0 <= burn_in <= 1:
-            raise ValueError(f"burn_in is a share of training in [0, 1], got {burn_in}.")
+            raise InputError(f"burn_in is a share of training in [0, 1], got {burn_in}.")
         self.percentile, self.moving_average, self.burn_in = percentile, moving_average, burn_in
         self.burn_in_dropout, self.dropout, self.seed = burn_in_dropout, dropout, setup.seed
         self.register_buffer("threshold", torch.tensor(torch.nan, dtype=torch.float64))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from icda.errors import InputError
 from icda.methods.base import Method
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class SmallLossPair(Method):
         super().__init__()
         check_noise_rate(noise_rate)
         if ramp_epochs < 0:
-            raise ValueError(f"ramp_epochs must not be negative, got {ramp_epochs}.")
+            raise InputError(f"ramp_epochs must not be negative, got {ramp_epochs}.")
         self.noise_rate, self.ramp_epochs, self.ensemble = noise_rate, ramp_epochs, ensemble
 
     def drop_rate(self, epoch: int) -> float:
@@ -62,4 +63,4 @@ class SmallLossPair(Method):
 
 def check_noise_rate(noise_rate: float) -> None:
     if not 0 <= noise_rate < 1:
-        raise ValueError(f"noise_rate is the share of wrong labels in [0, 1), got {noise_rate}.")
+        raise InputError(f"noise_rate is the share of wrong labels in [0, 1), got {noise_rate}.")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from icda.errors import InputError
 from icda.losses.cosine import unit_rows
 from icda.losses.terms.head import Head, head_parameters
 from icda.methods.base import METHODS, Context, Method, Setup
@@ -92,9 +93,9 @@ class DeConfoundTDE(Method):
     ) -> None:
         super().__init__()
         if num_heads < 1 or setup.feature_dim % num_heads:
-            raise ValueError(f"num_heads must divide the {setup.feature_dim} features of the network, got {num_heads}.")
+            raise InputError(f"num_heads must divide the {setup.feature_dim} features of the network, got {num_heads}.")
         if not (0 < tau < math.inf and 0 <= gamma < math.inf and math.isfinite(alpha) and 0 <= momentum < 1):
-            raise ValueError(
+            raise InputError(
                 "wanted tau > 0, gamma >= 0, a finite alpha and momentum in [0, 1), "
                 f"got tau={tau}, gamma={gamma}, alpha={alpha}, momentum={momentum}."
             )

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.errors import InputError
 from icda.losses.generalized_cross_entropy import check_exponent, generalized_cross_entropy
 from icda.methods.base import METHODS, Context, Method, Setup
 from icda.ranks import all_mean
@@ -44,11 +45,11 @@ class TruncatedLq(Method):
         super().__init__()
         check_exponent(q)
         if not 0 < threshold < 1:
-            raise ValueError(f"threshold is a probability in (0, 1), got {threshold}.")
+            raise InputError(f"threshold is a probability in (0, 1), got {threshold}.")
         if not 0 <= start <= 1:
-            raise ValueError(f"start is a share of the epochs in [0, 1], got {start}.")
+            raise InputError(f"start is a share of the epochs in [0, 1], got {start}.")
         if not (isinstance(refresh, int) and refresh >= 1):
-            raise ValueError(f"refresh is a number of epochs, 1 or more, got {refresh}.")
+            raise InputError(f"refresh is a number of epochs, 1 or more, got {refresh}.")
         self.q, self.threshold, self.start, self.refresh = q, threshold, start, refresh
         self._first_epoch = round(start * setup.epochs)
         self.register_buffer("kept", torch.ones(setup.num_samples, dtype=torch.bool), persistent=False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Method, Setup, Stage
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Upweighting(Method):
     def __init__(self, setup: Setup, *, weighting: Literal["sampling", "loss"] = "sampling") -> None:
         super().__init__()
         if weighting not in WEIGHTINGS:
-            raise ValueError(f"weighting is one of {', '.join(WEIGHTINGS)}, got {weighting!r}.")
+            raise InputError(f"weighting is one of {', '.join(WEIGHTINGS)}, got {weighting!r}.")
         assert setup.group_counts is not None, "check_needs admits no task without its groups"
         self.weighting = weighting
         self.register_buffer("group_weights", balancing_weights(setup.group_counts), persistent=False)

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import nn
 
+from icda.errors import InputError
 from icda.extras import require
 from icda.models.base import FeatureClassifier
 from icda.models.headless import Headless, fresh_like, is_linear, join, named_layer, take_off
@@ -57,7 +58,7 @@ def find_head(model: nn.Module) -> nn.Module:
         found[name] = layer
     ends = ", ".join(f"'{name}' ending in {type(layer).__name__}" for name, layer in found.items())
     children = ", ".join(name for name, _ in model.named_children())
-    raise ValueError(
+    raise InputError(
         f"from_torch finds no linear head in {type(model).__name__}: wanted get_classifier(), or one of "
         f"{', '.join(HEAD_NAMES)} ending in nn.Linear or a 1x1 nn.Conv2d; found {ends or f'only {children or None}'}. "
         'Name the layer, from_torch(model, head="path.to.layer"), or build FeatureClassifier(encoder, head) yourself.'
@@ -75,7 +76,7 @@ def load_torchvision(name: str, num_classes: int, channels: int = 3, **options: 
     # torchvision comes with timm, so one extra serves both.
     models = require("torchvision.models", "timm", "torchvision models")
     if channels != 3:
-        raise ValueError(
+        raise InputError(
             f"torchvision models take RGB images, got {channels} channel(s): repeat the channel in the data."
         )
     return from_torch(models.get_model(name, **options), num_classes).train()
@@ -86,13 +87,13 @@ def _check_classifier(model: nn.Module, classifier: object) -> nn.Module:
         return classifier
     kind = type(model).__name__
     if isinstance(classifier, nn.Identity):
-        raise ValueError(f"{kind} has no head (num_classes=0): call model.reset_classifier(num_classes) first.")
+        raise InputError(f"{kind} has no head (num_classes=0): call model.reset_classifier(num_classes) first.")
     if isinstance(classifier, (tuple, list, dict)):
-        raise ValueError(
+        raise InputError(
             f"{kind}.get_classifier() returns {len(classifier)} heads, wanted one linear layer: "
             "use the variant without distillation."
         )
-    raise ValueError(
+    raise InputError(
         f"{kind}.get_classifier() returns a {type(classifier).__name__}, wanted nn.Linear or a 1x1 nn.Conv2d: "
         'name the last linear layer, from_torch(model, head="path.to.layer").'
     )

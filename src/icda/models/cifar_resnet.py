@@ -7,6 +7,7 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from icda.errors import InputError
 from icda.models.base import FeatureClassifier
 from icda.models.initialisation import kaiming_convolutions
 from icda.models.registry import MODELS, image_channels
@@ -32,7 +33,7 @@ class CifarResNet(nn.Module):
         super().__init__()
         blocks, rest = divmod(depth - 2, 6)
         if rest or blocks < 1:
-            raise ValueError(f"CifarResNet expects a depth of 6n + 2 (8, 14, 20, ...), got {depth}.")
+            raise InputError(f"CifarResNet expects a depth of 6n + 2 (8, 14, 20, ...), got {depth}.")
         self.stem = _conv3x3(channels, WIDTHS[0])
         self.stem_norm = nn.BatchNorm2d(WIDTHS[0])
         self.stages = nn.Sequential(*(_stage(stage, blocks) for stage in range(len(WIDTHS))))

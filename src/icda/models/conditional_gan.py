@@ -7,6 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import spectral_norm
 
+from icda.errors import InputError
+
 SIZES = (8, 16, 28, 32, 64)  # sides that halve down to a smallest map of 4 or 7 pixels
 GROUPS = 8  # of GroupNorm: BatchNorm would tie an image to its neighbours and a rank to its share of the batch
 
@@ -72,7 +74,7 @@ def smallest_map(size: int) -> int:
     [4, 4, 7, 4, 4]
     """
     if size not in SIZES:
-        raise ValueError(f"the GAN makes square images of {', '.join(map(str, SIZES))} pixels a side, got {size}.")
+        raise InputError(f"the GAN makes square images of {', '.join(map(str, SIZES))} pixels a side, got {size}.")
     while size % 2 == 0 and size > 4:
         size //= 2
     return size

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from icda.data.augmentation import Normaliser
+from icda.errors import InputError
 from icda.extras import require
 from icda.registry import Registry, UnknownNameError, nearest
 
@@ -51,7 +52,7 @@ class ImageEncoder(_Encoder):
         std: Sequence[float],
     ) -> None:
         if image_size < 1:
-            raise ValueError(f"the image size is {image_size}, wanted 1 pixel or more.")
+            raise InputError(f"the image size is {image_size}, wanted 1 pixel or more.")
         super().__init__(name, version, network)
         self.image_size: int | None = image_size
         self._normalise = Normaliser(tuple(mean), tuple(std))
@@ -112,7 +113,7 @@ def create_encoder(name: str | None, kind: Kind, image_size: int | None = None) 
     icda.registry.UnknownNameError: unknown encoder 'minilmm': did you mean 'minilm'? Known: efficientnet_lite0, minilm, ...
     """
     if kind == "text" and image_size is not None:
-        raise ValueError(f"image_size is {image_size}, but the inputs are texts: leave it out.")
+        raise InputError(f"image_size is {image_size}, but the inputs are texts: leave it out.")
     name = DEFAULTS[kind] if name is None else name
     prefix, colon, target = name.partition(":")
     if colon:
@@ -129,7 +130,7 @@ def create_encoder(name: str | None, kind: Kind, image_size: int | None = None) 
 def check_kind(name: str, has: Kind, wanted: Kind) -> None:
     """Refuse images to a text encoder and the other way round."""
     if has != wanted:
-        raise ValueError(
+        raise InputError(
             f"the encoder {name} takes {has}s, but the inputs are {wanted}s: "
             f"choose another, such as {DEFAULTS[wanted]}, the default for {wanted}s."
         )
@@ -165,7 +166,7 @@ def _create_foreign(prefix: str, target: str, kind: Kind, image_size: int | None
         hint = f"did you mean '{guess}:{target}'? " if guess else ""
         raise UnknownNameError(f"unknown encoder '{prefix}:{target}': {hint}Known prefixes: {', '.join(PREFIXES)}.")
     if not target:
-        raise ValueError(f"'{prefix}:' wants a model after the colon, for example 'hf:distilbert-base-uncased'.")
+        raise InputError(f"'{prefix}:' wants a model after the colon, for example 'hf:distilbert-base-uncased'.")
     if prefix == "timm":
         return load_timm_encoder(target, kind, image_size)
     from icda.models.huggingface_encoder import load_huggingface_encoder
@@ -175,7 +176,7 @@ def _create_foreign(prefix: str, target: str, kind: Kind, image_size: int | None
 
 def _checked(name: str, features: Tensor, count: int) -> Tensor:
     if features.ndim != 2 or len(features) != count:
-        raise ValueError(
+        raise InputError(
             f"the encoder {name} gives shape {tuple(features.shape)}, wanted ({count}, A): choose another."
         )
     return features.float().cpu()

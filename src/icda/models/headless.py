@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from icda.errors import InputError
 from icda.models.base import FeatureClassifier
 
 
@@ -32,7 +33,7 @@ class Headless(nn.Module):
         if isinstance(features, Tensor) and features.dim() == 2 and features.shape[1] == self.feature_dim:
             return features
         found = f"shape {tuple(features.shape)}" if isinstance(features, Tensor) else f"a {type(features).__name__}"
-        raise ValueError(
+        raise InputError(
             f"{type(self.network).__name__} without its last linear layer returned {found}, wanted features of shape "
             f"(N, {self.feature_dim}): it does more than that layer at its end. Turn off auxiliary outputs "
             "(aux_logits=False), name another layer with head=..., or build FeatureClassifier(encoder, head) yourself."
@@ -87,7 +88,7 @@ def named_layer(network: nn.Module, name: str) -> nn.Module:
         return modules[name]
     found = f"a {type(modules[name]).__name__}" if name in modules else "nothing"
     linear = [path for path, module in modules.items() if path and is_linear(module)]
-    raise ValueError(
+    raise InputError(
         f"head={name!r} is {found} in {type(network).__name__}, wanted an nn.Linear or a 1x1 nn.Conv2d. "
         f"The last ones are: {', '.join(linear[-5:]) or 'none'}."
     )

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
+from icda.errors import InputError, InputTypeError, UnreadableError
 from icda.extras import require
 from icda.models.base import FeatureClassifier
 from icda.models.headless import Headless, is_linear, join, named_layer, take_off
@@ -93,10 +94,12 @@ def load_pretrained_tokeniser(target: str) -> Any:
     try:
         tokeniser = transformers.AutoTokenizer.from_pretrained(target, local_files_only=is_folder)
     except (OSError, ValueError) as error:
-        raise OSError(f"the tokeniser of {target} cannot be loaded ({str(error).splitlines()[0]}): {hint}") from error
+        raise UnreadableError(
+            f"the tokeniser of {target} cannot be loaded ({str(error).splitlines()[0]}): {hint}"
+        ) from error
     if len(tokeniser) <= len(tokeniser.all_special_tokens):
         # Where there are no files, transformers makes a tokeniser to which every word is unknown.
-        raise OSError(f"{target} has no tokeniser: {hint}")
+        raise UnreadableError(f"{target} has no tokeniser: {hint}")
     if tokeniser.pad_token is None:
         # Padding is masked: any id serves a tokeniser that has none of its own, such as GPT-2's.
         tokeniser.pad_token = tokeniser.eos_token
@@ -124,7 +127,7 @@ def _kind(transformers: ModuleType, config: Any) -> Literal["image", "text"]:
         return "text"
     if type(config) in transformers.AutoModelForImageClassification._model_mapping:
         return "image"
-    raise ValueError(
+    raise InputError(
         f"{type(config).__name__} belongs to neither an image nor a text classifier of transformers: "
         "load the model yourself and hand it to from_huggingface(model)."
     )
@@ -134,11 +137,11 @@ def _find_head(model: nn.Module) -> nn.Module:
     kind = type(model).__name__
     num_labels = getattr(getattr(model, "config", None), "num_labels", None)
     if not isinstance(num_labels, int):
-        raise TypeError(
+        raise InputTypeError(
             f"{kind} has no config.num_labels: from_huggingface wants a transformers model; see from_torch."
         )
     if num_labels < 2:
-        raise ValueError(f"{kind} has {num_labels} label; a classifier needs at least two: load it with num_labels=2.")
+        raise InputError(f"{kind} has {num_labels} label; a classifier needs at least two: load it with num_labels=2.")
     base = getattr(model, "base_model", model)
     body = set() if base is model else set(base.modules())
     outside = {name: layer for name, layer in model.named_modules() if is_linear(layer) and layer not in body}
@@ -146,7 +149,7 @@ def _find_head(model: nn.Module) -> nn.Module:
     if len(fitting) == 1:
         return outside[fitting[0]]
     found = ", ".join(fitting or outside) or "none"
-    raise ValueError(
+    raise InputError(
         f"{kind} should have one linear layer with {num_labels} rows (config.num_labels) after its base model, found "
         f'{len(fitting)} (linear layers: {found}). Name the last one, from_huggingface(model, head="path.to.layer"); '
         "of a model that averages two heads (distillation) take the variant with one."

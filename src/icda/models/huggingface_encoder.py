@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from icda.errors import InputError, UnreadableError
 from icda.extras import require
 from icda.models.encoders import ImageEncoder, Kind, TextEncoder
 from icda.models.huggingface import load_pretrained_tokeniser
@@ -83,7 +84,7 @@ def _load_image_encoder(transformers: ModuleType, target: str, version: str, ima
     try:
         recipe, _ = transformers.ImageProcessingMixin.get_image_processor_dict(target)
     except OSError as error:
-        raise ValueError(
+        raise InputError(
             f"{target} has no preprocessor_config.json, so nobody knows which mean and std its images want: "
             "save the model's image processor beside it."
         ) from error
@@ -108,12 +109,14 @@ def _load(transformers: ModuleType, target: str, name: str, wanted: str, **optio
             )
         except (OSError, ValueError) as error:
             place = "the folder is there" if is_folder else "there is no such folder, so the hub was asked"
-            raise OSError(f"the encoder {name} cannot be loaded ({place}): {str(error).splitlines()[0]}") from error
+            raise UnreadableError(
+                f"the encoder {name} cannot be loaded ({place}): {str(error).splitlines()[0]}"
+            ) from error
     if model.main_input_name != wanted:
-        raise ValueError(f"the encoder {name} takes {model.main_input_name}, but the inputs want {wanted}.")
+        raise InputError(f"the encoder {name} takes {model.main_input_name}, but the inputs want {wanted}.")
     missing = set(report["missing_keys"])
     if gaps := sorted(key for key in missing if "pooler" not in key):
-        raise ValueError(
+        raise InputError(
             f"{target} lacks the weights of {', '.join(gaps[:3])} ({len(gaps)} in all), which would be random: "
             "save the whole model."
         )
@@ -127,7 +130,7 @@ def _size(name: str, recipe: dict[str, Any]) -> int:
         sides = {side for key in ("height", "width", "shortest_edge") if (side := size.get(key))}
         size = sides.pop() if len(sides) == 1 else None
     if not isinstance(size, int):
-        raise ValueError(f"{name} does not say one image size ({recipe.get('size')}): give --image-size.")
+        raise InputError(f"{name} does not say one image size ({recipe.get('size')}): give --image-size.")
     return size
 
 

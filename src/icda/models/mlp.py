@@ -6,6 +6,7 @@ import math
 
 from torch import nn
 
+from icda.errors import InputError
 from icda.models.base import FeatureClassifier
 from icda.models.registry import MODELS
 
@@ -35,5 +36,5 @@ def linear(num_classes: int, input_shape: tuple[int, ...]) -> FeatureClassifier:
 
 def _input_size(model: str, input_shape: tuple[int, ...]) -> int:
     if not input_shape:
-        raise ValueError(f"{model} needs the shape of one input, for example input_shape=(64,) or (1, 28, 28).")
+        raise InputError(f"{model} needs the shape of one input, for example input_shape=(64,) or (1, 28, 28).")
     return math.prod(input_shape)

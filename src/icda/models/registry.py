@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from icda.errors import InputError
 from icda.models.adapters import load_timm, load_torchvision
 from icda.models.base import FeatureClassifier
 from icda.models.huggingface import load_huggingface
@@ -35,7 +36,7 @@ def create_model(name: str, num_classes: int, input_shape: tuple[int, ...] = (),
     icda.registry.UnknownNameError: unknown model 'resnet33': did you mean 'resnet32'? Known: ...
     """
     if num_classes < 2:
-        raise ValueError(f"model {name!r} was asked for with {num_classes} class(es); a classifier needs at least two.")
+        raise InputError(f"model {name!r} was asked for with {num_classes} class(es); a classifier needs at least two.")
     shape = tuple(input_shape)
     prefix, colon, target = name.partition(":")
     if colon:
@@ -50,7 +51,7 @@ def image_channels(model: str, input_shape: tuple[int, ...]) -> int:
     (1, 3)
     """
     if len(input_shape) not in (0, 3):
-        raise ValueError(
+        raise InputError(
             f"{model} expects images of shape (channels, height, width), got input_shape {input_shape}: "
             "feature vectors go to 'mlp' or 'linear'."
         )
@@ -61,7 +62,7 @@ def _create_foreign(
     prefix: str, target: str, num_classes: int, input_shape: tuple[int, ...], options: dict[str, Any]
 ) -> FeatureClassifier:
     if not target:
-        raise ValueError(f"'{prefix}:' wants a model after the colon, for example 'hf:distilbert-base-uncased'.")
+        raise InputError(f"'{prefix}:' wants a model after the colon, for example 'hf:distilbert-base-uncased'.")
     if prefix in ("timm", "torchvision"):
         target, _, weights = target.partition("@")
         if weights:

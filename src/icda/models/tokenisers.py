@@ -8,6 +8,7 @@ from collections.abc import Callable
 from icda.data.task import Task
 from icda.data.texts import with_tokeniser
 from icda.data.tokens import HASHED_WORDS, Tokeniser
+from icda.errors import InputError
 from icda.models.huggingface import huggingface_config, huggingface_kind, load_pretrained_tokeniser
 from icda.models.registry import MODELS
 from icda.registry import Registry
@@ -31,22 +32,22 @@ def read_by(task: Task, model: str, max_length: int | None = None) -> Task:
     >>> from icda.data import create_task
     >>> read_by(create_task("digits_lt"), "bag_of_words")
     Traceback (most recent call last):
-    ValueError: model 'bag_of_words' reads texts, but the samples of task 'digits_lt' are of kind 'image', shape ...
+    icda.errors.InputError: model 'bag_of_words' reads texts, but the samples of task 'digits_lt' are of kind 'image', ...
     """
     tokeniser = tokeniser_of(model)
     is_text = task.input_kind == "text"
     if tokeniser is not None and not is_text:
-        raise ValueError(
+        raise InputError(
             f"model {model!r} reads texts, but the samples of task {task.name!r} are of kind {task.input_kind!r}, shape "
             f"{task.input_shape}: choose another model, such as the task's own, {task.default_model!r}."
         )
     if tokeniser is None and is_text:
-        raise ValueError(
+        raise InputError(
             f"model {model!r} does not read texts, and the samples of task {task.name!r} are texts: choose one of "
             f"{', '.join(TOKENISERS)}, or hf:PATH_OR_ID of a sequence classifier."
         )
     if max_length is not None and not is_text:
-        raise ValueError(
+        raise InputError(
             f"max_length is {max_length}, but the samples of task {task.name!r} are no texts: leave it out."
         )
     return task if tokeniser is None else with_tokeniser(task, tokeniser, max_length)
@@ -72,7 +73,7 @@ def load_tokeniser(target: str, vocabulary: int, positions: int | None = None) -
     """The tokeniser saved beside a Hugging Face model whose embedding has `vocabulary` rows."""
     found = load_pretrained_tokeniser(target)
     if len(found) > vocabulary:
-        raise ValueError(
+        raise InputError(
             f"the tokeniser of {target} knows {len(found)} tokens, its model only {vocabulary}: they are no pair. "
             "Save the model's own tokeniser beside it."
         )

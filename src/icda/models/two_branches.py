@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from icda.errors import InputError
 from icda.models.cifar_resnet import CifarResNet
 from icda.models.densenet import DenseNet, Transition
 from icda.models.headless import Headless
@@ -128,7 +129,7 @@ def _start(encoder: nn.Module, layers: Sequence[nn.Module]) -> int:
     """Where the branch begins."""
     weighted = [i for i, layer in enumerate(layers) if any(value.dim() > 1 for value in layer.parameters())]
     if not weighted:
-        raise ValueError(
+        raise InputError(
             f"{type(encoder).__name__} has no layer with weights, so there is no block to make two branches of: the model "
             "'linear' is a head alone. Choose a model with a hidden layer, such as 'mlp' or a ResNet."
         )
@@ -142,7 +143,7 @@ def _start(encoder: nn.Module, layers: Sequence[nn.Module]) -> int:
 @torch.no_grad()
 def _check_cut(encoder: nn.Module, chain: nn.Module, input_shape: tuple[int, ...]) -> None:
     if not input_shape:
-        raise ValueError("two branches need the shape of one input to try the cut on, for example (3, 32, 32); got ().")
+        raise InputError("two branches need the shape of one input to try the cut on, for example (3, 32, 32); got ().")
     modes = [(module, module.training) for root in (encoder, chain) for module in root.modules()]
     value = next(encoder.parameters())
     count = 2 * math.prod(input_shape)
@@ -160,9 +161,9 @@ def _check_cut(encoder: nn.Module, chain: nn.Module, input_shape: tuple[int, ...
         raise _no_chain(encoder)
 
 
-def _no_chain(encoder: nn.Module) -> ValueError:
+def _no_chain(encoder: nn.Module) -> InputError:
     network = encoder.network if isinstance(encoder, Headless) else encoder
-    return ValueError(
+    return InputError(
         f"{type(network).__name__} is not one layer after another, so nobody knows where its last block begins: choose a "
         "CIFAR model (resnet32, wrn_28_10, ...), a ResNet of timm or torchvision, small_cnn or mlp, or build "
         "FeatureClassifier(TwoBranches(trunk, branch, pool), head) yourself, with a head over twice the features."

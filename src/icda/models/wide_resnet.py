@@ -7,6 +7,7 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from icda.errors import InputError
 from icda.models.base import FeatureClassifier
 from icda.models.initialisation import kaiming_convolutions
 from icda.models.registry import MODELS, image_channels
@@ -28,7 +29,7 @@ class WideResNet(nn.Module):
         super().__init__()
         blocks, rest = divmod(depth - 4, 6)
         if rest or blocks < 1:
-            raise ValueError(f"WideResNet expects a depth of 6n + 4 (10, 16, 22, 28, ...), got {depth}.")
+            raise InputError(f"WideResNet expects a depth of 6n + 4 (10, 16, 22, 28, ...), got {depth}.")
         widths = (16, 16 * widen, 32 * widen, 64 * widen)
         self.stem = nn.Conv2d(channels, widths[0], kernel_size=3, padding=1, bias=False)
         layers: list[nn.Module] = []

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
+from icda.errors import InputError
 from icda.report.markup import Markup, element, void
 
 URI = re.compile(r"data:image/(?:png|webp|jpeg|gif);base64,[A-Za-z0-9+/=]+")
@@ -18,7 +19,7 @@ SMALL = 96  # pixels a side; smaller pictures are enlarged without blur
 def picture(uri: object, alt: str, css: str = "") -> Markup:
     """An image of a data URI, with what it shows in words; anything that is no picture is refused."""
     if not isinstance(uri, str) or not URI.fullmatch(uri):
-        raise ValueError(f"a picture in explanations.json is data:image/png;base64,..., got {str(uri)[:60]!r}.")
+        raise InputError(f"a picture in explanations.json is data:image/png;base64,..., got {str(uri)[:60]!r}.")
     classes = " ".join(filter(None, ["picture", css, "small" if _is_small(uri) else ""]))
     return void("img", src=uri, alt=alt, class_=classes, decoding="async")
 

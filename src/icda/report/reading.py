@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from icda.errors import InputError, MissingFileError
 from icda.report.formatting import FIGURES
 from icda.report.results import Result
 from icda.report.runs import Explanations
@@ -41,15 +42,15 @@ def read_path(path: Path) -> list[Found]:
     if path.is_dir():
         folders = [path] if (path / RESULT).is_file() else sorted(file.parent for file in path.rglob(RESULT))
         if not folders:
-            raise FileNotFoundError(f"{path} holds no {RESULT}, nor does a folder below it: give a finished run.")
+            raise MissingFileError(f"{path} holds no {RESULT}, nor does a folder below it: give a finished run.")
         return [read_folder(folder) for folder in folders]
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is not there: give the folder of a run, a {RESULT} or a ledger's CSV.")
+        raise MissingFileError(f"{path} is not there: give the folder of a run, a {RESULT} or a ledger's CSV.")
     if path.suffix == ".json":
         return [read_folder(path.parent)] if path.name == RESULT else [Found(_load(path))]
     if path.suffix == ".csv":
         return [Found(result) for result in read_ledger_results(path)]
-    raise ValueError(f"{path} is neither the folder of a run, nor a {RESULT}, nor a ledger's CSV.")
+    raise InputError(f"{path} is neither the folder of a run, nor a {RESULT}, nor a ledger's CSV.")
 
 
 def read_folder(folder: Path) -> Found:
@@ -63,11 +64,11 @@ def read_ledger_results(path: Path) -> list[dict[str, Any]]:
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     if not rows:
-        raise ValueError(f"{path} has no rows: a report needs at least one run.")
+        raise InputError(f"{path} has no rows: a report needs at least one run.")
     missing = [name for name in ("task", "method") if name not in rows[0]]
     if missing or not any(name in FIGURES for name in rows[0]):
         wanted = " and ".join(missing) or "any figure such as accuracy"
-        raise ValueError(
+        raise InputError(
             f"{path} is no ledger of runs, it has no column {wanted}: its columns are {', '.join(rows[0])}."
         )
     telling = [name for name in ("tier", "model") if len({row.get(name) or "" for row in rows}) > 1]
@@ -101,7 +102,7 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is not JSON ({error}): was the run cut off while writing?") from error
+        raise InputError(f"{path} is not JSON ({error}): was the run cut off while writing?") from error
     if not isinstance(found, dict):
-        raise ValueError(f"{path} holds a {type(found).__name__}, not what a run writes.")
+        raise InputError(f"{path} holds a {type(found).__name__}, not what a run writes.")
     return found

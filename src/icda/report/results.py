@@ -6,21 +6,23 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from icda.errors import InputError
+
 Result = Mapping[str, Any]  # what a run writes into result.json
 
 
 def check_results(results: Sequence[Result]) -> None:
     """Raise unless there is at least one result and each says its task and its method."""
     if isinstance(results, Mapping):
-        raise ValueError("a report takes a list of results, got one result: wrap it as [result].")
+        raise InputError("a report takes a list of results, got one result: wrap it as [result].")
     if not results:
-        raise ValueError("a report needs at least one result, got none: pass the contents of a result.json.")
+        raise InputError("a report needs at least one result, got none: pass the contents of a result.json.")
     for position, result in enumerate(results):
         if not isinstance(result, Mapping):
-            raise ValueError(f"result {position} is a {type(result).__name__}, not a dictionary: load result.json.")
+            raise InputError(f"result {position} is a {type(result).__name__}, not a dictionary: load result.json.")
         for key in ("task", "method"):
             if key not in result:
-                raise ValueError(f"result {position} has no {key!r}: pass the contents of a result.json.")
+                raise InputError(f"result {position} has no {key!r}: pass the contents of a result.json.")
 
 
 def as_number(value: object) -> float | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from icda.errors import InputError
 from icda.report.results import Result, as_number, check_results, class_name, listing, mapping
 
 Explanations = Mapping[str, Any]  # what explain_run writes into explanations.json
@@ -64,13 +65,13 @@ def collect_runs(results: Sequence[Result], explanations: Sequence[Explanations 
     check_results(results)
     given = [None] * len(results) if explanations is None else list(explanations)
     if len(given) != len(results):
-        raise ValueError(
+        raise InputError(
             f"a report of {len(results)} results takes as many explanations, got {len(given)}: "
             "pass None for a run that has none."
         )
     for position, part in enumerate(given):
         if part is not None and not isinstance(part, Mapping):
-            raise ValueError(
+            raise InputError(
                 f"explanation {position} is a {type(part).__name__}, not a dictionary: load explanations.json."
             )
     classes = dict.fromkeys(name for result in results for name in _class_names(result))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from icda.errors import InputError
 from icda.metrics.per_class import worst_known
 from icda.metrics.per_group import per_group_accuracy
 from icda.strength import direct_strength
@@ -24,7 +25,7 @@ def strength_groups(features: Tensor, targets: Tensor, weight: Tensor, share: fl
     tensor([0, 0, 0, 1])
     """
     if not 0 < share < 1:
-        raise ValueError(f"share must lie between 0 and 1, got {share}.")
+        raise InputError(f"share must lie between 0 and 1, got {share}.")
     strength = direct_strength(features, targets, weight).per_sample
     groups = 2 * targets
     for label in targets.unique():

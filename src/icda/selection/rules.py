@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from icda.errors import InputError
 from icda.registry import Registry
 
 
@@ -41,7 +42,7 @@ class SelectionRule:
             return 0.0
         value = metrics.get(self.metric)
         if value is None or not math.isfinite(value):
-            raise ValueError(
+            raise InputError(
                 f"selection rule {self.name!r} needs {self.metric!r} of the validation split, got {value}: "
                 "evaluate it with what the metric needs, or use --selection last."
             )
@@ -90,16 +91,16 @@ def check(rule: str | SelectionRule, has_validation: bool, has_groups: bool, tas
 
     >>> check("validation_worst_group", has_validation=False, has_groups=False, task="cifar10")
     Traceback (most recent call last):
-    ValueError: selection rule 'validation_worst_group' needs a validation split with group labels; task 'cifar10' has \
-none: use --selection last
+    icda.errors.InputError: selection rule 'validation_worst_group' needs a validation split with group labels; task \
+'cifar10' has none: use --selection last
     """
     rule = get_rule(rule)
     wanted = "a validation split with group labels" if rule.needs_groups else "a validation split"
     owner = f"task {task!r}" if task else "this task"
     if rule.needs_validation and not has_validation:
-        raise ValueError(f"selection rule {rule.name!r} needs {wanted}; {owner} has none: use --selection last")
+        raise InputError(f"selection rule {rule.name!r} needs {wanted}; {owner} has none: use --selection last")
     if rule.needs_groups and not has_groups:
-        raise ValueError(
+        raise InputError(
             f"selection rule {rule.name!r} needs {wanted}; {owner} has none: "
             "use --selection last or --selection validation_worst_class"
         )

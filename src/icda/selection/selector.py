@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from icda.errors import InputError
 from icda.selection.rules import SelectionRule, get_rule
 
 
@@ -39,7 +40,7 @@ class Selector:
             self.best_epoch = epoch
             return True
         if validation_metrics is None:
-            raise ValueError(
+            raise InputError(
                 f"selection rule {self.rule.name!r} got no validation metrics for epoch {epoch}: "
                 "evaluate the validation split first, or use --selection last."
             )
@@ -61,9 +62,9 @@ class Selector:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         missing = {"rule", "best_epoch", "best_score"} - state.keys()
         if missing:
-            raise ValueError(f"a Selector's state has rule, best_epoch and best_score; missing: {sorted(missing)}.")
+            raise InputError(f"a Selector's state has rule, best_epoch and best_score; missing: {sorted(missing)}.")
         if state["rule"] != self.rule.name:
-            raise ValueError(
+            raise InputError(
                 f"this run selects by {self.rule.name!r} but the checkpoint by {state['rule']!r}, whose scores do not "
                 f"compare: resume with --selection {state['rule']}."
             )

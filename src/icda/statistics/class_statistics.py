@@ -8,6 +8,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
+from icda.errors import InputError
 from icda.ranks import all_gather_rows, all_reduce, world_size
 from icda.statistics.checks import check_features, check_num_classes, check_targets, check_weights
 from icda.statistics.grouping import LabelGroups
@@ -54,11 +55,11 @@ class ClassStatistics(nn.Module):
         super().__init__()
         check_num_classes(num_classes, "ClassStatistics")
         if covariance not in get_args(CovarianceKind):
-            raise ValueError(f"covariance must be one of {', '.join(get_args(CovarianceKind))}, got {covariance!r}.")
+            raise InputError(f"covariance must be one of {', '.join(get_args(CovarianceKind))}, got {covariance!r}.")
         if rank < 1:
-            raise ValueError(f"rank must be at least 1, got {rank}.")
+            raise InputError(f"rank must be at least 1, got {rank}.")
         if not 0 < forgetting <= 1 or not 0 <= shrinkage <= 1:
-            raise ValueError(f"forgetting must lie in (0, 1] and shrinkage in [0, 1], got {forgetting}, {shrinkage}.")
+            raise InputError(f"forgetting must lie in (0, 1] and shrinkage in [0, 1], got {forgetting}, {shrinkage}.")
         self.kind: CovarianceKind = covariance
         self.num_classes, self.feature_dim = num_classes, feature_dim
         self.rank = min(rank, feature_dim)
@@ -111,7 +112,7 @@ class ClassStatistics(nn.Module):
         mine = (self.kind, self.num_classes, self.feature_dim, self.rank)
         theirs = (other.kind, other.num_classes, other.feature_dim, other.rank)
         if mine != theirs:
-            raise ValueError(f"cannot merge statistics of (kind, C, A, rank) {theirs} into {mine}.")
+            raise InputError(f"cannot merge statistics of (kind, C, A, rank) {theirs} into {mine}.")
         mean, scatter = other.mean.to(self.mean), other.scatter.to(self.scatter)
         weight, delta = self._blend(self.count, other.count.to(self.count), mean)
         shared = (weight * self.count).to(delta)[:, None]  # n m / (n + m)
@@ -144,7 +145,7 @@ class ClassStatistics(nn.Module):
     def assign(self, moments: Moments) -> None:
         """Take other means and covariances over, keeping the counts; covariances become positive semidefinite."""
         if moments.kind != self.kind:
-            raise ValueError(f"cannot take {moments.kind} moments over into {self.kind} statistics.")
+            raise InputError(f"cannot take {moments.kind} moments over into {self.kind} statistics.")
         mean, scatter, *factor = moments.symmetrised().normalised()
         count = self.count.to(scatter)
         if self.kind == "full":

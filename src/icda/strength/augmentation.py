@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from icda.errors import InputError
 from icda.statistics import ClassStatistics
 from icda.strength.angles import Strength
 
@@ -45,13 +46,13 @@ def augment(
     (torch.Size([10, 3]), True)
     """
     if lam < 0 or num_samples < 1:
-        raise ValueError(f"lam must not be negative and num_samples be at least 1, got {lam} and {num_samples}.")
+        raise InputError(f"lam must not be negative and num_samples be at least 1, got {lam} and {num_samples}.")
     counts = statistics.count[targets]
     if (counts == 0).any():
-        raise ValueError(f"class {int(targets[counts == 0][0])} has no statistics: update them before augmenting.")
+        raise InputError(f"class {int(targets[counts == 0][0])} has no statistics: update them before augmenting.")
     amount = strength.per_class.double() / counts[:, None]
     if not amount.sum() > 0:
-        raise ValueError("all strengths are zero: no sample is tied to a wrong class, so there is nothing to augment.")
+        raise InputError("all strengths are zero: no sample is tied to a wrong class, so there is nothing to augment.")
     pairs = torch.multinomial(amount.flatten(), num_samples, replacement=True, generator=generator)
     num_classes = statistics.num_classes
     source, towards = pairs // num_classes, pairs % num_classes

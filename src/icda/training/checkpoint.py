@@ -12,11 +12,13 @@ from typing import Any
 
 import torch
 
+from icda.errors import OperationError
+
 FORMAT = "icda-checkpoint"
 VERSION = 1
 
 
-class CheckpointError(RuntimeError):
+class CheckpointError(OperationError):
     """A checkpoint that cannot be written, read, or used here."""
 
 

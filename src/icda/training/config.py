@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import tyro
 import yaml
 
+from icda.errors import InputError, MissingFileError
 from icda.registry import nearest
 
 
@@ -97,7 +98,7 @@ class TrainConfig:
         }
         for name, value in positive.items():
             if not value > 0:
-                raise ValueError(f"{name} must be positive, got {value}.")
+                raise InputError(f"{name} must be positive, got {value}.")
         not_negative = {
             "weight_decay": self.weight_decay,
             "warmup_epochs": self.warmup_epochs,
@@ -105,14 +106,14 @@ class TrainConfig:
         }
         for name, value in not_negative.items():
             if value < 0:
-                raise ValueError(f"{name} must not be negative, got {value}.")
+                raise InputError(f"{name} must not be negative, got {value}.")
 
     def folder(self) -> Path:
         task = Path(self.data).stem if self.data else self.task
         try:
             return Path(self.out.format(task=task, method=self.method, seed=self.seed))
         except (KeyError, IndexError, ValueError) as error:
-            raise ValueError(
+            raise InputError(
                 f"out may hold {{task}}, {{method}} and {{seed}} and no other braces, got {self.out!r}."
             ) from error
 
@@ -147,18 +148,18 @@ def config_from_dict(values: dict[str, Any], origin: str = "configuration") -> T
     3
     >>> config_from_dict({"epoch": 3})
     Traceback (most recent call last):
-    ValueError: configuration: unknown setting 'epoch': did you mean 'epochs'?
+    icda.errors.InputError: configuration: unknown setting 'epoch': did you mean 'epochs'?
     """
     fields = {f.name: f for f in dataclasses.fields(TrainConfig)}
     for key in values:
         if key not in fields:
             guess = nearest(key, fields)
-            raise ValueError(f"{origin}: unknown setting {key!r}{f': did you mean {guess!r}?' if guess else '.'}")
+            raise InputError(f"{origin}: unknown setting {key!r}{f': did you mean {guess!r}?' if guess else '.'}")
     kinds = get_type_hints(TrainConfig)
     try:
         return TrainConfig(**{name: _from_yaml(value, kinds[name]) for name, value in values.items()})
     except ValueError as error:
-        raise ValueError(f"{origin}: {error}") from error
+        raise InputError(f"{origin}: {error}") from error
 
 
 def _from_yaml(value: Any, kind: Any) -> Any:
@@ -176,28 +177,28 @@ def _check_kind(name: str, value: Any, kind: Any) -> None:
         if value not in get_args(kind):
             guess = nearest(str(value), get_args(kind))
             hint = f": did you mean {guess!r}?" if guess else "."
-            raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {value!r}{hint}")
+            raise InputError(f"{name} must be one of {', '.join(get_args(kind))}, got {value!r}{hint}")
         return
     kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
     plain = [get_origin(part) or part for part in kinds]  # tuple[float, ...] is checked as a tuple
     fits = isinstance(value, (*plain, int) if float in plain else tuple(plain))
     if not fits or (isinstance(value, bool) and bool not in plain):
         wanted = " or ".join("none" if part is NoneType else part.__name__ for part in plain)
-        raise ValueError(f"{name} must be {wanted}, got {value!r}.")
+        raise InputError(f"{name} must be {wanted}, got {value!r}.")
 
 
 def load_config(path: Path) -> TrainConfig:
     """Read a YAML file of settings, such as the config.yaml of an earlier run."""
     if not path.is_file():
-        raise FileNotFoundError(f"no configuration file at {path}.")
+        raise MissingFileError(f"no configuration file at {path}.")
     try:
         values = yaml.safe_load(path.read_text())
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} cannot be read as YAML: {error}") from error
+        raise InputError(f"{path} cannot be read as YAML: {error}") from error
     if values is None:
         values = {}
     if not isinstance(values, dict):
-        raise ValueError(f"{path}: expected settings as `name: value` lines, got {type(values).__name__}.")
+        raise InputError(f"{path}: expected settings as `name: value` lines, got {type(values).__name__}.")
     return config_from_dict(values, str(path))
 
 

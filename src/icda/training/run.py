@@ -16,6 +16,7 @@ from accelerate.state import AcceleratorState
 from icda.bf16 import require_bf16
 from icda.data import Task, create_task, csv_task, folder_task
 from icda.data.subset import take_subset
+from icda.errors import ExistingFileError, InputError, MissingFileError
 from icda.methods import Method, Setup, check_needs, create_method, method_needs, resolve_method
 from icda.methods.base import MissingNeedError
 from icda.methods.create import method_class
@@ -99,7 +100,7 @@ def _find_task(config: TrainConfig) -> Task:
             image_size=config.image_size,
             seed=config.data_seed,
         )
-    raise FileNotFoundError(f"--data {path}: neither a folder of images nor a CSV file is there.")
+    raise MissingFileError(f"--data {path}: neither a folder of images nor a CSV file is there.")
 
 
 def build(config: TrainConfig, task: Task) -> tuple[list[FeatureClassifier], Method]:
@@ -137,7 +138,7 @@ def evaluate_run(
     """The part of a result that a trained model and a split decide."""
     splits = task.splits()
     if split_name not in splits:
-        raise ValueError(f"task {task.name!r} has no {split_name} split: choose from {', '.join(splits)}.")
+        raise InputError(f"task {task.name!r} has no {split_name} split: choose from {', '.join(splits)}.")
     split = splits[split_name]
     metrics, logits = evaluate_split(method, models, task, split, accelerator)
     pairs = split.targets * task.num_classes + logits.argmax(1)
@@ -173,7 +174,7 @@ def load_folder(folder: Path, data: str | None = None) -> tuple[TrainConfig, Tas
         config = replace(config, data=data)
     task = load_task(config)
     if list(task.class_names) != state["class_names"]:
-        raise ValueError(
+        raise InputError(
             f"{path} was trained on classes {', '.join(state['class_names'])}; the data have {', '.join(task.class_names)}."
         )
     # Not as the data at hand would have it: they may have other groups than the run was told of, or none.
@@ -211,12 +212,12 @@ def _earlier_result(folder: Path, config: TrainConfig, resume: bool, overwrite: 
         return None
     if not resume:
         if result.exists() or checkpoint.exists():
-            raise FileExistsError(f"{folder} already holds a run: --resume continues it, --overwrite starts again.")
+            raise ExistingFileError(f"{folder} already holds a run: --resume continues it, --overwrite starts again.")
         return None
     if result.exists():
         found: dict[str, Any] = json.loads(result.read_text())
         if found["config_hash"] == config.hash():
             return found
         changes = describe_changes(found["config"], config)
-        raise ValueError(f"{folder} holds the result of another run ({changes}): use another --out or --overwrite.")
+        raise InputError(f"{folder} holds the result of another run ({changes}): use another --out or --overwrite.")
     return None

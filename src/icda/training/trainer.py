@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from icda.data.loader import BatchLoader
 from icda.data.task import Batch, Split, Task
+from icda.errors import InputError, OperationError
 from icda.methods.base import Context, Method, Sampling, Setup, Stage, check_networks
 from icda.models.base import FeatureClassifier
 from icda.selection import Selector
@@ -36,7 +37,7 @@ MODEL = "model.pt"
 RESUMED = ("networks", "optimizers", "method", "selector", "position", "history", "random", "config_hash", "data_hash")
 
 
-class DivergedError(RuntimeError):
+class DivergedError(OperationError):
     """The loss is no longer a finite number."""
 
 
@@ -366,7 +367,7 @@ class Trainer:
 
 def _check_selection(config: TrainConfig, stages: Sequence[Stage], selector: Selector) -> None:
     if selector.rule.needs_validation and any(stage.split == "validation" for stage in stages):
-        raise ValueError(
+        raise InputError(
             f"method {config.method!r} trains on the validation split, so selection rule {config.selection!r} would "
             "choose by samples it has learned: use --selection last."
         )
@@ -388,9 +389,9 @@ def check_same_run(state: dict[str, Any], config: TrainConfig, task: Task, path:
     """A checkpoint may only be resumed by the run that wrote it."""
     if state["config_hash"] != config.hash():
         changes = describe_changes(state["config"], config)
-        raise ValueError(f"{path} belongs to another run ({changes}): use another --out or --overwrite.")
+        raise InputError(f"{path} belongs to another run ({changes}): use another --out or --overwrite.")
     if state["data_hash"] != task.data_hash:
-        raise ValueError(f"the data behind task {task.name!r} changed since {path} was written: use --overwrite.")
+        raise InputError(f"the data behind task {task.name!r} changed since {path} was written: use --overwrite.")
 
 
 def _state(module: nn.Module) -> dict[str, Any]:

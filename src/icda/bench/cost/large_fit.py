@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from icda.errors import InputError
+
 CHUNK = 20_000
 
 
@@ -65,7 +67,7 @@ def make_biased_files(folder: Path, num_samples: int, feature_dim: int, num_clas
     if path.exists():
         found = np.load(path, mmap_mode="r").shape
         if found != (num_samples, feature_dim):
-            raise ValueError(
+            raise InputError(
                 f"{path} holds {found} features, wanted {(num_samples, feature_dim)}: name another folder."
             )
         return

@@ -15,6 +15,7 @@ from torch.utils.flop_counter import flop_registry
 
 from icda.bench.cost.speed import Step, interleave
 from icda.data.task import Batch
+from icda.errors import InputError
 from icda.methods import Context, Method, Setup, create_method
 from icda.methods.base import Sampling
 from icda.models import create_model
@@ -55,7 +56,7 @@ def measure_method_cost(
     Methods that need metadata, groups or a second network are not for this.
     """
     if rounds < 2:
-        raise ValueError(f"rounds must be 2 or more, got {rounds}.")
+        raise InputError(f"rounds must be 2 or more, got {rounds}.")
     names = ["cross_entropy", *(name for name in methods if name not in ("cross_entropy", "ce"))]
     torch.manual_seed(0)
     inputs, targets = torch.randn(batch_size, *input_shape), torch.arange(batch_size) % num_classes

@@ -12,6 +12,7 @@ import warnings
 from dataclasses import dataclass
 
 from icda.bench.cost.speed import head_steps, interleave, training_steps
+from icda.errors import InputError
 from icda.models import create_model
 
 PAPER_BATCH = 128
@@ -48,9 +49,9 @@ class StepCostRow:
 def measure_step(name: str, classes: int, batch: int, steps: int = 15, seconds: float = 20.0) -> StepCostRow:
     """Time `steps` of cross entropy and of ICDA, taking turns, or as many as `seconds` allow, three at least."""
     if batch < 2:
-        raise ValueError(f"batch must be 2 or more (BatchNorm), got {batch}.")
+        raise InputError(f"batch must be 2 or more (BatchNorm), got {batch}.")
     if steps < FEWEST_ROUNDS or not seconds > 0:
-        raise ValueError(f"steps must be {FEWEST_ROUNDS} or more and seconds positive, got {steps} and {seconds}.")
+        raise InputError(f"steps must be {FEWEST_ROUNDS} or more and seconds positive, got {steps} and {seconds}.")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that covariances are diagonal stands in the row
         turns, loss = training_steps(name, classes, batch)

@@ -10,6 +10,7 @@ from pathlib import Path
 from sklearn.metrics import roc_auc_score
 
 from icda.bench.markdown import markdown, spread
+from icda.errors import InputError
 from icda.explain.passes import run_pass
 from icda.explain.strengths import sample_strengths
 from icda.training.run import load_folder
@@ -41,7 +42,7 @@ def measure_group_strengths(folders: Iterable[Path]) -> list[StrengthRow]:
         config, task, networks, method = load_folder(folder)
         groups = task.train.groups
         if groups is None:
-            raise ValueError(f"{folder} was trained on {config.task}, which has no groups to compare strengths by.")
+            raise InputError(f"{folder} was trained on {config.task}, which has no groups to compare strengths by.")
         seen = run_pass(method, networks, task.train)
         strengths = sample_strengths(method, seen).per_sample
         right = seen.predicted == seen.targets

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from icda.bench.grid import run_grid
 from icda.data import Task
+from icda.errors import InputError
 from icda.methods.meta_icda import MetaICDAMethod
 from icda.models.base import FeatureClassifier
 from icda.training import TrainConfig
@@ -45,7 +46,7 @@ def noise_separation(folder: Path) -> Separation:
     """AUROC for mislabelled training samples of the learned strength, of the angle's, and of the plain loss."""
     config, task, networks, method = load_folder(folder)
     if not isinstance(method, MetaICDAMethod) or task.train.clean_targets is None:
-        raise ValueError(f"{folder} is not a Meta-ICDA run on a task with known label noise.")
+        raise InputError(f"{folder} is not a Meta-ICDA run on a task with known label noise.")
     wrong = (task.train.targets != task.train.clean_targets).numpy()
     numbers = _numbers(task, networks[0], method)
     scores = {name: float(roc_auc_score(wrong, value.numpy())) for name, value in numbers.items()}

@@ -16,6 +16,7 @@ from icda.bench.backends import Outcome, Where, finished_result, run_cells
 from icda.bench.ledger import add_to_ledger, to_row
 from icda.bench.suites.suite import Cell
 from icda.data import create_task
+from icda.errors import InputError
 from icda.methods import check_needs, method_needs, resolve_method
 from icda.methods.create import method_class, option_names
 from icda.models import MODELS
@@ -102,7 +103,7 @@ class Clock:
 def check_cells(cells: Sequence[Cell]) -> None:
     """Refuse what no cell could run with, before any is: unknown names and options, missing data, missing needs."""
     if not cells:
-        raise ValueError("nothing to run: the chosen methods and tasks have no cell in common.")
+        raise InputError("nothing to run: the chosen methods and tasks have no cell in common.")
     for method, options in {(cell.config.method, tuple(cell.config.options)) for cell in cells}:
         _check_options(method, options)
     for model in {cell.config.model for cell in cells if cell.config.model and ":" not in cell.config.model}:

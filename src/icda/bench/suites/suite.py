@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 
 import yaml
 
+from icda.errors import InputError
 from icda.registry import UnknownNameError, nearest
 from icda.training import TrainConfig
 from icda.training.config import config_from_dict
@@ -187,7 +188,7 @@ def cells(
     `methods` are rows or method names, `tasks` columns or task names; a column marked optional is only run when named.
     """
     if tier not in suite.tiers:
-        raise ValueError(f"suite {suite.name!r} has no tier {tier!r}: choose from {', '.join(suite.tiers)}.")
+        raise InputError(f"suite {suite.name!r} has no tier {tier!r}: choose from {', '.join(suite.tiers)}.")
     rows = _chosen_rows(suite, methods)
     places = _chosen_places(suite, tier, tasks)
     found = []
@@ -263,14 +264,14 @@ def _check(suite: Suite) -> None:
     for row in suite.rows:
         printed = len(suite.printed())
         if row.paper and len(row.paper) != printed:
-            raise ValueError(f"suite {suite.name}: row {row.key!r} has {len(row.paper)} figures for {printed} columns.")
+            raise InputError(f"suite {suite.name}: row {row.key!r} has {len(row.paper)} figures for {printed} columns.")
         strange = [name for name in (*row.skip, *row.column_options) if name not in columns]
         strange += [name for name in (row.below,) if name is not None and name not in keys]
         if strange:
-            raise ValueError(f"suite {suite.name}: row {row.key!r} speaks of {', '.join(strange)}, which is not there.")
+            raise InputError(f"suite {suite.name}: row {row.key!r} speaks of {', '.join(strange)}, which is not there.")
     for name, tier in suite.tiers.items():
         strange = [key for key in (*tier.row_seeds, *tier.row_options) if key not in keys]
         if strange:
-            raise ValueError(f"suite {suite.name}: tier {name!r} speaks of rows {', '.join(strange)}, not there.")
+            raise InputError(f"suite {suite.name}: tier {name!r} speaks of rows {', '.join(strange)}, not there.")
     if len(set(keys)) < len(keys) or suite.reference not in keys:
-        raise ValueError(f"suite {suite.name}: rows want different keys and the reference {suite.reference!r} in them.")
+        raise InputError(f"suite {suite.name}: rows want different keys and the reference {suite.reference!r} in them.")

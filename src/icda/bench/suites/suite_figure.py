@@ -9,6 +9,7 @@ from typing import Any
 
 from icda.bench.suites.suite import Column, Row, Suite
 from icda.bench.suites.suite_table import measured_points, tier_shown
+from icda.errors import InputError
 from icda.extras import require
 
 ROWS, CURVES = "ablation", "sensitivity"
@@ -19,10 +20,10 @@ COLOUR, MUTED = "#2a5d8f", "#b0592b"
 def draw_suite(suite: Suite, rows: Sequence[dict[str, str]], path: Path) -> None:
     """Draw a suite's ledger to an image file; nothing measured is an error, not an empty picture."""
     if suite.name not in FIGURES:
-        raise ValueError(f"{suite.name} has no figure: choose from {', '.join(FIGURES)}.")
+        raise InputError(f"{suite.name} has no figure: choose from {', '.join(FIGURES)}.")
     shown = [(column, tier) for column in suite.columns if (tier := tier_shown(suite, column, rows))]
     if not shown:
-        raise ValueError(f"nothing of {suite.name} was run yet: `icda bench {suite.name}` comes first.")
+        raise InputError(f"nothing of {suite.name} was run yet: `icda bench {suite.name}` comes first.")
     matplotlib = require("matplotlib", "explain", "figures")
     matplotlib.use("Agg")
     pyplot = require("matplotlib.pyplot", "explain", "figures")

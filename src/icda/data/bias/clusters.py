@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from icda.data.generators import generator_for
+from icda.errors import InputError
 
 CLUSTERS = 6
 RESTARTS, MAX_STEPS = 10, 100
@@ -27,7 +28,7 @@ def cluster_within_classes(features: Tensor, labels: Tensor, seed: int, num_clus
         positions = (labels == label).nonzero().flatten()
         mine = features[positions]  # a class at a time: features may be mapped from a file larger than memory
         if not mine.isfinite().all():
-            raise ValueError(
+            raise InputError(
                 f"class {label} has features of NaN or infinity, which no centre is nearest to: mend them."
             )
         generator = generator_for(seed, "clusters within classes", label)
@@ -61,14 +62,14 @@ def rank_by_size(clusters: Tensor, num_clusters: int) -> Tensor:
 
 def _check(features: Tensor, labels: Tensor, num_clusters: int) -> None:
     if features.ndim != 2 or labels.shape != features.shape[:1]:
-        raise ValueError(
+        raise InputError(
             f"clustering expects features (N, A) and labels (N,), got {tuple(features.shape)} and {tuple(labels.shape)}."
         )
     names, counts = labels.unique(return_counts=True)
     small = (counts < num_clusters).nonzero().flatten()
     if num_clusters < 1 or len(small):
         which = f"class {int(names[small[0]])} has {int(counts[small[0]])} samples, " if len(small) else ""
-        raise ValueError(f"{which}{num_clusters} clusters are wanted in each class: ask for fewer or drop the class.")
+        raise InputError(f"{which}{num_clusters} clusters are wanted in each class: ask for fewer or drop the class.")
 
 
 def _spread_start(points: Tensor, num_clusters: int, generator: torch.Generator) -> Tensor:

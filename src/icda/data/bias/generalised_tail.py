@@ -10,6 +10,7 @@ from torch import Tensor
 
 from icda.data.bias.clusters import CLUSTERS, cluster_within_classes
 from icda.data.generators import generator_for
+from icda.errors import InputError
 
 ATTRIBUTE_NAMES = ("common", "middling", "rare")
 ATTRIBUTES = len(ATTRIBUTE_NAMES)
@@ -55,7 +56,7 @@ class GeneralisedTail:
     def protocol(self, name: str) -> tuple[Tensor, Tensor]:
         """The training and the test positions of "clt", "glt" or "alt"."""
         if name not in PROTOCOLS:
-            raise ValueError(f"the protocol is {name!r}, wanted {', '.join(PROTOCOLS)}.")
+            raise InputError(f"the protocol is {name!r}, wanted {', '.join(PROTOCOLS)}.")
         train, test = PROTOCOLS[name]
         return getattr(self, train), getattr(self, test)
 
@@ -123,7 +124,7 @@ def _training_sets(left: list[list[Tensor]], sizes: TailSizes) -> tuple[Tensor, 
     long_tailed = [_fitting_size(pools, wanted) for pools, wanted in zip(left, sizes.train, strict=True)]
     balanced = [_fitting_size(pools, sizes.balanced) for pools in left]
     if 0 in balanced:  # and then in the other, too: whichever size was wanted, not one sample is to be had
-        raise ValueError(
+        raise InputError(
             f"class {balanced.index(0)} has nothing left to train on after the tests and the metadata: make them smaller."
         )
     train_glt: list[Tensor] = []
@@ -136,11 +137,11 @@ def _training_sets(left: list[list[Tensor]], sizes: TailSizes) -> tuple[Tensor, 
 
 def _check(clusters: Tensor, labels: Tensor, sizes: TailSizes) -> None:
     if clusters.ndim != 1 or clusters.shape != labels.shape:
-        raise ValueError(f"wanted clusters and labels (N,), got {tuple(clusters.shape)} and {tuple(labels.shape)}.")
+        raise InputError(f"wanted clusters and labels (N,), got {tuple(clusters.shape)} and {tuple(labels.shape)}.")
     if len(labels) == 0 or int(clusters.min()) < 0 or int(clusters.max()) >= CLUSTERS:
-        raise ValueError(f"clusters must lie in 0..{CLUSTERS - 1}, and there must be some.")
+        raise InputError(f"clusters must lie in 0..{CLUSTERS - 1}, and there must be some.")
     if int(labels.min()) < 0 or int(labels.max()) != len(sizes.train) - 1:
-        raise ValueError(
+        raise InputError(
             f"labels reach from {int(labels.min())} to {int(labels.max())}, and train names {len(sizes.train)} classes: "
             "give each class 0, 1, ... its size."
         )
@@ -148,7 +149,7 @@ def _check(clusters: Tensor, labels: Tensor, sizes: TailSizes) -> None:
     smallest |= {"test_gbl_divisor": sizes.test_gbl_divisor, "test_cbl": sizes.test_cbl}
     wrong = [f"{name} is {value}" for name, value in smallest.items() if value < 1]
     if wrong or sizes.metadata < 0:
-        raise ValueError(f"{wrong[0] if wrong else f'metadata is {sizes.metadata}'}: that is too small.")
+        raise InputError(f"{wrong[0] if wrong else f'metadata is {sizes.metadata}'}: that is too small.")
 
 
 def _take_tests(
@@ -167,7 +168,7 @@ def _balanced_size(label: int, pools: list[Tensor], sizes: TailSizes) -> int:
     smallest = min(len(pool) for pool in pools)
     size = min(sizes.test_gbl, smallest // sizes.test_gbl_divisor)
     if size < 1:
-        raise ValueError(
+        raise InputError(
             f"class {label} has {smallest} samples of an attribute, and Test-GBL may take one in "
             f"{sizes.test_gbl_divisor}: lower test_gbl_divisor or drop the class."
         )
@@ -178,7 +179,7 @@ def _unbalanced_sizes(label: int, pools: list[Tensor], sizes: TailSizes) -> tupl
     wanted = tuple(weight * sizes.test_cbl for weight in RATIO)
     for name, pool, count in zip(ATTRIBUTE_NAMES, pools, wanted, strict=True):
         if len(pool) < count:
-            raise ValueError(
+            raise InputError(
                 f"class {label} has {len(pool)} samples of its {name} attribute left, Test-CBL wants {count}: "
                 "lower test_cbl or drop the class."
             )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from icda.errors import InputError
+
 
 def uniform_transition(num_classes: int, rate: float) -> Tensor:
     """T = (1 - rate) I + (rate / C) 11^T: with probability `rate` a label is replaced by any, the true one included.
@@ -26,7 +28,7 @@ def flip_transition(num_classes: int, rate: float, generator: torch.Generator, *
     """
     _check_rate(rate)
     if not 1 <= partners < num_classes:
-        raise ValueError(f"partners is {partners}, wanted 1..{num_classes - 1} with {num_classes} classes.")
+        raise InputError(f"partners is {partners}, wanted 1..{num_classes - 1} with {num_classes} classes.")
     transition = (1 - rate) * torch.eye(num_classes, dtype=torch.float64)
     for label in range(num_classes):
         others = torch.randperm(num_classes - 1, generator=generator)[:partners]
@@ -41,7 +43,7 @@ def noise_transition(kind: str, num_classes: int, rate: float, generator: torch.
         return uniform_transition(num_classes, rate)
     if kind in ("flip1", "flip2"):
         return flip_transition(num_classes, rate, generator, partners=int(kind[-1]))
-    raise ValueError(f"noise is {kind!r}, wanted uniform, flip2 or flip1.")
+    raise InputError(f"noise is {kind!r}, wanted uniform, flip2 or flip1.")
 
 
 def corrupt_labels(labels: Tensor, transition: Tensor, generator: torch.Generator) -> Tensor:
@@ -52,10 +54,10 @@ def corrupt_labels(labels: Tensor, transition: Tensor, generator: torch.Generato
     tensor([1, 1, 0])
     """
     if not torch.allclose(transition.sum(1), torch.ones(len(transition), dtype=transition.dtype)):
-        raise ValueError(f"the rows of a transition matrix must sum to 1, got {transition.sum(1).tolist()}.")
+        raise InputError(f"the rows of a transition matrix must sum to 1, got {transition.sum(1).tolist()}.")
     return torch.multinomial(transition.double()[labels], 1, generator=generator).flatten()
 
 
 def _check_rate(rate: float) -> None:
     if not 0 <= rate <= 1:
-        raise ValueError(f"the noise rate is {rate}, wanted a share between 0 and 1.")
+        raise InputError(f"the noise rate is {rate}, wanted a share between 0 and 1.")

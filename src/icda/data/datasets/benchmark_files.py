@@ -13,6 +13,7 @@ from torch import Tensor
 
 from icda.data.roots import DatasetNotFoundError
 from icda.data.task import Source, Split
+from icda.errors import InputError
 
 
 class OfficialSplits(NamedTuple):
@@ -31,23 +32,23 @@ def read_columns(path: Path, names: Sequence[str]) -> dict[str, list[str]]:
             header = next(reader, [])
             missing = [name for name in names if name not in header]
             if missing:
-                raise ValueError(f"{path} lacks {', '.join(missing)}: its columns are {', '.join(header) or 'none'}.")
+                raise InputError(f"{path} lacks {', '.join(missing)}: its columns are {', '.join(header) or 'none'}.")
             wanted = [header.index(name) for name in names]
             columns: list[list[str]] = [[] for _ in names]
             for row in reader:
                 if not row:
                     continue
                 if len(row) != len(header):
-                    raise ValueError(
+                    raise InputError(
                         f"{path}, line {reader.line_num}: {len(row)} cells, wanted {len(header)} as in the header. "
                         "Fetch the file again."
                     )
                 for column, place in zip(columns, wanted, strict=True):
                     column.append(row[place])
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} cannot be read as a CSV file in UTF-8: {error}.") from error
+        raise InputError(f"{path} cannot be read as a CSV file in UTF-8: {error}.") from error
     if not columns[0]:
-        raise ValueError(f"{path} has a header and no rows: fetch the file again.")
+        raise InputError(f"{path} has a header and no rows: fetch the file again.")
     return dict(zip(names, columns, strict=True))
 
 
@@ -56,22 +57,22 @@ def numbered(path: Path, name: str, cells: Sequence[str], known: dict[str, int])
     try:
         return torch.tensor([known[cell.strip()] for cell in cells], dtype=torch.long)
     except KeyError as error:
-        raise ValueError(f"{path}: {name} holds {error.args[0]!r}, wanted {', '.join(known)}.") from error
+        raise InputError(f"{path}: {name} holds {error.args[0]!r}, wanted {', '.join(known)}.") from error
 
 
 def shares(path: Path, name: str, cells: Sequence[str], empty: str | None = None) -> np.ndarray:
     """A column of numbers in [0, 1]; `empty` is what an empty cell stands for, None refuses it."""
     filled = [cell.strip() or empty for cell in cells]
     if None in filled:
-        raise ValueError(f"{path}: {name} of row {filled.index(None) + 1} is empty, wanted a number in [0, 1].")
+        raise InputError(f"{path}: {name} of row {filled.index(None) + 1} is empty, wanted a number in [0, 1].")
     try:
         values = np.array(filled, dtype=np.float64)
     except ValueError as error:
-        raise ValueError(f"{path}: {name} must hold numbers: {error}.") from error
+        raise InputError(f"{path}: {name} must hold numbers: {error}.") from error
     outside = ~((values >= 0) & (values <= 1))
     if outside.any():
         row = int(outside.argmax())
-        raise ValueError(f"{path}: {name} of row {row + 1} is {filled[row]}, wanted a number in [0, 1].")
+        raise InputError(f"{path}: {name} of row {row + 1} is {filled[row]}, wanted a number in [0, 1].")
     return values
 
 

@@ -19,6 +19,7 @@ from icda.data.sources import TextArray
 from icda.data.splits import take_per_class
 from icda.data.task import Split, Task
 from icda.data.tokens import hash_tokenise
+from icda.errors import InputError
 
 HOME = "github.com/acmi-lab/counterfactually-augmented-data (Kaushik, Hovy and Lipton, ICLR 2020), Apache 2.0"
 ARCHIVE = "text.tar.xz"
@@ -127,12 +128,12 @@ def _pairs(table: str, where: str) -> list[tuple[str, int]]:
     """Texts and targets, each original followed by its twin, as the file has them."""
     rows = list(csv.DictReader(io.StringIO(table, newline=""), delimiter="\t"))
     if not rows or not {"Sentiment", "Text", "batch_id"} <= set(rows[0]):
-        raise ValueError(f"{where}: wanted rows below a header with Sentiment, Text and batch_id, tab between them.")
+        raise InputError(f"{where}: wanted rows below a header with Sentiment, Text and batch_id, tab between them.")
     if len(rows) % 2:
-        raise ValueError(f"{where}: {len(rows)} rows, wanted pairs of an original and its revision.")
+        raise InputError(f"{where}: {len(rows)} rows, wanted pairs of an original and its revision.")
     for line, (first, second) in enumerate(zip(rows[::2], rows[1::2], strict=True)):
         if first["batch_id"] != second["batch_id"] or {first["Sentiment"], second["Sentiment"]} != set(CLASSES):
-            raise ValueError(
+            raise InputError(
                 f"{where}, rows {2 * line + 1} and {2 * line + 2}: wanted an original and its revision, one batch_id and "
                 f"{' and '.join(CLASSES)}; got {first['batch_id']} {first['Sentiment']}, {second['batch_id']} "
                 f"{second['Sentiment']}."

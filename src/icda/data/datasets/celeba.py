@@ -13,6 +13,7 @@ from icda.data.prepared_images import PreparedImages, central_square
 from icda.data.registry import TASKS
 from icda.data.roots import find_folder
 from icda.data.task import Task
+from icda.errors import InputError
 
 HOME = (
     "CelebA by the Multimedia Laboratory of the Chinese University of Hong Kong (Liu et al., ICCV 2015), for "
@@ -83,7 +84,7 @@ def _read(folder: Path) -> _Table:
     part_of = _text_partition(partition) if end == ".txt" else _csv_partition(partition)
     without = [name for name in names if name not in part_of]
     if without:
-        raise ValueError(f"{partition} says no partition for {len(without)} images, the first {without[0]}.")
+        raise InputError(f"{partition} says no partition for {len(without)} images, the first {without[0]}.")
     signs = {"-1": 0, "0": 0, "1": 1}
     return _Table(
         folder,
@@ -112,18 +113,18 @@ def _text_attributes(path: Path) -> tuple[list[str], list[str], list[str]]:
         count, header = file.readline().strip(), file.readline().split()
         missing = [name for name in (TARGET, ATTRIBUTE) if name not in header]
         if missing:
-            raise ValueError(f"{path} lacks {', '.join(missing)}: its second line should name the 40 attributes.")
+            raise InputError(f"{path} lacks {', '.join(missing)}: its second line should name the 40 attributes.")
         target, attribute = 1 + header.index(TARGET), 1 + header.index(ATTRIBUTE)
         for row in filter(None, map(str.split, file)):
             if len(row) != len(header) + 1:
-                raise ValueError(
+                raise InputError(
                     f"{path}: {row[0]} has {len(row) - 1} attributes, wanted {len(header)}. Fetch the file again."
                 )
             names.append(row[0])
             blond.append(row[target])
             male.append(row[attribute])
     if count != str(len(names)):
-        raise ValueError(
+        raise InputError(
             f"{path} is cut short: its first line says {count} images, it has {len(names)}. Fetch it again."
         )
     return names, blond, male
@@ -138,7 +139,7 @@ def _text_partition(path: Path) -> dict[str, str]:
     rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     for number, row in enumerate(rows, 1):
         if len(row) != 2:
-            raise ValueError(f"{path}: entry {number} is {' '.join(row)!r}, wanted an image name and 0, 1 or 2.")
+            raise InputError(f"{path}: entry {number} is {' '.join(row)!r}, wanted an image name and 0, 1 or 2.")
     return dict(rows)
 
 

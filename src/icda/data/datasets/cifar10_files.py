@@ -15,6 +15,7 @@ import numpy as np
 from PIL import Image
 
 from icda.data.roots import check_files
+from icda.errors import IcdaError, InputError
 
 BATCHES_FOLDER = "cifar-10-batches-py"
 TILE, TILES = 32, 50
@@ -38,8 +39,12 @@ class Cifar10(NamedTuple):
     test_labels: np.ndarray
 
 
-class DamagedDatasetError(ValueError):
+class DamagedDatasetError(InputError):
     """A file's content is not what its check sum says."""
+
+
+class UntrustedFileError(IcdaError, pickle.UnpicklingError):
+    """A file would run code when it is read."""
 
 
 def read_batches(folder: Path, sums: Mapping[str, str] | None = BATCH_SUMS) -> Cifar10:
@@ -78,7 +83,7 @@ class _ArrayUnpickler(pickle.Unpickler):
             ("numpy._core.multiarray", "_reconstruct"): reconstruct,
         }
         if (module, name) not in admitted:
-            raise pickle.UnpicklingError(
+            raise UntrustedFileError(
                 f"{self._path} wants to load {module}.{name}; only NumPy arrays are admitted. Do not trust this file."
             )
         return admitted[module, name]

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from icda.data.bias.generalised_tail import ATTRIBUTES
+from icda.errors import InputError
 
 SETS = ("train", "val", "test_lt", "test_bl", "test_bbl")
 # Of `icda`, not of the benchmark: a file made anew names its metadata.
@@ -57,10 +58,10 @@ def read_annotations(path: Path, locate: Locate) -> Annotations:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is no JSON file, or it is cut short ({error}): fetch it again.") from error
+        raise InputError(f"{path} is no JSON file, or it is cut short ({error}): fetch it again.") from error
     missing = [name for name in ("id2cat", *SETS) if name not in content]
     if missing:
-        raise ValueError(f"{path} lacks {', '.join(missing)}: it is no annotation file of the GLT benchmark.")
+        raise InputError(f"{path} lacks {', '.join(missing)}: it is no annotation file of the GLT benchmark.")
     class_names = _class_names(path, content["id2cat"])
     present = [name for name in (*SETS, METADATA) if name in content]
     sets = {name: _read_set(path, name, content[name], len(class_names), locate) for name in present}
@@ -91,18 +92,18 @@ def write_annotations(
 
 def _class_names(path: Path, names: Mapping[str, str]) -> tuple[str, ...]:
     if sorted(names) != sorted(map(str, range(len(names)))):
-        raise ValueError(f"{path}: id2cat must number the classes 0..{len(names) - 1}, got {', '.join(sorted(names))}.")
+        raise InputError(f"{path}: id2cat must number the classes 0..{len(names) - 1}, got {', '.join(sorted(names))}.")
     return tuple(str(names[str(number)]) for number in range(len(names)))
 
 
 def _read_set(path: Path, name: str, part: Mapping[str, Any], num_classes: int, locate: Locate) -> AnnotatedSet:
     missing = [column for column in ("label", "attribute") if column not in part]
     if missing:
-        raise ValueError(f"{path}: the set {name} lacks {', '.join(missing)}.")
+        raise InputError(f"{path}: the set {name} lacks {', '.join(missing)}.")
     keys = list(part["label"])
     without = [key for key in keys if key not in part["attribute"]]
     if without:
-        raise ValueError(
+        raise InputError(
             f"{path}: the set {name} gives no attribute for {len(without)} images, the first {without[0]}."
         )
     targets = _numbers(path, name, "label", [part["label"][key] for key in keys], num_classes)
@@ -114,9 +115,9 @@ def _numbers(path: Path, name: str, column: str, values: list[Any], count: int) 
     try:
         numbers = torch.tensor([int(value) for value in values], dtype=torch.long)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{path}: {column} of the set {name} must hold numbers ({error}).") from error
+        raise InputError(f"{path}: {column} of the set {name} must hold numbers ({error}).") from error
     if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < count:
-        raise ValueError(
+        raise InputError(
             f"{path}: {column} of the set {name} must lie in 0..{count - 1}, it reaches from {int(numbers.min())} to "
             f"{int(numbers.max())}."
         )
@@ -129,5 +130,5 @@ def _check_disjoint(path: Path, sets: Mapping[str, AnnotatedSet]) -> None:
         for image in part.names:
             if image in owner:
                 where = f"twice in {name}" if owner[image] == name else f"in {owner[image]} and in {name}"
-                raise ValueError(f"{path}: the image {image} is {where}: a test image must not be trained on.")
+                raise InputError(f"{path}: the image {image} is {where}: a test image must not be trained on.")
             owner[image] = name

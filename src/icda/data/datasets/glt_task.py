@@ -17,6 +17,7 @@ from icda.data.generators import generator_for
 from icda.data.prepared_images import PreparedImages
 from icda.data.splits import shuffled_by_class
 from icda.data.task import Split, Task
+from icda.errors import InputError
 
 SIZE = 112
 ENLARGED = 128  # the shorter side before the middle 112 x 112 are kept
@@ -96,7 +97,7 @@ def _unused(own: Annotations, other: Annotations) -> AnnotatedSet:
     """What `other` trains and validates on and `own` does not know, with the class numbers of `own`."""
     number_of = {name: number for number, name in enumerate(own.class_names)}
     if set(number_of) != set(other.class_names):
-        raise ValueError(f"{own.path} and {other.path} have different classes: they are not of one dataset.")
+        raise InputError(f"{own.path} and {other.path} have different classes: they are not of one dataset.")
     renumber = torch.tensor([number_of[name] for name in other.class_names])
     used = own.used()
     names: list[str] = []
@@ -134,7 +135,7 @@ def _splits(dataset: str, home: str, parts: dict[str, list[tuple[AnnotatedSet, A
             splits[name] = Split(source, torch.arange(start, stop), targets, groups)
     empty = [name for name in ("train", "test") if name not in splits]
     if empty:
-        raise ValueError(f"{dataset}: the {empty[0]} set of the annotation file is empty: fetch it again.")
+        raise InputError(f"{dataset}: the {empty[0]} set of the annotation file is empty: fetch it again.")
     return splits
 
 

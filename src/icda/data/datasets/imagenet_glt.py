@@ -22,6 +22,7 @@ from icda.data.embedding.mapped import map_features
 from icda.data.registry import TASKS
 from icda.data.roots import check_files, find_folder
 from icda.data.task import Task
+from icda.errors import InputError
 
 HOME = (
     "the Generalized Long-Tailed Benchmarks of Tang et al. (ECCV 2022) for the annotation files, and ILSVRC 2012 for "
@@ -79,7 +80,7 @@ def make_imagenet_glt(
     """
     known = map_features(features)
     if known.y_code is None or known.class_names is None:
-        raise ValueError(f"{features} has no classes: embed a folder with one subfolder a class, without --unlabelled.")
+        raise InputError(f"{features} has no classes: embed a folder with one subfolder a class, without --unlabelled.")
     labels, order = _by_pool_size(torch.from_numpy(known.y_code).long())
     wanted = sizes or TailSizes(long_tail_counts(largest, len(order), ratio))
     parts = generalised_tail_from_features(_mapped_tensor(known), labels, seed, wanted)

@@ -19,6 +19,7 @@ from icda.data.roots import DatasetNotFoundError, check_files, find_folder
 from icda.data.sources import FeatureArray
 from icda.data.splits import take_per_class
 from icda.data.task import Split, Task
+from icda.errors import InputError
 
 HOME = "OLTR (Liu et al., CVPR 2019) for the lists, and ILSVRC 2012 for the images, for non-commercial research only"
 FOLDER = "imagenet_lt"
@@ -84,7 +85,7 @@ def read_list(path: Path) -> tuple[list[str], Tensor]:
         if not line.strip():
             continue
         if not name or not label.isdecimal() or int(label) >= CLASSES:
-            raise ValueError(f"{path}, line {number}: {line!r}, wanted an image path and a label in 0..{CLASSES - 1}.")
+            raise InputError(f"{path}, line {number}: {line!r}, wanted an image path and a label in 0..{CLASSES - 1}.")
         names.append(name)
         labels.append(int(label))
     return names, torch.tensor(labels, dtype=torch.long)
@@ -128,14 +129,14 @@ def _read(folder: Path) -> dict[str, _Part]:
         encoders[part] = known.encoder, known.encoder_version, known.features.shape[1]
         parts[part] = _Part(FeatureArray(known.features), labels)
     if len(set(encoders.values())) > 1:
-        raise ValueError(f"the features in {folder} are of different encoders, {encoders}: make them all with one.")
+        raise InputError(f"the features in {folder} are of different encoders, {encoders}: make them all with one.")
     return parts
 
 
 def _checked_list(folder: Path, part: str) -> tuple[list[str], Tensor]:
     names, labels = read_list(folder / list_file(part))
     if len(names) != COUNTS[part]:
-        raise ValueError(f"{folder / list_file(part)} has {len(names)} images, wanted {COUNTS[part]}: fetch it again.")
+        raise InputError(f"{folder / list_file(part)} has {len(names)} images, wanted {COUNTS[part]}: fetch it again.")
     return names, labels
 
 
@@ -145,17 +146,17 @@ def _check_rows(path: Path, known: Features, names: Sequence[str], labels: Tenso
         left_out = (
             f"; {len(known.skipped)} could not be read, the first {known.skipped[0]}" if len(known.skipped) else ""
         )
-        raise ValueError(f"{path} has {len(known)} rows, its list has {len(names)} images{left_out}: embed it again.")
+        raise InputError(f"{path} has {len(known)} rows, its list has {len(names)} images{left_out}: embed it again.")
     if known.y is None:
-        raise ValueError(
+        raise InputError(
             f"{path} has no labels: embed the table that `python -m icda.data.datasets.imagenet_lt` writes."
         )
     for row, (name, label) in enumerate(zip(names, labels.tolist(), strict=True)):
         found = str(known.id[row])
         if found != name and not found.endswith(f"/{name}"):
-            raise ValueError(f"{path}, row {row}: the image is {found}, its list has {name}: embed it again.")
+            raise InputError(f"{path}, row {row}: the image is {found}, its list has {name}: embed it again.")
         if str(known.y[row]) != str(label):
-            raise ValueError(f"{path}, row {row}: the label is {known.y[row]}, its list has {label}: embed it again.")
+            raise InputError(f"{path}, row {row}: the label is {known.y[row]}, its list has {label}: embed it again.")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -17,6 +17,7 @@ from icda.data.roots import DatasetNotFoundError, find_folder
 from icda.data.sources import ImageArray
 from icda.data.splits import take_per_class
 from icda.data.task import Split, Task
+from icda.errors import InputError
 
 HOME = "the MNIST database of handwritten digits by LeCun, Cortes and Burges (torchvision and Hugging Face mirror it)"
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
@@ -107,11 +108,11 @@ def read_idx(path: Path) -> np.ndarray:
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         content = file.read()
     if len(content) < 4 or content[:3] != b"\0\0\x08":
-        raise ValueError(f"{path} is no idx file of unsigned bytes: it begins with {content[:4].hex(' ')}.")
+        raise InputError(f"{path} is no idx file of unsigned bytes: it begins with {content[:4].hex(' ')}.")
     dimensions = content[3]
     start = 4 + 4 * dimensions
     shape = np.frombuffer(content[4:start], dtype=">u4").astype(int)
     values = np.frombuffer(content, dtype=np.uint8, offset=start)
     if len(shape) != dimensions or values.size != shape.prod():
-        raise ValueError(f"{path} is cut short: {values.size} bytes for shape {tuple(shape)}. Fetch it again.")
+        raise InputError(f"{path} is cut short: {values.size} bytes for shape {tuple(shape)}. Fetch it again.")
     return values.reshape(shape).copy()

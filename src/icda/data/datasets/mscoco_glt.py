@@ -12,6 +12,7 @@ from icda.data.datasets.glt_task import TESTS, Annotated, glt_task
 from icda.data.registry import TASKS
 from icda.data.roots import check_files, find_folder
 from icda.data.task import Task
+from icda.errors import InputError
 
 HOME = (
     "the Generalized Long-Tailed Benchmarks of Tang et al. (ECCV 2022), whose mscoco_glt_generation.py and "
@@ -45,5 +46,5 @@ def _file_name(key: str, part: Mapping[str, Any]) -> str:
     """Here keys are numbers of objects; `path` has the file, by its place on the machine that made it."""
     paths = part.get("path", {})
     if key not in paths:
-        raise ValueError(f"a set of MSCOCO-GLT gives no path for the object {key}: make {FILE} again.")
+        raise InputError(f"a set of MSCOCO-GLT gives no path for the object {key}: make {FILE} again.")
     return PurePosixPath(paths[key]).name

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from icda.data.bias.clusters import cluster_within_classes
 from icda.data.datasets.tiny_imagenet import FILE, StoredImages, locate_file, read_stored
 from icda.data.embedding.features import load_features
+from icda.errors import InputError
 
 CLUSTER_FILE = "clusters/tiny_imagenet.npz"
 SEED = 0
@@ -37,7 +38,7 @@ def read_clusters(stored: StoredImages) -> Tensor:
     ):
         clusters, digest = file["clusters"], str(file["digest"])
     if digest != labels_digest(stored):
-        raise ValueError(
+        raise InputError(
             f"the clusters that icda carries are not of this {FILE} ({len(clusters)} images there, {len(stored.labels)} "
             f"here, or other labels). Fetch the file again, or make clusters for it:\n{COMMANDS}"
         )
@@ -65,7 +66,7 @@ def make_clusters(
     stored = read_stored(locate_file(None if root is None else Path(root)))
     known = load_features(features)
     if known.id.tolist() != [_name(row) for row in range(len(stored.labels))]:
-        raise ValueError(
+        raise InputError(
             f"{features} has {len(known)} rows, wanted one for each of {len(stored.labels)} images in the order of the "
             f"file. These commands make it:\n{COMMANDS}"
         )

@@ -16,6 +16,7 @@ from icda.data.registry import TASKS
 from icda.data.roots import find_folder
 from icda.data.sources import DECODER_THREADS, FeatureArray, ImageArray
 from icda.data.task import Source, Split, Task
+from icda.errors import InputError
 
 HOME = "Waterbirds v1.0 of WILDS (Sagawa et al., ICLR 2020), for research use only"
 FEATURES_FILE, IMAGES_FILE = "waterbirds_resnet50.npz", "waterbirds_64px.npz"
@@ -82,9 +83,9 @@ def _read_labels(path: Path, rows: int) -> dict[str, np.ndarray]:
     arrays = read_named(path, ("y", "place", "split"))
     for (name, values), top in zip(arrays.items(), (1, 1, 2), strict=True):
         if values.shape != (rows,):
-            raise ValueError(f"{path}: {name} must have one entry for each of {rows} samples, got {values.shape}.")
+            raise InputError(f"{path}: {name} must have one entry for each of {rows} samples, got {values.shape}.")
         if values.max() > top:
-            raise ValueError(f"{path}: {name} must lie in 0..{top}, it reaches {values.max()}.")
+            raise InputError(f"{path}: {name} must lie in 0..{top}, it reaches {values.max()}.")
     return arrays
 
 
@@ -93,7 +94,7 @@ def read_named(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
     with np.load(path, allow_pickle=False) as file:
         missing = [name for name in names if name not in file.files]
         if missing:
-            raise ValueError(f"{path} lacks {', '.join(missing)}: it holds {', '.join(file.files)}.")
+            raise InputError(f"{path} lacks {', '.join(missing)}: it holds {', '.join(file.files)}.")
         return {name: file[name] for name in names}
 
 
@@ -117,7 +118,7 @@ def decode_blob(blob: np.ndarray, offsets: np.ndarray) -> Tensor:
             with Image.open(io.BytesIO(data)) as image:
                 return np.asarray(image.convert("RGB"))
         except Exception as error:  # what a decoder raises on broken bytes depends on the format
-            raise ValueError(
+            raise InputError(
                 f"image {number} of the blob cannot be decoded ({error}): fetch the file again."
             ) from error
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from icda.data.embedding.features import read_arrays, write_arrays, write_text
 from icda.data.embedding.samples import Samples
+from icda.errors import ExistingFileError, InputError, UnreadableError
 
 CHUNK_BATCHES = 16  # what a killed run loses at most
 
@@ -60,7 +61,7 @@ class ChunkStore:
         begun, wanted = json.loads(path.read_text()), asdict(plan)
         changed = [f"{key} {begun.get(key)!r}, now {wanted[key]!r}" for key in wanted if begun.get(key) != wanted[key]]
         if changed:
-            raise ValueError(
+            raise InputError(
                 f"{self.folder} was begun with {'; '.join(changed)}: give the same settings to --resume, "
                 "or delete the folder to start again."
             )
@@ -81,7 +82,7 @@ class ChunkStore:
         for number, digest in enumerate(digests):
             chunk = self.load(number, digest)
             if chunk is None:
-                raise OSError(f"{self._path(number)} vanished or changed in mid-run: --resume makes it again.")
+                raise UnreadableError(f"{self._path(number)} vanished or changed in mid-run: --resume makes it again.")
             yield chunk.features
 
     def save(self, number: int, digest: str, chunk: Chunk) -> None:
@@ -106,9 +107,9 @@ def refuse_existing(out: Path) -> None:
     """Neither a result nor hours of unfinished work is overwritten by a run that does not say --resume."""
     part = part_folder(out)
     if out.exists():
-        raise FileExistsError(f"{out} is there already: delete it, or choose another --out.")
+        raise ExistingFileError(f"{out} is there already: delete it, or choose another --out.")
     if part.exists():
         done = len(list(part.glob("*.npz")))
-        raise FileExistsError(
+        raise ExistingFileError(
             f"{part} holds an unfinished run ({done} chunks): --resume goes on with it; delete it to start again."
         )

@@ -14,6 +14,8 @@ from typing import IO, Any
 
 import numpy as np
 
+from icda.errors import InputError, MissingFileError
+
 
 @dataclass(frozen=True)
 class Features:
@@ -46,7 +48,7 @@ def load_features(path: str | PathLike[str]) -> Features:
     arrays = read_arrays(Path(path).expanduser())
     missing = [name for name in ("features", "id", "skipped", "encoder", "encoder_version") if name not in arrays]
     if missing:
-        raise ValueError(f"{path} lacks {', '.join(missing)}: it was not written by `icda embed`.")
+        raise InputError(f"{path} lacks {', '.join(missing)}: it was not written by `icda embed`.")
     known: dict[str, Any] = {name: arrays[name] for name in Features.__dataclass_fields__ if name in arrays}
     known |= {name: str(arrays[name]) for name in ("encoder", "encoder_version")}
     return Features(**known)
@@ -55,12 +57,12 @@ def load_features(path: str | PathLike[str]) -> Features:
 def read_arrays(path: Path, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
     """The arrays of an .npz file, or those of `names` that it has."""
     if not path.is_file():
-        raise FileNotFoundError(f"{path.absolute()} is not there: `icda embed DATA --out {path}` makes it.")
+        raise MissingFileError(f"{path.absolute()} is not there: `icda embed DATA --out {path}` makes it.")
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files if names is None or name in names}
     except (ValueError, OSError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is no .npz file of plain arrays, or it is damaged ({error}).") from error
+        raise InputError(f"{path} is no .npz file of plain arrays, or it is damaged ({error}).") from error
 
 
 def write_arrays(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from icda.data.embedding.features import Features, read_arrays
+from icda.errors import InputError
 
 ENTRY = "features.npy"
 
@@ -23,10 +24,10 @@ def map_features(path: str | PathLike[str]) -> Features:
     others = read_arrays(path, [name for name in Features.__dataclass_fields__ if name != "features"])
     with zipfile.ZipFile(path) as archive:
         if ENTRY not in archive.namelist():
-            raise ValueError(f"{path} lacks features: it was not written by `icda embed`.")
+            raise InputError(f"{path} lacks features: it was not written by `icda embed`.")
         entry = archive.getinfo(ENTRY)
         if entry.compress_type != zipfile.ZIP_STORED:
-            raise ValueError(f"the features in {path} are compressed and cannot be mapped: use load_features.")
+            raise InputError(f"the features in {path} are compressed and cannot be mapped: use load_features.")
         with archive.open(entry) as stream:
             version = np.lib.format.read_magic(stream)
             read_header = (

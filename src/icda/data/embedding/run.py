@@ -18,6 +18,7 @@ from icda.data.embedding.features import Features, load_features, read_arrays, w
 from icda.data.embedding.samples import Samples
 from icda.data.own.own_data import natural_order
 from icda.data.sources import DECODER_THREADS, UnreadableImageError, decode_image
+from icda.errors import ExistingFileError, InputError, UnreadableError
 
 NAMED_PATHS = 10
 
@@ -38,7 +39,7 @@ class Encoder(Protocol):
     def encode(self, inputs: Any) -> Tensor: ...
 
 
-class UnreadableInputsError(OSError):
+class UnreadableInputsError(UnreadableError):
     """Some inputs cannot be read; the message names them."""
 
 
@@ -96,9 +97,9 @@ class Outline(NamedTuple):
 
 def _plan(samples: Samples, encoder: Encoder, batch_size: int) -> Plan:
     if batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size}, wanted 1 or more.")
+        raise InputError(f"batch_size is {batch_size}, wanted 1 or more.")
     if samples.kind != encoder.kind:
-        raise ValueError(f"the encoder {encoder.name} takes {encoder.kind}s, but the inputs are {samples.kind}s.")
+        raise InputError(f"the encoder {encoder.name} takes {encoder.kind}s, but the inputs are {samples.kind}s.")
     return Plan(encoder.name, encoder.version, encoder.image_size, encoder.device, batch_size)
 
 
@@ -114,7 +115,7 @@ def _encode_chunk(samples: Samples, rows: range, encoder: Encoder, batch_size: i
         features = encoder.encode(inputs).numpy()
         finite = np.isfinite(features).all(1)
         if not finite.all():
-            raise ValueError(
+            raise InputError(
                 f"the encoder {encoder.name} gives NaN or infinity for {samples.ids[readable[int(finite.argmin())]]}: "
                 "look at that input, or choose another encoder."
             )
@@ -165,7 +166,7 @@ def _unreadable(paths: Sequence[Path], fault: str) -> UnreadableInputsError:
 def _columns(samples: Samples, kept: np.ndarray) -> dict[str, np.ndarray]:
     """What is known of the samples that could be read, and the ids of the others."""
     if not kept.any():
-        raise ValueError(f"none of the {len(samples)} inputs can be read: nothing to write.")
+        raise InputError(f"none of the {len(samples)} inputs can be read: nothing to write.")
     ids = np.array(samples.ids)
     arrays = {"id": ids[kept], "skipped": ids[~kept]}
     for name, plural, values in (("y", "class_names", samples.labels), ("group", "group_names", samples.groups)):
@@ -186,7 +187,7 @@ def _scalars(**values: str) -> dict[str, np.ndarray]:
 def _finished(out: Path, fingerprint: str) -> Features:
     """What an earlier run has written, if it is what this one would write."""
     if str(read_arrays(out, ["fingerprint"]).get("fingerprint")) != fingerprint:
-        raise FileExistsError(
+        raise ExistingFileError(
             f"{out} is there already, made of other inputs or settings: delete it, or choose another --out."
         )
     # A run killed between its last two steps leaves its chunks beside the file.

@@ -12,6 +12,7 @@ from typing import Literal
 
 from icda.data.own.folder import IMAGE_SUFFIXES, LAYOUT, images_in, split_folders, subfolders
 from icda.data.own.table import GROUP, LABEL, SPLIT, CsvTable, group_labels, input_columns, read_table, split_values
+from icda.errors import InputError, MissingFileError
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,12 @@ def read_samples(path: str | PathLike[str], columns: Columns | None = None, *, u
     root = Path(path).expanduser()
     if root.is_dir():
         if columns not in (None, Columns()):
-            raise ValueError(f"{root} is a folder: columns can be named only for a CSV table.")
+            raise InputError(f"{root} is a folder: columns can be named only for a CSV table.")
         return _unlabelled_folder(root) if unlabelled else _folder(root)
     if not root.is_file():
-        raise FileNotFoundError(f"{root.absolute()} is not there. Wanted: a CSV table, or a folder: {LAYOUT}.")
+        raise MissingFileError(f"{root.absolute()} is not there. Wanted: a CSV table, or a folder: {LAYOUT}.")
     if root.suffix.lower() in IMAGE_SUFFIXES:
-        raise ValueError(f"{root} is one image. Wanted: a CSV table, or a folder: {LAYOUT}.")
+        raise InputError(f"{root} is one image. Wanted: a CSV table, or a folder: {LAYOUT}.")
     return _table(read_table(root), columns or Columns(), unlabelled)
 
 
@@ -83,12 +84,12 @@ def _folder(root: Path) -> Samples:
         for class_folder in subfolders(folder):
             images = images_in(class_folder)
             if not images:
-                raise ValueError(f"{class_folder} holds no image ({', '.join(IMAGE_SUFFIXES)}): fill or remove it.")
+                raise InputError(f"{class_folder} holds no image ({', '.join(IMAGE_SUFFIXES)}): fill or remove it.")
             paths += images
             labels += [class_folder.name] * len(images)
             splits += [split] * len(images)
     if not paths:
-        raise ValueError(
+        raise InputError(
             f"{root} has no class folders with images. Wanted: {LAYOUT}. For images without classes: --unlabelled."
         )
     was_split = any(folder != root for _, folder in folders)
@@ -98,7 +99,7 @@ def _folder(root: Path) -> Samples:
 def _unlabelled_folder(root: Path) -> Samples:
     paths = images_in(root)
     if not paths:
-        raise ValueError(f"{root} holds no image ({', '.join(IMAGE_SUFFIXES)}).")
+        raise InputError(f"{root} holds no image ({', '.join(IMAGE_SUFFIXES)}).")
     return Samples("image", paths, _relative(paths, root))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from icda.data.own.own_data import SPLIT_WORDS, SPLITS, OwnData, own_task
 from icda.data.sources import ImageFiles
 from icda.data.task import Task
+from icda.errors import InputError, MissingFileError
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 LAYOUT = "<folder>/train/<class>/*.png (validation, test and metadata beside train), or <folder>/<class>/*.png"
@@ -23,7 +24,7 @@ def folder_task(path: str | PathLike[str], image_size: int = 32, seed: int = 0, 
     """
     root = Path(path).expanduser()
     if not root.is_dir():
-        raise FileNotFoundError(f"{root.absolute()} is not a folder. Wanted: {LAYOUT}.")
+        raise MissingFileError(f"{root.absolute()} is not a folder. Wanted: {LAYOUT}.")
     paths: list[Path] = []
     labels: list[str] = []
     splits: list[str] = []
@@ -31,12 +32,12 @@ def folder_task(path: str | PathLike[str], image_size: int = 32, seed: int = 0, 
         for class_folder in subfolders(folder):
             images = images_in(class_folder)
             if not images:
-                raise ValueError(f"{class_folder} holds no image ({', '.join(IMAGE_SUFFIXES)}): fill or remove it.")
+                raise InputError(f"{class_folder} holds no image ({', '.join(IMAGE_SUFFIXES)}): fill or remove it.")
             paths += images
             labels += [class_folder.name] * len(images)
             splits += [split] * len(images)
     if not paths:
-        raise ValueError(f"{root} has no class folders with images. Wanted: {LAYOUT}. Labels in a table: csv_task.")
+        raise InputError(f"{root} has no class folders with images. Wanted: {LAYOUT}. Labels in a table: csv_task.")
     data = OwnData(ImageFiles(paths, image_size, flip=flip), labels, splits)
     shape = (3, image_size, image_size)
     return own_task(root.resolve().name, data, seed, input_kind="image", input_shape=shape, model="resnet20")
@@ -47,10 +48,10 @@ def split_folders(root: Path) -> list[tuple[str, Path]]:
     if not any(named.values()):
         return [("train", root)]
     if "train" not in named.values():
-        raise ValueError(f"{root} has {', '.join(folder.name for folder in named)} but no train folder.")
+        raise InputError(f"{root} has {', '.join(folder.name for folder in named)} but no train folder.")
     for folder, split in named.items():
         if split is None and images_in(folder):
-            raise ValueError(
+            raise InputError(
                 f"{folder} stands beside train but is no split. Known: {', '.join(SPLITS)}. Rename it or move it away."
             )
     return [(split, folder) for folder, split in named.items() if split is not None]

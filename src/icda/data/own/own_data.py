@@ -12,6 +12,7 @@ from torch import Tensor
 from icda.data.generators import generator_for
 from icda.data.splits import stratified_split
 from icda.data.task import Source, Split, Task
+from icda.errors import InputError
 
 SPLITS = ("train", "validation", "test", "metadata")
 SPLIT_WORDS = {
@@ -38,7 +39,7 @@ def own_task(name: str, data: OwnData, seed: int, *, input_kind: str, input_shap
     """Build the task. Splits that were given stay as they are; a missing test or validation split is cut from train."""
     class_names = natural_order(data.labels)
     if len(class_names) < 2:
-        raise ValueError(f"{name} has one class only, {class_names[0]!r}: a classifier needs at least two.")
+        raise InputError(f"{name} has one class only, {class_names[0]!r}: a classifier needs at least two.")
     _check_classes(name, data)
     targets = _number(data.labels, class_names)
     group_names = None if data.groups is None else natural_order(data.groups)
@@ -95,10 +96,10 @@ def _check_classes(name: str, data: OwnData) -> None:
     """A class that training never sees cannot be learnt: say so with the class's name and place."""
     trained = {label for label, split in zip(data.labels, data.splits, strict=True) if split == "train"}
     if not trained:
-        raise ValueError(f"{name} has no training samples: its splits are {', '.join(sorted(set(data.splits)))}.")
+        raise InputError(f"{name} has no training samples: its splits are {', '.join(sorted(set(data.splits)))}.")
     pairs = zip(data.labels, data.splits, strict=True)
     for (label, split), count in Counter(pair for pair in pairs if pair[0] not in trained).items():
-        raise ValueError(
+        raise InputError(
             f"{name}: class {label!r} is in {split} ({count} samples) but not in train. "
             "Add training samples of it, or take it out."
         )
@@ -117,6 +118,6 @@ def _complete(name: str, splits: Sequence[str], strata: Tensor, seed: int) -> tu
         rows[part] = train[positions]
     rows["train"] = train[rest]
     if len(rows["test"]) == 0:
-        raise ValueError(f"{name} has too few samples a class ({len(train)} in all) to cut a test split: give one.")
+        raise InputError(f"{name} has too few samples a class ({len(train)} in all) to cut a test split: give one.")
     shares = " and ".join(f"{share:.0%} as {part} ({len(rows[part])})" for part, share in missing.items())
     return rows, f"Of the {len(train)} training samples, data seed {seed} took {shares}, stratified by class and group."

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from icda.errors import InputError, MissingFileError, UnreadableError
 from icda.extras import require
 from icda.registry import nearest
 
@@ -62,7 +63,7 @@ class ParquetTable:
             self._check_column(name)
         self.num_rows = int(self.dataset.count_rows())
         if self.num_rows == 0:
-            raise ValueError(f"{path} has no rows.")
+            raise InputError(f"{path} has no rows.")
         self.width = self._width()
 
     @property
@@ -101,12 +102,12 @@ class ParquetTable:
     def _lists(self, column: Any) -> np.ndarray:
         name = self.features[0]
         if column.null_count:
-            raise ValueError(f"column {name!r} has rows without a list: drop them before the fit.")
+            raise InputError(f"column {name!r} has rows without a list: drop them before the fit.")
         lengths = (
             {len(column[0].as_py())} if hasattr(column.type, "list_size") else set(column.value_lengths().to_pylist())
         )
         if lengths != {self.width}:
-            raise ValueError(
+            raise InputError(
                 f"column {name!r} has lists of {sorted(lengths)} numbers, wanted {self.width} in each row."
             )
         values = column.flatten().to_numpy(zero_copy_only=False)
@@ -117,7 +118,7 @@ class ParquetTable:
         if isinstance(features, str):
             given = [features] if features in names else [name for name in names if name.startswith(features)]
             if not given:
-                raise ValueError(f"no column is called {features!r} or begins so. Columns: {', '.join(names)}.")
+                raise InputError(f"no column is called {features!r} or begins so. Columns: {', '.join(names)}.")
         else:
             given = list(features)
             for name in given:
@@ -128,7 +129,7 @@ class ParquetTable:
         for name, kind in zip(given, types, strict=True):
             number = kind.value_type if self.is_list else kind
             if not (kinds.is_floating(number) or kinds.is_integer(number) or kinds.is_boolean(number)):
-                raise ValueError(f"column {name!r} holds {kind}, wanted numbers or one column of lists of numbers.")
+                raise InputError(f"column {name!r} holds {kind}, wanted numbers or one column of lists of numbers.")
         return given
 
     def _check_column(self, name: str) -> None:
@@ -136,14 +137,14 @@ class ParquetTable:
         if name not in names:
             guess = nearest(name, names)
             hint = f" Did you mean {guess!r}?" if guess else ""
-            raise ValueError(f"there is no column {name!r}.{hint} Columns: {', '.join(names)}.")
+            raise InputError(f"there is no column {name!r}.{hint} Columns: {', '.join(names)}.")
 
     def _width(self) -> int:
         if not self.is_list:
             return len(self.features)
         first = self.dataset.head(1, columns=self.features).column(0)[0].as_py()
         if not first:
-            raise ValueError(f"the first row of column {self.features[0]!r} holds no numbers.")
+            raise InputError(f"the first row of column {self.features[0]!r} holds no numbers.")
         return len(first)
 
 
@@ -168,7 +169,7 @@ def spooled(table: ParquetTable, spool: Spool, advance: Advance | None = None) -
         free = shutil.disk_usage(folder).free
         in_memory = size < spool.in_memory_bytes
         if not in_memory and free < size:
-            raise OSError(
+            raise UnreadableError(
                 f"{shape[0]} x {shape[1]} features take {size / 2**30:.1f} GiB on disk, and {Path(folder).parent} has "
                 f"{free / 2**30:.1f} GiB free: name another folder with tempdir=."
             )
@@ -193,14 +194,14 @@ def _existing(path: Source) -> Any:
     paths = [Path(part).expanduser() for part in parts]
     for part in paths:
         if not part.exists():
-            raise FileNotFoundError(f"{part.absolute()} is not there: give a Parquet file or a folder of them.")
+            raise MissingFileError(f"{part.absolute()} is not there: give a Parquet file or a folder of them.")
     return str(paths[0]) if single else [str(part) for part in paths]
 
 
 def _values(column: Any, name: str) -> np.ndarray:
     """A column of labels, weights or groups."""
     if column.null_count:
-        raise ValueError(
+        raise InputError(
             f"column {name!r} has {column.null_count} empty cells or more: fill or drop them before the fit."
         )
     if hasattr(column, "dictionary_decode"):

@@ -12,6 +12,7 @@ from icda.data.own.own_data import SPLIT_WORDS, OwnData, own_task
 from icda.data.sources import ImageFiles, TextArray, Tokenise
 from icda.data.task import Source, Task
 from icda.data.tokens import hash_tokenise
+from icda.errors import InputError, MissingFileError
 from icda.registry import nearest
 
 IMAGE = ("image", "path", "file", "filename", "image_path", "img_filename")
@@ -35,7 +36,7 @@ class CsvTable(NamedTuple):
         cells = [cell.strip() for cell in self.columns[name]]
         for cell, line in zip(cells, self.lines, strict=True):
             if not cell:
-                raise ValueError(f"{self.path}, line {line}: column {name!r} is empty. Fill it or drop the line.")
+                raise InputError(f"{self.path}, line {line}: column {name!r} is empty. Fill it or drop the line.")
         return cells
 
     def find(self, role: str, given: str | None, candidates: Sequence[str]) -> str | None:
@@ -46,14 +47,14 @@ class CsvTable(NamedTuple):
         if given not in self.columns:
             guess = nearest(given, by_lower)
             hint = f"did you mean {by_lower[guess]!r}? " if guess else ""
-            raise ValueError(f"{self.path} has no {role} column {given!r}: {hint}It has {', '.join(self.columns)}.")
+            raise InputError(f"{self.path} has no {role} column {given!r}: {hint}It has {', '.join(self.columns)}.")
         return given
 
-    def missing(self, role: str, candidates: Sequence[str]) -> ValueError:
+    def missing(self, role: str, candidates: Sequence[str]) -> InputError:
         by_lower = {name.lower(): name for name in self.columns}
         guess = next((match for name in candidates if (match := nearest(name, by_lower))), None)
         hint = f"did you mean {by_lower[guess]!r}? " if guess else ""
-        return ValueError(
+        return InputError(
             f"{self.path} has no {role} column: looked for {', '.join(candidates)}; it has {', '.join(self.columns)}. "
             f"{hint}Name it with {role}_column=..."
         )
@@ -103,7 +104,7 @@ def csv_task(
 
 def read_table(path: Path) -> CsvTable:
     if not path.is_file():
-        raise FileNotFoundError(f"{path.absolute()} is not a file: csv_task wants a CSV table with a header line.")
+        raise MissingFileError(f"{path.absolute()} is not a file: csv_task wants a CSV table with a header line.")
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             first = file.readline()
@@ -112,25 +113,25 @@ def read_table(path: Path) -> CsvTable:
             header = [name.strip() for name in next(reader, [])]
             rows = [(row, reader.line_num) for row in reader if row]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} cannot be read as a CSV table in UTF-8: {error}.") from error
+        raise InputError(f"{path} cannot be read as a CSV table in UTF-8: {error}.") from error
     if not rows or len(set(header)) < len(header):
-        raise ValueError(f"{path} wants a header line of distinct names and rows below it; its header is {header}.")
+        raise InputError(f"{path} wants a header line of distinct names and rows below it; its header is {header}.")
     for row, line in rows:
         if len(row) != len(header):
-            raise ValueError(f"{path}, line {line}: {len(row)} cells, wanted {len(header)} as in the header.")
+            raise InputError(f"{path}, line {line}: {len(row)} cells, wanted {len(header)} as in the header.")
     columns = {name: [row[k] for row, _ in rows] for k, name in enumerate(header)}
     return CsvTable(path, columns, [line for _, line in rows])
 
 
 def input_columns(table: CsvTable, image_column: str | None, text_column: str | None) -> tuple[str | None, str | None]:
     if image_column is not None and text_column is not None:
-        raise ValueError("csv_task takes an image_column or a text_column, not both.")
+        raise InputError("csv_task takes an image_column or a text_column, not both.")
     image = None if text_column is not None else table.find("image", image_column, IMAGE)
     text = None if image_column is not None else table.find("text", text_column, TEXT)
     if image is None and text is None:
         raise table.missing("image or text", IMAGE + TEXT)
     if image is not None and text is not None:
-        raise ValueError(
+        raise InputError(
             f"{table.path} has images ({image!r}) and texts ({text!r}): choose with image_column= or text_column=."
         )
     return image, text
@@ -140,7 +141,7 @@ def _image_paths(table: CsvTable, column: str) -> list[Path]:
     paths = [table.path.parent / cell for cell in table.column(column)]
     for path, line in zip(paths, table.lines, strict=True):
         if not path.is_file():
-            raise FileNotFoundError(
+            raise MissingFileError(
                 f"{table.path}, line {line}: there is no file {path.absolute()}. Paths are relative to the table."
             )
     return paths
@@ -154,7 +155,7 @@ def split_values(table: CsvTable, column: str | None) -> list[str]:
     known = {**SPLIT_WORDS, **(NUMBERED_SPLITS if "2" in cells else {})}
     for cell, line in zip(cells, table.lines, strict=True):
         if cell not in known:
-            raise ValueError(
+            raise InputError(
                 f"{table.path}, line {line}: split {cell!r} is not understood. Wanted: {', '.join(SPLIT_WORDS)}; "
                 "or 0, 1 and 2 for train, validation and test."
             )

@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from icda.errors import InputError
+
 
 def effective_number_weights(class_counts: Tensor, beta: float = 0.9999) -> Tensor:
     """v_c = (1 - B) / (1 - B^{n_c}), scaled to sum to C; B = 0 gives ones. A class without samples gets 0.
@@ -28,4 +30,4 @@ def effective_number_weights(class_counts: Tensor, beta: float = 0.9999) -> Tens
 
 def check_effective_beta(beta: float, name: str = "beta") -> None:
     if not 0 <= beta < 1:
-        raise ValueError(f"{name} must lie in [0, 1), got {beta}.")
+        raise InputError(f"{name} must lie in [0, 1), got {beta}.")

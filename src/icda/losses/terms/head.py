@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from icda.errors import InputError, InputTypeError
+
 Head = nn.Module | tuple[Tensor, Tensor | None]
 
 
@@ -16,24 +18,24 @@ def head_parameters(head: Head) -> tuple[Tensor, Tensor | None]:
     """
     if isinstance(head, tuple | list):
         if len(head) != 2:
-            raise ValueError(f"a head given as a tuple is (weight, bias), got {len(head)} items.")
+            raise InputError(f"a head given as a tuple is (weight, bias), got {len(head)} items.")
         weight, bias = head
     elif isinstance(getattr(head, "weight", None), Tensor):
         weight, bias = head.weight, getattr(head, "bias", None)  # type: ignore[assignment]
     else:
-        raise TypeError(f"head must be nn.Linear, a 1x1 nn.Conv2d or (weight, bias), got {type(head).__name__}.")
+        raise InputTypeError(f"head must be nn.Linear, a 1x1 nn.Conv2d or (weight, bias), got {type(head).__name__}.")
     if weight.dim() == 4 and weight.shape[2:] == (1, 1):
         weight = weight.flatten(1)
     if weight.dim() != 2:
-        raise ValueError(f"the head's weight must be (C, A) or (C, A, 1, 1), got {tuple(weight.shape)}.")
+        raise InputError(f"the head's weight must be (C, A) or (C, A, 1, 1), got {tuple(weight.shape)}.")
     return weight, bias
 
 
 def check_head(weight: Tensor, bias: Tensor | None, num_classes: int, feature_dim: int, owner: str) -> None:
     if weight.shape != (num_classes, feature_dim):
-        raise ValueError(
+        raise InputError(
             f"{owner} was made for {num_classes} classes and {feature_dim} features, "
             f"but the head's weight is {tuple(weight.shape)}."
         )
     if bias is not None and bias.shape != (num_classes,):
-        raise ValueError(f"{owner} expects a head bias of shape ({num_classes},), got {tuple(bias.shape)}.")
+        raise InputError(f"{owner} expects a head bias of shape ({num_classes},), got {tuple(bias.shape)}.")

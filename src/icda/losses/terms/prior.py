@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from icda.errors import InputError
+
 
 def prior_term(class_counts: Tensor, targets: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """log(pi_c / pi_y) (N, C). A class without training samples gets -inf: it takes no part in the softmax.
@@ -21,7 +23,7 @@ def check_counted(class_counts: Tensor, targets: Tensor) -> None:
     """A sample whose class was counted zero times means that the counts are not those of the training labels."""
     missing = class_counts[targets] == 0
     if missing.any():
-        raise ValueError(
+        raise InputError(
             f"the batch holds class {int(targets[missing][0])}, whose class_counts entry is 0: "
             "give the counts of the training labels."
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from icda.errors import InputError
 from icda.report.charts.axes import HEIGHT, TOP, Frame, label, number, plot, stroke, ticks
 from icda.report.markup import Markup, element
 
@@ -44,7 +45,7 @@ def check_bins(title: str, edges: Sequence[float], rows: Sequence[Sequence[float
     """Raise unless every row has one count for each bin and there is something to draw."""
     widths = sorted({len(row) for row in rows})
     if not rows or widths != [len(edges) - 1] or len(edges) < 2:
-        raise ValueError(
+        raise InputError(
             f"{title}: {len(edges)} edges need {max(len(edges) - 1, 1)} counts in every class's row, got rows of {widths}."
         )
 

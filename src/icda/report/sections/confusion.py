@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from icda.errors import InputError
 from icda.report.charts import Heat, heat_map
 from icda.report.formatting import percent
 from icda.report.markup import Markup, element, section, table
@@ -40,7 +41,7 @@ def check_square(what: str, matrix: Sequence[Sequence[float]], meaning: str) -> 
     """Raise unless there are as many columns as rows."""
     if any(len(row) != len(matrix) for row in matrix):
         widths = sorted({len(row) for row in matrix})
-        raise ValueError(f"{what} has as many columns as rows, got {len(matrix)} rows of {widths}: {meaning}.")
+        raise InputError(f"{what} has as many columns as rows, got {len(matrix)} rows of {widths}: {meaning}.")
 
 
 def _mistakes(run: Run, matrix: Sequence[Sequence[float]]) -> Markup:

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
+from icda.errors import MissingFileError
+
 Array = np.ndarray
 
 
@@ -166,5 +168,5 @@ def _embedded(texts: Sequence[str], path: Path) -> Array:
 
 def _there(path: Path) -> Path:
     if not path.exists():
-        raise FileNotFoundError(f"{path} is not there: point --root or ICDA_DATA to the folder with the data.")
+        raise MissingFileError(f"{path} is not there: point --root or ICDA_DATA to the folder with the data.")
     return path

@@ -1,0 +1,47 @@
+"""Errors that speak to users: what was given, what is wanted, what to do.
+
+Each is also the built-in error that Python's users expect, so `except ValueError` catches an `InputError`. An error that
+is not an `IcdaError` is a mistake of icda or of a package below it: the command line shows its traceback.
+
+>>> try:
+...     raise InputError("the learning rate must be positive, got -1: give a number above 0.")
+... except ValueError as error:
+...     print(isinstance(error, IcdaError))
+True
+"""
+
+from __future__ import annotations
+
+
+class IcdaError(Exception):
+    """Base of every error that icda raises to tell its user something."""
+
+
+class InputError(IcdaError, ValueError):
+    """A value that cannot be used."""
+
+
+class InputTypeError(IcdaError, TypeError):
+    """An object of a kind that cannot be used."""
+
+
+class MissingFileError(IcdaError, FileNotFoundError):
+    """A file or folder that should be there is not."""
+
+
+class ExistingFileError(IcdaError, FileExistsError):
+    """A file or folder is there already and would be lost."""
+
+
+class UnreadableError(IcdaError, OSError):
+    """A file, model or tokeniser is named but cannot be read."""
+
+
+class OperationError(IcdaError, RuntimeError):
+    """What was asked for cannot be done, though each value given is a valid one."""
+
+
+class MissingKeyError(IcdaError, KeyError):
+    """A name that a mapping does not hold."""
+
+    __str__ = Exception.__str__  # KeyError would show its message in quotation marks
