@@ -8,7 +8,8 @@ import torch
 
 from icda.linear.balance import Through, balance_weights, rebalance, reweigh
 from icda.linear.objective import LossSettings
-from icda.linear.solver import Problem, fit_head
+from icda.linear.problem import Problem
+from icda.linear.solver import fit_head
 
 
 def small_problem(num_classes: int = 3, size: int = 90) -> Problem:
@@ -107,8 +108,8 @@ def test_balancing_a_weighted_problem_is_balancing_repeated_samples(through: Thr
 def test_small_weights_keep_their_prior_and_a_pair_without_samples_counts_no_more() -> None:
     problem = small_problem()
     problem = reweigh(problem, 1e-3 * (1.0 + 4 * (problem.targets == 1).double()))
-    offsets = rebalance(problem, (problem.targets == 0).long(), "prior").offsets
-    assert offsets is not None
-    unseen, frequent, rare = offsets[1].tolist()  # of the attribute that classes 1 and 2 share
+    log_prior = rebalance(problem, (problem.targets == 0).long(), "prior").log_prior
+    assert log_prior is not None
+    unseen, frequent, rare = log_prior[1].tolist()  # of the attribute that classes 1 and 2 share
     assert frequent - rare == pytest.approx(math.log(5))
     assert unseen == pytest.approx(rare)

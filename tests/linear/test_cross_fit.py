@@ -3,9 +3,10 @@ from __future__ import annotations
 import torch
 
 from icda.linear.balance import rebalance
-from icda.linear.cross_fit import cross_fitted_logits, cross_fitted_strength, problem_rows, stratified_folds
+from icda.linear.cross_fit import cross_fitted_logits, cross_fitted_strength, stratified_folds
 from icda.linear.objective import LossSettings
-from icda.linear.solver import Problem, fit_head
+from icda.linear.problem import Problem
+from icda.linear.solver import fit_head
 
 
 def make_problem() -> Problem:
@@ -35,12 +36,12 @@ def test_a_sample_is_judged_by_a_head_that_has_not_seen_it() -> None:
     problem = make_problem()
     logits = cross_fitted_logits(problem, LossSettings("ce"), problem.targets, folds=4, seed=3)
     fold = stratified_folds(problem.targets, 4, 3)
-    head = fit_head(problem_rows(problem, fold != 2), LossSettings("ce"), 100, 1e-3)
+    head = fit_head(problem.rows(fold != 2), LossSettings("ce"), 100, 1e-3)
     torch.testing.assert_close(logits[fold == 2], head.logits(problem.features[fold == 2]))
 
 
-def test_a_prior_in_the_offsets_is_not_counted_again() -> None:
-    """Logit adjustment adds the prior of the class counts, cross entropy none: with offsets they are the same."""
+def test_the_counts_add_no_second_prior_to_samples_that_bring_one() -> None:
+    """Logit adjustment adds the prior of the class counts, cross entropy none: with a log_prior they are the same."""
     generator = torch.Generator().manual_seed(2)
     targets = (torch.rand(200, generator=generator) < 0.15).long()
     features = torch.randn(200, 4, generator=generator, dtype=torch.float64) + targets[:, None]

@@ -11,8 +11,8 @@ import icda.linear.evaluation as evaluation
 import icda.linear.rows as rows_module
 from icda.linear.evaluation import make_objective, softmax_gradient_
 from icda.linear.objective import LossSettings, adjustment, weighted_cross_entropy
+from icda.linear.problem import Problem
 from icda.linear.rows import StoredRows
-from icda.linear.solver import Problem
 from icda.statistics.grouping import LabelGroups
 from icda.strength import Strength, direct_strength
 
@@ -41,24 +41,26 @@ def by_autograd(
     strength, relations = constants(problem)
     plain = problem.features @ weight.T
     groups = LabelGroups.of(problem.targets)
-    counts, others = problem.class_counts, problem.statistics_weights
+    counts = None if problem.log_prior is not None else problem.class_counts
+    others = problem.statistics_weights
     phi = adjustment(settings, plain, problem.targets, groups, counts, strength, others, relations)
-    adjusted = plain + bias + (0 if phi is None else phi) + (0 if problem.offsets is None else problem.offsets)
+    adjusted = plain + bias + (0 if phi is None else phi)
+    for constant in (problem.log_prior, problem.margins):
+        adjusted = adjusted if constant is None else adjusted + constant
     value = weighted_cross_entropy(adjusted, problem.targets, problem.weights)
     return float(value.detach()), *torch.autograd.grad(value, (weight, bias))
 
 
-@pytest.mark.parametrize("offsets", [None, "class", "sample"])
+@pytest.mark.parametrize("given", [(), ("margins",), ("log_prior",), ("margins", "log_prior")])
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("name", NAMES)
 def test_value_and_gradient_are_those_of_autograd(
-    name: str, classes: int, offsets: str | None, monkeypatch: pytest.MonkeyPatch
+    name: str, classes: int, given: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rows_module, "CHUNK_BYTES", 7 * 6 * 8)  # seven rows a chunk
     problem = make_problem(classes=classes)
-    if offsets is not None:
-        shape = (classes,) if offsets == "class" else (90, classes)
-        problem = replace(problem, offsets=torch.randn(shape, dtype=torch.float64))
+    shapes = {"margins": (classes,), "log_prior": (90, classes)}
+    problem = replace(problem, **{field: torch.randn(shapes[field], dtype=torch.float64) for field in given})
     settings = LossSettings(name, lam=0.7, beta=0.3, mean_strength=0.6)
     weight, bias = torch.randn(classes, 6, dtype=torch.float64), torch.randn(classes, dtype=torch.float64)
     found = make_objective(problem, settings, *constants(problem))(weight, bias)

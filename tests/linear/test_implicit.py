@@ -9,7 +9,8 @@ from torch.nn import functional as F
 from icda.linear.implicit import Optimum
 from icda.linear.meta import mean_loss
 from icda.linear.objective import LossSettings
-from icda.linear.solver import LinearHead, Problem, fit_head
+from icda.linear.problem import Problem
+from icda.linear.solver import LinearHead, fit_head
 from icda.statistics.grouping import LabelGroups
 from icda.strength import Strength
 
@@ -24,8 +25,8 @@ def small_problem(size: int = 40) -> Problem:
     ones = torch.ones(size, dtype=torch.float64)
     per_class = torch.rand(size, 3, generator=generator, dtype=torch.float64).scatter(1, targets[:, None], 0)
     strength = Strength(per_class, torch.rand(size, generator=generator, dtype=torch.float64))
-    offsets = torch.zeros(3, dtype=torch.float64)
-    return Problem(features, targets, 3, ones, ones, torch.bincount(targets).double(), 0.05, strength, offsets)
+    margins = torch.zeros(3, dtype=torch.float64)
+    return Problem(features, targets, 3, ones, ones, torch.bincount(targets).double(), 0.05, strength, margins=margins)
 
 
 def fitted(problem: Problem, loss: LossSettings) -> LinearHead:
@@ -39,7 +40,7 @@ def judged(head: LinearHead) -> torch.Tensor:
 
 
 def optimum_of(problem: Problem, loss: LossSettings) -> tuple[Optimum, tuple[torch.Tensor, torch.Tensor]]:
-    plain = replace(problem, weights=problem.weights.detach(), offsets=problem.offsets.detach())
+    plain = replace(problem, weights=problem.weights.detach(), margins=problem.margins.detach())
     head = fitted(plain, loss)
     groups = LabelGroups.of(problem.targets)
     optimum = Optimum(problem.features, head, problem.decay, lambda z, b: mean_loss(problem, loss, groups, z, b))
@@ -67,17 +68,17 @@ def test_gradient_in_sample_weights_is_that_of_refitting(loss: LossSettings) -> 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 def test_gradient_in_class_margins_is_that_of_refitting(loss: LossSettings) -> None:
     problem = small_problem()
-    offsets = torch.zeros(3, dtype=torch.float64, requires_grad=True)
-    optimum, slope = optimum_of(replace(problem, offsets=offsets * 1), loss)
+    margins = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    optimum, slope = optimum_of(replace(problem, margins=margins * 1), loss)
     optimum.response(optimum.solve(slope, iterations=200, tol=1e-12)).backward()
-    assert float(offsets.grad.sum()) == pytest.approx(0, abs=1e-10)  # a margin for all classes changes nothing
+    assert float(margins.grad.sum()) == pytest.approx(0, abs=1e-10)  # a margin for all classes changes nothing
     for label in range(3):
         values = []
         for sign in (1, -1):
             moved = torch.zeros(3, dtype=torch.float64)
             moved[label] = sign * 1e-2
-            values.append(float(judged(fitted(replace(problem, offsets=moved), loss))))
-        assert float(offsets.grad[label]) == pytest.approx((values[0] - values[1]) / 2e-2, rel=1e-3, abs=1e-8)
+            values.append(float(judged(fitted(replace(problem, margins=moved), loss))))
+        assert float(margins.grad[label]) == pytest.approx((values[0] - values[1]) / 2e-2, rel=1e-3, abs=1e-8)
 
 
 def test_gradient_in_sample_strengths_is_that_of_refitting() -> None:

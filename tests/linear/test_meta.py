@@ -8,7 +8,8 @@ import torch
 from icda.linear.balance import rebalance
 from icda.linear.meta import MetaSettings, fit_meta_head
 from icda.linear.objective import LossSettings
-from icda.linear.solver import LinearHead, Problem, fit_head
+from icda.linear.problem import Problem
+from icda.linear.solver import LinearHead, fit_head
 from icda.strength import Strength, direct_strength
 
 
@@ -127,7 +128,7 @@ def test_every_loss_takes_part(name: str) -> None:
     assert 0 < found.share < 1
 
 
-def test_offsets_of_the_training_samples_do_not_reach_metadata() -> None:
+def test_the_prior_of_the_training_samples_does_not_reach_metadata() -> None:
     """With the prior of the attribute the shortcut is undone without a single outer step."""
     problem, attribute = biased(800, 0.95, seed=0)
     metadata, other = biased(160, 0.5, seed=1)

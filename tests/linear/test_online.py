@@ -6,7 +6,8 @@ import torch
 
 from icda.linear.objective import LossSettings
 from icda.linear.online import OnlineHead
-from icda.linear.solver import Problem, fit_head
+from icda.linear.problem import Problem
+from icda.linear.solver import fit_head
 
 NAMES = ("ce", "la", "isda", "risda", "icda")
 

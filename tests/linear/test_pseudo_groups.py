@@ -5,8 +5,9 @@ from sklearn.metrics import roc_auc_score
 
 from icda.linear.balance import balance_weights
 from icda.linear.objective import LossSettings
+from icda.linear.problem import Problem
 from icda.linear.pseudo_groups import contrast_groups
-from icda.linear.solver import Problem, fit_head
+from icda.linear.solver import fit_head
 
 
 def biased_problem(agreement: float = 0.95, size: int = 1200) -> tuple[Problem, torch.Tensor]:

@@ -10,8 +10,9 @@ from sklearn.linear_model import LogisticRegression
 import icda.linear.rows as rows_module
 from icda.linear.evaluation import make_objective
 from icda.linear.objective import LossSettings
+from icda.linear.problem import Problem
 from icda.linear.rows import StoredRows
-from icda.linear.solver import LinearHead, Problem, fit_head
+from icda.linear.solver import LinearHead, fit_head
 from icda.strength import direct_strength
 
 

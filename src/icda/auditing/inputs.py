@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_X_y
 from torch import Tensor
 
 from icda.errors import InputError
-from icda.linear.solver import Problem
+from icda.linear.problem import Problem
 
 BLOCK = 16_384  # rows scaled at once, so that a memory-mapped array is never copied as a whole in float64
 DECAY = 1e-3  # weight decay a feature; see `default_inverse_decay`

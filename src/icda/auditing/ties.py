@@ -13,8 +13,8 @@ from torch import Tensor
 from icda.linear.balance import rebalance
 from icda.linear.cross_fit import cross_fitted_logits, cross_fitted_strength
 from icda.linear.objective import LossSettings
+from icda.linear.problem import Problem
 from icda.linear.pseudo_groups import contrast_groups
-from icda.linear.solver import Problem
 
 PARTNERS = 3  # samples of the other class that each suspect is compared with
 FEWEST = 20  # suspects below which we do not say what they are

@@ -21,9 +21,10 @@ from icda.estimators.streaming import StreamingFit
 from icda.linear.balance import Through, rebalance, reweigh
 from icda.linear.cross_fit import cross_fitted_logits, cross_fitted_strength
 from icda.linear.objective import LossName, LossSettings
+from icda.linear.problem import Problem
 from icda.linear.pseudo_groups import contrast_groups
 from icda.linear.rows import Rows
-from icda.linear.solver import LinearHead, Problem, fit_head
+from icda.linear.solver import LinearHead, fit_head
 from icda.strength import Strength
 
 LOSSES = ("ce", "la", "isda", "risda", "icda")

@@ -24,8 +24,8 @@ from icda.estimators.predictions import LinearPredictions
 from icda.linear.balance import rebalance
 from icda.linear.meta import MetaSettings, StrengthsAs, fit_meta_head
 from icda.linear.objective import LossName, LossSettings
+from icda.linear.problem import Problem
 from icda.linear.pseudo_groups import guess_attributes
-from icda.linear.solver import Problem
 
 
 class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from icda.linear.solver import Problem
+from icda.linear.problem import Problem
 
 Through = Literal["weights", "statistics", "prior"]
 UNSEEN = 0.5  # samples of weight one that a pair of class and attribute without any counts as in the prior
@@ -59,4 +59,4 @@ def rebalance(problem: Problem, attributes: Tensor, through: Through = "weights"
     # Samples of small weight make small counts: a pair without samples must not count more than one that has some.
     unseen = min(UNSEEN * unit, float(counts[counts > 0].min()))
     prior = counts.clamp(min=unseen).log().to(problem.weights)
-    return replace(problem, offsets=prior[attributes], class_counts=torch.ones(problem.num_classes))
+    return replace(problem, log_prior=prior[attributes])

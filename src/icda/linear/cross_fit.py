@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
 from icda.linear.objective import LossSettings
-from icda.linear.solver import Problem, fit_head
+from icda.linear.problem import Problem
+from icda.linear.solver import fit_head
 from icda.strength import Strength
 
 
@@ -31,7 +30,7 @@ def cross_fitted_logits(
         fold = stratified_folds(strata, folds, seed + repeat)
         for k in range(folds):
             inside, outside = fold != k, fold == k
-            head = fit_head(problem_rows(problem, inside), settings, max_iter, tol)
+            head = fit_head(problem.rows(inside), settings, max_iter, tol)
             total[outside] += head.logits(problem.features[outside])
     return total / repeats
 
@@ -58,21 +57,3 @@ def cross_fitted_strength(logits: Tensor, targets: Tensor) -> Strength:
     probabilities = torch.softmax(logits, 1)
     per_sample = 1 - probabilities.gather(1, targets[:, None])[:, 0]
     return Strength(probabilities.scatter(1, targets[:, None], 0), per_sample)
-
-
-def problem_rows(problem: Problem, rows: Tensor) -> Problem:
-    """The problem restricted to some samples."""
-    targets, weights = problem.targets[rows], problem.weights[rows]
-    strength, offsets = problem.strength, problem.offsets
-    has_own_prior = offsets is not None and offsets.ndim == 2  # then the counts are there to add no second one
-    counts = torch.bincount(targets, weights.double(), minlength=problem.num_classes)
-    return replace(
-        problem,
-        features=problem.features[rows],
-        targets=targets,
-        weights=weights,
-        statistics_weights=problem.statistics_weights[rows],
-        class_counts=problem.class_counts if has_own_prior else counts,
-        strength=None if strength is None else Strength(*(part[rows] for part in strength)),
-        offsets=offsets[rows] if offsets is not None and has_own_prior else offsets,
-    )

@@ -10,18 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from icda.linear.objective import LossSettings
+from icda.linear.problem import Problem
 from icda.linear.rows import row_chunks, times, transposed_times
 from icda.losses.terms.prior import check_counted
 from icda.strength import Strength
-
-if TYPE_CHECKING:
-    from icda.linear.solver import Problem
 
 BLOCK_ELEMENTS = 2**18
 
@@ -73,7 +70,7 @@ class PlainObjective:
     def __init__(self, problem: Problem, settings: LossSettings, basis: Tensor | None) -> None:
         self.features, self.targets, self.basis = problem.features, problem.targets, basis
         self.mass = problem.weights / problem.weights.sum()
-        self.constant, self.offsets = _constants(problem, settings)
+        self.constant, self.per_sample = _constants(problem, settings)
 
     def __call__(self, weight: Tensor, bias: Tensor) -> Slope:
         value = 0.0
@@ -85,8 +82,8 @@ class PlainObjective:
                 logits = torch.addmm(shift, block, weight.T)
             else:
                 logits = torch.addmm(shift, block @ weight.T, basis.T)
-            if self.offsets is not None:
-                logits += self.offsets[span]
+            if self.per_sample is not None:
+                logits += self.per_sample[span]
             value += softmax_gradient_(logits, self.targets[span], self.mass[span])
             gradient = logits if basis is None else logits @ basis
             to_weight.addmm_(gradient.T, block)
@@ -115,8 +112,8 @@ class AugmentedObjective:
         self.blocks = list(_label_blocks(sizes.tolist()))
         self.mass = (problem.weights / problem.weights.sum())[self.order]
         self.share = _shares(problem)[self.order]  # of a sample in its class's statistics
-        self.constant, offsets = _constants(problem, settings)
-        self.offsets = None if offsets is None else offsets[self.order]
+        self.constant, per_sample = _constants(problem, settings)
+        self.per_sample = None if per_sample is None else per_sample[self.order]
         self.towards: Tensor | None = None
         if settings.name == "icda":
             assert strength is not None
@@ -197,8 +194,8 @@ class AugmentedObjective:
             if towards is not None:
                 block.addmm_(towards, spread[label]).addcmul_(towards, shift[label])
                 block[:, label] -= self.margin[span]  # the same as adding it to every other logit
-            if self.offsets is not None:
-                block += self.offsets[span]
+            if self.per_sample is not None:
+                block += self.per_sample[span]
             value += softmax_gradient_(block, self.targets[span], self.mass[span])
             sums = block.sum(0)
             to_bias += sums
@@ -214,14 +211,15 @@ class AugmentedObjective:
 def _constants(problem: Problem, settings: LossSettings) -> tuple[Tensor, Tensor | None]:
     """What is always added to the logits: the same for all samples (C,), and different for each (N, C) or None."""
     constant = torch.zeros(problem.num_classes, dtype=torch.float64)
+    if problem.log_prior is not None:
+        return constant.to(problem.features.dtype), problem.added
     if settings.name in ("la", "icda"):
         check_counted(problem.class_counts, problem.targets)
         constant = problem.class_counts.double().log()
         constant = constant - constant.max()
-    if problem.offsets is not None and problem.offsets.ndim == 1:
-        constant = constant + problem.offsets.double()
-    each = problem.offsets if problem.offsets is not None and problem.offsets.ndim == 2 else None
-    return constant.to(problem.features.dtype), each
+    if problem.margins is not None:
+        constant = constant + problem.margins.double()
+    return constant.to(problem.features.dtype), None
 
 
 def _shares(problem: Problem) -> Tensor:

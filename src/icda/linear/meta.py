@@ -18,7 +18,8 @@ from icda.errors import InputTypeError
 from icda.linear.cross_fit import cross_fitted_logits, stratified_folds
 from icda.linear.implicit import Optimum
 from icda.linear.objective import LossSettings, adjustment, weighted_cross_entropy
-from icda.linear.solver import LinearHead, Problem, fit_head
+from icda.linear.problem import Problem
+from icda.linear.solver import LinearHead, fit_head
 from icda.statistics.grouping import LabelGroups
 from icda.strength import Characteristics, Strength, StrengthNetwork, direct_strength
 
@@ -97,9 +98,7 @@ def describe(problem: Problem, settings: MetaSettings) -> Tensor:
     balanced = problem.targets
     logits = cross_fitted_logits(problem, LossSettings("la"), balanced, seed=settings.seed, max_iter=settings.max_iter)
     head = fit_head(problem, LossSettings("la"), settings.max_iter, settings.tol)
-    # Not the problem's counts, which are all alike where the prior is in its offsets.
-    counts = torch.bincount(problem.targets, problem.weights.double(), minlength=problem.num_classes)
-    characteristics = Characteristics(counts)
+    characteristics = Characteristics(problem.class_counts)
     characteristics.observe(logits, problem.targets)
     characteristics.end_epoch()
     rows = characteristics(logits, problem.features, problem.targets, head.weight).float()
@@ -159,10 +158,10 @@ class _Fold:
             counts = torch.bincount(dense).double()
             self.metadata_weights = (1 / (len(counts) * counts[dense])).float()
         self.groups = LabelGroups.of(self.targets)
-        self.offsets = problem.offsets
-        if self.offsets is not None and self.offsets.ndim == 2:  # metadata are balanced by their weights
+        self.log_prior = problem.log_prior
+        if self.log_prior is not None:  # metadata are balanced by their weights: their prior is even
             rest = len(self.targets) - len(problem.targets)
-            self.offsets = torch.cat([self.offsets, self.offsets.new_zeros(rest, problem.num_classes)])
+            self.log_prior = torch.cat([self.log_prior, self.log_prior.new_zeros(rest, problem.num_classes)])
         self.head: LinearHead | None = None
 
     def fit(self, outer: Outer, loss: LossSettings, last: bool = False) -> LinearHead:
@@ -211,9 +210,10 @@ class _Fold:
             targets=self.targets,
             weights=weights,
             statistics_weights=weights.detach(),
-            class_counts=counts if self.offsets is None else torch.ones_like(counts),
+            class_counts=counts,
             strength=strength,
-            offsets=outer.margins.to(self.features) + (0 if self.offsets is None else self.offsets),
+            log_prior=self.log_prior,
+            margins=outer.margins.to(self.features),
         )
 
     def _outer_loss(self, logits: Tensor) -> Tensor:
@@ -227,11 +227,11 @@ class _Fold:
 
 def mean_loss(problem: Problem, loss: LossSettings, groups: LabelGroups, plain: Tensor, bias: Tensor) -> Tensor:
     phi = adjustment(
-        loss, plain, problem.targets, groups, problem.class_counts, problem.strength, problem.statistics_weights
+        loss, plain, problem.targets, groups, problem.prior_counts, problem.strength, problem.statistics_weights
     )
     adjusted = plain + bias if phi is None else plain + bias + phi
-    if problem.offsets is not None:
-        adjusted = adjusted + problem.offsets
+    if problem.added is not None:
+        adjusted = adjusted + problem.added
     return weighted_cross_entropy(adjusted, problem.targets, problem.weights)
 
 

@@ -50,16 +50,16 @@ def adjustment(
     logits: Tensor,
     targets: Tensor,
     groups: LabelGroups,
-    class_counts: Tensor,
+    class_counts: Tensor | None,
     strength: Strength | None,
     weights: Tensor,
     relations: Tensor | None = None,
 ) -> Tensor | None:
-    """phi (N, C) of a loss from bias-free logits of all samples; None for cross entropy."""
+    """phi (N, C) of a loss from bias-free logits of all samples; None for cross entropy, and LA without `class_counts`."""
     if settings.name == "ce":
         return None
     if settings.name == "la":
-        return prior_term(class_counts, targets, logits.dtype)
+        return None if class_counts is None else prior_term(class_counts, targets, logits.dtype)
     moments = LogitMoments(logits, groups, weights)
     num_classes = logits.shape[1]
     identity = torch.eye(num_classes, dtype=logits.dtype, device=logits.device)
@@ -87,10 +87,10 @@ def _icda(
     moments: LogitMoments,
     targets: Tensor,
     groups: LabelGroups,
-    class_counts: Tensor,
+    class_counts: Tensor | None,
     strength: Strength,
 ) -> Tensor:
-    num_classes = len(class_counts)
+    num_classes = strength.per_class.shape[1]
     towards = strength.per_class / (num_classes - 1)
     coefficients = towards.scatter(1, targets[:, None], 1)
     squares = coefficients @ moments.covariance.diagonal(dim1=1, dim2=2)
@@ -100,7 +100,8 @@ def _icda(
     spread = squares - 2 * cross + squares.gather(1, targets[:, None])
     own = moments.mean.diagonal() - moments.mean.T[targets]  # d_c . mu_c
     phi = 0.5 * settings.lam * spread.clamp(min=0) + settings.lam * towards * own
-    phi = phi + prior_term(class_counts, targets, phi.dtype)
+    if class_counts is not None:
+        phi = phi + prior_term(class_counts, targets, phi.dtype)
     phi = phi.scatter(1, targets[:, None], 0)
     return phi + off_target(settings.beta * strength.per_sample, targets, num_classes).to(phi)
 

@@ -16,7 +16,8 @@ from torch import Tensor
 from icda.linear.balance import rebalance
 from icda.linear.cross_fit import cross_fitted_logits
 from icda.linear.objective import LossSettings
-from icda.linear.solver import Problem, fit_head
+from icda.linear.problem import Problem
+from icda.linear.solver import fit_head
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from icda.linear.evaluation import make_objective
 from icda.linear.objective import LossSettings
+from icda.linear.problem import Problem
 from icda.linear.rows import Rows, row_chunks, times
 from icda.strength import Strength, direct_strength
 
@@ -32,21 +33,6 @@ class LinearHead:
 
     def logits(self, features: Rows) -> Tensor:
         return times(features, self.weight).add_(self.bias)
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Everything about a fit that does not change from iteration to iteration."""
-
-    features: Rows  # in memory, or on disk and read a chunk at a time
-    targets: Tensor
-    num_classes: int
-    weights: Tensor  # how much each sample's loss counts
-    statistics_weights: Tensor  # how much each sample counts in class means and covariances
-    class_counts: Tensor
-    decay: float  # half of it times |W|^2 is added to the mean loss
-    strength: Strength | None = None  # fixed strengths; None reads them off the head's angles
-    offsets: Tensor | None = None  # (N, C) or (C,), added to the logits in training only: margins that do not change
 
 
 def fit_head(
