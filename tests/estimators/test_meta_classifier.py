@@ -104,3 +104,31 @@ def test_groups_of_the_metadata_are_read_off_the_training_samples() -> None:
     model = MetaICDAClassifier(C=0.1, steps=1).fit(X, y, X_META, Y_META, np.array(["land", "water"])[PLACE])
     assert (model.attributes_ == place).mean() > 0.95
     assert not hasattr(MetaICDAClassifier(C=0.1, steps=1).fit(X, y, X_META, Y_META), "attributes_")
+
+
+def test_given_attributes_are_used_in_place_of_those_read_off_the_metadata() -> None:
+    """What is read off the training data is known: given, it must lead to the same fit."""
+    model = MetaICDAClassifier(C=0.1, steps=2)
+    read = clone(model).fit(X, y, X_META, Y_META, PLACE)
+    given = clone(model).fit(X, y, X_META, Y_META, PLACE, attributes=np.array(["sea", "wood"])[read.attributes_])
+    np.testing.assert_array_equal(given.coef_, read.coef_)
+    np.testing.assert_array_equal(given.attributes_, read.attributes_)
+
+
+def test_given_log_probabilities_of_the_classes_are_the_counts() -> None:
+    model = MetaICDAClassifier("la", C=0.1, steps=2, use_metadata=False, prior="attribute")
+    heavy = np.r_[np.arange(300), np.nonzero(y == "cat")[0]]
+    counts = np.array([(y[heavy] == label).sum() for label in ("cat", "dog")])
+    log_prior = np.tile(np.log(counts / counts.sum()), (len(heavy), 1))
+    by_counts = clone(model).fit(X[heavy], y[heavy], X_META, Y_META)
+    given = clone(model).fit(X[heavy], y[heavy], X_META, Y_META, log_prior=log_prior)
+    np.testing.assert_allclose(given.coef_, by_counts.coef_, atol=1e-3)
+    without = clone(model).fit(X[heavy], y[heavy], X_META, Y_META, log_prior=np.zeros_like(log_prior))
+    assert np.abs(without.intercept_ - by_counts.intercept_).max() > 0.1
+
+
+def test_a_prior_that_the_settings_do_not_read_is_refused() -> None:
+    with pytest.raises(ValueError, match='prior="class" reads the class counts only'):
+        MetaICDAClassifier(prior="class").fit(X, y, X_META, Y_META, attributes=np.zeros(300))
+    with pytest.raises(ValueError, match=r"wanted shape \(300, 2\), got \(300, 3\)"):
+        MetaICDAClassifier().fit(X, y, X_META, Y_META, log_prior=np.zeros((300, 3)))

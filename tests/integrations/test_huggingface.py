@@ -238,3 +238,30 @@ def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
         icda.integrations.RobustTrainer  # noqa: B018
     with pytest.raises(AttributeError, match="no attribute 'Trainer'"):
         icda.integrations.Trainer  # noqa: B018
+
+
+def priors(columns: str) -> list[Sample]:
+    generator = torch.Generator().manual_seed(2)
+    values = torch.randint(2, (len(LABELS),), generator=generator), torch.randn(len(LABELS), 3, generator=generator)
+    return [{**sample, columns: values[columns == "log_prior"][i]} for i, sample in enumerate(make_data())]
+
+
+@pytest.mark.parametrize("column", ["attributes", "log_prior"])
+def test_columns_of_a_prior_reach_the_loss_and_not_the_model(column: str, tmp_path: Path) -> None:
+    options = {"prior": torch.tensor([[5, 2, 1], [1, 1, 4]])} if column == "attributes" else {}
+    samples = priors(column)
+    model = make_model()
+    by_hand = from_huggingface(copy.deepcopy(model)).train()
+    loss = ICDALoss(3, by_hand.feature_dim, torch.bincount(torch.tensor(LABELS)), **options)
+    arguments = make_arguments(tmp_path, max_steps=1, optim="sgd", lr_scheduler_type="constant", max_grad_norm=0)
+    trainer = InOrder(model=model, args=arguments, train_dataset=samples, loss="icda", loss_options=options)
+    trainer.train()
+    inputs, labels = collated(samples[:4])
+    output = by_hand({"input_ids": inputs})
+    given = {column: torch.stack([sample[column] for sample in samples[:4]])}
+    expected = loss(output.features, labels, by_hand.head, 0.0, output.logits, **given)
+    assert trainer.state.log_history[0]["loss"] == pytest.approx(expected.item(), abs=1e-4)
+    without = copy.deepcopy(loss)
+    without.prior = None
+    assert abs(without(output.features, labels, by_hand.head, 0.0, output.logits).item() - expected.item()) > 1e-3
+    trainer.evaluate(samples)

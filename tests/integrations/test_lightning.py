@@ -152,3 +152,20 @@ def test_without_a_metric_validation_need_not_call_the_loss(tmp_path: Path) -> N
     trainer.fit(module, loader(), loader())
     assert module.progress[-1] == pytest.approx(5 / 6)
     assert math.isclose(trainer.estimated_stepping_batches, 6)
+
+
+@pytest.mark.parametrize("name", ["attributes", "log_prior"])
+def test_a_prior_of_the_samples_goes_to_the_loss(name: str) -> None:
+    network, inputs = make_network(), torch.randn(24, 12)
+    given = {name: torch.arange(24) % 2 if name == "attributes" else torch.randn(24, 3)}
+    loss = ICDALoss(3, 8, prior=torch.tensor([[9, 2, 3], [1, 1, 5]]) if name == "attributes" else None)
+    by_hand = copy.deepcopy(loss)
+    criterion = TappedLoss(network, loss)
+    network(inputs)
+    value = criterion(TARGETS, **given)
+    expected = by_hand(network[:-1](inputs), TARGETS, network[-1], **given)
+    torch.testing.assert_close(value, expected)
+    network(inputs)
+    torch.testing.assert_close(
+        criterion.eval()(TARGETS, **given), nn.functional.cross_entropy(network(inputs), TARGETS)
+    )

@@ -48,5 +48,8 @@ def test_rare_classes_get_the_larger_margin() -> None:
 
 
 def test_missing_class_counts_are_asked_for() -> None:
+    loss, head, features = LogitAdjustmentLoss(3, 5), nn.Linear(5, 3), torch.randn(2, 5)
     with pytest.raises(ValueError, match="LogitAdjustmentLoss needs class_counts"):
-        LogitAdjustmentLoss(3, 5)
+        loss(features, torch.tensor([0, 1]), head)
+    with pytest.raises(ValueError, match="LogitAdjustmentLoss needs class_counts"):
+        loss.adjustment(features, torch.tensor([0, 1]), head)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from icda.errors import InputError
 from icda.estimators.predictions import LinearPredictions
+from icda.estimators.prior import GivenPrior
 from icda.estimators.samples import check_samples
 from icda.estimators.streaming import StreamingFit
 from icda.linear.balance import Through, rebalance, reweigh
@@ -96,9 +97,20 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         self.tol = tol
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> ICDAClassifier:
-        """Fit the head. `sample_weight` and `groups` have one entry a sample.
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        groups: Any = None,
+        attributes: Any = None,
+        log_prior: Any = None,
+    ) -> ICDAClassifier:
+        """Fit the head. `sample_weight`, `groups` and `attributes` have one entry per sample, `log_prior` one row.
 
+        `attributes` replace the prior of the classes by that of the classes given the attribute: the same as groups with
+        balance="group" and through="prior". `log_prior` (N, C) gives each sample's prior itself, log probabilities in the
+        order of `classes_`, up to a constant per sample. Every loss adds them, and both ask for balance=None.
         A `np.memmap` of 256 MiB or more (in float32) is never read as a whole: see "When X does not fit" in the docs.
         """
         self._check_settings()
@@ -112,6 +124,9 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
             )
         if groups is not None and np.shape(groups) != (len(y),):
             raise InputError(f"groups must have one entry a sample, wanted shape ({len(y)},), got {np.shape(groups)}.")
+        prior = GivenPrior.checked(attributes, log_prior, len(y), len(self.classes_), "ICDAClassifier")
+        if prior is not None and self.balance is not None:
+            raise InputError(f"attributes and log_prior are priors and go without balance={self.balance!r}: use None.")
         dtype = np.float64 if features.dtype == torch.float64 else np.float32
         weights = _check_sample_weight(sample_weight, codes, dtype=dtype, ensure_non_negative=True)
         used = weights > 0
@@ -122,6 +137,11 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         problem = self._problem(features, torch.from_numpy(codes), weights)
         unit = 1 / float(weights.mean())
         problem = self._balanced(problem, None if groups is None else np.asarray(groups)[used], unit)
+        if prior is not None:
+            prior = prior.rows(used)
+            problem = prior.put_into(problem, unit)
+            if prior.codes is not None:
+                self.attributes_ = prior.codes.numpy()
         settings = LossSettings(self.loss, self.lambda0, self.beta)
         if self.loss == "icda" and self.strength == "cross_fitted":
             problem = replace(problem, strength=self._cross_fitted_strength(problem))

@@ -21,6 +21,7 @@ from sklearn.utils.validation import (
 from icda.errors import InputError
 from icda.estimators.classifier import LOSSES
 from icda.estimators.predictions import LinearPredictions
+from icda.estimators.prior import GivenPrior
 from icda.linear.balance import rebalance
 from icda.linear.meta import MetaSettings, StrengthsAs, fit_meta_head
 from icda.linear.objective import LossName, LossSettings
@@ -45,7 +46,8 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
     lambda0, beta, C : as in ICDAClassifier.
     strengths_as : {"margins", "weights"}; the paper adds beta * alpha_i to the other classes' logits; weights count a
         sample alpha_i times within its class.
-    prior : {"attribute", "class"}; "attribute" needs groups of the metadata and is "class" without them.
+    prior : {"attribute", "class"}; "attribute" needs groups of the metadata, or attributes or log_prior of the training
+        samples, and is "class" without them.
     use_metadata : whether the head is fitted to metadata too.
     class_margins : whether a margin for each class is learned.
     steps, learning_rate : of Adam on what is learned; the strength network takes a fifth of the rate.
@@ -57,7 +59,8 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
     ----------
     classes_, coef_, intercept_, n_iter_, n_features_in_ : as in ICDAClassifier.
     strengths_ : (N,) of the training samples.
-    attributes_ : (N,) the group read off the training samples, with prior="attribute": its place among the sorted groups.
+    attributes_ : (N,) the group read off the training samples, with prior="attribute", or the given attribute: its place
+        among the sorted groups.
     class_margins_ : (C,)
     metadata_share_ : of the metadata in the fit.
     metadata_score_ : accuracy on metadata, each sample by a head not fitted to it; of the worst group if there are
@@ -104,9 +107,21 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any, X_meta: Any, y_meta: Any, groups_meta: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        X_meta: Any,
+        y_meta: Any,
+        groups_meta: Any = None,
+        sample_weight: Any = None,
+        attributes: Any = None,
+        log_prior: Any = None,
     ) -> MetaICDAClassifier:
-        """Fit to training data and metadata; `groups_meta` (one entry a metadata sample) makes the worst group count."""
+        """Fit to training data and metadata; `groups_meta` (one entry a metadata sample) makes the worst group count.
+
+        `attributes` (one entry per training sample) or `log_prior` (N, C) say the training samples' prior, as in
+        `ICDAClassifier.fit`; then no attribute is read off the metadata's groups.
+        """
         self._check_settings()
         self.__dict__.pop("attributes_", None)  # an earlier fit's
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
@@ -119,7 +134,12 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
         metadata, labels = self._metadata(X_meta, y_meta, groups_meta, X.dtype)
         problem = self._problem(X, torch.from_numpy(codes), weights)
-        if self.prior == "attribute" and groups_meta is not None:
+        prior = self._given_prior(attributes, log_prior, len(codes))
+        if prior is not None:
+            problem = prior.put_into(problem, unit=1 / float(weights.mean()))
+            if prior.codes is not None:
+                self.attributes_ = prior.codes.numpy()
+        elif self.prior == "attribute" and groups_meta is not None:
             groups = torch.from_numpy(np.unique(groups_meta, return_inverse=True)[1])
             attributes = guess_attributes(torch.from_numpy(X), metadata, groups)
             self.attributes_ = attributes.numpy()
@@ -147,6 +167,12 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
                 stacklevel=2,
             )
         return self
+
+    def _given_prior(self, attributes: Any, log_prior: Any, num_samples: int) -> GivenPrior | None:
+        prior = GivenPrior.checked(attributes, log_prior, num_samples, len(self.classes_), "MetaICDAClassifier")
+        if prior is not None and self.prior == "class":
+            raise InputError('prior="class" reads the class counts only: with attributes or log_prior use "attribute".')
+        return prior
 
     def _metadata(self, X_meta: Any, y_meta: Any, groups_meta: Any, dtype: Any) -> tuple[Problem, torch.Tensor]:
         """Metadata as a problem, and what counts equally in it."""

@@ -18,9 +18,9 @@ from torch.nn import functional as F
 
 from icda.errors import InputTypeError
 from icda.losses import AdjustedLoss, ICDALoss, ISDALoss, LogitAdjustmentLoss, RISDALoss
+from icda.losses.prior_loss import PriorLoss
 from icda.losses.terms.augmentation import mean_term
 from icda.losses.terms.head import Head, head_parameters
-from icda.losses.terms.prior import prior_term
 from icda.losses.terms.quadratic import quadratic_form
 
 FACTORS = {
@@ -59,11 +59,14 @@ def regulariser(
     progress: float = 1.0,
     *,
     as_printed: bool = False,
+    attributes: Tensor | None = None,
+    log_prior: Tensor | None = None,
 ) -> Regulariser:
     """R of a loss for a batch, part by part, as in table 1.
 
     Reads the loss's statistics and leaves them as they are. `as_printed` gives the sample margin of ICDA as the table
-    prints it, -beta alpha_i q_y: less than the first-order term by beta alpha_i, which has no gradient.
+    prints it, -beta alpha_i q_y: less than the first-order term by beta alpha_i, which has no gradient. `attributes`
+    and `log_prior` are those of the loss's call.
 
     Reference: table 1 of arXiv 2304.13431. RISDA is that of `RISDALoss`, whose mean is centred and whose quadratic term
     is halved (mathematics 3.2); the table prints neither.
@@ -75,9 +78,13 @@ def regulariser(
     """
     weight, bias = head_parameters(head)
     off_target = F.softmax(F.linear(features, weight, bias), 1).scatter(1, targets[:, None], 0)
-    none = torch.zeros_like(features[:, 0])
+    none = class_margin = torch.zeros_like(features[:, 0])
+    if isinstance(loss, PriorLoss):
+        priors = loss.prior_margin(targets, weight.dtype, attributes, log_prior)
+        class_margin = none if priors is None else _sum(off_target, priors)
     if type(loss) is ICDALoss:
-        return _icda(loss, features, targets, weight, off_target, progress, as_printed)
+        parts = _icda(loss, features, targets, weight, off_target, progress, as_printed)
+        return parts._replace(class_margin=class_margin)
     if type(loss) is RISDALoss:
         return _risda(loss, targets, weight, off_target, progress)
     if type(loss) is ISDALoss:
@@ -86,9 +93,7 @@ def regulariser(
         variance = quadratic_form(weight, targets, own, moments)
         return Regulariser(none, 0.5 * loss.lambda0 * progress * _sum(off_target, variance), none, none)
     if type(loss) is LogitAdjustmentLoss:
-        assert loss.class_counts is not None
-        priors = prior_term(loss.class_counts, targets, weight.dtype)
-        return Regulariser(loss.tau * _sum(off_target, priors), none, none, none)
+        return Regulariser(loss.tau * class_margin, none, none, none)
     raise InputTypeError(
         f"table 1 knows {', '.join(FACTORS)}, got {type(loss).__name__}: `first_order_term` works for any adjustment."
     )
@@ -126,9 +131,6 @@ def _icda(
         coefficients = coefficients.scatter(1, targets[:, None], 1)
     variance = quadratic_form(weight, targets, coefficients, moments)
     none = torch.zeros_like(q[:, 0])
-    priors = none
-    if loss.class_margin and loss.class_counts is not None:
-        priors = _sum(q, prior_term(loss.class_counts, targets, weight.dtype))
     distance = none
     if loss.counterfactual:
         distance = lam * _sum(q, mean_term(weight, targets, towards, moments.mean))
@@ -136,7 +138,7 @@ def _icda(
     if loss.sample_margin:
         wrong = q.sum(1)  # 1 - q_y
         margin = loss.beta * strength.per_sample * (wrong - 1 if as_printed else wrong)
-    return Regulariser(priors, 0.5 * lam * _sum(q, variance), distance, margin)
+    return Regulariser(none, 0.5 * lam * _sum(q, variance), distance, margin)
 
 
 def _risda(loss: RISDALoss, targets: Tensor, weight: Tensor, q: Tensor, progress: float) -> Regulariser:

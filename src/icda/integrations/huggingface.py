@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ _transformers: Any = require("transformers", "hf", "Hugging Face trainers")
 
 STATE_FILE = "icda_loss.pt"
 _LABEL_NAMES = ("labels", "label")
+_PRIOR_NAMES = ("attributes", "log_prior")  # columns that the loss reads and the model does not
 
 
 class TrainerLoss:
@@ -53,6 +54,7 @@ class TrainerLoss:
         self.tap = FeatureTap(model, head)
         self.criterion: AdjustedLoss | None = loss if isinstance(loss, AdjustedLoss) else None
         self.progress = 1.0
+        self.prior: dict[str, Tensor] = {}  # `attributes` or `log_prior` of the next batch
         self._device: torch.device | None = None
         self._saved: dict[str, Any] | None = None
 
@@ -62,11 +64,12 @@ class TrainerLoss:
         tap = self.tap
         if tap.model.training:
             criterion = self._ready(tap.logits.device)
-            value = criterion(tap.features, labels, tap.head, self.progress, tap.logits)
+            value = criterion(tap.features, labels, tap.head, self.progress, tap.logits, **self.prior)
             total = value * len(labels) if criterion.reduction == "mean" else value.sum()
         else:
             total = F.cross_entropy(tap.logits.float(), labels, reduction="sum")
         tap.clear()
+        self.prior = {}
         return total / (len(labels) if num_items_in_batch is None else num_items_in_batch)
 
     def callback(self) -> LossCallback:
@@ -148,7 +151,8 @@ class RobustTrainer(_transformers.Trainer):
     `loss` is a registered name (with `loss_options`) or a loss of icda. `class_counts` are counted over the training
     set's labels unless given; a loss that is given ready-made keeps its own. `head` names the last linear layer where
     it is not the one that makes the logits. Checkpoints hold the statistics, so that resuming is exact; `criterion` is
-    the loss. Evaluation reports plain cross entropy.
+    the loss. Evaluation reports plain cross entropy. Columns `attributes` and `log_prior` of the data set go to
+    the loss, whose prior they are (`icda.losses.prior_loss`), and not to the model.
     """
 
     def __init__(
@@ -172,6 +176,18 @@ class RobustTrainer(_transformers.Trainer):
     def criterion(self) -> AdjustedLoss | None:
         """The loss; None before the first step where it was given by name."""
         return self.compute_loss_func.criterion
+
+    def compute_loss(self, model: nn.Module, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        inputs = dict(inputs)
+        self.compute_loss_func.prior = {name: inputs.pop(name) for name in _PRIOR_NAMES if name in inputs}
+        return super().compute_loss(model, inputs, *args, **kwargs)
+
+    def _set_signature_columns_if_needed(self) -> None:
+        """Trainer drops columns that the model's forward does not name."""
+        is_first = getattr(self, "_signature_columns", None) is None
+        super()._set_signature_columns_if_needed()
+        if is_first:
+            cast(Any, self)._signature_columns += _PRIOR_NAMES
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         if resume_from_checkpoint is True:

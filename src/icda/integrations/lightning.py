@@ -41,11 +41,12 @@ class TappedLoss(nn.Module):
         self.tap = FeatureTap(model, head)
         self.progress = 1.0
 
-    def forward(self, targets: Tensor) -> Tensor:
+    def forward(self, targets: Tensor, **prior: Tensor) -> Tensor:
+        """The loss of the model's latest output; `attributes=` or `log_prior=` go to a loss that has such a prior."""
         tap = self.tap
         if not self.training:
             return F.cross_entropy(tap.logits.float(), targets, reduction=self.loss.reduction)
-        value = self.loss(tap.features, targets, tap.head, self.progress, tap.logits)
+        value = self.loss(tap.features, targets, tap.head, self.progress, tap.logits, **prior)
         tap.clear()
         return value
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from icda.linear.problem import Problem
+from icda.losses.terms.prior import attribute_log_prior
 
 Through = Literal["weights", "statistics", "prior"]
-UNSEEN = 0.5  # samples of weight one that a pair of class and attribute without any counts as in the prior
 
 
 def balance_weights(labels: Tensor, masses: Tensor | None = None) -> Tensor:
@@ -56,7 +56,5 @@ def rebalance(problem: Problem, attributes: Tensor, through: Through = "weights"
         return replace(problem, statistics_weights=problem.statistics_weights * factors)
     counts = torch.zeros(int(attributes.max()) + 1, problem.num_classes, dtype=torch.float64)
     counts.index_put_((attributes, problem.targets), problem.weights.double(), accumulate=True)
-    # Samples of small weight make small counts: a pair without samples must not count more than one that has some.
-    unseen = min(UNSEEN * unit, float(counts[counts > 0].min()))
-    prior = counts.clamp(min=unseen).log().to(problem.weights)
+    prior = attribute_log_prior(counts, unit).to(problem.weights)
     return replace(problem, log_prior=prior[attributes])

@@ -68,15 +68,7 @@ class AdjustedLoss(nn.Module):
     ) -> Tensor:
         """The loss of a batch; `progress` is t/T in [0, 1], `logits` spares computing head(features) again."""
         weight, bias, targets = self._check(features, targets, head, progress, logits)
-        if logits is None:
-            logits = F.linear(features, weight, bias)
-        if self.training:
-            self.observe(features, targets, logits)
-        adjustment = self._adjust(features, targets, weight, bias, progress, logits)
-        adjusted = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-        if adjustment is not None:
-            adjusted = adjusted + adjustment
-        return self.reduce(adjusted, targets)
+        return self._loss(features, targets, weight, bias, progress, logits)
 
     def adjustment(
         self, features: Tensor, targets: Tensor, head: Head, progress: float = 1.0, logits: Tensor | None = None
@@ -110,6 +102,27 @@ class AdjustedLoss(nn.Module):
         """The head to train and predict with, for a loss that wants another than a plain linear one."""
         return head
 
+    def _loss(
+        self,
+        features: Tensor,
+        targets: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        progress: float,
+        logits: Tensor | None,
+        **given: Tensor | None,
+    ) -> Tensor:
+        """The loss of a checked batch; `given` are arguments that `compute_adjustment` of a subclass has besides."""
+        if logits is None:
+            logits = F.linear(features, weight, bias)
+        if self.training:
+            self.observe(features, targets, logits)
+        adjustment = self._adjust(features, targets, weight, bias, progress, logits, **given)
+        adjusted = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+        if adjustment is not None:
+            adjusted = adjusted + adjustment
+        return self.reduce(adjusted, targets)
+
     def _check(
         self, features: Tensor, targets: Tensor, head: Head, progress: float, logits: Tensor | None
     ) -> tuple[Tensor, Tensor | None, Tensor]:
@@ -123,12 +136,22 @@ class AdjustedLoss(nn.Module):
         if logits is not None and logits.shape != (len(features), self.num_classes):
             wanted = (len(features), self.num_classes)
             raise InputError(f"{self.owner} expects logits of shape {wanted}, got {tuple(logits.shape)}.")
-        if self.reads_counts and self.class_counts is not None:
-            check_counted(self.class_counts, targets)
+        self._check_counts(targets)
         return weight, bias, targets
 
+    def _check_counts(self, targets: Tensor) -> None:
+        if self.reads_counts and self.class_counts is not None:
+            check_counted(self.class_counts, targets)
+
     def _adjust(
-        self, features: Tensor, targets: Tensor, weight: Tensor, bias: Tensor | None, progress: float, logits: Tensor
+        self,
+        features: Tensor,
+        targets: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        progress: float,
+        logits: Tensor,
+        **given: Tensor | None,
     ) -> Tensor | None:
         with torch.autocast(features.device.type, enabled=False):
             dtype = torch.promote_types(weight.dtype, torch.float32)
@@ -136,7 +159,7 @@ class AdjustedLoss(nn.Module):
             if bias is not None:
                 products = products - bias.detach().to(dtype)
             features = features if self.moves_features else features.detach()
-            return self.compute_adjustment(features.to(dtype), targets, weight.to(dtype), progress, products)
+            return self.compute_adjustment(features.to(dtype), targets, weight.to(dtype), progress, products, **given)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> AdjustedLoss:
         """Counts stay in float64 whatever the model is cast to: half precision cannot count past 2048."""

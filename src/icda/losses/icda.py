@@ -10,23 +10,25 @@ from torch import Tensor
 from icda.errors import InputError
 from icda.losses.augmented import StatisticsLoss
 from icda.losses.base import LOSSES, Reduction
+from icda.losses.prior_loss import PriorLoss
 from icda.losses.terms.augmentation import off_target, variance_term
 from icda.losses.terms.fused import adjusted_logits
 from icda.losses.terms.head import Head, head_parameters
-from icda.losses.terms.prior import prior_term
 from icda.statistics import CovarianceKind, Moments
 from icda.strength import Strength, direct_strength
 
 
 @LOSSES.register("icda")
-class ICDALoss(StatisticsLoss):
+class ICDALoss(PriorLoss, StatisticsLoss):
     """Cross entropy of z + phi-hat, the limit of infinitely many semantic and counterfactual augmentations (eq. 4).
 
     phi-hat_{i,c} = (lambda/2) P_{i,c} + lambda alpha-hat_{i,c} d_c.mu_c + log(pi_c/pi_y) + beta alpha_i for c != y, where
     P maps the covariances of the own class and of the classes a sample is tied to on the boundary between y and c. Each
     switch turns one part off, as in the paper's ablation: `semantic` the own covariance, `counterfactual` the other
     classes' covariances and means (setting I), `class_margin` the prior (II), `sample_margin` beta alpha_i (III).
-    `class_counts=None` means balanced classes. In train mode a call first folds the features into `statistics`.
+    `class_counts=None` means balanced classes. The prior may depend on an attribute, `prior` and `attributes=` in the call,
+    or be given per sample, `log_prior=` in the call (`PriorLoss`; ours, not the paper's). In train mode a call first folds
+    the features into `statistics`.
 
     Reference: Zhou, Wu, Ng, "Implicit counterfactual data augmentation for robust learning", arXiv 2304.13431.
     Differs from the paper in the normaliser (batch mean; mathematics 4.3); strengths are detached (mathematics 4.1).
@@ -44,6 +46,7 @@ class ICDALoss(StatisticsLoss):
         feature_dim: int,
         class_counts: Tensor | None = None,
         *,
+        prior: Tensor | None = None,
         lambda0: float = 0.5,
         beta: float = 0.1,
         covariance: CovarianceKind | str = "auto",
@@ -61,6 +64,7 @@ class ICDALoss(StatisticsLoss):
             num_classes,
             feature_dim,
             class_counts,
+            prior=prior,
             lambda0=lambda0,
             covariance=covariance,
             rank=rank,
@@ -78,13 +82,20 @@ class ICDALoss(StatisticsLoss):
         self.sample_strength = sample_strength
 
     @property
-    def reads_counts(self) -> bool:
+    def has_class_margin(self) -> bool:
         return self.class_margin
 
     def compute_adjustment(
-        self, features: Tensor, targets: Tensor, weight: Tensor, progress: float, products: Tensor
+        self,
+        features: Tensor,
+        targets: Tensor,
+        weight: Tensor,
+        progress: float,
+        products: Tensor,
+        prior_margin: Tensor | None = None,
     ) -> Tensor | None:
-        return self.combine(targets, weight, progress, self.strength(features, targets, weight, products))
+        strength = self.strength(features, targets, weight, products)
+        return self._sum(targets, weight, progress, strength, None, prior_margin)
 
     def strength(self, features: Tensor, targets: Tensor, weight: Tensor, products: Tensor | None = None) -> Strength:
         """alpha_{i,c} and alpha_i of a batch (section 4.1)."""
@@ -94,10 +105,49 @@ class ICDALoss(StatisticsLoss):
         return strength
 
     def combine(
-        self, targets: Tensor, weight: Tensor, progress: float, strength: Strength, moments: Moments | None = None
+        self,
+        targets: Tensor,
+        weight: Tensor,
+        progress: float,
+        strength: Strength,
+        moments: Moments | None = None,
+        *,
+        attributes: Tensor | None = None,
+        log_prior: Tensor | None = None,
     ) -> Tensor | None:
         """phi-hat from given strengths and, if not the running ones, given moments; None when every term is off."""
-        terms = self._margins(targets, strength, weight.dtype)
+        margin = self.prior_margin(targets, weight.dtype, attributes, log_prior)
+        return self._sum(targets, weight, progress, strength, moments, margin)
+
+    def forward(
+        self,
+        features: Tensor,
+        targets: Tensor,
+        head: Head,
+        progress: float = 1.0,
+        logits: Tensor | None = None,
+        *,
+        attributes: Tensor | None = None,
+        log_prior: Tensor | None = None,
+    ) -> Tensor:
+        if logits is not None or not self._fuses(features, head, progress):
+            return super().forward(
+                features, targets, head, progress, logits, attributes=attributes, log_prior=log_prior
+            )
+        weight, bias, targets = self._check(features, targets, head, progress, None)
+        margin = self.prior_margin(targets, weight.dtype, attributes, log_prior)
+        return self._fused_forward(features, targets, weight, bias, progress, margin)
+
+    def _sum(
+        self,
+        targets: Tensor,
+        weight: Tensor,
+        progress: float,
+        strength: Strength,
+        moments: Moments | None,
+        prior_margin: Tensor | None,
+    ) -> Tensor | None:
+        terms = self._margins(targets, strength, prior_margin)
         lam = self.lambda0 * progress
         if lam > 0 and (self.semantic or self.counterfactual):
             coefficients, towards = self._coefficients(targets, strength)
@@ -105,17 +155,8 @@ class ICDALoss(StatisticsLoss):
             terms.append(variance_term(weight, targets, coefficients, moments, lam, towards))
         return sum(terms[1:], terms[0]) if terms else None
 
-    def forward(
-        self, features: Tensor, targets: Tensor, head: Head, progress: float = 1.0, logits: Tensor | None = None
-    ) -> Tensor:
-        if logits is None and self._fuses(features, head, progress):
-            return self._fused_forward(features, targets, head, progress)
-        return super().forward(features, targets, head, progress, logits)
-
-    def _margins(self, targets: Tensor, strength: Strength, dtype: torch.dtype) -> list[Tensor]:
-        terms = []
-        if self.class_margin and self.class_counts is not None:
-            terms.append(prior_term(self.class_counts, targets, dtype))
+    def _margins(self, targets: Tensor, strength: Strength, prior_margin: Tensor | None) -> list[Tensor]:
+        terms = [] if prior_margin is None else [prior_margin]
         if self.sample_margin and self.beta != 0:
             terms.append(off_target(self.beta * strength.per_sample, targets, self.num_classes))
         return terms
@@ -136,8 +177,15 @@ class ICDALoss(StatisticsLoss):
         plain = not torch.is_autocast_enabled(features.device.type)
         return same and plain and (self.semantic or self.counterfactual)
 
-    def _fused_forward(self, features: Tensor, targets: Tensor, head: Head, progress: float) -> Tensor:
-        weight, bias, targets = self._check(features, targets, head, progress, None)
+    def _fused_forward(
+        self,
+        features: Tensor,
+        targets: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        progress: float,
+        prior_margin: Tensor | None,
+    ) -> Tensor:
         if self.training:
             self.statistics.fold(features, targets)
         with torch.no_grad():
@@ -146,7 +194,7 @@ class ICDALoss(StatisticsLoss):
         coefficients, towards = self._coefficients(targets, strength)
         lam, moments = self.lambda0 * progress, self.statistics.moments()
         adjusted = adjusted_logits(features, weight, bias, plain, targets, coefficients, towards, moments, lam)
-        for term in self._margins(targets, strength, weight.dtype):
+        for term in self._margins(targets, strength, prior_margin):
             adjusted = adjusted + term
         return self.reduce(adjusted, targets)
 

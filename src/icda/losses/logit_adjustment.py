@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-from icda.losses.base import LOSSES, AdjustedLoss, Reduction
-from icda.losses.terms.prior import prior_term
+from icda.errors import InputError
+from icda.losses.base import LOSSES, Reduction
+from icda.losses.prior_loss import PriorLoss
 
 
 @LOSSES.register("logit_adjustment", "la")
-class LogitAdjustmentLoss(AdjustedLoss):
+class LogitAdjustmentLoss(PriorLoss):
     """Cross entropy of z + tau log pi: margins that rise as a class gets rarer.
 
-    Reference: Menon et al., "Long-tail learning via logit adjustment", ICLR 2021. Test time uses plain logits.
+    pi is that of `class_counts`; of `prior`, counts per attribute value and class, with `attributes` in each call; or
+    `log_prior` (N, C) of the call (`PriorLoss`). Test time uses plain logits.
 
-    >>> import torch
+    Reference: Menon et al., "Long-tail learning via logit adjustment", ICLR 2021.
+
     >>> loss = LogitAdjustmentLoss(num_classes=2, feature_dim=4, class_counts=torch.tensor([90, 10]))
     >>> loss.adjustment(torch.zeros(1, 4), torch.tensor([1]), torch.nn.Linear(4, 2)).round(decimals=3)
     tensor([[2.1970, 0.0000]])
     """
-
-    needs_counts = True
 
     def __init__(
         self,
@@ -28,20 +30,39 @@ class LogitAdjustmentLoss(AdjustedLoss):
         feature_dim: int,
         class_counts: Tensor | None = None,
         *,
+        prior: Tensor | None = None,
         tau: float = 1.0,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, reduction=reduction)
+        super().__init__(num_classes, feature_dim, class_counts, prior=prior, reduction=reduction)
         self.tau = tau
 
     @property
-    def reads_counts(self) -> bool:
-        return self.tau != 0
+    def has_class_margin(self) -> bool:
+        return self.tau != 0  # not 0 * -inf for a class without samples
+
+    def prior_margin(
+        self,
+        targets: Tensor,
+        dtype: torch.dtype = torch.float32,
+        attributes: Tensor | None = None,
+        log_prior: Tensor | None = None,
+    ) -> Tensor | None:
+        margin = super().prior_margin(targets, dtype, attributes, log_prior)
+        if margin is None and self.has_class_margin:
+            raise InputError(
+                f"{self.owner} needs class_counts: the number of training samples of each class. Or give prior= for an "
+                "attribute, or log_prior= in the call."
+            )
+        return margin
 
     def compute_adjustment(
-        self, features: Tensor, targets: Tensor, weight: Tensor, progress: float, products: Tensor
+        self,
+        features: Tensor,
+        targets: Tensor,
+        weight: Tensor,
+        progress: float,
+        products: Tensor,
+        prior_margin: Tensor | None = None,
     ) -> Tensor | None:
-        if self.tau == 0:  # not 0 * -inf for a class without samples
-            return None
-        assert self.class_counts is not None
-        return self.tau * prior_term(self.class_counts, targets, products.dtype)
+        return None if prior_margin is None else self.tau * prior_margin

@@ -78,12 +78,16 @@ def create_method(name: str, setup: Setup, options: Mapping[str, Any] | None = N
 
 
 def option_names(cls: type[Any]) -> list[str]:
-    """Keyword-only arguments of a method or loss; a method that passes `**options` on adds those of its loss."""
+    """Keyword-only arguments of a method or loss; a method that passes `**options` on adds those of its loss.
+
+    Tensors, such as a table of counts, are data and not options: nobody can write them in a command.
+    """
     names: list[str] = []
     passes_on = False
     for parameter in inspect.signature(cls).parameters.values():
         passes_on |= parameter.kind is parameter.VAR_KEYWORD
-        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name != "reduction":
+        is_option = parameter.name != "reduction" and "Tensor" not in str(parameter.annotation)
+        if parameter.kind is parameter.KEYWORD_ONLY and is_option:
             names.append(parameter.name)
     if passes_on and getattr(cls, "inner_loss", None) is not None:
         names += option_names(cls.inner_loss)

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from icda.losses.terms.prior import prior_term
+from icda.losses.terms.prior import attribute_log_prior, log_ratio, prior_term
 
 
 def test_margins_are_log_ratios_of_priors() -> None:
@@ -40,3 +40,17 @@ def test_a_target_whose_count_is_zero_is_named() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_result_has_the_type_asked_for(dtype: torch.dtype) -> None:
     assert prior_term(torch.tensor([1.0, 2.0]), torch.tensor([0]), dtype).dtype == dtype
+
+
+def test_an_attribute_has_the_log_ratios_of_its_own_row() -> None:
+    table = [[9.0, 1.0, 4.0], [0.0, 5.0, 2.0]]
+    found = log_ratio(attribute_log_prior(torch.tensor(table))[[1, 0]], torch.tensor([1, 2]), torch.float64)
+    assert found[0].exp().tolist() == pytest.approx([0.5 / 5, 1, 2 / 5])
+    assert found[1].exp().tolist() == pytest.approx([9 / 4, 1 / 4, 1])
+
+
+def test_a_pair_without_samples_counts_half_of_one_or_less_where_samples_count_less() -> None:
+    table = torch.tensor([[9.0, 0.0], [3.0, 2.0]])
+    assert attribute_log_prior(table)[0, 1].exp().item() == pytest.approx(0.5)
+    assert attribute_log_prior(table, unit=0.2)[0, 1].exp().item() == pytest.approx(0.1)
+    assert attribute_log_prior(table / 100)[0, 1].exp().item() == pytest.approx(0.02)
