@@ -11,14 +11,17 @@ export HF_HUB_OFFLINE := 1
 # Real datasets, where there are any; tests that want them say so when they skip.
 export ICDA_DATA ?= $(abspath ../shared/data)
 
-.PHONY: help install demo test lint types unit browser tables docs clean
+.PHONY: help install demo test test-lowest lint types unit hooks browser wheel tables docs clean
 
 help:
 	@echo "make demo   install, then compare four losses on three small biased tasks (about two minutes)"
 	@echo "make test   install what tests need, then lint, types and all tests"
+	@echo "make test-lowest   the core tests with the lowest versions pyproject.toml allows (5 GB, once)"
+	@echo "make hooks  run the hooks of pre-commit on all files"
+	@echo "make wheel  build a wheel into dist/"
 	@echo "make tables fill the tables of README and docs from benchmarks/results"
 	@echo "make docs   build the documentation site into site/"
-	@echo "make clean  remove .venv, runs/ and site/"
+	@echo "make clean  remove .venv, .venv-lowest, runs/, dist/ and site/"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "icda needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }
@@ -34,6 +37,10 @@ $(VENV)/.installed-test: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) -e ".[test]" 2> >(grep -v 'is ignored: it is neither a file' >&2)
 	@touch $@ $(VENV)/.installed
 
+$(VENV)/.installed-dev: $(VENV)/.installed-test
+	@$(PIP) -e ".[dev]" 2> >(grep -v 'is ignored: it is neither a file' >&2)
+	@touch $@
+
 install: $(VENV)/.installed
 
 demo: $(VENV)/.installed
@@ -48,6 +55,13 @@ lint: $(VENV)/.installed-test
 
 types: $(VENV)/.installed-test
 	$(BIN)/mypy
+
+hooks: $(VENV)/.installed-dev
+	$(BIN)/pre-commit run --all-files
+
+# From a wheel: pip install dist/icda-*.whl
+wheel: $(VENV)/.installed-test
+	$(BIN)/python -m hatchling build -t wheel -d dist
 
 # Where there is a browser, a test that does not find it fails instead of being skipped.
 unit: $(VENV)/.installed-test browser
@@ -68,6 +82,23 @@ browser:
 		}; \
 	}
 
+# The lowest versions that pyproject.toml allows, in an environment of their own. On Linux torch of that age needs its CUDA
+# libraries even to be imported: about 5 GB on the disk.
+LOWEST := .venv-lowest
+CORE_TESTS := tests/losses tests/statistics tests/strength tests/linear tests/estimators tests/meta
+
+$(LOWEST)/.installed: pyproject.toml tools/lowest_versions.py | $(BIN)/python
+	@echo "Installing the lowest versions pyproject.toml allows into $(LOWEST) ..."
+	@$(BIN)/python -m venv --clear $(LOWEST)
+	@$(BIN)/python tools/lowest_versions.py > $(LOWEST)/constraints.txt
+	@$(LOWEST)/bin/pip install --quiet --disable-pip-version-check -c $(LOWEST)/constraints.txt \
+		-e ".[parquet,audit]" pytest hypothesis 2> >(grep -v 'is ignored: it is neither a file' >&2)
+	@touch $@
+
+test-lowest: $(LOWEST)/.installed
+	@$(LOWEST)/bin/pip freeze --exclude-editable | grep -i -E "^(torch|numpy|scipy|scikit-learn|accelerate|torchmetrics)=" | tr '\n' ' '; echo
+	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -q $(CORE_TESTS)
+
 tables: $(VENV)/.installed
 	$(BIN)/python -m icda.bench.tables README.md docs/*.md docs/methods/*.md
 
@@ -75,4 +106,4 @@ docs: $(VENV)/.installed-test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir site
 
 clean:
-	rm -rf $(VENV) runs site
+	rm -rf $(VENV) $(LOWEST) runs dist site
