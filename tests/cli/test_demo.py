@@ -3,6 +3,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from icda.cli import demo
 from icda.cli.demo import METHODS, PICTURED, TASKS
 
 Command = Callable[..., Any]
@@ -37,3 +40,27 @@ def test_the_demo_compares_every_method_on_every_task_and_is_not_run_twice(icda:
     again = icda(*words)
     assert again.code == 0
     assert {path: path.stat().st_mtime_ns for path in cells.values()} == written
+
+
+@pytest.mark.parametrize(
+    ("words", "planned"),
+    [
+        ((), (3, 30, "runs/demo")),
+        (("--quick",), (1, 3, "runs/demo-quick")),
+        (("--quick", "--epochs", 2, "--out", "look"), (1, 2, "look")),
+    ],
+    ids=["in full", "quick", "quick, with options beside it"],
+)
+def test_a_quick_look_is_short_goes_elsewhere_and_says_that_it_proves_nothing(
+    words: tuple[object, ...], planned: tuple[int, int, str], icda: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int, str]] = []
+
+    def plan(recipe: Any, tasks: Any, methods: Any, seeds: int, *_: Any) -> Any:
+        asked.append((seeds, recipe.epochs, recipe.out.removesuffix("/{task}/{method}/seed{seed}")))
+        raise ValueError("enough")
+
+    monkeypatch.setattr(demo, "run_grid", plan)
+    answer = icda("demo", *words)
+    assert asked == [planned]
+    assert ("too early to compare methods by" in answer.text) == ("--quick" in words)

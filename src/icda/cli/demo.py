@@ -36,6 +36,8 @@ class DemoArguments:
     """Runs of each method on each task."""
     epochs: int = 30
     """Passes over the training set in each run."""
+    quick: bool = False
+    """See whether all works: one seed, three epochs, folder runs/demo-quick. Too short to compare methods by."""
     out: str = "runs/demo"
     """Folder for all files."""
     fresh: bool = False
@@ -46,9 +48,19 @@ class DemoArguments:
     """CSV file to write one row a run to (benchmarks/results/demo.csv is ours)."""
 
 
+QUICK = DemoArguments(seeds=1, epochs=3, out="runs/demo-quick")
+
+
 def main(arguments: Sequence[str]) -> int:
-    given = tyro.cli(DemoArguments, args=list(arguments), prog="icda demo")
+    default = QUICK if "--quick" in arguments else DemoArguments()  # options given beside --quick win
+    given = tyro.cli(DemoArguments, args=list(arguments), default=default, prog="icda demo")
     console = Console()
+    if given.quick:
+        console.print(
+            f"A quick look, {given.seeds} seed(s) of {given.epochs} epochs: the figures below are too early to compare "
+            "methods by. `icda demo` trains in full.",
+            highlight=False,
+        )
     started = time.perf_counter()
     recipe = TrainConfig(epochs=given.epochs, out=f"{given.out}/{{task}}/{{method}}/seed{{seed}}")
     results = run_grid(recipe, list(TASKS), METHODS, given.seeds, console, given.fresh, given.jobs)
