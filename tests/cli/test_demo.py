@@ -7,6 +7,7 @@ import pytest
 
 from icda.cli import demo
 from icda.cli.demo import METHODS, PICTURED, TASKS
+from icda.errors import InputError
 
 Command = Callable[..., Any]
 
@@ -58,7 +59,7 @@ def test_a_quick_look_is_short_goes_elsewhere_and_says_that_it_proves_nothing(
 
     def plan(recipe: Any, tasks: Any, methods: Any, seeds: int, *_: Any) -> Any:
         asked.append((seeds, recipe.epochs, recipe.out.removesuffix("/{task}/{method}/seed{seed}")))
-        raise ValueError("enough")
+        raise InputError("enough")
 
     monkeypatch.setattr(demo, "run_grid", plan)
     answer = icda("demo", *words)
