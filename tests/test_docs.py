@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import io
 import itertools
+import json
 import os
 import re
 import shutil
@@ -13,6 +14,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 import yaml
@@ -20,6 +23,7 @@ import yaml
 from icda.cli.main import COMMANDS
 from icda.data import TASKS
 from icda.methods import method_names, method_needs, resolve_method
+from icda.methods.create import method_class
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -32,12 +36,27 @@ ABSOLUTE_PATH = re.compile(r"(?<![\w.~/<>-])/(?:work|home|root|tmp|usr|opt|mnt|v
 CITATION = re.compile(r"\bmathematics (\d+(?:\.\d+)?)(?: to (\d+(?:\.\d+)?))?")
 SECTION = re.compile(r"^#{2,3} (\d+(?:\.\d+)?) .*?\{#s(\d+(?:-\d+)?)\}$|^\| (4\.\d+) \|", re.MULTILINE)
 
+GENERATED_PAGES = {"methods/": "methods", "api/": "api"}  # entries of the nav that a hook fills
+
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
 by_method = pytest.mark.parametrize("name", method_names())
 needs_mkdocs = pytest.mark.skipif(
-    importlib.util.find_spec("mkdocs") is None or importlib.util.find_spec("material") is None,
-    reason='THE SITE WAS NOT BUILT: mkdocs-material is not installed, pip install "icda[docs]"',
+    any(importlib.util.find_spec(name) is None for name in ("mkdocs", "material", "mkdocstrings_handlers")),
+    reason='THE SITE WAS NOT BUILT: mkdocs-material or mkdocstrings is not installed, pip install "icda[docs]"',
 )
+
+
+def load_hook(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"hooks/{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+METHOD_HOOK = load_hook("method_pages")
 
 
 def nav_pages(entry: object) -> Iterator[str]:
@@ -50,21 +69,20 @@ def nav_pages(entry: object) -> Iterator[str]:
         yield from nav_pages(list(entry.values()))
 
 
-def configuration() -> dict[str, object]:
+def configuration() -> dict[str, Any]:
     return yaml.safe_load((ROOT / "mkdocs.yml").read_text())
 
 
 def methods_named_by(page: Path) -> set[str]:
     """The methods whose page it is: its line of names, right under the title, has `--method NAME` for each."""
-    line = page.read_text().splitlines()[2]
-    return {resolve_method(name) for name in re.findall(r"`--method (\w+)`", line)}
+    return set(METHOD_HOOK.read_page(page).methods)
 
 
 def index_row(name: str) -> list[str]:
     """The row of a method in the table of all methods."""
-    lines = (DOCS / "methods/index.md").read_text().splitlines()
+    lines = METHOD_HOOK.table_of_methods(DOCS).splitlines()
     rows = [line for line in lines if line.startswith(f"| `{name}`")]
-    assert len(rows) == 1, f"docs/methods/index.md has {len(rows)} rows for {name!r}, wanted one"
+    assert len(rows) == 1, f"the table of methods has {len(rows)} rows for {name!r}, wanted one"
     return [cell.strip() for cell in rows[0].strip("|").split("|")]
 
 
@@ -91,7 +109,7 @@ def article(site: Path, page: Path) -> str:
 @by_method
 def test_every_method_has_a_page(name: str) -> None:
     pages = [page.name for page in METHOD_PAGES if name in methods_named_by(page)]
-    assert len(pages) == 1, f"{name!r} wants one page in docs/methods whose third line has `--method {name}`: {pages}"
+    assert len(pages) == 1, f"{name!r} wants one page in docs/methods with `--method {name}` under its title: {pages}"
 
 
 @by_method
@@ -106,7 +124,8 @@ def test_the_table_of_methods_says_what_a_method_needs_and_leads_to_its_page(nam
 
 
 def test_the_nav_has_every_page_once() -> None:
-    named = list(nav_pages(configuration()["nav"]))
+    named = [page for page in nav_pages(configuration()["nav"]) if page not in GENERATED_PAGES]
+    named += [*nav_pages(METHOD_HOOK.navigation(DOCS)), "api/index.md"]
     assert sorted(named) == sorted(str(page.relative_to(DOCS)) for page in PAGES)
 
 
@@ -182,6 +201,10 @@ def test_no_file_cites_the_mathematics_by_the_name_of_a_file_outside() -> None:
 @by_page
 def test_tables_and_lists_of_a_page_are_rendered_as_such(page: Path, site: Path) -> None:
     source, html = FENCE.sub("", page.read_text()), article(site, page)
+    if page == DOCS / "methods/index.md":
+        source = source.replace(METHOD_HOOK.MARKER, METHOD_HOOK.table_of_methods(DOCS))
+    elif page == DOCS / "api/index.md":
+        source += "\n|:--|\n"  # the table of rooms
     assert html.count("<table>") == len(TABLE_RULE.findall(source)), "a table wants an empty line before it"
     paragraphs = re.findall(r"<p>(.*?)</p>", html, re.DOTALL)
     swallowed = [text for text in paragraphs if re.search(r"^\s*(?:[*-]|\d+\.) |^\|", text, re.MULTILINE)]
@@ -197,10 +220,85 @@ def test_the_site_loads_nothing_from_a_network(site: Path) -> None:
 
 
 @needs_mkdocs
+@pytest.mark.parametrize("page", METHOD_PAGES, ids=lambda page: page.stem)
+def test_the_page_of_a_method_links_to_its_class_in_the_reference(page: Path, site: Path) -> None:
+    links = re.findall(r'href="\.\./(api/\w+\.html)#([\w.]+)"', article(site, page))
+    classes = {f"{cls.__module__}.{cls.__qualname__}" for cls in map(method_class, methods_named_by(page))}
+    assert {anchor for _, anchor in links} >= classes
+    for file, anchor in links:
+        assert f'id="{anchor}"' in (site / file).read_text()
+
+
+@needs_mkdocs
+def test_the_reference_shows_signatures_and_doctests_as_code(site: Path) -> None:
+    text = (site / "api/losses.html").read_text()
+    entry = text[text.index('id="icda.losses.icda.ICDALoss"') :][:20_000]
+    plain = re.sub(r"<[^>]+>", "", entry)
+    assert "num_classes: int" in plain
+    assert "&gt;&gt;&gt; loss = ICDALoss(num_classes=3" in plain
+    assert "<blockquote>" not in text, "a doctest was read as a quotation"
+
+
+@needs_mkdocs
+def test_the_search_index_has_pages_methods_and_the_reference(site: Path) -> None:
+    entries = json.loads((site / "search/search_index.json").read_text())["docs"]
+    places = {entry["location"]: entry["text"] for entry in entries}
+    assert "log" in places["mathematics.html#s3-1"]
+    assert {"methods/jtt.html", "api/losses.html#icda.losses.icda.ICDALoss", "tutorial.html"} <= set(places)
+
+
+def small_site(folder: Path) -> Path:
+    """A copy of the site's sources without the API reference, which takes most of the time of a build."""
+    shutil.copytree(DOCS, folder / "docs")
+    config = configuration()
+    config["plugins"], config["hooks"], config["exclude_docs"] = (
+        ["search"],
+        ["docs/hooks/method_pages.py"],
+        "hooks/\napi/",
+    )
+    config["nav"] = [entry for entry in config["nav"] if "api/" not in entry.values()]
+    (folder / "mkdocs.yml").write_text(yaml.safe_dump(config))
+    return folder
+
+
+@needs_mkdocs
+def test_a_new_page_of_a_method_is_in_table_and_navigation_without_another_edit(tmp_path: Path) -> None:
+    folder = small_site(tmp_path)
+    page = folder / "docs/methods/brand_new.md"
+    page.write_text("---\nfamily: Long tails\n---\n\n# Brand new\n\n`--method focal`\n\nText.\n")
+    done = build(folder, tmp_path / "site")
+    assert done.returncode == 0, done.stdout + done.stderr
+    index = (tmp_path / "site/methods/index.html").read_text()
+    table = index[index.index("<article") : index.index("</article>")]
+    assert '<a href="brand_new.html">Brand new</a>' in table
+    assert index.count('href="brand_new.html"') > 1, "the navigation has it, too"
+
+
+def test_a_method_page_without_front_matter_is_placed_last(tmp_path: Path) -> None:
+    (tmp_path / "methods").mkdir()
+    (tmp_path / "methods/plain.md").write_text("# Plain\n\n`--method icda`\n\nText.\n")
+    (tmp_path / "methods/novel.md").write_text("---\nfamily: Novel\n---\n\n# Novel\n\n`--method uw`\n\nText.\n")
+    nav = METHOD_HOOK.navigation(tmp_path)
+    assert nav == [
+        "methods/index.md",
+        {"Novel": [{"Novel": "methods/novel.md"}]},
+        {"Other": [{"Plain": "methods/plain.md"}]},
+    ]
+    assert "| `uw` | procedure | group labels |  | [Novel](novel.md) |" in METHOD_HOOK.table_of_methods(tmp_path)
+
+
+@needs_mkdocs
+def test_doctests_of_a_docstring_become_code_blocks() -> None:
+    fence = load_hook("doctest_blocks").fence_doctests
+    assert fence("Text.\n\n>>> 1 + 1\n2\n\nMore.") == "Text.\n\n\n```pycon\n>>> 1 + 1\n2\n```\n\nMore."
+    assert fence("Text.") == "Text."
+    assert fence(">>> 1\n1").endswith("1\n```")
+
+
+@needs_mkdocs
 @pytest.mark.parametrize("damage", ["dead link", "dead anchor", "page outside the nav", "nav without a page"])
 def test_the_build_fails_on(damage: str, tmp_path: Path) -> None:
-    shutil.copytree(DOCS, tmp_path / "docs")
-    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    small_site(tmp_path)
     home = tmp_path / "docs/index.md"
     if damage == "dead link":
         home.write_text(home.read_text() + "\n[x](nowhere.md)\n")
