@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
+from icda.cli.bench import BENCHES
 from icda.cli.main import COMMANDS
 from icda.data import TASKS
 from icda.methods import method_names, method_needs, resolve_method
@@ -37,6 +38,29 @@ CITATION = re.compile(r"\bmathematics (\d+(?:\.\d+)?)(?: to (\d+(?:\.\d+)?))?")
 SECTION = re.compile(r"^#{2,3} (\d+(?:\.\d+)?) .*?\{#s(\d+(?:-\d+)?)\}$|^\| (4\.\d+) \|", re.MULTILINE)
 
 GENERATED_PAGES = {"methods/": "methods", "api/": "api"}  # entries of the nav that a hook fills
+
+README = ROOT / "README.md"
+PROSE = [README, ROOT / "CONTRIBUTING.md", *PAGES]
+
+# Words that a reader whose second language is English would look up, with the plain ones.
+PLAIN_WORDS = {
+    r"unrest": "variation, noise",
+    r"dearer": "more expensive",
+    r"(?:is|are|were|being|where it is) told\b(?! apart| from)|told (?:of|no|the true|the groups|nothing)": "given",
+    r"by heart": "memorised",
+    r"afresh|anew": "again",
+    r"for want of": "for lack of",
+    r"speaks? (?:of|for|against)": "mention, describe, contradict",
+    r"leans? on": "rely on",
+    r"(?:losses|covariances|network|networks|switch|method|head|loss) wants?": "need",
+    r"hitherto|thereof|whither|lest|nigh": "a modern word",
+}
+_COUNTED = (
+    "one|two|three|ten|once|twice|samples|images|numbers|rows?|steps?|passes|files?|operations|products?|lines?|labels?|bit"
+    "|distance|entropy|covariance|determinant|table|batches|GFLOP|MiB|ms|loader|means?|variance|features|bits"
+)
+_UNIT = "sample|class|file|batch|epoch|domain|image|step|group|process|iteration|run|row|cluster|loader|training sample"
+PER = re.compile(rf"\b(?:{_COUNTED}|\d[\d.,]*) an? (?:{_UNIT})\b")
 
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
 by_method = pytest.mark.parametrize("name", method_names())
@@ -149,13 +173,63 @@ def test_what_counts_as_an_absolute_path() -> None:
     assert not ABSOLUTE_PATH.search("photos/home/a.jpg, runs/tmp/x, https://example.org/home/me")
 
 
-@by_page
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_is_written_in_plain_words(page: Path) -> None:
+    text = FENCE.sub("", page.read_text())
+    found = [(word[0], plain) for words, plain in PLAIN_WORDS.items() for word in re.finditer(rf"\b(?:{words})", text)]
+    assert not found, f"say instead: {found}"
+    assert not PER.findall(text), f'"per", not "a": {[match[0] for match in PER.finditer(text)]}'
+
+
+def test_what_counts_as_a_word_to_avoid() -> None:
+    assert PER.search("ten images a class, one row a sample")
+    assert not PER.search("it gives a class its name; as a sample; one of a class; ten images per class")
+    given = next(words for words, plain in PLAIN_WORDS.items() if plain == "given")
+    assert re.search(given, "methods that are told the groups")
+    assert not re.search(given, "pairs that cannot be told apart")
+
+
+def prose(text: str) -> str:
+    """What is read aloud: no code, no tables, no comments, no pictures, no addresses."""
+    text = re.sub(r"<!--.*?-->", "", FENCE.sub("", text), flags=re.DOTALL)
+    text = re.sub(r"^\|.*$|!\[.*?\]\(.*?\)", "", text, flags=re.MULTILINE)
+    return re.sub(r"\]\([^)]*\)", "]", text)
+
+
+def test_the_readme_is_read_in_two_minutes() -> None:
+    text = README.read_text()
+    words = [word for word in prose(text).split() if re.search(r"[a-z]", word)]
+    assert len(words) <= 500, "250 words per minute"
+    assert "<!-- headline:" in text, "the place for the strongest result"
+    tables = re.findall(r"<!-- table: [\w-]+ -->\n(.*?)<!-- end of table -->", text, re.DOTALL)
+    assert len(tables) <= 3
+    assert max(len(line) for table in tables for line in table.splitlines()) <= 100
+
+
+@pytest.mark.parametrize("page", [README, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_links_from_the_root_lead_to_files_of_the_repository(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", page.read_text()))
+    for target in (target.split("#")[0] for target in targets if "://" not in target):
+        assert (ROOT / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_in_running_text_exist(page: Path) -> None:
+    text = FENCE.sub("", page.read_text())
+    for command, second in re.findall(r"`icda ([a-z]\w*)(?: ([a-z][\w-]*))?", text):
+        assert command in COMMANDS, f"{page.name}: icda {command}"
+        assert command != "bench" or not second or second in BENCHES, f"{page.name}: icda bench {second}"
+
+
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_on_a_page_exist_and_so_do_their_methods_and_tasks(page: Path) -> None:
     for block in FENCE.finditer(page.read_text()):
         if block["language"] == "python":
             continue
         for command in re.findall(r"^icda (\w+)", block["code"], re.MULTILINE):
             assert command in COMMANDS
+        for name in re.findall(r"^icda bench ([a-z][\w-]*)", block["code"], re.MULTILINE):
+            assert name in BENCHES
         for name in re.findall(r"--method (\w+)", block["code"]):
             resolve_method(name)
         for name in re.findall(r"icda train --task (\w+)", block["code"]):
