@@ -224,7 +224,7 @@ def test_commands_in_running_text_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_on_a_page_exist_and_so_do_their_methods_and_tasks(page: Path) -> None:
     for block in FENCE.finditer(page.read_text()):
-        if block["language"] == "python":
+        if block["language"] in ("python", "markdown"):
             continue
         for command in re.findall(r"^icda (\w+)", block["code"], re.MULTILINE):
             assert command in COMMANDS
@@ -261,6 +261,15 @@ def test_the_mathematics_has_the_loss_twenty_six_decisions_and_anchors_that_foll
     assert {"0", "1", "2.4", "3.4", "7", "8", "9.4"} <= {number for number, _, _ in found}
     assert [decision for _, _, decision in found if decision] == [f"4.{number}" for number in range(1, 27)]
     assert all(number.replace(".", "-") == anchor for number, anchor, _ in found)
+
+
+def test_the_map_of_the_house_names_files_that_exist_from_the_command_to_the_report() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    walk = text[text.index("## The map of the house") :]
+    files = re.findall(r"`([\w/]+\.py)`", walk)
+    assert files[0] == "cli/main.py"
+    assert "report/page.py" in files
+    assert not [name for name in files if not (ROOT / "src/icda" / name).is_file()]
 
 
 def test_no_file_cites_the_mathematics_by_the_name_of_a_file_outside() -> None:
