@@ -52,7 +52,8 @@ PLAIN_WORDS = {
     r"for want of": "for lack of",
     r"speaks? (?:of|for|against)": "mention, describe, contradict",
     r"leans? on": "rely on",
-    r"(?:losses|covariances|network|networks|switch|method|head|loss) wants?": "need",
+    r"(?<!you )(?<!not )wants?": "need",
+    r"the very|some ten|turned round": "this, about ten, reversed",
     r"hitherto|thereof|whither|lest|nigh": "a modern word",
 }
 _COUNTED = (
