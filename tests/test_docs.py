@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import io
 import itertools
+import json
 import os
 import re
 import shutil
@@ -13,13 +14,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 import yaml
 
+from icda.cli.bench import BENCHES
 from icda.cli.main import COMMANDS
 from icda.data import TASKS
 from icda.methods import method_names, method_needs, resolve_method
+from icda.methods.create import method_class
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -32,12 +37,51 @@ ABSOLUTE_PATH = re.compile(r"(?<![\w.~/<>-])/(?:work|home|root|tmp|usr|opt|mnt|v
 CITATION = re.compile(r"\bmathematics (\d+(?:\.\d+)?)(?: to (\d+(?:\.\d+)?))?")
 SECTION = re.compile(r"^#{2,3} (\d+(?:\.\d+)?) .*?\{#s(\d+(?:-\d+)?)\}$|^\| (4\.\d+) \|", re.MULTILINE)
 
+GENERATED_PAGES = {"methods/": "methods", "api/": "api"}  # entries of the nav that a hook fills
+
+README = ROOT / "README.md"
+PROSE = [README, ROOT / "CONTRIBUTING.md", *PAGES]
+
+# Words that a reader whose second language is English would look up, with the plain ones.
+PLAIN_WORDS = {
+    r"unrest": "variation, noise",
+    r"dearer": "more expensive",
+    r"(?:is|are|were|being|where it is) told\b(?! apart| from)|told (?:of|no|the true|the groups|nothing)": "given",
+    r"by heart": "memorised",
+    r"afresh|anew": "again",
+    r"for want of": "for lack of",
+    r"speaks? (?:of|for|against)": "mention, describe, contradict",
+    r"leans? on": "rely on",
+    r"(?<!you )(?<!not )wants?": "need",
+    r"the very|some ten|turned round": "this, about ten, reversed",
+    r"hitherto|thereof|whither|lest|nigh": "a modern word",
+}
+_COUNTED = (
+    "one|two|three|ten|once|twice|samples|images|numbers|rows?|steps?|passes|files?|operations|products?|lines?|labels?|bit"
+    "|distance|entropy|covariance|determinant|table|batches|GFLOP|MiB|ms|loader|means?|variance|features|bits"
+)
+_UNIT = "sample|class|file|batch|epoch|domain|image|step|group|process|iteration|run|row|cluster|loader|training sample"
+PER = re.compile(rf"\b(?:{_COUNTED}|\d[\d.,]*) an? (?:{_UNIT})\b")
+
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
 by_method = pytest.mark.parametrize("name", method_names())
 needs_mkdocs = pytest.mark.skipif(
-    importlib.util.find_spec("mkdocs") is None or importlib.util.find_spec("material") is None,
-    reason='THE SITE WAS NOT BUILT: mkdocs-material is not installed, pip install "icda[docs]"',
+    any(importlib.util.find_spec(name) is None for name in ("mkdocs", "material", "mkdocstrings_handlers")),
+    reason='THE SITE WAS NOT BUILT: mkdocs-material or mkdocstrings is not installed, pip install "icda[docs]"',
 )
+
+
+def load_hook(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"hooks/{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+METHOD_HOOK = load_hook("method_pages")
 
 
 def nav_pages(entry: object) -> Iterator[str]:
@@ -50,21 +94,20 @@ def nav_pages(entry: object) -> Iterator[str]:
         yield from nav_pages(list(entry.values()))
 
 
-def configuration() -> dict[str, object]:
+def configuration() -> dict[str, Any]:
     return yaml.safe_load((ROOT / "mkdocs.yml").read_text())
 
 
 def methods_named_by(page: Path) -> set[str]:
     """The methods whose page it is: its line of names, right under the title, has `--method NAME` for each."""
-    line = page.read_text().splitlines()[2]
-    return {resolve_method(name) for name in re.findall(r"`--method (\w+)`", line)}
+    return set(METHOD_HOOK.read_page(page).methods)
 
 
 def index_row(name: str) -> list[str]:
     """The row of a method in the table of all methods."""
-    lines = (DOCS / "methods/index.md").read_text().splitlines()
+    lines = METHOD_HOOK.table_of_methods(DOCS).splitlines()
     rows = [line for line in lines if line.startswith(f"| `{name}`")]
-    assert len(rows) == 1, f"docs/methods/index.md has {len(rows)} rows for {name!r}, wanted one"
+    assert len(rows) == 1, f"the table of methods has {len(rows)} rows for {name!r}, wanted one"
     return [cell.strip() for cell in rows[0].strip("|").split("|")]
 
 
@@ -91,7 +134,7 @@ def article(site: Path, page: Path) -> str:
 @by_method
 def test_every_method_has_a_page(name: str) -> None:
     pages = [page.name for page in METHOD_PAGES if name in methods_named_by(page)]
-    assert len(pages) == 1, f"{name!r} wants one page in docs/methods whose third line has `--method {name}`: {pages}"
+    assert len(pages) == 1, f"{name!r} wants one page in docs/methods with `--method {name}` under its title: {pages}"
 
 
 @by_method
@@ -106,7 +149,8 @@ def test_the_table_of_methods_says_what_a_method_needs_and_leads_to_its_page(nam
 
 
 def test_the_nav_has_every_page_once() -> None:
-    named = list(nav_pages(configuration()["nav"]))
+    named = [page for page in nav_pages(configuration()["nav"]) if page not in GENERATED_PAGES]
+    named += [*nav_pages(METHOD_HOOK.navigation(DOCS)), "api/index.md"]
     assert sorted(named) == sorted(str(page.relative_to(DOCS)) for page in PAGES)
 
 
@@ -130,13 +174,63 @@ def test_what_counts_as_an_absolute_path() -> None:
     assert not ABSOLUTE_PATH.search("photos/home/a.jpg, runs/tmp/x, https://example.org/home/me")
 
 
-@by_page
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_is_written_in_plain_words(page: Path) -> None:
+    text = FENCE.sub("", page.read_text())
+    found = [(word[0], plain) for words, plain in PLAIN_WORDS.items() for word in re.finditer(rf"\b(?:{words})", text)]
+    assert not found, f"say instead: {found}"
+    assert not PER.findall(text), f'"per", not "a": {[match[0] for match in PER.finditer(text)]}'
+
+
+def test_what_counts_as_a_word_to_avoid() -> None:
+    assert PER.search("ten images a class, one row a sample")
+    assert not PER.search("it gives a class its name; as a sample; one of a class; ten images per class")
+    given = next(words for words, plain in PLAIN_WORDS.items() if plain == "given")
+    assert re.search(given, "methods that are told the groups")
+    assert not re.search(given, "pairs that cannot be told apart")
+
+
+def prose(text: str) -> str:
+    """What is read aloud: no code, no tables, no comments, no pictures, no addresses."""
+    text = re.sub(r"<!--.*?-->", "", FENCE.sub("", text), flags=re.DOTALL)
+    text = re.sub(r"^\|.*$|!\[.*?\]\(.*?\)", "", text, flags=re.MULTILINE)
+    return re.sub(r"\]\([^)]*\)", "]", text)
+
+
+def test_the_readme_is_read_in_two_minutes() -> None:
+    text = README.read_text()
+    words = [word for word in prose(text).split() if re.search(r"[a-z]", word)]
+    assert len(words) <= 500, "250 words per minute"
+    assert "<!-- headline:" in text, "the place for the strongest result"
+    tables = re.findall(r"<!-- table: [\w-]+ -->\n(.*?)<!-- end of table -->", text, re.DOTALL)
+    assert len(tables) <= 3
+    assert max(len(line) for table in tables for line in table.splitlines()) <= 100
+
+
+@pytest.mark.parametrize("page", [README, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_links_from_the_root_lead_to_files_of_the_repository(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", page.read_text()))
+    for target in (target.split("#")[0] for target in targets if "://" not in target):
+        assert (ROOT / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_in_running_text_exist(page: Path) -> None:
+    text = FENCE.sub("", page.read_text())
+    for command, second in re.findall(r"`icda ([a-z]\w*)(?: ([a-z][\w-]*))?", text):
+        assert command in COMMANDS, f"{page.name}: icda {command}"
+        assert command != "bench" or not second or second in BENCHES, f"{page.name}: icda bench {second}"
+
+
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_on_a_page_exist_and_so_do_their_methods_and_tasks(page: Path) -> None:
     for block in FENCE.finditer(page.read_text()):
-        if block["language"] == "python":
+        if block["language"] in ("python", "markdown"):
             continue
         for command in re.findall(r"^icda (\w+)", block["code"], re.MULTILINE):
             assert command in COMMANDS
+        for name in re.findall(r"^icda bench ([a-z][\w-]*)", block["code"], re.MULTILINE):
+            assert name in BENCHES
         for name in re.findall(r"--method (\w+)", block["code"]):
             resolve_method(name)
         for name in re.findall(r"icda train --task (\w+)", block["code"]):
@@ -170,6 +264,15 @@ def test_the_mathematics_has_the_loss_twenty_six_decisions_and_anchors_that_foll
     assert all(number.replace(".", "-") == anchor for number, anchor, _ in found)
 
 
+def test_the_map_of_the_house_names_files_that_exist_from_the_command_to_the_report() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    walk = text[text.index("## The map of the house") :]
+    files = re.findall(r"`([\w/]+\.py)`", walk)
+    assert files[0] == "cli/main.py"
+    assert "report/page.py" in files
+    assert not [name for name in files if not (ROOT / "src/icda" / name).is_file()]
+
+
 def test_no_file_cites_the_mathematics_by_the_name_of_a_file_outside() -> None:
     """METHODS is the registry; a number behind it would be a citation of what is not shipped."""
     outside = re.compile(r"METHODS(?:,? section|,? decision| \d|\.md)|of METHODS\b")
@@ -182,6 +285,10 @@ def test_no_file_cites_the_mathematics_by_the_name_of_a_file_outside() -> None:
 @by_page
 def test_tables_and_lists_of_a_page_are_rendered_as_such(page: Path, site: Path) -> None:
     source, html = FENCE.sub("", page.read_text()), article(site, page)
+    if page == DOCS / "methods/index.md":
+        source = source.replace(METHOD_HOOK.MARKER, METHOD_HOOK.table_of_methods(DOCS))
+    elif page == DOCS / "api/index.md":
+        source += "\n|:--|\n"  # the table of rooms
     assert html.count("<table>") == len(TABLE_RULE.findall(source)), "a table wants an empty line before it"
     paragraphs = re.findall(r"<p>(.*?)</p>", html, re.DOTALL)
     swallowed = [text for text in paragraphs if re.search(r"^\s*(?:[*-]|\d+\.) |^\|", text, re.MULTILINE)]
@@ -197,10 +304,85 @@ def test_the_site_loads_nothing_from_a_network(site: Path) -> None:
 
 
 @needs_mkdocs
+@pytest.mark.parametrize("page", METHOD_PAGES, ids=lambda page: page.stem)
+def test_the_page_of_a_method_links_to_its_class_in_the_reference(page: Path, site: Path) -> None:
+    links = re.findall(r'href="\.\./(api/\w+\.html)#([\w.]+)"', article(site, page))
+    classes = {f"{cls.__module__}.{cls.__qualname__}" for cls in map(method_class, methods_named_by(page))}
+    assert {anchor for _, anchor in links} >= classes
+    for file, anchor in links:
+        assert f'id="{anchor}"' in (site / file).read_text()
+
+
+@needs_mkdocs
+def test_the_reference_shows_signatures_and_doctests_as_code(site: Path) -> None:
+    text = (site / "api/losses.html").read_text()
+    entry = text[text.index('id="icda.losses.icda.ICDALoss"') :][:20_000]
+    plain = re.sub(r"<[^>]+>", "", entry)
+    assert "num_classes: int" in plain
+    assert "&gt;&gt;&gt; loss = ICDALoss(num_classes=3" in plain
+    assert "<blockquote>" not in text, "a doctest was read as a quotation"
+
+
+@needs_mkdocs
+def test_the_search_index_has_pages_methods_and_the_reference(site: Path) -> None:
+    entries = json.loads((site / "search/search_index.json").read_text())["docs"]
+    places = {entry["location"]: entry["text"] for entry in entries}
+    assert "log" in places["mathematics.html#s3-1"]
+    assert {"methods/jtt.html", "api/losses.html#icda.losses.icda.ICDALoss", "tutorial.html"} <= set(places)
+
+
+def small_site(folder: Path) -> Path:
+    """A copy of the site's sources without the API reference, which takes most of the time of a build."""
+    shutil.copytree(DOCS, folder / "docs")
+    config = configuration()
+    config["plugins"], config["hooks"], config["exclude_docs"] = (
+        ["search"],
+        ["docs/hooks/method_pages.py"],
+        "hooks/\napi/",
+    )
+    config["nav"] = [entry for entry in config["nav"] if "api/" not in entry.values()]
+    (folder / "mkdocs.yml").write_text(yaml.safe_dump(config))
+    return folder
+
+
+@needs_mkdocs
+def test_a_new_page_of_a_method_is_in_table_and_navigation_without_another_edit(tmp_path: Path) -> None:
+    folder = small_site(tmp_path)
+    page = folder / "docs/methods/brand_new.md"
+    page.write_text("---\nfamily: Long tails\n---\n\n# Brand new\n\n`--method focal`\n\nText.\n")
+    done = build(folder, tmp_path / "site")
+    assert done.returncode == 0, done.stdout + done.stderr
+    index = (tmp_path / "site/methods/index.html").read_text()
+    table = index[index.index("<article") : index.index("</article>")]
+    assert '<a href="brand_new.html">Brand new</a>' in table
+    assert index.count('href="brand_new.html"') > 1, "the navigation has it, too"
+
+
+def test_a_method_page_without_front_matter_is_placed_last(tmp_path: Path) -> None:
+    (tmp_path / "methods").mkdir()
+    (tmp_path / "methods/plain.md").write_text("# Plain\n\n`--method icda`\n\nText.\n")
+    (tmp_path / "methods/novel.md").write_text("---\nfamily: Novel\n---\n\n# Novel\n\n`--method uw`\n\nText.\n")
+    nav = METHOD_HOOK.navigation(tmp_path)
+    assert nav == [
+        "methods/index.md",
+        {"Novel": [{"Novel": "methods/novel.md"}]},
+        {"Other": [{"Plain": "methods/plain.md"}]},
+    ]
+    assert "| `uw` | procedure | group labels |  | [Novel](novel.md) |" in METHOD_HOOK.table_of_methods(tmp_path)
+
+
+@needs_mkdocs
+def test_doctests_of_a_docstring_become_code_blocks() -> None:
+    fence = load_hook("doctest_blocks").fence_doctests
+    assert fence("Text.\n\n>>> 1 + 1\n2\n\nMore.") == "Text.\n\n\n```pycon\n>>> 1 + 1\n2\n```\n\nMore."
+    assert fence("Text.") == "Text."
+    assert fence(">>> 1\n1").endswith("1\n```")
+
+
+@needs_mkdocs
 @pytest.mark.parametrize("damage", ["dead link", "dead anchor", "page outside the nav", "nav without a page"])
 def test_the_build_fails_on(damage: str, tmp_path: Path) -> None:
-    shutil.copytree(DOCS, tmp_path / "docs")
-    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    small_site(tmp_path)
     home = tmp_path / "docs/index.md"
     if damage == "dead link":
         home.write_text(home.read_text() + "\n[x](nowhere.md)\n")

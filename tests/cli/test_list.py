@@ -6,6 +6,7 @@ import pytest
 
 from icda.data import TASKS
 from icda.methods import method_names
+from icda.methods.create import method_class, option_names
 from icda.models import MODELS
 from icda.selection import SELECTION_RULES
 
@@ -47,3 +48,14 @@ def test_methods_are_listed_with_needs_and_options(icda: Command) -> None:
     text = icda("list", "methods").text
     assert "lambda0, beta" in text
     assert "metadata" in text
+
+
+def test_nothing_is_wider_than_the_terminal_and_no_option_is_cut(
+    icda: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = icda("list").out
+    assert max(map(len, text.splitlines())) <= 80
+    words = set(re.findall(r"\w+", text))
+    for name in method_names():
+        assert set(option_names(method_class(name))) <= words, name

@@ -60,10 +60,15 @@ POSITIONAL = (("eval", "run"), ("embed", "data"), ("audit", "data"), ("report", 
 
 
 @pytest.mark.parametrize("words", [(), ("-h",), ("--help",)])
-def test_the_overview_names_every_command(words: tuple[str, ...], icda: Command) -> None:
+def test_the_overview_names_every_command_in_80_columns(
+    words: tuple[str, ...], icda: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     answer = icda(*words)
     assert answer.code == 0
-    assert all(f"  {name}" in answer.out and summary in answer.out for name, summary in main.COMMANDS.items())
+    unwrapped = " ".join(answer.out.split())
+    assert all(f"{name} {summary}" in unwrapped for name, summary in main.COMMANDS.items())
+    assert max(map(len, answer.out.splitlines())) <= 80
 
 
 def test_the_version_is_that_of_the_package(icda: Command) -> None:
@@ -85,11 +90,14 @@ def test_help_explains_every_option(words: tuple[str, ...], icda: Command) -> No
         assert shown in answer.out, name
 
 
-def test_help_of_bench_names_every_bench(icda: Command) -> None:
+def test_help_of_bench_names_every_bench_in_80_columns(icda: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     for words in (("bench",), ("bench", "--help")):
         answer = icda(*words)
         assert answer.code == 0
-        assert all(name in answer.out and summary in answer.out for name, summary in bench.BENCHES.items())
+        unwrapped = " ".join(answer.out.split())
+        assert all(f"{name} {summary}" in unwrapped for name, summary in bench.BENCHES.items())
+        assert max(map(len, answer.out.splitlines())) <= 80
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import pytest
 import rich.console
 
 from icda.report import comparison_table, summarise, to_markdown, to_rich
-from icda.report.tables import label_methods
+from icda.report.formatting import heading
+from icda.report.tables import COMPARED, label_methods
 
 
 def run(method: str, seed: int | None, accuracy: float | None, **more: Any) -> dict[str, Any]:
@@ -134,3 +135,31 @@ def test_the_terminal_shows_names_as_they_are() -> None:
     assert "[red]icda[/red]" in shown
     assert "All [runs]" in shown
     assert "50.00" in shown
+
+
+def shown_at(width: int, results: list[dict[str, Any]]) -> str:
+    console = rich.console.Console(file=io.StringIO(), width=width)
+    console.print(to_rich(comparison_table(results)))
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [70, 80, 100, 200])
+def test_the_terminal_cuts_no_word_and_no_figure_however_narrow_it_is(width: int) -> None:
+    metrics = dict.fromkeys(COMPARED, 0.51234)
+    results = [
+        {"task": "digits_coloured", "method": method, "seed": seed, "metrics": metrics}
+        for method in ("adaptive_logit_adjustment", "icda (lambda0=0.25 beta=0)")
+        for seed in (0, 1)
+    ]
+    text = shown_at(width, results)
+    assert max(map(len, text.splitlines())) <= width
+    words = {word for name in COMPARED for word in heading(name).split()}
+    words |= {"digits_coloured", "adaptive_logit_adjustment", "(lambda0=0.25", "beta=0)"}
+    assert words <= set(text.split())
+    assert text.count("51.23 ± 0.00") == 2 * len(COMPARED)
+
+
+def test_a_table_that_fits_is_drawn_once_with_unbroken_headings() -> None:
+    text = shown_at(200, [run("icda", 0, 0.5)])
+    assert "Accuracy (%)" in text
+    assert text.count("Task") == 1

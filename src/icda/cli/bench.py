@@ -11,6 +11,7 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
+from icda.cli.overview import overview
 from icda.registry import nearest
 
 BENCHES = {
@@ -76,8 +77,7 @@ class MetaArguments:
 def main(arguments: Sequence[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print("usage: icda bench NAME [OPTIONS]\n")
-        for name, summary in BENCHES.items():
-            print(f"  {name:<11}  {summary}")
+        print(overview(BENCHES))
         return 0
     if arguments[0] not in BENCHES:
         guess = nearest(arguments[0], BENCHES)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import tyro
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from icda.data import TASKS
 from icda.methods import method_names, method_needs
@@ -40,12 +41,15 @@ def _tasks() -> Table:
 
 
 def _methods() -> Table:
-    table = Table("method", "what it is", "needs", "options", title="methods", title_justify="left")
-    table.columns[0].min_width = max(map(len, method_names()))  # a name that is cut cannot be typed
-    for name in method_names():
-        cls = method_class(name)
-        table.add_row(name, _summary(cls), ", ".join(sorted(method_needs(name))), ", ".join(option_names(cls)))
-    return table
+    return _table("methods", [(name, _described(name)) for name in method_names()])
+
+
+def _described(name: str) -> str:
+    """What a method is, what it needs and its options, below each other: four columns do not fit a terminal."""
+    cls = method_class(name)
+    needs, options = ", ".join(sorted(method_needs(name))), ", ".join(option_names(cls))
+    lines = [_summary(cls), f"needs: {needs}" if needs else "", f"options: {options}" if options else ""]
+    return "\n".join(filter(None, lines))
 
 
 def _models() -> Table:
@@ -60,9 +64,11 @@ def _selection() -> Table:
 
 
 def _table(title: str, rows: list[tuple[str, str]]) -> Table:
-    table = Table("name", "what it is", title=title, title_justify="left")
+    table = Table(title=title, title_justify="left")
+    table.add_column("name", min_width=max(len(word) for name, _ in rows for word in name.split()))  # typed, so not cut
+    table.add_column("what it is")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))  # Text, not str: rich would read brackets as markup
     return table
 
 

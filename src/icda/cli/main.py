@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Sequence
 
 from icda.cli.environment import prepare_arithmetic
+from icda.cli.overview import overview
 from icda.errors import IcdaError
 from icda.registry import nearest
 
@@ -108,8 +109,6 @@ def _how_to_go_on(words: Sequence[str]) -> str:
 
 
 def _overview() -> str:
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
     return "\n".join(
         [
             "usage: icda COMMAND [OPTIONS]",
@@ -117,9 +116,10 @@ def _overview() -> str:
             "Train classifiers on biased data so that they stay right when the bias is gone.",
             "",
             "commands:",
-            *lines,
+            overview(COMMANDS),
             "",
-            "`icda COMMAND --help` shows a command's options. ICDA_TRACEBACK=1 shows where an error arose.",
+            "`icda COMMAND --help` shows a command's options.",
+            "ICDA_TRACEBACK=1 shows where an error arose.",
         ]
     )
 

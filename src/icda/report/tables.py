@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
+import rich.console
 import rich.table
 import rich.text
 
 from icda.report.formatting import FIGURES, heading, mean_and_deviation
 from icda.report.results import Result, check_results, mapping, metric
 
+_PADDING = 3  # of a column in the terminal: a line and a space on either side
 COMPARED = tuple(name for name in FIGURES if name not in ("average_group_accuracy", "macro_precision", "nll"))
 
 
@@ -111,11 +114,70 @@ def to_markdown(table: Table) -> str:
     return "\n".join([f"{_escape_markdown(table.caption)}\n", *text] if table.caption else text)
 
 
-def to_rich(table: Table) -> rich.table.Table:
+@dataclass(frozen=True)
+class TerminalTable:
+    """A table that is drawn in as many parts as the width of the terminal asks for."""
+
+    table: Table
+
+    def __rich_console__(
+        self, console: rich.console.Console, options: rich.console.ConsoleOptions
+    ) -> Iterator[rich.table.Table]:
+        for part in split_to_width(self.table, options.max_width):
+            yield _draw(part, options.max_width)
+
+
+def to_rich(table: Table) -> TerminalTable:
     """The table for the terminal: `rich.print(to_rich(table))`."""
+    return TerminalTable(table)
+
+
+def split_to_width(table: Table, width: int) -> list[Table]:
+    """Tables of all rows and some columns of figures, each narrow enough to be drawn without cutting a word.
+
+    >>> wide = Table("", ("Method", "First (%)", "Second (%)"), (("icda", "50.00 ± 1.00", "51.00"),), names=1)
+    >>> [part.header for part in split_to_width(wide, 40)], [part.header for part in split_to_width(wide, 30)]
+    ([('Method', 'First (%)', 'Second (%)')], [('Method', 'First (%)'), ('Method', 'Second (%)')])
+    """
+    columns = list(zip(table.header, *table.rows, strict=True))
+    needs = [narrowest + _PADDING for narrowest, _ in _extents(table)]
+    names = columns[: table.names]
+    room = start = width - 1 - sum(needs[: table.names])
+    parts: list[list[tuple[str, ...]]] = [[]]
+    for column, need in zip(columns[table.names :], needs[table.names :], strict=True):
+        if parts[-1] and need > room:
+            parts.append([])
+            room = start
+        parts[-1].append(column)
+        room -= need
+    return [_from_columns(table, [*names, *part]) for part in parts]
+
+
+def _extents(table: Table) -> list[tuple[int, int]]:
+    """The least and the full width of each column: names wrap between words, figures stay on one line."""
+    extents = []
+    for position, (name, *cells) in enumerate(zip(table.header, *table.rows, strict=True)):
+        wrapped = [name, *cells] if position < table.names else [name]
+        words = [len(word) for cell in wrapped for word in cell.split()]
+        narrowest = max([*words, *(len(cell) for cell in cells if position >= table.names)], default=1)
+        extents.append((narrowest, max(map(len, (name, *cells)))))
+    return extents
+
+
+def _from_columns(table: Table, columns: Sequence[tuple[str, ...]]) -> Table:
+    header, *rows = zip(*columns, strict=True)
+    return replace(table, header=tuple(header), rows=tuple(tuple(row) for row in rows))
+
+
+def _draw(table: Table, width: int) -> rich.table.Table:
     drawn = rich.table.Table(title=rich.text.Text(table.caption) if table.caption else None)
-    for position, name in enumerate(table.header):
-        drawn.add_column(rich.text.Text(name), justify="left" if position < table.names else "right")
+    extents = _extents(table)
+    room = max(width - 1 - sum(narrowest + _PADDING for narrowest, _ in extents), 0)
+    for position, (name, (narrowest, full)) in enumerate(zip(table.header, extents, strict=True)):
+        more = min(full - narrowest, room)  # rich itself would shrink all columns alike and cut words
+        room -= more
+        justify: Literal["left", "right"] = "left" if position < table.names else "right"
+        drawn.add_column(rich.text.Text(name), justify=justify, width=narrowest + more)
     for row in table.rows:
         # Text, not str: rich would read a method called "[red]" as markup.
         drawn.add_row(*map(rich.text.Text, row))
