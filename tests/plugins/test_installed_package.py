@@ -16,7 +16,7 @@ from icda.training.checkpoint import load_checkpoint
 
 HERE = Path(__file__).parent
 KILLED = HERE.parent / "training" / "killed.py"
-MOONS = ["--task", "two_moons", "--epochs", "4", "--batch-size", "32"]
+MOONS = ["--task", "two_moons", "--epochs", "3", "--batch-size", "100"]
 
 
 def write_texts(path: Path) -> None:
@@ -43,13 +43,25 @@ def answers(run_where_installed: Callable[..., str], tmp_path: Path) -> dict[str
     write_texts(tmp_path / "texts.csv")
     write_images(tmp_path / "images")
     rule = ["--selection", "validation_compromise"]
-    train = ["train", "--quiet", "--batch-size", "32"]
+    train = ["train", "--quiet"]
     commands = {
         "list": ["list"],
         "loss": [*train, *MOONS, "--method", "flat_margin", "--set", "margin=0.5", *rule, "--out", "loss"],
         "method": [*train, *MOONS, "--method", "clipped_loss", "--model", "tanh_net", "--out", "method"],
         "eval": ["eval", "method", "--json"],
-        "text": [*train, "--data", "texts.csv", "--model", "letters", "--epochs", "8", "--out", "text"],
+        "text": [
+            *train,
+            "--data",
+            "texts.csv",
+            "--model",
+            "letters",
+            "--epochs",
+            "8",
+            "--batch-size",
+            "8",
+            "--out",
+            "text",
+        ],
         "embed": ["embed", "images", "--encoder", "mean_colour", "--out", "features.npz"],
         "report": ["report", "loss", "method", "--out", "page.html"],
     }
