@@ -19,7 +19,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 
-from icda.errors import InputError
+from icda.errors import IcdaError, InputError
 
 OPTION = "--plugin"
 FILE_MODULE = "icda_plugin_"  # before the name of a file, so that a file called torch.py hides no module
@@ -141,6 +141,8 @@ def loading(owner: str, what: str | None = None) -> Iterator[None]:
         yield
     except PluginError:
         raise
+    except IcdaError as error:  # it says what is wrong
+        raise PluginError(f"{what or owner} could not be loaded: {error}") from error
     except (Exception, SystemExit) as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(where.filename).name}, line {where.lineno}"

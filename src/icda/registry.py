@@ -13,8 +13,7 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from icda import plugins
-
-from icda.errors import InputError
+from icda.errors import InputError, InputTypeError
 
 T = TypeVar("T")
 
@@ -156,7 +155,7 @@ class Registry(Generic[T]):
                 if not isinstance(entry, ModuleType):
                     self._registering(owner, first.name)(entry)
                 elif key not in self._aliases:
-                    raise ValueError(f"module {first.value} registers no {self.kind} of that name")
+                    raise InputError(f"module {first.value} registers no {self.kind} of that name.")
         except plugins.PluginError as error:
             self._failures[key] = error
             raise
@@ -165,7 +164,7 @@ class Registry(Generic[T]):
     def _check_type(self, name: str, entry: T) -> None:
         if self._entry_type is not None and not isinstance(entry, self._entry_type):
             wanted = self._entry_type.__name__
-            raise TypeError(f"{self.kind} {name!r} must be an instance of {wanted}, got {entry!r}")
+            raise InputTypeError(f"{self.kind} {name!r} must be an instance of {wanted}, got {entry!r}.")
 
 
 def _normal(name: str) -> str:
