@@ -5,10 +5,15 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import Generic, TypeVar
+from importlib.metadata import EntryPoint
+from types import ModuleType
+from typing import Any, Generic, TypeVar
 
-from icda.errors import InputError
+from icda import plugins
+from icda.errors import InputError, InputTypeError
 
 T = TypeVar("T")
 
@@ -29,10 +34,12 @@ def nearest(name: str, choices: Iterable[str]) -> str | None:
 
 
 class Registry(Generic[T]):
-    """A mapping from names to objects, filled by the modules of one package.
+    """A mapping from names to objects, filled by the modules of one package and by packages from outside.
 
     A module registers its object with a decorator; the first look-up imports every module of the package, so adding an
-    entry means adding a file and nothing else. Hyphens and underscores are the same.
+    entry means adding a file and nothing else. Installed packages offer theirs as entry points of `group`: the first
+    look-up reads their names, and a package is imported only when one of its names is asked for. Hyphens and underscores
+    are the same.
 
     >>> fruit = Registry("fruit")
     >>> @fruit.register("apple", "malus")
@@ -44,51 +51,120 @@ class Registry(Generic[T]):
     icda.registry.UnknownNameError: unknown fruit 'aple': did you mean 'apple'? Known: apple.
     """
 
-    def __init__(self, kind: str, package: str | None = None) -> None:
+    def __init__(
+        self, kind: str, package: str | None = None, group: str | None = None, entry_type: type[Any] | None = None
+    ) -> None:
+        """`entry_type` is what an entry from outside must be an instance of; None takes everything."""
         self.kind = kind
-        self._package = package
+        self._package, self._group, self._entry_type = package, group, entry_type
+        self._discovered = package is None and group is None
         self._entries: dict[str, T] = {}
         self._aliases: dict[str, str] = {}
+        self._owners: dict[str, str] = {}  # whose an entry from outside is
+        self._offers: dict[str, list[EntryPoint]] = {}  # of installed packages, not imported yet
+        self._failures: dict[str, plugins.PluginError] = {}
 
     def register(self, name: str, *aliases: str) -> Callable[[T], T]:
+        # A plugin may import modules of ours, which register theirs while it is being loaded: the caller says whose it is.
+        ours = str(sys._getframe(1).f_globals.get("__name__")).startswith("icda.")
+        return self._registering(None if ours else plugins.current(), name, *aliases)
+
+    def _registering(self, owner: str | None, name: str, *aliases: str) -> Callable[[T], T]:
         def decorate(entry: T) -> T:
+            if owner is not None:
+                self._discover()  # so that a name of ours is found taken here, while it is known who wants it
+                self._check_type(name, entry)
             for key in (name, *aliases):
                 known = self._aliases.get(_normal(key))
                 if known is not None and self._entries[known] is not entry:
                     raise InputError(f"{self.kind} {key!r} is registered twice")
                 self._aliases[_normal(key)] = name
             self._entries[name] = entry
+            if owner is not None:
+                self._owners[name] = owner
             return entry
 
         return decorate
 
     def resolve(self, name: str) -> str:
         """The registered name behind a name or alias."""
-        self._discover()
-        if _normal(name) not in self._aliases:
-            guess = nearest(_normal(name), self._aliases)
-            hint = f"did you mean {self._aliases[guess]!r}? " if guess else ""
+        if name not in self:
+            guess = nearest(_normal(name), [*self._aliases, *self._offers])
+            hint = f"did you mean {self._aliases.get(guess, guess)!r}? " if guess else ""
             raise UnknownNameError(f"unknown {self.kind} {name!r}: {hint}Known: {', '.join(self)}.")
+        if _normal(name) not in self._aliases:
+            self._load_offer(_normal(name))
         return self._aliases[_normal(name)]
 
     def get(self, name: str) -> T:
         return self._entries[self.resolve(name)]
 
+    def owner(self, name: str) -> str | None:
+        """Whose an entry from outside is, in words; None for one of ours."""
+        if _normal(name) in self._aliases:
+            return self._owners.get(self._aliases[_normal(name)])
+        return plugins.package_of(self._offers[_normal(name)][0]) if name in self else None
+
     def __iter__(self) -> Iterator[str]:
         self._discover()
-        return iter(sorted(self._entries))
+        offered = (found[0].name for key, found in self._offers.items() if key not in self._aliases)
+        return iter(sorted({*self._entries, *offered}))
 
     def __contains__(self, name: str) -> bool:
         self._discover()
-        return _normal(name) in self._aliases
+        return _normal(name) in self._aliases or _normal(name) in self._offers
 
     def _discover(self) -> None:
-        if self._package is None:
+        if self._discovered:
             return
-        package = importlib.import_module(self._package)
-        for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
-            importlib.import_module(module.name)
-        self._package = None  # only now: a module that fails to import must fail again, not leave a registry half full
+        if self._package is not None:
+            package = importlib.import_module(self._package)
+            for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+                importlib.import_module(module.name)
+        if self._group is not None:
+            self._read_offers(self._group)
+        self._discovered = (
+            True  # only now: a module that fails to import must fail again, not leave a registry half full
+        )
+
+    def _read_offers(self, group: str) -> None:
+        self._offers.clear()
+        for name, found in plugins.offers(group).items():
+            taken = self._aliases.get(_normal(name))
+            if taken is None:
+                self._offers.setdefault(_normal(name), []).extend(found)
+            elif taken not in self._owners:
+                owner = plugins.package_of(found[0])
+                sentence = f"{self.kind} {name!r} of {owner} is left out: icda has one of that name."
+                warnings.warn(sentence, plugins.PluginWarning, stacklevel=4)
+
+    def _load_offer(self, key: str) -> None:
+        """Import what a package offers under a name; a failure is remembered, and no other entry is touched by it."""
+        if key in self._failures:
+            raise self._failures[key]
+        first, *others = self._offers[key]
+        owner = plugins.package_of(first)
+        try:
+            if others:
+                also = ", ".join(plugins.package_of(other) for other in others)
+                raise plugins.PluginError(
+                    f"{self.kind} {first.name!r} is offered by {owner} and {also}: uninstall one."
+                )
+            with plugins.loading(owner, f"{self.kind} {first.name!r} of {owner}"):
+                entry = first.load()
+                if not isinstance(entry, ModuleType):
+                    self._registering(owner, first.name)(entry)
+                elif key not in self._aliases:
+                    raise InputError(f"module {first.value} registers no {self.kind} of that name.")
+        except plugins.PluginError as error:
+            self._failures[key] = error
+            raise
+        plugins.note_version(first)
+
+    def _check_type(self, name: str, entry: T) -> None:
+        if self._entry_type is not None and not isinstance(entry, self._entry_type):
+            wanted = self._entry_type.__name__
+            raise InputTypeError(f"{self.kind} {name!r} must be an instance of {wanted}, got {entry!r}.")
 
 
 def _normal(name: str) -> str:

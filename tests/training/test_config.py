@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from icda import plugins
 from icda.training import TrainConfig, load_config
 from icda.training.config import NOT_SHAPING, config_from_dict, describe_changes, save_config
 
@@ -44,11 +45,13 @@ OTHER: dict[str, Any] = {
     "label_column": "kind",
     "group_column": "place",
     "split_column": "part",
+    "plugin": ("mine.py",),
 }
 
 
-def test_every_setting_survives_the_way_through_yaml(tmp_path: Path) -> None:
-    for config in (TrainConfig(), TrainConfig(**OTHER)):
+def test_every_setting_survives_the_way_through_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for config in (TrainConfig(plugin=()), TrainConfig(**OTHER)):
+        monkeypatch.setattr(plugins, "_given", dict.fromkeys(config.plugin))
         save_config(config, tmp_path / "config.yaml")
         assert load_config(tmp_path / "config.yaml") == config
 
@@ -161,5 +164,5 @@ def test_changes_are_told_by_name_and_those_that_shape_nothing_are_left_out() ->
 
 
 def test_the_saved_file_is_plain_yaml_in_the_order_of_the_help(tmp_path: Path) -> None:
-    save_config(TrainConfig(), tmp_path / "config.yaml")
+    save_config(TrainConfig(**OTHER), tmp_path / "config.yaml")
     assert list(yaml.safe_load((tmp_path / "config.yaml").read_text())) == list(OTHER)

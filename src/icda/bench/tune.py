@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from icda import plugins
 from icda.bench.search_space import SETTINGS, Dimension, check_space
 from icda.errors import InputError, MissingKeyError, OperationError
 from icda.extras import require
@@ -43,6 +44,7 @@ def tune(
     up again, from its last checkpoint. What a trial proposes depends on the seed and the trials before it alone. The best
     configuration is written to `best.yaml`, for `icda train --config`.
     """
+    plugins.load(config.plugin)
     check_space(space, config.method)
     check_task(config, metric)
     optuna = require("optuna", "tune", "hyper-parameter searches")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import tyro
 from rich.console import Console
@@ -12,24 +12,31 @@ from rich.table import Table
 from rich.text import Text
 
 from icda.data import TASKS
-from icda.methods import method_names, method_needs
+from icda.losses import LOSSES
+from icda.methods import METHODS, method_names, method_needs
 from icda.methods.create import method_class, option_names
+from icda.metrics import METRICS, Metric
 from icda.models import MODELS
+from icda.plugins import PluginError
+from icda.registry import Registry
+from icda.report.formatting import figure
 from icda.selection import SELECTION_RULES
+
+T = TypeVar("T")
 
 
 @dataclass
 class ListArguments:
     """Show what icda knows by name."""
 
-    what: tyro.conf.Positional[Literal["all", "tasks", "methods", "models", "selection"]] = "all"
+    what: tyro.conf.Positional[Literal["all", "tasks", "methods", "models", "selection", "metrics"]] = "all"
     """Which names to show."""
 
 
 def main(arguments: Sequence[str]) -> int:
     given = tyro.cli(ListArguments, args=list(arguments), prog="icda list")
     console = Console()
-    tables = {"tasks": _tasks, "methods": _methods, "models": _models, "selection": _selection}
+    tables = {"tasks": _tasks, "methods": _methods, "models": _models, "selection": _selection, "metrics": _metrics}
     for name, make in tables.items():
         if given.what in ("all", name):
             console.print(make())
@@ -37,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _tasks() -> Table:
-    return _table("tasks", [(name, _summary(TASKS.get(name))) for name in TASKS])
+    return _table("tasks", [(name, described(TASKS, name, _summary)) for name in TASKS])
 
 
 def _methods() -> Table:
@@ -46,21 +53,46 @@ def _methods() -> Table:
 
 def _described(name: str) -> str:
     """What a method is, what it needs and its options, below each other: four columns do not fit a terminal."""
-    cls = method_class(name)
-    needs, options = ", ".join(sorted(method_needs(name))), ", ".join(option_names(cls))
-    lines = [_summary(cls), f"needs: {needs}" if needs else "", f"options: {options}" if options else ""]
+    registry: Registry[Any] = METHODS if name in METHODS else LOSSES
+    try:
+        needs, options = ", ".join(sorted(method_needs(name))), ", ".join(option_names(method_class(name)))
+    except PluginError:  # its summary says so
+        needs = options = ""
+    summary = described(registry, name, _summary)
+    lines = [summary, f"needs: {needs}" if needs else "", f"options: {options}" if options else ""]
     return "\n".join(filter(None, lines))
 
 
 def _models() -> Table:
-    rows = [(name, _summary(MODELS.get(name))) for name in MODELS]
+    rows = [(name, described(MODELS, name, _summary)) for name in MODELS]
     rows.append(("hf:PATH", "A Hugging Face image or sequence classifier, from a folder or the hub (extra: hf)"))
     rows.append(("timm:NAME, torchvision:NAME", "A model of those libraries, if they are installed"))
     return _table("models", rows)
 
 
 def _selection() -> Table:
-    return _table("selection", [(name, SELECTION_RULES.get(name).description) for name in SELECTION_RULES])
+    rows = [(name, described(SELECTION_RULES, name, lambda rule: rule.description)) for name in SELECTION_RULES]
+    rows.append(("validation_METRIC", "best value of any metric on validation data (`icda list metrics`)"))
+    return _table("selection", rows)
+
+
+def _metrics() -> Table:
+    return _table("metrics", [(name, described(METRICS, name, _direction)) for name in METRICS])
+
+
+def _direction(metric: Metric) -> str:
+    words = figure(metric.name)
+    return f"{words.meaning or words.label} ({'higher' if metric.higher_is_better else 'lower'} is better)"
+
+
+def described(registry: Registry[T], name: str, describe: Callable[[T], str]) -> str:
+    """What an entry is, and whose if it is not ours; why it cannot be used, if its plugin is broken."""
+    try:
+        text = describe(registry.get(name))
+    except PluginError as error:
+        return f"broken: {error}"
+    owner = registry.owner(name)
+    return text if owner is None else f"{text} ({owner})"
 
 
 def _table(title: str, rows: list[tuple[str, str]]) -> Table:

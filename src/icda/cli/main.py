@@ -10,7 +10,9 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from typing import TextIO
 
+from icda import plugins
 from icda.cli.environment import prepare_arithmetic
 from icda.cli.overview import overview
 from icda.errors import IcdaError
@@ -65,7 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         prepare_arithmetic(words)  # before torch is imported, with the command
         module = importlib.import_module(f"icda.cli.{command}")
-        return int(module.main(words[1:]))
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_plainly
+            return int(module.main(plugins.take(words[1:])))
     except KeyboardInterrupt:
         print(f"icda: interrupted. {_how_to_go_on(words)}".rstrip(), file=sys.stderr)
         return 130
@@ -89,16 +93,32 @@ def _bug_report(words: Sequence[str]) -> str:
     from icda._version import __version__
 
     torch = sys.modules.get("torch")
+    others = f" or in {', '.join(used)}" if (used := plugins.versions()) else ""
     return "\n".join(
         [
             traceback.format_exc().rstrip(),
             "",
-            "icda: this is a mistake in icda, not in what you typed. Please report it with the traceback above and:",
+            f"icda: this is a mistake in icda{others}, not in what you typed. "
+            "Please report it with the traceback above and:",
             f"  command: icda {shlex.join(words)}",
             f"  icda {__version__}, Python {platform.python_version()}, "
             f"torch {getattr(torch, '__version__', 'not loaded')}, {platform.platform()}",
         ]
     )
+
+
+def _show_plainly(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning about a plugin as one sentence; others as Python writes them."""
+    plain = issubclass(category, plugins.PluginWarning)
+    text = f"icda: {message}\n" if plain else warnings.formatwarning(message, category, filename, lineno, line)
+    print(text, end="", file=file or sys.stderr)
 
 
 def _how_to_go_on(words: Sequence[str]) -> str:
@@ -118,6 +138,7 @@ def _overview() -> str:
             "commands:",
             overview(COMMANDS),
             "",
+            "`--plugin FILE.py`, on any command, adds methods, tasks, metrics ... of your own.",
             "`icda COMMAND --help` shows a command's options.",
             "ICDA_TRACEBACK=1 shows where an error arose.",
         ]

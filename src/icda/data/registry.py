@@ -13,7 +13,7 @@ from icda.registry import Registry
 
 TaskBuilder = Callable[[Path | None, int], Task]
 
-TASKS: Registry[TaskBuilder] = Registry("task", package="icda.data.datasets")
+TASKS: Registry[TaskBuilder] = Registry("task", package="icda.data.datasets", group="icda.tasks")
 
 
 def create_task(

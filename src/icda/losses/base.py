@@ -16,7 +16,7 @@ from icda.registry import Registry
 from icda.statistics.checks import check_features, check_num_classes, check_targets
 from icda.statistics.precision import keep_precision
 
-LOSSES: Registry[type[AdjustedLoss]] = Registry("loss", "icda.losses")
+LOSSES: Registry[type[AdjustedLoss]] = Registry("loss", "icda.losses", "icda.losses", type)
 Reduction = Literal["none", "mean", "sum"]
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from icda.data.task import Batch, Inputs, Task
     from icda.models.base import FeatureClassifier, Output
 
-METHODS: Registry[Callable[..., Method]] = Registry("method", "icda.methods")
+METHODS: Registry[Callable[..., Method]] = Registry("method", "icda.methods", "icda.methods")
 
 # How samples are drawn. Balanced: every class, group or domain equally often, the samples within it alike. Reversed: a
 # class the more often the rarer it is. Own: by the weights that the method gives in `sampling_weights`.

@@ -3,14 +3,19 @@
 from icda.metrics.calibration import calibration_error, negative_log_likelihood
 from icda.metrics.per_class import band_accuracy, confusion_matrix, macro_precision, per_class_accuracy
 from icda.metrics.per_group import per_group_accuracy, per_membership_accuracy, train_weighted_accuracy
+from icda.metrics.registry import METRICS, Metric, Predictions, metric
 from icda.metrics.summary import evaluate_predictions
 
 __all__ = [
+    "METRICS",
+    "Metric",
+    "Predictions",
     "band_accuracy",
     "calibration_error",
     "confusion_matrix",
     "evaluate_predictions",
     "macro_precision",
+    "metric",
     "negative_log_likelihood",
     "per_class_accuracy",
     "per_group_accuracy",

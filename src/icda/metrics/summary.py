@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from icda.metrics import checks
@@ -19,6 +20,7 @@ from icda.metrics.per_class import (
     worst_known,
 )
 from icda.metrics.per_group import per_group_accuracy, per_membership_accuracy, train_weighted_accuracy
+from icda.metrics.registry import Predictions, added_metrics
 
 GROUP_METRICS = ("per_group_accuracy", "worst_group_accuracy", "average_group_accuracy", "train_weighted_accuracy")
 
@@ -44,7 +46,8 @@ def evaluate_predictions(
     class and the worst group leave out classes and groups that the split has no sample of. `class_names` are only
     checked: `per_class_accuracy` is a list in the order of the classes. Where `memberships` (N, M) in overlapping groups
     are given, the accuracy per group, its worst and its mean are over those (WILDS' rule for CivilComments);
-    `train_weighted_accuracy` stays over the disjoint `groups`, whose shares of the training set sum to one.
+    `train_weighted_accuracy` stays over the disjoint `groups`, whose shares of the training set sum to one. Metrics that
+    plugins registered come last, under their own names.
 
     >>> import torch
     >>> logits = torch.tensor([[2.0, 0.0], [2.0, 0.0], [0.0, 2.0], [0.0, 2.0]])
@@ -65,7 +68,14 @@ def evaluate_predictions(
         "nll": negative_log_likelihood(logits, targets),
         **_group_metrics(correct, groups, num_groups, train_group_counts, group_names),
         **_membership_metrics(correct, memberships, membership_names),
+        **added_metrics(Predictions(logits, targets, *_on_cpu(groups, train_class_counts))),
     }
+
+
+def _on_cpu(groups: Tensor | None, counts: Sequence[int] | Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """Groups and counts as metrics from outside see them; both are checked by then."""
+    found = None if groups is None else groups.detach().cpu().long()
+    return found, None if counts is None else torch.as_tensor(counts).detach().cpu()
 
 
 def _class_metrics(

@@ -18,7 +18,7 @@ from icda.registry import Registry, UnknownNameError, nearest
 Kind = Literal["image", "text"]
 Builder = Callable[..., "ImageEncoder | TextEncoder"]  # (kind, image_size)
 
-ENCODERS: Registry[Builder] = Registry("encoder", package="icda.models")
+ENCODERS: Registry[Builder] = Registry("encoder", package="icda.models", group="icda.encoders")
 DEFAULTS: dict[Kind, str] = {"image": "efficientnet_lite0", "text": "minilm"}
 PREFIXES = ("hf", "timm")
 # On a CPU large batches of images fall out of the cache: 4 at once are half as fast again as 32.

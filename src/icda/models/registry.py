@@ -13,7 +13,7 @@ from icda.registry import Registry, UnknownNameError, nearest
 
 Builder = Callable[..., FeatureClassifier]  # (num_classes, input_shape, **options)
 
-MODELS: Registry[Builder] = Registry("model", package="icda.models")
+MODELS: Registry[Builder] = Registry("model", package="icda.models", group="icda.models")
 
 PREFIXES = ("hf", "timm", "torchvision")
 

@@ -14,7 +14,7 @@ from icda.models.registry import MODELS
 from icda.registry import Registry
 
 # A model of icda's own that reads texts has an entry of the same name here; all others read numbers.
-TOKENISERS: Registry[Callable[[], Tokeniser]] = Registry("tokeniser", package="icda.models")
+TOKENISERS: Registry[Callable[[], Tokeniser]] = Registry("tokeniser", package="icda.models", group="icda.tokenisers")
 
 
 @TOKENISERS.register("bag_of_words")

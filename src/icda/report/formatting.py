@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from icda.metrics.registry import METRICS
+from icda.plugins import PluginError
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -33,12 +36,20 @@ FIGURES = {
 
 
 def figure(name: str) -> Figure:
-    """A metric's wording; a metric we do not know keeps its name.
+    """A metric's wording, a plugin's as it declares it; a metric we do not know keeps its name.
 
     >>> figure("few_accuracy").label, figure("my_score").label
     ('Few-shot', 'my_score')
     """
-    return FIGURES.get(name) or Figure(name, percent=name.endswith("accuracy"))
+    if name in FIGURES:
+        return FIGURES[name]
+    try:
+        declared = METRICS.get(name) if name in METRICS else None
+    except PluginError:  # a page of runs needs no plugin of theirs
+        declared = None
+    if declared is None:
+        return Figure(name, percent=name.endswith("accuracy"))
+    return Figure(declared.label or name, declared.percent, declared.meaning)
 
 
 def heading(name: str) -> str:

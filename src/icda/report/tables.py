@@ -66,7 +66,20 @@ def summarise(results: Sequence[Result], metric_name: str) -> list[Summary]:
     return rows
 
 
-def comparison_table(results: Sequence[Result], metrics: Sequence[str] = COMPARED, caption: str = "") -> Table:
+def compared(results: Sequence[Result]) -> tuple[str, ...]:
+    """The metrics a comparison shows: our own, then those of plugins, in the order of the results.
+
+    >>> compared([{"task": "t", "method": "icda", "metrics": {"my_score": 3, "nll": 0.5}}])[-1]
+    'my_score'
+    """
+    added = [name for result in results for name in mapping(result, "metrics") if name not in FIGURES]
+    return (
+        *COMPARED,
+        *(name for name in dict.fromkeys(added) if any(metric(run, name) is not None for run in results)),
+    )
+
+
+def comparison_table(results: Sequence[Result], metrics: Sequence[str] | None = None, caption: str = "") -> Table:
     """Tasks and methods down, metrics across; a metric that no run has gets no column.
 
     >>> runs = [{"task": "t", "method": m, "seed": 0, "metrics": {"accuracy": 0.5}} for m in ("icda", "ce")]
@@ -77,7 +90,7 @@ def comparison_table(results: Sequence[Result], metrics: Sequence[str] = COMPARE
     | t | ce | 1 | 50.00 |
     """
     grouped = _grouped(results)
-    columns = {name: summarise(results, name) for name in metrics}
+    columns = {name: summarise(results, name) for name in (compared(results) if metrics is None else metrics)}
     columns = {name: rows for name, rows in columns.items() if any(row.n for row in rows)}
     several_rules = len({selection for _, _, selection in grouped}) > 1
     names = ("Task", "Method", "Selection") if several_rules else ("Task", "Method")

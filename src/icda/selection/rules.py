@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from icda.errors import InputError
+from icda.metrics import METRICS
 from icda.registry import Registry
 
 
@@ -27,6 +28,7 @@ class SelectionRule:
     metric: str | None = None
     needs_groups: bool = False
     description: str = ""
+    higher_is_better: bool = True
 
     @property
     def guesses_groups(self) -> bool:
@@ -46,12 +48,14 @@ class SelectionRule:
                 f"selection rule {self.name!r} needs {self.metric!r} of the validation split, got {value}: "
                 "evaluate it with what the metric needs, or use --selection last."
             )
-        return float(value)
+        return float(value) if self.higher_is_better else -float(value)
 
 
 PSEUDO_GROUP_METRIC = "worst_pseudo_group_accuracy"  # the trainer's: it depends on the training, not on a split alone
 
-SELECTION_RULES: Registry[SelectionRule] = Registry("selection rule", "icda.selection")
+SELECTION_RULES: Registry[SelectionRule] = Registry(
+    "selection rule", "icda.selection", "icda.selection_rules", SelectionRule
+)
 
 for _rule in (
     SelectionRule("last", description="the model of the last epoch"),
@@ -76,12 +80,22 @@ for _rule in (
 
 
 def get_rule(rule: str | SelectionRule) -> SelectionRule:
-    """The rule behind a name; a rule stands for itself.
+    """The rule behind a name; a rule stands for itself, and `validation_METRIC` for the best of any metric.
 
     >>> get_rule("validation-worst-class").metric
     'worst_class_accuracy'
+    >>> get_rule("validation_nll").score({"nll": 0.5})
+    -0.5
     """
-    return rule if isinstance(rule, SelectionRule) else SELECTION_RULES.get(rule)
+    if isinstance(rule, SelectionRule):
+        return rule
+    prefix, _, name = rule.lower().replace("-", "_").partition("_")
+    if rule in SELECTION_RULES or prefix != "validation" or name not in METRICS:
+        return SELECTION_RULES.get(rule)
+    metric = METRICS.get(name)
+    return SelectionRule(
+        f"validation_{metric.name}", metric.name, metric.needs_groups, higher_is_better=metric.higher_is_better
+    )
 
 
 def check(rule: str | SelectionRule, has_validation: bool, has_groups: bool, task: str = "") -> None:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import tyro
 import yaml
 
+from icda import plugins
 from icda.errors import InputError, MissingFileError
 from icda.registry import nearest
 
@@ -86,6 +87,8 @@ class TrainConfig:
     """CSV column with groups."""
     split_column: str | None = None
     """CSV column with train, validation or test."""
+    plugin: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = field(default_factory=plugins.given)
+    """Python file or module that registers methods, losses, tasks ... of your own; may be given several times."""
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(TrainConfig).items():
@@ -118,7 +121,10 @@ class TrainConfig:
             ) from error
 
     def as_dict(self) -> dict[str, Any]:
-        return json.loads(json.dumps(dataclasses.asdict(self)))
+        values: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
+        if not self.plugin:  # a run without one is written as it was before there were any
+            del values["plugin"]
+        return values
 
     def hash(self) -> str:
         """A short name for everything that shapes the numbers; where the files go does not."""
@@ -137,7 +143,7 @@ def describe_changes(earlier: dict[str, Any], config: TrainConfig) -> str:
     return "; ".join(changes) or "of another version of icda"
 
 
-NOT_SHAPING = ("out", "root", "tensorboard", "checkpoint_every")
+NOT_SHAPING = ("out", "root", "tensorboard", "checkpoint_every", "plugin")  # a plugin may be installed by now
 ADDED_LATER = (("attributes", "known"), ("subset", None))  # at these values a run is what it was before they existed
 
 
@@ -199,7 +205,9 @@ def load_config(path: Path) -> TrainConfig:
         values = {}
     if not isinstance(values, dict):
         raise InputError(f"{path}: expected settings as `name: value` lines, got {type(values).__name__}.")
-    return config_from_dict(values, str(path))
+    config = config_from_dict(values, str(path))
+    plugins.check_given(config.plugin, str(path))
+    return dataclasses.replace(config, plugin=plugins.given())
 
 
 def save_config(config: TrainConfig, path: Path) -> None:

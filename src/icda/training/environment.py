@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from icda import plugins
 from icda._version import __version__
 
 
@@ -30,6 +31,7 @@ def describe_environment() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "device": device,
         "commit": _commit(),
+        **({"plugins": loaded} if (loaded := plugins.versions()) else {}),
     }
 
 

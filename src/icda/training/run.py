@@ -13,6 +13,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 
+from icda import plugins
 from icda.bf16 import require_bf16
 from icda.data import Task, create_task, csv_task, folder_task
 from icda.data.subset import take_subset
@@ -38,6 +39,7 @@ def train(
     config: TrainConfig, *, resume: bool = False, overwrite: bool = False, view: ProgressView | None = None
 ) -> dict[str, Any]:
     """Train, evaluate the selected model on the test split, write result.json, explanations.json and report.html."""
+    plugins.load(config.plugin)
     folder = config.folder()
     finished = _earlier_result(folder, config, resume, overwrite)
     if finished is not None:
@@ -172,13 +174,13 @@ def load_folder(folder: Path, data: str | None = None) -> tuple[TrainConfig, Tas
     config = config_from_dict(state["config"], str(path))
     if data is not None:
         config = replace(config, data=data)
-    task = load_task(config)
-    if list(task.class_names) != state["class_names"]:
-        raise InputError(
-            f"{path} was trained on classes {', '.join(state['class_names'])}; the data have {', '.join(task.class_names)}."
-        )
-    # Not as the data at hand would have it: they may have other groups than the run was told of, or none.
-    networks, method = _assemble(config, task, Setup(**state["setup"])) if "setup" in state else build(config, task)
+    with plugins.explained(config.plugin, str(path)):  # what a stranger's file names is not imported
+        task = load_task(config)
+        if list(task.class_names) != state["class_names"]:
+            trained, found = ", ".join(state["class_names"]), ", ".join(task.class_names)
+            raise InputError(f"{path} was trained on classes {trained}; the data have {found}.")
+        # Not as the data at hand would have it: they may have other groups than the run was told of, or none.
+        networks, method = _assemble(config, task, Setup(**state["setup"])) if "setup" in state else build(config, task)
     for network, saved in zip(networks, state["networks"], strict=True):
         load_state(network, saved, "network", path)
     load_state(method, state["method"], "method state", path)

@@ -12,7 +12,7 @@ from icda.report.pictures import picture
 from icda.report.results import Result, as_number, listing
 from icda.report.runs import Run
 from icda.report.sections.samples import verdict
-from icda.report.tables import COMPARED, Summary, comparison_table, summarise
+from icda.report.tables import Summary, compared, comparison_table, summarise
 
 PICTURED = 24  # samples shown side by side
 METRICS_DRAWN = 2
@@ -73,7 +73,7 @@ def _cards(results: Sequence[Result]) -> Markup:
     """Headline cards where all runs are seeds of one thing; what is compared does not fit on cards."""
     if len(summarise(results, "accuracy")) > 1:
         return Markup("")
-    found = [row for name in COMPARED for row in summarise(results, name) if row.n]
+    found = [row for name in compared(results) for row in summarise(results, name) if row.n]
     cards = []
     for row in found:
         unit = " %" if figure(row.metric).percent else ""

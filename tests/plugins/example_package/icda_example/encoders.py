@@ -1,0 +1,14 @@
+from torch import nn
+
+from icda.models.encoders import ImageEncoder, Kind, check_kind
+
+
+class MeanColour(nn.Module):
+    def forward(self, images):  # (N, 3, H, W), standardised
+        return images.mean(dim=(2, 3))
+
+
+def mean_colour(kind: Kind, image_size: int | None) -> ImageEncoder:
+    """The mean of each colour over an image: three features."""
+    check_kind("mean_colour", "image", kind)
+    return ImageEncoder("mean_colour", "1", MeanColour(), image_size or 16, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
