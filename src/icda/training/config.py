@@ -86,6 +86,10 @@ class TrainConfig:
     """CSV column with groups."""
     split_column: str | None = None
     """CSV column with train, validation or test."""
+    skip_unreadable: bool = False
+    """Leave out images that cannot be read, instead of stopping."""
+    allow_outside: bool = False
+    """Trust a table that names images outside its own folder."""
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(TrainConfig).items():
@@ -138,7 +142,12 @@ def describe_changes(earlier: dict[str, Any], config: TrainConfig) -> str:
 
 
 NOT_SHAPING = ("out", "root", "tensorboard", "checkpoint_every")
-ADDED_LATER = (("attributes", "known"), ("subset", None))  # at these values a run is what it was before they existed
+ADDED_LATER = (
+    ("attributes", "known"),
+    ("subset", None),
+    ("skip_unreadable", False),
+    ("allow_outside", False),
+)  # at these values a run is what it was before they existed
 
 
 def config_from_dict(values: dict[str, Any], origin: str = "configuration") -> TrainConfig:
