@@ -126,7 +126,7 @@ def test_cleanlab_is_used_on_request(icda: Command, file: str) -> None:
     ("words", "hint"),
     [
         (["nowhere.npz"], "is not there"),
-        (["own.txt"], "wanted .npz, .csv or .npy"),
+        (["own.txt"], "wanted .npz, .csv, .parquet or .npy"),
         (["own.npz"], "has no labels by a usual name: name them with --labels. It has feats, kind, split."),
         (["own.npz", "--labels", "knid"], "did you mean 'kind'?"),
         (["own.npz", "--labels", "kind", "--features", "fetas"], "did you mean 'feats'?"),
@@ -163,3 +163,34 @@ def test_help_explains_every_option(icda: Command) -> None:
         "PATH",
     ):
         assert word in answer.out
+
+
+def test_a_column_that_only_numbers_the_rows_is_no_feature(icda: Command) -> None:
+    generator = np.random.default_rng(0)
+    labels = np.repeat(["a", "b"], 40)  # sorted by label: the index would tell them all
+    noise = generator.normal(size=(80, 2))
+    rows = [f"{i},{noise[i, 0]:.3f},{noise[i, 1]:.3f},{labels[i]}" for i in range(80)]
+    Path("table.csv").write_text("\n".join([",noise,more,label", *rows]))
+    answer = icda("audit", "table.csv", "--out", "found")
+    assert answer.code == 0, answer.err
+    notes = json.loads(Path("found/audit.json").read_text())["notes"]
+    assert "Features: noise, more." in notes
+    assert "Left out, since they only number the rows: (no name)." in notes
+
+
+def test_a_parquet_file_is_audited_like_the_same_table(icda: Command) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    generator = np.random.default_rng(0)
+    y = np.tile([0, 1], 60)
+    X = (generator.normal(size=(120, 3)) + 2 * y[:, None]).astype(np.float32)
+    columns = {f"x{k}": X[:, k] for k in range(3)}
+    pq.write_table(pa.table({**columns, "label": y, "index": np.arange(120)}), "table.parquet")
+    np.savez("table.npz", X=X, y=y)
+    for name in ("table.parquet", "table.npz"):
+        answer = icda("audit", name, "--out", name.replace(".", "_"))
+        assert answer.code == 0, answer.err
+    tables = [json.loads(Path(f"table_{kind}/audit.json").read_text()) for kind in ("parquet", "npz")]
+    assert tables[0]["label_noise"] == tables[1]["label_noise"]
+    assert "Left out, since they only number the rows: index." in tables[0]["notes"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -65,6 +65,7 @@ def main(arguments: Sequence[str]) -> int:
         seed=given.seed,
         use_cleanlab=given.cleanlab,
     )
+    found = replace(found, notes=[*data.notes, *found.notes])
     console = Console()
     console.print(overview(found, given.top))
     if given.out is not None:

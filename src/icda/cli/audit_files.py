@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
 
-from icda.data.embedding.features import read_arrays
-from icda.data.own.table import LABEL, CsvTable, read_table
+from icda.data.embedding.features import member_names, read_arrays
+from icda.data.own.parquet import ParquetTable, numeric_columns
+from icda.data.own.table import LABEL, NAMED_COLUMNS, CsvTable, read_table
 from icda.errors import InputError, MissingFileError
+from icda.extras import require
 from icda.registry import nearest
 
 FEATURES = ("features", "feats", "embeddings", "X", "x")
@@ -27,6 +29,7 @@ class AuditData:
     labels: np.ndarray
     names: np.ndarray | None = None
     class_names: np.ndarray | None = None
+    notes: tuple[str, ...] = ()  # what was taken and what was left out, for the user
 
 
 @dataclass(frozen=True)
@@ -41,22 +44,28 @@ class Wanted:
 
 def read_audit_data(path: Path, wanted: Wanted) -> AuditData:
     """Read an .npz, a .csv, or an .npy whose labels stand in another .npy, and keep the rows asked for."""
-    readers = {".npz": _from_npz, ".csv": _from_csv, ".npy": _from_npy}
+    readers = {".npz": _from_npz, ".csv": _from_csv, ".npy": _from_npy, ".parquet": _from_parquet}
     if path.suffix.lower() not in readers:
-        raise InputError(f"{path} ends in {path.suffix!r}, wanted .npz, .csv or .npy.")
+        raise InputError(f"{path} ends in {path.suffix!r}, wanted .npz, .csv, .parquet or .npy.")
     if not path.is_file():
         raise MissingFileError(f"{path.absolute()} is not there: `icda embed DATA --out {path}` makes a features file.")
     return readers[path.suffix.lower()](path, wanted)
 
 
 def _from_npz(path: Path, wanted: Wanted) -> AuditData:
-    arrays = read_arrays(path)
-    features = arrays[_pick(path, arrays, "features", wanted.features, FEATURES)]
-    labels = arrays[_pick(path, arrays, "labels", wanted.labels, LABELS)]
-    named = wanted.names is not None or any(name in arrays for name in NAMES)
-    names = arrays[_pick(path, arrays, "names", wanted.names, NAMES)] if named else None
+    members = member_names(path)  # only what is needed is read: the rest may be large
+    chosen = {
+        "features": _pick(path, members, "features", wanted.features, FEATURES),
+        "labels": _pick(path, members, "labels", wanted.labels, LABELS),
+    }
+    if wanted.names is not None or any(name in members for name in NAMES):
+        chosen["names"] = _pick(path, members, "names", wanted.names, NAMES)
+    conditions = [condition.partition("=")[0] for condition in wanted.where]
+    arrays = read_arrays(path, [*chosen.values(), *conditions, "class_names"])
+    features, labels = arrays[chosen["features"]], arrays[chosen["labels"]]
+    names = arrays[chosen["names"]] if "names" in chosen else None
     class_names = arrays.get("class_names") if labels.ndim == 1 and labels.dtype.kind in "iu" else None
-    rows = _rows(path, arrays, wanted.where, len(features))
+    rows = _rows(path, arrays, members, wanted.where, len(features))
     return _select(path, AuditData(features, labels, names, class_names), rows)
 
 
@@ -78,39 +87,94 @@ def _from_npy(path: Path, wanted: Wanted) -> AuditData:
     return AuditData(arrays[0], np.asarray(arrays[1]))
 
 
+def _from_parquet(path: Path, wanted: Wanted) -> AuditData:
+    """Like a CSV, with the types that the file gives; `--features` names a column of lists or the beginning of names."""
+    if wanted.where:
+        raise InputError("--where reads .npz and .csv files: filter a Parquet file before the audit.")
+    schema = require("pyarrow.parquet", "parquet", "Parquet files").read_schema(path)
+    label = _pick(path, schema.names, "labels", wanted.labels, [*LABELS, *LABEL])
+    named = wanted.names or next((name for name in NAMES if name in schema.names), None)
+    features: str | list[str] | None = wanted.features
+    if features is None:
+        features = next((name for name in FEATURES if name in schema.names), None) or [
+            name for name in numeric_columns(schema) if name not in (label, named)
+        ]
+    table = ParquetTable(path, features, label, groups=named)
+    parts = list(table.batches(2**14))
+    names = None if named is None else np.concatenate([np.asarray(part.groups, dtype=object) for part in parts])
+    columns = {name: np.concatenate([part.features[:, k] for part in parts]) for k, name in enumerate(table.features)}
+    values = np.concatenate([part.features for part in parts])
+    indices = [] if table.is_list else [name for name in columns if _is_index(name, columns[name])]
+    kept = [k for k, name in enumerate(columns) if name not in indices]
+    notes = [f"Features: {_listed([name for name in columns if name not in indices])}."]
+    if indices:
+        notes.append(f"Left out, since they only number the rows: {_listed(indices)}.")
+    labels = np.concatenate([part.targets for part in parts])
+    return AuditData(values if table.is_list else values[:, kept], labels, names, notes=tuple(notes))
+
+
 def _from_csv(path: Path, wanted: Wanted) -> AuditData:
     if wanted.features is not None:
         raise InputError(f"--features names an array of an .npz; of {path} all numeric columns are taken.")
     table = read_table(path)
     label = table.find("label", wanted.labels, LABEL)
     if label is None:
-        raise InputError(f"{path} has no label column: name it with --label-column. It has {', '.join(table.columns)}.")
+        raise table.missing(["label"], LABEL)
     named = table.find("name", wanted.names, NAMES)
     conditions = {condition.partition("=")[0] for condition in wanted.where}
-    arrays = {name: np.array(cells) for name, cells in table.columns.items()}
-    chosen = _rows(path, arrays, wanted.where, len(table.lines))
+    # As objects: one long text would make a NumPy text column as wide for every row.
+    arrays = {name: np.array(table.columns[name], dtype=object) for name in conditions if name in table.columns}
+    chosen = _rows(path, arrays, table.columns, wanted.where, len(table.lines))
     rows = np.arange(len(table.lines)) if chosen is None else np.flatnonzero(chosen)
     columns, left_out = _numbers(table, rows, {label, named, *conditions})
+    indices = [name for name, values in columns.items() if _is_index(name, values)]
+    for name in indices:
+        del columns[name]
     if not columns:
-        raise InputError(f"{path} has no column of numbers beside {label!r}: left out {', '.join(left_out)}.")
-    names = None if named is None else arrays[named][rows]
-    return AuditData(np.stack(columns, 1), np.array(table.column(label))[rows], names)
+        raise InputError(f"{path} has no column of numbers beside {label!r}: left out {', '.join(left_out + indices)}.")
+    names = None if named is None else np.array(table.columns[named], dtype=object)[rows]
+    notes = [f"Features: {_listed(list(columns))}."]
+    if indices:
+        notes.append(f"Left out, since they only number the rows: {_listed(indices)}.")
+    if left_out:
+        notes.append(f"Left out, since they hold no numbers: {_listed(left_out)}.")
+    features = np.stack(list(columns.values()), 1)
+    return AuditData(features, np.array(table.names(label))[rows], names, notes=tuple(notes))
 
 
-def _numbers(table: CsvTable, rows: np.ndarray, skipped: set[str | None]) -> tuple[list[np.ndarray], list[str]]:
+def _is_index(name: str, values: np.ndarray) -> bool:
+    """Whether a column only numbers the rows, as pandas writes it: whole numbers in steps of one, or no name.
+
+    >>> _is_index("Unnamed: 0", np.array([3.0, 1.0])), _is_index("id", np.array([7.0, 8.0, 9.0]))
+    (True, True)
+    >>> _is_index("age", np.array([7.0, 8.0, 10.0]))
+    False
+    """
+    if not name or name.lower().startswith("unnamed"):
+        return True
+    return len(values) > 2 and bool((np.diff(values) == 1).all()) and float(values[0]).is_integer()
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED_COLUMNS} more" if len(names) > NAMED_COLUMNS else ""
+    return f"{', '.join(name or '(no name)' for name in names[:NAMED_COLUMNS])}{more}"
+
+
+def _numbers(table: CsvTable, rows: np.ndarray, skipped: set[str | None]) -> tuple[dict[str, np.ndarray], list[str]]:
     """The columns of numbers in the chosen rows, and the names of the others.
 
     Where at least half of the cells that are filled hold numbers the column is taken to be a feature, and every cell has
     to hold one: to leave a feature out for one empty cell would change the audit without a word.
     """
-    columns, left_out = [], []
+    columns: dict[str, np.ndarray] = {}
+    left_out = []
     for name in table.columns:
         if name in skipped:
             continue
         cells = [table.columns[name][row] for row in rows]
         wrong = [place for place, cell in enumerate(cells) if not _is_number(cell)]
         if not wrong:
-            columns.append(np.array(cells, dtype=np.float64))
+            columns[name] = np.array(cells, dtype=np.float64)
         elif 2 * (len(cells) - len(wrong)) >= sum(bool(cell.strip()) for cell in cells) > 0:
             raise InputError(
                 f"{table.path}: column {name!r} holds numbers, but {len(wrong)} of its {len(cells)} cells do not, the "
@@ -129,7 +193,7 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _pick(path: Path, arrays: Mapping[str, np.ndarray], role: str, given: str | None, usual: Iterable[str]) -> str:
+def _pick(path: Path, arrays: Collection[str], role: str, given: str | None, usual: Iterable[str]) -> str:
     if given is not None:
         return given if given in arrays else _unknown(path, arrays, given, f"--{role}")
     found = next((name for name in usual if name in arrays), None)
@@ -138,7 +202,9 @@ def _pick(path: Path, arrays: Mapping[str, np.ndarray], role: str, given: str | 
     return found
 
 
-def _rows(path: Path, arrays: Mapping[str, np.ndarray], where: Iterable[str], samples: int) -> np.ndarray | None:
+def _rows(
+    path: Path, arrays: Mapping[str, np.ndarray], known: Collection[str], where: Sequence[str], samples: int
+) -> np.ndarray | None:
     """The rows in which every named array has the wanted value, compared as text; None for all rows."""
     kept = None
     for condition in where:
@@ -146,7 +212,7 @@ def _rows(path: Path, arrays: Mapping[str, np.ndarray], where: Iterable[str], sa
         if not sign:
             raise InputError(f"--where {condition} wants NAME=VALUE, such as split=train.")
         if name not in arrays:
-            _unknown(path, arrays, name, "--where")
+            _unknown(path, known, name, "--where")
         if arrays[name].shape != (samples,):
             raise InputError(f"--where {condition}: {name} has shape {arrays[name].shape}, wanted ({samples},).")
         agreeing = arrays[name].astype(str) == value
@@ -172,7 +238,7 @@ def _select(path: Path, data: AuditData, rows: np.ndarray | None) -> AuditData:
     return AuditData(data.features[rows], data.labels[rows], names, data.class_names)
 
 
-def _unknown(path: Path, arrays: Mapping[str, np.ndarray], given: str, option: str) -> NoReturn:
+def _unknown(path: Path, arrays: Collection[str], given: str, option: str) -> NoReturn:
     guess = nearest(given, arrays)
     hint = f"did you mean {guess!r}? " if guess else ""
     raise InputError(f"{path} has no {given!r} for {option}: {hint}It has {', '.join(arrays)}.")

@@ -49,6 +49,9 @@ class EmbedArguments:
     split_column: str | None = None
     """CSV column with train, validation or test."""
 
+    allow_outside: bool = False
+    """Trust a table that names images outside its own folder."""
+
     def columns(self) -> Columns:
         return Columns(self.image_column, self.text_column, self.label_column, self.group_column, self.split_column)
 
@@ -82,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
     given = tyro.cli(EmbedArguments, args=list(arguments), prog="icda embed")
     if given.out.suffix != ".npz":
         raise InputError(f"--out is {given.out}, wanted a name that ends in .npz.")
-    samples = read_samples(given.data, given.columns(), unlabelled=given.unlabelled)
+    samples = read_samples(given.data, given.columns(), unlabelled=given.unlabelled, allow_outside=given.allow_outside)
     encoder = create_encoder(given.encoder, samples.kind, given.image_size)
     with Bar(f"{samples.kind}s") as bar:
         result = embed(

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from PIL import Image
-from torch import Tensor
 
-from icda.data.sources import DECODER_THREADS, ImageFiles, UnreadableImageError
+from icda.data.images import UnreadableImageError, open_rgb
+from icda.data.sources import ImageFiles
 
 Prepare = Callable[[Image.Image, int], Image.Image]
 
@@ -29,21 +27,15 @@ class PreparedImages(ImageFiles):
     want them. Without `crop_padding` and `flip` training images are not augmented, which is the original recipe.
     """
 
+    remedy = "Fetch them again."
+
     def __init__(self, paths: Sequence[Path], size: int, prepare: Prepare, **options: Any) -> None:
         super().__init__(paths, size, IMAGENET_MEAN, IMAGENET_STD, **options)
         self.prepare = prepare
 
-    def _decode(self, rows: Tensor) -> Tensor:
-        if len(rows) == 0:
-            return super()._decode(rows)
-        with ThreadPoolExecutor(DECODER_THREADS) as pool:
-            decoded = list(pool.map(lambda row: self._decode_one(self.paths[row]), rows.tolist()))
-        return torch.from_numpy(np.stack(decoded))
-
     def _decode_one(self, path: Path) -> np.ndarray:
         try:
-            with Image.open(path) as image:
-                return np.asarray(self.prepare(image.convert("RGB"), self.size))
+            return np.asarray(self.prepare(open_rgb(path), self.size))
         except Exception as error:  # what a decoder raises on a broken file depends on the format
             raise UnreadableImageError(f"cannot read the image {path} ({error}): fetch it again.") from error
 

@@ -11,15 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
 from torch import Tensor
 
 from icda.data.augmentation import Normaliser, PadMode, check_padding, crop_and_flip
+from icda.data.images import DECODER_THREADS, UnreadableImageError, decode_image, find_unreadable, unreadable
 from icda.data.task import Source
 from icda.data.tokens import PADDING, Tokeniser
-from icda.errors import InputError, UnreadableError
+from icda.errors import InputError
 
-DECODER_THREADS = 4
 FINGERPRINT_BYTES = 256 * 2**20  # what SHA-256 reads in a fraction of a second
 
 Tokenise = Callable[[list[str]], list[list[int]]]
@@ -114,6 +113,8 @@ class ImageFiles:
     and sizes, not of their contents.
     """
 
+    remedy = "Repair or remove them, or leave them out with --skip-unreadable (skip_unreadable=True in Python)."
+
     def __init__(
         self,
         paths: Sequence[Path],
@@ -139,6 +140,14 @@ class ImageFiles:
 
     def __len__(self) -> int:
         return len(self.paths)
+
+    def only(self, rows: Sequence[int]) -> ImageFiles:
+        """The same source with some of its files."""
+        chosen = copy.copy(self)
+        chosen.paths = [self.paths[row] for row in rows]
+        chosen._cache = None if self._cache is None else self._cache[list(rows)]
+        chosen._cached = self._cached[list(rows)]
+        return chosen
 
     def with_transform(self, transform: Transform) -> ImageFiles:
         """The same images, as in `ImageArray`; both sources keep their decoded images in one place."""
@@ -167,9 +176,16 @@ class ImageFiles:
     def _decode(self, rows: Tensor) -> Tensor:
         if len(rows) == 0:
             return torch.empty(0, self.size, self.size, 3, dtype=torch.uint8)
-        with ThreadPoolExecutor(DECODER_THREADS) as pool:
-            decoded = list(pool.map(lambda row: decode_image(self.paths[row], self.size), rows.tolist()))
+        try:
+            with ThreadPoolExecutor(DECODER_THREADS) as pool:
+                decoded = list(pool.map(lambda row: self._decode_one(self.paths[row]), rows.tolist()))
+        except UnreadableImageError as error:  # where one is broken others may be: name them all, once
+            broken = find_unreadable(self.paths, self._decode_one)
+            raise unreadable(broken, f"cannot be read as images ({error})", self.remedy) from error
         return torch.from_numpy(np.stack(decoded))
+
+    def _decode_one(self, path: Path) -> np.ndarray:
+        return decode_image(path, self.size)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -178,21 +194,6 @@ class ImageFiles:
         for path in self.paths:
             digest.update(f"{path.parent.name}/{path.name} {path.stat().st_size}\n".encode())
         return digest.hexdigest()
-
-
-class UnreadableImageError(UnreadableError):
-    """A file that should be an image cannot be decoded; the message names it."""
-
-
-def decode_image(path: Path, size: int) -> np.ndarray:
-    """One file as RGB bytes (size, size, 3), turned upright if its camera said so."""
-    try:
-        with Image.open(path) as image:
-            image.draft("RGB", (size, size))  # a large JPEG is decoded small: several times faster
-            upright = ImageOps.exif_transpose(image).convert("RGB")
-            return np.asarray(upright.resize((size, size), Image.Resampling.BILINEAR))
-    except Exception as error:  # what a decoder raises on a broken file depends on the format
-        raise UnreadableImageError(f"cannot read the image {path} ({error}): repair it or take it out.") from error
 
 
 class TextArray:
@@ -263,7 +264,7 @@ def transformed(source: Source, transform: Transform) -> Source:
 
     >>> transformed(FeatureArray([[1.0, 2.0]]), lambda images, generator: images)
     Traceback (most recent call last):
-    icda.errors.InputError: FeatureArray holds no images, and the method transforms images: choose a task of images or ...
+    icda.errors.InputError: FeatureArray holds no images, and the method transforms images: ...
     """
     with_transform = getattr(source, "with_transform", None)
     if with_transform is None:

@@ -87,6 +87,10 @@ class TrainConfig:
     """CSV column with groups."""
     split_column: str | None = None
     """CSV column with train, validation or test."""
+    skip_unreadable: bool = False
+    """Leave out images that cannot be read, instead of stopping."""
+    allow_outside: bool = False
+    """Trust a table that names images outside its own folder."""
     plugin: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = field(default_factory=plugins.given)
     """Python file or module that registers methods, losses, tasks ... of your own; may be given several times."""
 
@@ -144,7 +148,8 @@ def describe_changes(earlier: dict[str, Any], config: TrainConfig) -> str:
 
 
 NOT_SHAPING = ("out", "root", "tensorboard", "checkpoint_every", "plugin")  # a plugin may be installed by now
-ADDED_LATER = (("attributes", "known"), ("subset", None))  # at these values a run is what it was before they existed
+# At these values a run is what it was before the settings existed.
+ADDED_LATER = (("attributes", "known"), ("subset", None), ("skip_unreadable", False), ("allow_outside", False))
 
 
 def config_from_dict(values: dict[str, Any], origin: str = "configuration") -> TrainConfig:

@@ -90,7 +90,7 @@ def _find_task(config: TrainConfig) -> Task:
         return create_task(config.task, config.root, config.data_seed)
     path = Path(config.data)
     if path.is_dir():
-        return folder_task(path, config.image_size, config.data_seed)
+        return folder_task(path, config.image_size, config.data_seed, skip_unreadable=config.skip_unreadable)
     if path.is_file():
         return csv_task(
             path,
@@ -101,6 +101,8 @@ def _find_task(config: TrainConfig) -> Task:
             split_column=config.split_column,
             image_size=config.image_size,
             seed=config.data_seed,
+            skip_unreadable=config.skip_unreadable,
+            allow_outside=config.allow_outside,
         )
     raise MissingFileError(f"--data {path}: neither a folder of images nor a CSV file is there.")
 

@@ -87,7 +87,7 @@ def test_wrong_places_are_named(tmp_path: Path, write_image: Write) -> None:
     with pytest.raises(ValueError, match="is a folder: columns"):
         read_samples(tmp_path / "flat", Columns(label="y"))
     (tmp_path / "t.csv").write_text("text,labell\nhello,a\n")
-    with pytest.raises(ValueError, match=r"has no label column.*did you mean 'labell'"):
+    with pytest.raises(ValueError, match=r"has no label column.*Did you mean 'labell'"):
         read_samples(tmp_path / "t.csv")
 
 

@@ -3,9 +3,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 from icda.data import BatchLoader, folder_task
-from icda.data.sources import UnreadableImageError
+from icda.data.images import UnreadableImageError
+from icda.data.task import Split
 
 Write = Callable[..., Path]
 COLOURS = {"cat": (200, 0, 0), "dog": (0, 0, 200)}
@@ -104,3 +106,21 @@ def test_pictures_without_class_folders_are_refused(tmp_path: Path, write_image:
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"nowhere is not a folder\. Wanted: <folder>/train/<class>"):
         folder_task(tmp_path / "nowhere")
+
+
+def test_unreadable_images_are_all_named_or_left_out(tmp_path: Path) -> None:
+    for label in ("cat", "dog"):
+        (tmp_path / label).mkdir()
+        for k in range(10):
+            Image.new("RGB", (8, 8), (20 * k, 0, 0)).save(tmp_path / label / f"{k}.png")
+    for name in ("cat/3.png", "dog/7.png"):
+        (tmp_path / name).write_bytes(b"broken")
+    split = folder_task(tmp_path, image_size=8).train
+    everything = Split(split.source, torch.arange(20), torch.zeros(20, dtype=torch.long))
+    message = r"(?s)2 file\(s\) cannot be read.*3\.png.*7\.png.*--skip-unreadable"
+    with pytest.raises(UnreadableImageError, match=message):
+        everything.batch(torch.arange(20))
+    task = folder_task(tmp_path, image_size=8, skip_unreadable=True)
+    assert sum(len(split) for split in task.splits().values()) == 18
+    assert task.description.endswith("2 unreadable files were left out: 3.png, 7.png.")
+    task.train.batch(torch.arange(len(task.train)))

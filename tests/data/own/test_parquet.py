@@ -95,7 +95,8 @@ def test_a_full_disk_is_found_before_reading(tmp_path: Path, monkeypatch: pytest
         (("embeding", "label"), "no column is called 'embeding'"),
         (("embedding", "lable"), "Did you mean 'label'"),
         ((["f0", "g1"], "label"), "there is no column 'g1'"),
-        (("label", "label"), "holds string, wanted numbers"),
+        (("label", "f0"), "holds string, wanted numbers"),
+        (("label", "label"), "is given as a feature and as the target"),
         (("embedding", "label", "holes"), "column 'holes' has 1 empty cells"),
         (("ragged", "label"), r"has lists of \[3, 4\] numbers, wanted 4"),
         (("missing", "label"), "rows without a list"),
@@ -130,3 +131,26 @@ def test_without_pyarrow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"icda\[parquet\]"):
         ParquetTable(tmp_path, "embedding", "label")
+
+
+def test_a_label_whose_name_begins_like_the_features_is_no_feature(tmp_path: Path) -> None:
+    values = np.arange(8.0).reshape(4, 2)
+    columns = {
+        "f0": values[:, 0],
+        "f1": values[:, 1],
+        "flag": [0, 1, 0, 1],
+        "fweight": [1.0] * 4,
+        "fgroup": [0, 0, 1, 1],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    table = ParquetTable(tmp_path / "a.parquet", "f", "flag", "fweight", "fgroup")
+    assert table.features == ["f0", "f1"]
+    np.testing.assert_array_equal(gathered(table), values)
+    with pytest.raises(ValueError, match="'flag' is given as a feature and as the target"):
+        ParquetTable(tmp_path / "a.parquet", ["f0", "flag"], "flag")
+
+
+def test_a_text_as_a_label_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"f0": [0.0, 1.0], "label": ["a", "x" * 5000]}), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=r"column 'label' holds a text of 5000 characters"):
+        ParquetTable(tmp_path / "a.parquet", "f", "label").labels()

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 from icda.data import csv_task
 from icda.data.tokens import hash_tokens
@@ -120,7 +121,7 @@ class TestBadTables:
             (
                 "text,lable",
                 {},
-                r"no label column: looked for label, .* did you mean 'lable'\? Name it with label_column",
+                r"no label column by a usual name \(label, .* Did you mean 'lable'\? Name it with --label-column",
             ),
             ("text,Mood", {"label_column": "mod"}, "no label column 'mod': did you mean 'Mood'"),
             ("body,label", {}, "no image or text column"),
@@ -136,7 +137,7 @@ class TestBadTables:
 
     def test_images_and_texts_together_need_a_choice(self, tmp_path: Path) -> None:
         table = _csv(tmp_path, "file,text,label", "a.png,a,x", "b.png,b,y")
-        with pytest.raises(ValueError, match="choose with image_column= or text_column="):
+        with pytest.raises(ValueError, match="choose with --image-column or --text-column"):
             csv_task(table)
 
     @pytest.mark.parametrize(("line", "column"), [("b, ", "label"), (",y", "text")])
@@ -161,3 +162,50 @@ class TestBadTables:
     def test_a_table_that_is_not_there_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError, match=r"no\.csv is not a file"):
             csv_task(tmp_path / "no.csv")
+
+
+class TestTablesOfStrangers:
+    @staticmethod
+    def write(folder: Path, content: str, encoding: str = "utf-8") -> Path:
+        path = folder / "table.csv"
+        path.write_bytes(content.encode(encoding))
+        return path
+
+    def test_latin_1_gets_a_clear_word(self, tmp_path: Path) -> None:
+        path = self.write(tmp_path, "text,label\ncafé,a\nthé,b\n", "latin-1")
+        with pytest.raises(ValueError, match=r"not in UTF-8 \(byte 0xe9\).*Latin-1.*iconv"):
+            csv_task(path)
+
+    def test_nan_as_a_label_is_a_missing_label(self, tmp_path: Path) -> None:
+        path = self.write(tmp_path, "text,label\none,a\ntwo,NaN\nthree,b\n")
+        with pytest.raises(ValueError, match=r"line 3: column 'label' says 'NaN', which stands for a missing value"):
+            csv_task(path)
+
+    def test_a_text_in_the_label_column_is_refused_before_it_fills_the_memory(self, tmp_path: Path) -> None:
+        path = self.write(tmp_path, f"text,label\none,a\ntwo,{'x' * 1001}\n")
+        with pytest.raises(ValueError, match=r"line 3: column 'label' holds 1001 characters"):
+            csv_task(path)
+
+    def test_of_many_columns_the_first_are_listed(self, tmp_path: Path) -> None:
+        header = ",".join(["text", *(f"f{k}" for k in range(50))])
+        path = self.write(tmp_path, f"{header}\n" + ",".join(["1"] * 51))
+        with pytest.raises(ValueError, match=r"it has text, f0, .*f8 and 41 more\."):
+            csv_task(path)
+
+    def test_paths_of_windows_are_understood(self, tmp_path: Path) -> None:
+        (tmp_path / "birds").mkdir()
+        for name in ("a.png", "b.png"):
+            Image.new("RGB", (4, 4)).save(tmp_path / "birds" / name)
+        rows = "".join(f"birds\\{name},{label}\n" for name, label in [("a.png", "x"), ("b.png", "y")] * 10)
+        task = csv_task(self.write(tmp_path, "path,label\n" + rows), image_size=4)
+        assert task.train.batch(torch.arange(2)).inputs.shape == (2, 3, 4, 4)
+
+    def test_images_outside_the_tables_folder_need_permission(self, tmp_path: Path) -> None:
+        Image.new("RGB", (4, 4)).save(tmp_path / "secret.png")
+        inside = tmp_path / "inside"
+        inside.mkdir()
+        rows = "".join(f"../secret.png,{label}\n" for label in "xy" * 10)
+        path = self.write(inside, "path,label\n" + rows)
+        with pytest.raises(ValueError, match=r"line 2: \.\./secret\.png lies outside .*--allow-outside"):
+            csv_task(path, image_size=4)
+        assert len(csv_task(path, image_size=4, allow_outside=True).train) == 14

@@ -1,8 +1,9 @@
 """From a folder of images or a CSV of images or texts to a file of features."""
 
 from icda.data.embedding.features import Features, load_features
-from icda.data.embedding.run import Encoder, UnreadableInputsError, embed
+from icda.data.embedding.run import Encoder, embed
 from icda.data.embedding.samples import Samples, read_samples
+from icda.data.images import UnreadableInputsError
 
 __all__ = [
     "Encoder",

@@ -108,8 +108,9 @@ def refuse_existing(out: Path) -> None:
     part = part_folder(out)
     if out.exists():
         raise ExistingFileError(f"{out} is there already: delete it, or choose another --out.")
-    if part.exists():
-        done = len(list(part.glob("*.npz")))
+    done = len(list(part.glob("*.npz")))
+    if done:  # a run that stopped before its first chunk has nothing to lose
         raise ExistingFileError(
             f"{part} holds an unfinished run ({done} chunks): --resume goes on with it; delete it to start again."
         )
+    (part / "plan.json").unlink(missing_ok=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
@@ -54,13 +54,25 @@ def load_features(path: str | PathLike[str]) -> Features:
     return Features(**known)
 
 
-def read_arrays(path: Path, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+def member_names(path: Path) -> list[str]:
+    """What the arrays of an .npz file are called; none of them is read."""
+    with _opened(path) as file:
+        return list(file.files)
+
+
+def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
     """The arrays of an .npz file, or those of `names` that it has."""
+    with _opened(path) as file:
+        return {name: file[name] for name in file.files if names is None or name in names}
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     if not path.is_file():
         raise MissingFileError(f"{path.absolute()} is not there: `icda embed DATA --out {path}` makes it.")
     try:
         with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files if names is None or name in names}
+            yield file
     except (ValueError, OSError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
         raise InputError(f"{path} is no .npz file of plain arrays, or it is damaged ({error}).") from error
 

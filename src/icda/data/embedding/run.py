@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
@@ -16,13 +16,14 @@ from torch import Tensor
 from icda.data.embedding.chunks import Chunk, ChunkStore, Plan, part_folder, refuse_existing
 from icda.data.embedding.features import Features, load_features, read_arrays, write_arrays
 from icda.data.embedding.samples import Samples
+from icda.data.images import DECODER_THREADS, UnreadableImageError, decode_image, find_unreadable, unreadable
 from icda.data.own.own_data import natural_order
-from icda.data.sources import DECODER_THREADS, UnreadableImageError, decode_image
-from icda.errors import ExistingFileError, InputError, UnreadableError
-
-NAMED_PATHS = 10
+from icda.errors import ExistingFileError, InputError
 
 Progress = Callable[[int, int], None]  # samples done, samples in all
+
+
+REMEDY = "Repair or remove them, or leave them out with --skip-unreadable; --resume keeps what was done."
 
 
 class Encoder(Protocol):
@@ -37,10 +38,6 @@ class Encoder(Protocol):
     def kind(self) -> Any: ...
 
     def encode(self, inputs: Any) -> Tensor: ...
-
-
-class UnreadableInputsError(UnreadableError):
-    """Some inputs cannot be read; the message names them."""
 
 
 def embed(
@@ -142,7 +139,9 @@ def _read(samples: Samples, batch: list[int], image_size: int | None, skip: bool
         decoded = list(pool.map(decode, batch))
     images = {row: image for row, image in zip(batch, decoded, strict=True) if isinstance(image, np.ndarray)}
     if len(images) < len(batch) and not skip:
-        raise _unreadable([Path(samples.inputs[row]) for row in batch if row not in images], "cannot be read as images")
+        # Where one is broken others may be: name them all now, not one by one in as many runs.
+        broken = find_unreadable([Path(path) for path in samples.inputs], lambda path: decode_image(path, size))
+        raise unreadable(broken, "cannot be read as images", REMEDY)
     stacked = torch.from_numpy(np.stack(list(images.values()))) if images else None
     return list(images), stacked
 
@@ -151,16 +150,7 @@ def _check_present(samples: Samples) -> None:
     """Files that are not there are known before the first hour of work, not after it."""
     missing = [path for path in samples.inputs if isinstance(path, Path) and not path.is_file()]
     if missing:
-        raise _unreadable(missing, "are not there (paths of a table are relative to it)")
-
-
-def _unreadable(paths: Sequence[Path], fault: str) -> UnreadableInputsError:
-    named = "".join(f"\n  {path}" for path in paths[:NAMED_PATHS])
-    more = f"\n  and {len(paths) - NAMED_PATHS} more" if len(paths) > NAMED_PATHS else ""
-    return UnreadableInputsError(
-        f"{len(paths)} file(s) {fault}:{named}{more}\nRepair or remove them, or leave them out with --skip-unreadable; "
-        "--resume keeps what was done."
-    )
+        raise unreadable(missing, "are not there (paths of a table are relative to it)", REMEDY)
 
 
 def _columns(samples: Samples, kept: np.ndarray) -> dict[str, np.ndarray]:

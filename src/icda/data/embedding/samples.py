@@ -10,8 +10,19 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal
 
-from icda.data.own.folder import IMAGE_SUFFIXES, LAYOUT, images_in, split_folders, subfolders
-from icda.data.own.table import GROUP, LABEL, SPLIT, CsvTable, group_labels, input_columns, read_table, split_values
+from icda.data.images import IMAGE_SUFFIXES
+from icda.data.own.folder import LAYOUT, images_in, split_folders, subfolders
+from icda.data.own.table import (
+    GROUP,
+    LABEL,
+    SPLIT,
+    CsvTable,
+    group_labels,
+    image_paths,
+    input_columns,
+    read_table,
+    split_values,
+)
 from icda.errors import InputError, MissingFileError
 
 
@@ -57,11 +68,17 @@ class Samples:
         return hashlib.sha256(json.dumps(known).encode()).hexdigest()
 
 
-def read_samples(path: str | PathLike[str], columns: Columns | None = None, *, unlabelled: bool = False) -> Samples:
+def read_samples(
+    path: str | PathLike[str],
+    columns: Columns | None = None,
+    *,
+    unlabelled: bool = False,
+    allow_outside: bool = False,
+) -> Samples:
     """The samples of a folder, laid out as for `folder_task`, or of a CSV table, as for `csv_task`.
 
     No split is made where none is given. `unlabelled` takes every image below a folder whatever its subfolder, and a
-    table without a label column.
+    table without a label column. `allow_outside` trusts a table that names images outside its own folder.
     """
     root = Path(path).expanduser()
     if root.is_dir():
@@ -72,7 +89,7 @@ def read_samples(path: str | PathLike[str], columns: Columns | None = None, *, u
         raise MissingFileError(f"{root.absolute()} is not there. Wanted: a CSV table, or a folder: {LAYOUT}.")
     if root.suffix.lower() in IMAGE_SUFFIXES:
         raise InputError(f"{root} is one image. Wanted: a CSV table, or a folder: {LAYOUT}.")
-    return _table(read_table(root), columns or Columns(), unlabelled)
+    return _table(read_table(root), columns or Columns(), unlabelled, allow_outside)
 
 
 def _folder(root: Path) -> Samples:
@@ -107,22 +124,22 @@ def _relative(paths: Sequence[Path], root: Path) -> list[str]:
     return [path.relative_to(root).as_posix() for path in paths]
 
 
-def _table(table: CsvTable, columns: Columns, unlabelled: bool) -> Samples:
+def _table(table: CsvTable, columns: Columns, unlabelled: bool, allow_outside: bool) -> Samples:
     label = None if unlabelled else table.find("label", columns.label, LABEL)
     if label is None and not unlabelled:
-        raise table.missing("label", LABEL)
-    labels = None if label is None else table.column(label)
+        raise table.missing(["label"], LABEL)
+    labels = None if label is None else table.names(label)
     if labels is not None:
         groups, _ = group_labels(table, labels, columns.group, None)
     else:
         group = table.find("group", columns.group, GROUP)
-        groups = None if group is None else table.column(group)
+        groups = None if group is None else table.names(group)
     split = table.find("split", columns.split, SPLIT)
     splits = None if split is None else split_values(table, split)
     image, text = input_columns(table, columns.image, columns.text)
     if image is not None:
-        cells = table.column(image)
-        return Samples("image", [table.path.parent / cell for cell in cells], cells, labels, groups, splits)
+        paths = image_paths(table, image, allow_outside, check=False)
+        return Samples("image", paths, table.column(image), labels, groups, splits)
     assert text is not None
     texts = [cell.strip() for cell in table.columns[text]]
     return Samples("text", texts, range(len(texts)), labels, groups, splits)

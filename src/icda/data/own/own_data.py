@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from icda.data.generators import generator_for
+from icda.data.images import NAMED_PATHS, decode_image, find_unreadable, unreadable
+from icda.data.sources import ImageFiles
 from icda.data.splits import stratified_split
 from icda.data.task import Source, Split, Task
 from icda.errors import InputError
@@ -33,6 +36,7 @@ class OwnData:
     splits: Sequence[str]
     groups: Sequence[str] | None = None
     attributes: Sequence[str] | None = None  # where groups are label x attribute: the attribute of each sample
+    skipped: Sequence[Path] = ()  # files that could not be read and were left out
 
 
 def own_task(name: str, data: OwnData, seed: int, *, input_kind: str, input_shape: tuple[int, ...], model: str) -> Task:
@@ -65,8 +69,42 @@ def own_task(name: str, data: OwnData, seed: int, *, input_kind: str, input_shap
         input_kind=input_kind,
         input_shape=input_shape,
         default_model=model,
-        description=f"{len(data.labels)} samples of {len(class_names)} classes. {story}",
+        description=f"{len(data.labels)} samples of {len(class_names)} classes. {story}{_left_out(data.skipped)}",
     )
+
+
+def without_unreadable(data: OwnData) -> OwnData:
+    """The same samples without those whose image files cannot be decoded."""
+    images = data.source
+    if not isinstance(images, ImageFiles):
+        raise InputError("only image files can be left out as unreadable; these samples are no files.")
+    broken = set(find_unreadable(images.paths, lambda path: decode_image(path, images.size)))
+    kept = [row for row, path in enumerate(images.paths) if path not in broken]
+    if not kept:
+        raise unreadable(
+            list(broken), "cannot be read as images, and there is no other", "Nothing is left to train on."
+        )
+
+    def keep(values: Sequence[str] | None) -> list[str] | None:
+        return None if values is None else [values[row] for row in kept]
+
+    return replace(
+        data,
+        source=images.only(kept),
+        labels=keep(data.labels) or (),
+        splits=keep(data.splits) or (),
+        groups=keep(data.groups),
+        attributes=keep(data.attributes),
+        skipped=[path for path in images.paths if path in broken],
+    )
+
+
+def _left_out(paths: Sequence[Path]) -> str:
+    if not paths:
+        return ""
+    more = f" and {len(paths) - NAMED_PATHS} more" if len(paths) > NAMED_PATHS else ""
+    named = ", ".join(path.name for path in paths[:NAMED_PATHS])
+    return f" {len(paths)} unreadable files were left out: {named}{more}."
 
 
 def natural_order(names: Iterable[str]) -> tuple[str, ...]:

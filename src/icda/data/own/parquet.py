@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from icda.data.own.table import LONGEST_NAME
 from icda.errors import InputError, MissingFileError, UnreadableError
 from icda.extras import require
 from icda.registry import nearest
@@ -39,9 +40,9 @@ class ParquetTable:
     """The columns of a Parquet dataset that a classifier needs.
 
     `features` is the name of a column of lists, a list of column names, or the common beginning of the names of numeric
-    columns ("f" for f0, f1, ...), taken in the order of the file. Rows come in the order of the files, those of a folder
-    sorted by name. Only a few batches are in memory at any time. An empty cell in `features` becomes NaN; in another
-    column it is an error.
+    columns ("f" for f0, f1, ...), taken in the order of the file; target, weights and groups are never among them. Rows
+    come in the order of the files, those of a folder sorted by name. Only a few batches are in memory at any time. An
+    empty cell in `features` becomes NaN; in another column it is an error.
     """
 
     def __init__(
@@ -57,10 +58,10 @@ class ParquetTable:
         options = arrow.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
         kind = arrow.ParquetFileFormat(default_fragment_scan_options=options)
         self.dataset = arrow.dataset(_existing(path), format=kind)
-        self.features = self._feature_columns(features)
         self.target, self.sample_weight, self.groups = target, sample_weight, groups
         for name in self.other_columns:
             self._check_column(name)
+        self.features = self._feature_columns(features)
         self.num_rows = int(self.dataset.count_rows())
         if self.num_rows == 0:
             raise InputError(f"{path} has no rows.")
@@ -116,13 +117,21 @@ class ParquetTable:
     def _feature_columns(self, features: str | Sequence[str]) -> list[str]:
         names = self.dataset.schema.names
         if isinstance(features, str):
-            given = [features] if features in names else [name for name in names if name.startswith(features)]
+            # A label, weight or group whose name begins alike is no feature: a model would read the answer off it.
+            alike = [name for name in names if name.startswith(features) and name not in self.other_columns]
+            given = [features] if features in names else alike
             if not given:
                 raise InputError(f"no column is called {features!r} or begins so. Columns: {', '.join(names)}.")
         else:
             given = list(features)
             for name in given:
                 self._check_column(name)
+        leaked = [name for name in given if name in self.other_columns]
+        if leaked:
+            raise InputError(
+                f"column {leaked[0]!r} is given as a feature and as the target, weight or group: the model would read the "
+                "answer off it. Take it out of the features."
+            )
         kinds = require("pyarrow.types", "parquet", "Parquet files")
         types = [self.dataset.schema.field(name).type for name in given]
         self.is_list = len(given) == 1 and hasattr(types[0], "value_type")
@@ -146,6 +155,13 @@ class ParquetTable:
         if not first:
             raise InputError(f"the first row of column {self.features[0]!r} holds no numbers.")
         return len(first)
+
+
+def numeric_columns(schema: Any) -> list[str]:
+    """The columns of plain numbers, in the order of the file."""
+    kinds = require("pyarrow.types", "parquet", "Parquet files")
+    numeric = (kinds.is_floating, kinds.is_integer, kinds.is_boolean)
+    return [field.name for field in schema if any(fits(field.type) for fits in numeric)]
 
 
 @dataclass(frozen=True)
@@ -207,4 +223,13 @@ def _values(column: Any, name: str) -> np.ndarray:
     if hasattr(column, "dictionary_decode"):
         column = column.dictionary_decode()
     values = column.to_numpy(zero_copy_only=False)
-    return np.array(values.tolist()) if values.dtype == object else values
+    if values.dtype != object:
+        return values
+    cells = values.tolist()
+    longest = max((len(cell) for cell in cells if isinstance(cell, str | bytes)), default=0)
+    if longest > LONGEST_NAME:  # as a NumPy text every other cell would take as much room
+        raise InputError(
+            f"column {name!r} holds a text of {longest} characters, too many for a label or group (at most "
+            f"{LONGEST_NAME}). Is it the right column?"
+        )
+    return np.array(cells)

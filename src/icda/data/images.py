@@ -1,0 +1,89 @@
+"""Image files of strangers, opened with care: only the formats we name, no giants, every bit depth scaled to bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from icda.errors import InputError, UnreadableError
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+# What these suffixes stand for. Pillow looks at the content, not at the name: without this list a PostScript file called
+# e.png would be run by Ghostscript.
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+LARGEST_PIXELS = 2**26  # 67 million, some 0.5 GB while decoding; a JPEG counts as it is decoded, which is small
+DECODER_THREADS = 4
+NAMED_PATHS = 10
+
+
+class UnreadableImageError(UnreadableError):
+    """A file that should be an image cannot be decoded; the message names it."""
+
+
+class UnreadableInputsError(UnreadableImageError):
+    """Several inputs cannot be read; the message names them."""
+
+
+def open_rgb(path: Path, draft: int | None = None) -> Image.Image:
+    """An image file as RGB, upright if its camera said so; a JPEG may be decoded small, near `draft` pixels a side."""
+    with Image.open(path, formats=FORMATS) as image:
+        if draft is not None:
+            image.draft("RGB", (draft, draft))  # several times faster
+        if image.width * image.height > LARGEST_PIXELS:
+            raise InputError(f"{image.width} x {image.height} pixels, at most {LARGEST_PIXELS} are read")
+        return to_bytes(ImageOps.exif_transpose(image)).convert("RGB")
+
+
+def decode_image(path: Path, size: int) -> np.ndarray:
+    """One file as RGB bytes (size, size, 3)."""
+    try:
+        return np.asarray(open_rgb(path, draft=size).resize((size, size), Image.Resampling.BILINEAR))
+    except Exception as error:  # what a decoder raises on a broken file depends on the format
+        raise UnreadableImageError(f"cannot read the image {path} ({error}): repair it or take it out.") from error
+
+
+def to_bytes(image: Image.Image) -> Image.Image:
+    """An image whose pixels are wider than a byte, scaled; Pillow's own conversion would clip them to white.
+
+    Whole numbers are taken as 16 bits, 65,535 becoming 255. Floats must lie in [0, 1] or in [0, 255]: what other floats
+    mean as a picture is not ours to guess.
+
+    >>> to_bytes(Image.fromarray(np.array([[0, 257, 65535]], dtype=np.uint16))).getdata()[1]
+    1
+    """
+    if not (image.mode.startswith("I") or image.mode == "F"):
+        return image
+    values = np.asarray(image)
+    low, high = float(values.min()), float(values.max())
+    if image.mode == "F":
+        largest = 1.0 if high <= 1 else 255.0
+    else:
+        largest = 65535.0
+    if not (low >= 0 and high <= largest):
+        raise InputError(f"values from {low:g} to {high:g}, wanted 0 to {largest:g}")
+    return Image.fromarray(np.round(values * (255 / largest)).astype(np.uint8))
+
+
+def find_unreadable(paths: Sequence[Path], decode: Callable[[Path], object]) -> list[Path]:
+    """Those files for which `decode` raises `UnreadableImageError`, in order."""
+
+    def fails(path: Path) -> bool:
+        try:
+            decode(path)
+        except UnreadableImageError:
+            return True
+        return False
+
+    with ThreadPoolExecutor(DECODER_THREADS) as pool:
+        return [path for path, failed in zip(paths, pool.map(fails, paths), strict=True) if failed]
+
+
+def unreadable(paths: Sequence[Path], fault: str, remedy: str) -> UnreadableInputsError:
+    """The error that names the first few of many files."""
+    named = "".join(f"\n  {path}" for path in paths[:NAMED_PATHS])
+    more = f"\n  and {len(paths) - NAMED_PATHS} more" if len(paths) > NAMED_PATHS else ""
+    return UnreadableInputsError(f"{len(paths)} file(s) {fault}:{named}{more}\n{remedy}")
