@@ -1,6 +1,4 @@
 import dataclasses
-import hashlib
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -45,6 +43,8 @@ OTHER: dict[str, Any] = {
     "label_column": "kind",
     "group_column": "place",
     "split_column": "part",
+    "skip_unreadable": True,
+    "allow_outside": True,
     "plugin": ("mine.py",),
 }
 
@@ -71,9 +71,9 @@ def test_the_hash_changes_with_every_setting_that_shapes_the_numbers_and_with_no
 
 
 def test_settings_added_later_leave_the_hashes_of_earlier_runs_as_they_were() -> None:
-    plain = TrainConfig()
-    before = {k: v for k, v in plain.as_dict().items() if k not in (*NOT_SHAPING, "attributes", "subset")}
-    assert plain.hash() == hashlib.sha256(json.dumps(before, sort_keys=True).encode()).hexdigest()[:12]
+    """The literals were written by version 0.1.0."""
+    assert TrainConfig().hash() == "f0ec8f9be700"
+    assert TrainConfig(epochs=3, method="isda").hash() == "da724fd9b063"
 
 
 def test_the_hash_is_the_same_after_a_round_trip_and_in_any_order_of_options(tmp_path: Path) -> None:
