@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -293,6 +294,18 @@ def test_tables_and_lists_of_a_page_are_rendered_as_such(page: Path, site: Path)
     paragraphs = re.findall(r"<p>(.*?)</p>", html, re.DOTALL)
     swallowed = [text for text in paragraphs if re.search(r"^\s*(?:[*-]|\d+\.) |^\|", text, re.MULTILINE)]
     assert not swallowed, "a list wants an empty line between it and the paragraph above"
+
+
+@needs_mkdocs
+@by_page
+def test_no_underscore_of_a_formula_becomes_emphasis(page: Path, site: Path) -> None:
+    """Python-Markdown takes `_` after a combining accent for the start of emphasis: write `\\_` there."""
+    source = page.read_text()
+    for shown in re.findall(r"<em>(.*?)</em>", article(site, page), re.DOTALL):
+        words = unescape(re.sub(r"<[^>]+>", "", shown)).split()
+        assert re.search(r"\*" + r"\s+".join(map(re.escape, words[:2])), source), (
+            f"{shown!r} was not meant to be emphasised"
+        )
 
 
 @needs_mkdocs
