@@ -303,9 +303,7 @@ def test_no_underscore_of_a_formula_becomes_emphasis(page: Path, site: Path) -> 
     source = page.read_text()
     for shown in re.findall(r"<em>(.*?)</em>", article(site, page), re.DOTALL):
         words = unescape(re.sub(r"<[^>]+>", "", shown)).split()
-        assert re.search(r"\*" + r"\s+".join(map(re.escape, words[:2])), source), (
-            f"{shown!r} was not meant to be emphasised"
-        )
+        assert re.search(r"\*" + r"\s+".join(map(re.escape, words[:2])), source), f"not meant as emphasis: {shown!r}"
 
 
 @needs_mkdocs
