@@ -1,0 +1,152 @@
+"""What README and docs say: plain words, commands and sections that exist, and a README that is read in two minutes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from icda.cli.bench import BENCHES
+from icda.cli.main import COMMANDS
+from icda.data import TASKS
+from icda.methods import resolve_method
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+FENCE = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<code>.*?)^```[ ]*$", re.DOTALL | re.MULTILINE)
+CITATION = re.compile(r"\bmathematics (\d+(?:\.\d+)?)(?: to (\d+(?:\.\d+)?))?")
+SECTION = re.compile(r"^#{2,3} (\d+(?:\.\d+)?) .*?\{#s(\d+(?:-\d+)?)\}$|^\| (4\.\d+) \|", re.MULTILINE)
+
+README = ROOT / "README.md"
+PROSE = [README, ROOT / "CONTRIBUTING.md", *PAGES]
+
+# Words that a reader whose second language is English would look up, with the plain ones.
+PLAIN_WORDS = {
+    r"unrest": "variation, noise",
+    r"dearer": "more expensive",
+    r"(?:is|are|were|being|where it is) told\b(?! apart| from)|told (?:of|no|the true|the groups|nothing)": "given",
+    r"by heart": "memorised",
+    r"afresh|anew": "again",
+    r"for want of": "for lack of",
+    r"speaks? (?:of|for|against)": "mention, describe, contradict",
+    r"leans? on": "rely on",
+    r"(?<!you )(?<!not )wants?": "need",
+    r"the very|some ten|turned round": "this, about ten, reversed",
+    r"hitherto|thereof|whither|lest|nigh": "a modern word",
+}
+_COUNTED = (
+    "one|two|three|ten|once|twice|samples|images|numbers|rows?|steps?|passes|files?|operations|products?|lines?|labels?|bit"
+    "|distance|entropy|covariance|determinant|table|batches|GFLOP|MiB|ms|loader|means?|variance|features|bits"
+)
+_UNIT = "sample|class|file|batch|epoch|domain|image|step|group|process|iteration|run|row|cluster|loader|training sample"
+PER = re.compile(rf"\b(?:{_COUNTED}|\d[\d.,]*) an? (?:{_UNIT})\b")
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_is_written_in_plain_words(page: Path) -> None:
+    text = FENCE.sub("", page.read_text())
+    found = [(word[0], plain) for words, plain in PLAIN_WORDS.items() for word in re.finditer(rf"\b(?:{words})", text)]
+    assert not found, f"say instead: {found}"
+    assert not PER.findall(text), f'"per", not "a": {[match[0] for match in PER.finditer(text)]}'
+
+
+def test_what_counts_as_a_word_to_avoid() -> None:
+    assert PER.search("ten images a class, one row a sample")
+    assert not PER.search("it gives a class its name; as a sample; one of a class; ten images per class")
+    given = next(words for words, plain in PLAIN_WORDS.items() if plain == "given")
+    assert re.search(given, "methods that are told the groups")
+    assert not re.search(given, "pairs that cannot be told apart")
+
+
+def prose(text: str) -> str:
+    """What is read aloud: no code, no tables, no comments, no pictures, no addresses."""
+    text = re.sub(r"<!--.*?-->", "", FENCE.sub("", text), flags=re.DOTALL)
+    text = re.sub(r"^\|.*$|!\[.*?\]\(.*?\)", "", text, flags=re.MULTILINE)
+    return re.sub(r"\]\([^)]*\)", "]", text)
+
+
+def test_the_readme_is_read_in_two_minutes() -> None:
+    text = README.read_text()
+    words = [word for word in prose(text).split() if re.search(r"[a-z]", word)]
+    assert len(words) <= 500, "250 words per minute"
+    assert "<!-- headline:" in text, "the place for the strongest result"
+    tables = re.findall(r"<!-- table: [\w-]+ -->\n(.*?)<!-- end of table -->", text, re.DOTALL)
+    assert len(tables) <= 3
+    assert max(len(line) for table in tables for line in table.splitlines()) <= 100
+
+
+@pytest.mark.parametrize("page", [README, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_links_from_the_root_lead_to_files_of_the_repository(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", page.read_text()))
+    for target in (target.split("#")[0] for target in targets if "://" not in target):
+        assert (ROOT / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_in_running_text_exist(page: Path) -> None:
+    text = FENCE.sub("", page.read_text())
+    for command, second in re.findall(r"`icda ([a-z]\w*)(?: ([a-z][\w-]*))?", text):
+        assert command in COMMANDS, f"{page.name}: icda {command}"
+        assert command != "bench" or not second or second in BENCHES, f"{page.name}: icda bench {second}"
+
+
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_on_a_page_exist_and_so_do_their_methods_and_tasks(page: Path) -> None:
+    for block in FENCE.finditer(page.read_text()):
+        if block["language"] in ("python", "markdown"):
+            continue
+        for command in re.findall(r"^icda (\w+)", block["code"], re.MULTILINE):
+            assert command in COMMANDS
+        for name in re.findall(r"^icda bench ([a-z][\w-]*)", block["code"], re.MULTILINE):
+            assert name in BENCHES
+        for name in re.findall(r"--method (\w+)", block["code"]):
+            resolve_method(name)
+        for name in re.findall(r"icda train --task (\w+)", block["code"]):
+            assert name in TASKS
+
+
+def sections_of_the_mathematics() -> set[str]:
+    """Section numbers, and the decisions 4.1 to 4.26, which are rows of a table."""
+    text = (DOCS / "mathematics.md").read_text()
+    return {heading or decision for heading, _, decision in SECTION.findall(text)}
+
+
+def citations(folder: str) -> Iterator[tuple[Path, str]]:
+    for path in sorted((ROOT / folder).rglob("*")):
+        if path.suffix in (".py", ".md", ".yaml"):
+            for first, last in CITATION.findall(path.read_text()):
+                yield from ((path, number) for number in (first, last) if number)
+
+
+def test_every_cited_section_of_the_mathematics_exists() -> None:
+    cited = [citation for folder in ("src", "tests", "docs", "examples") for citation in citations(folder)]
+    sections = sections_of_the_mathematics()
+    assert len(cited) > 30
+    assert not [f"{path.name}: {number}" for path, number in cited if number not in sections]
+
+
+def test_the_mathematics_has_the_loss_twenty_six_decisions_and_anchors_that_follow_the_numbers() -> None:
+    found = SECTION.findall((DOCS / "mathematics.md").read_text())
+    assert {"0", "1", "2.4", "3.4", "7", "8", "9.4"} <= {number for number, _, _ in found}
+    assert [decision for _, _, decision in found if decision] == [f"4.{number}" for number in range(1, 27)]
+    assert all(number.replace(".", "-") == anchor for number, anchor, _ in found)
+
+
+def test_the_map_of_the_house_names_files_that_exist_from_the_command_to_the_report() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    walk = text[text.index("## The map of the house") :]
+    files = re.findall(r"`([\w/]+\.py)`", walk)
+    assert files[0] == "cli/main.py"
+    assert "report/page.py" in files
+    assert not [name for name in files if not (ROOT / "src/icda" / name).is_file()]
+
+
+def test_no_file_cites_the_mathematics_by_the_name_of_a_file_outside() -> None:
+    """METHODS is the registry; a number behind it would be a citation of what is not shipped."""
+    outside = re.compile(r"METHODS(?:,? section|,? decision| \d|\.md)|of METHODS\b")
+    files = [path for folder in ("src", "tests", "docs") for path in (ROOT / folder).rglob("*.*")]
+    texts = {path: path.read_text() for path in files if path.suffix in (".py", ".md", ".yaml")}
+    assert not [path.name for path, text in texts.items() if path != Path(__file__) and outside.search(text)]
