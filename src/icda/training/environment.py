@@ -6,7 +6,6 @@ import os
 import platform
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -14,7 +13,7 @@ from icda import plugins
 from icda._version import __version__
 
 
-def describe_environment() -> dict[str, Any]:
+def describe_environment() -> dict[str, str | int | None]:
     """Plain facts that belong beside a number.
 
     >>> sorted(describe_environment())
