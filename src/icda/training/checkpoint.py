@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ class CheckpointError(OperationError):
     """A checkpoint that cannot be written, read, or used here."""
 
 
-def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
+def save_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
     """Write atomically: a reader sees the old file or the new one, and a full disk leaves the old one as it was."""
     buffer = io.BytesIO()
     torch.save({"format": FORMAT, "version": VERSION, **state}, buffer)
@@ -72,7 +72,7 @@ def _check_archive(path: Path) -> None:
         raise CheckpointError(f"{path} is damaged: the checksum of its part {damaged!r} is wrong.")
 
 
-def load_state(module: torch.nn.Module, state: dict[str, Any], what: str, path: Path) -> None:
+def load_state(module: torch.nn.Module, state: Mapping[str, Any], what: str, path: Path) -> None:
     """`load_state_dict` with an error that says which file and part do not fit."""
     try:
         module.load_state_dict(state)

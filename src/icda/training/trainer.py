@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -219,7 +219,7 @@ class Trainer:
         }
         save_checkpoint(self.folder / CHECKPOINT, state)
 
-    def _restore(self, state: dict[str, Any], path: Path) -> None:
+    def _restore(self, state: Mapping[str, Any], path: Path) -> None:
         check_same_run(state, self.config, self.task, path)
         self._load_modules(state, path)
         self.selector.load_state_dict(state["selector"])
@@ -230,7 +230,7 @@ class Trainer:
         if self.accelerator.scaler is not None and state["scaler"] is not None:
             self.accelerator.scaler.load_state_dict(state["scaler"])
 
-    def _load_modules(self, state: dict[str, Any], path: Path) -> None:
+    def _load_modules(self, state: Mapping[str, Any], path: Path) -> None:
         for model, saved in zip(self.models, state["networks"], strict=True):
             load_state(model, saved, "network", path)
         load_state(self.method, state["method"], "method state", path)
@@ -258,7 +258,7 @@ def _check_selection(config: TrainConfig, stages: Sequence[Stage], selector: Sel
         )
 
 
-def check_same_run(state: dict[str, Any], config: TrainConfig, task: Task, path: Path) -> None:
+def check_same_run(state: Mapping[str, Any], config: TrainConfig, task: Task, path: Path) -> None:
     """A checkpoint may only be resumed by the run that wrote it."""
     if state["config_hash"] != config.hash():
         changes = describe_changes(state["config"], config)
