@@ -6,13 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from icda.errors import InputError
 from icda.results.epoch import EpochRecord, Figure
 from icda.results.files import read_json, write_atomically
 from icda.results.record import JsonRecord
 
+Fact: TypeAlias = str | int | Mapping[str, str] | None
 # Rises when a field goes or changes its meaning; then `_migrate` reads the older ones. New fields do not raise it.
 SCHEMA_VERSION = 1
 
@@ -44,7 +45,7 @@ class RunResult(JsonRecord):
     config: Mapping[str, Any] | None = _described("all settings of the run, as in config.yaml")
     config_hash: str | None = _described("hash of the settings that shape the numbers")
     data_hash: str | None = _described("hash of the data")
-    environment: Mapping[str, str | int | None] | None = _described("versions, machine and commit")
+    environment: Mapping[str, Fact] | None = _described("versions, machine, commit and plugins")
     class_names: Sequence[str] | None = _described("names of the classes, in their order")
     class_counts: Sequence[int] | None = _described("training samples of each class")
     group_names: Sequence[str] | None = _described("names of the groups, in their order; empty without groups")

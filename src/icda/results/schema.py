@@ -71,7 +71,8 @@ def _of(hint: Any) -> dict[str, Any]:
         return {"type": PLAIN[hint]}
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (types.UnionType, typing.Union):
-        return {"type": [PLAIN[part] for part in arguments]}
+        plain = all(part in PLAIN for part in arguments)
+        return {"type": [PLAIN[part] for part in arguments]} if plain else {"anyOf": [_of(part) for part in arguments]}
     if origin is Sequence:
         return {"type": "array", "items": _of(arguments[0])}
     assert origin is Mapping, f"no schema is known for {hint}"

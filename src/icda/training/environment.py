@@ -11,9 +11,10 @@ import torch
 
 from icda import plugins
 from icda._version import __version__
+from icda.results.run_result import Fact
 
 
-def describe_environment() -> dict[str, str | int | None]:
+def describe_environment() -> dict[str, Fact]:
     """Plain facts that belong beside a number.
 
     >>> sorted(describe_environment())
