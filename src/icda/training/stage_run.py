@@ -52,7 +52,7 @@ class StageRun:
         prepared = crew.accelerator.prepare(*crew.models, *optimizers)
         count = len(crew.models)
         self.context = self._make_context(prepared[:count], prepared[count:])
-        self.train_mode()
+        self._train_mode()
 
     @classmethod
     def begin(cls, crew: Crew, position: Position, previous: StageRun | None = None) -> StageRun:
@@ -81,8 +81,8 @@ class StageRun:
 
         A method's own sampling weights are asked for after its hook, once for each epoch.
         """
-        self.update_context()
-        self.train_mode()
+        self._update_context()
+        self._train_mode()
         if self.position.batch == 0:
             self.crew.method.on_epoch_start(self.context)
         self.crew.batches.start_epoch()
@@ -90,17 +90,17 @@ class StageRun:
 
     def step(self, batch: Batch) -> StepResult:
         """One step of the method on a batch."""
-        self.update_context()
+        self._update_context()
         self._set_learning_rate()
         self.context.apply = partial(self._apply, share=self.crew.batches.share(batch))
         return self.crew.method.step(batch, self.context)
 
-    def update_context(self) -> None:
+    def _update_context(self) -> None:
         """Tell the method where training stands."""
         self.context.epoch, self.context.iteration = self.position.epoch, self.position.iteration
         self.context.progress = self.position.iteration / self.crew.plan.num_iterations
 
-    def train_mode(self) -> None:
+    def _train_mode(self) -> None:
         self.crew.method.train()
         for model in self.crew.models:
             model.train()
