@@ -12,7 +12,9 @@ import torch
 
 from icda.bench import backends
 from icda.bench.backends import Outcome, _beside, run_cell, run_cells
+from icda.results import EpochRecord
 from icda.training import TrainConfig, run
+from icda.training.stage_run import StageRun
 
 # The functions below run in processes of their own, which must be able to import them.
 DIES = "dies"
@@ -45,20 +47,20 @@ def test_a_cell_that_was_cut_short_goes_on_and_ends_where_an_unbroken_one_does(
     epochs: list[int] = []
 
     class Killed(run.Trainer):
-        def _epoch(self) -> dict[str, Any]:
+        def _epoch(self, stage: StageRun) -> EpochRecord:
             if self.position.epoch == 1 and not epochs:
                 epochs.append(1)
                 raise KeyboardInterrupt
-            return super()._epoch()
+            return super()._epoch(stage)
 
     monkeypatch.setattr(run, "Trainer", Killed)
     with pytest.raises(KeyboardInterrupt):
         run_cell(config)
 
     class Watched(run.Trainer):
-        def _epoch(self) -> dict[str, Any]:
+        def _epoch(self, stage: StageRun) -> EpochRecord:
             epochs.append(self.position.epoch)
-            return super()._epoch()
+            return super()._epoch(stage)
 
     monkeypatch.setattr(run, "Trainer", Watched)
     resumed = run_cell(config)

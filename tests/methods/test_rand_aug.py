@@ -110,7 +110,7 @@ def test_grey_and_coloured_images_reach_the_network_with_their_channels(channels
     method = create_method("rand_aug", Setup.of(task, network, 1))
     trainer = Trainer(config, task, [network], method, tmp_path, make_accelerator("no"))
     trainer.run()
-    batch = next(iter(trainer.loader.epoch(0)))
+    batch = next(iter(trainer.batches.stage_loader(trainer.stages[0]).epoch(0)))
     assert batch.inputs.shape == (20, channels, 8, 8)
 
 

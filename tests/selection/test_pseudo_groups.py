@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from icda.selection.pseudo_groups import guess_epoch, strength_groups, worst_pseudo_group
+from icda.selection import Selector, ValidationView
+from icda.selection.pseudo_groups import METRIC, PseudoGroupObserver, guess_epoch, strength_groups, worst_pseudo_group
 
 
 def test_a_quarter_of_each_class_with_the_largest_strengths_is_set_apart() -> None:
@@ -36,3 +37,52 @@ def test_groups_are_guessed_early_and_never_after_the_training() -> None:
 def test_a_share_outside_zero_and_one_is_refused() -> None:
     with pytest.raises(ValueError, match="share must lie between 0 and 1, got 1"):
         strength_groups(torch.ones(2, 2), torch.tensor([0, 1]), torch.eye(2), share=1)
+
+
+def view(epoch: int, num_epochs: int = 30, calls: list[int] | None = None) -> ValidationView:
+    """Twelve samples of two classes, with other features and logits in each epoch."""
+    generator = torch.Generator().manual_seed(epoch)
+    features, logits = (torch.randn(12, size, generator=generator, dtype=torch.float64) for size in (4, 2))
+
+    def encode() -> torch.Tensor:
+        if calls is not None:
+            calls.append(epoch)
+        return features
+
+    weight = torch.eye(2, 4, dtype=torch.float64)
+    return ValidationView(epoch, num_epochs, {"accuracy": 0.5}, logits, torch.arange(12) % 2, encode, lambda: weight)
+
+
+def test_groups_are_guessed_once_and_every_later_epoch_is_judged_by_them() -> None:
+    observer, calls = PseudoGroupObserver(), list[int]()
+    assert [observer.observe(view(epoch, calls=calls)) for epoch in (0, 1)] == [{METRIC: None}] * 2
+    early = view(2)
+    groups = strength_groups(early.features(), early.targets, early.head_weight())
+    for epoch in (2, 3, 9):
+        seen = view(epoch, calls=calls)
+        assert observer.observe(seen) == {METRIC: worst_pseudo_group(seen.logits, seen.targets, groups)}
+    assert calls == [2]  # features are encoded in the epoch of the guess and in no other
+
+
+def test_an_epoch_before_the_guess_is_kept_until_one_after_it_comes() -> None:
+    selector = Selector("validation_worst_pseudo_group")
+    answers = []
+    for epoch in range(4):
+        seen = view(epoch)
+        answers.append(selector.update(epoch, {**seen.metrics, **selector.observe(seen)}))
+    assert answers[:3] == [True, False, True]
+    assert selector.best_score is not None
+    assert selector.best_score >= 0
+
+
+def test_guessed_groups_are_in_the_state_of_the_selector_and_come_back() -> None:
+    whole = Selector("validation_worst_pseudo_group")
+    assert "pseudo_groups" not in whole.state_dict()
+    whole.observe(view(2))
+    resumed = Selector("validation_worst_pseudo_group")
+    resumed.load_state_dict(whole.state_dict())
+    assert resumed.observe(view(5)) == whole.observe(view(5))
+
+
+def test_a_rule_without_an_observer_observes_nothing() -> None:
+    assert Selector("validation_accuracy").observe(view(2)) == {}

@@ -31,9 +31,9 @@ def train_for(config: TrainConfig, steps: int) -> None:
     """End the run on every rank after so many steps."""
     whole, done = trainer.Trainer._step, 0
 
-    def step(self: trainer.Trainer, batch: Any) -> None:
+    def step(self: trainer.Trainer, run: Any, batch: Any) -> None:
         nonlocal done
-        whole(self, batch)
+        whole(self, run, batch)
         done += 1
         if done == steps:
             raise Stopped

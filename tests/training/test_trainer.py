@@ -15,7 +15,7 @@ from icda.training import DivergedError, TrainConfig, Trainer, evaluate_folder, 
 from icda.training.checkpoint import load_checkpoint
 from icda.training.progress import QuietView
 from icda.training.run import build, make_accelerator
-from icda.training.trainer import make_optimizer
+from icda.training.stage_run import make_optimizer
 
 Configure = Callable[..., TrainConfig]
 Register = Callable[[str, type[Any]], str]
@@ -518,6 +518,9 @@ def test_without_a_checkpoint_none_is_promised(configure: Configure, register_me
 
 
 class TwoStages(Simple):
+    def on_stage_start(self, context: Context) -> None:
+        self.optimizers = list(context.optimizers)
+
     def stages(self, epochs: int) -> list[Stage]:
         return [Stage(1, "first", restart=True), Stage(epochs - 1, "second", restart=True)]
 
@@ -527,4 +530,5 @@ def test_a_stage_leaves_no_optimiser_behind(configure: Configure, register_metho
     trainer = trainer_of(configure("run", method=register_method("two_stages", TwoStages), epochs=2))
     trainer.run()
     assert trainer.position.stage == 1
-    assert trainer.accelerator._optimizers == list(trainer.context.optimizers)
+    assert isinstance(trainer.method, TwoStages)
+    assert trainer.accelerator._optimizers == trainer.method.optimizers

@@ -17,6 +17,7 @@ from icda.methods.base import MissingNeedError
 from icda.training import TrainConfig, Trainer, train
 from icda.training import run as run_module
 from icda.training.run import build, load_task, make_accelerator, told_task
+from icda.training.stage_run import StageRun
 
 
 class TouchedError(AssertionError):
@@ -151,8 +152,8 @@ def test_guessed_groups_survive_a_kill(tmp_path: Path) -> None:
     networks, method = build(broken, task)
 
     class Stopping(Trainer):
-        def _save(self) -> None:
-            super()._save()
+        def _save(self, run: StageRun) -> None:
+            super()._save(run)
             if self.position.epoch == 2:
                 raise KeyboardInterrupt
 

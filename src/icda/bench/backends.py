@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import time
@@ -18,12 +17,11 @@ import torch
 
 from icda.bench.claims import claimed
 from icda.extras import require
+from icda.results import RunResult, write_atomically
+from icda.results.files import FAILURE, RESULT
 from icda.training import TrainConfig, train
-from icda.training.checkpoint import write_atomically
-from icda.training.run import RESULT
 
 Where = Literal["local", "ray"]
-FAILURE = "failure.txt"
 ATTEMPTS = 2  # a worker that dies takes its cell along: once may be bad luck
 
 
@@ -31,7 +29,7 @@ ATTEMPTS = 2  # a worker that dies takes its cell along: once may be bad luck
 class Outcome:
     """What became of a cell: its result, or why there is none. `seconds` is 0 for one that was found finished."""
 
-    result: dict[str, Any] | None
+    result: RunResult | None
     failure: str = ""
     seconds: float = 0.0
 
@@ -65,13 +63,13 @@ def run_cell(config: TrainConfig) -> Outcome:
         return Outcome(result, seconds=time.perf_counter() - started)
 
 
-def finished_result(config: TrainConfig) -> dict[str, Any] | None:
+def finished_result(config: TrainConfig) -> RunResult | None:
     """The result in a cell's folder, if it was made with these very settings."""
     path = config.folder() / RESULT
     if not path.is_file():
         return None
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found if found["config_hash"] == config.hash() else None
+    result = RunResult.read(path)
+    return result if result.config_hash == config.hash() else None
 
 
 def _here(configs: Sequence[TrainConfig]) -> Iterator[Numbered]:
@@ -153,5 +151,5 @@ def _collect(ray: Any, done: Any, config: TrainConfig) -> Outcome:
         return Outcome(None, f"its Ray worker died ({type(error).__name__})")
     if outcome.result is not None and finished_result(config) is None:
         config.folder().mkdir(parents=True, exist_ok=True)
-        write_atomically(config.folder() / RESULT, json.dumps(outcome.result, indent=1).encode())
+        outcome.result.write(config.folder() / RESULT)
     return outcome

@@ -6,12 +6,12 @@ import multiprocessing
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
-from typing import Any
 
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from icda.results import RunResult
 from icda.training import TrainConfig, train
 
 
@@ -23,7 +23,7 @@ def run_grid(
     console: Console,
     fresh: bool = False,
     jobs: int = 1,
-) -> list[dict[str, Any]]:
+) -> list[RunResult]:
     """Results of all cells; `recipe.out` says where each goes. Finished cells are read, unless `fresh`.
 
     With several `jobs` each cell is trained by a process of its own on one thread: small networks gain nothing from more.
@@ -35,7 +35,7 @@ def run_grid(
         for seed in range(seeds)
     ]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    results: dict[int, dict[str, Any]] = {}
+    results: dict[int, RunResult] = {}
     with Progress(*columns, console=console) as progress:
         line = progress.add_task("starting", total=len(cells))
         for number, result in _train_all(cells, fresh, jobs):
@@ -45,7 +45,7 @@ def run_grid(
     return [results[number] for number in range(len(cells))]
 
 
-def _train_all(cells: list[TrainConfig], fresh: bool, jobs: int) -> Iterator[tuple[int, dict[str, Any]]]:
+def _train_all(cells: list[TrainConfig], fresh: bool, jobs: int) -> Iterator[tuple[int, RunResult]]:
     """Numbers and results of cells, in the order in which they finish."""
     if jobs <= 1:
         for number, cell in enumerate(cells):
@@ -62,5 +62,5 @@ def _train_all(cells: list[TrainConfig], fresh: bool, jobs: int) -> Iterator[tup
             pool.shutdown(cancel_futures=True)
 
 
-def _train_cell(cell: TrainConfig, fresh: bool) -> dict[str, Any]:
+def _train_cell(cell: TrainConfig, fresh: bool) -> RunResult:
     return train(cell, resume=not fresh, overwrite=fresh)

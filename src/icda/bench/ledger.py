@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from icda.bench.claims import claimed
-from icda.training.checkpoint import write_atomically
+from icda.results import RunResult, write_atomically
 
 METRICS = (
     "accuracy",
@@ -45,12 +45,11 @@ COLUMNS = (
 IDENTITY = ("tier", "task", "model", "method", "options", "epochs", "selection", "attributes", "seed")
 
 
-def to_row(result: Mapping[str, Any], tier: str) -> dict[str, str]:
+def to_row(result: RunResult, tier: str) -> dict[str, str]:
     """One line of the ledger from one result; a figure that was not measured is blank."""
-    config, environment = result["config"], result["environment"]
-    history = result.get("history") or [{}]
-    metrics = {name: result["metrics"].get(name) for name in METRICS}
-    metrics["train_accuracy"] = history[-1].get("train_accuracy")
+    config, environment = result.config or {}, result.environment or {}
+    metrics = {name: result.metric(name) for name in METRICS}
+    metrics["train_accuracy"] = result.history[-1].train_accuracy if result.history else None
     row = {
         **{name: result[name] for name in ("task", "method", "seed", "split", "selection", "model", "config_hash")},
         **{name: "" if value is None else f"{value:.6f}" for name, value in metrics.items()},
@@ -58,8 +57,8 @@ def to_row(result: Mapping[str, Any], tier: str) -> dict[str, str]:
         "attributes": config.get("attributes", "known"),
         "epochs": config["epochs"],
         "options": options_text(config["options"]),
-        "seconds": result["seconds"],
-        "data_hash": result["data_hash"][:12],
+        "seconds": result.seconds,
+        "data_hash": (result.data_hash or "")[:12],
         "commit": environment["commit"] or "",
         "machine": f"{environment['processor']}, {environment['cores']} cores",
         "torch": environment["torch"],

@@ -17,6 +17,7 @@ from icda.bench.ledger import to_row, write_ledger
 from icda.cli.report import explain_missing
 from icda.explain.run import CHEAP_PARTS, PARTS
 from icda.report import Found, comparison_table, read_folder, to_rich, write_report
+from icda.results.files import REPORT
 from icda.training import TrainConfig
 
 TASKS = {
@@ -65,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
     recipe = TrainConfig(epochs=given.epochs, out=f"{given.out}/{{task}}/{{method}}/seed{{seed}}")
     results = run_grid(recipe, list(TASKS), METHODS, given.seeds, console, given.fresh, given.jobs)
     runs = explain_demo(given.out, given.seeds, console)
-    report = write_report(f"{given.out}/report.html", [run.result for run in runs], [run.explanations for run in runs])
+    report = write_report(f"{given.out}/{REPORT}", [run.result for run in runs], [run.explanations for run in runs])
     if given.ledger is not None:
         write_ledger(given.ledger, (to_row(result, "demo") for result in results))
     for task, story in TASKS.items():

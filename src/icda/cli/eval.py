@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     given = tyro.cli(EvalArguments, args=list(arguments), prog="icda eval")
     result = evaluate_folder(given.run, given.split, given.data)
     if given.json:
-        print(json.dumps(result, indent=1))
+        print(result.to_json())
         return 0
     Console().print(to_rich(comparison_table([result], HEADLINES, caption=f"{given.split} split")))
     return 0

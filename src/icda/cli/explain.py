@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import tyro
 from rich.console import Console
@@ -16,10 +15,9 @@ from icda.errors import InputError
 from icda.explain.figures import FigureOptions, TrainedRun, check_suffix, make_figure
 from icda.explain.pictures import has_pictures
 from icda.explain.run import PARTS, explain_run
-from icda.training.checkpoint import write_atomically
-from icda.training.run import RESULT, load_folder
-
-EXPLANATIONS = "explanations.json"
+from icda.results import RunResult, read_json
+from icda.results.files import EXPLANATIONS, RESULT, write_json
+from icda.training.run import load_folder
 
 
 @dataclass
@@ -90,20 +88,20 @@ def explain_folder(folder: Path, given: ExplainArguments) -> Path:
         run.task, run.networks, run.method, parts=parts, split=given.split, seed=given.seed, history=run.history
     )
     path = folder / EXPLANATIONS
-    earlier: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    earlier = read_json(path) if path.is_file() else {}
     if earlier.get("split", given.split) != given.split:  # margins of one split beside heat of another would mislead
         print(f"icda: {path} was of the {earlier['split']} split; its parts are replaced.", file=sys.stderr)
         earlier = {}
-    write_atomically(path, json.dumps(earlier | found, allow_nan=False).encode())
+    write_json(path, earlier | found)
     return path
 
 
 def load_run(folder: Path, label: str) -> TrainedRun:
     """The trained model of a folder, with the epochs of its result."""
     _, task, networks, method = load_folder(folder)
-    result = folder / RESULT
-    history = json.loads(result.read_text())["history"] if result.is_file() else []
-    return TrainedRun(label, task, networks, method, history)
+    path = folder / RESULT
+    history = RunResult.read(path).history if path.is_file() else None
+    return TrainedRun(label, task, networks, method, history or ())
 
 
 def run_labels(folders: Sequence[Path]) -> list[str]:

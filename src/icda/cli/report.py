@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import webbrowser
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,9 +13,8 @@ from rich.console import Console
 
 from icda.errors import InputError, OperationError
 from icda.report import Found, read_folder, read_runs, write_report
-from icda.report.reading import EXPLANATIONS, RESULT
 from icda.report.results import run_title
-from icda.training.checkpoint import write_atomically
+from icda.results.files import EXPLANATIONS, REPORT, RESULT, write_json
 from icda.training.run import load_folder
 
 
@@ -26,7 +24,7 @@ class ReportArguments:
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Folders of runs, folders with runs below them, result.json files, or a ledger's CSV."""
-    out: Path = Path("report.html")
+    out: Path = Path(REPORT)
     """The page; one file, nothing beside it."""
     open: bool = False
     """Show the page in the browser."""
@@ -76,7 +74,7 @@ def explain_missing(run: Found, wanted: Sequence[str], console: Console) -> Foun
     if not parts:
         return run
     console.print(f"Explaining {run.folder}: {', '.join(parts)}", highlight=False, soft_wrap=True)
-    split, history = str(known.get("split", "test")), run.result.get("history") or ()
+    split, history = str(known.get("split", "test")), run.result.history or ()
     made = explain_run(task, networks, method, parts=parts, split=split, history=history)
-    write_atomically(run.folder / EXPLANATIONS, json.dumps(known | made, allow_nan=False).encode())
+    write_json(run.folder / EXPLANATIONS, known | made)
     return read_folder(run.folder)

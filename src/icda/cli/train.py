@@ -15,6 +15,7 @@ from rich.console import Console
 from icda.cli.environment import config_path
 from icda.errors import InputError
 from icda.report import comparison_table, to_rich
+from icda.results.files import REPORT
 from icda.training import TrainConfig, load_config, train
 from icda.training.progress import QuietView, TerminalView
 
@@ -49,9 +50,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     folder = config.folder()
     console.print(to_rich(comparison_table([result], HEADLINES)))
-    console.print(
-        f"Model, log and result: {folder}\nReport to open in a browser: {folder / 'report.html'}", highlight=False
-    )
+    console.print(f"Model, log and result: {folder}\nReport to open in a browser: {folder / REPORT}", highlight=False)
     return 0
 
 

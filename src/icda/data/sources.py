@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -23,6 +24,13 @@ FINGERPRINT_BYTES = 256 * 2**20  # what SHA-256 reads in a fraction of a second
 
 Tokenise = Callable[[list[str]], list[list[int]]]
 Transform = Callable[[Tensor, torch.Generator], Tensor]  # bytes (N, H, W, C) to bytes of the same shape
+
+
+@runtime_checkable
+class NormalisedSource(Protocol):
+    """A source of images that says how it standardises pixels, so that they can be shown."""
+
+    normaliser: Normaliser
 
 
 class ImageArray:
@@ -53,7 +61,7 @@ class ImageArray:
             )
         check_padding(crop_padding, (images.shape[1], images.shape[2]), pad_mode)
         self.images = images.contiguous()
-        self._normalise = Normaliser(mean, std)
+        self.normaliser = Normaliser(mean, std)
         self._crop_padding, self._flip, self._pad_mode = crop_padding, flip, pad_mode
         self._transform: Transform | None = None
 
@@ -71,14 +79,14 @@ class ImageArray:
         if generator is not None and self._transform is not None:
             images, rows = _apply(self._transform, images.index_select(0, rows), generator), torch.arange(len(rows))
         if generator is None or not (self._crop_padding or self._flip):
-            return self._normalise(images.index_select(0, rows))
-        return self._normalise(
+            return self.normaliser(images.index_select(0, rows))
+        return self.normaliser(
             crop_and_flip(images, rows, generator, padding=self._crop_padding, flip=self._flip, mode=self._pad_mode)
         )
 
     @cached_property
     def fingerprint(self) -> str:
-        recipe = (self._normalise.mean, self._normalise.std, self._crop_padding, self._flip, self._pad_mode)
+        recipe = (self.normaliser.mean, self.normaliser.std, self._crop_padding, self._flip, self._pad_mode)
         return _fingerprint(repr(recipe), self.images)
 
 
@@ -132,7 +140,7 @@ class ImageFiles:
         self._crop_padding = size // 8 if crop_padding is None else crop_padding
         self._flip = flip
         check_padding(self._crop_padding, (size, size), "reflect")
-        self._normalise = Normaliser(mean, std)
+        self.normaliser = Normaliser(mean, std)
         shape = (len(self.paths), size, size, 3)
         self._cache = torch.empty(shape, dtype=torch.uint8) if 3 * len(self.paths) * size**2 <= cache_bytes else None
         self._cached = torch.zeros(len(self.paths), dtype=torch.bool)
@@ -162,7 +170,7 @@ class ImageFiles:
         if generator is not None:
             everything = torch.arange(len(rows))
             images = crop_and_flip(images, everything, generator, padding=self._crop_padding, flip=self._flip)
-        return self._normalise(images)
+        return self.normaliser(images)
 
     def _read(self, rows: Tensor) -> Tensor:
         if self._cache is None:
@@ -189,7 +197,7 @@ class ImageFiles:
 
     @cached_property
     def fingerprint(self) -> str:
-        recipe = (self.size, self._normalise.mean, self._normalise.std, self._crop_padding, self._flip)
+        recipe = (self.size, self.normaliser.mean, self.normaliser.std, self._crop_padding, self._flip)
         digest = hashlib.sha256(repr(recipe).encode())
         for path in self.paths:
             digest.update(f"{path.parent.name}/{path.name} {path.stat().st_size}\n".encode())

@@ -35,7 +35,7 @@ def adjusted_margins(method: Method, seen: Pass, progress: float = 1.0) -> Tenso
     None too where the prior depends on an attribute, which a pass does not hold. `progress` is t/T; 1 means the full
     strength of the end of training.
     """
-    criterion = getattr(method, "criterion", None)
+    criterion = method.criterion
     if not isinstance(criterion, AdjustedLoss) or getattr(criterion, "prior", None) is not None:
         return None
     head: Head = (seen.weight, seen.bias) if seen.head is None else seen.head

@@ -23,14 +23,13 @@ from icda.explain.grad_cam import HeatMaps, grad_cam
 from icda.explain.grids import Cell, draw_grid, heat_cells
 from icda.explain.passes import Pass, balanced_sample, named_split, run_pass, subsample
 from icda.explain.pictures import has_pictures, normaliser_of, to_pixels
-from icda.explain.strengths import most_tied, sample_strengths
+from icda.explain.strengths import augmentation_strength, most_tied, sample_strengths
 
 if TYPE_CHECKING:
     from icda.data.task import Batch, Task
     from icda.explain.figures import FigureOptions, TrainedRun
 
 Rows = list[dict[str, Any]]
-LAMBDA = 0.5
 NAMES = {"isda": "ISDA", "risda": "RISDA", "icda": "ICDA"}
 
 
@@ -133,7 +132,7 @@ def counterfactual_figure(runs: Sequence[TrainedRun], options: FigureOptions) ->
     run = runs[0]
     tied = _find_tied(run, options)
     task, space = tied.task, FeatureSpace.of(tied.seen)
-    lam = getattr(getattr(run.method, "criterion", None), "lambda0", LAMBDA)
+    lam = augmentation_strength(run.method)
     ties = [
         f"{task.class_name(int(y))} → {task.class_name(int(c))}"
         for y, c in zip(tied.targets, tied.towards, strict=True)

@@ -11,6 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from icda.data.augmentation import Normaliser
+from icda.data.sources import NormalisedSource
 from icda.data.task import Split, Task
 
 LONGEST_SIDE = 96  # larger pictures are made smaller: a page holds many
@@ -20,8 +21,7 @@ LONGEST_TEXT = 400
 
 def normaliser_of(split: Split) -> Normaliser | None:
     """How the split's source standardises pixels, or None where it does not say."""
-    found = getattr(split.source, "_normalise", None)
-    return found if isinstance(found, Normaliser) else None
+    return split.source.normaliser if isinstance(split.source, NormalisedSource) else None
 
 
 def to_pixels(inputs: Tensor, normaliser: Normaliser | None) -> Tensor:

@@ -14,7 +14,7 @@ from icda.explain.galleries import counterfactual_gallery, gradcam_gallery
 from icda.explain.margins import adjusted_margins, margin_figures, margins
 from icda.explain.passes import Pass, named_split, run_pass, subsample
 from icda.explain.pictures import has_pictures, show_samples
-from icda.explain.strengths import most_tied, sample_strengths, strength_figures
+from icda.explain.strengths import augmentation_strength, most_tied, sample_strengths, strength_figures
 from icda.explain.variances import variance_figures
 from icda.methods.base import Method
 from icda.models.base import FeatureClassifier
@@ -23,7 +23,6 @@ from icda.strength import Strength
 
 PARTS = ("margins", "strengths", "variances", "tied", "gradcam", "counterfactuals")
 CHEAP_PARTS = ("margins", "strengths", "tied")
-LAMBDA = 0.5  # the paper's lambda0, for methods that have none
 STRENGTH_SAMPLES = 4096  # of the training set: ties are a matter of many samples, not of all
 
 
@@ -74,7 +73,7 @@ def explain_run(
         if "variances" in parts:
             found["variances"] = variance_figures(seen, history)
         if "counterfactuals" in parts:
-            lam = getattr(getattr(method, "criterion", None), "lambda0", LAMBDA)
+            lam = augmentation_strength(method)
             space = FeatureSpace.of(seen)
             found["counterfactuals"] = counterfactual_gallery(
                 task, networks[0], seen, strength, space, count=counterfactuals, lam=lam, seed=seed

@@ -10,11 +10,18 @@ from torch import Tensor
 from icda.explain.margins import histograms
 from icda.explain.passes import Pass
 from icda.losses import ICDALoss
+from icda.losses.augmented import StatisticsLoss
 from icda.methods.base import Method
 from icda.methods.meta_icda import MetaICDAMethod
 from icda.strength import Strength, direct_strength
 
 BINS = 40
+LAMBDA = 0.5  # the paper's lambda0, for methods that have none
+
+
+def augmentation_strength(method: Method) -> float:
+    """The lambda0 that a method trains with, or the paper's for one that does not augment."""
+    return method.criterion.lambda0 if isinstance(method.criterion, StatisticsLoss) else LAMBDA
 
 
 @torch.no_grad()
@@ -24,7 +31,7 @@ def sample_strengths(method: Method, seen: Pass) -> Strength:
     Meta-ICDA's alpha_i come from its strength network, those of `icda` from its loss; every other method is read by
     the angles of section 4.1, so that runs can be compared.
     """
-    criterion = getattr(method, "criterion", None)
+    criterion = method.criterion
     if not isinstance(criterion, ICDALoss):
         return direct_strength(seen.features, seen.targets, seen.weight)
     strength = criterion.strength(seen.features, seen.targets, seen.weight)

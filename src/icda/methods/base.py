@@ -7,18 +7,20 @@ is an nn.Module, so whatever it keeps as buffers, parameters or submodules is sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from icda.errors import InputError, InputTypeError
 from icda.registry import Registry
+from icda.results.epoch import Figure
 
 if TYPE_CHECKING:
     from icda.data.task import Batch, Inputs, Task
+    from icda.losses import AdjustedLoss
     from icda.models.base import FeatureClassifier, Output
 
 METHODS: Registry[Callable[..., Method]] = Registry("method", "icda.methods", "icda.methods")
@@ -106,6 +108,10 @@ class Context:
         return self.models[0].head
 
     @property
+    def head_weight(self) -> Tensor:
+        return self.models[0].head_weight
+
+    @property
     def learning_rate(self) -> float:
         return float(self.optimizers[0].param_groups[0]["lr"])
 
@@ -125,6 +131,12 @@ class Method(nn.Module):
     num_networks: ClassVar[int] = 1
     # What training batches of images go through as bytes (N, H, W, C), before they are cropped, mirrored and standardised.
     augment_images: Callable[[Tensor, torch.Generator], Tensor] | None = None
+    # The loss that a method trains with, where it is one of ours: `icda explain` reads its margins and strengths.
+    criterion: AdjustedLoss | None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.criterion = None  # not in the class: there it would hide the module that a subclass sets
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         raise InputTypeError(f"{type(self).__name__} defines neither loss() nor step().")
@@ -157,7 +169,7 @@ class Method(nn.Module):
 
     def on_epoch_end(self, context: Context) -> None: ...
 
-    def epoch_figures(self) -> dict[str, Any]:
+    def epoch_figures(self) -> Mapping[str, Figure]:
         """Figures of the epoch that just ended, for the log: plain numbers, lists or dicts."""
         return {}
 

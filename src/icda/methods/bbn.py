@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -10,6 +11,7 @@ from torch.nn import functional as F
 from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Method, Setup, StepResult
 from icda.models.two_branches import TwoBatches, TwoBranches, two_branches
+from icda.results.epoch import Figure
 
 if TYPE_CHECKING:
     from icda.data.task import Batch
@@ -38,7 +40,7 @@ class BBN(Method):
         if isinstance(network.encoder, TwoBranches):
             return network
         network.encoder = two_branches(network.encoder, self.input_shape)
-        network.head = _twice_as_wide(network.head)
+        network.head = _twice_as_wide(network)
         return network
 
     def step(self, batch: Batch, context: Context) -> StepResult:
@@ -53,7 +55,7 @@ class BBN(Method):
         hits = share * _hits(logits, batch.targets) + (1 - share) * _hits(logits, second.targets)
         return StepResult(loss.detach(), None, {"mixed_accuracy": hits})
 
-    def epoch_figures(self) -> dict[str, Any]:
+    def epoch_figures(self) -> Mapping[str, Figure]:
         return {"uniform_share": self._share}
 
 
@@ -66,12 +68,11 @@ def share_of_epoch(epoch: int, num_epochs: int) -> float:
     return 1.0 - (epoch / num_epochs) ** 2
 
 
-def _twice_as_wide(head: nn.Module) -> nn.Linear:
+def _twice_as_wide(network: FeatureClassifier) -> nn.Linear:
     """A newly drawn head over the features of both branches, where the old one was."""
-    weight = head.weight
-    assert isinstance(weight, Tensor)
+    weight = network.head_weight
     classes, features = weight.shape
-    has_bias = getattr(head, "bias", None) is not None
+    has_bias = getattr(network.head, "bias", None) is not None
     return nn.Linear(2 * features, classes, bias=has_bias, device=weight.device, dtype=weight.dtype)
 
 

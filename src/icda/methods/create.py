@@ -50,8 +50,20 @@ def method_class(name: str) -> type[Any]:
     return METHODS.get(name) if name in METHODS else LOSSES.get(name)  # type: ignore[return-value]
 
 
+def method_type(name: str) -> type[Method]:
+    """The Method behind a name; a loss is trained by LossMethod."""
+    name = resolve_method(name)
+    return METHODS.get(name) if name in METHODS else LossMethod  # type: ignore[return-value]
+
+
 def method_needs(name: str) -> frozenset[str]:
-    return getattr(method_class(name), "needs", frozenset())
+    """What a task must have for a method, such as groups or metadata."""
+    return method_type(name).needs
+
+
+def num_networks(name: str) -> int:
+    """How many networks a method trains."""
+    return method_type(name).num_networks
 
 
 def create_method(name: str, setup: Setup, options: Mapping[str, Any] | None = None) -> Method:

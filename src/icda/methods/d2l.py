@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +14,7 @@ from icda.data.generators import generator_for
 from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Method, Setup
 from icda.ranks import all_mean
+from icda.results.epoch import Figure
 
 if TYPE_CHECKING:
     from icda.data.task import Batch
@@ -146,7 +148,7 @@ class D2L(Method):
         alpha = float(self.alpha)
         return alpha * labels + (1 - alpha) * F.cross_entropy(output.logits, output.logits.detach().argmax(1))
 
-    def epoch_figures(self) -> dict[str, Any]:
+    def epoch_figures(self) -> Mapping[str, Figure]:
         known = self.dimensions[~self.dimensions.isnan()]
         return {"dimension": float(known[-1]), "label_trust": float(self.alpha)}
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from icda.linear.sparse import fit_sparse_head
 from icda.losses.terms.head import head_parameters
 from icda.methods.base import METHODS, Context, Method, Setup, Stage, StepResult
 from icda.ranks import all_mean
+from icda.results.epoch import Figure
 
 if TYPE_CHECKING:
     from icda.data.task import Batch
@@ -86,7 +88,7 @@ class DFR(Method):
     def step(self, batch: Batch, context: Context) -> StepResult:
         return self._look(batch, context) if context.stage.name == "head" else super().step(batch, context)
 
-    def epoch_figures(self) -> dict[str, Any]:
+    def epoch_figures(self) -> Mapping[str, Figure]:
         return {} if self.chosen_l1.isnan() else {"l1": float(self.chosen_l1)}
 
     @torch.no_grad()

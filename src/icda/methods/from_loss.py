@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -11,6 +12,7 @@ from icda.losses.augmented import StatisticsLoss
 from icda.losses.terms.head import head_parameters
 from icda.losses.terms.mapped_variance import mean_mapped_variances
 from icda.methods.base import Context, Method, Setup
+from icda.results.epoch import Figure
 
 if TYPE_CHECKING:
     from icda.data.task import Batch
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 class LossMethod(Method):
     """Training with one of the losses; its statistics live in the method's state."""
+
+    criterion: AdjustedLoss
 
     def __init__(self, criterion: AdjustedLoss) -> None:
         super().__init__()
@@ -45,5 +49,5 @@ class LossMethod(Method):
                 f"mapped_variance_{name}": value for name, value in mapped._asdict().items() if value is not None
             }
 
-    def epoch_figures(self) -> dict[str, Any]:
+    def epoch_figures(self) -> Mapping[str, Figure]:
         return dict(self._figures)

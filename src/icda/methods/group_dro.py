@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch.nn import functional as F
 from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Method, Setup, Stage
 from icda.ranks import all_reduce
+from icda.results.epoch import Figure
 
 if TYPE_CHECKING:
     from icda.data.task import Batch
@@ -63,7 +65,7 @@ class GroupDRO(Method):
         weights = self.q * counts.sum() / counts.clamp(min=1)
         return (weights[batch.groups].to(losses) * losses).mean()
 
-    def epoch_figures(self) -> dict[str, Any]:
+    def epoch_figures(self) -> Mapping[str, Figure]:
         return {"weight_by_group": self.q.tolist()}
 
     def _group_means(self, losses: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:

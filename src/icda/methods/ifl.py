@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +17,7 @@ from icda.losses.center_loss import squared_distances
 from icda.methods.base import METHODS, Context, Setup, StepResult
 from icda.methods.from_loss import LossMethod
 from icda.ranks import all_mean, all_reduce
+from icda.results.epoch import Figure
 
 if TYPE_CHECKING:
     from icda.data.task import Inputs
@@ -105,7 +106,7 @@ class IFL(LossMethod):
         total, count = sums[:, :-1], sums[:, -1:]
         self.centres = self.centres - 2 * self.centre_rate * (count * self.centres - total) / count.sum()
 
-    def epoch_figures(self) -> dict[str, Any]:
+    def epoch_figures(self) -> Mapping[str, Figure]:
         """How many equally likely samples the second environment is worth, as a share of the training set."""
         shares = self.weights / self.weights.sum()
         worth = 1 / (shares.square().sum() * len(shares))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,6 +13,7 @@ from torch.nn import functional as F
 from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Method, Sampling, Setup, Stage
 from icda.ranks import all_mean
+from icda.results.epoch import Figure
 
 if TYPE_CHECKING:
     from icda.data.task import Batch
@@ -74,7 +76,7 @@ class JTT(Method):
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         return F.cross_entropy(output.logits, batch.targets)
 
-    def epoch_figures(self) -> dict[str, Any]:
+    def epoch_figures(self) -> Mapping[str, Figure]:
         return {"upweighted_errors": int(self.errors.sum())}
 
     def get_extra_state(self) -> dict[str, Any]:

@@ -83,8 +83,7 @@ class LSDA(MetaLearner):
         step_network(self.covariance_network, self.optimizer, gradients)
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        weight = context.head.weight
-        assert isinstance(weight, Tensor)
+        weight = context.head_weight
         with torch.no_grad():
             variances = self.covariance_network(output.features.detach())
         return self._loss(output.logits, weight, batch.targets, context.progress, variances)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +13,7 @@ from icda.losses.icda import ICDALoss
 from icda.meta.lookahead import Mode
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.meta_learning import MetaLearner, Outer, step_network
+from icda.results.epoch import Figure
 from icda.statistics import Moments
 from icda.strength import Characteristics, Strength, StrengthLog, StrengthNetwork
 
@@ -34,6 +35,7 @@ class MetaICDAMethod(MetaLearner):
     """
 
     inner_loss = ICDALoss
+    criterion: ICDALoss
 
     def __init__(
         self,
@@ -72,7 +74,7 @@ class MetaICDAMethod(MetaLearner):
 
     def strength(self, output: Output, batch: Batch, context: Context) -> Strength:
         """alpha_{i,c} by angles, alpha_i by the network (by angles too until `start`); only the latter has a graph."""
-        weight, features = _weight(context).detach(), output.features.detach()
+        weight, features = context.head_weight.detach(), output.features.detach()
         direct = self.criterion.strength(features, batch.targets, weight)
         if context.progress < self.start:
             return direct
@@ -103,7 +105,7 @@ class MetaICDAMethod(MetaLearner):
             self._corrected = None
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        weight = _weight(context)
+        weight = context.head_weight
         with torch.no_grad():
             strength = self.strength(output, batch, context)
         self.log.add(strength.per_sample, batch.targets, batch.groups)
@@ -113,7 +115,7 @@ class MetaICDAMethod(MetaLearner):
     def on_epoch_end(self, context: Context) -> None:
         self.characteristics.end_epoch()
 
-    def epoch_figures(self) -> dict[str, Any]:
+    def epoch_figures(self) -> Mapping[str, Figure]:
         return self.log.take()
 
     def get_extra_state(self) -> dict[str, Any]:
@@ -138,9 +140,3 @@ class MetaICDAMethod(MetaLearner):
 
     def _moments_from(self, values: list[Tensor]) -> Moments:
         return self.criterion.statistics.moments().with_values(values).symmetrised()
-
-
-def _weight(context: Context) -> Tensor:
-    weight = context.head.weight
-    assert isinstance(weight, Tensor)
-    return weight

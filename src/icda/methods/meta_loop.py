@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from icda.meta.lookahead import Mode
 from icda.methods.base import Context, Setup, StepResult
 from icda.methods.meta_icda import MetaICDAMethod
 from icda.models.base import FeatureClassifier
+from icda.results.epoch import Figure
 from icda.strength import StrengthNetwork
 
 
@@ -74,7 +76,7 @@ class MetaICDA:
         self.context.iteration += 1
         return result
 
-    def end_epoch(self) -> dict[str, Any]:
+    def end_epoch(self) -> Mapping[str, Figure]:
         """Close an epoch; returns the mean strengths given out, overall and by class."""
         self.method.on_epoch_end(self.context)
         return self.method.epoch_figures()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from icda.meta.lookahead import Mode
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.meta_learning import MetaLearner, Outer, step_network
+from icda.results.epoch import Figure
 from icda.strength import StrengthLog, StrengthNetwork
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class MetaWeightNet(MetaLearner):
         self.log.add(weights, batch.targets, batch.groups)
         return (weights * losses).mean()
 
-    def epoch_figures(self) -> dict[str, Any]:
+    def epoch_figures(self) -> Mapping[str, Figure]:
         return {name.replace("strength", "weight"): value for name, value in self.log.take().items()}
 
     def get_extra_state(self) -> dict[str, Any]:

@@ -35,6 +35,7 @@ class MetaSAug(MetaLearner):
     """
 
     inner_loss = ISDALoss
+    criterion: ISDALoss
     weights: Tensor
 
     def __init__(
@@ -78,8 +79,7 @@ class MetaSAug(MetaLearner):
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         if context.progress < self.start:
             return F.cross_entropy(output.logits, batch.targets)
-        weight = context.head.weight
-        assert isinstance(weight, Tensor)
+        weight = context.head_weight
         moments = self._corrected or self.criterion.statistics.moments()
         return self._loss(output.logits, weight, batch.targets, context.progress, moments)
 

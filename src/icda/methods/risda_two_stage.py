@@ -33,7 +33,7 @@ class TwoStageRISDA(Method):
     """
 
     inner_loss = RISDALoss
-
+    criterion: RISDALoss
     class_weights: Tensor
 
     def __init__(

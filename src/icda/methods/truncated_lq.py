@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +14,7 @@ from icda.errors import InputError
 from icda.losses.generalized_cross_entropy import check_exponent, generalized_cross_entropy
 from icda.methods.base import METHODS, Context, Method, Setup
 from icda.ranks import all_mean
+from icda.results.epoch import Figure
 
 if TYPE_CHECKING:
     from icda.data.task import Batch
@@ -76,7 +78,7 @@ class TruncatedLq(Method):
         given_up = _lq_at(self.threshold, self.q)
         return torch.where(self.kept[batch.index], losses, given_up).mean()
 
-    def epoch_figures(self) -> dict[str, Any]:
+    def epoch_figures(self) -> Mapping[str, Figure]:
         return {"kept_share": float(self.kept.double().mean())}
 
     def get_extra_state(self) -> dict[str, Any]:

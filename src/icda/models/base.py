@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 
@@ -37,14 +36,16 @@ class FeatureClassifier(nn.Module):
         return Output(features, self.head(features))
 
     @property
+    def head_weight(self) -> Tensor:
+        """The head's weight (C, A)."""
+        weight = self.head.weight
+        assert isinstance(weight, Tensor), f"a head is a linear layer, got {type(self.head).__name__}"
+        return weight
+
+    @property
     def feature_dim(self) -> int:
-        return self._head_shape()[1]
+        return self.head_weight.shape[1]
 
     @property
     def num_classes(self) -> int:
-        return self._head_shape()[0]
-
-    def _head_shape(self) -> torch.Size:
-        weight = self.head.weight
-        assert isinstance(weight, Tensor)
-        return weight.shape
+        return self.head_weight.shape[0]

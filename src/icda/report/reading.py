@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from icda.errors import InputError, MissingFileError
 from icda.report.formatting import FIGURES
-from icda.report.results import Result
 from icda.report.runs import Explanations
 from icda.report.tables import label_methods
+from icda.results import RunResult, read_json
+from icda.results.files import EXPLANATIONS, RESULT
 
-RESULT = "result.json"
-EXPLANATIONS = "explanations.json"
 CONFIGURED = ("model", "epochs", "options", "attributes", "tier")  # columns of a ledger that a run has in its config
 
 
 class Found(NamedTuple):
     """A result, its explanations if there are any, and the folder it comes from if it comes from one."""
 
-    result: Result
+    result: RunResult
     explanations: Explanations | None = None
     folder: Path | None = None
 
@@ -34,7 +33,7 @@ def read_runs(paths: Sequence[Path]) -> list[Found]:
     """
     runs = [found for path in paths for found in read_path(path)]
     named = zip(runs, label_methods([run.result for run in runs]), strict=True)
-    return [run._replace(result={**run.result, "method": method}) for run, method in named]
+    return [run._replace(result=replace(run.result, method=method)) for run, method in named]
 
 
 def read_path(path: Path) -> list[Found]:
@@ -47,7 +46,7 @@ def read_path(path: Path) -> list[Found]:
     if not path.is_file():
         raise MissingFileError(f"{path} is not there: give the folder of a run, a {RESULT} or a ledger's CSV.")
     if path.suffix == ".json":
-        return [read_folder(path.parent)] if path.name == RESULT else [Found(_load(path))]
+        return [read_folder(path.parent)] if path.name == RESULT else [Found(RunResult.read(path))]
     if path.suffix == ".csv":
         return [Found(result) for result in read_ledger_results(path)]
     raise InputError(f"{path} is neither the folder of a run, nor a {RESULT}, nor a ledger's CSV.")
@@ -56,10 +55,10 @@ def read_path(path: Path) -> list[Found]:
 def read_folder(folder: Path) -> Found:
     """The result of one run, with its explanations where it has them."""
     explained = folder / EXPLANATIONS
-    return Found(_load(folder / RESULT), _load(explained) if explained.is_file() else None, folder)
+    return Found(RunResult.read(folder / RESULT), read_json(explained) if explained.is_file() else None, folder)
 
 
-def read_ledger_results(path: Path) -> list[dict[str, Any]]:
+def read_ledger_results(path: Path) -> list[RunResult]:
     """Rows of a ledger as results. What tells runs apart besides task, method and seed becomes part of their names."""
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -75,20 +74,23 @@ def read_ledger_results(path: Path) -> list[dict[str, Any]]:
     return [_to_result(row, telling) for row in rows]
 
 
-def _to_result(row: Mapping[str, str], telling: Sequence[str]) -> dict[str, Any]:
+def _to_result(row: Mapping[str, str], telling: Sequence[str]) -> RunResult:
     task = ", ".join([row["task"], *(row[name] for name in telling if row.get(name))])
     options = row.get("options") or ""
     seed = row.get("seed") or ""
-    result: dict[str, Any] = {
-        "task": task,
-        "method": f"{row['method']} ({options})" if options else row["method"],
-        "seed": int(seed) if seed.isdigit() else seed or None,
-        "metrics": {name: number for name in FIGURES if (number := _number(row.get(name))) is not None},
-        "config": {name: row[name] for name in CONFIGURED if row.get(name)},
-        "environment": {name: row[name] for name in ("commit", "machine", "torch") if row.get(name)},
-        "seconds": _number(row.get("seconds")),
-    }
-    return result | {name: row[name] for name in ("split", "selection", "model", "data_hash") if row.get(name)}
+    return RunResult(
+        task=task,
+        method=f"{row['method']} ({options})" if options else row["method"],
+        model=row.get("model") or None,
+        seed=int(seed) if seed.isdigit() else None,
+        split=row.get("split") or None,
+        metrics={name: number for name in FIGURES if (number := _number(row.get(name))) is not None},
+        selection=row.get("selection") or None,
+        config={name: row[name] for name in CONFIGURED if row.get(name)},
+        data_hash=row.get("data_hash") or None,
+        environment={name: row[name] for name in ("commit", "machine", "torch") if row.get(name)},
+        seconds=_number(row.get("seconds")),
+    )
 
 
 def _number(text: str | None) -> float | None:
@@ -96,13 +98,3 @@ def _number(text: str | None) -> float | None:
         return float(text) if text else None
     except ValueError:
         return None
-
-
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path} is not JSON ({error}): was the run cut off while writing?") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{path} holds a {type(found).__name__}, not what a run writes.")
-    return found

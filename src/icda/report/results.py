@@ -8,7 +8,7 @@ from typing import Any
 
 from icda.errors import InputError
 
-Result = Mapping[str, Any]  # what a run writes into result.json
+Result = Mapping[str, Any]  # a RunResult, or what a user read from a result.json
 
 
 def check_results(results: Sequence[Result]) -> None:

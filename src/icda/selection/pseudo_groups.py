@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from torch import Tensor
 
 from icda.errors import InputError
 from icda.metrics.per_class import worst_known
 from icda.metrics.per_group import per_group_accuracy
+from icda.selection.observation import ValidationView
+from icda.selection.rules import SELECTION_RULES, SelectionRule
 from icda.strength import direct_strength
 
+METRIC = "worst_pseudo_group_accuracy"
 SHARE = 0.25  # of each class: its samples that lie nearest to other classes
 EARLY = 0.1  # share of the training after which groups are guessed
 
@@ -48,3 +54,33 @@ def worst_pseudo_group(logits: Tensor, targets: Tensor, groups: Tensor) -> float
     """The accuracy of the worst guessed group; None without samples."""
     correct = logits.argmax(1).eq(targets)
     return worst_known(per_group_accuracy(correct, groups, int(groups.max()) + 1))
+
+
+class PseudoGroupObserver:
+    """Guesses the groups of the validation split once, early in training, and judges every later epoch by them."""
+
+    def __init__(self) -> None:
+        self.groups: Tensor | None = None
+
+    def observe(self, seen: ValidationView) -> dict[str, float | None]:
+        if self.groups is None:
+            if seen.epoch < guess_epoch(seen.num_epochs):
+                return {METRIC: None}
+            self.groups = strength_groups(seen.features(), seen.targets, seen.head_weight())
+        return {METRIC: worst_pseudo_group(seen.logits, seen.targets, self.groups)}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {} if self.groups is None else {"pseudo_groups": self.groups}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.groups = state.get("pseudo_groups")
+
+
+SELECTION_RULES.register("validation_worst_pseudo_group")(
+    SelectionRule(
+        "validation_worst_pseudo_group",
+        METRIC,
+        description="highest accuracy of the worst group guessed from early strengths; needs no group labels",
+        observer=PseudoGroupObserver,
+    )
+)

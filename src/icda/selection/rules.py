@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from icda.errors import InputError
 from icda.metrics import METRICS
 from icda.registry import Registry
+from icda.selection.observation import Observer
+
+NOT_YET = -math.inf  # the score of an epoch whose figure an observer cannot know yet: any other is better
 
 
 @dataclass(frozen=True)
 class SelectionRule:
     """Which validation figure makes one epoch's model better than another's.
 
-    `metric` is a name from `icda.metrics.evaluate_predictions`, or the one of guessed groups; without one the newest
-    model is taken.
+    `metric` is a name from `icda.metrics.evaluate_predictions`, or one that the rule's `observer` makes of the validation
+    split; without one the newest model is taken.
 
     >>> rule = SelectionRule("validation_accuracy", metric="accuracy")
     >>> rule.score({"accuracy": 0.75}), rule.needs_validation, rule.needs_groups
@@ -29,10 +32,7 @@ class SelectionRule:
     needs_groups: bool = False
     description: str = ""
     higher_is_better: bool = True
-
-    @property
-    def guesses_groups(self) -> bool:
-        return self.metric == PSEUDO_GROUP_METRIC
+    observer: Callable[[], Observer] | None = None  # called once for each training
 
     @property
     def needs_validation(self) -> bool:
@@ -43,6 +43,8 @@ class SelectionRule:
         if self.metric is None:
             return 0.0
         value = metrics.get(self.metric)
+        if value is None and self.observer is not None and self.metric in metrics:
+            return NOT_YET
         if value is None or not math.isfinite(value):
             raise InputError(
                 f"selection rule {self.name!r} needs {self.metric!r} of the validation split, got {value}: "
@@ -50,8 +52,6 @@ class SelectionRule:
             )
         return float(value) if self.higher_is_better else -float(value)
 
-
-PSEUDO_GROUP_METRIC = "worst_pseudo_group_accuracy"  # the trainer's: it depends on the training, not on a split alone
 
 SELECTION_RULES: Registry[SelectionRule] = Registry(
     "selection rule", "icda.selection", "icda.selection_rules", SelectionRule
@@ -69,11 +69,6 @@ for _rule in (
         "worst_group_accuracy",
         needs_groups=True,
         description="highest accuracy of the worst group; needs group labels on validation data",
-    ),
-    SelectionRule(
-        "validation_worst_pseudo_group",
-        PSEUDO_GROUP_METRIC,
-        description="highest accuracy of the worst group guessed from early strengths; needs no group labels",
     ),
 ):
     SELECTION_RULES.register(_rule.name)(_rule)

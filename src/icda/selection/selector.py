@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor
-
 from icda.errors import InputError
-from icda.selection.rules import SelectionRule, get_rule
+from icda.selection.observation import ValidationView
+from icda.selection.rules import NOT_YET, SelectionRule, get_rule
 
 
 class Selector:
@@ -18,7 +17,7 @@ class Selector:
     for all of training. `last` always takes the newest. The state goes into the checkpoint, so that a resumed run
     remembers what it has to beat.
 
-    `pseudo_groups` are the guessed groups of the validation split, where the rule wants them; the trainer puts them here.
+    A rule with a figure of its own has an observer; it is asked by `observe`, before `update`.
 
     >>> selector = Selector("validation_accuracy")
     >>> [selector.update(epoch, {"accuracy": value}) for epoch, value in enumerate([0.5, 0.7, 0.7, 0.6])]
@@ -32,7 +31,11 @@ class Selector:
         self.best_epoch: int | None = None
         self.best_score: float | None = None
         self.best_accuracy = 0.0
-        self.pseudo_groups: Tensor | None = None
+        self.observer = None if self.rule.observer is None else self.rule.observer()
+
+    def observe(self, seen: ValidationView) -> dict[str, float | None]:
+        """The figures that the rule makes of the validation split beside the common ones; none for most rules."""
+        return {} if self.observer is None else self.observer.observe(seen)
 
     def update(self, epoch: int, validation_metrics: Mapping[str, Any] | None = None) -> bool:
         """Whether the model of `epoch` is the best so far."""
@@ -57,7 +60,7 @@ class Selector:
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = {"rule": self.rule.name, "best_epoch": self.best_epoch, "best_score": self.best_score}
         state["best_accuracy"] = self.best_accuracy
-        return state if self.pseudo_groups is None else {**state, "pseudo_groups": self.pseudo_groups}
+        return state if self.observer is None else {**state, **self.observer.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         missing = {"rule", "best_epoch", "best_score"} - state.keys()
@@ -70,4 +73,7 @@ class Selector:
             )
         self.best_epoch, self.best_score = state["best_epoch"], state["best_score"]
         self.best_accuracy = state.get("best_accuracy", 0.0)
-        self.pseudo_groups = state.get("pseudo_groups")
+        if self.observer is not None:
+            if self.best_score == -1.0:  # how icda 0.2.0 wrote "not known yet"
+                self.best_score = NOT_YET
+            self.observer.load_state_dict(state)

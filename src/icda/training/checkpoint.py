@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import io
-import os
 import pickle
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from icda.errors import OperationError
+from icda.results.files import UnwritableError, write_atomically
 
 FORMAT = "icda-checkpoint"
 VERSION = 1
@@ -22,28 +23,15 @@ class CheckpointError(OperationError):
     """A checkpoint that cannot be written, read, or used here."""
 
 
-def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
+def save_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
     """Write atomically: a reader sees the old file or the new one, and a full disk leaves the old one as it was."""
     buffer = io.BytesIO()
     torch.save({"format": FORMAT, "version": VERSION, **state}, buffer)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, buffer.getbuffer())
-
-
-def write_atomically(path: Path, content: bytes | memoryview) -> None:
-    """Replace a file as a whole. What a killed process left half written is overwritten by the next one, not piled up."""
-    part = path.with_name(f".{path.name}.part")
     try:
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        kept = " The last good one is untouched." if path.exists() else ""
-        raise CheckpointError(f"could not write {path}: {error.strerror or error}.{kept}") from error
-    finally:
-        part.unlink(missing_ok=True)
+        write_atomically(path, buffer.getbuffer())
+    except UnwritableError as error:
+        raise CheckpointError(str(error)) from error
 
 
 def load_checkpoint(path: Path, parts: Iterable[str] = ()) -> dict[str, Any]:
@@ -84,9 +72,24 @@ def _check_archive(path: Path) -> None:
         raise CheckpointError(f"{path} is damaged: the checksum of its part {damaged!r} is wrong.")
 
 
-def load_state(module: torch.nn.Module, state: dict[str, Any], what: str, path: Path) -> None:
+def load_state(module: torch.nn.Module, state: Mapping[str, Any], what: str, path: Path) -> None:
     """`load_state_dict` with an error that says which file and part do not fit."""
     try:
         module.load_state_dict(state)
     except RuntimeError as error:
         raise CheckpointError(f"{path}: its {what} does not fit this run: {error}") from error
+
+
+def cpu_state(module: torch.nn.Module) -> dict[str, Any]:
+    """A state_dict on the CPU; `get_extra_state` may have put plain data beside the tensors."""
+    return {name: _to_cpu(value) for name, value in module.state_dict().items()}
+
+
+def _to_cpu(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().cpu()
+    if isinstance(value, dict):
+        return {key: _to_cpu(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_to_cpu(part) for part in value)
+    return value

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType, UnionType
@@ -136,7 +137,7 @@ class TrainConfig:
         return hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def describe_changes(earlier: dict[str, Any], config: TrainConfig) -> str:
+def describe_changes(earlier: Mapping[str, Any], config: TrainConfig) -> str:
     """Which shaping settings differ from those of an earlier run.
 
     >>> describe_changes(TrainConfig(epochs=2, out="a").as_dict(), TrainConfig(epochs=3, out="b"))
@@ -152,7 +153,7 @@ NOT_SHAPING = ("out", "root", "tensorboard", "checkpoint_every", "plugin")  # a 
 ADDED_LATER = (("attributes", "known"), ("subset", None), ("skip_unreadable", False), ("allow_outside", False))
 
 
-def config_from_dict(values: dict[str, Any], origin: str = "configuration") -> TrainConfig:
+def config_from_dict(values: Mapping[str, Any], origin: str = "configuration") -> TrainConfig:
     """A TrainConfig from plain values; an unknown key is refused with the nearest known one.
 
     >>> config_from_dict({"epochs": 3}).epochs

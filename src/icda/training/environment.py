@@ -6,15 +6,15 @@ import os
 import platform
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from icda import plugins
 from icda._version import __version__
+from icda.results.run_result import Fact
 
 
-def describe_environment() -> dict[str, Any]:
+def describe_environment() -> dict[str, Fact]:
     """Plain facts that belong beside a number.
 
     >>> sorted(describe_environment())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
 import torch
 from accelerate import Accelerator
@@ -57,6 +57,16 @@ class Tally:
         self.sums[name] = self.sums.get(name, 0) + value
 
 
+class PositionState(TypedDict):
+    """A position as a checkpoint holds it."""
+
+    stage: int
+    epoch: int
+    batch: int
+    iteration: int
+    tally: dict[str, float]
+
+
 @dataclass
 class Position:
     """Stage, epoch and batch to be trained next, and the iterations done."""
@@ -72,11 +82,16 @@ class Position:
         self.batch = 0
         self.tally = Tally()
 
-    def state_dict(self) -> dict[str, Any]:
-        numbers = {name: getattr(self, name) for name in ("stage", "epoch", "batch", "iteration")}
-        return {**numbers, "tally": self.tally.sums}
+    def state_dict(self) -> PositionState:
+        return {
+            "stage": self.stage,
+            "epoch": self.epoch,
+            "batch": self.batch,
+            "iteration": self.iteration,
+            "tally": self.tally.sums,
+        }
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Position:
-        numbers = {name: value for name, value in state.items() if name != "tally"}
-        return cls(**numbers, tally=Tally(state["tally"]))
+    def from_state(cls, state: PositionState) -> Position:
+        tally = Tally(state["tally"])
+        return cls(state["stage"], state["epoch"], state["batch"], state["iteration"], tally)

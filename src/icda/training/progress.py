@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+from icda.results.epoch import EpochRecord
 
 
 class ProgressView(Protocol):
@@ -15,7 +17,7 @@ class ProgressView(Protocol):
     def __exit__(self, *_: object) -> None: ...
     def start(self, iteration: int, num_iterations: int) -> None: ...
     def step(self, epoch: int, num_epochs: int, loss: float, accuracy: float | None) -> None: ...
-    def epoch(self, record: dict[str, Any], num_epochs: int) -> None: ...
+    def epoch(self, record: EpochRecord, num_epochs: int) -> None: ...
 
 
 class QuietView:
@@ -27,7 +29,7 @@ class QuietView:
     def __exit__(self, *_: object) -> None: ...
     def start(self, iteration: int, num_iterations: int) -> None: ...
     def step(self, epoch: int, num_epochs: int, loss: float, accuracy: float | None) -> None: ...
-    def epoch(self, record: dict[str, Any], num_epochs: int) -> None: ...
+    def epoch(self, record: EpochRecord, num_epochs: int) -> None: ...
 
 
 class TerminalView:
@@ -61,11 +63,13 @@ class TerminalView:
         figures = f"loss {loss:.3f}" + ("" if accuracy is None else f"  accuracy {accuracy:.3f}")
         self.bar.update(self.line, advance=1, description=f"epoch {epoch + 1}/{num_epochs}", figures=figures)
 
-    def epoch(self, record: dict[str, Any], num_epochs: int) -> None:
+    def epoch(self, record: EpochRecord, num_epochs: int) -> None:
         if self.console.is_terminal:
             return
-        figures = [f"loss {record['train_loss']:.4f}"]
-        for name in ("train_accuracy", "validation_accuracy"):
-            if record.get(name) is not None:
-                figures.append(f"{name.replace('_', ' ')} {record[name]:.4f}")
-        self.console.print(f"epoch {record['epoch'] + 1}/{num_epochs}: {', '.join(figures)}", highlight=False)
+        figures = {
+            "loss": record.train_loss,
+            "train accuracy": record.train_accuracy,
+            "validation accuracy": record.validation.get("accuracy"),
+        }
+        told = ", ".join(f"{name} {value:.4f}" for name, value in figures.items() if value is not None)
+        self.console.print(f"epoch {record.epoch + 1}/{num_epochs}: {told}", highlight=False)

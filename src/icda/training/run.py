@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -20,24 +18,25 @@ from icda.data.subset import take_subset
 from icda.errors import ExistingFileError, InputError, MissingFileError
 from icda.methods import Method, Setup, check_needs, create_method, method_needs, resolve_method
 from icda.methods.base import MissingNeedError
-from icda.methods.create import method_class
+from icda.methods.create import num_networks
 from icda.models import FeatureClassifier, create_model
 from icda.models.tokenisers import read_by
 from icda.report import write_report
-from icda.report.reading import EXPLANATIONS, RESULT
+from icda.results import RunResult
+from icda.results.files import CHECKPOINT, EXPLANATIONS, MODEL, REPORT, RESULT, write_json
 from icda.selection import check as check_selection
-from icda.training.checkpoint import CheckpointError, load_checkpoint, load_state, write_atomically
+from icda.training.checkpoint import CheckpointError, load_checkpoint, load_state
 from icda.training.config import TrainConfig, config_from_dict, describe_changes
 from icda.training.environment import describe_environment
 from icda.training.evaluation import evaluate_split, group_samples
 from icda.training.progress import ProgressView
 from icda.training.seeding import seed_everything
-from icda.training.trainer import CHECKPOINT, MODEL, Trainer
+from icda.training.trainer import Trainer
 
 
 def train(
     config: TrainConfig, *, resume: bool = False, overwrite: bool = False, view: ProgressView | None = None
-) -> dict[str, Any]:
+) -> RunResult:
     """Train, evaluate the selected model on the test split, write result.json, explanations.json and report.html."""
     plugins.load(config.plugin)
     folder = config.folder()
@@ -56,19 +55,19 @@ def train(
     trainer.run(resume and not overwrite)
     accelerator.wait_for_everyone()
     epoch = trainer.load_model()
-    result = evaluate_run(config, task, trainer.models, trainer.method, accelerator)
-    result |= {
-        "selected_epoch": epoch,
-        "history": trainer.history,
-        "seconds": round(time.perf_counter() - started, 2),
-    }
+    result = replace(
+        evaluate_run(config, task, trainer.models, trainer.method, accelerator),
+        selected_epoch=epoch,
+        history=trainer.history,
+        seconds=round(time.perf_counter() - started, 2),
+    )
     if accelerator.is_main_process:
         from icda.explain.run import explain_run
 
-        write_atomically(folder / RESULT, json.dumps(result, indent=1).encode())
+        result.write(folder / RESULT)
         explanations = explain_run(task, trainer.models, trainer.method)
-        write_atomically(folder / EXPLANATIONS, json.dumps(explanations, allow_nan=False).encode())
-        write_report(folder / "report.html", [result], [explanations])
+        write_json(folder / EXPLANATIONS, explanations)
+        write_report(folder / REPORT, [result], [explanations])
     return result
 
 
@@ -123,7 +122,7 @@ def _assemble(config: TrainConfig, task: Task, setup: Setup | None) -> tuple[lis
     """Networks for a task, and the method as `setup` has it; without one, as the task does."""
     seed_everything(config.seed)
     name = config.model or task.default_model
-    count = getattr(method_class(config.method), "num_networks", 1)
+    count = num_networks(config.method)
     networks = [create_model(name, task.num_classes, task.input_shape) for _ in range(count)]
     if setup is None:
         setup = Setup.of(task, networks[0], config.epochs, config.batch_size, config.seed)
@@ -138,7 +137,7 @@ def evaluate_run(
     method: Method,
     accelerator: Accelerator,
     split_name: str = "test",
-) -> dict[str, Any]:
+) -> RunResult:
     """The part of a result that a trained model and a split decide."""
     splits = task.splits()
     if split_name not in splits:
@@ -147,24 +146,24 @@ def evaluate_run(
     metrics, logits = evaluate_split(method, models, task, split, accelerator)
     pairs = split.targets * task.num_classes + logits.argmax(1)
     confusion = torch.bincount(pairs, minlength=task.num_classes**2).view(task.num_classes, -1)
-    return {
-        "task": task.name,
-        "method": resolve_method(config.method),
-        "model": config.model or task.default_model,
-        "seed": config.seed,
-        "split": split_name,
-        "metrics": metrics,
-        "selection": config.selection,
-        "config": config.as_dict(),
-        "config_hash": config.hash(),
-        "data_hash": task.data_hash,
-        "environment": describe_environment(),
-        "class_names": list(task.class_names),
-        "class_counts": task.class_counts.tolist(),
-        "group_names": list(task.group_names or ()),
-        "group_samples": group_samples(task, split),
-        "confusion": confusion.tolist(),
-    }
+    return RunResult(
+        task=task.name,
+        method=resolve_method(config.method),
+        model=config.model or task.default_model,
+        seed=config.seed,
+        split=split_name,
+        metrics=metrics,
+        selection=config.selection,
+        config=config.as_dict(),
+        config_hash=config.hash(),
+        data_hash=task.data_hash,
+        environment=describe_environment(),
+        class_names=list(task.class_names),
+        class_counts=task.class_counts.tolist(),
+        group_names=list(task.group_names or ()),
+        group_samples=group_samples(task, split),
+        confusion=confusion.tolist(),
+    )
 
 
 def load_folder(folder: Path, data: str | None = None) -> tuple[TrainConfig, Task, list[FeatureClassifier], Method]:
@@ -189,7 +188,7 @@ def load_folder(folder: Path, data: str | None = None) -> tuple[TrainConfig, Tas
     return config, task, networks, method
 
 
-def evaluate_folder(folder: Path, split_name: str = "test", data: str | None = None) -> dict[str, Any]:
+def evaluate_folder(folder: Path, split_name: str = "test", data: str | None = None) -> RunResult:
     """Evaluate the model of an earlier run, on its own data or on other data with the same classes."""
     config, task, networks, method = load_folder(folder, data)
     accelerator = make_accelerator("no")
@@ -209,19 +208,19 @@ def make_accelerator(precision: str) -> Accelerator:
     return Accelerator(mixed_precision=precision, cpu=on_cpu)
 
 
-def _earlier_result(folder: Path, config: TrainConfig, resume: bool, overwrite: bool) -> dict[str, Any] | None:
+def _earlier_result(folder: Path, config: TrainConfig, resume: bool, overwrite: bool) -> RunResult | None:
     """Decide what an existing folder means: the finished result to return, or None to train."""
-    result, checkpoint = folder / RESULT, folder / CHECKPOINT
+    path = folder / RESULT
     if overwrite:
         return None
     if not resume:
-        if result.exists() or checkpoint.exists():
+        if path.exists() or (folder / CHECKPOINT).exists():
             raise ExistingFileError(f"{folder} already holds a run: --resume continues it, --overwrite starts again.")
         return None
-    if result.exists():
-        found: dict[str, Any] = json.loads(result.read_text())
-        if found["config_hash"] == config.hash():
-            return found
-        changes = describe_changes(found["config"], config)
-        raise InputError(f"{folder} holds the result of another run ({changes}): use another --out or --overwrite.")
-    return None
+    if not path.exists():
+        return None
+    result = RunResult.read(path)
+    if result.config_hash == config.hash():
+        return result
+    changes = describe_changes(result.config or {}, config)
+    raise InputError(f"{folder} holds the result of another run ({changes}): use another --out or --overwrite.")

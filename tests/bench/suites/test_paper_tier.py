@@ -26,6 +26,7 @@ from icda.data.task import Batch, Source, Split, Task
 from icda.models import FeatureClassifier, from_huggingface, from_torch
 from icda.training import TrainConfig, Trainer
 from icda.training.run import build, make_accelerator, told_task
+from icda.training.stage_run import StageRun
 
 BATCHES = {"resnet32": 16, "resnet110": 12, "wrn_28_10": 2, "linear": 16}
 FOREIGN = {"torchvision:resnet50@IMAGENET1K_V1", "torchvision:resnext50_32x4d", "hf:distilbert-base-uncased", "minilm"}
@@ -39,8 +40,8 @@ class EnoughError(Exception):
 
 
 class BriefTrainer(Trainer):
-    def _step(self, batch: Batch) -> None:
-        super()._step(batch)
+    def _step(self, run: StageRun, batch: Batch) -> None:
+        super()._step(run, batch)
         if self.position.iteration == STEPS:
             raise EnoughError
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -17,6 +16,7 @@ from icda.data import Task
 from icda.errors import InputError
 from icda.methods.meta_icda import MetaICDAMethod
 from icda.models.base import FeatureClassifier
+from icda.results import RunResult
 from icda.training import TrainConfig
 from icda.training.run import load_folder
 
@@ -37,7 +37,7 @@ class Separation:
     loss: float
 
 
-def run_meta_grid(out: str, seeds: int, epochs: int, jobs: int, console: Console) -> list[dict[str, Any]]:
+def run_meta_grid(out: str, seeds: int, epochs: int, jobs: int, console: Console) -> list[RunResult]:
     recipe = TrainConfig(epochs=epochs, out=f"{out}/{{task}}/{{method}}/seed{{seed}}")
     return run_grid(recipe, TASKS, METHODS, seeds, console, jobs=jobs)
 
@@ -59,8 +59,7 @@ def _numbers(task: Task, network: FeatureClassifier, method: MetaICDAMethod) -> 
     method.eval()
     batch = task.train.batch(torch.arange(len(task.train)))
     output = network(batch.inputs)
-    weight = network.head.weight
-    assert isinstance(weight, Tensor)
+    weight = network.head_weight
     described = method.characteristics(output.logits, output.features, batch.targets, weight)
     direct = method.criterion.strength(output.features, batch.targets, weight)
     return {

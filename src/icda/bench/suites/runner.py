@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -21,6 +20,7 @@ from icda.methods import check_needs, method_needs, resolve_method
 from icda.methods.create import method_class, option_names
 from icda.models import MODELS
 from icda.registry import UnknownNameError, nearest
+from icda.results import RunResult
 from icda.training.run import told_task
 
 
@@ -28,7 +28,7 @@ from icda.training.run import told_task
 class GridReport:
     """What came of a grid: results by cell number, and failed cells with their reason."""
 
-    results: dict[int, dict[str, Any]] = field(default_factory=dict)
+    results: dict[int, RunResult] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
 
 

@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from icda.bench.studies.embeddings.methods import ROWS, Bench
 from icda.bench.studies.embeddings.sets import SETS
-from icda.training.checkpoint import write_atomically
+from icda.results import write_atomically
 from icda.training.environment import describe_environment
 
 
@@ -80,7 +81,7 @@ def run_cells(name: str, seed: int, methods: Sequence[str], root: Path, cache: P
     torch.set_num_threads(1)
     bench = Bench(SETS[name](root, seed, cache), seed)
     environment = describe_environment()
-    machine = {key: environment[key] for key in ("processor", "cores", "threads", "torch", "commit")}
+    machine: dict[str, Any] = {key: environment[key] for key in ("processor", "cores", "threads", "torch", "commit")}
     cells = []
     for row in (row for row in ROWS if row.name in methods):
         for attribute in bench.attributes(row):

@@ -1,0 +1,72 @@
+"""One epoch of a training, as a line of log.jsonl and an entry of a result's history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeAlias
+
+from icda.errors import InputError
+from icda.results.record import JsonRecord
+
+Figure: TypeAlias = Any  # a number, text, None, or a list or dict of them: what JSON can hold
+VALIDATION = "validation_"
+
+
+@dataclass(frozen=True, eq=False)
+class EpochRecord(JsonRecord):
+    """Figures of one epoch. In JSON the method's own figures and those of the validation split stand among the others.
+
+    >>> record = EpochRecord(0, "train", 1.5, 0.25, 0.1, {"temperature": 3.0}, {"accuracy": 0.5}, seconds=2.0)
+    >>> record["validation_accuracy"], record.validation["accuracy"], record["temperature"]
+    (0.5, 0.5, 3.0)
+    >>> EpochRecord.from_dict(record.as_dict()) == record
+    True
+    """
+
+    epoch: int = field(metadata={"description": "number of the epoch, from 0"})
+    stage: str = field(default="train", metadata={"description": "name of the method's stage"})
+    train_loss: float | None = field(default=None, metadata={"description": "mean loss over the training samples"})
+    train_accuracy: float | None = field(
+        default=None,
+        metadata={"description": "accuracy while training; null for a method without one answer per sample"},
+    )
+    learning_rate: float | None = field(default=None, metadata={"description": "learning rate of the last step"})
+    figures: Mapping[str, Figure] = field(
+        default_factory=dict,
+        metadata={"description": "figures of the method itself", "inline": True},
+    )
+    validation: Mapping[str, float | None] = field(
+        default_factory=dict,
+        metadata={"description": "figures of the validation split, where the task has one", "inline": VALIDATION},
+    )
+    seconds: float | None = field(default=None, metadata={"description": "seconds the epoch took"})
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "epoch": self.epoch,
+            "stage": self.stage,
+            "train_loss": self.train_loss,
+            "train_accuracy": self.train_accuracy,
+            "learning_rate": self.learning_rate,
+            **self.figures,
+            **{f"{VALIDATION}{name}": value for name, value in self.validation.items()},
+            "seconds": self.seconds,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], number: int = 0) -> EpochRecord:
+        """A record from plain values; one without a number is the epoch `number`."""
+        if isinstance(values, EpochRecord):
+            return values
+        if not isinstance(values, Mapping):
+            raise InputError(f"epoch {number} of the history is a {type(values).__name__}, wanted its figures by name.")
+        own = {entry.name for entry in fields(cls) if "inline" not in entry.metadata}
+        others = {name: value for name, value in values.items() if name not in own}
+        validation = {name: value for name, value in others.items() if name.startswith(VALIDATION)}
+        known: dict[str, Any] = {name: values[name] for name in own if name in values}
+        return cls(
+            **{"epoch": number, **known},
+            figures={name: value for name, value in others.items() if name not in validation},
+            validation={name.removeprefix(VALIDATION): value for name, value in validation.items()},
+        )

@@ -1,0 +1,166 @@
+"""One stage while it is trained: begun, or taken up again from a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+from icda.data.loader import BatchLoader
+from icda.data.task import Batch
+from icda.methods.base import Context, Method, Sampling, StepResult
+from icda.models.base import FeatureClassifier
+from icda.training.batches import TrainingBatches
+from icda.training.config import TrainConfig
+from icda.training.plan import Plan
+from icda.training.position import Position
+from icda.training.seeding import restore_random_state
+
+
+@dataclass(frozen=True)
+class Crew:
+    """What all stages of a training share. `initial` are the networks' first weights, where a stage goes back to them."""
+
+    config: TrainConfig
+    plan: Plan
+    models: Sequence[FeatureClassifier]
+    method: Method
+    batches: TrainingBatches
+    accelerator: Accelerator
+    initial: Sequence[Mapping[str, Any]] = ()
+
+
+class StageRun:
+    """The optimisers, wrapped networks and context of one stage. Make it with `begin` or `resume`."""
+
+    def __init__(self, crew: Crew, position: Position, optimizer_states: Sequence[dict[str, Any]]) -> None:
+        """Optimisers start from `optimizer_states`, or afresh where there are none."""
+        self.crew, self.position, self.number = crew, position, position.stage
+        self.stage = crew.plan.stages[self.number]
+        self.batches_per_epoch = crew.batches.stage_length(self.stage)
+        for model in crew.models:
+            model.encoder.requires_grad_(self.stage.trains == "all")
+        optimizers = [make_optimizer(crew.config, model) for model in crew.models]
+        for optimizer, state in zip(optimizers, optimizer_states, strict=False):
+            optimizer.load_state_dict(state)
+        crew.accelerator.free_memory()  # it would keep the last stage's optimisers, and unscale their gradients, too
+        prepared = crew.accelerator.prepare(*crew.models, *optimizers)
+        count = len(crew.models)
+        self.context = self._make_context(prepared[:count], prepared[count:])
+        self._train_mode()
+
+    @classmethod
+    def begin(cls, crew: Crew, position: Position, previous: StageRun | None = None) -> StageRun:
+        """Start the stage at `position`: with new weights where it wants them, and with the optimisers of the stage
+        before unless it restarts."""
+        stage = crew.plan.stages[position.stage]
+        if stage.reset_head:
+            for model in crew.models:
+                model.head.reset_parameters()  # type: ignore[operator]
+        if stage.reset_network:
+            for model, initial in zip(crew.models, crew.initial, strict=True):
+                model.load_state_dict(initial)
+        run = cls(crew, position, [] if previous is None or stage.restart else previous.optimizer_states())
+        crew.method.on_stage_start(run.context)
+        return run
+
+    @classmethod
+    def resume(cls, crew: Crew, position: Position, saved: Mapping[str, Any]) -> StageRun:
+        """Take a stage up again where a checkpoint left it. The weights of networks and method are in place already."""
+        run = cls(crew, position, saved["optimizers"])
+        restore_random_state(saved["random"])  # last: making networks and optimisers may have drawn
+        return run
+
+    def open_epoch(self) -> BatchLoader:
+        """Ready to train the epoch at hand: modes, the method's hook, and the batches to come.
+
+        A method's own sampling weights are asked for after its hook, once for each epoch.
+        """
+        self._update_context()
+        self._train_mode()
+        if self.position.batch == 0:
+            self.crew.method.on_epoch_start(self.context)
+        self.crew.batches.start_epoch()
+        return self.crew.batches.stage_loader(self.stage)
+
+    def step(self, batch: Batch) -> StepResult:
+        """One step of the method on a batch."""
+        self._update_context()
+        self._set_learning_rate()
+        self.context.apply = partial(self._apply, share=self.crew.batches.share(batch))
+        return self.crew.method.step(batch, self.context)
+
+    def _update_context(self) -> None:
+        """Tell the method where training stands."""
+        self.context.epoch, self.context.iteration = self.position.epoch, self.position.iteration
+        self.context.progress = self.position.iteration / self.crew.plan.num_iterations
+
+    def _train_mode(self) -> None:
+        self.crew.method.train()
+        for model in self.crew.models:
+            model.train()
+            if self.stage.trains == "head":
+                model.encoder.eval()  # a frozen encoder's BatchNorm statistics are frozen too
+
+    def optimizer_states(self) -> list[dict[str, Any]]:
+        return [optimizer.state_dict() for optimizer in self.context.optimizers]
+
+    def _make_context(self, networks: Sequence[nn.Module], optimizers: Sequence[torch.optim.Optimizer]) -> Context:
+        crew, position = self.crew, self.position
+        return Context(
+            networks=networks,
+            models=crew.models,
+            optimizers=optimizers,
+            apply=self._apply,
+            training_batches=partial(crew.batches.in_order, self.stage),
+            draw=self._draw,
+            next_metadata=None if crew.batches.task.metadata is None else self._next_metadata,
+            epoch=position.epoch,
+            num_epochs=crew.plan.num_epochs,
+            iteration=position.iteration,
+            progress=position.iteration / crew.plan.num_iterations,
+            stage=self.stage,
+        )
+
+    def _apply(self, loss: Tensor, share: float = 1.0) -> None:
+        """Backward and one optimiser step. DDP averages over ranks, so a rank with fewer samples must count for less."""
+        accelerator, clip_norm = self.crew.accelerator, self.crew.config.clip_norm
+        for optimizer in self.context.optimizers:
+            optimizer.zero_grad()
+        accelerator.backward(loss * share if share != 1 else loss)
+        for model, optimizer in zip(self.context.networks, self.context.optimizers, strict=True):
+            if clip_norm is not None:
+                # Not accelerator.clip_grad_norm_: in half precision it unscales every optimiser's gradients at each call.
+                accelerator.unscale_gradients(optimizer)
+                nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
+            optimizer.step()
+
+    def _set_learning_rate(self) -> None:
+        epoch = self.position.epoch + self.position.batch / self.batches_per_epoch
+        rate = self.crew.plan.learning_rate(self.crew.config, self.number, epoch)
+        for optimizer in self.context.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+
+    def _draw(self, sampling: Sampling) -> Batch:
+        return self.crew.batches.draw(sampling, self.position.iteration)
+
+    def _next_metadata(self) -> Batch:
+        return self.crew.batches.metadata(self.position.iteration)
+
+
+def make_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
+    if config.optimizer == "adam":
+        return torch.optim.Adam(model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
+    return torch.optim.SGD(
+        model.parameters(),
+        lr=config.learning_rate,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
+        nesterov=config.momentum > 0,
+    )

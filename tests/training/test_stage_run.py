@@ -1,0 +1,136 @@
+"""A stage begins with what its method asks for, and is taken up again without doing so a second time."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.data import create_task
+from icda.methods import Context, Method, Stage
+from icda.models import create_model
+from icda.training import TrainConfig, Trainer
+from icda.training.plan import Plan
+from icda.training.position import Position
+from icda.training.run import make_accelerator
+from icda.training.schedule import learning_rate
+from icda.training.seeding import random_state
+from icda.training.stage_run import StageRun
+
+STAGES = (Stage(2, "first"), Stage(1, "head", trains="head", restart=True, reset_head=True, learning_rate=0.5))
+
+
+class Staged(Method):
+    """Counts the calls of its hook."""
+
+    def __init__(self, stages: Sequence[Stage]) -> None:
+        super().__init__()
+        self.planned, self.begun = list(stages), list[str]()
+
+    def stages(self, epochs: int) -> list[Stage]:
+        return self.planned
+
+    def on_stage_start(self, context: Context) -> None:
+        self.begun.append(context.stage.name)
+
+    def loss(self, output: Any, batch: Any, context: Context) -> Tensor:
+        return F.cross_entropy(output.logits, batch.targets)
+
+
+Make = Callable[..., Trainer]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    def make(*stages: Stage) -> Trainer:
+        task = create_task("digits_lt")
+        settings = {"model": "linear", "epochs": 3, "batch_size": 64, "learning_rate": 0.1, "weight_decay": 0.0}
+        config = TrainConfig(**settings, out=str(tmp_path))
+        network = create_model("linear", task.num_classes, task.input_shape)
+        return Trainer(config, task, [network], Staged(stages or STAGES), tmp_path, make_accelerator("no"))
+
+    return make
+
+
+def batch_of(trainer: Trainer) -> Any:
+    return next(trainer.batches.in_order(STAGES[0]))
+
+
+def test_a_stage_that_begins_resets_its_head_and_calls_the_hook_and_one_that_is_resumed_does_neither(
+    make: Make,
+) -> None:
+    trainer = make()
+    first = StageRun.begin(trainer.crew, trainer.position)
+    first.step(batch_of(trainer))
+    trainer.position.stage = 1
+    before = trainer.models[0].head_weight.detach().clone()
+    saved = {"optimizers": [], "random": random_state()}
+    StageRun.resume(trainer.crew, trainer.position, saved)
+    assert torch.equal(trainer.models[0].head_weight, before)
+    assert isinstance(trainer.method, Staged)
+    assert trainer.method.begun == ["first"]
+    StageRun.begin(trainer.crew, trainer.position, first)
+    assert not torch.equal(trainer.models[0].head_weight, before)
+    assert trainer.method.begun == ["first", "head"]
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_optimisers_go_on_from_the_stage_before_unless_it_restarts(restart: bool, make: Make) -> None:
+    trainer = make(Stage(2, "first"), Stage(1, "second", restart=restart))
+    first = StageRun.begin(trainer.crew, trainer.position)
+    first.step(batch_of(trainer))
+    trainer.position.stage = 1
+    second = StageRun.begin(trainer.crew, trainer.position, first)
+    (state,) = second.optimizer_states()
+    assert bool(state["state"]) is not restart
+    if not restart:
+        torch.testing.assert_close(state["state"], first.optimizer_states()[0]["state"], rtol=0, atol=0)
+
+
+def test_a_resumed_stage_has_the_optimisers_and_random_numbers_of_its_checkpoint(make: Make) -> None:
+    trainer = make()
+    run = StageRun.begin(trainer.crew, trainer.position)
+    run.step(batch_of(trainer))
+    saved = {"optimizers": run.optimizer_states(), "random": random_state()}
+    wanted = torch.rand(3)
+    torch.rand(17)
+    resumed = StageRun.resume(trainer.crew, trainer.position, saved)
+    assert torch.equal(torch.rand(3), wanted)
+    torch.testing.assert_close(resumed.optimizer_states()[0]["state"], saved["optimizers"][0]["state"], rtol=0, atol=0)
+
+
+def test_a_context_says_where_training_stands_from_its_first_moment_on(make: Make) -> None:
+    trainer = make()
+    position = Position(stage=1, epoch=2, iteration=10)
+    run = StageRun.begin(trainer.crew, position)
+    assert (run.context.epoch, run.context.iteration, run.context.stage.name) == (2, 10, "head")
+    assert run.context.progress == 10 / trainer.plan.num_iterations
+    assert not next(trainer.models[0].encoder.parameters(), torch.zeros(1)).requires_grad
+    position.iteration = 11
+    run.step(batch_of(trainer))
+    assert run.context.iteration == 11
+
+
+def test_the_rate_of_a_stage_follows_its_own_schedule_or_that_of_the_whole_training() -> None:
+    config = TrainConfig(epochs=3, learning_rate=0.1, schedule="cosine")
+    plan = Plan.of(STAGES, lambda stage: 5)
+    assert (plan.num_epochs, plan.num_iterations) == (3, 15)
+    assert plan.learning_rate(config, 0, 1.5) == learning_rate(config, 1.5, 3)
+    assert plan.learning_rate(config, 1, 2.5) == pytest.approx(5 * learning_rate(config, 0.5, 1, 3))
+
+
+def test_a_rank_with_half_a_share_of_the_samples_makes_half_a_step(make: Make) -> None:
+    steps = []
+    for share in (1.0, 0.5):
+        torch.manual_seed(0)
+        trainer = make()
+        run = StageRun.begin(trainer.crew, trainer.position)
+        weight = trainer.models[0].head_weight.detach().clone()
+        trainer.batches.share = lambda batch, share=share: share  # type: ignore[method-assign,misc]
+        run.step(batch_of(trainer))
+        steps.append(trainer.models[0].head_weight.detach() - weight)
+    assert steps[0].abs().max() > 0
+    torch.testing.assert_close(steps[1], steps[0] / 2)
