@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Unpack
 
 import torch
 from torch import Tensor
 
 from icda.errors import InputError
-from icda.losses.augmented import StatisticsLoss
-from icda.losses.base import LOSSES, Reduction
+from icda.losses.augmented import StatisticsLoss, StatisticsOptions
+from icda.losses.base import LOSSES
 from icda.losses.prior_loss import PriorLoss
 from icda.losses.terms.augmentation import off_target, variance_term
 from icda.losses.terms.fused import adjusted_logits
 from icda.losses.terms.head import Head, head_parameters
-from icda.statistics import CovarianceKind, Moments
+from icda.statistics import Moments
 from icda.strength import Strength, direct_strength
+
+
+class ICDAOptions(StatisticsOptions, total=False):
+    prior: Tensor | None
 
 
 @LOSSES.register("icda")
@@ -46,32 +50,15 @@ class ICDALoss(PriorLoss, StatisticsLoss):
         feature_dim: int,
         class_counts: Tensor | None = None,
         *,
-        prior: Tensor | None = None,
-        lambda0: float = 0.5,
         beta: float = 0.1,
-        covariance: CovarianceKind | str = "auto",
         semantic: bool = True,
         counterfactual: bool = True,
         class_margin: bool = True,
         sample_margin: bool = True,
         sample_strength: Literal["angle", "mean"] = "angle",
-        rank: int = 16,
-        forgetting: float = 1.0,
-        shrinkage: float = 0.0,
-        reduction: Reduction = "mean",
+        **options: Unpack[ICDAOptions],
     ) -> None:
-        super().__init__(
-            num_classes,
-            feature_dim,
-            class_counts,
-            prior=prior,
-            lambda0=lambda0,
-            covariance=covariance,
-            rank=rank,
-            forgetting=forgetting,
-            shrinkage=shrinkage,
-            reduction=reduction,
-        )
+        super().__init__(num_classes, feature_dim, class_counts, **options)
         if sample_strength not in ("angle", "mean"):
             raise InputError(f"sample_strength must be angle or mean, got {sample_strength!r}.")
         if beta < 0:
