@@ -87,8 +87,8 @@ def test_a_head_is_measured_with_its_memory() -> None:
 
 def test_the_step_that_training_runs_is_given_logits_and_the_fused_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     fused: list[bool] = []
-    plain = ICDALoss._fused_forward
-    monkeypatch.setattr(ICDALoss, "_fused_forward", lambda *given: fused.append(True) or plain(*given))
+    plain = ICDALoss._fused_loss
+    monkeypatch.setattr(ICDALoss, "_fused_loss", lambda *given, **named: fused.append(True) or plain(*given, **named))
     steps = head_steps(classes=5, features=4, batch=6, covariance="diagonal")
     steps["icda"]()
     assert not fused
