@@ -18,7 +18,6 @@ FULL_COVARIANCE_BYTES = 256 * 2**20
 class StatisticsOptions(TypedDict, total=False):
     """What a subclass passes on to `StatisticsLoss`, where the defaults stand."""
 
-    lambda0: float
     covariance: CovarianceKind | str
     rank: int
     forgetting: float

@@ -49,6 +49,7 @@ class ICDALoss(PriorLoss, StatisticsLoss):
         feature_dim: int,
         class_counts: Tensor | None = None,
         *,
+        lambda0: float = 0.5,
         beta: float = 0.1,
         semantic: bool = True,
         counterfactual: bool = True,
@@ -57,7 +58,7 @@ class ICDALoss(PriorLoss, StatisticsLoss):
         sample_strength: Literal["angle", "mean"] = "angle",
         **options: Unpack[ICDAOptions],
     ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, **options)
+        super().__init__(num_classes, feature_dim, class_counts, lambda0=lambda0, **options)
         if sample_strength not in ("angle", "mean"):
             raise InputError(f"sample_strength must be angle or mean, got {sample_strength!r}.")
         if beta < 0:

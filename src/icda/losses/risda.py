@@ -44,11 +44,12 @@ class RISDALoss(StatisticsLoss):
         feature_dim: int,
         class_counts: Tensor | None = None,
         *,
+        lambda0: float = 0.5,
         mean_strength: float = 1.0,
         head_classes: int = 0,
         **options: Unpack[StatisticsOptions],
     ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, **options)
+        super().__init__(num_classes, feature_dim, class_counts, lambda0=lambda0, **options)
         if head_classes and class_counts is None:
             raise InputError("RISDALoss needs class_counts to know which are the head_classes.")
         if not 0 <= head_classes <= num_classes:

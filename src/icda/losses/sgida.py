@@ -40,12 +40,13 @@ class SGIDALoss(StatisticsLoss):
         feature_dim: int,
         class_counts: Tensor | None = None,
         *,
+        lambda0: float = 0.5,
         smoothing: float = 0.2,
         triplet_weight: float = 0.1,
         triplet_margin: float = 1.0,
         **options: Unpack[StatisticsOptions],
     ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, **options)
+        super().__init__(num_classes, feature_dim, class_counts, lambda0=lambda0, **options)
         if not 0 <= smoothing <= 1:
             raise InputError(f"smoothing is a share in [0, 1], got {smoothing}.")
         for name, value in (("triplet_weight", triplet_weight), ("triplet_margin", triplet_margin)):
