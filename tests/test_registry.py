@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from icda.registry import Registry, UnknownNameError, nearest
+from icda.registry import Registry, UnknownNameError, did_you_mean, nearest
 
 
 def test_hyphens_case_and_aliases_lead_to_the_same_entry() -> None:
@@ -55,3 +55,9 @@ def test_every_registered_loss_file_carries_its_registry_name() -> None:
 
     for name in LOSSES:
         assert LOSSES.get(name).__module__ == f"icda.losses.{name}"
+
+
+def test_a_hint_is_a_question_or_nothing_and_says_what_to_type() -> None:
+    assert did_you_mean("timn", ["hf", "timm"]) == "did you mean 'timm'? "
+    assert did_you_mean("timn", ["hf", "timm"], lambda name: f"{name}:resnet18") == "did you mean 'timm:resnet18'? "
+    assert did_you_mean("zzzz", ["hf", "timm"]) == ""

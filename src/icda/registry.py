@@ -33,6 +33,18 @@ def nearest(name: str, choices: Iterable[str]) -> str | None:
     return next(iter(swapped or matches), None)
 
 
+def did_you_mean(name: str, choices: Iterable[str], shown: Callable[[str], str] = str) -> str:
+    """ "did you mean 'icda'? " for the choice most like `name`, as `shown` writes it; nothing when none is close.
+
+    >>> did_you_mean("icd", ["icda", "isda"])
+    "did you mean 'icda'? "
+    >>> did_you_mean("h", ["hf"], "{}:bert".format), did_you_mean("xyz", ["icda"])
+    ("did you mean 'hf:bert'? ", '')
+    """
+    guess = nearest(name, choices)
+    return "" if guess is None else f"did you mean {shown(guess)!r}? "
+
+
 class Registry(Generic[T]):
     """A mapping from names to objects, filled by the modules of one package and by packages from outside.
 
@@ -89,8 +101,8 @@ class Registry(Generic[T]):
     def resolve(self, name: str) -> str:
         """The registered name behind a name or alias."""
         if name not in self:
-            guess = nearest(_normal(name), [*self._aliases, *self._offers])
-            hint = f"did you mean {self._aliases.get(guess, guess)!r}? " if guess else ""
+            known = [*self._aliases, *self._offers]
+            hint = did_you_mean(_normal(name), known, lambda guess: self._aliases.get(guess, guess))
             raise UnknownNameError(f"unknown {self.kind} {name!r}: {hint}Known: {', '.join(self)}.")
         if _normal(name) not in self._aliases:
             self._load_offer(_normal(name))

@@ -19,6 +19,7 @@ def test_speed_prints_its_table_and_writes_it(icda: Command) -> None:
     assert [(row["what"], row["method"], row["classes"]) for row in rows] == [
         *[(what, "icda", classes) for classes in ("10", "100") for what in ("mlp step", "head")],
         ("head", "icda", "1000"),
+        ("head, no logits", "icda", "1000"),
     ]
     for row in rows:
         assert row["ratio"] in answer.text
@@ -35,7 +36,7 @@ def test_without_a_file_nothing_is_written(icda: Command) -> None:
 def test_an_unknown_bench_gives_the_known_ones(icda: Command) -> None:
     answer = icda("bench", "zzz")
     assert answer.code == 2
-    assert "unknown bench 'zzz'. Known: speed" in answer.err
+    assert "unknown bench 'zzz': Known: speed" in answer.err
 
 
 SMOKE = ("--tier", "smoke", "--methods", "cross_entropy", "logit_adjustment", "icda")

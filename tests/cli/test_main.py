@@ -106,7 +106,7 @@ def test_help_of_bench_names_every_bench_in_80_columns(icda: Command, monkeypatc
         (["trian"], "Did you mean 'icda train'?"),
         (["lsit"], "Did you mean 'icda list'?"),
         (["evaluate"], "Did you mean 'icda eval'?"),
-        (["bench", "sped"], "Did you mean 'speed'?"),
+        (["bench", "sped"], "did you mean 'speed'?"),
         (["train", "--epoch", "3"], "--epochs INT"),
         (["train", "--learning_ratee", "0.1"], "--learning-rate FLOAT"),
         (["demo", "--sedes", "1"], "--seeds INT"),

@@ -6,9 +6,10 @@ from torch import nn
 
 from icda.data.sources import FeatureArray
 from icda.data.task import Split
-from icda.explain.passes import balanced_sample, evaluating, named_split, run_pass, subsample
+from icda.explain.passes import balanced_sample, named_split, run_pass, subsample
 from icda.methods.base import Method
 from icda.models.base import FeatureClassifier
+from icda.models.modes import evaluating
 
 
 def split(targets: list[int], groups: list[int] | None = None) -> Split:

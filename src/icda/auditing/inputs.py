@@ -32,9 +32,7 @@ class AuditInputs:
 
     def problem(self, C: float) -> Problem:
         """A fit to all samples, each counting the same."""
-        ones = torch.ones(len(self.targets))
-        counts = torch.bincount(self.targets, minlength=len(self.class_names)).double()
-        return Problem(self.features, self.targets, len(counts), ones, ones, counts, 1 / (C * len(self.targets)))
+        return Problem.of(self.features, self.targets, len(self.class_names), C)
 
 
 def check_inputs(X: Any, y: Any, class_names: Any, sample_names: Any, folds: int) -> AuditInputs:

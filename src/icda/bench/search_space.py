@@ -11,7 +11,7 @@ import yaml
 
 from icda.errors import InputError
 from icda.methods.create import method_class, option_names
-from icda.registry import UnknownNameError, nearest
+from icda.registry import UnknownNameError, did_you_mean
 
 # Training settings a search may change; every other name is an option of the method.
 SETTINGS = ("learning_rate", "weight_decay", "momentum", "batch_size", "warmup_epochs", "clip_norm")
@@ -58,8 +58,7 @@ def check_space(space: Sequence[Dimension], method: str) -> None:
     known = [*SETTINGS, *option_names(method_class(method))]
     for dimension in space:
         if dimension.name not in known:
-            guess = nearest(dimension.name, known)
-            hint = f"did you mean {guess!r}? " if guess else ""
+            hint = did_you_mean(dimension.name, known)
             raise UnknownNameError(f"--space {dimension.name}: {hint}Known for {method!r}: {', '.join(known)}.")
 
 

@@ -14,7 +14,7 @@ from icda.data.own.parquet import ParquetTable, numeric_columns
 from icda.data.own.table import LABEL, NAMED_COLUMNS, CsvTable, read_table
 from icda.errors import InputError, MissingFileError
 from icda.extras import require
-from icda.registry import nearest
+from icda.registry import did_you_mean
 
 FEATURES = ("features", "feats", "embeddings", "X", "x")
 LABELS = ("y", "labels", "label", "targets", "target")
@@ -239,6 +239,5 @@ def _select(path: Path, data: AuditData, rows: np.ndarray | None) -> AuditData:
 
 
 def _unknown(path: Path, arrays: Collection[str], given: str, option: str) -> NoReturn:
-    guess = nearest(given, arrays)
-    hint = f"did you mean {guess!r}? " if guess else ""
+    hint = did_you_mean(given, arrays)
     raise InputError(f"{path} has no {given!r} for {option}: {hint}It has {', '.join(arrays)}.")

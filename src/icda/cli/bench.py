@@ -12,7 +12,7 @@ import tyro
 from rich.console import Console
 
 from icda.cli.overview import overview
-from icda.registry import nearest
+from icda.registry import did_you_mean
 
 BENCHES = {
     "speed": "time and memory of losses against plain cross entropy, interleaved in one process",
@@ -80,9 +80,8 @@ def main(arguments: Sequence[str]) -> int:
         print(overview(BENCHES))
         return 0
     if arguments[0] not in BENCHES:
-        guess = nearest(arguments[0], BENCHES)
-        hint = f" Did you mean {guess!r}?" if guess else ""
-        print(f"icda: unknown bench {arguments[0]!r}.{hint} Known: {', '.join(BENCHES)}.", file=sys.stderr)
+        hint = did_you_mean(arguments[0], BENCHES)
+        print(f"icda: unknown bench {arguments[0]!r}: {hint}Known: {', '.join(BENCHES)}.", file=sys.stderr)
         return 2
     measured = {"speed": _speed, "meta": _meta}
     if arguments[0] in measured:
@@ -99,7 +98,8 @@ def main(arguments: Sequence[str]) -> int:
 def _speed(arguments: Sequence[str]) -> int:
     given = tyro.cli(SpeedArguments, args=list(arguments), prog="icda bench speed")
     from icda.bench.cost.meta_speed import measure_meta_speed, to_meta_table
-    from icda.bench.cost.speed import measure_speed, to_table, write_csv
+    from icda.bench.cost.rows import write_csv
+    from icda.bench.cost.speed import measure_speed, to_table
 
     console = Console()
     if given.meta:
@@ -119,7 +119,7 @@ def _speed(arguments: Sequence[str]) -> int:
 
 def _meta(arguments: Sequence[str]) -> int:
     given = tyro.cli(MetaArguments, args=list(arguments), prog="icda bench meta")
-    from icda.bench.cost.speed import write_csv
+    from icda.bench.cost.rows import write_csv
     from icda.bench.ledger import to_row, write_ledger
     from icda.bench.studies.meta_learning import noise_separation, run_meta_grid
     from icda.report import comparison_table, to_rich

@@ -102,7 +102,7 @@ def embeddings(arguments: Sequence[str]) -> int:
 
 def audit(arguments: Sequence[str]) -> int:
     given = tyro.cli(AuditBenchArguments, args=list(arguments), prog="icda bench audit")
-    from icda.bench.cost.speed import write_csv
+    from icda.bench.cost.rows import write_csv
     from icda.bench.studies.audit import measure_audit, to_audit_table
 
     rows = measure_audit(given.root)
@@ -114,7 +114,7 @@ def audit(arguments: Sequence[str]) -> int:
 
 def fit(arguments: Sequence[str]) -> int:
     given = tyro.cli(FitArguments, args=list(arguments), prog="icda bench fit")
-    from icda.bench.cost.speed import write_csv
+    from icda.bench.cost.rows import write_csv
 
     if given.large is not None:
         from icda.bench.cost.large_fit import measure_large_fit
@@ -135,7 +135,7 @@ def fit(arguments: Sequence[str]) -> int:
 
 def strengths(arguments: Sequence[str]) -> int:
     given = tyro.cli(StrengthsArguments, args=list(arguments), prog="icda bench strengths")
-    from icda.bench.cost.speed import write_csv
+    from icda.bench.cost.rows import write_csv
     from icda.bench.studies.group_strengths import measure_group_strengths
 
     if not given.runs:

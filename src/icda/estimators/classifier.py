@@ -12,7 +12,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
-from torch import Tensor
 
 from icda.errors import InputError
 from icda.estimators.predictions import LinearPredictions
@@ -24,7 +23,6 @@ from icda.linear.cross_fit import cross_fitted_logits, cross_fitted_strength
 from icda.linear.objective import LossName, LossSettings
 from icda.linear.problem import Problem
 from icda.linear.pseudo_groups import contrast_groups
-from icda.linear.rows import Rows
 from icda.linear.solver import LinearHead, fit_head
 from icda.strength import Strength
 
@@ -134,7 +132,7 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
             features, codes, weights = features[torch.from_numpy(used)], codes[used], weights[used]
         if len(np.unique(codes)) < len(self.classes_):
             raise InputError("ICDAClassifier: a class has no sample with a positive sample_weight.")
-        problem = self._problem(features, torch.from_numpy(codes), weights)
+        problem = Problem.of(features, torch.from_numpy(codes), len(self.classes_), self.C, weights)
         unit = 1 / float(weights.mean())
         problem = self._balanced(problem, None if groups is None else np.asarray(groups)[used], unit)
         if prior is not None:
@@ -151,12 +149,6 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
     def _forget_online(self) -> None:
         super()._forget_online()
         self.__dict__.pop("attributes_", None)
-
-    def _problem(self, features: Rows, targets: Tensor, weights: np.ndarray) -> Problem:
-        mass = torch.from_numpy(weights / weights.mean()).to(features.dtype)
-        counts = torch.bincount(targets, mass.double(), minlength=len(self.classes_))
-        decay = 1 / (self.C * float(weights.sum()))
-        return Problem(features, targets, len(self.classes_), mass, mass, counts, decay)
 
     def _balanced(self, problem: Problem, groups: np.ndarray | None, unit: float) -> Problem:
         """The problem as `balance` and `through` ask for; `unit` is what a sample of weight one has in its weights."""

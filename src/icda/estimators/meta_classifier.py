@@ -133,7 +133,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             )
         weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
         metadata, labels = self._metadata(X_meta, y_meta, groups_meta, X.dtype)
-        problem = self._problem(X, torch.from_numpy(codes), weights)
+        problem = Problem.of(torch.from_numpy(X), torch.from_numpy(codes), len(self.classes_), self.C, weights)
         prior = self._given_prior(attributes, log_prior, len(codes))
         if prior is not None:
             problem = prior.put_into(problem, unit=1 / float(weights.mean()))
@@ -205,13 +205,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
                 f"every class (and group) of the metadata needs at least folds={self.folds} samples, "
                 f"one has {int(counts.min())}."
             )
-        return self._problem(X_meta, codes, np.ones(len(y_meta), dtype=dtype)), labels
-
-    def _problem(self, X: np.ndarray, codes: torch.Tensor, weights: np.ndarray) -> Problem:
-        mass = torch.from_numpy(weights / weights.mean()).to(torch.from_numpy(X[:0]).dtype)
-        counts = torch.bincount(codes, mass.double(), minlength=len(self.classes_))
-        decay = 1 / (self.C * float(weights.sum()))
-        return Problem(torch.from_numpy(X), codes, len(self.classes_), mass, mass, counts, decay)
+        return Problem.of(torch.from_numpy(X_meta), codes, len(self.classes_), self.C), labels
 
     def _meta_settings(self) -> MetaSettings:
         return MetaSettings(

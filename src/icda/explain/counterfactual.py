@@ -17,11 +17,13 @@ from torch import Tensor
 from icda.data.augmentation import Normaliser
 from icda.data.generators import generator_for
 from icda.errors import InputError
-from icda.explain.passes import Pass, evaluating, on_device
+from icda.explain.passes import Pass, on_device
 from icda.explain.pictures import to_inputs, to_pixels
 from icda.losses.augmented import choose_covariance
 from icda.models.base import FeatureClassifier
+from icda.models.modes import evaluating
 from icda.statistics import ClassStatistics
+from icda.statistics.confusion import count_confusions
 from icda.strength import Strength, augment
 
 Augmentation = Literal["isda", "risda", "icda"]
@@ -43,8 +45,7 @@ class FeatureSpace:
         classes, size = seen.num_classes, seen.features.shape[1]
         statistics = ClassStatistics(classes, size, choose_covariance("auto", classes, size))
         statistics.update(seen.features, seen.targets)
-        pairs = seen.targets * classes + seen.predicted
-        confusion = torch.bincount(pairs, minlength=classes**2).view(classes, classes).double()
+        confusion = count_confusions(seen.predicted, seen.targets, classes).double()
         return cls(statistics, confusion / confusion.sum(1, keepdim=True).clamp(min=1))
 
 

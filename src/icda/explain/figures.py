@@ -21,7 +21,7 @@ from icda.explain.plots import plot_margins, plot_variances
 from icda.explain.variances import logged_variances, variance_figures
 from icda.methods.base import Method
 from icda.models.base import FeatureClassifier
-from icda.registry import nearest
+from icda.registry import did_you_mean
 
 SUFFIXES = (".png", ".pdf", ".svg")
 SMALL_MARGIN = 1.0
@@ -75,8 +75,7 @@ def make_figure(
 def check_figure(name: str, runs: Sequence[TrainedRun], out: Path) -> Callable[..., tuple[Any, dict[str, Rows]]]:
     """All that can be wrong with a request, found before anything is computed."""
     if name not in FIGURES:
-        guess = nearest(name, FIGURES)
-        hint = f"did you mean {guess!r}? " if guess else ""
+        hint = did_you_mean(name, FIGURES)
         raise InputError(f"unknown figure {name!r}: {hint}Known: {', '.join(FIGURES)}.")
     check_suffix(out)
     if not runs:

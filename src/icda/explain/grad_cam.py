@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.errors import InputError
-from icda.explain.passes import evaluating, on_device
+from icda.explain.passes import on_device
 from icda.extras import require
 from icda.models.base import FeatureClassifier
+from icda.models.modes import evaluating
 
 BATCH = 32
 FINE = 4  # places a side from which a map says where

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ from icda.errors import InputError
 from icda.losses.terms.head import head_parameters
 from icda.methods.base import Method
 from icda.models.base import FeatureClassifier, Output
+from icda.models.modes import evaluating
 
 BATCH = 512
 
@@ -118,19 +118,6 @@ def balanced_sample(split: Split, count: int, seed: int) -> Tensor:
     # First one of every label, then a second of each, and so on.
     chosen = order[torch.argsort(ranks * (int(labels.max()) + 1) + labels[order], stable=True)[:count]]
     return chosen[torch.argsort(labels[chosen], stable=True)]
-
-
-@contextmanager
-def evaluating(*modules: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside; each submodule's own mode restored after."""
-    modes = [(module, module.training) for root in modules for module in root.modules()]
-    for root in modules:
-        root.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
 
 
 def on_device(inputs: Any, network: nn.Module) -> Any:

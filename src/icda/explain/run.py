@@ -18,7 +18,7 @@ from icda.explain.strengths import augmentation_strength, most_tied, sample_stre
 from icda.explain.variances import variance_figures
 from icda.methods.base import Method
 from icda.models.base import FeatureClassifier
-from icda.registry import nearest
+from icda.registry import did_you_mean
 from icda.strength import Strength
 
 PARTS = ("margins", "strengths", "variances", "tied", "gradcam", "counterfactuals")
@@ -85,8 +85,7 @@ def check_parts(parts: Sequence[str], task: Task) -> None:
     """Refuse an unknown part, and pictures of what has none, before anything is computed."""
     for part in parts:
         if part not in PARTS:
-            guess = nearest(part, PARTS)
-            hint = f"did you mean {guess!r}? " if guess else ""
+            hint = did_you_mean(part, PARTS)
             raise InputError(f"unknown part {part!r} of an explanation: {hint}Known: {', '.join(PARTS)}.")
     pictures = [part for part in ("gradcam", "counterfactuals") if part in parts]
     if pictures and not has_pictures(task):

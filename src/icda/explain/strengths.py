@@ -13,6 +13,7 @@ from icda.losses import ICDALoss
 from icda.losses.augmented import StatisticsLoss
 from icda.methods.base import Method
 from icda.methods.meta_icda import MetaICDAMethod
+from icda.models.modes import evaluating
 from icda.strength import Strength, direct_strength
 
 BINS = 40
@@ -40,9 +41,8 @@ def sample_strengths(method: Method, seen: Pass) -> Strength:
         described = method.characteristics(
             *(value.to(device) for value in (seen.logits, seen.features, seen.targets, seen.weight))
         )
-        was_training = method.training
-        learned = method.eval().strength_network(described).cpu()
-        method.train(was_training)
+        with evaluating(method):
+            learned = method.strength_network(described).cpu()
         strength = strength._replace(per_sample=learned)
     return strength
 

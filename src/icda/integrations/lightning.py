@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -16,6 +15,7 @@ from icda.integrations.feature_tap import FeatureTap
 from icda.losses import AdjustedLoss
 from icda.metrics.per_class import per_class_accuracy, worst_known
 from icda.ranks import all_reduce
+from icda.statistics.confusion import count_confusions
 
 _lightning: Any = require("lightning.pytorch", "lightning", "Lightning modules")
 
@@ -107,7 +107,7 @@ class RobustCallback(_lightning.Callback):
 
     def _count(self, criterion: TappedLoss, arguments: tuple[Tensor], value: Tensor) -> None:
         predictions, classes = criterion.tap.logits.argmax(dim=1), criterion.loss.num_classes
-        pairs = torch.bincount(arguments[0] * classes + predictions, minlength=classes**2).view(classes, classes)
+        pairs = count_confusions(predictions, arguments[0], classes)
         self._confusion = pairs if self._confusion is None else self._confusion + pairs
 
     def _forget(self) -> None:

@@ -12,6 +12,7 @@ from icda.linear.objective import LossSettings
 from icda.losses import AdjustedLoss, CrossEntropyLoss, ICDALoss, ISDALoss, LogitAdjustmentLoss, RISDALoss
 from icda.losses.augmented import StatisticsLoss
 from icda.statistics import ClassStatistics
+from icda.statistics.confusion import count_confusions
 
 BATCH = 128
 RATE = 0.05
@@ -117,8 +118,7 @@ class OnlineHead:
 
     def _count_confusions(self, predictions: Tensor, targets: Tensor, mass: Tensor) -> None:
         assert isinstance(self.loss, RISDALoss)
-        confusion = self.loss.confusion
-        confusion += torch.bincount(targets * len(confusion) + predictions, mass, confusion.numel()).view_as(confusion)
+        self.loss.confusion += count_confusions(predictions, targets, self.loss.num_classes, mass)
 
     def _move(self, gradient: Tensor, space: _StandardSpace) -> None:
         """One step of Adam among standardised features, and the average with it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,6 +32,21 @@ class Problem:
     log_prior: Tensor | None = None  # (N, C), up to a constant per sample
     margins: Tensor | None = None  # (C,)
 
+    @classmethod
+    def of(
+        cls, features: Rows, targets: Tensor, num_classes: int, C: float, weights: np.ndarray | None = None
+    ) -> Problem:
+        """A fit with scikit-learn's inverse regularisation C; `weights` (N,) say how many samples each counts as.
+
+        >>> problem = Problem.of(torch.randn(4, 2), torch.tensor([0, 0, 1, 1]), 2, C=0.5)
+        >>> problem.class_counts.tolist(), problem.decay
+        ([2.0, 2.0], 0.5)
+        """
+        weights = np.ones(len(targets)) if weights is None else weights
+        mass = torch.from_numpy(weights / weights.mean()).to(features.dtype)
+        counts = torch.bincount(targets, mass.double(), minlength=num_classes)
+        return cls(features, targets, num_classes, mass, mass, counts, 1 / (C * float(weights.sum())))
+
     @property
     def prior_counts(self) -> Tensor | None:
         """The counts whose prior a loss adds: None where samples bring a prior of their own."""
@@ -46,8 +62,7 @@ class Problem:
     def rows(self, chosen: Tensor) -> Problem:
         """The problem restricted to some samples, by a mask or by their numbers.
 
-        >>> ones = torch.ones(4)
-        >>> problem = Problem(torch.randn(4, 2), torch.tensor([0, 0, 1, 1]), 2, ones, ones, torch.tensor([2, 2]), 0.1)
+        >>> problem = Problem.of(torch.randn(4, 2), torch.tensor([0, 0, 1, 1]), 2, C=1.0)
         >>> problem.rows(torch.tensor([0, 1, 2])).class_counts.tolist()
         [2.0, 1.0]
         """

@@ -13,6 +13,7 @@ from icda.linear.evaluation import make_objective
 from icda.linear.objective import LossSettings
 from icda.linear.problem import Problem
 from icda.linear.rows import Rows, row_chunks, times
+from icda.statistics.confusion import count_confusions
 from icda.strength import Strength, direct_strength
 
 PLAIN_MEMORY = 10  # pairs that L-BFGS remembers, as in scikit-learn
@@ -82,9 +83,9 @@ def _angles(problem: Problem, head: LinearHead) -> Strength:
 
 def _relations(problem: Problem, head: LinearHead) -> Tensor:
     """RISDA's K: the row-normalised confusion matrix of the head on the training data."""
-    pairs = problem.targets * problem.num_classes + head.logits(problem.features).argmax(1)
-    counts = torch.bincount(pairs, problem.weights, minlength=problem.num_classes**2)
-    confusion = counts.view(problem.num_classes, -1).to(problem.features.dtype)
+    predictions = head.logits(problem.features).argmax(1)
+    counts = count_confusions(predictions, problem.targets, problem.num_classes, problem.weights)
+    confusion = counts.to(problem.features.dtype)
     return confusion / confusion.sum(1, keepdim=True).clamp(min=1e-12)
 
 

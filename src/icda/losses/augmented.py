@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from typing import TypedDict
 
 from torch import Tensor
 
@@ -12,6 +13,16 @@ from icda.losses.base import AdjustedLoss, Reduction
 from icda.statistics import ClassStatistics, CovarianceKind
 
 FULL_COVARIANCE_BYTES = 256 * 2**20
+
+
+class StatisticsOptions(TypedDict, total=False):
+    """What a subclass passes on to `StatisticsLoss`, where the defaults stand."""
+
+    covariance: CovarianceKind | str
+    rank: int
+    forgetting: float
+    shrinkage: float
+    reduction: Reduction
 
 
 class StatisticsLoss(AdjustedLoss):

@@ -13,6 +13,7 @@ from icda.errors import InputError
 from icda.losses.terms.head import Head, check_head, head_parameters
 from icda.losses.terms.prior import check_counted
 from icda.registry import Registry
+from icda.signature import full_signature
 from icda.statistics.checks import check_features, check_num_classes, check_targets
 from icda.statistics.precision import keep_precision
 
@@ -48,6 +49,10 @@ class AdjustedLoss(nn.Module):
             raise InputError(f"{self.owner} needs class_counts: the number of training samples of each class.")
         counts = None if class_counts is None else check_counts(class_counts, num_classes, self.owner)
         self.register_buffer("class_counts", counts)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.__signature__ = full_signature(cls)  # type: ignore[attr-defined]
 
     @property
     def owner(self) -> str:

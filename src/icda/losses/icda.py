@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Unpack
 
 import torch
 from torch import Tensor
 
 from icda.errors import InputError
-from icda.losses.augmented import StatisticsLoss
-from icda.losses.base import LOSSES, Reduction
+from icda.losses.augmented import StatisticsLoss, StatisticsOptions
+from icda.losses.base import LOSSES
 from icda.losses.prior_loss import PriorLoss
 from icda.losses.terms.augmentation import off_target, variance_term
 from icda.losses.terms.fused import adjusted_logits
-from icda.losses.terms.head import Head, head_parameters
-from icda.statistics import CovarianceKind, Moments
+from icda.statistics import Moments
 from icda.strength import Strength, direct_strength
+
+
+class ICDAOptions(StatisticsOptions, total=False):
+    prior: Tensor | None
 
 
 @LOSSES.register("icda")
@@ -46,32 +49,16 @@ class ICDALoss(PriorLoss, StatisticsLoss):
         feature_dim: int,
         class_counts: Tensor | None = None,
         *,
-        prior: Tensor | None = None,
         lambda0: float = 0.5,
         beta: float = 0.1,
-        covariance: CovarianceKind | str = "auto",
         semantic: bool = True,
         counterfactual: bool = True,
         class_margin: bool = True,
         sample_margin: bool = True,
         sample_strength: Literal["angle", "mean"] = "angle",
-        rank: int = 16,
-        forgetting: float = 1.0,
-        shrinkage: float = 0.0,
-        reduction: Reduction = "mean",
+        **options: Unpack[ICDAOptions],
     ) -> None:
-        super().__init__(
-            num_classes,
-            feature_dim,
-            class_counts,
-            prior=prior,
-            lambda0=lambda0,
-            covariance=covariance,
-            rank=rank,
-            forgetting=forgetting,
-            shrinkage=shrinkage,
-            reduction=reduction,
-        )
+        super().__init__(num_classes, feature_dim, class_counts, lambda0=lambda0, **options)
         if sample_strength not in ("angle", "mean"):
             raise InputError(f"sample_strength must be angle or mean, got {sample_strength!r}.")
         if beta < 0:
@@ -119,24 +106,19 @@ class ICDALoss(PriorLoss, StatisticsLoss):
         margin = self.prior_margin(targets, weight.dtype, attributes, log_prior)
         return self._sum(targets, weight, progress, strength, moments, margin)
 
-    def forward(
+    def _loss(
         self,
         features: Tensor,
         targets: Tensor,
-        head: Head,
-        progress: float = 1.0,
-        logits: Tensor | None = None,
-        *,
-        attributes: Tensor | None = None,
-        log_prior: Tensor | None = None,
+        weight: Tensor,
+        bias: Tensor | None,
+        progress: float,
+        logits: Tensor | None,
+        **given: Tensor | None,
     ) -> Tensor:
-        if logits is not None or not self._fuses(features, head, progress):
-            return super().forward(
-                features, targets, head, progress, logits, attributes=attributes, log_prior=log_prior
-            )
-        weight, bias, targets = self._check(features, targets, head, progress, None)
-        margin = self.prior_margin(targets, weight.dtype, attributes, log_prior)
-        return self._fused_forward(features, targets, weight, bias, progress, margin)
+        if logits is None and self._fuses(features, weight, progress):
+            return self._fused_loss(features, targets, weight, bias, progress, **given)
+        return super()._loss(features, targets, weight, bias, progress, logits, **given)
 
     def _sum(
         self,
@@ -169,22 +151,22 @@ class ICDALoss(PriorLoss, StatisticsLoss):
             coefficients = coefficients.scatter(1, targets[:, None], 1)
         return coefficients, towards if self.counterfactual else None
 
-    def _fuses(self, features: Tensor, head: Head, progress: float) -> bool:
+    def _fuses(self, features: Tensor, weight: Tensor, progress: float) -> bool:
         """Whether logits and augmentation term can be computed, and differentiated, in one step."""
         if self.statistics.kind != "diagonal" or not self.lambda0 * progress > 0:
             return False
-        same = features.dtype == self.statistics.mean.dtype == head_parameters(head)[0].dtype
+        same = features.dtype == self.statistics.mean.dtype == weight.dtype
         plain = not torch.is_autocast_enabled(features.device.type)
         return same and plain and (self.semantic or self.counterfactual)
 
-    def _fused_forward(
+    def _fused_loss(
         self,
         features: Tensor,
         targets: Tensor,
         weight: Tensor,
         bias: Tensor | None,
         progress: float,
-        prior_margin: Tensor | None,
+        prior_margin: Tensor | None = None,
     ) -> Tensor:
         if self.training:
             self.statistics.fold(features, targets)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from icda.errors import InputError
-from icda.losses.augmented import StatisticsLoss
-from icda.losses.base import LOSSES, Reduction
+from icda.losses.augmented import StatisticsLoss, StatisticsOptions
+from icda.losses.base import LOSSES
 from icda.losses.terms.augmentation import variance_term
 from icda.ranks import all_reduce
-from icda.statistics import CovarianceKind
+from icda.statistics.confusion import count_confusions
 
 
 @LOSSES.register("risda")
@@ -45,23 +47,9 @@ class RISDALoss(StatisticsLoss):
         lambda0: float = 0.5,
         mean_strength: float = 1.0,
         head_classes: int = 0,
-        covariance: CovarianceKind | str = "auto",
-        rank: int = 16,
-        forgetting: float = 1.0,
-        shrinkage: float = 0.0,
-        reduction: Reduction = "mean",
+        **options: Unpack[StatisticsOptions],
     ) -> None:
-        super().__init__(
-            num_classes,
-            feature_dim,
-            class_counts,
-            lambda0=lambda0,
-            covariance=covariance,
-            rank=rank,
-            forgetting=forgetting,
-            shrinkage=shrinkage,
-            reduction=reduction,
-        )
+        super().__init__(num_classes, feature_dim, class_counts, lambda0=lambda0, **options)
         if head_classes and class_counts is None:
             raise InputError("RISDALoss needs class_counts to know which are the head_classes.")
         if not 0 <= head_classes <= num_classes:
@@ -77,9 +65,7 @@ class RISDALoss(StatisticsLoss):
     def observe(self, features: Tensor, targets: Tensor, logits: Tensor) -> None:
         super().observe(features, targets, logits)
         if not self.confusion_is_set:
-            pairs = targets * self.num_classes + logits.detach().argmax(1)
-            counted = torch.bincount(pairs, minlength=self.num_classes**2).view_as(self.confusion)
-            self.confusion += all_reduce(counted)
+            self.confusion += all_reduce(count_confusions(logits.detach().argmax(1), targets, self.num_classes))
 
     def set_confusion(self, confusion: Tensor) -> None:
         """Fix K from counts or rates (C, C), rows being true classes; from here on it is no longer counted."""

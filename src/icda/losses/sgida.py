@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from icda.errors import InputError
-from icda.losses.augmented import StatisticsLoss
-from icda.losses.base import LOSSES, Reduction
+from icda.losses.augmented import StatisticsLoss, StatisticsOptions
+from icda.losses.base import LOSSES
 from icda.losses.cosine import cosines
 from icda.losses.terms.augmentation import variance_term
 from icda.losses.terms.head import Head
-from icda.statistics import CovarianceKind
 
 
 @LOSSES.register("sgida")
@@ -44,23 +44,9 @@ class SGIDALoss(StatisticsLoss):
         smoothing: float = 0.2,
         triplet_weight: float = 0.1,
         triplet_margin: float = 1.0,
-        covariance: CovarianceKind | str = "auto",
-        rank: int = 16,
-        forgetting: float = 1.0,
-        shrinkage: float = 0.0,
-        reduction: Reduction = "mean",
+        **options: Unpack[StatisticsOptions],
     ) -> None:
-        super().__init__(
-            num_classes,
-            feature_dim,
-            class_counts,
-            lambda0=lambda0,
-            covariance=covariance,
-            rank=rank,
-            forgetting=forgetting,
-            shrinkage=shrinkage,
-            reduction=reduction,
-        )
+        super().__init__(num_classes, feature_dim, class_counts, lambda0=lambda0, **options)
         if not 0 <= smoothing <= 1:
             raise InputError(f"smoothing is a share in [0, 1], got {smoothing}.")
         for name, value in (("triplet_weight", triplet_weight), ("triplet_margin", triplet_margin)):

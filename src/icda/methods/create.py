@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
 import numbers
@@ -15,7 +16,7 @@ from icda.errors import InputError
 from icda.losses import LOSSES
 from icda.methods.base import METHODS, Method, Setup
 from icda.methods.from_loss import LossMethod
-from icda.registry import UnknownNameError, nearest
+from icda.registry import UnknownNameError, did_you_mean
 
 
 def method_names() -> list[str]:
@@ -39,8 +40,7 @@ def resolve_method(name: str) -> str:
     for registry in (METHODS, LOSSES):
         if name in registry:
             return registry.resolve(name)
-    guess = nearest(name, method_names())
-    hint = f"did you mean {guess!r}? " if guess else ""
+    hint = did_you_mean(name, method_names())
     raise UnknownNameError(f"unknown method {name!r}: {hint}Known: {', '.join(method_names())}.")
 
 
@@ -79,8 +79,7 @@ def create_method(name: str, setup: Setup, options: Mapping[str, Any] | None = N
     known = option_names(cls)
     for option in options:
         if option not in known:
-            guess = nearest(option, known)
-            hint = f"did you mean {guess!r}? " if guess else ""
+            hint = did_you_mean(option, known)
             raise UnknownNameError(
                 f"method {name!r} has no option {option!r}: {hint}Known: {', '.join(known) or 'none'}."
             )
@@ -127,10 +126,11 @@ def check_option_types(name: str, options: Mapping[str, Any]) -> None:
 def _option_annotations(cls: type[Any]) -> dict[str, Any]:
     inner = getattr(cls, "inner_loss", None)
     passed_on = {} if inner is None else _option_annotations(inner)
-    try:
-        own = typing.get_type_hints(cls.__init__)
-    except NameError:  # a method of somebody's own may name types that exist for type checkers only
-        own = {}
+    own: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):  # a loss passes options on to its base
+        # A method of somebody's own may name types that exist for type checkers only.
+        with contextlib.suppress(NameError):
+            own |= typing.get_type_hints(vars(base)["__init__"]) if "__init__" in vars(base) else {}
     return {**passed_on, **own}
 
 

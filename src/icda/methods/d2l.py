@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from icda.data.generators import generator_for
 from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Method, Setup
+from icda.models.modes import evaluating
 from icda.ranks import all_mean
 from icda.results.epoch import Figure
 
@@ -127,13 +128,11 @@ class D2L(Method):
         ]
         place = torch.full((self.num_samples,), -1).index_copy_(0, order, torch.arange(self.samples))
         parts: list[tuple[Tensor, Tensor]] = []
-        was_training = model.training
-        model.eval()
-        for batch in context.training_batches():
-            chosen = (place[batch.index] >= 0).nonzero().flatten()
-            if len(chosen):
-                parts.append((place[batch.index[chosen]], model(_rows(batch.inputs, chosen)).features))
-        model.train(was_training)
+        with evaluating(model):
+            for batch in context.training_batches():
+                chosen = (place[batch.index] >= 0).nonzero().flatten()
+                if len(chosen):
+                    parts.append((place[batch.index[chosen]], model(_rows(batch.inputs, chosen)).features))
         features = torch.cat([part[1] for part in parts])
         places = torch.cat([part[0] for part in parts]).to(features.device)
         shuffled = torch.empty_like(features).index_copy_(0, places, features)

@@ -16,6 +16,7 @@ from icda.linear.solver import LinearHead
 from icda.linear.sparse import fit_sparse_head
 from icda.losses.terms.head import head_parameters
 from icda.methods.base import METHODS, Context, Method, Setup, Stage, StepResult
+from icda.models.modes import evaluating
 from icda.ranks import all_mean
 from icda.results.epoch import Figure
 
@@ -141,16 +142,13 @@ def choose_l1(encoded: Encoded, num_classes: int, seed: int) -> float:
 def _encode(context: Context) -> tuple[Encoded, Tensor, Tensor]:
     """The validation split's features, standardised, on the CPU, and their mean and scale; 1 for one that never changes."""
     model = context.models[0]
-    was_training = [(module, module.training) for module in model.modules()]
-    model.eval()
     features, targets, groups = [], [], []
-    for batch in context.training_batches():
-        assert batch.groups is not None, "check_needs admits no task without groups of its validation samples"
-        features.append(model(batch.inputs).features.float().cpu())
-        targets.append(batch.targets.cpu())
-        groups.append(batch.groups.cpu())
-    for module, training in was_training:
-        module.training = training
+    with evaluating(model):
+        for batch in context.training_batches():
+            assert batch.groups is not None, "check_needs admits no task without groups of its validation samples"
+            features.append(model(batch.inputs).features.float().cpu())
+            targets.append(batch.targets.cpu())
+            groups.append(batch.groups.cpu())
     found = torch.cat(features)
     mean, scale = found.mean(0), found.std(0, correction=0)
     scale = torch.where(scale > CONSTANT * mean.abs(), scale, 1.0)

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Method, Sampling, Setup, Stage
+from icda.models.modes import evaluating
 from icda.ranks import all_mean
 from icda.results.epoch import Figure
 
@@ -90,10 +91,7 @@ class JTT(Method):
     def _find_errors(self, context: Context) -> Tensor:
         """Which training samples (N,) the network gets wrong in evaluation mode; the same on all ranks."""
         model, wrong = context.models[0], torch.zeros(len(self.errors), device=self.errors.device)
-        was_training = [(module, module.training) for module in model.modules()]
-        model.eval()
-        for batch in context.training_batches():
-            wrong[batch.index] = (model(batch.inputs).logits.argmax(1) != batch.targets).to(wrong)
-        for module, training in was_training:
-            module.training = training
+        with evaluating(model):
+            for batch in context.training_batches():
+                wrong[batch.index] = (model(batch.inputs).logits.argmax(1) != batch.targets).to(wrong)
         return all_mean(wrong) >= 0.5  # BatchNorm's running figures, and so the verdicts, differ between ranks

@@ -13,7 +13,9 @@ from icda.errors import InputError
 from icda.losses.risda import RISDALoss
 from icda.losses.terms.class_balance import check_effective_beta, effective_number_weights
 from icda.methods.base import METHODS, Context, Method, Setup, Stage
+from icda.models.modes import evaluating
 from icda.ranks import weighted_mean
+from icda.statistics.confusion import count_confusions
 
 if TYPE_CHECKING:
     from icda.data.task import Batch
@@ -58,20 +60,16 @@ class TwoStageRISDA(Method):
         if context.stage.name != "head":
             return
         model, confusion = context.models[0], torch.zeros_like(self.criterion.confusion)
-        was_training = model.training
-        model.eval()
         self.criterion.statistics.reset()
         # Every rank passes over the whole training set, and statistics add up what all ranks give them.
         share = 1 / dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1.0
-        for batch in context.training_batches():
-            output = model(batch.inputs)
-            self.criterion.statistics.update(
-                output.features, batch.targets, torch.full_like(output.features[:, 0], share)
-            )
-            pairs = batch.targets * self.criterion.num_classes + output.logits.argmax(1)
-            confusion += torch.bincount(pairs, minlength=confusion.numel()).view_as(confusion)
+        with evaluating(model):
+            for batch in context.training_batches():
+                output = model(batch.inputs)
+                shares = torch.full_like(output.features[:, 0], share)
+                self.criterion.statistics.update(output.features, batch.targets, shares)
+                confusion += count_confusions(output.logits.argmax(1), batch.targets, len(confusion))
         self.criterion.set_confusion(confusion)
-        model.train(was_training)
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         if context.stage.name != "head":

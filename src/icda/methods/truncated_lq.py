@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from icda.errors import InputError
 from icda.losses.generalized_cross_entropy import check_exponent, generalized_cross_entropy
 from icda.methods.base import METHODS, Context, Method, Setup
+from icda.models.modes import evaluating
 from icda.ranks import all_mean
 from icda.results.epoch import Figure
 
@@ -92,13 +93,10 @@ class TruncatedLq(Method):
     def _probabilities(self, context: Context) -> Tensor:
         """p_y of every training sample, of the network in evaluation mode; the same on all ranks."""
         model, probabilities = context.models[0], torch.zeros(len(self.kept), device=self.kept.device)
-        was_training = [(module, module.training) for module in model.modules()]
-        model.eval()
-        for batch in context.training_batches():
-            own = F.softmax(model(batch.inputs).logits.float(), dim=1).gather(1, batch.targets[:, None])
-            probabilities[batch.index] = own.squeeze(1)
-        for module, training in was_training:
-            module.training = training
+        with evaluating(model):
+            for batch in context.training_batches():
+                own = F.softmax(model(batch.inputs).logits.float(), dim=1).gather(1, batch.targets[:, None])
+                probabilities[batch.index] = own.squeeze(1)
         return all_mean(probabilities)  # BatchNorm's running figures differ between ranks
 
 

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torchmetrics.functional.classification import multiclass_confusion_matrix, multiclass_precision
+from torchmetrics.functional.classification import multiclass_precision
+
+from icda.statistics.confusion import count_confusions
 
 SHOT_THRESHOLDS = (20, 100)
 
@@ -17,7 +19,7 @@ def confusion_matrix(predictions: Tensor, targets: Tensor, num_classes: int) -> 
     >>> confusion_matrix(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]), num_classes=2)
     [[1, 1], [0, 1]]
     """
-    return multiclass_confusion_matrix(predictions, targets, num_classes).tolist()
+    return count_confusions(predictions, targets, num_classes).tolist()
 
 
 def macro_precision(predictions: Tensor, targets: Tensor, num_classes: int) -> float:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from icda.data.augmentation import Normaliser
 from icda.errors import InputError
 from icda.extras import require
-from icda.registry import Registry, UnknownNameError, nearest
+from icda.registry import Registry, UnknownNameError, did_you_mean
 
 Kind = Literal["image", "text"]
 Builder = Callable[..., "ImageEncoder | TextEncoder"]  # (kind, image_size)
@@ -119,8 +119,7 @@ def create_encoder(name: str | None, kind: Kind, image_size: int | None = None) 
     if colon:
         return _create_foreign(prefix, target, kind, image_size)
     if name not in ENCODERS:
-        guess = nearest(name, ENCODERS)
-        hint = f"did you mean {guess!r}? " if guess else ""
+        hint = did_you_mean(name, ENCODERS)
         raise UnknownNameError(
             f"unknown encoder {name!r}: {hint}Known: {', '.join(ENCODERS)}, hf:PATH_OR_ID, timm:NAME."
         )
@@ -162,8 +161,7 @@ def load_timm_encoder(target: str, kind: Kind, image_size: int | None = None) ->
 
 def _create_foreign(prefix: str, target: str, kind: Kind, image_size: int | None) -> ImageEncoder | TextEncoder:
     if prefix not in PREFIXES:
-        guess = nearest(prefix, PREFIXES)
-        hint = f"did you mean '{guess}:{target}'? " if guess else ""
+        hint = did_you_mean(prefix, PREFIXES, lambda known: f"{known}:{target}")
         raise UnknownNameError(f"unknown encoder '{prefix}:{target}': {hint}Known prefixes: {', '.join(PREFIXES)}.")
     if not target:
         raise InputError(f"'{prefix}:' wants a model after the colon, for example 'hf:distilbert-base-uncased'.")

@@ -9,7 +9,7 @@ from icda.errors import InputError
 from icda.models.adapters import load_timm, load_torchvision
 from icda.models.base import FeatureClassifier
 from icda.models.huggingface import load_huggingface
-from icda.registry import Registry, UnknownNameError, nearest
+from icda.registry import Registry, UnknownNameError, did_you_mean
 
 Builder = Callable[..., FeatureClassifier]  # (num_classes, input_shape, **options)
 
@@ -73,6 +73,5 @@ def _create_foreign(
         return load_timm(target, num_classes, image_channels(f"timm:{target}", input_shape), **options)
     if prefix == "torchvision":
         return load_torchvision(target, num_classes, image_channels(f"torchvision:{target}", input_shape), **options)
-    guess = nearest(prefix, PREFIXES)
-    hint = f"did you mean '{guess}:{target}'? " if guess else ""
+    hint = did_you_mean(prefix, PREFIXES, lambda known: f"{known}:{target}")
     raise UnknownNameError(f"unknown model '{prefix}:{target}': {hint}Known prefixes: {', '.join(PREFIXES)}.")

@@ -8,7 +8,18 @@ import pytest
 from rich.console import Console
 
 from icda.bench import speed
-from icda.bench.cost.speed import SpeedRow, head_rows, interleave, measure_speed, network_rows, to_table, write_csv
+from icda.bench.cost.rows import write_csv
+from icda.bench.cost.speed import (
+    FUSED,
+    SpeedRow,
+    head_rows,
+    head_steps,
+    interleave,
+    measure_speed,
+    network_rows,
+    to_table,
+)
+from icda.losses import ICDALoss
 
 
 class Clock:
@@ -65,12 +76,25 @@ def test_the_ratio_is_the_median_of_paired_ratios() -> None:
 
 
 def test_a_head_is_measured_with_its_memory() -> None:
-    (row,) = head_rows(classes=50, features=32, batch=16, covariance="diagonal", rounds=1)
-    assert (row.what, row.method, row.covariance, row.classes, row.features, row.batch) == (
-        *("head", "icda", "diagonal", 50, 32, 16),
-    )
-    assert row.extra_mib is not None
-    assert min(row.base_ms, row.method_ms, row.ratio) > 0
+    rows = head_rows(classes=50, features=32, batch=16, covariance="diagonal", rounds=1)
+    for row, what in zip(rows, ("head", "head, no logits"), strict=True):
+        assert (row.what, row.method, row.covariance, row.classes, row.features, row.batch) == (
+            *(what, "icda", "diagonal", 50, 32, 16),
+        )
+        assert row.extra_mib is not None
+        assert min(row.base_ms, row.method_ms, row.ratio) > 0
+
+
+def test_the_step_that_training_runs_is_given_logits_and_the_fused_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    fused: list[bool] = []
+    plain = ICDALoss._fused_loss
+    monkeypatch.setattr(ICDALoss, "_fused_loss", lambda *given, **named: fused.append(True) or plain(*given, **named))
+    steps = head_steps(classes=5, features=4, batch=6, covariance="diagonal")
+    steps["icda"]()
+    assert not fused
+    steps[FUSED]()
+    assert fused == [True]
+    assert list(head_steps(classes=5, features=4, batch=6, covariance="full")) == ["ce", "icda"]
 
 
 def test_whole_steps_are_measured_with_the_covariance_they_use() -> None:

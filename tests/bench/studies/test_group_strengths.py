@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from icda.bench.cost.speed import write_csv
+from icda.bench.cost.rows import write_csv
 from icda.bench.studies.group_strengths import StrengthRow, group_strengths_table, measure_group_strengths
 from icda.cli.main import main
 from icda.training import TrainConfig, train

@@ -93,7 +93,7 @@ def test_a_full_disk_is_found_before_reading(tmp_path: Path, monkeypatch: pytest
     ("arguments", "message"),
     [
         (("embeding", "label"), "no column is called 'embeding'"),
-        (("embedding", "lable"), "Did you mean 'label'"),
+        (("embedding", "lable"), "did you mean 'label'"),
         ((["f0", "g1"], "label"), "there is no column 'g1'"),
         (("label", "f0"), "holds string, wanted numbers"),
         (("label", "label"), "is given as a feature and as the target"),

@@ -16,7 +16,8 @@ from scipy.special import logsumexp
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from icda.bench.cost.speed import Step, interleave, write_csv
+from icda.bench.cost.rows import write_csv
+from icda.bench.cost.speed import Step, interleave
 from icda.estimators.classifier import LOSSES, ICDAClassifier
 
 REFERENCE = "logistic regression"

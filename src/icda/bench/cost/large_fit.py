@@ -131,7 +131,7 @@ def main(arguments: Sequence[str]) -> int:
             "usage: python -m icda.bench.cost.large_fit FOLDER OUT.csv\n\n1,000,000 x 512 features go to FOLDER (2 GiB)."
         )
         return 0 if arguments and arguments[0] in ("-h", "--help") else 2
-    from icda.bench.cost.speed import write_csv
+    from icda.bench.cost.rows import write_csv
 
     write_csv(measure_large_fit(Path(arguments[0])), Path(arguments[1]))
     return 0

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from icda.bench.cost.speed import write_csv
+from icda.bench.cost.rows import write_csv
 from icda.bench.cost.step_cost import measure_step
 from icda.bench.markdown import markdown
 from icda.registry import UnknownNameError

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import gc
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import torch
 from rich.table import Table
@@ -21,10 +18,10 @@ from icda.bench.cost.memory import peak_bytes
 from icda.losses import AdjustedLoss, ICDALoss
 from icda.losses.augmented import StatisticsLoss
 from icda.models import create_model
-from icda.training.environment import describe_environment
 
 Step = Callable[[], None]
 
+FUSED = "icda, no logits"
 HEAD_GRID = ((10, 64), (100, 64), (1000, 64), (10_000, 64), (1000, 512), (1000, 2048), (10_000, 512))
 
 
@@ -112,15 +109,27 @@ def training_steps(model: str, classes: int, batch_size: int) -> tuple[dict[str,
 
 
 def head_rows(classes: int, features: int, batch: int, covariance: str, rounds: int) -> list[SpeedRow]:
-    """Forward and backward of the head alone, gradients for features and weights."""
+    """Forward and backward of the head alone, gradients for features and weights.
+
+    "head" is what `icda train` and the integrations run: the network has made the logits, and the loss gets them. With
+    diagonal covariances the loss is faster when it makes them itself: "head, no logits".
+    """
     steps = head_steps(classes, features, batch, covariance)
     times = interleave(steps, rounds)
-    extra = (peak_bytes(steps["icda"]) - peak_bytes(steps["ce"])) / 2**20
-    return [_row("head", "icda", covariance, classes, features, batch, times, extra)]
+    rows = []
+    for name, what in (("icda", "head"), (FUSED, "head, no logits")):
+        if name in steps:
+            extra = (peak_bytes(steps[name]) - peak_bytes(steps["ce"])) / 2**20
+            pair = {"ce": times["ce"], "icda": times[name]}
+            rows.append(_row(what, "icda", covariance, classes, features, batch, pair, extra))
+    return rows
 
 
 def head_steps(classes: int, features: int, batch: int, covariance: str) -> dict[str, Step]:
-    """Forward and backward of a head with cross entropy and with ICDA, on the same features."""
+    """Forward and backward of a head with cross entropy and with ICDA, on the same features.
+
+    With diagonal covariances there is a third step, the fused path, which a loss takes that is given no logits.
+    """
     torch.manual_seed(0)
     head = nn.Linear(features, classes)
     inputs = torch.rand(batch, features, requires_grad=True)
@@ -135,11 +144,14 @@ def head_steps(classes: int, features: int, batch: int, covariance: str) -> dict
         clear()
         F.cross_entropy(head(inputs), targets).backward()
 
-    def adjusted() -> None:
+    def adjusted(*, given: bool) -> None:
         clear()
-        loss(inputs, targets, head, 0.5).backward()
+        loss(inputs, targets, head, 0.5, head(inputs) if given else None).backward()
 
-    return {"ce": plain, "icda": adjusted}
+    steps: dict[str, Step] = {"ce": plain, "icda": partial(adjusted, given=True)}
+    if covariance == "diagonal":
+        steps[FUSED] = partial(adjusted, given=False)
+    return steps
 
 
 def _row(
@@ -184,14 +196,3 @@ def to_table(rows: list[SpeedRow]) -> Table:
         extra = "" if row.extra_mib is None else str(row.extra_mib)
         table.add_row(f"{row.what}, {row.method}, {row.covariance}", *map(str, sizes), extra)
     return table
-
-
-def write_csv(rows: Sequence[Any], path: Path) -> None:
-    """The rows with the machine they were measured on."""
-    environment = describe_environment()
-    machine = {name: environment[name] for name in ("processor", "cores", "threads", "torch", "commit")}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [*asdict(rows[0]), *machine], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({**asdict(row), **machine} for row in rows)

@@ -19,7 +19,7 @@ from icda.errors import InputError
 from icda.methods import check_needs, method_needs, resolve_method
 from icda.methods.create import method_class, option_names
 from icda.models import MODELS
-from icda.registry import UnknownNameError, nearest
+from icda.registry import UnknownNameError, did_you_mean
 from icda.results import RunResult
 from icda.training.run import told_task
 
@@ -122,8 +122,7 @@ def _check_options(method: str, options: Sequence[str]) -> None:
     known = option_names(method_class(method))
     for option in options:
         if option not in known:
-            guess = nearest(option, known)
-            hint = f"did you mean {guess!r}? " if guess else ""
+            hint = did_you_mean(option, known)
             raise UnknownNameError(
                 f"method {method!r} has no option {option!r}: {hint}Known: {', '.join(known) or 'none'}."
             )

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 import yaml
 
 from icda.errors import InputError
-from icda.registry import UnknownNameError, nearest
+from icda.registry import UnknownNameError, did_you_mean
 from icda.training import TrainConfig
 from icda.training.config import config_from_dict
 
@@ -156,8 +156,7 @@ def load_suite(name: str) -> Suite:
     (91.81, 88.76)
     """
     if name not in SUITES:
-        guess = nearest(name, SUITES)
-        hint = f"did you mean {guess!r}? " if guess else ""
+        hint = did_you_mean(name, SUITES)
         raise UnknownNameError(f"unknown suite {name!r}: {hint}Known: {', '.join(SUITES)}.")
     text = files("icda.bench.suites").joinpath(f"{name}.yaml").read_text()
     return parse_suite(name, yaml.safe_load(text))

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from icda.data.bias.long_tail import keep_counts, long_tail_counts
 from icda.data.bias.noise import corrupt_labels, noise_transition
-from icda.data.datasets.cifar10 import CLASSES, MEAN, STD, load_cifar10
+from icda.data.datasets.cifar import MEAN, STD
+from icda.data.datasets.cifar10 import CLASSES, load_cifar10
 from icda.data.generators import generator_for
 from icda.data.registry import TASKS
 from icda.data.sources import ImageArray

@@ -16,7 +16,7 @@ import numpy as np
 from icda.data.own.table import LONGEST_NAME
 from icda.errors import InputError, MissingFileError, UnreadableError
 from icda.extras import require
-from icda.registry import nearest
+from icda.registry import did_you_mean
 
 Source = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -144,9 +144,8 @@ class ParquetTable:
     def _check_column(self, name: str) -> None:
         names = self.dataset.schema.names
         if name not in names:
-            guess = nearest(name, names)
-            hint = f" Did you mean {guess!r}?" if guess else ""
-            raise InputError(f"there is no column {name!r}.{hint} Columns: {', '.join(names)}.")
+            hint = did_you_mean(name, names)
+            raise InputError(f"there is no column {name!r}: {hint}Columns: {', '.join(names)}.")
 
     def _width(self) -> int:
         if not self.is_list:

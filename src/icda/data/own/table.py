@@ -13,7 +13,7 @@ from icda.data.sources import ImageFiles, TextArray, Tokenise
 from icda.data.task import Source, Task
 from icda.data.tokens import hash_tokenise
 from icda.errors import InputError, MissingFileError
-from icda.registry import nearest
+from icda.registry import did_you_mean
 
 IMAGE = ("image", "path", "file", "filename", "image_path", "img_filename")
 TEXT = ("text", "sentence", "comment", "comment_text")
@@ -63,20 +63,18 @@ class CsvTable(NamedTuple):
         if given is None:
             return next((by_lower[name] for name in candidates if name in by_lower), None)
         if given not in self.columns:
-            guess = nearest(given, by_lower)
-            hint = f"did you mean {by_lower[guess]!r}? " if guess else ""
+            hint = did_you_mean(given, by_lower, by_lower.__getitem__)
             raise InputError(f"{self.path} has no {role} column {given!r}: {hint}It has {self.described()}.")
         return given
 
     def missing(self, roles: Sequence[str], candidates: Sequence[str]) -> InputError:
         """That no column can be recognised for any of `roles`, with the option that names it."""
         by_lower = {name.lower(): name for name in self.columns}
-        guess = next((match for name in candidates if (match := nearest(name, by_lower))), None)
-        hint = f"Did you mean {by_lower[guess]!r}? " if guess else ""
+        hint = next((hint for name in candidates if (hint := did_you_mean(name, by_lower, by_lower.__getitem__))), "")
         options = " or ".join(f"--{role}-column ({role}_column= in Python)" for role in roles)
         return InputError(
             f"{self.path} has no {' or '.join(roles)} column by a usual name ({', '.join(candidates)}); it has "
-            f"{self.described()}. {hint}Name it with {options}."
+            f"{self.described()}. {hint[:1].upper()}{hint[1:]}Name it with {options}."
         )
 
     def described(self) -> str:

@@ -117,10 +117,9 @@ class Bench:
 
     def _problem(self, C: float) -> Problem:
         train = self.data.train
-        targets, ones = torch.from_numpy(train.targets), torch.ones(len(train.targets))
-        counts = torch.bincount(targets).double()
+        targets = torch.from_numpy(train.targets)
         features = torch.from_numpy(np.ascontiguousarray(train.features, dtype=np.float32))
-        return Problem(features, targets, len(counts), ones, ones, counts, 1 / (C * len(targets)))
+        return Problem.of(features, targets, int(targets.max()) + 1, C)
 
     def _fit_metadata(self, row: Row, attribute: str, C: float) -> Fitted:
         train, metadata = self.data.train, self.data.metadata

@@ -1,0 +1,35 @@
+"""What a class can be made with, when its __init__ passes `**options` on to the next one."""
+
+from __future__ import annotations
+
+import inspect
+from inspect import Parameter
+
+
+def full_signature(cls: type) -> inspect.Signature:
+    """The arguments of a class with those its bases take: what `help` and option checks should see.
+
+    The first __init__ in the order of resolution gives the positional arguments; every further one that options are passed
+    on to adds its keyword arguments.
+
+    >>> class Base:
+    ...     def __init__(self, size, *, rate=0.5): ...
+    >>> class Loss(Base):
+    ...     def __init__(self, size, *, beta=0.1, **options):
+    ...         super().__init__(size, **options)
+    >>> full_signature(Loss)
+    <Signature (size, *, beta=0.1, rate=0.5)>
+    """
+    makers = [vars(base)["__init__"] for base in cls.__mro__[:-1] if "__init__" in vars(base)]
+    _, *own = inspect.signature(makers[0]).parameters.values()
+    merged = {each.name: each for each in own if each.kind is not Parameter.VAR_KEYWORD}
+    passed_on = [each for each in own if each.kind is Parameter.VAR_KEYWORD]
+    for maker in makers[1:]:
+        if not passed_on:
+            break
+        parameters = inspect.signature(maker).parameters.values()
+        passed_on = [each for each in parameters if each.kind is Parameter.VAR_KEYWORD]
+        for each in parameters:
+            if each.kind is Parameter.KEYWORD_ONLY:
+                merged.setdefault(each.name, each)
+    return inspect.Signature([*merged.values(), *passed_on])
