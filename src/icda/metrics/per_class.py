@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torchmetrics.functional.classification import multiclass_confusion_matrix, multiclass_precision
 
 SHOT_THRESHOLDS = (20, 100)
 
@@ -17,7 +16,12 @@ def confusion_matrix(predictions: Tensor, targets: Tensor, num_classes: int) -> 
     >>> confusion_matrix(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]), num_classes=2)
     [[1, 1], [0, 1]]
     """
-    return multiclass_confusion_matrix(predictions, targets, num_classes).tolist()
+    return _confusion(predictions, targets, num_classes).tolist()
+
+
+def _confusion(predictions: Tensor, targets: Tensor, num_classes: int) -> Tensor:
+    pairs = torch.bincount(targets.long() * num_classes + predictions.long(), minlength=num_classes**2)
+    return pairs.view(num_classes, num_classes)
 
 
 def macro_precision(predictions: Tensor, targets: Tensor, num_classes: int) -> float:
@@ -28,7 +32,10 @@ def macro_precision(predictions: Tensor, targets: Tensor, num_classes: int) -> f
     >>> macro_precision(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]), num_classes=2)
     0.75
     """
-    return float(multiclass_precision(predictions, targets, num_classes, average="macro"))
+    confusion = _confusion(predictions, targets, num_classes)
+    called, present = confusion.sum(dim=0), confusion.sum(dim=1)
+    precision = (confusion.diag() / called).nan_to_num()  # a class that is never predicted has 0 / 0
+    return float((precision / ((called > 0) | (present > 0)).sum()).sum())
 
 
 def per_class_accuracy(confusion: Sequence[Sequence[int]]) -> list[float | None]:
