@@ -62,7 +62,8 @@ def call_in_fork(rank: int, environment: dict[str, str], folder: str, **request:
             os.dup2(os.open(name, mode | (os.O_CREAT | os.O_APPEND if stream else 0)), stream)
         os.environ.clear()
         os.environ.update(environment)
-        np.random.seed()
+        np.random.seed()  # a seed by chance, as in a process that was not forked; Python's generator does so itself
+        torch.seed()
         call(rank=rank, folder=Path(folder), **request)  # type: ignore[arg-type]
         code = 0
     except BaseException:
