@@ -22,15 +22,20 @@ avoid_amx()  # many tests compute in bf16, in this process and in children
 
 import torch  # noqa: E402  (reads the environment when it is loaded)
 
+_modules_kept = 0
 
-@pytest.fixture(scope="module", autouse=True)
-def _what_is_there_stays() -> None:
+
+@pytest.fixture(autouse=True)
+def _libraries_are_no_garbage() -> None:
     """Every training asks for a garbage collection, which took half a second with all tests and libraries in memory.
 
-    What is frozen is not looked through again.
+    What is there after new modules were imported is frozen: no collection looks through it again.
     """
-    gc.collect()
-    gc.freeze()
+    global _modules_kept
+    if len(sys.modules) != _modules_kept:
+        gc.collect()
+        gc.freeze()
+        _modules_kept = len(sys.modules)
 
 
 @pytest.fixture(autouse=True)
