@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -20,6 +22,21 @@ avoid_amx()  # many tests compute in bf16, in this process and in children
 
 import torch  # noqa: E402  (reads the environment when it is loaded)
 
+_modules_kept = 0
+
+
+@pytest.fixture(autouse=True)
+def _libraries_are_no_garbage() -> None:
+    """Every training asks for a garbage collection, which took half a second with all tests and libraries in memory.
+
+    What is there after new modules were imported is frozen: no collection looks through it again.
+    """
+    global _modules_kept
+    if len(sys.modules) != _modules_kept:
+        gc.collect()
+        gc.freeze()
+        _modules_kept = len(sys.modules)
+
 
 @pytest.fixture(autouse=True)
 def _fixed_seed() -> None:
@@ -27,31 +44,52 @@ def _fixed_seed() -> None:
 
 
 @pytest.fixture(scope="session")
-def run_on_ranks(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[Any]]:
+def ask_rank() -> Iterator[Callable[[int, dict[str, Any]], IO[str]]]:
+    """`ask_rank(rank, request)`: hand a request to the process of distributed.py that is this rank's parent."""
+    parents: dict[int, subprocess.Popen[str]] = {}
+    command = [sys.executable, "-P", str(Path(__file__).with_name("distributed.py"))]
+
+    def ask(rank: int, request: dict[str, Any]) -> IO[str]:
+        if rank not in parents:
+            parents[rank] = subprocess.Popen(
+                [*command, str(rank)],
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        questions, answers = parents[rank].stdin, parents[rank].stdout
+        assert questions is not None
+        assert answers is not None
+        print(json.dumps(request), file=questions, flush=True)
+        return answers
+
+    yield ask
+    for process in parents.values():
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="session")
+def run_on_ranks(
+    ask_rank: Callable[[int, dict[str, Any]], IO[str]], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., list[Any]]:
     """`run_on_ranks(function, world_size)`: what function(rank) of a test file returned on every gloo rank."""
 
     def run(function: Callable[[int], Any], world_size: int = 2) -> list[Any]:
-        folder = tmp_path_factory.mktemp("ranks")
-        script, file = Path(__file__).with_name("distributed.py"), inspect.getsourcefile(function)
-        command = [sys.executable, "-P", str(script), str(file), function.__name__]
-        ranks = [
-            subprocess.Popen(
-                [*command, str(rank), str(world_size), str(folder)],
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-            for rank in range(world_size)
-        ]
-        try:
-            outputs = [process.communicate(timeout=120)[0] for process in ranks]
-        finally:
-            for process in ranks:
-                process.kill()
-        failed = [output for process, output in zip(ranks, outputs, strict=True) if process.returncode != 0]
-        assert not failed, "\n".join(failed)
-        return [torch.load(folder / f"rank{rank}.pt") for rank in range(world_size)]
+        folder, ranks = tmp_path_factory.mktemp("ranks"), range(world_size)
+        request = {
+            "file": inspect.getsourcefile(function),
+            "function": function.__name__,
+            "world_size": world_size,
+            "folder": str(folder),
+            "environment": {**os.environ, "OMP_NUM_THREADS": "1"},
+        }
+        answers = [ask_rank(rank, request) for rank in ranks]
+        codes = [answer.readline().strip() for answer in answers]
+        failed = [(folder / f"rank{rank}.txt").read_text() for rank in ranks if codes[rank] != "0"]
+        assert not failed, "\n".join([f"exit codes {codes}", *failed])
+        return [torch.load(folder / f"rank{rank}.pt") for rank in ranks]
 
     return run
 

@@ -1,22 +1,36 @@
-"""One rank of a test that needs several: `python -P tests/distributed.py FILE FUNCTION RANK WORLD_SIZE FOLDER`.
+"""One rank of tests that need several: `python -P tests/distributed.py RANK`, and a line of JSON on stdin for each test.
 
-Calls FUNCTION(rank) of the test file FILE inside a gloo process group and saves what it returns as FOLDER/rank<RANK>.pt.
-The fixture `run_on_ranks` in conftest.py starts one such process a rank.
+Calls FUNCTION(rank) of the test file FILE inside a gloo process group and saves what it returns as FOLDER/rank<RANK>.pt;
+the answer is a line with the exit code, what was printed lies in FOLDER/rank<RANK>.txt. Each call is a process of its
+own, forked from this one: importing torch and icda takes longer than what it does. Every rank has its own such parent,
+so that ranks differ in all that processes differ in (hash seeds, say). The fixture `run_on_ranks` in conftest.py asks.
 """
 
 from __future__ import annotations
 
 import datetime
 import importlib.util
+import json
+import os
+import signal
 import sys
+import traceback
 from pathlib import Path
 
+import numpy as np
+import pytest  # noqa: F401 - what the forks would import otherwise, here and below
+import sklearn.datasets  # noqa: F401
 import torch
+import torch._dynamo
 import torch.distributed as dist
 
+import icda.training  # noqa: F401
+from icda.methods import METHODS
 
-def main(file: str, function: str, rank: int, world_size: int, folder: Path) -> None:
-    torch.set_num_threads(1)
+TIMEOUT = 120  # seconds until a rank that waits for another is ended
+
+
+def call(file: str, function: str, rank: int, world_size: int, folder: Path) -> None:
     spec = importlib.util.spec_from_file_location("worker", file)
     assert spec is not None
     assert spec.loader is not None
@@ -35,5 +49,33 @@ def main(file: str, function: str, rank: int, world_size: int, folder: Path) -> 
         dist.destroy_process_group()
 
 
+def call_in_fork(rank: int, environment: dict[str, str], folder: str, **request: object) -> int:
+    """The exit code of a child that makes the call; minus the signal's number if one ended it."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    code = 1
+    try:
+        signal.alarm(TIMEOUT)
+        for stream, mode in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
+            name = f"{folder}/rank{rank}.txt" if stream else os.devnull
+            os.dup2(os.open(name, mode | (os.O_CREAT | os.O_APPEND if stream else 0)), stream)
+        os.environ.clear()
+        os.environ.update(environment)
+        np.random.seed()  # a seed by chance, as in a process that was not forked; Python's generator does so itself
+        torch.seed()
+        call(rank=rank, folder=Path(folder), **request)  # type: ignore[arg-type]
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), Path(sys.argv[5]))
+    torch.set_num_threads(1)
+    list(METHODS)  # the first look-up imports them all
+    for line in sys.stdin:
+        print(call_in_fork(int(sys.argv[1]), **json.loads(line)), flush=True)

@@ -24,3 +24,11 @@ def test_importing_icda_does_not_load_torch() -> None:
         [sys.executable, "-c", "import sys, icda; print('torch' in sys.modules)"], capture_output=True, text=True
     )
     assert ran.stdout.strip() == "False", ran.stderr
+
+
+def test_training_loads_none_of_the_large_libraries_that_only_some_runs_need() -> None:
+    """They took more than half of a command's time to start."""
+    large = ("torchmetrics", "transformers", "matplotlib", "scipy", "sklearn", "lightning", "ray")
+    code = f"import sys, icda.training; print(sorted(set({large}) & set(sys.modules)))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.stdout.strip() == "[]", ran.stdout + ran.stderr

@@ -61,11 +61,17 @@ def test_a_table_is_run_shown_and_written_and_a_second_call_trains_nothing(icda:
     assert Path("results/table2.csv").read_text() == written
 
 
-def test_every_suite_runs_its_smoke_tier_whole(icda: Command) -> None:
-    for name in SUITES:
-        answer = icda("bench", name, "--tier", "smoke", "--jobs", 1, "--ledger", f"{name}.csv")
-        assert answer.code == 0, f"{name}: {answer.text}"
-        assert "failed" not in answer.text
+@pytest.fixture(scope="session")
+def smoke_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for the runs of all suites: a cell that two of them share is trained once, as for a user."""
+    return tmp_path_factory.mktemp("smoke")
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_every_suite_runs_its_smoke_tier_whole(name: str, icda: Command, smoke_runs: Path) -> None:
+    answer = icda("bench", name, "--tier", "smoke", "--jobs", 1, "--ledger", f"{name}.csv", "--out", smoke_runs)
+    assert answer.code == 0, answer.text
+    assert "failed" not in answer.text
 
 
 def test_a_failed_cell_is_reported_the_rest_are_kept_and_the_exit_code_says_so(

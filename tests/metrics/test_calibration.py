@@ -3,6 +3,7 @@ import pytest
 import scipy.special
 import sklearn.metrics
 import torch
+from torchmetrics.functional.classification import binary_calibration_error
 
 from icda.metrics.calibration import calibration_error, negative_log_likelihood
 
@@ -31,6 +32,16 @@ def problem(seed: int, scale: float, num_classes: int = 5) -> tuple[torch.Tensor
 def test_calibration_error_agrees_with_a_naive_count_even_when_softmax_saturates(seed: int, scale: float) -> None:
     logits, targets = problem(seed, scale)
     assert calibration_error(logits, targets) == pytest.approx(naive_calibration_error(logits, targets), abs=1e-6)
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 5.0, 300.0])
+@pytest.mark.parametrize(("seed", "num_bins"), [(0, 15), (1, 10), (2, 1)])
+def test_calibration_error_is_that_of_torchmetrics_to_the_last_bit(seed: int, num_bins: int, scale: float) -> None:
+    logits, targets = problem(seed, scale)
+    confidence = -torch.nn.functional.cross_entropy(logits, logits.argmax(dim=1), reduction="none").double()
+    below_one = confidence.exp().clamp(max=1 - 1e-12)  # there a confidence of exactly 1 has a bin of its own
+    expected = binary_calibration_error(below_one, logits.argmax(dim=1).eq(targets).long(), n_bins=num_bins)
+    assert calibration_error(logits, targets, num_bins) == float(expected)
 
 
 def test_logits_between_zero_and_one_are_still_logits() -> None:

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import sklearn.metrics
 import torch
+from torchmetrics.functional.classification import multiclass_confusion_matrix, multiclass_precision
 
 from icda.metrics.per_class import (
     band_accuracy,
@@ -28,6 +29,22 @@ def test_confusion_and_precision_agree_with_scikit_learn(seed: int, num_classes:
     assert confusion == expected.tolist()
     precision = sklearn.metrics.precision_score(targets, predictions, average="macro", zero_division=0)
     assert macro_precision(predictions, targets, num_classes) == pytest.approx(precision, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("num_classes", [2, 7, 80])
+def test_confusion_and_precision_are_those_of_torchmetrics_to_the_last_bit(seed: int, num_classes: int) -> None:
+    predictions, targets = labels(seed, num_classes)
+    expected = multiclass_confusion_matrix(predictions, targets, num_classes)
+    assert confusion_matrix(predictions, targets, num_classes) == expected.tolist()
+    precision = multiclass_precision(predictions, targets, num_classes, average="macro")
+    assert macro_precision(predictions, targets, num_classes) == float(precision)
+
+
+def test_a_label_outside_the_classes_is_an_error() -> None:
+    for targets in ([0, 2], [0, -1]):
+        with pytest.raises(RuntimeError):
+            confusion_matrix(torch.tensor([0, 1]), torch.tensor(targets), num_classes=2)
 
 
 @pytest.mark.parametrize("seed", range(5))

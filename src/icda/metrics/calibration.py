@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch.nn import functional
-from torchmetrics.functional.classification import binary_calibration_error
 
 
 def calibration_error(logits: Tensor, targets: Tensor, num_bins: int = 15) -> float:
@@ -19,10 +19,14 @@ def calibration_error(logits: Tensor, targets: Tensor, num_bins: int = 15) -> fl
     """
     predictions = logits.argmax(dim=1)
     confidence = functional.cross_entropy(logits, predictions, reduction="none").double().neg().exp()
-    # torchmetrics gives a confidence of exactly 1 a bin of its own, and logits in [0, 1] pass there for probabilities.
-    # So we hand it confidences, just below 1.
-    confidence = confidence.clamp(max=1 - 1e-12)
-    return float(binary_calibration_error(confidence, predictions.eq(targets).long(), n_bins=num_bins, norm="l1"))
+    confidence = confidence.clamp(max=1 - 1e-12)  # a confidence of 1 belongs to the last bin
+    edges = torch.linspace(0, 1, num_bins + 1, dtype=confidence.dtype, device=confidence.device)
+    bins = torch.bucketize(confidence, edges, right=True) - 1
+    count = torch.bincount(bins, minlength=len(edges)).double()
+    sure = torch.bincount(bins, weights=confidence, minlength=len(edges)) / count
+    right = torch.bincount(bins, weights=predictions.eq(targets).double(), minlength=len(edges)) / count
+    gaps = (right - sure).abs().nan_to_num()  # an empty bin has 0 / 0
+    return float((gaps * (count / count.sum())).sum())
 
 
 def negative_log_likelihood(logits: Tensor, targets: Tensor) -> float:

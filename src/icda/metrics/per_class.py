@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torchmetrics.functional.classification import multiclass_precision
 
 from icda.statistics.confusion import count_confusions
 
@@ -30,7 +29,10 @@ def macro_precision(predictions: Tensor, targets: Tensor, num_classes: int) -> f
     >>> macro_precision(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]), num_classes=2)
     0.75
     """
-    return float(multiclass_precision(predictions, targets, num_classes, average="macro"))
+    confusion = count_confusions(predictions, targets, num_classes)
+    called, present = confusion.sum(dim=0), confusion.sum(dim=1)
+    precision = (confusion.diag() / called).nan_to_num()  # a class that is never predicted has 0 / 0
+    return float((precision / ((called > 0) | (present > 0)).sum()).sum())
 
 
 def per_class_accuracy(confusion: Sequence[Sequence[int]]) -> list[float | None]:

@@ -6,6 +6,7 @@ metadata, and the rest, 104 to 113, is what a bias is built from. Test, validati
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,12 +41,17 @@ class _Cut(NamedTuple):
     train: Tensor
 
 
-def _cut(seed: int) -> _Cut:
+@cache
+def _images_and_digits() -> tuple[Tensor, Tensor]:
+    """Read once in a process: every task here starts from them, and none writes to them."""
     from sklearn.datasets import load_digits  # takes a second to import, which only these tasks should cost
 
     data = load_digits()
-    images = torch.from_numpy(data.images).mul(255 / 16).round().to(torch.uint8)
-    digits = torch.from_numpy(data.target).long()
+    return torch.from_numpy(data.images).mul(255 / 16).round().to(torch.uint8), torch.from_numpy(data.target).long()
+
+
+def _cut(seed: int) -> _Cut:
+    images, digits = _images_and_digits()
     parts = take_per_class(digits, [TEST, VALIDATION, METADATA], generator_for(seed, "digits"))
     return _Cut(images, digits, *parts)
 
