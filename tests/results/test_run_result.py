@@ -1,5 +1,7 @@
+import copy
 import json
 import pickle
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import pytest
@@ -55,8 +57,18 @@ def test_a_result_is_the_mapping_that_its_file_holds() -> None:
     assert FULL.get("nothing") is None
     with pytest.raises(KeyError):
         FULL["nothing"]
-    with pytest.raises(TypeError):
-        FULL["seed"] = 4  # type: ignore[index]
+    assert json.dumps(FULL) == json.dumps(plain)
+
+
+def test_a_result_cannot_be_changed_but_another_one_made() -> None:
+    for change in (lambda: FULL.update(seed=4), lambda: FULL.__setitem__("seed", 4), lambda: FULL.pop("seed")):
+        with pytest.raises(TypeError, match="a RunResult cannot be changed"):
+            change()
+    with pytest.raises(FrozenInstanceError):
+        FULL.seed = 4  # type: ignore[misc]
+    other = replace(FULL, seed=4)
+    assert (other.seed, other["seed"], FULL.seed, FULL["seed"]) == (4, 4, 3, 3)
+    assert copy.deepcopy(FULL) == FULL
 
 
 def test_a_metric_is_one_number_or_none() -> None:

@@ -16,8 +16,9 @@ import pytest
 import torch
 from torch import nn
 
+from icda.results.files import UnwritableError, write_atomically
 from icda.training import CheckpointError, TrainConfig, train
-from icda.training.checkpoint import FORMAT, VERSION, load_checkpoint, load_state, save_checkpoint, write_atomically
+from icda.training.checkpoint import FORMAT, VERSION, load_checkpoint, load_state, save_checkpoint
 from icda.training.progress import QuietView
 
 
@@ -242,7 +243,7 @@ def test_a_training_whose_disk_fills_up_goes_on_from_the_last_good_checkpoint(
 
 
 def test_a_folder_that_vanished_is_said_by_its_path(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"could not write .*gone"):
+    with pytest.raises(UnwritableError, match=r"could not write .*gone"):
         write_atomically(tmp_path / "gone" / "result.json", b"{}")
 
 

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from icda.extras import MissingExtraError
+from icda.results import EpochRecord
 from icda.training.logs import EpochLog
 
-RECORDS = [{"epoch": epoch, "stage": "train", "train_loss": 1.0 / (epoch + 1), "none": None} for epoch in range(3)]
+RECORDS = [EpochRecord(epoch, "train", 1.0 / (epoch + 1), figures={"none": None}) for epoch in range(3)]
 
 
 def lines(folder: Path) -> list[dict[str, object]]:
@@ -30,8 +31,8 @@ def test_a_resumed_log_forgets_what_its_checkpoint_does_not_remember(tmp_path: P
     with (tmp_path / "log.jsonl").open("a") as file:
         file.write('{"epoch": 3, "tra')  # cut off by a kill
     second = EpochLog(tmp_path, RECORDS[:2])
-    second.write({"epoch": 2, "train_loss": 0.5})
-    assert lines(tmp_path) == [*RECORDS[:2], {"epoch": 2, "train_loss": 0.5}]
+    second.write(EpochRecord(2, train_loss=0.5))
+    assert lines(tmp_path) == [*RECORDS[:2], EpochRecord(2, train_loss=0.5)]
 
 
 def test_tensorboard_gets_every_number_at_its_epoch(tmp_path: Path) -> None:

@@ -1,21 +1,23 @@
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
+from icda.results import EpochRecord
 from icda.training.progress import QuietView, TerminalView
 
-RECORD = {"epoch": 0, "train_loss": 1.5, "train_accuracy": 0.25, "validation_accuracy": None}
+RECORD = EpochRecord(0, train_loss=1.5, train_accuracy=0.25, validation={"accuracy": None})
 
 
-def show(terminal: bool, record: dict[str, object] = RECORD) -> str:
+def show(terminal: bool, record: EpochRecord = RECORD) -> str:
     output = io.StringIO()
     view = TerminalView(Console(file=output, force_terminal=terminal, width=160))
     with view:
         view.start(4, 10)
         view.step(0, 2, 1.25, 0.5)
         view.step(0, 2, 1.25, None)
-        view.epoch(dict(record), 2)
+        view.epoch(record, 2)
     return output.getvalue()
 
 
@@ -24,7 +26,7 @@ def test_without_a_terminal_an_epoch_is_a_line_and_a_step_is_none() -> None:
 
 
 def test_validation_accuracy_is_shown_where_there_is_one() -> None:
-    assert show(False, {**RECORD, "validation_accuracy": 0.75}).endswith("validation accuracy 0.7500\n")
+    assert show(False, replace(RECORD, validation={"accuracy": 0.75})).endswith("validation accuracy 0.7500\n")
 
 
 def test_a_terminal_shows_steps_done_since_the_resume_loss_and_epoch() -> None:
@@ -45,5 +47,5 @@ def test_the_quiet_view_prints_nothing(capsys: pytest.CaptureFixture[str]) -> No
     with QuietView() as view:
         view.start(0, 1)
         view.step(0, 1, 1.0, None)
-        view.epoch(dict(RECORD), 1)
+        view.epoch(RECORD, 1)
     assert capsys.readouterr() == ("", "")

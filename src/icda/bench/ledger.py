@@ -45,8 +45,9 @@ COLUMNS = (
 IDENTITY = ("tier", "task", "model", "method", "options", "epochs", "selection", "attributes", "seed")
 
 
-def to_row(result: RunResult, tier: str) -> dict[str, str]:
+def to_row(result: Mapping[str, Any], tier: str) -> dict[str, str]:
     """One line of the ledger from one result; a figure that was not measured is blank."""
+    result = RunResult.from_dict(result)
     config, environment = result.config or {}, result.environment or {}
     metrics = {name: result.metric(name) for name in METRICS}
     metrics["train_accuracy"] = result.history[-1].train_accuracy if result.history else None
