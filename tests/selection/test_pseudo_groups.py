@@ -86,3 +86,26 @@ def test_guessed_groups_are_in_the_state_of_the_selector_and_come_back() -> None
 
 def test_a_rule_without_an_observer_observes_nothing() -> None:
     assert Selector("validation_accuracy").observe(view(2)) == {}
+
+
+def test_where_biased_networks_will_answer_groups_wait_for_them_and_are_what_they_get_wrong() -> None:
+    observer, answers = PseudoGroupObserver(), list[torch.Tensor | None]([None, torch.tensor([0, 1, 1, 0])])
+    targets = torch.tensor([0, 0, 1, 1])
+
+    def never() -> torch.Tensor:
+        raise AssertionError("strengths are not asked for")
+
+    def view(epoch: int, logits: torch.Tensor) -> ValidationView:
+        return ValidationView(
+            epoch, 4, {"accuracy": 0.5}, logits, targets, never, never, lambda: answers[min(epoch, 1)], True
+        )
+
+    right = F.one_hot(targets, 2).float()
+    assert observer.observe(view(0, right)) == {METRIC: None}
+    assert observer.observe(view(1, right)) == {METRIC: 1.0}
+    assert observer.groups is not None
+    assert observer.groups.tolist() == [0, 1, 2, 3]
+    answers[1] = None
+    wrong = right.clone()
+    wrong[3] = wrong[3].flip(0)
+    assert observer.observe(view(2, wrong)) == {METRIC: 0.0}

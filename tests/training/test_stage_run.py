@@ -122,6 +122,15 @@ def test_the_rate_of_a_stage_follows_its_own_schedule_or_that_of_the_whole_train
     assert plan.learning_rate(config, 1, 2.5) == pytest.approx(5 * learning_rate(config, 0.5, 1, 3))
 
 
+def test_a_stage_on_top_of_the_epochs_leaves_the_milestones_of_the_others_where_they_are() -> None:
+    config = TrainConfig(epochs=10, learning_rate=0.1, schedule="step", milestones=(6, 8))
+    plan = Plan.of([Stage(5, "before", restart=True), Stage(10, "run", restart=True)], lambda stage: 5)
+    rates = [plan.learning_rate(config, 1, 5 + epoch) for epoch in range(10)]
+    assert rates == pytest.approx([0.1] * 6 + [0.01] * 2 + [0.001] * 2)
+    assert plan.learning_rate(config, 0, 2.9) == pytest.approx(0.1)
+    assert plan.learning_rate(config, 0, 3) == pytest.approx(0.01), "moved in proportion"
+
+
 def test_a_rank_with_half_a_share_of_the_samples_makes_half_a_step(make: Make) -> None:
     steps = []
     for share in (1.0, 0.5):

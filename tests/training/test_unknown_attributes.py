@@ -84,7 +84,7 @@ GROUPLESS = [name for name in method_names() if not method_needs(name) & {"group
 
 
 @pytest.mark.parametrize("selection", ["last", "validation_accuracy", "validation_worst_pseudo_group"])
-@pytest.mark.parametrize("method", ["cross_entropy", "icda", "jtt"])
+@pytest.mark.parametrize("method", ["cross_entropy", "icda", "jtt", "shortcut_prior", "xrm", "mat", "afr", "lff"])
 def test_training_and_selection_never_read_them(
     guarded: Task, method: str, selection: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ BENCHES = {
     "audit": "how well the audit finds minority groups and wrong labels, beside cleanlab",
     "fit": "fit times beside LogisticRegression, and memory for features on disk",
     "strengths": "whether the strengths of finished runs know groups they were not told",
+    "selection": "what each selection rule costs in the worst group, beside the rule that knows the groups",
     "figures": "train and draw the pictures of the documentation",
     "table2": "the paper's Table 2: long-tailed CIFAR",
     "table3": "the paper's Table 3: what ICDA adds to a training step of seven networks",
@@ -86,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
     measured = {"speed": _speed, "meta": _meta}
     if arguments[0] in measured:
         return measured[arguments[0]](arguments[1:])
-    if arguments[0] in ("embeddings", "audit", "fit", "strengths", "figures"):
+    if arguments[0] in ("embeddings", "audit", "fit", "strengths", "selection", "figures"):
         from icda.cli import bench_estimators
 
         return int(getattr(bench_estimators, arguments[0])(arguments[1:]))

@@ -1,4 +1,4 @@
-"""`icda bench embeddings`, `audit`, `fit`, `strengths`, `figures`: what is measured outside the suites"""
+"""`icda bench embeddings`, `audit`, `fit`, `strengths`, `selection`, `figures`: what is measured outside the suites"""
 
 from __future__ import annotations
 
@@ -66,6 +66,23 @@ class StrengthsArguments:
     """Folders of finished runs on a task with groups."""
     out: Path | None = None
     """CSV file to write (benchmarks/results/group_strengths.csv is ours)."""
+
+
+@dataclass
+class SelectionArguments:
+    """Train rows of table 6 once each, and ask every selection rule which epoch it would have taken."""
+
+    methods: tuple[str, ...] = ("cross_entropy", "logit_adjustment", "icda", "jtt", "xrm", "shortcut_prior")
+    """Methods that read no groups."""
+    tasks: tuple[str, ...] = ("digits_coloured",)
+    """Tasks of table 6, tier cpu, with validation groups."""
+    seeds: int = 3
+    """Runs of each method on each task."""
+    root: ROOT = None
+    out: Path = Path("runs/selection")
+    """Folder for the runs."""
+    ledger: Path | None = None
+    """CSV file that gets the rows of a run as soon as it is finished (benchmarks/results/selection.csv is ours)."""
 
 
 @dataclass
@@ -144,6 +161,20 @@ def strengths(arguments: Sequence[str]) -> int:
     print(*rows, sep="\n")
     if given.out is not None:
         write_csv(rows, given.out)
+    return 0
+
+
+def selection(arguments: Sequence[str]) -> int:
+    given = tyro.cli(SelectionArguments, args=list(arguments), prog="icda bench selection")
+    from icda.bench.cost.speed import write_csv
+    from icda.bench.studies.selection_rules import compare_table6, selection_table
+
+    rows = []
+    for found in compare_table6(given.methods, given.tasks, given.seeds, given.out, given.root):
+        rows += found
+        if given.ledger is not None:
+            write_csv(rows, given.ledger)
+    print(selection_table(rows))
     return 0
 
 

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from icda.cli.environment import config_path
 from icda.errors import InputError
+from icda.methods.create import method_class
 from icda.report import comparison_table, to_rich
 from icda.results.files import REPORT
 from icda.training import TrainConfig, load_config, train
@@ -45,6 +46,8 @@ def main(arguments: Sequence[str]) -> int:
     config = replace(given.run, options={**given.run.options, **parse_options(given.set)})
     console = Console()
     view = QuietView() if given.quiet else TerminalView()
+    if not given.quiet and os.environ.get("RANK", "0") == "0" and (note := cost_note(config)):
+        Console(stderr=True).print(note, highlight=False)
     result = train(config, resume=given.resume, overwrite=given.overwrite, view=view)
     if os.environ.get("RANK", "0") != "0":  # under torchrun one process speaks for all
         return 0
@@ -52,6 +55,19 @@ def main(arguments: Sequence[str]) -> int:
     console.print(to_rich(comparison_table([result], HEADLINES)))
     console.print(f"Model, log and result: {folder}\nReport to open in a browser: {folder / REPORT}", highlight=False)
     return 0
+
+
+def cost_note(config: TrainConfig) -> str:
+    """What the method says of its cost before it starts; nothing for a loss and for most methods.
+
+    >>> cost_note(TrainConfig(method="xrm", epochs=10))
+    'First trains 2 networks for 5 epochs, each on 1 of 2 parts of the samples; then one for 10: about 1.7 times plain \
+training.'
+    >>> cost_note(TrainConfig(method="icda"))
+    ''
+    """
+    said = getattr(method_class(config.method), "cost_note", None)
+    return "" if said is None else str(said(config.epochs, config.options))
 
 
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:

@@ -239,6 +239,10 @@ class TextArray:
             length = min(length, tokeniser.max_length)
         return TextArray(self.texts, lambda texts: tokeniser.encode(texts, length), length, tokeniser.padding)
 
+    def with_texts(self, texts: Sequence[str]) -> TextArray:
+        """Other texts, read as these are."""
+        return TextArray(texts, self._tokenise, self.max_length, self.padding)
+
     def __len__(self) -> int:
         return len(self.texts)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -62,6 +62,8 @@ class Setup:
         None  # (G,) the domain of each group: its attribute where groups are class x attribute
     )
 
+    domain_counts: Tensor | None = None  # (K, C) how many training samples of each class a domain has
+
     @property
     def num_domains(self) -> int:
         return 0 if self.group_domains is None else int(self.group_domains.max()) + 1
@@ -75,7 +77,17 @@ class Setup:
         batch = None if batch_size is None else min(batch_size, size)
         shape = (task.num_classes, network.feature_dim, task.class_counts)
         domains = None if counts is None else task.group_domains()
-        return cls(*shape, epochs, size, counts, batch, tuple(task.input_shape), seed, domains)
+        return cls(
+            *shape, epochs, size, counts, batch, tuple(task.input_shape), seed, domains, _domain_counts(task, domains)
+        )
+
+
+def _domain_counts(task: Task, domains: Tensor | None) -> Tensor | None:
+    if domains is None or task.train.groups is None:
+        return None
+    number, classes = int(domains.max()) + 1, task.num_classes
+    pairs = domains[task.train.groups] * classes + task.train.targets
+    return torch.bincount(pairs, minlength=number * classes).view(number, classes)
 
 
 @dataclass
@@ -129,6 +141,8 @@ class Method(nn.Module):
 
     needs: ClassVar[frozenset[str]] = frozenset()  # of "groups", "metadata", "validation", "validation groups"
     num_networks: ClassVar[int] = 1
+    adds_epochs: ClassVar[bool] = False  # whether its stages are longer than the run's epochs; else they share them
+    answers_later: ClassVar[bool] = False  # whether `shortcut_answers` will have an answer once a stage is over
     # What training batches of images go through as bytes (N, H, W, C), before they are cropped, mirrored and standardised.
     augment_images: Callable[[Tensor, torch.Generator], Tensor] | None = None
     # The loss that a method trains with, where it is one of ours: `icda explain` reads its margins and strengths.
@@ -137,6 +151,11 @@ class Method(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.criterion = None  # not in the class: there it would hide the module that a subclass sets
+
+    @classmethod
+    def cost_note(cls, epochs: int, options: Mapping[str, Any]) -> str:
+        """What a run costs beyond plain training, said before it starts; empty where that is no surprise."""
+        return ""
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         raise InputTypeError(f"{type(self).__name__} defines neither loss() nor step().")
@@ -151,6 +170,10 @@ class Method(nn.Module):
     def predict(self, models: Sequence[FeatureClassifier], inputs: Inputs) -> Tensor:
         """Logits at test time."""
         return models[0](inputs).logits
+
+    def shortcut_answers(self, models: Sequence[FeatureClassifier], inputs: Inputs) -> Tensor | None:
+        """The class (N,) that biased networks, if the method trains any, see in inputs they have not learned from."""
+        return None
 
     def prepare_network(self, network: FeatureClassifier) -> FeatureClassifier:
         """Change the network before training starts (a cosine head, a second branch)."""

@@ -11,7 +11,11 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class ValidationView:
-    """The validation split as the model of an epoch sees it. `features` and `head_weight` are computed when called."""
+    """The validation split as the model of an epoch sees it. What is a function is computed when called.
+
+    `answers` are those of biased networks that a method trains beside its own: None where there are none, or none yet; then
+    `answers_later` says whether to wait for them.
+    """
 
     epoch: int
     num_epochs: int
@@ -20,6 +24,8 @@ class ValidationView:
     targets: Tensor  # (N,)
     features: Callable[[], Tensor]  # (N, A)
     head_weight: Callable[[], Tensor]  # (C, A)
+    answers: Callable[[], Tensor | None] = lambda: None  # (N,)
+    answers_later: bool = False
 
 
 class Observer(Protocol):

@@ -1,4 +1,4 @@
-"""Groups guessed from strengths, for a selection that wants a worst group and has no group labels."""
+"""Groups guessed from strengths or from biased networks, for a selection by the worst group without group labels."""
 
 from __future__ import annotations
 
@@ -41,6 +41,16 @@ def strength_groups(features: Tensor, targets: Tensor, weight: Tensor, share: fl
     return groups
 
 
+def answer_groups(answers: Tensor, targets: Tensor) -> Tensor:
+    """2 y + [the answer is wrong] (N,): what networks that lean on a shortcut get wrong is a group of its class.
+
+    >>> import torch
+    >>> answer_groups(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]))
+    tensor([0, 1, 2])
+    """
+    return 2 * targets + (answers != targets).long()
+
+
 def guess_epoch(epochs: int) -> int:
     """The epoch after which groups are guessed: a tenth of the training, the first at the earliest.
 
@@ -57,17 +67,27 @@ def worst_pseudo_group(logits: Tensor, targets: Tensor, groups: Tensor) -> float
 
 
 class PseudoGroupObserver:
-    """Guesses the groups of the validation split once, early in training, and judges every later epoch by them."""
+    """Guesses the groups of the validation split once, and judges every later epoch by them.
+
+    Where a method has biased networks, when they are trained; else early in training.
+    """
 
     def __init__(self) -> None:
         self.groups: Tensor | None = None
 
     def observe(self, seen: ValidationView) -> dict[str, float | None]:
         if self.groups is None:
-            if seen.epoch < guess_epoch(seen.num_epochs):
-                return {METRIC: None}
-            self.groups = strength_groups(seen.features(), seen.targets, seen.head_weight())
+            self.groups = self._guess(seen)
+        if self.groups is None:
+            return {METRIC: None}
         return {METRIC: worst_pseudo_group(seen.logits, seen.targets, self.groups)}
+
+    def _guess(self, seen: ValidationView) -> Tensor | None:
+        if (answers := seen.answers()) is not None:
+            return answer_groups(answers, seen.targets)
+        if seen.answers_later or seen.epoch < guess_epoch(seen.num_epochs):
+            return None
+        return strength_groups(seen.features(), seen.targets, seen.head_weight())
 
     def state_dict(self) -> dict[str, Any]:
         return {} if self.groups is None else {"pseudo_groups": self.groups}
@@ -80,7 +100,8 @@ SELECTION_RULES.register("validation_worst_pseudo_group")(
     SelectionRule(
         "validation_worst_pseudo_group",
         METRIC,
-        description="highest accuracy of the worst group guessed from early strengths; needs no group labels",
+        description="highest accuracy of the worst guessed group, by what cross-fitted networks get wrong or by early "
+        "strengths; needs no group labels",
         observer=PseudoGroupObserver,
     )
 )

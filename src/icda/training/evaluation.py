@@ -48,6 +48,22 @@ def encode_split(model: FeatureClassifier, split: Split, accelerator: Accelerato
     return torch.cat(parts)
 
 
+@torch.no_grad()
+def answer_split(
+    method: Method, models: Sequence[FeatureClassifier], split: Split, accelerator: Accelerator
+) -> Tensor | None:
+    """What the method's biased networks answer (N,), in the split's order; None where it has none to ask."""
+    loader = BatchLoader(split, EVALUATION_BATCH, seed=0, shuffle=False, augment=False)
+    parts: list[Tensor] = []
+    with evaluating(*models, method):
+        for batch in loader.epoch(0):
+            answers = method.shortcut_answers(models, to_device(batch, accelerator.device).inputs)
+            if answers is None:
+                return None
+            parts.append(answers.cpu())
+    return torch.cat(parts)
+
+
 def evaluate_split(
     method: Method, models: Sequence[FeatureClassifier], task: Task, split: Split, accelerator: Accelerator
 ) -> tuple[dict[str, Any], Tensor]:

@@ -42,7 +42,8 @@ class Plan:
         """The rate of a stage at `epoch` (fractional within an epoch): of its own schedule, or of the whole training's."""
         stage = self.stages[number]
         if stage.restart:
-            rate = learning_rate(config, epoch - self.start(number), stage.epochs, self.num_epochs)
+            # Of the run's epochs, not of all stages': one that comes on top of them leaves the others' milestones alone.
+            rate = learning_rate(config, epoch - self.start(number), stage.epochs, config.epochs)
         else:
             rate = learning_rate(config, epoch, self.num_epochs)
         if stage.learning_rate is not None:

@@ -134,6 +134,8 @@ class StageRun:
             optimizer.zero_grad()
         accelerator.backward(loss * share if share != 1 else loss)
         for model, optimizer in zip(self.context.networks, self.context.optimizers, strict=True):
+            if all(value.grad is None for value in model.parameters()):
+                continue  # a network that waits for its stage: a gradient scaler refuses to step without gradients
             if clip_norm is not None:
                 # Not accelerator.clip_grad_norm_: in half precision it unscales every optimiser's gradients at each call.
                 accelerator.unscale_gradients(optimizer)

@@ -22,7 +22,7 @@ from icda.selection import Selector, ValidationView
 from icda.training.batches import TrainingBatches
 from icda.training.checkpoint import cpu_state, load_checkpoint, load_state, save_checkpoint
 from icda.training.config import TrainConfig, describe_changes, save_config
-from icda.training.evaluation import encode_split, evaluate_split, to_device
+from icda.training.evaluation import answer_split, encode_split, evaluate_split, to_device
 from icda.training.logs import EpochLog
 from icda.training.plan import Plan
 from icda.training.position import Position
@@ -177,6 +177,8 @@ class Trainer:
             targets=validation.targets,
             features=lambda: encode_split(self.models[0], validation, self.accelerator),
             head_weight=lambda: self.models[0].head_weight.detach().float().cpu(),
+            answers=lambda: answer_split(self.method, self.models, validation, self.accelerator),
+            answers_later=self.method.answers_later,
         )
 
     # -- saving and restoring -----------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ SUITES = (
     "shortcut",
     "text",
 )
+NOTHING = "nothing"  # what a column is like that no column of the paper is like
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Column:
     """One column of the paper's table, under its name there: a task, and which figure of it is shown.
 
     Two columns may show two figures of the same runs. `metric` is the suite's own where it is not given. `like` names a
-    column of the paper whose figures stand beside this one, which the paper does not have.
+    column of the paper whose figures stand beside this one, which the paper does not have; "nothing" if none is like it.
     """
 
     key: str
@@ -130,6 +131,8 @@ class Suite:
 
     def paper_points(self, row: Row, column: Column) -> float | None:
         """The paper's figure as accuracy in per cent, so that more is better whatever the paper prints."""
+        if column.like == NOTHING:
+            return None
         place = [printed.key for printed in self.printed()].index(column.like or column.key)
         value = row.paper[place] if place < len(row.paper) else None
         return 100 - value if value is not None and self.shows == "error" else value

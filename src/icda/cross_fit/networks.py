@@ -1,0 +1,202 @@
+"""Networks trained side by side, each without a part of the samples, for what they say of that part.
+
+Network k does not learn from fold k. With two folds every sample trains one network and is held out from the other
+(XRM's twins). Where labels flip, a sample's label gives way to what its held-out network says with confidence: the
+networks confirm each other in what they find easiest, and what they answer in the end is the shortcut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from icda.cross_fit.flips import flip_labels
+from icda.data.generators import generator_for
+from icda.errors import InputError
+from icda.ranks import all_gather_rows, all_reduce, world_size
+
+if TYPE_CHECKING:
+    from icda.data.task import Batch, Inputs
+
+FEWEST = 2  # samples a network learns from in one step: BatchNorm cannot normalise a single one
+
+
+class StepFigures(NamedTuple):
+    """Of one step: the networks' mean loss, the held-out logits (N, C) after it, and the share of labels that differ."""
+
+    loss: Tensor
+    held_out: Tensor
+    flipped: float
+
+
+class HeldOut(NamedTuple):
+    """What networks say of the training samples, on the CPU.
+
+    `logits` (N, C) are those of the network that has not learned from the sample, `targets` (N,) the samples' own labels,
+    `agreement` how often two of the networks give a sample the same answer, whether they have learned from it or not.
+    """
+
+    logits: Tensor
+    targets: Tensor
+    agreement: float
+
+    @property
+    def answers(self) -> Tensor:
+        return self.logits.argmax(1)
+
+    @property
+    def errors(self) -> float:
+        """The share of samples whose held-out answer is not their label."""
+        return float((self.answers != self.targets).double().mean())
+
+    @property
+    def disagreement(self) -> float:
+        """How many samples two networks answer differently, for each one that is answered wrongly; 0 without errors.
+
+        Networks that answer with an attribute of the sample are wrong together, and differ nowhere: 0. Networks that are
+        wrong because they have learned too little are wrong each in its own way.
+        """
+        return (1 - self.agreement) / self.errors if self.errors else 0.0
+
+
+class HeldOutNetworks(nn.Module):
+    """Which network a sample is held out from, which label it has by now, and how the networks take a step.
+
+    The folds are drawn by a coin from the seed; which labels flip depends on the seed, the epoch and the sample alone. So
+    a resumed run repeats both, and several ranks draw what one process would. Each network's loss is the mean over the
+    classes of a class's mean cross entropy in the batch: a rare class counts as much as a frequent one.
+    """
+
+    labels: Tensor  # (N,) what each sample has flipped to; -1 while it has its own label
+    fold: Tensor  # (N,) the network each sample is held out from
+
+    def __init__(self, num_samples: int, num_classes: int, folds: int, seed: int, *, flips: bool = True) -> None:
+        super().__init__()
+        if folds < 2:
+            raise InputError(
+                f"cross-fitting wants 2 folds or more, got {folds}: a network is blind to its own fold alone."
+            )
+        self.num_classes, self.folds, self.seed, self.flips = num_classes, folds, seed, flips
+        fold = torch.randint(folds, (num_samples,), generator=generator_for(seed, "folds", folds))
+        self.register_buffer("fold", fold, persistent=False)
+        self.register_buffer("labels", torch.full((num_samples,), -1), persistent=False)
+        self._drawn: tuple[int, Tensor] | None = None
+
+    def step(
+        self,
+        batch: Batch,
+        networks: Sequence[nn.Module],
+        models: Sequence[nn.Module],
+        apply: Callable[[Tensor], None],
+        epoch: int,
+    ) -> StepFigures:
+        """Each network learns from the samples that are not held out from it; then labels flip."""
+        fold, labels = self._facts(batch)
+        losses = [self._loss(network, batch, labels, fold != k) for k, network in enumerate(networks)]
+        learned = [loss for loss in losses if loss is not None]
+        total = torch.stack(learned).sum() if learned else batch.targets.new_zeros((), dtype=torch.float)
+        if learned:
+            apply(total)
+        held_out = self.held_out(batch.inputs, models, fold)
+        if self.flips:
+            labels = flip_labels(labels, held_out, self._uniform(epoch)[batch.index].to(held_out))
+            self._keep(batch.index, labels, batch.targets)
+        share = float((labels != batch.targets).float().mean())
+        return StepFigures(total.detach() / max(len(learned), 1), held_out, share)
+
+    @torch.no_grad()
+    def held_out(self, inputs: Inputs, models: Sequence[nn.Module], fold: Tensor) -> Tensor:
+        """What each sample's held-out network says (N, C), in evaluation mode; modes are as before when it returns."""
+        logits = torch.zeros(len(fold), self.num_classes, device=fold.device)
+        for k, model in enumerate(models):
+            rows = (fold == k).nonzero().flatten()
+            if len(rows):
+                logits[rows] = _in_evaluation(model, rows_of(inputs, rows)).float()
+        return logits
+
+    @torch.no_grad()
+    def ask(self, batches: Iterable[Batch], models: Sequence[nn.Module]) -> HeldOut:
+        """What the networks say of all training samples; ranks share the work."""
+        device, size = self.fold.device, len(self.fold)
+        logits = torch.zeros(size, self.num_classes, device=device)
+        targets, agree = torch.zeros(size, dtype=torch.long, device=device), torch.zeros(size, device=device)
+        rank = torch.distributed.get_rank() if world_size() > 1 else 0
+        for number, batch in enumerate(batches):
+            if number % world_size() == rank:
+                said = torch.stack([_in_evaluation(model, batch.inputs).float() for model in models], 1)  # (N, K, C)
+                fold = self._facts(batch)[0]
+                logits[batch.index] = said[torch.arange(len(fold)), fold]
+                targets[batch.index] = batch.targets
+                agree[batch.index] = pairwise_agreement(said.argmax(2), self.num_classes)
+        logits, targets, agree = (all_reduce(values).cpu() for values in (logits, targets, agree))
+        return HeldOut(logits, targets, float(agree.double().mean()))
+
+    def _facts(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Fold and present label of the batch's samples."""
+        index = batch.index.to(self.labels.device)
+        flipped = self.labels[index].to(batch.targets)
+        return self.fold[index].to(batch.targets), torch.where(flipped >= 0, flipped, batch.targets)
+
+    def _loss(self, network: nn.Module, batch: Batch, labels: Tensor, learns: Tensor) -> Tensor | None:
+        """Class-balanced cross entropy over the batch of all ranks; None where some rank has too few samples."""
+        own = F.one_hot(labels[learns], self.num_classes).sum(0).double()
+        short = own.new_tensor([float(own.sum() < FEWEST), float(len(labels))])
+        *counts, lacking, size = all_reduce(torch.cat([own, short])).unbind()
+        if lacking > 0:
+            return None  # on every rank: a forward pass that no other rank makes would stop DDP
+        seen = torch.stack(counts)
+        # Written as a mean over the rank's samples, so that the trainer's average over ranks is the whole batch's loss.
+        weights = torch.where(seen > 0, size / (seen.clamp(min=1) * (seen > 0).sum()), 0.0)
+        rows = learns.nonzero().flatten()
+        losses = F.cross_entropy(network(rows_of(batch.inputs, rows)).logits, labels[rows], reduction="none")
+        return (weights[labels[rows]].to(losses) * losses).sum() / len(labels)
+
+    def _uniform(self, epoch: int) -> Tensor:
+        """One draw per training sample for this epoch, in which each sample is seen once."""
+        if self._drawn is None or self._drawn[0] != epoch:
+            self._drawn = epoch, torch.rand(len(self.fold), generator=generator_for(self.seed, "flips", epoch))
+        return self._drawn[1]
+
+    def _keep(self, index: Tensor, labels: Tensor, targets: Tensor) -> None:
+        """Note the labels of the batch of all ranks; one that is back to the sample's own counts as not flipped."""
+        device = self.labels.device
+        noted = torch.where(labels == targets, -1, labels).to(device)
+        rows = all_gather_rows(torch.stack([index.to(device), noted], 1))
+        self.labels[rows[:, 0]] = rows[:, 1]
+
+    def get_extra_state(self) -> dict[str, Any]:
+        return {"labels": self.labels}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        # Of any length, unlike a saved buffer: a trained model may be evaluated on data of another size.
+        self.labels = state["labels"].to(self.labels.device)
+
+
+def pairwise_agreement(answers: Tensor, num_classes: int) -> Tensor:
+    """How many pairs of K networks agree, as a share of all pairs (N,), from their answers (N, K).
+
+    >>> pairwise_agreement(torch.tensor([[0, 0, 0], [0, 0, 1], [0, 1, 2]]), 3)
+    tensor([1.0000, 0.3333, 0.0000])
+    """
+    votes, count = F.one_hot(answers, num_classes).sum(1).float(), answers.shape[1]
+    return (votes * (votes - 1)).sum(1) / (count * (count - 1))
+
+
+def rows_of(inputs: Inputs, rows: Tensor) -> Inputs:
+    """Some samples of a batch's inputs, a tensor or a dict of tensors."""
+    if isinstance(inputs, dict):
+        return {name: value[rows.to(value.device)] for name, value in inputs.items()}
+    return inputs[rows.to(inputs.device)]
+
+
+def _in_evaluation(model: nn.Module, inputs: Inputs) -> Tensor:
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    logits: Tensor = model(inputs).logits
+    for module, training in modes:
+        module.training = training
+    return logits

@@ -1,0 +1,176 @@
+"""What methods share that first ask cross-fitted networks what the shortcut says, and then train with the answer."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from icda.cross_fit import HeldOut, HeldOutNetworks
+from icda.errors import InputError
+from icda.methods.base import Context, Method, Sampling, Setup, Stage, StepResult
+
+if TYPE_CHECKING:
+    from icda.data.task import Batch, Inputs
+    from icda.models.base import FeatureClassifier
+
+FIRST = "cross_fit"
+FORWARD = 1 / 3  # of a training step: a backward pass costs about two forward passes
+
+
+class CrossFittedMethod(Method):
+    """Two stages: `folds` networks, each blind to a part of the samples, then the network that is kept.
+
+    The first network of the run is the one that is kept; it waits while the others train. Their stage comes on top of the
+    run's epochs: `cross_fit_epochs` of them, with a schedule of its own. When it ends, one pass over the training set
+    gives the held-out logits of every sample, and `learn_from` makes of them what the second stage needs. They are part
+    of the state: a run that is killed in either stage goes on as if nothing had happened, and `reuse`, the folder of a
+    finished run on the same samples, takes its networks and logits in place of a first stage.
+
+    A subclass says how the networks are trained (`folds`, `flips`) and writes `learn_from` and `loss`.
+    """
+
+    folds: ClassVar[int] = 2
+    num_networks: ClassVar[int] = 3
+    adds_epochs: ClassVar[bool] = True
+    answers_later: ClassVar[bool] = True
+    flips: ClassVar[bool] = True
+    second_sampling: Sampling = "uniform"
+    evidence: HeldOut | None = None  # None before the first stage ends
+
+    def __init__(self, setup: Setup, *, cross_fit_epochs: float = 0.5, reuse: str = "") -> None:
+        super().__init__()
+        if not 0 < cross_fit_epochs <= 10:
+            raise InputError(
+                "cross_fit_epochs is the length of the first stage as a share of the run's epochs, above 0 and not over "
+                f"10, got {cross_fit_epochs}."
+            )
+        self.cross_fit_epochs, self.epochs, self.num_classes = cross_fit_epochs, setup.epochs, setup.num_classes
+        self.held_out = HeldOutNetworks(setup.num_samples, setup.num_classes, self.folds, setup.seed, flips=self.flips)
+        self.found: dict[str, float] = {}  # figures of the held-out answers, for the log
+        self.reuse, self._earlier = reuse, read_earlier(reuse, setup, self.num_networks) if reuse else None
+
+    @classmethod
+    def cost_note(cls, epochs: int, options: Mapping[str, Any]) -> str:
+        if options.get("reuse"):
+            return f"Takes the cross-fitted networks of {options['reuse']}: the cost is that of plain training."
+        default = inspect.signature(cls).parameters["cross_fit_epochs"].default
+        first = first_stage_epochs(float(options.get("cross_fit_epochs", default)), epochs)
+        ratio = 1 + first / epochs * (cls.folds - 1 + FORWARD)  # each sample trains all but one, which answers
+        return (
+            f"First trains {cls.folds} networks for {first} epochs, each on {cls.folds - 1} of {cls.folds} parts of the "
+            f"samples; then one for {epochs}: about {ratio:.1f} times plain training."
+        )
+
+    # -- what subclasses write ----------------------------------------------------------------------------------------
+
+    def learn_from(self, held_out: HeldOut) -> None:
+        """Make of what the networks say of the training samples what the second stage needs."""
+        raise NotImplementedError
+
+    # -- the two stages -----------------------------------------------------------------------------------------------
+
+    def stages(self, epochs: int) -> list[Stage]:
+        second = Stage(epochs, "train", sampling=self.second_sampling, restart=True)
+        if self.reuse:
+            return [second]
+        return [Stage(first_stage_epochs(self.cross_fit_epochs, epochs), FIRST, restart=True), second]
+
+    def step(self, batch: Batch, context: Context) -> StepResult:
+        if context.stage.name != FIRST:
+            self._check_same(batch)
+            return super().step(batch, context)
+        figures = self.held_out.step(batch, context.networks[1:], context.models[1:], context.apply, context.epoch)
+        return StepResult(figures.loss, figures.held_out, {"flipped_labels": figures.flipped})
+
+    def on_stage_start(self, context: Context) -> None:
+        if self._earlier is not None:
+            for model, state in zip(context.models[1:], self._earlier["networks"][1:], strict=True):
+                model.load_state_dict(state)
+            self._keep(HeldOut(**self._earlier["method"]["_extra_state"]["evidence"]))
+
+    def on_epoch_end(self, context: Context) -> None:
+        # Not at the start of the second stage: a run that resumes there does not start it again.
+        if context.stage.name == FIRST and context.epoch + 1 == context.stage.epochs:
+            self._keep(self.held_out.ask(context.training_batches(), context.models[1:]))
+
+    def _keep(self, evidence: HeldOut) -> None:
+        self.evidence = evidence
+        self.found = {
+            "held_out_errors": evidence.errors,
+            "agreement": evidence.agreement,
+            "disagreement": evidence.disagreement,
+        }
+        self.learn_from(evidence)
+
+    def _check_same(self, batch: Batch) -> None:
+        if not self.reuse:
+            return
+        assert self.evidence is not None, "it is read when the stage starts"
+        if not torch.equal(self.evidence.targets[batch.index.cpu()], batch.targets.cpu()):
+            raise InputError(
+                f"reuse={self.reuse}: its networks were trained on other samples, or in another order, than this task has. "
+                "Leave reuse out, or give a run with the same task and data seed."
+            )
+
+    def second_stage_progress(self, context: Context) -> float:
+        """How far the second stage is, in [0, 1]: what losses that ramp up are told."""
+        lengths = [stage.epochs for stage in self.stages(self.epochs)]
+        begun = sum(lengths[:-1]) / sum(lengths)
+        return min(max((context.progress - begun) / (1 - begun), 0.0), 1.0)
+
+    def shortcut_answers(self, models: Sequence[FeatureClassifier], inputs: Inputs) -> Tensor | None:
+        """The class (N,) that the cross-fitted networks see in inputs none of them has learned from; None before that."""
+        if self.evidence is None:
+            return None
+        return torch.stack([model(inputs).logits.log_softmax(1) for model in models[1:]]).mean(0).argmax(1)
+
+    def epoch_figures(self) -> dict[str, Any]:
+        return dict(self.found)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        return {"evidence": None if self.evidence is None else self.evidence._asdict()}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        # Of any length, unlike saved buffers: a trained model may be evaluated on data of another size.
+        if state["evidence"] is not None:
+            self._keep(HeldOut(**state["evidence"]))
+
+
+def first_stage_epochs(share: float, epochs: int) -> int:
+    """
+    >>> first_stage_epochs(0.5, 30), first_stage_epochs(0.01, 30)
+    (15, 1)
+    """
+    return max(1, round(share * epochs))
+
+
+def read_earlier(folder: str, setup: Setup, num_networks: int) -> dict[str, Any]:
+    """What a finished run left of its cross-fitted networks, refused where it cannot be of the same samples."""
+    path = Path(folder) / "model.pt"
+    if not path.is_file():
+        raise InputError(
+            f"reuse={folder}: {path} is not there. Give the folder of a finished run of this or a like method."
+        )
+    state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    kept = state.get("method", {}).get("_extra_state", {})
+    evidence = kept.get("evidence") if isinstance(kept, dict) else None
+    if evidence is None:
+        raise InputError(
+            f"reuse={folder}: the run there trained no cross-fitted networks: give one of xrm, mat, shortcut_prior."
+        )
+    if len(state["networks"]) != num_networks:
+        raise InputError(
+            f"reuse={folder}: the run there trained {len(state['networks']) - 1} cross-fitted networks, this method wants "
+            f"{num_networks - 1}."
+        )
+    counts = torch.bincount(evidence["targets"], minlength=setup.num_classes)
+    if not torch.equal(counts, setup.class_counts.to(counts)):
+        raise InputError(
+            f"reuse={folder}: its samples have classes of {counts.tolist()}, this task's {setup.class_counts.tolist()}."
+        )
+    return state

@@ -1,0 +1,64 @@
+"""Logit adjustment within each attribute: the prior that knows what the shortcut says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from torch import Tensor
+
+from icda.errors import InputError
+from icda.losses.icda import ICDALoss
+from icda.methods.base import METHODS, Context, Method, Setup
+from icda.methods.prior_criterion import LossName, prior_criterion
+
+if TYPE_CHECKING:
+    from icda.data.task import Batch
+    from icda.models.base import Output
+
+
+@METHODS.register("group_prior")
+class GroupPrior(Method):
+    """Cross entropy of z + log pi(c | a), with a the attribute behind a sample's group.
+
+    pi(c | a) is the share of class c among the training samples with attribute a; a pair without samples counts as half
+    of one. Trained so, z is the classifier of a world in which the attribute tells nothing and classes are equal. With an
+    attribute that tells nothing it is logit adjustment. With loss="icda" ICDA's other terms are added, and their options
+    are taken. Where groups are not class x attribute, each group is an attribute of its own; then they must not tell the
+    class.
+
+    >>> import torch
+    >>> setup = Setup(2, 4, torch.tensor([7, 7]), 1, 14, torch.tensor([6, 1, 1, 6]),
+    ...               group_domains=torch.tensor([0, 1, 0, 1]), domain_counts=torch.tensor([[6, 1], [1, 6]]))
+    >>> GroupPrior(setup).criterion.prior.tolist()
+    [[6.0, 1.0], [1.0, 6.0]]
+    """
+
+    inner_loss = ICDALoss
+    needs: ClassVar[frozenset[str]] = frozenset({"groups"})
+    domains: Tensor  # (G,) the attribute of each group
+
+    def __init__(self, setup: Setup, *, loss: LossName = "la", **options: Any) -> None:
+        super().__init__()
+        counts, domains = setup.domain_counts, setup.group_domains
+        assert counts is not None, "check_needs admits no task without its groups"
+        assert domains is not None
+        check_attributes(counts)
+        self.criterion = prior_criterion(setup, loss, options, counts)
+        self.register_buffer("domains", domains, persistent=False)
+
+    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
+        assert batch.groups is not None
+        attributes = self.domains[batch.groups]
+        return self.criterion(
+            output.features, batch.targets, context.head, context.progress, output.logits, attributes=attributes
+        )
+
+
+def check_attributes(counts: Tensor) -> None:
+    """Refuse attributes (K, C) that have a class each: log pi(c | a) would say the label, and nothing be left to learn."""
+    known = counts[counts.sum(1) > 0]
+    if ((known > 0).sum(1) == 1).all():
+        raise InputError(
+            "group_prior wants attributes that several classes share, and each of these groups has samples of one class: "
+            "give groups as class x attribute (for own data, a column of the attribute), or use uw."
+        )

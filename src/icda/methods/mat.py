@@ -1,0 +1,60 @@
+"""MAT: logits shifted by what held-out twins expect of each sample."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.cross_fit import HeldOut, conditional_log_prior, joint_counts
+from icda.errors import InputError
+from icda.methods.base import METHODS, Context, Setup
+from icda.methods.cross_fitted import CrossFittedMethod
+
+if TYPE_CHECKING:
+    from icda.data.task import Batch
+    from icda.models.base import Output
+
+
+@METHODS.register("mat")
+class MAT(CrossFittedMethod):
+    """Cross entropy of z + tau log p(y | x), with p(y | x) = sum_a P(y | a) p(a | x) and p(a | x) from held-out twins.
+
+    Twins trained as in XRM give every training sample a held-out probability p(a | x) of each answer a. P(y | a) counts
+    which labels the samples have that the twins answer with a, and corrects the twins' confidence in flipped labels. Where
+    the twins are certain, this is the counted prior log P(y | a). No group label is read.
+
+    Reference: Bayat et al., "The pitfalls of memorization", ICLR 2025 (memorization-aware training). Differs from the
+    paper in that the twins' length is a share of the run, and their settings are not tuned.
+    """
+
+    log_prior: Tensor
+
+    def __init__(self, setup: Setup, *, cross_fit_epochs: float = 0.5, reuse: str = "", tau: float = 1.0) -> None:
+        super().__init__(setup, cross_fit_epochs=cross_fit_epochs, reuse=reuse)
+        if not 0 <= tau < float("inf"):
+            raise InputError(f"tau is a finite number, 0 or more, got {tau}.")
+        self.tau = tau
+        self.register_buffer("log_prior", torch.zeros(0, setup.num_classes), persistent=False)
+
+    def learn_from(self, held_out: HeldOut) -> None:
+        self.log_prior = mixed_log_prior(held_out.logits, held_out.targets).to(self.log_prior.device)
+
+    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
+        prior = self.log_prior[batch.index.to(self.log_prior.device)].to(output.logits)
+        return F.cross_entropy(output.logits + self.tau * prior, batch.targets)
+
+
+def mixed_log_prior(logits: Tensor, targets: Tensor) -> Tensor:
+    """log sum_a P(y | a) p(a | x) of each sample (N, C), P(y | a) counted over the most likely answers.
+
+    >>> sure = torch.tensor([[50.0, 0.0], [50.0, 0.0], [0.0, 50.0], [0.0, 50.0]])
+    >>> mixed_log_prior(sure, torch.tensor([0, 1, 1, 1])).exp()[0]
+    tensor([0.4167, 0.5833])
+    """
+    num_classes = logits.shape[1]
+    counts = joint_counts(logits.argmax(1), targets, num_classes, num_classes)
+    table = conditional_log_prior(counts)
+    return torch.logsumexp(logits.double().log_softmax(1)[:, :, None] + table[None], dim=1).float()

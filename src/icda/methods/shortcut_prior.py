@@ -1,0 +1,77 @@
+"""Logit adjustment by what cross-fitted networks expect of each sample: the prior of a shortcut nobody named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.cross_fit import HeldOut, answer_log_prior, fit_calibration
+from icda.errors import InputError
+from icda.losses.icda import ICDALoss
+from icda.methods.base import METHODS, Context, Setup
+from icda.methods.cross_fitted import CrossFittedMethod
+from icda.methods.prior_criterion import LossName, prior_criterion
+
+if TYPE_CHECKING:
+    from icda.data.task import Batch
+    from icda.models.base import Output
+
+
+FORMS = ("auto", "counted", "soft")
+REPEATED = 0.1  # a disagreement below this: the networks answer with an attribute of the sample
+
+
+@METHODS.register("shortcut_prior", "counterfactual_prior")
+class ShortcutPrior(CrossFittedMethod):
+    """Cross entropy of z + log p(c | x), with p what networks that lean on the shortcut expect of a sample not seen.
+
+    Four networks are trained as XRM's twins are: each without a part of the samples, with labels that flip towards
+    confident held-out answers, so that they end by answering with what is easiest to see. Where they repeat each other's
+    errors, the answer is an attribute of the sample: form "counted", p(c | x) is the share of class c among the samples
+    with that answer. Where they do not, what they know lies in how sure they are: form "soft", p is the softmax of the
+    held-out logits after one temperature and a bias for each class, fitted to the labels. "auto" takes the first if there
+    are fewer than 0.1 samples that two networks disagree on for each one that they get wrong.
+
+    No group label is read. Where the answers say nothing of the label, p are the classes' shares, and the method is logit
+    adjustment. With loss="icda" ICDA's other terms are added, and their options are taken.
+    """
+
+    inner_loss = ICDALoss
+    folds: ClassVar[int] = 4
+    num_networks: ClassVar[int] = 5
+    log_prior: Tensor  # (N, C)
+
+    def __init__(
+        self,
+        setup: Setup,
+        *,
+        cross_fit_epochs: float = 1 / 3,
+        form: Literal["auto", "counted", "soft"] = "auto",
+        loss: LossName = "la",
+        reuse: str = "",
+        **options: Any,
+    ) -> None:
+        super().__init__(setup, cross_fit_epochs=cross_fit_epochs, reuse=reuse)
+        if form not in FORMS:
+            raise InputError(f"form is one of {', '.join(FORMS)}, got {form!r}.")
+        self.form = form
+        self.criterion = prior_criterion(setup, loss, options)
+        self.register_buffer("log_prior", torch.zeros(0, setup.num_classes), persistent=False)
+
+    def learn_from(self, held_out: HeldOut) -> None:
+        counted = self.form == "counted" or (self.form == "auto" and held_out.disagreement < REPEATED)
+        logits, targets = held_out.logits, held_out.targets
+        if counted:
+            log_prior = answer_log_prior(held_out.answers, targets, self.num_classes)
+        else:
+            log_prior = fit_calibration(logits, targets).log_probabilities(logits)
+        self.log_prior = log_prior.to(self.log_prior.device)
+        self.found |= {"held_out_nll": float(F.nll_loss(log_prior, targets)), "counted": float(counted)}
+
+    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
+        prior = self.log_prior[batch.index.to(self.log_prior.device)].to(output.logits.device)
+        progress = self.second_stage_progress(context)
+        return self.criterion(output.features, batch.targets, context.head, progress, output.logits, log_prior=prior)

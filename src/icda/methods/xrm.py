@@ -1,0 +1,85 @@
+"""XRM: the mistakes of twin networks become groups, for a second training that balances groups."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.cross_fit import HeldOut
+from icda.data.loader import balanced_weights
+from icda.errors import InputError
+from icda.methods.base import METHODS, Context, Sampling, Setup
+from icda.methods.cross_fitted import CrossFittedMethod
+from icda.methods.group_dro import GroupDRO
+
+if TYPE_CHECKING:
+    from icda.data.task import Batch
+    from icda.models.base import Output
+
+SECONDS = ("uw", "group_dro")
+
+
+@METHODS.register("xrm")
+class XRM(CrossFittedMethod):
+    """Twins, each trained on half of the samples; what they get wrong is a group, and groups are drawn equally often.
+
+    The twins' labels flip towards confident held-out answers, so that they end by answering with the shortcut. A sample
+    whose held-out twin is wrong about its own label belongs to a group of its class, the other samples of the class to
+    another. The second stage is UW, or group DRO with second="group_dro", on these groups. No group label is read.
+
+    Reference: Pezeshki et al., "Discovering environments with XRM", ICML 2024. Differs from the paper in that the twins'
+    length is a share of the run (the paper takes the settings of the highest flip rate), and that the second training
+    has the run's recipe.
+
+    >>> setup = Setup(2, 4, torch.tensor([6, 2]), epochs=10, num_samples=8)
+    >>> [(stage.name, stage.epochs) for stage in XRM(setup).stages(10)]
+    [('cross_fit', 5), ('train', 10)]
+    """
+
+    second_sampling: Sampling = "own"
+    groups: Tensor
+
+    def __init__(
+        self,
+        setup: Setup,
+        *,
+        cross_fit_epochs: float = 0.5,
+        second: Literal["uw", "group_dro"] = "uw",
+        reuse: str = "",
+    ) -> None:
+        super().__init__(setup, cross_fit_epochs=cross_fit_epochs, reuse=reuse)
+        if second not in SECONDS:
+            raise InputError(f"second is one of {', '.join(SECONDS)}, got {second!r}.")
+        self.second = second
+        self.register_buffer("groups", torch.zeros(0, dtype=torch.long), persistent=False)
+        counts = torch.ones(2 * setup.num_classes, dtype=torch.long)  # not known yet: q is set when they are
+        self.robust = GroupDRO(replace(setup, group_counts=counts)) if second == "group_dro" else None
+
+    def learn_from(self, held_out: HeldOut) -> None:
+        self.groups = mistake_groups(held_out.answers, held_out.targets).to(self.groups.device)
+        sizes = torch.bincount(self.groups, minlength=2 * self.num_classes)
+        self.found["inferred_groups"] = float((sizes > 0).sum())
+        if self.robust is not None:
+            self.robust.q.copy_((sizes > 0) / (sizes > 0).sum())
+
+    def sampling_weights(self) -> Tensor:
+        return balanced_weights(self.groups.cpu())
+
+    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
+        if self.robust is None:
+            return F.cross_entropy(output.logits, batch.targets)
+        groups = self.groups[batch.index.to(self.groups.device)]
+        return self.robust.loss(output, batch._replace(groups=groups), context)
+
+
+def mistake_groups(answers: Tensor, targets: Tensor) -> Tensor:
+    """2 y + [the held-out answer is wrong] of each sample (N,).
+
+    >>> mistake_groups(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]))
+    tensor([0, 1, 2])
+    """
+    return 2 * targets + (answers != targets).long()

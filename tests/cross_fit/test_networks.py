@@ -1,0 +1,179 @@
+"""Held-out networks: who learns from whom, which labels flip, and that ranks and resumption change nothing."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from icda.cross_fit import HeldOut, HeldOutNetworks, flip_labels
+from icda.data.task import Batch
+from icda.models.base import FeatureClassifier
+
+N, C, RATE = 48, 3, 0.3
+INPUTS = torch.randn(N, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+TARGETS = torch.arange(N) % C
+
+
+def make_models(folds: int = 2) -> list[FeatureClassifier]:
+    torch.manual_seed(3)
+    return [
+        FeatureClassifier(nn.Sequential(nn.Linear(4, 5), nn.Tanh()), nn.Linear(5, C)).double() for _ in range(folds)
+    ]
+
+
+def batch_of(rows: Tensor) -> Batch:
+    return Batch(INPUTS[rows], TARGETS[rows], None, rows)
+
+
+def applier(models: list[FeatureClassifier], share: float = 1.0, average: bool = False) -> Callable[[Tensor], None]:
+    """A step of gradient descent as the trainer takes it: ranks' losses by their share, gradients averaged."""
+
+    def apply(loss: Tensor) -> None:
+        parameters = [value for model in models for value in model.parameters()]
+        slopes = torch.autograd.grad(loss * share, parameters, allow_unused=True)
+        with torch.no_grad():
+            for value, slope in zip(parameters, slopes, strict=True):
+                if slope is not None:
+                    if average:
+                        torch.distributed.all_reduce(slope)
+                        slope = slope / torch.distributed.get_world_size()
+                    value -= RATE * slope
+
+    return apply
+
+
+def balanced_loss(model: nn.Module, rows: list[int], labels: list[int]) -> Tensor:
+    """The mean over the classes of a class's mean cross entropy, in a loop."""
+    means = []
+    for c in range(C):
+        own = [i for i in rows if labels[i] == c]
+        if own:
+            means.append(sum(F.cross_entropy(model(INPUTS[[i]]).logits, torch.tensor([c])) for i in own) / len(own))
+    return sum(means) / len(means)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("folds", [2, 3])
+def test_a_step_is_that_of_networks_trained_alone_on_the_samples_they_may_see(folds: int) -> None:
+    models, held = make_models(folds), HeldOutNetworks(N, C, folds, seed=0)
+    alone = copy.deepcopy(models)
+    held.step(batch_of(torch.arange(N)), models, models, applier(models), epoch=0)
+    for k, model in enumerate(alone):
+        rows = [i for i in range(N) if held.fold[i] != k]
+        slopes = torch.autograd.grad(balanced_loss(model, rows, TARGETS.tolist()), list(model.parameters()))
+        with torch.no_grad():
+            for value, slope in zip(model.parameters(), slopes, strict=True):
+                value -= RATE * slope
+    for found, expected in zip(models, alone, strict=True):
+        for one, other in zip(found.parameters(), expected.parameters(), strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+
+
+def test_labels_flip_by_the_rule_towards_the_network_that_has_not_seen_them() -> None:
+    models, held = make_models(), HeldOutNetworks(N, C, 2, seed=0)
+    for model in models:
+        model.head.weight.data.mul_(20)  # confident answers
+    for epoch in range(3):
+        before = torch.where(held.labels >= 0, held.labels, TARGETS)
+        held.step(batch_of(torch.arange(N)), models, models, lambda loss: None, epoch)
+        with torch.no_grad():
+            answers = torch.stack([models[int(held.fold[i])](INPUTS[[i]]).logits[0] for i in range(N)]).float()
+        expected = flip_labels(before, answers, held._uniform(epoch))
+        assert torch.equal(torch.where(held.labels >= 0, held.labels, TARGETS), expected)
+    assert 0 < int((held.labels >= 0).sum()) <= N
+    assert not ((held.labels == TARGETS) & (held.labels >= 0)).any(), "back to the own label is not flipped"
+
+
+def test_without_flips_labels_stay() -> None:
+    models, held = make_models(), HeldOutNetworks(N, C, 2, seed=0, flips=False)
+    for model in models:
+        model.head.weight.data.mul_(100)
+    figures = held.step(batch_of(torch.arange(N)), models, models, applier(models), 0)
+    assert figures.flipped == 0
+    assert (held.labels == -1).all()
+
+
+def test_held_out_logits_come_from_the_network_that_is_blind_to_the_sample() -> None:
+    models, held = make_models(3), HeldOutNetworks(N, C, 3, seed=4)
+    models[0].train()
+    found = held.ask((batch_of(rows) for rows in torch.arange(N).split(7)), models)
+    assert torch.equal(found.targets, TARGETS)
+    assert models[0].training
+    same, wrong = 0.0, 0
+    for i in range(N):
+        with torch.no_grad():
+            said = [model(INPUTS[[i]]).logits[0].float() for model in models]
+        torch.testing.assert_close(found.logits[i], said[int(held.fold[i])])
+        answers = [int(logits.argmax()) for logits in said]
+        same += sum(answers[j] == answers[k] for j in range(3) for k in range(j)) / 3
+        wrong += int(said[int(held.fold[i])].argmax()) != i % C
+    assert found.agreement == pytest.approx(same / N)
+    assert found.errors == pytest.approx(wrong / N)
+    assert found.disagreement == pytest.approx((N - same) / wrong)
+
+
+def test_answers_without_an_error_disagree_nowhere() -> None:
+    assert HeldOut(torch.eye(3), torch.arange(3), agreement=0.5).disagreement == 0
+
+
+def test_a_network_with_too_few_samples_takes_no_step_and_the_others_do() -> None:
+    models, held = make_models(), HeldOutNetworks(N, C, 2, seed=0)
+    rows = torch.cat([(held.fold == 0).nonzero().flatten()[:4], (held.fold == 1).nonzero().flatten()[:1]])
+    before = copy.deepcopy(models)
+    held.step(batch_of(rows), models, models, applier(models), 0)
+    moved = [
+        not torch.equal(old.head.weight, new.head.weight)
+        for old, new in zip(before, models, strict=True)  # type: ignore[arg-type]
+    ]
+    assert moved == [False, True]  # network 0 may learn from fold 1 alone, of which there is one sample
+
+
+def test_state_goes_with_the_checkpoint_whatever_the_size_of_the_data() -> None:
+    held = HeldOutNetworks(N, C, 2, seed=0)
+    held.labels[3] = 2
+    for size in (N, 5):
+        restored = HeldOutNetworks(size, C, 2, seed=0)
+        restored.load_state_dict(held.state_dict())
+        assert torch.equal(restored.labels, held.labels)
+    assert torch.equal(HeldOutNetworks(N, C, 2, seed=0).fold, held.fold)
+    assert not torch.equal(HeldOutNetworks(N, C, 2, seed=1).fold, held.fold)
+
+
+def trained(rank: int, world: int) -> tuple[list[Tensor], Tensor, Tensor, Tensor, float]:
+    models, held = make_models(), HeldOutNetworks(N, C, 2, seed=0)
+    for model in models:
+        model.head.weight.data.mul_(3)
+    for epoch in range(2):
+        order = torch.randperm(N, generator=torch.Generator().manual_seed(epoch))
+        for rows in order.split(24):
+            mine = rows[rank::world]
+            apply = applier(models, len(mine) * world / len(rows), average=world > 1)
+            held.step(batch_of(mine), models, models, apply, epoch)
+    found = held.ask((batch_of(rows) for rows in torch.arange(N).split(5)), models)
+    return [value.detach() for model in models for value in model.parameters()], held.labels, *found
+
+
+def trained_on_rank(rank: int) -> Any:
+    return trained(rank, 2)
+
+
+def test_two_ranks_do_what_one_process_does(run_on_ranks: Callable[..., list[Any]]) -> None:
+    weights, labels, logits, targets, agreement = trained(0, 1)
+    assert (labels >= 0).any()
+    for found in run_on_ranks(trained_on_rank):
+        for one, other in zip(found[0], weights, strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+        assert torch.equal(found[1], labels)
+        torch.testing.assert_close(found[2], logits, rtol=0, atol=1e-5)
+        assert torch.equal(found[3], targets)
+        assert found[4] == pytest.approx(agreement)
+
+
+def test_a_single_fold_is_refused() -> None:
+    with pytest.raises(ValueError, match="wants 2 folds or more, got 1"):
+        HeldOutNetworks(N, C, 1, seed=0)

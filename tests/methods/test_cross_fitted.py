@@ -1,0 +1,240 @@
+"""Methods that ask cross-fitted networks first: stages, state, kills in every phase, and two ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from icda.cross_fit import HeldOut, answer_log_prior, fit_calibration
+from icda.data import create_task
+from icda.data.task import Batch
+from icda.methods import Context, Setup, create_method
+from icda.methods.cross_fitted import FIRST, CrossFittedMethod
+from icda.methods.mat import MAT
+from icda.methods.shortcut_prior import ShortcutPrior
+from icda.methods.xrm import XRM
+from icda.models.base import FeatureClassifier, Output
+from icda.training import TrainConfig, train
+from icda.training.checkpoint import load_checkpoint
+
+SETUP = Setup(2, 5, torch.tensor([8, 4]), epochs=10, num_samples=12, seed=3)
+NAMES = ("xrm", "mat", "shortcut_prior")
+
+
+def configure(folder: Path, method: str, **settings: Any) -> TrainConfig:
+    common = {"task": "digits_coloured", "model": "mlp", "epochs": 2, "batch_size": 100, "learning_rate": 0.05}
+    return TrainConfig(**{**common, "method": method, "out": str(folder), "attributes": "unknown", **settings})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_first_stage_comes_on_top_of_the_epochs_and_both_have_schedules_of_their_own(name: str) -> None:
+    for share, epochs, first in ((0.5, 10, 5), (0.01, 10, 1), (2.0, 3, 6)):
+        stages = create_method(name, SETUP, {"cross_fit_epochs": share}).stages(epochs)
+        assert [(stage.name, stage.epochs, stage.restart) for stage in stages] == [
+            (FIRST, first, True),
+            ("train", epochs, True),
+        ]
+
+
+def test_the_network_that_is_kept_waits_and_the_others_are_done_when_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, list[list[Tensor]]] = {}
+    loss, end = ShortcutPrior.loss, CrossFittedMethod.on_epoch_end
+
+    def weights(context: Context) -> list[Tensor]:
+        return [model.head.weight.detach().clone() for model in context.models]  # type: ignore[union-attr]
+
+    def on_stage_start(method: ShortcutPrior, context: Context) -> None:
+        seen.setdefault("start", []).append(weights(context))
+
+    def on_epoch_end(method: ShortcutPrior, context: Context) -> None:
+        end(method, context)
+        seen.setdefault("end", []).append(weights(context))
+
+    monkeypatch.setattr(ShortcutPrior, "on_stage_start", on_stage_start)
+    monkeypatch.setattr(ShortcutPrior, "on_epoch_end", on_epoch_end)
+    result = train(configure(tmp_path, "shortcut_prior"))
+    assert ShortcutPrior.loss is loss
+    first, second = seen["start"]
+    assert torch.equal(first[0], second[0]), "the kept network is as it was made"
+    assert not torch.equal(first[1], second[1])
+    last = seen["end"][-1]
+    assert not torch.equal(second[0], last[0])
+    assert torch.equal(second[1], last[1])
+    assert torch.equal(second[2], last[2])
+    assert [line["stage"] for line in result["history"]] == [FIRST, "train", "train"]
+    assert 0 <= result["history"][0]["flipped_labels"] <= 1
+    assert result["history"][-1]["held_out_nll"] > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_training_killed_in_either_stage_ends_bit_identical(
+    name: str, tmp_path: Path, train_for: Callable[..., None]
+) -> None:
+    config = configure(tmp_path / "killed", name, checkpoint_every=3, options={"cross_fit_epochs": 1.0})
+    whole = train(replace(config, out=str(tmp_path / "whole")))
+    length = -(-len(create_task("digits_coloured").train) // 100)
+    # In the first epoch, in the last of the first stage, right after it, and in the second stage.
+    for steps in (5, length, length, length - 2):
+        train_for(config, steps, resume=True)
+        torch.rand(3)
+    killed = train(config, resume=True)
+    assert killed["metrics"] == whole["metrics"]
+    states = [load_checkpoint(tmp_path / folder / "checkpoint.pt") for folder in ("killed", "whole")]
+    for one, other in zip(*(state["networks"] for state in states), strict=True):
+        assert all(torch.equal(value, other[key]) for key, value in one.items())
+    first, second = (state["method"]["_extra_state"]["evidence"] for state in states)
+    assert first["agreement"] == second["agreement"]
+    assert torch.equal(first["logits"], second["logits"])
+    flipped = [state["method"]["held_out._extra_state"]["labels"] for state in states]
+    assert torch.equal(*flipped)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "afr", "lff"])
+def test_a_method_without_groups_trains_where_groups_are_unknown_and_chooses_by_guessed_ones(
+    name: str, tmp_path: Path
+) -> None:
+    result = train(configure(tmp_path, name, selection="validation_worst_pseudo_group"))
+    assert result["metrics"]["worst_group_accuracy"] is not None
+    last = result["history"][-1]
+    assert last["validation_worst_pseudo_group_accuracy"] is not None
+    first = result["history"][0]["validation_worst_pseudo_group_accuracy"]
+    if name in NAMES:
+        assert result["history"][0]["stage"] == FIRST
+        assert first is not None  # the first stage has one epoch, and the networks answer when it ends
+
+
+def test_the_second_stage_is_told_its_own_progress() -> None:
+    method = ShortcutPrior(SETUP, cross_fit_epochs=0.5)  # 5 and 10 epochs
+    context = Context([], [], [], lambda loss: None, lambda: iter(()))
+    for progress, expected in ((0.0, 0.0), (1 / 3, 0.0), (2 / 3, 0.5), (1.0, 1.0)):
+        context.progress = progress
+        assert method.second_stage_progress(context) == pytest.approx(expected)
+
+
+LOGITS = torch.tensor([[2.0, 0.0], [1.5, 0.0], [0.0, 2.5], [0.0, 1.0], [3.0, 0.0], [0.0, 0.2]])
+TARGETS = torch.tensor([0, 1, 1, 1, 0, 0])
+
+
+def test_xrm_makes_groups_of_class_and_mistake_and_draws_them_equally() -> None:
+    method = XRM(replace(SETUP, num_samples=6))
+    method.learn_from(HeldOut(LOGITS, TARGETS, 1.0))
+    assert method.groups.tolist() == [0, 3, 2, 2, 0, 1]
+    weights, groups = method.sampling_weights(), method.groups
+    masses = [float(weights[groups == g].sum()) for g in range(4)]
+    assert masses == pytest.approx([masses[0]] * 4)
+
+
+def test_xrm_with_group_dro_gives_weight_to_the_groups_that_are_there() -> None:
+    method = XRM(replace(SETUP, num_samples=6), second="group_dro")
+    method.learn_from(HeldOut(LOGITS, torch.tensor([0, 1, 1, 1, 0, 1]), 1.0))
+    assert method.robust is not None
+    assert method.robust.q.tolist() == pytest.approx([1 / 3, 0.0, 1 / 3, 1 / 3])
+    with pytest.raises(ValueError, match="second is one of uw, group_dro, got 'irm'"):
+        create_method("xrm", SETUP, {"second": "irm"})
+
+
+def test_mat_mixes_the_counted_prior_by_the_held_out_probabilities() -> None:
+    method = MAT(replace(SETUP, num_samples=6))
+    method.learn_from(HeldOut(LOGITS, TARGETS, 1.0))
+    answers = [0, 0, 1, 1, 0, 1]
+    for i in range(6):
+        probabilities = LOGITS[i].double().softmax(0).tolist()
+        for c in range(2):
+            expected = 0.0
+            for a in range(2):
+                alike = [int(TARGETS[j]) for j in range(6) if answers[j] == a]
+                expected += probabilities[a] * (alike.count(c) + 0.5) / (len(alike) + 1)
+            assert float(method.log_prior[i, c].exp()) == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_prior_is_counted_where_the_networks_repeat_each_other_and_calibrated_where_they_do_not() -> None:
+    logits, targets = torch.randn(60, 2), torch.randint(2, (60,))
+    errors = float((logits.argmax(1) != targets).double().mean())
+    counted = answer_log_prior(logits.argmax(1), targets, 2)
+    soft = fit_calibration(logits, targets).log_probabilities(logits)
+    for form, disagreement, expected in (
+        ("auto", 0.09, counted),
+        ("auto", 0.11, soft),
+        ("counted", 0.9, counted),
+        ("soft", 0.0, soft),
+    ):
+        method = create_method("shortcut_prior", SETUP, {"form": form})
+        assert isinstance(method, ShortcutPrior)
+        method.learn_from(HeldOut(logits, targets, agreement=1 - disagreement * errors))
+        torch.testing.assert_close(method.log_prior, expected)
+        assert method.found["counted"] == (expected is counted)
+
+
+@pytest.mark.parametrize("form", ["counted", "soft"])
+def test_answers_that_say_nothing_leave_logit_adjustment(form: str) -> None:
+    targets = torch.tensor([0] * 8 + [1] * 4)
+    method = create_method("shortcut_prior", SETUP, {"form": form})
+    assert isinstance(method, ShortcutPrior)
+    method.learn_from(HeldOut(torch.tensor([[1.0, 0.0]]).expand(12, 2), targets, 1.0))
+    logits = torch.randn(12, 2)
+    context = Context([], [FeatureClassifier(nn.Identity(), nn.Linear(5, 2))], [], lambda loss: None, lambda: iter(()))
+    found = method.loss(Output(torch.zeros(12, 5), logits), Batch(None, targets, None, torch.arange(12)), context)
+    expected = F.cross_entropy(logits + torch.tensor([8.0, 4.0]).log(), targets)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+
+
+def test_a_later_run_reuses_the_networks_of_an_earlier_one(tmp_path: Path) -> None:
+    train(configure(tmp_path / "first", "xrm"))
+    whole = train(configure(tmp_path / "mat", "mat"))
+    options = {"reuse": str(tmp_path / "first")}
+    again = train(configure(tmp_path / "again", "mat", options=options))
+    assert [line["stage"] for line in again["history"]] == ["train"] * 2
+    assert again["history"][-1]["held_out_errors"] == whole["history"][-1]["held_out_errors"]
+    kept = [load_checkpoint(tmp_path / name / "model.pt") for name in ("first", "mat", "again")]
+    for other in kept[1:]:  # twins of the same seed are the same whichever method asks for them
+        found, wanted = (state["method"]["_extra_state"]["evidence"] for state in (other, kept[0]))
+        assert torch.equal(found["logits"], wanted["logits"])
+        for one, two in zip(other["networks"][1:], kept[0]["networks"][1:], strict=True):
+            assert all(torch.equal(value, two[name]) for name, value in one.items())
+    with pytest.raises(ValueError, match="its networks were trained on other samples, or in another order"):
+        train(configure(tmp_path / "other", "mat", options=options, data_seed=1))
+    with pytest.raises(ValueError, match="its samples have classes of"):
+        train(configure(tmp_path / "less", "mat", options=options, subset=0.5))
+    with pytest.raises(ValueError, match=r"model\.pt is not there"):
+        create_method("mat", SETUP, {"reuse": str(tmp_path / "nowhere")})
+    with pytest.raises(ValueError, match="trained 2 cross-fitted networks, this method wants 4"):
+        train(configure(tmp_path / "four", "shortcut_prior", options=options))
+    train(configure(tmp_path / "plain", "cross_entropy"))
+    with pytest.raises(ValueError, match="trained no cross-fitted networks"):
+        create_method("mat", SETUP, {"reuse": str(tmp_path / "plain")})
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        (
+            "shortcut_prior",
+            {"cross_fit_epochs": 0.0},
+            "length of the first stage as a share of the run's epochs, above 0",
+        ),
+        ("xrm", {"cross_fit_epochs": 11.0}, "not over 10, got 11"),
+        ("shortcut_prior", {"form": "hard"}, "form is one of auto, counted, soft, got 'hard'"),
+        ("mat", {"tau": -1.0}, "tau is a finite number, 0 or more, got -1"),
+    ],
+)
+def test_a_bad_option_is_refused(name: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        create_method(name, SETUP, options)
+
+
+def test_the_cost_is_said_before_it_starts() -> None:
+    assert ShortcutPrior.cost_note(30, {}) == (
+        "First trains 4 networks for 10 epochs, each on 3 of 4 parts of the samples; then one for 30: about 2.1 times "
+        "plain training."
+    )
+    assert "for 60 epochs" in ShortcutPrior.cost_note(30, {"cross_fit_epochs": 2.0})
+    assert XRM.cost_note(30, {"reuse": "runs/x"}).endswith("the cost is that of plain training.")
