@@ -121,7 +121,7 @@ def generalised_tail(clusters: Tensor, labels: Tensor, seed: int, sizes: TailSiz
 
 def _training_sets(left: list[list[Tensor]], sizes: TailSizes) -> tuple[Tensor, Tensor]:
     """Train-GLT and Train-CBL from what tests and metadata left of each attribute of each class."""
-    long_tailed = [_fitting_size(pools, wanted) for pools, wanted in zip(left, sizes.train, strict=True)]
+    long_tailed = [_fitting_size(pools, planned) for pools, planned in zip(left, sizes.train, strict=True)]
     balanced = [_fitting_size(pools, sizes.balanced) for pools in left]
     if 0 in balanced:  # and then in the other, too: whichever size was wanted, not one sample is to be had
         raise InputError(
@@ -176,14 +176,14 @@ def _balanced_size(label: int, pools: list[Tensor], sizes: TailSizes) -> int:
 
 
 def _unbalanced_sizes(label: int, pools: list[Tensor], sizes: TailSizes) -> tuple[int, ...]:
-    wanted = tuple(weight * sizes.test_cbl for weight in RATIO)
-    for name, pool, count in zip(ATTRIBUTE_NAMES, pools, wanted, strict=True):
+    counts = tuple(weight * sizes.test_cbl for weight in RATIO)
+    for name, pool, count in zip(ATTRIBUTE_NAMES, pools, counts, strict=True):
         if len(pool) < count:
             raise InputError(
                 f"class {label} has {len(pool)} samples of its {name} attribute left, Test-CBL wants {count}: "
                 "lower test_cbl or drop the class."
             )
-    return wanted
+    return counts
 
 
 def _take(pools: list[Tensor], counts: Sequence[int], into: list[Tensor]) -> list[Tensor]:
@@ -201,9 +201,9 @@ def _take_metadata(pool: Tensor, clusters: Tensor, count: int, into: list[Tensor
     return pool[keep]
 
 
-def _fitting_size(pools: list[Tensor], wanted: int) -> int:
+def _fitting_size(pools: list[Tensor], largest: int) -> int:
     """The largest size up to `wanted` whose shares the pools can give."""
-    size = wanted
-    while any(count > len(pool) for count, pool in zip(shares(size), pools, strict=True)):
-        size -= 1
-    return size
+    fitting = largest
+    while any(count > len(pool) for count, pool in zip(shares(fitting), pools, strict=True)):
+        fitting -= 1
+    return fitting

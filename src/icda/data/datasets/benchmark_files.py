@@ -33,7 +33,7 @@ def read_columns(path: Path, names: Sequence[str]) -> dict[str, list[str]]:
             missing = [name for name in names if name not in header]
             if missing:
                 raise InputError(f"{path} lacks {', '.join(missing)}: its columns are {', '.join(header) or 'none'}.")
-            wanted = [header.index(name) for name in names]
+            places = [header.index(name) for name in names]
             columns: list[list[str]] = [[] for _ in names]
             for row in reader:
                 if not row:
@@ -43,7 +43,7 @@ def read_columns(path: Path, names: Sequence[str]) -> dict[str, list[str]]:
                         f"{path}, line {reader.line_num}: {len(row)} cells, wanted {len(header)} as in the header. "
                         "Fetch the file again."
                     )
-                for column, place in zip(columns, wanted, strict=True):
+                for column, place in zip(columns, places, strict=True):
                     column.append(row[place])
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read as a CSV file in UTF-8: {error}.") from error

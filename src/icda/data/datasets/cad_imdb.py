@@ -113,15 +113,15 @@ def _read(place: Path) -> _Reviews:
 
 def _read_archive(path: Path) -> dict[str, bytes]:
     """The three tables out of the archive in one pass: going back in a compressed one means unpacking it again."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     with tarfile.open(path, "r|*") as archive:
         for member in archive:
             for name in FILES.values():
                 if member.name.endswith(f"cad/{name}") and (file := archive.extractfile(member)) is not None:
-                    found[name] = file.read()
-    if missing := [name for name in FILES.values() if name not in found]:
+                    contents[name] = file.read()
+    if missing := [name for name in FILES.values() if name not in contents]:
         raise DatasetNotFoundError(f"{path} lacks cad/{', cad/'.join(missing)}: fetch it again, from {HOME}.")
-    return found
+    return contents
 
 
 def _pairs(table: str, where: str) -> list[tuple[str, int]]:

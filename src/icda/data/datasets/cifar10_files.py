@@ -120,6 +120,6 @@ def _sha256(content: Any) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _check(path: Path, found: str, expected: str) -> None:
-    if found != expected:
-        raise DamagedDatasetError(f"{path} has check sum {found}, wanted {expected}: fetch the file again.")
+def _check(path: Path, check_sum: str, expected: str) -> None:
+    if check_sum != expected:
+        raise DamagedDatasetError(f"{path} has check sum {check_sum}, wanted {expected}: fetch the file again.")

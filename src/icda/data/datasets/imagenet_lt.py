@@ -152,9 +152,9 @@ def _check_rows(path: Path, known: Features, names: Sequence[str], labels: Tenso
             f"{path} has no labels: embed the table that `python -m icda.data.datasets.imagenet_lt` writes."
         )
     for row, (name, label) in enumerate(zip(names, labels.tolist(), strict=True)):
-        found = str(known.id[row])
-        if found != name and not found.endswith(f"/{name}"):
-            raise InputError(f"{path}, row {row}: the image is {found}, its list has {name}: embed it again.")
+        image = str(known.id[row])
+        if image != name and not image.endswith(f"/{name}"):
+            raise InputError(f"{path}, row {row}: the image is {image}, its list has {name}: embed it again.")
         if str(known.y[row]) != str(label):
             raise InputError(f"{path}, row {row}: the label is {known.y[row]}, its list has {label}: embed it again.")
 
@@ -164,8 +164,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Write the tables of ImageNet-LT that `icda embed` reads.")
     parser.add_argument("lists", type=Path, help="folder with OLTR's lists; the tables are written beside them")
     parser.add_argument("images", type=Path, help="folder of ImageNet, with train and val in it")
-    given = parser.parse_args(arguments)
-    for table in write_tables(given.lists, given.images, given.lists):
+    options = parser.parse_args(arguments)
+    for table in write_tables(options.lists, options.images, options.lists):
         print(f"icda embed {table} --out {table.with_suffix('.npz')}")
     return 0
 

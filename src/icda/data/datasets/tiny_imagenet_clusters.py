@@ -101,11 +101,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     clusters = commands.add_parser("clusters", help="cluster the features of these images within each class")
     clusters.add_argument("features", type=Path)
     clusters.add_argument("out", type=Path)
-    given = parser.parse_args(arguments)
-    if given.command == "images":
-        print(f"{write_images(given.folder)} images in {given.folder}")
+    options = parser.parse_args(arguments)
+    if options.command == "images":
+        print(f"{write_images(options.folder)} images in {options.folder}")
     else:
-        print(f"{len(make_clusters(given.features, given.out))} clusters in {given.out}")
+        print(f"{len(make_clusters(options.features, options.out))} clusters in {options.out}")
     return 0
 
 

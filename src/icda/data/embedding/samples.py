@@ -53,11 +53,11 @@ class Samples:
 
     def state(self, row: int) -> str:
         """What must be the same for an earlier result to be good: a text, or an image's name, size and time of change."""
-        given = self.inputs[row]
-        if isinstance(given, str):
-            return given
+        sample = self.inputs[row]
+        if isinstance(sample, str):
+            return sample
         try:
-            status = given.stat()
+            status = sample.stat()
         except OSError:
             return f"{self.ids[row]} missing"
         return f"{self.ids[row]} {status.st_size} {status.st_mtime_ns}"

@@ -72,5 +72,5 @@ def subfolders(folder: Path) -> list[Path]:
 
 
 def images_in(folder: Path) -> list[Path]:
-    found = (entry for entry in folder.rglob("*") if entry.suffix.lower() in IMAGE_SUFFIXES)
-    return sorted(entry for entry in found if entry.is_file() and not entry.name.startswith("."))
+    images = (entry for entry in folder.rglob("*") if entry.suffix.lower() in IMAGE_SUFFIXES)
+    return sorted(entry for entry in images if entry.is_file() and not entry.name.startswith("."))
