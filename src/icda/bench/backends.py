@@ -50,9 +50,9 @@ def run_cell(config: TrainConfig) -> Outcome:
     """Train one cell from where it stands: read if finished, resumed if begun. Another process on it is waited for."""
     folder = config.folder()
     with claimed(folder):
-        found = finished_result(config)
-        if found is not None:
-            return Outcome(found)
+        earlier = finished_result(config)
+        if earlier is not None:
+            return Outcome(earlier)
         started = time.perf_counter()
         try:
             result = train(config, resume=True)

@@ -148,7 +148,7 @@ def synthetic_explanations(classes: int, samples: int, tied: int, groups: int = 
         entry(number) | {"heat": data_uri(heat_overlay(pictures[number], _bump(random))), "centre_share": 0.4}
         for number in range(12)
     ]
-    made = [
+    painted = [
         entry(number) | {"made": uris[-1 - number], "feature_error": 0.12, "neighbours": [entry(n) for n in range(3)]}
         for number in range(6)
     ]
@@ -163,7 +163,7 @@ def synthetic_explanations(classes: int, samples: int, tied: int, groups: int = 
         },
         "tied": listed,
         "gradcam": {"layer": "encoder.layer3", "mean_centre_share": 0.4, "samples": heats},
-        "counterfactuals": {"augmentation": "icda", "seed": seed, "samples": made},
+        "counterfactuals": {"augmentation": "icda", "seed": seed, "samples": painted},
     }
 
 
@@ -202,11 +202,11 @@ def _bump(random: np.random.Generator) -> torch.Tensor:
 
 def main(arguments: Sequence[str] = ()) -> int:
     """`python -m icda.bench.cost.report_size`"""
-    found = measure_report()
-    paint = "no browser" if found.first_paint is None else f"first paint after {found.first_paint:.2f} s"
+    report = measure_report()
+    paint = "no browser" if report.first_paint is None else f"first paint after {report.first_paint:.2f} s"
     print(
-        f"{found.classes} classes, {found.samples:,} samples, {found.tied} tied samples with pictures: "
-        f"made in {found.seconds:.2f} s, {found.megabytes:.2f} MB, {paint}"
+        f"{report.classes} classes, {report.samples:,} samples, {report.tied} tied samples with pictures: "
+        f"made in {report.seconds:.2f} s, {report.megabytes:.2f} MB, {paint}"
     )
     return 0
 

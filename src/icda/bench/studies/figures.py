@@ -43,16 +43,16 @@ def make_figures(
     if waterbirds:
         birds = trained_runs(replace(WATERBIRDS, root=root), ("cross_entropy", "icda"), out)
         jobs += [("gradcam", birds, "gradcam", HEAT), ("counterfactual", birds[1:], "counterfactuals", PICTURES)]
-    made = []
+    drawn = []
     for figure, runs, name, options in jobs:
         picture, *rows = make_figure(figure, runs, Path(pictures) / f"{name}.png", options)
         shrink(picture)
-        made.append(picture)
+        drawn.append(picture)
         for table in rows:
             home = Path(tables) / f"figure_{table.name}"
             home.parent.mkdir(parents=True, exist_ok=True)
             table.replace(home)
-    return made
+    return drawn
 
 
 def trained_runs(recipe: TrainConfig, methods: Sequence[str], out: str | Path) -> list[TrainedRun]:

@@ -190,15 +190,15 @@ def cells(
         raise InputError(f"suite {suite.name!r} has no tier {tier!r}: choose from {', '.join(suite.tiers)}.")
     rows = _chosen_rows(suite, methods)
     places = _chosen_places(suite, tier, tasks)
-    found = []
+    chosen = []
     for column, place in places:
         for row in rows:
             if column.key in row.skip:
                 continue
-            wanted = seeds or suite.tiers[tier].row_seeds.get(row.key, suite.tiers[tier].seeds)
-            found += [_cell(suite, tier, column, place, row, seed, out) for seed in range(wanted)]
+            count = seeds or suite.tiers[tier].row_seeds.get(row.key, suite.tiers[tier].seeds)
+            chosen += [_cell(suite, tier, column, place, row, seed, out) for seed in range(count)]
     once: dict[str, Cell] = {}
-    for cell in found:
+    for cell in chosen:
         once.setdefault(cell.config.out, cell)  # two columns may show figures of the same run
     return sorted(once.values(), key=lambda cell: cell.config.seed)  # stable: columns and rows keep their order
 
@@ -253,8 +253,8 @@ def _column(key: str, entry: dict[str, Any]) -> Column:
 
 
 def _row(entry: dict[str, Any]) -> Row:
-    given = {**entry, "paper": tuple(entry.get("paper", ())), "skip": tuple(entry.get("skip", ()))}
-    return Row(**{"key": entry.get("key", entry.get("method")), **given})
+    fields = {**entry, "paper": tuple(entry.get("paper", ())), "skip": tuple(entry.get("skip", ()))}
+    return Row(**{"key": entry.get("key", entry.get("method")), **fields})
 
 
 def _check(suite: Suite) -> None:

@@ -69,13 +69,13 @@ def measured_points(
     """The suite's metric in per cent of all ledger rows of a cell, by seed."""
     if row.method is None or tier not in column.places or column.key in row.skip:
         return ()
-    wanted = _identity(cell_config(suite, tier, column, row))
-    found = {
+    identity = _identity(cell_config(suite, tier, column, row))
+    by_seed = {
         int(line["seed"]): 100 * float(line[suite.metric_of(column)])
         for line in rows
-        if line["tier"] == tier and _ledger_identity(line) == wanted and line[suite.metric_of(column)]
+        if line["tier"] == tier and _ledger_identity(line) == identity and line[suite.metric_of(column)]
     }
-    return tuple(found[seed] for seed in sorted(found))
+    return tuple(by_seed[seed] for seed in sorted(by_seed))
 
 
 def tier_shown(suite: Suite, column: Column, rows: Sequence[dict[str, str]]) -> str | None:

@@ -99,8 +99,8 @@ class Bench:
         options = {"C": C, "random_state": self.seed, **row.options}
         groups = None if attribute is None else train.attributes[attribute]
         if row.guess is not None:
-            found = self._guess(row.guess, C)
-            groups = (found.attributes if options.get("through") == "prior" else found.hurt).numpy()
+            guess = self._guess(row.guess, C)
+            groups = (guess.attributes if options.get("through") == "prior" else guess.hurt).numpy()
             options["balance"] = "group"
         model = ICDAClassifier(**options).fit(train.features, train.targets, groups=groups)
         hits = model.predict(validation.features) == validation.targets

@@ -60,12 +60,12 @@ def run_table(
     rows = [row for row in ROWS if not methods or row.name in methods]
     done = read_cells(path)
     known = {cell.key for cell in done}
-    wanted = [(name, seed) for seed in range(seeds) for name in sets]
+    pairs = [(name, seed) for seed in range(seeds) for name in sets]
     for name in sets:  # embeddings are computed once, before jobs could compute them side by side
         SETS[name](root, 0, cache)
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
         futures = []
-        for name, seed in wanted:
+        for name, seed in pairs:
             missing = [row.name for row in rows if (name, row.name, seed) not in known]
             if missing:
                 futures.append(pool.submit(run_cells, name, seed, missing, root, cache))
