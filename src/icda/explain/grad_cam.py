@@ -76,12 +76,12 @@ def grad_cam(
             inputs = on_device(images[start : start + BATCH].detach(), network)
             with torch.no_grad():
                 said = network(inputs).logits.argmax(1)
-            wanted = said if classes is None else classes[start : start + BATCH].to(said)
-            found = method.attribute(inputs, target=wanted, relu_attributions=True).detach()
-            heats.append(F.interpolate(found, images.shape[2:], mode="bilinear", align_corners=False)[:, 0].cpu())
+            explained = said if classes is None else classes[start : start + BATCH].to(said)
+            heat = method.attribute(inputs, target=explained, relu_attributions=True).detach()
+            heats.append(F.interpolate(heat, images.shape[2:], mode="bilinear", align_corners=False)[:, 0].cpu())
             predicted.append(said.cpu())
     said = torch.cat(predicted)
-    resolution = (int(found.shape[2]), int(found.shape[3]))
+    resolution = (int(heat.shape[2]), int(heat.shape[3]))
     return HeatMaps(as_shares(torch.cat(heats)), said if classes is None else classes, said, name, resolution)
 
 

@@ -57,28 +57,28 @@ def explain_run(
     """
     check_parts(parts, task)
     named_split(task, split)
-    found: dict[str, Any] = {"split": split}
+    explanations: dict[str, Any] = {"split": split}
     if "margins" in parts:
-        found["margins"] = _explain_margins(task, networks, method, split)
+        explanations["margins"] = _explain_margins(task, networks, method, split)
     if "gradcam" in parts:
-        found["gradcam"] = gradcam_gallery(task, networks[0], split, gradcam, seed)
+        explanations["gradcam"] = gradcam_gallery(task, networks[0], split, gradcam, seed)
     if {"strengths", "tied", "counterfactuals", "variances"} & set(parts):
         seen = run_pass(method, networks, task.train, subsample(task.train, STRENGTH_SAMPLES, seed))
         strength = sample_strengths(method, seen)
         if "strengths" in parts:
             counted = {"split": "train", "samples": len(seen), "of": len(task.train)}
-            found["strengths"] = strength_figures(strength, seen.targets) | counted
+            explanations["strengths"] = strength_figures(strength, seen.targets) | counted
         if "tied" in parts:
-            found["tied"] = _list_tied(task, seen, strength, top)
+            explanations["tied"] = _list_tied(task, seen, strength, top)
         if "variances" in parts:
-            found["variances"] = variance_figures(seen, history)
+            explanations["variances"] = variance_figures(seen, history)
         if "counterfactuals" in parts:
             lam = augmentation_strength(method)
             space = FeatureSpace.of(seen)
-            found["counterfactuals"] = counterfactual_gallery(
+            explanations["counterfactuals"] = counterfactual_gallery(
                 task, networks[0], seen, strength, space, count=counterfactuals, lam=lam, seed=seed
             )
-    return found
+    return explanations
 
 
 def check_parts(parts: Sequence[str], task: Task) -> None:
