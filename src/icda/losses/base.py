@@ -139,8 +139,8 @@ class AdjustedLoss(nn.Module):
         if not 0 <= progress <= 1:
             raise InputError(f"progress is t/T in [0, 1], got {progress}.")
         if logits is not None and logits.shape != (len(features), self.num_classes):
-            wanted = (len(features), self.num_classes)
-            raise InputError(f"{self.owner} expects logits of shape {wanted}, got {tuple(logits.shape)}.")
+            shape = (len(features), self.num_classes)
+            raise InputError(f"{self.owner} expects logits of shape {shape}, got {tuple(logits.shape)}.")
         self._check_counts(targets)
         return weight, bias, targets
 

@@ -73,10 +73,10 @@ def check_memberships(memberships: Tensor, samples: int) -> Tensor:
 def check_names(names: Sequence[object] | None, what: str, wanted: int, unit: str) -> list[str]:
     """Distinct names, one a group; their numbers where there are none."""
     check_length(names or None, what, wanted, unit)
-    found = [str(name) for name in (names or range(wanted))]
-    if len(set(found)) < wanted:
-        raise InputError(f"evaluate_predictions expects distinct {what}, got {', '.join(found)}.")
-    return found
+    distinct = [str(name) for name in (names or range(wanted))]
+    if len(set(distinct)) < wanted:
+        raise InputError(f"evaluate_predictions expects distinct {what}, got {', '.join(distinct)}.")
+    return distinct
 
 
 def check_length(values: Sequence[object] | Tensor | None, what: str, wanted: int, unit: str) -> None:

@@ -50,13 +50,13 @@ def find_head(model: nn.Module) -> nn.Module:
     get_classifier = getattr(model, "get_classifier", None)
     if callable(get_classifier):
         return _check_classifier(model, get_classifier())
-    found = {name: getattr(model, name) for name in HEAD_NAMES if isinstance(getattr(model, name, None), nn.Module)}
-    for name, module in found.items():
+    heads = {name: getattr(model, name) for name in HEAD_NAMES if isinstance(getattr(model, name, None), nn.Module)}
+    for name, module in heads.items():
         layer = _last_layer(module)
         if is_linear(layer):
             return layer
-        found[name] = layer
-    ends = ", ".join(f"'{name}' ending in {type(layer).__name__}" for name, layer in found.items())
+        heads[name] = layer
+    ends = ", ".join(f"'{name}' ending in {type(layer).__name__}" for name, layer in heads.items())
     children = ", ".join(name for name, _ in model.named_children())
     raise InputError(
         f"from_torch finds no linear head in {type(model).__name__}: wanted get_classifier(), or one of "

@@ -148,9 +148,9 @@ def _find_head(model: nn.Module) -> nn.Module:
     fitting = [name for name, layer in outside.items() if layer.weight.shape[0] == num_labels]
     if len(fitting) == 1:
         return outside[fitting[0]]
-    found = ", ".join(fitting or outside) or "none"
+    listed = ", ".join(fitting or outside) or "none"
     raise InputError(
         f"{kind} should have one linear layer with {num_labels} rows (config.num_labels) after its base model, found "
-        f'{len(fitting)} (linear layers: {found}). Name the last one, from_huggingface(model, head="path.to.layer"); '
+        f'{len(fitting)} (linear layers: {listed}). Name the last one, from_huggingface(model, head="path.to.layer"); '
         "of a model that averages two heads (distillation) take the variant with one."
     )

@@ -60,8 +60,8 @@ class MeanPooled(nn.Module):
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
         if not isinstance(inputs, Mapping) or not {"input_ids", "attention_mask"} <= set(inputs):
-            found = f"a dict with {sorted(inputs)}" if isinstance(inputs, Mapping) else type(inputs).__name__
-            raise InputTypeError(f"minilm expects a dict with 'input_ids' and 'attention_mask', got {found}.")
+            got = f"a dict with {sorted(inputs)}" if isinstance(inputs, Mapping) else type(inputs).__name__
+            raise InputTypeError(f"minilm expects a dict with 'input_ids' and 'attention_mask', got {got}.")
         ids, mask = inputs["input_ids"], inputs["attention_mask"]
         if self.training or torch.is_grad_enabled() or ids.device.type != "cpu" or len(ids) <= CPU_BATCH:
             return self._pool(ids, mask)
