@@ -198,11 +198,11 @@ def check_needs(name: str, needs: frozenset[str], task: Task) -> None:
 
 def check_networks(method: Method, count: int) -> None:
     """Fail before training when a method is given another number of networks than it trains."""
-    wanted = method.num_networks
-    if count != wanted:
-        amount = {-1: "one network too few", 1: "one network too many"}.get(count - wanted, "not as many as it needs")
+    needed = method.num_networks
+    if count != needed:
+        amount = {-1: "one network too few", 1: "one network too many"}.get(count - needed, "not as many as it needs")
         raise InputError(
-            f"{type(method).__name__} trains {wanted} network{'s' if wanted > 1 else ''}, got {count}: {amount}. "
+            f"{type(method).__name__} trains {needed} network{'s' if needed > 1 else ''}, got {count}: {amount}. "
             "`icda train` makes as many as the method says in num_networks."
         )
 

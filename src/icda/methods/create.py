@@ -143,8 +143,8 @@ def _fits(value: Any, annotation: Any) -> bool:
         (entry,) = typing.get_args(annotation)
         return isinstance(value, list | tuple) and all(_fits(part, entry) for part in value)
     if annotation in (int, float):
-        wanted = numbers.Integral if annotation is int else numbers.Real
-        return isinstance(value, wanted) and not isinstance(value, bool)
+        kind = numbers.Integral if annotation is int else numbers.Real
+        return isinstance(value, kind) and not isinstance(value, bool)
     # Choices, annotated as Literal, are refused by the methods themselves.
     return annotation is Any or not isinstance(annotation, type) or isinstance(value, annotation)
 

@@ -137,8 +137,8 @@ class D2L(Method):
         places = torch.cat([part[0] for part in parts]).to(features.device)
         shuffled = torch.empty_like(features).index_copy_(0, places, features)
         sets = [part for part in shuffled.split(self.neighbourhood) if len(part) > self.neighbours]
-        found = torch.cat([local_dimension(part, self.neighbours) for part in sets])
-        return float(all_mean(found.nanmean().nan_to_num(0.0)))
+        dimensions = torch.cat([local_dimension(part, self.neighbours) for part in sets])
+        return float(all_mean(dimensions.nanmean().nan_to_num(0.0)))
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         labels = F.cross_entropy(output.logits, batch.targets)

@@ -164,8 +164,8 @@ def _hardness(probabilities: Tensor, ratio: float) -> Tensor:
     scores = 1 - scaled / (scaled.max() + 1e-9) + FLOOR
     ordered = scores.sort().values
     hardest, others = ordered[count - count // 5 :].mean(), ordered[: count * 4 // 5].mean()
-    found = float(hardest / others)
-    exponent = math.log(ratio) / math.log(found) if found > 1 else math.inf
+    imbalance = float(hardest / others)
+    exponent = math.log(ratio) / math.log(imbalance) if imbalance > 1 else math.inf
     return scores ** min(max(exponent, 1.0), 10.0)
 
 

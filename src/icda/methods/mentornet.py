@@ -118,8 +118,8 @@ class MentorNet(SelfPaced):
             buffers = {name: value.clone() for name, value in model.named_buffers()}
             logits = functional_call(model, buffers, (metadata.inputs,)).logits
         generator = generator_for(self.seed, "spoil", context.iteration)
-        given, right = spoil(logits, metadata.targets, self.noise_rate, generator)
-        losses = F.cross_entropy(logits, given, reduction="none")
+        spoiled, right = spoil(logits, metadata.targets, self.noise_rate, generator)
+        losses = F.cross_entropy(logits, spoiled, reduction="none")
         answers = self.mentor(losses, losses - self.threshold.to(losses), self.epoch_input(context))
         loss = F.binary_cross_entropy_with_logits(answers, right.to(answers))
         self.optimizer.zero_grad()

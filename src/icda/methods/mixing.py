@@ -90,8 +90,8 @@ def random_partners(eligible: Tensor, generator: torch.Generator) -> Tensor:
     counts = eligible.sum(1)
     draws = torch.rand(len(eligible), generator=generator, dtype=torch.float64)
     chosen = (draws * counts).long()  # the chosen-th of a row's eligible ones, counted from 0
-    found = torch.searchsorted(eligible.cumsum(1), chosen[:, None] + 1).squeeze(1)
-    return torch.where(counts > 0, found, torch.arange(len(eligible)))
+    partners = torch.searchsorted(eligible.cumsum(1), chosen[:, None] + 1).squeeze(1)
+    return torch.where(counts > 0, partners, torch.arange(len(eligible)))
 
 
 def beta_shares(count: int, alpha: float, generator: torch.Generator) -> Tensor:

@@ -40,10 +40,10 @@ class MultiHeadNormalisedLinear(nn.Linear):
         """This head with another head's weights; a bias is dropped. Draws no random number."""
         weight, _ = head_parameters(head)
         with torch.random.fork_rng(devices=[]):
-            made = cls(weight.shape[1], weight.shape[0], bias=False)
-        made.weight = nn.Parameter(weight.detach().clone(), requires_grad=weight.requires_grad)
-        made.num_heads, made.tau, made.gamma = num_heads, tau, gamma
-        return made
+            normalised = cls(weight.shape[1], weight.shape[0], bias=False)
+        normalised.weight = nn.Parameter(weight.detach().clone(), requires_grad=weight.requires_grad)
+        normalised.num_heads, normalised.tau, normalised.gamma = num_heads, tau, gamma
+        return normalised
 
     def forward(self, features: Tensor) -> Tensor:
         return self.logits_of(self.directions(features))
