@@ -163,9 +163,9 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
             attributes = torch.from_numpy(np.unique(groups, return_inverse=True)[1])
         elif self.balance != "class":
             rounds = 0 if self.balance == "errors" else 4
-            found = contrast_groups(problem, rounds=rounds, seed=self.random_state or 0)
+            guess = contrast_groups(problem, rounds=rounds, seed=self.random_state or 0)
             # Weights need many samples in a group: two groups a class. The prior asks what the shortcut speaks for.
-            attributes = found.attributes if self.through == "prior" else found.hurt.long()
+            attributes = guess.attributes if self.through == "prior" else guess.hurt.long()
         self.attributes_ = attributes.numpy()
         return rebalance(problem, attributes, self.through, unit)
 

@@ -144,22 +144,22 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             attributes = guess_attributes(torch.from_numpy(X), metadata, groups)
             self.attributes_ = attributes.numpy()
             problem = rebalance(problem, attributes, "prior", unit=1 / float(weights.mean()))
-        found = fit_meta_head(
+        solution = fit_meta_head(
             problem,
             metadata,
             labels,
             LossSettings(self.loss, self.lambda0, self.beta),
             self._meta_settings(),
         )
-        self.coef_, self.intercept_ = found.head.weight.numpy(), found.head.bias.numpy()
-        self.n_iter_ = found.head.iterations
-        self.strengths_, self.class_margins_ = found.strengths.numpy(), found.margins.numpy()
-        self.metadata_share_ = found.share
-        hits = (found.metadata_logits.argmax(1) == metadata.targets).double()
+        self.coef_, self.intercept_ = solution.head.weight.numpy(), solution.head.bias.numpy()
+        self.n_iter_ = solution.head.iterations
+        self.strengths_, self.class_margins_ = solution.strengths.numpy(), solution.margins.numpy()
+        self.metadata_share_ = solution.share
+        hits = (solution.metadata_logits.argmax(1) == metadata.targets).double()
         self.metadata_score_ = min(float(hits[labels == label].mean()) for label in torch.unique(labels))
         if groups_meta is None:
             self.metadata_score_ = float(hits.mean())
-        if not found.head.converged:
+        if not solution.head.converged:
             warnings.warn(
                 f"MetaICDAClassifier stopped at max_iter={self.max_iter} before reaching tol={self.tol}: "
                 "scale the features, raise max_iter, or lower C.",

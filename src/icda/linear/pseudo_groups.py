@@ -65,13 +65,13 @@ def contrast_groups(
     same = torch.zeros_like(targets)
     biased_logits = _cross_fit(rebalance(problem, same), targets, folds, repeats, seed)
     biased, rivals = _wrong_margin(biased_logits, targets)
-    found = PseudoGroups(biased, targets, rivals)
+    guess = PseudoGroups(biased, targets, rivals)
     robust_problem = replace(problem, decay=problem.decay * robust_decay)
     for _ in range(rounds):
-        balanced = rebalance(robust_problem, found.hurt.long())
-        robust, _ = _wrong_margin(_cross_fit(balanced, found.groups, folds, repeats, seed), targets)
-        found = PseudoGroups(_unit(biased) - share * _unit(robust), targets, rivals)
-    return found
+        balanced = rebalance(robust_problem, guess.hurt.long())
+        robust, _ = _wrong_margin(_cross_fit(balanced, guess.groups, folds, repeats, seed), targets)
+        guess = PseudoGroups(_unit(biased) - share * _unit(robust), targets, rivals)
+    return guess
 
 
 def guess_attributes(features: Tensor, metadata: Problem, attributes: Tensor, max_iter: int = 100) -> Tensor:
