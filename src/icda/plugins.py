@@ -153,11 +153,11 @@ def loading(owner: str, what: str | None = None) -> Iterator[None]:
 
 def offers(group: str) -> dict[str, list[EntryPoint]]:
     """What installed packages offer in a group of entry points, by name; nothing is imported."""
-    found: dict[str, list[EntryPoint]] = defaultdict(list)
+    by_name: dict[str, list[EntryPoint]] = defaultdict(list)
     for entry_point in entry_points(group=group):
-        if entry_point not in found[entry_point.name]:  # a path that stands twice on sys.path
-            found[entry_point.name].append(entry_point)
-    return dict(found)
+        if entry_point not in by_name[entry_point.name]:  # a path that stands twice on sys.path
+            by_name[entry_point.name].append(entry_point)
+    return dict(by_name)
 
 
 def package_of(entry_point: EntryPoint) -> str:

@@ -233,8 +233,8 @@ def _label(sample: Any) -> int:
     for name in _LABEL_NAMES:
         if isinstance(sample, dict) and name in sample:
             return int(sample[name])
-    found = sorted(sample) if isinstance(sample, dict) else type(sample).__name__
-    raise InputError(f"a training sample has no 'labels' or 'label', got {found}: give class_counts=...")
+    described = sorted(sample) if isinstance(sample, dict) else type(sample).__name__
+    raise InputError(f"a training sample has no 'labels' or 'label', got {described}: give class_counts=...")
 
 
 def _checkpoint_folder(args: Any, state: Any) -> Path:

@@ -191,12 +191,12 @@ def _check_kind(name: str, value: Any, kind: Any) -> None:
             hint = f": did you mean {guess!r}?" if guess else "."
             raise InputError(f"{name} must be one of {', '.join(get_args(kind))}, got {value!r}{hint}")
         return
-    kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
-    plain = [get_origin(part) or part for part in kinds]  # tuple[float, ...] is checked as a tuple
+    parts = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    plain = [get_origin(part) or part for part in parts]  # tuple[float, ...] is checked as a tuple
     fits = isinstance(value, (*plain, int) if float in plain else tuple(plain))
     if not fits or (isinstance(value, bool) and bool not in plain):
-        wanted = " or ".join("none" if part is NoneType else part.__name__ for part in plain)
-        raise InputError(f"{name} must be {wanted}, got {value!r}.")
+        kinds = " or ".join("none" if part is NoneType else part.__name__ for part in plain)
+        raise InputError(f"{name} must be {kinds}, got {value!r}.")
 
 
 def load_config(path: Path) -> TrainConfig:

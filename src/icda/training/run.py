@@ -178,8 +178,8 @@ def load_folder(folder: Path, data: str | None = None) -> tuple[TrainConfig, Tas
     with plugins.explained(config.plugin, str(path)):  # what a stranger's file names is not imported
         task = load_task(config)
         if list(task.class_names) != state["class_names"]:
-            trained, found = ", ".join(state["class_names"]), ", ".join(task.class_names)
-            raise InputError(f"{path} was trained on classes {trained}; the data have {found}.")
+            trained, present = ", ".join(state["class_names"]), ", ".join(task.class_names)
+            raise InputError(f"{path} was trained on classes {trained}; the data have {present}.")
         # Not as the data at hand would have it: they may have other groups than the run was told of, or none.
         networks, method = _assemble(config, task, Setup(**state["setup"])) if "setup" in state else build(config, task)
     for network, saved in zip(networks, state["networks"], strict=True):
