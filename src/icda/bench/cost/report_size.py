@@ -87,15 +87,9 @@ def synthetic_result(classes: int, samples: int, groups: int = 4, seed: int = 0)
     """A result as a long-tailed run would write it: random, seeded, consistent in itself."""
     random = np.random.default_rng(seed)
     counts = np.maximum(1, 500 * 0.01 ** (np.arange(classes) / max(classes - 1, 1))).astype(int)
-    per_class = np.full(classes, samples // classes)
-    skill = 0.45 + 0.5 * counts / counts.max()
-    closeness = random.dirichlet(np.full(classes, 0.05), size=classes)
-    np.fill_diagonal(closeness, 0.0)
-    closeness /= closeness.sum(1, keepdims=True)
-    chances = (1 - skill)[:, None] * closeness + np.diag(skill)
-    confusion = np.stack([random.multinomial(n, p) for n, p in zip(per_class, chances, strict=True)])
-    accuracies = (confusion.diagonal() / per_class).tolist()
-    accuracy = float(confusion.trace() / per_class.sum())
+    confusion = _confusion(counts, samples // classes, random)
+    accuracies = (confusion.diagonal() / confusion.sum(1)).tolist()
+    accuracy = float(confusion.trace() / confusion.sum())
     group_accuracies = np.clip(accuracy + random.normal(0, 0.1, groups), 0, 1).tolist()
     names = [f"group {number}" for number in range(groups)]
     epochs = range(60)
@@ -127,6 +121,17 @@ def synthetic_result(classes: int, samples: int, groups: int = 4, seed: int = 0)
         "history": [_epoch(epoch, accuracy, random) for epoch in epochs],
         "seconds": 1234.5,
     }
+
+
+def _confusion(counts: np.ndarray, each: int, random: np.random.Generator) -> np.ndarray:
+    """`each` test samples per class: rare classes are recognised less often and taken for a few others."""
+    classes = len(counts)
+    skill = 0.45 + 0.5 * counts / counts.max()
+    closeness = random.dirichlet(np.full(classes, 0.05), size=classes)
+    np.fill_diagonal(closeness, 0.0)
+    closeness /= closeness.sum(1, keepdims=True)
+    chances = (1 - skill)[:, None] * closeness + np.diag(skill)
+    return np.stack([random.multinomial(each, row) for row in chances])
 
 
 def synthetic_explanations(classes: int, samples: int, tied: int, groups: int = 4, seed: int = 0) -> dict[str, Any]:
