@@ -16,7 +16,7 @@ from icda import plugins
 from icda.cli.environment import prepare_arithmetic
 from icda.cli.overview import overview
 from icda.errors import IcdaError
-from icda.registry import nearest
+from icda.registry import did_you_mean
 
 # Idle OpenMP threads that spin slow a shared machine down many times over; must be set before torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -60,9 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     command = words[0]
     if command not in COMMANDS:
-        guess = nearest(command, COMMANDS)
-        hint = f" Did you mean 'icda {guess}'?" if guess else ""
-        print(f"icda: unknown command {command!r}.{hint} Commands: {', '.join(COMMANDS)}.", file=sys.stderr)
+        hint = did_you_mean(command, COMMANDS, "icda {}".format)
+        print(f"icda: unknown command {command!r}: {hint}Commands: {', '.join(COMMANDS)}.", file=sys.stderr)
         return 2
     try:
         prepare_arithmetic(words)  # before torch is imported, with the command
