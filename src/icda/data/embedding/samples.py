@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from icda.data.images import IMAGE_SUFFIXES
-from icda.data.own.folder import LAYOUT, images_in, split_folders, subfolders
+from icda.data.own.folder import LAYOUT, images_in, labelled_images
 from icda.data.own.table import (
     GROUP,
     LABEL,
@@ -93,24 +93,9 @@ def read_samples(
 
 
 def _folder(root: Path) -> Samples:
-    paths: list[Path] = []
-    labels: list[str] = []
-    splits: list[str] = []
-    folders = split_folders(root)
-    for split, folder in folders:
-        for class_folder in subfolders(folder):
-            images = images_in(class_folder)
-            if not images:
-                raise InputError(f"{class_folder} holds no image ({', '.join(IMAGE_SUFFIXES)}): fill or remove it.")
-            paths += images
-            labels += [class_folder.name] * len(images)
-            splits += [split] * len(images)
-    if not paths:
-        raise InputError(
-            f"{root} has no class folders with images. Wanted: {LAYOUT}. For images without classes: --unlabelled."
-        )
-    was_split = any(folder != root for _, folder in folders)
-    return Samples("image", paths, _relative(paths, root), labels, splits=splits if was_split else None)
+    images = labelled_images(root, "For images without classes: --unlabelled.")
+    splits = images.splits if images.was_split else None
+    return Samples("image", images.paths, _relative(images.paths, root), images.labels, splits=splits)
 
 
 def _unlabelled_folder(root: Path) -> Samples:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
+from typing import NamedTuple
 
 from icda.data.images import IMAGE_SUFFIXES
 from icda.data.own.own_data import SPLIT_WORDS, SPLITS, OwnData, own_task, without_unreadable
@@ -33,24 +34,38 @@ def folder_task(
     root = Path(path).expanduser()
     if not root.is_dir():
         raise MissingFileError(f"{root.absolute()} is not a folder. Wanted: {LAYOUT}.")
-    paths: list[Path] = []
-    labels: list[str] = []
-    splits: list[str] = []
-    for split, folder in split_folders(root):
-        for class_folder in subfolders(folder):
-            images = images_in(class_folder)
-            if not images:
-                raise InputError(f"{class_folder} holds no image ({', '.join(IMAGE_SUFFIXES)}): fill or remove it.")
-            paths += images
-            labels += [class_folder.name] * len(images)
-            splits += [split] * len(images)
-    if not paths:
-        raise InputError(f"{root} has no class folders with images. Wanted: {LAYOUT}. Labels in a table: csv_task.")
-    data = OwnData(ImageFiles(paths, image_size, flip=flip), labels, splits)
+    images = labelled_images(root, "Labels in a table: csv_task.")
+    data = OwnData(ImageFiles(images.paths, image_size, flip=flip), images.labels, images.splits)
     if skip_unreadable:
         data = without_unreadable(data)
     shape = (3, image_size, image_size)
     return own_task(root.resolve().name, data, seed, input_kind="image", input_shape=shape, model="resnet20")
+
+
+class LabelledImages(NamedTuple):
+    """The images below a folder, entry i of each list for image i; `was_split` says whether splits have folders."""
+
+    paths: list[Path]
+    labels: list[str]
+    splits: list[str]
+    was_split: bool
+
+
+def labelled_images(root: Path, otherwise: str) -> LabelledImages:
+    """Every image with its class and split; `otherwise` tells the owner of a folder without classes what to do."""
+    folders = split_folders(root)
+    images = LabelledImages([], [], [], was_split=any(folder != root for _, folder in folders))
+    for split, folder in folders:
+        for class_folder in subfolders(folder):
+            paths = images_in(class_folder)
+            if not paths:
+                raise InputError(f"{class_folder} holds no image ({', '.join(IMAGE_SUFFIXES)}): fill or remove it.")
+            images.paths.extend(paths)
+            images.labels.extend([class_folder.name] * len(paths))
+            images.splits.extend([split] * len(paths))
+    if not images.paths:
+        raise InputError(f"{root} has no class folders with images. Expected: {LAYOUT}. {otherwise}")
+    return images
 
 
 def split_folders(root: Path) -> list[tuple[str, Path]]:
