@@ -56,6 +56,6 @@ def check_domains(setup: Setup, owner: str) -> None:
     numbers = present.unique().tolist()
     if len(numbers) < 2:
         raise InputError(
-            f"{owner} compares domains, and the training set has samples of {len(numbers)} (domain {numbers}), wanted two or "
-            "more: name an attribute that varies, or take a method that needs no groups, such as cross_entropy."
+            f"{owner} compares domains, and the training set has samples of {len(numbers)} (domain {numbers}), expected "
+            "two or more: name an attribute that varies, or take a method that needs no groups, such as cross_entropy."
         )
