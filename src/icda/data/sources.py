@@ -134,7 +134,7 @@ class ImageFiles:
         cache_bytes: int = 2**30,
     ) -> None:
         if size < 1:
-            raise InputError(f"the image size is {size}, wanted 1 pixel or more.")
+            raise InputError(f"the image size is {size}, expected 1 pixel or more.")
         self.paths = list(paths)
         self.size = size
         self._crop_padding = size // 8 if crop_padding is None else crop_padding
@@ -219,7 +219,7 @@ class TextArray:
 
     def __init__(self, texts: Sequence[str], tokenise: Tokenise, max_length: int, padding: int = PADDING) -> None:
         if max_length < 1:
-            raise InputError(f"max_length is {max_length}, wanted 1 or more.")
+            raise InputError(f"max_length is {max_length}, expected 1 or more.")
         self.texts = list(texts)
         self.max_length, self.padding = max_length, padding
         self._tokenise = tokenise
@@ -288,7 +288,7 @@ def _apply(transform: Transform, images: Tensor, generator: torch.Generator) -> 
     changed = transform(images, generator)
     if changed.shape != images.shape or changed.dtype != torch.uint8:
         raise InputError(
-            f"a transform gave {changed.dtype} {tuple(changed.shape)}, wanted torch.uint8 {tuple(images.shape)}: "
+            f"a transform gave {changed.dtype} {tuple(changed.shape)}, expected torch.uint8 {tuple(images.shape)}: "
             "it must keep the shape of the images and leave bytes."
         )
     return changed

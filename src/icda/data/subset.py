@@ -49,7 +49,7 @@ def take_subset(task: Task, subset: float, seed: int = 0, by_groups: bool = True
 def _share(task: Task, subset: float, cells: int) -> tuple[float, int]:
     """What share is kept, and how many training samples that is."""
     size = len(task.train)
-    expectation = "wanted a share between 0 and 1, or a number of training samples above 1"
+    expectation = "expected a share between 0 and 1, or a number of training samples above 1"
     if isinstance(subset, bool) or not math.isfinite(subset) or subset <= 0 or subset == 1:
         hint = ": 1 could mean all or one; leave it out for the whole task" if subset == 1 else ""
         raise InputError(f"subset is {subset}, {expectation}{hint}.")

@@ -144,7 +144,7 @@ class Task:
         return {name: split for name, split in named.items() if split is not None}
 
     def without_groups(self) -> Task:
-        """The task as a training sees it that is told no attributes: only the test split keeps its groups.
+        """The task as a training sees it that is given no attributes: only the test split keeps its groups.
 
         Nothing is read of what is withheld. The test split is for the evaluation after training.
         """

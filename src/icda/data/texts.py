@@ -30,8 +30,8 @@ def with_tokeniser(task: Task, tokeniser: Tokeniser, max_length: int | None = No
     def exchanged(source: Source) -> TextArray:
         if not isinstance(source, TextArray):
             raise InputTypeError(
-                f"task {task.name!r} keeps its texts in a {type(source).__name__}, wanted a TextArray: only there are the "
-                "texts themselves at hand to be tokenised for a model."
+                f"task {task.name!r} keeps its texts in a {type(source).__name__}, expected a TextArray: only there are "
+                "the texts themselves at hand to be tokenised for a model."
             )
         if id(source) not in tokenised:
             tokenised[id(source)] = source.with_tokeniser(tokeniser, max_length)

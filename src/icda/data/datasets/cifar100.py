@@ -49,7 +49,7 @@ def read_files(folder: Path, sums: Mapping[str, str]) -> dict[str, bytes]:
         check_sum = hashlib.md5(content[name], usedforsecurity=False).hexdigest()
         if check_sum != expected:
             raise DamagedDatasetError(
-                f"{folder / name} has check sum {check_sum}, wanted {expected}: fetch the file again."
+                f"{folder / name} has check sum {check_sum}, expected {expected}: fetch the file again."
             )
     return content
 

@@ -86,9 +86,9 @@ def read_samples(
             raise InputError(f"{root} is a folder: columns can be named only for a CSV table.")
         return _unlabelled_folder(root) if unlabelled else _folder(root)
     if not root.is_file():
-        raise MissingFileError(f"{root.absolute()} is not there. Wanted: a CSV table, or a folder: {LAYOUT}.")
+        raise MissingFileError(f"{root.absolute()} is not there. Expected: a CSV table, or a folder: {LAYOUT}.")
     if root.suffix.lower() in IMAGE_SUFFIXES:
-        raise InputError(f"{root} is one image. Wanted: a CSV table, or a folder: {LAYOUT}.")
+        raise InputError(f"{root} is one image. Expected: a CSV table, or a folder: {LAYOUT}.")
     return _table(read_table(root), columns or Columns(), unlabelled, allow_outside)
 
 

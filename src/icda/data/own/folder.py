@@ -1,4 +1,4 @@
-"""A folder of images, one subfolder a class."""
+"""A folder of images, one subfolder per class."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def folder_task(
     flip: bool = True,
     skip_unreadable: bool = False,
 ) -> Task:
-    """A task from images that lie in one folder a class.
+    """A task from images that lie in one folder per class.
 
-    Either `path/train/<class>/...` with, if wanted, `validation` (or `val`), `test` and `metadata` beside `train`, or
+    Either `path/train/<class>/...` with, if you like, `validation` (or `val`), `test` and `metadata` beside `train`, or
     just `path/<class>/...`. A missing test split takes 20 % of train, a missing validation split 10 %, by `seed` and
     the same share of every class; the task's `description` says so. Images are squeezed to `image_size`; in training
     they are shifted by up to an eighth of it and, unless `flip` is False, mirrored half of the time. With
@@ -33,7 +33,7 @@ def folder_task(
     """
     root = Path(path).expanduser()
     if not root.is_dir():
-        raise MissingFileError(f"{root.absolute()} is not a folder. Wanted: {LAYOUT}.")
+        raise MissingFileError(f"{root.absolute()} is not a folder. Expected: {LAYOUT}.")
     images = labelled_images(root, "Labels in a table: csv_task.")
     data = OwnData(ImageFiles(images.paths, image_size, flip=flip), images.labels, images.splits)
     if skip_unreadable:

@@ -156,7 +156,7 @@ def _complete(name: str, splits: Sequence[str], strata: Tensor, seed: int) -> tu
         rows[part] = train[positions]
     rows["train"] = train[rest]
     if len(rows["test"]) == 0:
-        raise InputError(f"{name} has too few samples a class ({len(train)} in all) to cut a test split: give one.")
+        raise InputError(f"{name} has too few samples per class ({len(train)} in all) to cut a test split: give one.")
     described = " and ".join(f"{share:.0%} as {part} ({len(rows[part])})" for part, share in missing.items())
     return (
         rows,

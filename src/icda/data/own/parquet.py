@@ -109,7 +109,7 @@ class ParquetTable:
         )
         if lengths != {self.width}:
             raise InputError(
-                f"column {name!r} has lists of {sorted(lengths)} numbers, wanted {self.width} in each row."
+                f"column {name!r} has lists of {sorted(lengths)} numbers, expected {self.width} in each row."
             )
         values = column.flatten().to_numpy(zero_copy_only=False)
         return values.astype(np.float32, copy=False).reshape(-1, self.width)
@@ -138,7 +138,7 @@ class ParquetTable:
         for name, kind in zip(columns, types, strict=True):
             number = kind.value_type if self.is_list else kind
             if not (kinds.is_floating(number) or kinds.is_integer(number) or kinds.is_boolean(number)):
-                raise InputError(f"column {name!r} holds {kind}, wanted numbers or one column of lists of numbers.")
+                raise InputError(f"column {name!r} holds {kind}, expected numbers or one column of lists of numbers.")
         return columns
 
     def _check_column(self, name: str) -> None:
