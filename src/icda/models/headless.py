@@ -34,7 +34,7 @@ class Headless(nn.Module):
             return features
         got = f"shape {tuple(features.shape)}" if isinstance(features, Tensor) else f"a {type(features).__name__}"
         raise InputError(
-            f"{type(self.network).__name__} without its last linear layer returned {got}, wanted features of shape "
+            f"{type(self.network).__name__} without its last linear layer returned {got}, expected features of shape "
             f"(N, {self.feature_dim}): it does more than that layer at its end. Turn off auxiliary outputs "
             "(aux_logits=False), name another layer with head=..., or build FeatureClassifier(encoder, head) yourself."
         )
@@ -89,7 +89,7 @@ def named_layer(network: nn.Module, name: str) -> nn.Module:
     got = f"a {type(modules[name]).__name__}" if name in modules else "nothing"
     linear = [path for path, module in modules.items() if path and is_linear(module)]
     raise InputError(
-        f"head={name!r} is {got} in {type(network).__name__}, wanted an nn.Linear or a 1x1 nn.Conv2d. "
+        f"head={name!r} is {got} in {type(network).__name__}, expected an nn.Linear or a 1x1 nn.Conv2d. "
         f"The last ones are: {', '.join(linear[-5:]) or 'none'}."
     )
 

@@ -46,7 +46,7 @@ class MeanPooled(nn.Module):
         super().__init__()
         count = len(network.encoder.layer)
         if not 0 <= frozen_layers <= count:
-            raise InputError(f"frozen_layers is {frozen_layers}, wanted 0..{count}: the network has {count} layers.")
+            raise InputError(f"frozen_layers is {frozen_layers}, expected 0..{count}: the network has {count} layers.")
         self.network = network
         self.frozen_layers = frozen_layers
         self.requires_grad_(True)
