@@ -30,7 +30,7 @@ class Part(NamedTuple):
 
 @METHODS.register("fish")
 class Fish(DomainMethod):
-    """One optimiser step a domain, then theta <- theta + epsilon (theta after the steps - theta before them).
+    """One optimiser step per domain, then theta <- theta + epsilon (theta after the steps - theta before them).
 
     To first order this follows the mean gradient and, with it, the inner products of the domains' gradients. The inner
     steps are the run's optimiser on the network itself, so its moments go on from step to step and into the checkpoint; all

@@ -19,7 +19,7 @@ from icda.ranks import all_mean
 if TYPE_CHECKING:
     from icda.data.task import Batch
 
-EPOCHS = 100  # training is told to the network in hundredths
+EPOCHS = 100  # the network reads the progress of training in hundredths
 
 
 class Mentor(nn.Module):

@@ -155,7 +155,7 @@ def paste(images: Tensor, boxes: Tensor, mix: Mix) -> Tensor:
 def _check_images(shape: tuple[int, ...]) -> None:
     if len(shape) != 3:
         raise InputError(
-            "mix='cutmix' cuts boxes out of images: it wants inputs of shape (channels, height, width), got "
+            "mix='cutmix' cuts boxes out of images: it needs inputs of shape (channels, height, width), got "
             f"{tuple(shape) or 'inputs without a fixed shape'}. Use mix='mixup', or set --image-size for a folder."
         )
 

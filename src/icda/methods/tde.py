@@ -96,7 +96,7 @@ class DeConfoundTDE(Method):
             raise InputError(f"num_heads must divide the {setup.feature_dim} features of the network, got {num_heads}.")
         if not (0 < tau < math.inf and 0 <= gamma < math.inf and math.isfinite(alpha) and 0 <= momentum < 1):
             raise InputError(
-                "wanted tau > 0, gamma >= 0, a finite alpha and momentum in [0, 1), "
+                "expected tau > 0, gamma >= 0, a finite alpha and momentum in [0, 1), "
                 f"got tau={tau}, gamma={gamma}, alpha={alpha}, momentum={momentum}."
             )
         self.num_heads, self.tau, self.gamma = num_heads, tau, gamma
