@@ -98,13 +98,13 @@ class AdjustedLoss(nn.Module):
         return F.cross_entropy(adjusted, targets, reduction=self.reduction)
 
     def reduce_samples(self, losses: Tensor) -> Tensor:
-        """The losses of single samples (N,) as `reduction` wants them, for a `reduce` that is not cross entropy."""
+        """The losses of single samples (N,) as `reduction` asks, for a `reduce` that is not cross entropy."""
         if self.reduction == "none":
             return losses
         return losses.mean() if self.reduction == "mean" else losses.sum()
 
     def prepare_head(self, head: nn.Module) -> nn.Module:
-        """The head to train and predict with, for a loss that wants another than a plain linear one."""
+        """The head to train and predict with, for a loss that needs another than a plain linear one."""
         return head
 
     def _loss(
