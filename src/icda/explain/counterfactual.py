@@ -108,7 +108,7 @@ def _draw(
 
 @dataclass(frozen=True)
 class Made:
-    """Pictures (N, C, H, W) in [0, 1] whose features come near the wanted ones.
+    """Pictures (N, C, H, W) in [0, 1] whose features come near those asked for.
 
     `feature_error` (N,) is |f(x) - h~| / |h - h~|: 1 for the source itself, 0 for a picture that has the feature.
     """

@@ -184,7 +184,7 @@ def _counterfactual_rows(kind: str, tied: _Tied, aims: Tensor, painted: Made, ne
 
 
 def _neighbour_rows(task: Task, positions: Tensor, targets: Tensor, ranks: int = 2) -> list[tuple[str, list[Cell]]]:
-    """Rows of the nearest real samples of the last augmentation, one row a rank."""
+    """Rows of the nearest real samples of the last augmentation, one row per rank."""
     rows = []
     for rank in range(min(ranks, positions.shape[1])):
         pixels = to_pixels(task.train.batch(positions[:, rank]).inputs, normaliser_of(task.train))
@@ -197,7 +197,7 @@ def check_pictures(task: Task, figure: str) -> Task:
     """The task itself, if it is one of images."""
     if not has_pictures(task):
         raise InputError(
-            f"the figure {figure} wants images, but the samples of task {task.name!r} are {task.input_kind} of shape "
+            f"the figure {figure} needs images, but the samples of task {task.name!r} are {task.input_kind} of shape "
             f"{task.input_shape}."
         )
     return task

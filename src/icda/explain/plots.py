@@ -129,7 +129,7 @@ def _curve(axes: Any, number: int, label: str, variances: Mapping[str, Any], nam
 
 
 def variance_rows(figures: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One row an epoch of every run, then one for its trained network."""
+    """One row per epoch of every run, then one for its trained network."""
     rows = []
     for label, variances in figures.items():
         logged = variances["logged"]

@@ -43,7 +43,7 @@ def explain_run(
 
     Margins and Grad-CAM look at `split`; strengths, ties and counterfactual pictures at the training samples, of which
     at most 4,096, drawn by `seed`, are taken. `history` holds a run's epochs, for the mapped variances over training;
-    without it they are those of the trained network alone. Pictures want a task of images: asking for them on another
+    without it they are those of the trained network alone. Pictures need a task of images: asking for them on another
     is an error. Nothing is changed: networks and method are as before.
 
     >>> from icda.data import create_task
@@ -90,7 +90,7 @@ def check_parts(parts: Sequence[str], task: Task) -> None:
     pictures = [part for part in ("gradcam", "counterfactuals") if part in parts]
     if pictures and not has_pictures(task):
         raise InputError(
-            f"{' and '.join(pictures)} want images, but the samples of task {task.name!r} are "
+            f"{' and '.join(pictures)} need images, but the samples of task {task.name!r} are "
             f"{task.input_kind} of shape {task.input_shape}: leave them out."
         )
 
