@@ -98,7 +98,7 @@ class TrainerLoss:
         if not path.is_file():
             raise MissingFileError(
                 f"no {path.name} in {path.parent}: that checkpoint was saved without this loss's statistics. Train "
-                "anew from its weights, from_pretrained(...), without resume_from_checkpoint."
+                "again from its weights, from_pretrained(...), without resume_from_checkpoint."
             )
         self._saved = torch.load(path, map_location="cpu", weights_only=True)
         if self.criterion is not None:
