@@ -39,7 +39,7 @@ class SpeedRow:
     method_ms: float
     ratio: float
     extra_mib: float | None = None
-    quartiles: str = ""  # of the paired ratios: how far the machine's own unrest goes
+    quartiles: str = ""  # of the paired ratios: how far the machine's own noise goes
 
 
 def interleave(steps: dict[str, Step], rounds: int, warm_up: int = 3) -> dict[str, list[float]]:

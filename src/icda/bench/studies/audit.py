@@ -58,7 +58,7 @@ def waterbirds_rows(path: Path) -> list[AuditRow]:
     """The minority group of each class, of which the audit is not told, under the contrast's tie and under 1 - p_y."""
     if not path.is_file():
         raise DatasetNotFoundError(
-            f"{path.absolute()} is not there: wanted features, y, place and split of Waterbirds."
+            f"{path.absolute()} is not there: expected features, y, place and split of Waterbirds."
         )
     with np.load(path, allow_pickle=False) as file:
         train = file["split"] == 0

@@ -218,7 +218,7 @@ def cell_config(suite: Suite, tier: str, column: Column, row: Row, seed: int = 0
 
 def _cell(suite: Suite, tier: str, column: Column, place: Place, row: Row, seed: int, out: str) -> Cell:
     config = cell_config(suite, tier, column, row, seed)
-    # The hash in the folder's name: a cell that two tables share is run once, a changed recipe starts afresh.
+    # The hash in the folder's name: a cell that two tables share is run once, a changed recipe starts again.
     folder = f"{out}/{tier}/{config.task}/{config.method}/seed{seed}-{config.hash()}"
     return Cell(suite.name, tier, column.key, row.key, replace(config, out=folder))
 
@@ -267,10 +267,10 @@ def _check(suite: Suite) -> None:
         strange = [name for name in (*row.skip, *row.column_options) if name not in columns]
         strange += [name for name in (row.below,) if name is not None and name not in keys]
         if strange:
-            raise InputError(f"suite {suite.name}: row {row.key!r} speaks of {', '.join(strange)}, which is not there.")
+            raise InputError(f"suite {suite.name}: row {row.key!r} names {', '.join(strange)}, which is not there.")
     for name, tier in suite.tiers.items():
         strange = [key for key in (*tier.row_seeds, *tier.row_options) if key not in keys]
         if strange:
-            raise InputError(f"suite {suite.name}: tier {name!r} speaks of rows {', '.join(strange)}, not there.")
+            raise InputError(f"suite {suite.name}: tier {name!r} names rows {', '.join(strange)}, not there.")
     if len(set(keys)) < len(keys) or suite.reference not in keys:
-        raise InputError(f"suite {suite.name}: rows want different keys and the reference {suite.reference!r} in them.")
+        raise InputError(f"suite {suite.name}: rows need different keys and the reference {suite.reference!r} in them.")

@@ -27,7 +27,7 @@ class Line:
 
 
 def suite_table(suite: Suite, rows: Sequence[dict[str, str]]) -> str:
-    """One table a column that was run, with a line above it that says on what; the other columns share one."""
+    """One table per column that was run, with a line above it that says on what; the other columns share one."""
     tiers = {column.key: tier_shown(suite, column, rows) for column in suite.columns}
     parts = [_column_text(suite, column, tier, rows) for column in suite.columns if (tier := tiers[column.key])]
     absent = [column for column in suite.columns if tiers[column.key] is None]

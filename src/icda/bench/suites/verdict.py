@@ -1,6 +1,6 @@
 """Does what we measured agree with the paper? The rules, stated once.
 
-All figures are accuracies in per cent; an error rate is turned round first. Within a column and a tier:
+All figures are accuracies in per cent; an error rate is subtracted from 100 first. Within a column and a tier:
 
 * *reproduced*: the cell was run at tier `paper` and its mean lies within max(1 point, 2 standard deviations over seeds) of
   the paper's figure.

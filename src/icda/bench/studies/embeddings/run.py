@@ -56,7 +56,7 @@ def run_table(
     jobs: int = 1,
     report: Callable[[str], None] = print,
 ) -> list[Cell]:
-    """Fill `path` with one row a cell; each set and seed is one job on one thread."""
+    """Fill `path` with one row per cell; each set and seed is one job on one thread."""
     rows = [row for row in ROWS if not methods or row.name in methods]
     done = read_cells(path)
     known = {cell.key for cell in done}
