@@ -49,9 +49,9 @@ class AuditArguments:
 def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(AuditArguments, args=list(arguments), prog="icda audit")
     if options.top < 0:
-        raise InputError(f"--top is {options.top}, wanted 0 or more.")
+        raise InputError(f"--top is {options.top}, expected 0 or more.")
     if options.out is not None and options.out.exists() and not options.out.is_dir():
-        raise InputError(f"--out is {options.out}, which is a file: wanted a folder.")
+        raise InputError(f"--out is {options.out}, which is a file: expected a folder.")
     columns = Wanted(options.features, options.labels, options.names, options.where)
     data = read_audit_data(options.data.expanduser(), columns)
     result = audit(

@@ -46,7 +46,7 @@ def read_audit_data(path: Path, wanted: Wanted) -> AuditData:
     """Read an .npz, a .csv, or an .npy whose labels stand in another .npy, and keep the rows asked for."""
     readers = {".npz": _from_npz, ".csv": _from_csv, ".npy": _from_npy, ".parquet": _from_parquet}
     if path.suffix.lower() not in readers:
-        raise InputError(f"{path} ends in {path.suffix!r}, wanted .npz, .csv, .parquet or .npy.")
+        raise InputError(f"{path} ends in {path.suffix!r}, expected .npz, .csv, .parquet or .npy.")
     if not path.is_file():
         raise MissingFileError(f"{path.absolute()} is not there: `icda embed DATA --out {path}` makes a features file.")
     return readers[path.suffix.lower()](path, wanted)
@@ -205,16 +205,16 @@ def _pick(path: Path, arrays: Collection[str], role: str, asked: str | None, usu
 def _rows(
     path: Path, arrays: Mapping[str, np.ndarray], known: Collection[str], where: Sequence[str], samples: int
 ) -> np.ndarray | None:
-    """The rows in which every named array has the wanted value, compared as text; None for all rows."""
+    """The rows in which every named array has the value asked for, compared as text; None for all rows."""
     kept = None
     for condition in where:
         name, sign, value = condition.partition("=")
         if not sign:
-            raise InputError(f"--where {condition} wants NAME=VALUE, such as split=train.")
+            raise InputError(f"--where {condition} must be NAME=VALUE, such as split=train.")
         if name not in arrays:
             _unknown(path, known, name, "--where")
         if arrays[name].shape != (samples,):
-            raise InputError(f"--where {condition}: {name} has shape {arrays[name].shape}, wanted ({samples},).")
+            raise InputError(f"--where {condition}: {name} has shape {arrays[name].shape}, expected ({samples},).")
         agreeing = arrays[name].astype(str) == value
         if not agreeing.any():
             values = np.unique(arrays[name].astype(str))
@@ -230,7 +230,7 @@ def _select(path: Path, data: AuditData, rows: np.ndarray | None) -> AuditData:
     for role, array in (("labels", data.labels), ("names", data.names)):
         if array is not None and (array.ndim != 1 or len(array) != len(data.features)):
             raise InputError(
-                f"{path}: {role} have shape {array.shape}, wanted ({len(data.features)},) as the features."
+                f"{path}: {role} have shape {array.shape}, expected ({len(data.features)},) as the features."
             )
     if rows is None:
         return data

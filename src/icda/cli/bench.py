@@ -32,7 +32,7 @@ BENCHES = {
     "imagenet-lt": "the paper's ImageNet-LT figure: heads on cached features",
     "gain": "where ICDA's gain over LA lives: depth, length, lambda0, stale statistics",
     "shortcut": "whether a larger sample margin takes ICDA off a shortcut",
-    "text": "film reviews whose sentiment people turned round: a table of our own",
+    "text": "film reviews whose sentiment people reversed: a table of our own",
     "ablation": "the paper's ablation: ICDA without each of its parts",
     "sensitivity": "the paper's sensitivity test: lambda0 and beta",
 }
@@ -69,7 +69,7 @@ class MetaArguments:
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
     """Runs at the same time, each on one core; all cores by default."""
     ledger: Path | None = None
-    """CSV file to write one row a run to (benchmarks/results/meta.csv is ours)."""
+    """CSV file to write one row per run to (benchmarks/results/meta.csv is ours)."""
     separation: Path | None = None
     """CSV file for the AUROC of wrong labels (benchmarks/results/meta_separation.csv is ours)."""
 

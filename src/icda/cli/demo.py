@@ -46,7 +46,7 @@ class DemoArguments:
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
     """Runs at the same time, each on one core; all cores by default."""
     ledger: Path | None = None
-    """CSV file to write one row a run to (benchmarks/results/demo.csv is ours)."""
+    """CSV file to write one row per run to (benchmarks/results/demo.csv is ours)."""
 
 
 QUICK = DemoArguments(seeds=1, epochs=3, out="runs/demo-quick")

@@ -84,7 +84,7 @@ class Bar:
 def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(EmbedArguments, args=list(arguments), prog="icda embed")
     if options.out.suffix != ".npz":
-        raise InputError(f"--out is {options.out}, wanted a name that ends in .npz.")
+        raise InputError(f"--out is {options.out}, expected a name that ends in .npz.")
     samples = read_samples(
         options.data, options.columns(), unlabelled=options.unlabelled, allow_outside=options.allow_outside
     )

@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
 def _check(options: ExplainArguments) -> None:
     """What can be wrong with the words alone, found before any model is loaded."""
     if not options.runs:
-        raise InputError("icda explain wants the folder of at least one run: icda explain runs/digits_lt/icda/seed0")
+        raise InputError("icda explain needs the folder of at least one run: icda explain runs/digits_lt/icda/seed0")
     if options.figure is None and options.out is not None:
         raise InputError(f"--out {options.out} without --figure: say which figure to draw.")
     if options.figure is not None and options.out is None:

@@ -121,7 +121,7 @@ def _show_plainly(
 
 
 def _how_to_go_on(words: Sequence[str]) -> str:
-    """What to do after an interrupt; empty for a command that starts anew."""
+    """What to do after an interrupt; empty for a command that starts again."""
     if words[0] == "bench" and (len(words) < 2 or words[1] in ONE_PIECE_BENCHES):
         return ""
     return AFTER_INTERRUPT.get(words[0], "")
@@ -137,7 +137,7 @@ def _overview() -> str:
             "commands:",
             overview(COMMANDS),
             "",
-            "`--plugin FILE.py`, on any command, adds methods, tasks, metrics ... of your own.",
+            "`--plugin FILE.py`, on any command, adds your own methods, tasks, metrics, ...",
             "`icda COMMAND --help` shows a command's options.",
             "ICDA_TRACEBACK=1 shows where an error arose.",
         ]

@@ -36,7 +36,7 @@ class ReportArguments:
 def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(ReportArguments, args=list(arguments), prog="icda report")
     if not options.runs:
-        raise InputError("icda report wants at least one run: icda report runs/digits_lt/icda/seed0")
+        raise InputError("icda report needs at least one run: icda report runs/digits_lt/icda/seed0")
     console = Console()
     runs = read_runs(options.runs)
     if options.explain != "none":

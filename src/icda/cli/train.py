@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     console = Console()
     view = QuietView() if options.quiet else TerminalView()
     result = train(config, resume=options.resume, overwrite=options.overwrite, view=view)
-    if os.environ.get("RANK", "0") != "0":  # under torchrun one process speaks for all
+    if os.environ.get("RANK", "0") != "0":  # under torchrun one process prints for all
         return 0
     folder = config.folder()
     console.print(to_rich(comparison_table([result], HEADLINES)))
