@@ -57,7 +57,7 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
 
     Attributes
     ----------
-    classes_, coef_, intercept_, n_iter_, n_features_in_ : as in scikit-learn; coef_ has one row a class, also for two.
+    classes_, coef_, intercept_, n_iter_, n_features_in_ : as in scikit-learn; coef_ has one row per class, also for two.
     attributes_ : what was balanced within the classes, where there was anything: the guessed or given group of every
         training sample.
 
@@ -113,7 +113,9 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         features, y = check_samples(self, X, y)
         codes = encode_classes(self, y)
         if groups is not None and np.shape(groups) != (len(y),):
-            raise InputError(f"groups must have one entry a sample, wanted shape ({len(y)},), got {np.shape(groups)}.")
+            raise InputError(
+                f"groups must have one entry per sample, expected shape ({len(y)},), got {np.shape(groups)}."
+            )
         prior = GivenPrior.checked(attributes, log_prior, len(y), len(self.classes_), "ICDAClassifier")
         if prior is not None and self.balance is not None:
             raise InputError(f"attributes and log_prior are priors and go without balance={self.balance!r}: use None.")
@@ -156,7 +158,7 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         elif self.balance != "class":
             rounds = 0 if self.balance == "errors" else 4
             guess = contrast_groups(problem, rounds=rounds, seed=self.random_state or 0)
-            # Weights need many samples in a group: two groups a class. The prior asks what the shortcut speaks for.
+            # Weights need many samples in a group: two groups per class. The prior asks what the shortcut predicts.
             attributes = guess.attributes if self.through == "prior" else guess.hurt.long()
         self.attributes_ = attributes.numpy()
         return rebalance(problem, attributes, self.through, unit)

@@ -115,7 +115,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         attributes: Any = None,
         log_prior: Any = None,
     ) -> MetaICDAClassifier:
-        """Fit to training data and metadata; `groups_meta` (one entry a metadata sample) makes the worst group count.
+        """Fit to training data and metadata; `groups_meta` (one entry per metadata sample) makes the worst group count.
 
         `attributes` (one entry per training sample) or `log_prior` (N, C) say the training samples' prior, as in
         `ICDAClassifier.fit`; then no attribute is read off the metadata's groups.

@@ -16,7 +16,7 @@ from icda.linear.solver import LinearHead
 
 
 class LinearPredictions:
-    """Predictions from `coef_` (C, A), `intercept_` (C,) and `classes_` (C,), one row a class, also for two."""
+    """Predictions from `coef_` (C, A), `intercept_` (C,) and `classes_` (C,), one row per class, also for two."""
 
     coef_: np.ndarray
     intercept_: np.ndarray
