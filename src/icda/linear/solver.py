@@ -44,7 +44,7 @@ def fit_head(
     rounds: int = 3,
     start: LinearHead | None = None,
 ) -> LinearHead:
-    """Minimise the loss; strengths and RISDA's confusions are read off the head anew in each of `rounds`.
+    """Minimise the loss; strengths and RISDA's confusions are read off the head again in each of `rounds`.
 
     Within a round they are constants, as the paper has them, so that L-BFGS sees one smooth function. The first round
     starts near the logit-adjusted head, whose angles mean something; `tol` bounds the largest entry of the gradient.
