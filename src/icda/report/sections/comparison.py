@@ -55,7 +55,7 @@ def spreads(runs: Sequence[Run], level: int) -> Markup:
 
 
 def heat_beside(runs: Sequence[Run], level: int) -> Markup:
-    """Grad-CAM of several runs on the same samples, a row a sample; empty unless two runs share one."""
+    """Grad-CAM of several runs on the same samples, a row per sample; empty unless two runs share one."""
     blocks = []
     tasks = dict.fromkeys(str(run.result["task"]) for run in runs)
     for task in tasks:

@@ -33,7 +33,7 @@ def margins(run: Run, level: int) -> Markup:
 
 
 def read_bins(part: Mapping[str, Any]) -> tuple[list[float], list[list[float]]]:
-    """Edges and one row of counts a class."""
+    """Edges and one row of counts per class."""
     edges = [value for edge in listing(part, "edges") if (value := as_number(edge)) is not None]
     return edges, [[as_number(cell) or 0.0 for cell in row] for row in listing(part, "counts")]
 
