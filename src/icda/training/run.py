@@ -180,7 +180,7 @@ def load_folder(folder: Path, data: str | None = None) -> tuple[TrainConfig, Tas
         if list(task.class_names) != state["class_names"]:
             trained, present = ", ".join(state["class_names"]), ", ".join(task.class_names)
             raise InputError(f"{path} was trained on classes {trained}; the data have {present}.")
-        # Not as the data at hand would have it: they may have other groups than the run was told of, or none.
+        # Not as the data at hand would have it: they may have other groups than the run was given, or none.
         networks, method = _assemble(config, task, Setup(**state["setup"])) if "setup" in state else build(config, task)
     for network, saved in zip(networks, state["networks"], strict=True):
         load_state(network, saved, "network", path)
