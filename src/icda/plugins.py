@@ -2,7 +2,7 @@
 
 A plugin is code, and importing it runs it. So only two things are ever imported: what somebody installed, when its name is
 asked for, and what the user of this very command named with `--plugin`. A plugin that a checkpoint or a configuration file
-names is not: whoever reads such a file is told what to do.
+names is not: whoever reads such a file learns what to do.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def take(words: Sequence[str]) -> list[str]:
     ['list', 'tasks']
     >>> take(["list", "--plugin"])
     Traceback (most recent call last):
-    icda.plugins.PluginError: --plugin wants a Python file or a module after it.
+    icda.plugins.PluginError: --plugin needs a Python file or a module after it.
     """
     rest, names, position = [], [], 0
     while position < len(words):
@@ -88,7 +88,7 @@ def load(names: Iterable[str]) -> None:
         if name in _given:
             continue
         if not name or name.startswith("-"):
-            raise PluginError(f"{OPTION} wants a Python file or a module after it.")
+            raise PluginError(f"{OPTION} needs a Python file or a module after it.")
         _given[name] = _load_file(name, Path(name)) if name.endswith(".py") else _load_module(name)
 
 

@@ -84,7 +84,7 @@ class Registry(Generic[T]):
     def _registering(self, owner: str | None, name: str, *aliases: str) -> Callable[[T], T]:
         def decorate(entry: T) -> T:
             if owner is not None:
-                self._discover()  # so that a name of ours is found taken here, while it is known who wants it
+                self._discover()  # so that a name of ours is found taken here, while it is known who asks for it
                 self._check_type(name, entry)
             for key in (name, *aliases):
                 known = self._aliases.get(_normal(key))

@@ -1,4 +1,4 @@
-"""Groups guessed from strengths, for a selection that wants a worst group and has no group labels."""
+"""Groups guessed from strengths, for a selection that needs a worst group and has no group labels."""
 
 from __future__ import annotations
 
