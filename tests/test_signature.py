@@ -35,7 +35,7 @@ def test_options_that_are_passed_on_keep_their_types() -> None:
     assert "shrinkage" in option_names(ICDALoss)
     assert "prior" not in option_names(ICDALoss), "a tensor cannot be typed in a command"
     for option, value in (("rank", 2.5), ("shrinkage", "much")):
-        with pytest.raises(ValueError, match=f"option {option} of method 'icda' wants a"):
+        with pytest.raises(ValueError, match=f"option {option} of method 'icda' must be a"):
             check_option_types("icda", {option: value})
 
 

@@ -86,8 +86,8 @@ def require_bf16() -> None:
 
 def cache_folder() -> Path:
     """Where the answer is kept: $XDG_CACHE_HOME/icda, or .cache/icda in the user's home."""
-    given = os.environ.get("XDG_CACHE_HOME")
-    return (Path(given) if given else Path("~/.cache").expanduser()) / "icda"
+    cache_home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache_home) if cache_home else Path("~/.cache").expanduser()) / "icda"
 
 
 def _hopeless() -> str:

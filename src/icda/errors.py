@@ -1,4 +1,4 @@
-"""Errors that speak to users: what was given, what is wanted, what to do.
+"""Errors that speak to users: what was given, what is expected, what to do.
 
 Each is also the built-in error that Python's users expect, so `except ValueError` catches an `InputError`. An error that
 is not an `IcdaError` is a mistake of icda or of a package below it: the command line shows its traceback.

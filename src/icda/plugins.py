@@ -2,7 +2,7 @@
 
 A plugin is code, and importing it runs it. So only two things are ever imported: what somebody installed, when its name is
 asked for, and what the user of this very command named with `--plugin`. A plugin that a checkpoint or a configuration file
-names is not: whoever reads such a file is told what to do.
+names is not: whoever reads such a file learns what to do.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def take(words: Sequence[str]) -> list[str]:
     ['list', 'tasks']
     >>> take(["list", "--plugin"])
     Traceback (most recent call last):
-    icda.plugins.PluginError: --plugin wants a Python file or a module after it.
+    icda.plugins.PluginError: --plugin needs a Python file or a module after it.
     """
     rest, names, position = [], [], 0
     while position < len(words):
@@ -88,7 +88,7 @@ def load(names: Iterable[str]) -> None:
         if name in _given:
             continue
         if not name or name.startswith("-"):
-            raise PluginError(f"{OPTION} wants a Python file or a module after it.")
+            raise PluginError(f"{OPTION} needs a Python file or a module after it.")
         _given[name] = _load_file(name, Path(name)) if name.endswith(".py") else _load_module(name)
 
 
@@ -153,11 +153,11 @@ def loading(owner: str, what: str | None = None) -> Iterator[None]:
 
 def offers(group: str) -> dict[str, list[EntryPoint]]:
     """What installed packages offer in a group of entry points, by name; nothing is imported."""
-    found: dict[str, list[EntryPoint]] = defaultdict(list)
+    by_name: dict[str, list[EntryPoint]] = defaultdict(list)
     for entry_point in entry_points(group=group):
-        if entry_point not in found[entry_point.name]:  # a path that stands twice on sys.path
-            found[entry_point.name].append(entry_point)
-    return dict(found)
+        if entry_point not in by_name[entry_point.name]:  # a path that stands twice on sys.path
+            by_name[entry_point.name].append(entry_point)
+    return dict(by_name)
 
 
 def package_of(entry_point: EntryPoint) -> str:

@@ -84,7 +84,7 @@ class Registry(Generic[T]):
     def _registering(self, owner: str | None, name: str, *aliases: str) -> Callable[[T], T]:
         def decorate(entry: T) -> T:
             if owner is not None:
-                self._discover()  # so that a name of ours is found taken here, while it is known who wants it
+                self._discover()  # so that a name of ours is found taken here, while it is known who asks for it
                 self._check_type(name, entry)
             for key in (name, *aliases):
                 known = self._aliases.get(_normal(key))
@@ -119,7 +119,7 @@ class Registry(Generic[T]):
 
     def __iter__(self) -> Iterator[str]:
         self._discover()
-        offered = (found[0].name for key, found in self._offers.items() if key not in self._aliases)
+        offered = (entry_points[0].name for key, entry_points in self._offers.items() if key not in self._aliases)
         return iter(sorted({*self._entries, *offered}))
 
     def __contains__(self, name: str) -> bool:
@@ -141,12 +141,12 @@ class Registry(Generic[T]):
 
     def _read_offers(self, group: str) -> None:
         self._offers.clear()
-        for name, found in plugins.offers(group).items():
+        for name, entry_points in plugins.offers(group).items():
             taken = self._aliases.get(_normal(name))
             if taken is None:
-                self._offers.setdefault(_normal(name), []).extend(found)
+                self._offers.setdefault(_normal(name), []).extend(entry_points)
             elif taken not in self._owners:
-                owner = plugins.package_of(found[0])
+                owner = plugins.package_of(entry_points[0])
                 sentence = f"{self.kind} {name!r} of {owner} is left out: icda has one of that name."
                 warnings.warn(sentence, plugins.PluginWarning, stacklevel=4)
 
@@ -175,8 +175,8 @@ class Registry(Generic[T]):
 
     def _check_type(self, name: str, entry: T) -> None:
         if self._entry_type is not None and not isinstance(entry, self._entry_type):
-            wanted = self._entry_type.__name__
-            raise InputTypeError(f"{self.kind} {name!r} must be an instance of {wanted}, got {entry!r}.")
+            expected = self._entry_type.__name__
+            raise InputTypeError(f"{self.kind} {name!r} must be an instance of {expected}, got {entry!r}.")
 
 
 def _normal(name: str) -> str:

@@ -88,13 +88,13 @@ def test_images_without_classes_are_embedded_on_request(icda: Command, photos: s
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (["nowhere"], "is not there. Wanted: a CSV table, or a folder"),
+        (["nowhere"], "is not there. Expected: a CSV table, or a folder"),
         (["photos", "--encoder", "eficientnet"], "did you mean 'efficientnet_lite0'?"),
         (["photos", "--encoder", "minilm"], "takes texts, but the inputs are images"),
         (["reviews.csv", "--image-size", "32"], "but the inputs are texts"),
         (["reviews.csv", "--label-column", "lable"], "did you mean 'label'?"),
-        (["photos", "--out", "features.csv"], "wanted a name that ends in .npz"),
-        (["photos", "--batch-size", "0"], "batch_size is 0, wanted 1 or more"),
+        (["photos", "--out", "features.csv"], "expected a name that ends in .npz"),
+        (["photos", "--batch-size", "0"], "batch_size is 0, expected 1 or more"),
         (["photos", "--image-size", "-1"], "image size is -1"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -103,9 +103,9 @@ def test_help_of_bench_names_every_bench_in_80_columns(icda: Command, monkeypatc
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (["trian"], "Did you mean 'icda train'?"),
-        (["lsit"], "Did you mean 'icda list'?"),
-        (["evaluate"], "Did you mean 'icda eval'?"),
+        (["trian"], "did you mean 'icda train'?"),
+        (["lsit"], "did you mean 'icda list'?"),
+        (["evaluate"], "did you mean 'icda eval'?"),
         (["bench", "sped"], "did you mean 'speed'?"),
         (["train", "--epoch", "3"], "--epochs INT"),
         (["train", "--learning_ratee", "0.1"], "--learning-rate FLOAT"),
@@ -135,7 +135,7 @@ def test_a_typo_gives_the_right_word_and_no_traceback(words: Any, hint: str, icd
 def test_a_word_like_no_command_gives_them_all(icda: Command) -> None:
     answer = icda("xyzzy")
     assert answer.code == 2
-    assert answer.err == f"icda: unknown command 'xyzzy'. Commands: {', '.join(main.COMMANDS)}.\n"
+    assert answer.err == f"icda: unknown command 'xyzzy': Commands: {', '.join(main.COMMANDS)}.\n"
 
 
 @dataclass
@@ -265,4 +265,4 @@ def test_the_module_is_a_program_whose_exit_code_tells_failure() -> None:
     command = [sys.executable, "-m", "icda.cli.main", "trian"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "Did you mean 'icda train'?" in done.stderr
+    assert "did you mean 'icda train'?" in done.stderr

@@ -56,7 +56,7 @@ def test_floats_of_a_known_range_are_scaled(tmp_path: Path, largest: float) -> N
 
 @pytest.mark.parametrize("values", [[-1.0, 0.5], [0.0, 300.0], [np.nan, 0.0]])
 def test_floats_of_an_unknown_range_are_refused(values: list[float]) -> None:
-    with pytest.raises(ValueError, match=r"values from .* wanted 0 to"):
+    with pytest.raises(ValueError, match=r"values from .* expected 0 to"):
         to_bytes(Image.fromarray(np.array([values], dtype=np.float32)))
 
 

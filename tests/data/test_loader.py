@@ -123,11 +123,11 @@ def test_a_sample_of_weight_zero_is_never_drawn() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"weights": torch.ones(3)}, r"wanted \(10,\)"),
+        ({"weights": torch.ones(3)}, r"expected \(10,\)"),
         ({"weights": torch.zeros(10)}, "not all zero"),
         ({"weights": torch.full((10,), float("nan"))}, "finite"),
         ({"weights": torch.ones(10), "shuffle": False}, "shuffle=False"),
-        ({"rank": 2, "world_size": 2}, r"wanted 0\.\.1"),
+        ({"rank": 2, "world_size": 2}, r"expected 0\.\.1"),
         ({"rank": 0, "world_size": 9}, "one sample for each of 9 ranks"),
     ],
 )
@@ -137,7 +137,7 @@ def test_options_that_cannot_work_are_refused(options: dict[str, object], messag
 
 
 def test_a_start_beyond_the_epoch_is_refused_at_once() -> None:
-    with pytest.raises(ValueError, match=r"wanted 0\.\.2"):
+    with pytest.raises(ValueError, match=r"expected 0\.\.2"):
         _loader(_vectors(16)).epoch(0, start_batch=3)
 
 

@@ -243,7 +243,7 @@ class TestWithTransform:
         self, make: Callable[[torch.Tensor], torch.Tensor]
     ) -> None:
         source = ImageArray(_noise(), HALF, HALF).with_transform(lambda images, generator: make(images))
-        with pytest.raises(ValueError, match=r"a transform gave .*, wanted torch.uint8 \(2, 8, 8, 3\)"):
+        with pytest.raises(ValueError, match=r"a transform gave .*, expected torch.uint8 \(2, 8, 8, 3\)"):
             source.fetch(torch.arange(2), torch.Generator())
 
     def test_features_and_texts_cannot_be_transformed(self) -> None:

@@ -31,7 +31,7 @@ def test_an_amount_is_taken_of_every_class_and_the_parts_are_disjoint() -> None:
 
 
 def test_taking_more_than_there_is_names_the_class() -> None:
-    with pytest.raises(ValueError, match="class 1 has 10 samples, 11 are wanted"):
+    with pytest.raises(ValueError, match="class 1 has 10 samples, 11 are needed"):
         take_per_class(_labels(), [11], _generator())
 
 

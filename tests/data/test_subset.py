@@ -123,8 +123,8 @@ def test_many_tiny_cells_take_from_the_large_one() -> None:
 @pytest.mark.parametrize(
     ("subset", "message"),
     [
-        (0, "subset is 0, wanted a share between 0 and 1, or a number of training samples above 1"),
-        (-0.5, "subset is -0.5, wanted a share"),
+        (0, "subset is 0, expected a share between 0 and 1, or a number of training samples above 1"),
+        (-0.5, "subset is -0.5, expected a share"),
         (1, "subset is 1, .*1 could mean all or one"),
         (1.0, "1 could mean all or one"),
         (float("nan"), "subset is nan"),

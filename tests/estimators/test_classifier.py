@@ -135,7 +135,7 @@ def test_what_an_earlier_fit_balanced_is_forgotten() -> None:
         ({"balance": "strength", "through": "prior"}, {}, "has no groups to balance through='prior'"),
         ({"balance": "strength", "through": "statistics"}, {}, "has no groups to balance through='statistics'"),
         ({"C": 0}, {}, "C must be positive"),
-        ({"balance": "group"}, {"groups": np.zeros(3)}, "one entry a sample"),
+        ({"balance": "group"}, {"groups": np.zeros(3)}, "one entry per sample"),
     ],
 )
 def test_wrong_settings_are_named(settings: dict, fit: dict, message: str) -> None:

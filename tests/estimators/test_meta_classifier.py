@@ -130,5 +130,5 @@ def test_given_log_probabilities_of_the_classes_are_the_counts() -> None:
 def test_a_prior_that_the_settings_do_not_read_is_refused() -> None:
     with pytest.raises(ValueError, match='prior="class" reads the class counts only'):
         MetaICDAClassifier(prior="class").fit(X, y, X_META, Y_META, attributes=np.zeros(300))
-    with pytest.raises(ValueError, match=r"wanted shape \(300, 2\), got \(300, 3\)"):
+    with pytest.raises(ValueError, match=r"expected shape \(300, 2\), got \(300, 3\)"):
         MetaICDAClassifier().fit(X, y, X_META, Y_META, log_prior=np.zeros((300, 3)))

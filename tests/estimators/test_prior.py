@@ -81,8 +81,8 @@ def test_priors_are_routed_through_a_pipeline() -> None:
     ("settings", "given", "message"),
     [
         ({}, {"attributes": PLACE, "log_prior": np.zeros((N, 3))}, "both attributes and log_prior"),
-        ({}, {"attributes": PLACE[:-1]}, r"attributes must have one entry per sample, wanted shape \(300,\)"),
-        ({}, {"log_prior": np.zeros((N, 2))}, r"wanted shape \(300, 3\), got \(300, 2\)"),
+        ({}, {"attributes": PLACE[:-1]}, r"attributes must have one entry per sample, expected shape \(300,\)"),
+        ({}, {"log_prior": np.zeros((N, 2))}, r"expected shape \(300, 3\), got \(300, 2\)"),
         ({}, {"log_prior": np.full((N, 3), -np.inf)}, "log_prior holds NaN or infinite"),
         ({"balance": "class"}, {"attributes": PLACE}, "go without balance='class'"),
     ],

@@ -132,7 +132,7 @@ def test_a_layer_can_be_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("layer", "message"), [("encoder.stage", "no layer 'encoder.stage'"), ("head", "Grad-CAM wants maps")]
+    ("layer", "message"), [("encoder.stage", "no layer 'encoder.stage'"), ("head", "Grad-CAM needs maps")]
 )
 def test_a_layer_that_will_not_do_is_refused(layer: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
@@ -145,7 +145,7 @@ def test_a_network_without_maps_is_refused() -> None:
 
 
 def test_inputs_that_are_no_images_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"wants images of shape \(N, C, H, W\), got \(2, 8\)"):
+    with pytest.raises(ValueError, match=r"needs images of shape \(N, C, H, W\), got \(2, 8\)"):
         grad_cam(create_model("mlp", 3, (8,)), torch.rand(2, 8))
 
 

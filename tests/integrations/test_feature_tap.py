@@ -302,7 +302,7 @@ def test_features_that_are_maps_say_so() -> None:
     model = nn.Sequential(nn.Conv2d(3, 5, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     tap = FeatureTap(model)
     model(torch.randn(12, 3, 4, 4))
-    with pytest.raises(RuntimeError, match=r"shape \(12, 3, 4, 4\), wanted \(N, 3\)"):
+    with pytest.raises(RuntimeError, match=r"shape \(12, 3, 4, 4\), expected \(N, 3\)"):
         tap.features  # noqa: B018
 
 

@@ -126,7 +126,7 @@ def test_a_checkpoint_without_statistics_is_refused(tmp_path: Path) -> None:
         make_model(), make_arguments(tmp_path, save_strategy="steps", save_steps=3), train_dataset=make_data()
     )
     plain.train()
-    with pytest.raises(FileNotFoundError, match=rf"no {STATE_FILE} in .*checkpoint-6.*Train anew"):
+    with pytest.raises(FileNotFoundError, match=rf"no {STATE_FILE} in .*checkpoint-6.*Train again"):
         RobustTrainer(make_model(), make_arguments(tmp_path), train_dataset=make_data()).train(True)
 
 
@@ -156,7 +156,7 @@ def test_evaluation_is_plain_cross_entropy_and_leaves_the_statistics(tmp_path: P
     assert before == pytest.approx(wanted.item(), rel=1e-5)
     assert trainer.criterion is None
     trainer.train()
-    assert trainer.criterion.statistics.count.sum() == 2 * len(data)  # three batches an epoch, six steps
+    assert trainer.criterion.statistics.count.sum() == 2 * len(data)  # three batches per epoch, six steps
     assert trainer.predict(data).predictions.shape == (len(data), 3)
 
 

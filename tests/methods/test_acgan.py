@@ -189,7 +189,7 @@ def test_networks_and_optimisers_are_state() -> None:
 @pytest.mark.parametrize("shape", [(), (12,), (1, 8, 28), (3, 20, 20), (3, 224, 224)])
 def test_anything_but_square_images_of_its_sizes_is_refused(shape: tuple[int, ...]) -> None:
     setup = Setup(2, 3, torch.ones(2), epochs=1, num_samples=2, input_shape=shape)
-    with pytest.raises(ValueError, match="acgan makes images: it wants inputs of shape"):
+    with pytest.raises(ValueError, match="acgan makes images: it needs inputs of shape"):
         ACGAN(setup)
 
 

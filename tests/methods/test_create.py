@@ -88,7 +88,7 @@ def test_an_unknown_option_gives_the_nearest_one_and_all_known(method: str, opti
 def test_a_value_of_a_wrong_type_is_refused_with_option_and_method(
     method: str, option: str, value: Any, wanted: str
 ) -> None:
-    with pytest.raises(ValueError, match=re.escape(f"option {option} of method '{method}' wants {wanted}") + "$"):
+    with pytest.raises(ValueError, match=re.escape(f"option {option} of method '{method}' must be {wanted}") + "$"):
         create_method(method, SETUP, {option: value})
 
 

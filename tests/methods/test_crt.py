@@ -99,7 +99,7 @@ def test_a_single_epoch_is_refused_before_training(tmp_path: Path) -> None:
     config = TrainConfig(task="digits", model="mlp", method="crt", epochs=1)
     task = create_task("digits")
     networks, method = build(config, task)
-    with pytest.raises(ValueError, match="crt trains in two stages and wants 2 epochs or more, got 1"):
+    with pytest.raises(ValueError, match="crt trains in two stages and needs 2 epochs or more, got 1"):
         Trainer(config, task, networks, method, tmp_path / "run", make_accelerator("no"))
     assert not (tmp_path / "run").exists()
 

@@ -223,13 +223,13 @@ def test_dimensions_trust_and_the_network_to_go_back_to_come_back_from_their_sta
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"neighbours": 48}, r"neighbours is 48, wanted 2\.\.47.*the 48 training samples"),
+        ({"neighbours": 48}, r"neighbours is 48, expected 2\.\.47.*the 48 training samples"),
         (
             {"neighbours": 16, "neighbourhood": 16},
-            r"neighbours is 16, wanted 2\.\.15: the smallest of neighbourhood 16",
+            r"neighbours is 16, expected 2\.\.15: the smallest of neighbourhood 16",
         ),
-        ({"neighbours": 10, "samples": 10}, r"neighbours is 10, wanted 2\.\.9.*samples 10"),
-        ({"neighbours": 1}, "neighbours is 1, wanted 2"),
+        ({"neighbours": 10, "samples": 10}, r"neighbours is 10, expected 2\.\.9.*samples 10"),
+        ({"neighbours": 1}, "neighbours is 1, expected 2"),
         ({"window": 1}, "window must be at least 2"),
         ({"start": 1.5}, r"start lie in \[0, 1\], got 5 and 1.5"),
     ],

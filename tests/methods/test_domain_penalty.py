@@ -85,7 +85,7 @@ def test_the_optimiser_starts_afresh_once_at_the_jump_if_it_shall(reset: bool, c
 
 
 def configure(folder: Path, **options: Any) -> TrainConfig:
-    """Four large batches an epoch: twelve steps, and the weight jumps after six, in the middle of the second epoch."""
+    """Four large batches per epoch: twelve steps, and the weight jumps after six, in the middle of the second epoch."""
     return TrainConfig(
         task="digits_coloured",
         method="irm",
@@ -151,7 +151,9 @@ def test_a_training_too_short_for_the_jump_is_warned_of() -> None:
 def test_a_training_set_of_one_domain_is_refused() -> None:
     counts = torch.tensor([20, 0, 20, 0])
     setup = Setup(3, 4, torch.full((3,), 20), 10, 40, counts, 10, group_domains=SETUP.group_domains)
-    with pytest.raises(ValueError, match=r"IRM compares domains, .* samples of 1 \(domain \[0\]\), wanted two or more"):
+    with pytest.raises(
+        ValueError, match=r"IRM compares domains, .* samples of 1 \(domain \[0\]\), expected two or more"
+    ):
         create_method("irm", setup)
 
 

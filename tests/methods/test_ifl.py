@@ -230,7 +230,7 @@ def test_state_is_restored_also_where_the_data_have_another_size() -> None:
         ({"loss": "focal"}, "loss must be one of logit_adjustment, cross_entropy, got 'focal'"),
         ({"milestones": [0.8, 0.6]}, r"milestones are rising shares.*got \[0.8, 0.6\]"),
         ({"milestones": [0.6, 80]}, "milestones are rising shares"),
-        ({"centre_weights": [0.1, 0.2]}, r"wanted 3 for milestones \(0.6, 0.8\), got \[0.1, 0.2\]"),
+        ({"centre_weights": [0.1, 0.2]}, r"expected 3 for milestones \(0.6, 0.8\), got \[0.1, 0.2\]"),
         ({"centre_weights": [0, 0, -1]}, "finite and not negative"),
         ({"centre_weights": [0, 0, math.nan]}, "finite and not negative"),
         ({"centre_rate": 1.5}, r"centre_rate must lie in \[0, 1\], got 1.5"),

@@ -110,7 +110,7 @@ def test_groups_are_drawn_equally_often() -> None:
         ({"p_sel": float("nan")}, "p_sel is a probability in"),
         ({"alpha": 0.0}, "positive and finite, got 0.0"),
         ({"mix": "manifold"}, "mix is one of mixup, cutmix, got 'manifold'"),
-        ({"mix": "cutmix"}, "it wants inputs of shape .*got inputs without a fixed shape"),
+        ({"mix": "cutmix"}, "it needs inputs of shape .*got inputs without a fixed shape"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(options: dict[str, Any], message: str) -> None:

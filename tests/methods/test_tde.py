@@ -135,7 +135,7 @@ def test_the_head_keeps_the_weights_of_the_network_and_draws_nothing() -> None:
     [
         ({"num_heads": 4}, "num_heads must divide the 6 features of the network, got 4"),
         ({"num_heads": 0}, "num_heads must divide"),
-        ({"tau": 0.0}, "wanted tau > 0.*got tau=0.0"),
+        ({"tau": 0.0}, "expected tau > 0.*got tau=0.0"),
         ({"gamma": -1.0}, "gamma >= 0.*gamma=-1.0"),
         ({"alpha": math.nan}, "a finite alpha.*alpha=nan"),
         ({"momentum": 1.0}, r"momentum in \[0, 1\).*momentum=1.0"),

@@ -131,7 +131,7 @@ def test_the_choice_is_state_whatever_the_size_of_the_data(model: FeatureClassif
         ({"threshold": 1.0}, "threshold is a probability"),
         ({"start": 1.5}, r"start is a share of the epochs in \[0, 1\], got 1.5"),
         ({"refresh": 0}, "refresh is a number of epochs, 1 or more, got 0"),
-        ({"refresh": 2.5}, "option refresh of method 'truncated_lq' wants a whole number"),
+        ({"refresh": 2.5}, "option refresh of method 'truncated_lq' must be a whole number"),
     ],
 )
 def test_a_bad_option_is_refused(options: dict[str, Any], message: str) -> None:

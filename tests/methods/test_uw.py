@@ -94,7 +94,7 @@ def test_training_draws_every_group_equally_often(tmp_path: Path, monkeypatch: p
         train(config)
     shares = {name: (counts / counts.sum()).tolist() for name, counts in seen.items()}
     assert shares["sampling"] == pytest.approx([0.25] * 4, abs=0.04)  # 2,194 draws: four standard deviations
-    assert shares["loss"] == pytest.approx([0.477, 0.026, 0.025, 0.473], abs=0.002), "each sample once an epoch"
+    assert shares["loss"] == pytest.approx([0.477, 0.026, 0.025, 0.473], abs=0.002), "each sample once per epoch"
 
 
 def test_the_long_name_is_known() -> None:

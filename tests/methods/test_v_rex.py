@@ -71,7 +71,7 @@ def test_it_is_mean_plus_weighted_variance_of_the_domains_losses(
 
 
 def test_the_gradient_weighs_each_domain_by_how_far_its_loss_lies_from_the_mean() -> None:
-    """dL/dL_e = 1/E + penalty 2 (L_e - mean) / E: above the mean a domain counts for more, far below it is unlearned."""
+    """dL/dL_e = 1/E + penalty 2 (L_e - mean) / E: above the mean per domain counts for more, far below it is unlearned."""
     output, batch = make_batch(GROUPS)
     (found,) = torch.autograd.grad(VREx(SETUP).loss(output, batch, context_of(500)), output.logits)
     domains = torch.tensor(GROUPS) % 3

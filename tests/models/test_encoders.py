@@ -51,7 +51,7 @@ def test_the_version_changes_with_the_weights() -> None:
 
 
 def test_features_that_are_not_a_table_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"means gives shape \(2, 3, 8, 8\), wanted \(2, A\)"):
+    with pytest.raises(ValueError, match=r"means gives shape \(2, 3, 8, 8\), expected \(2, A\)"):
         image_encoder(nn.Identity()).encode(torch.zeros(2, 8, 8, 3, dtype=torch.uint8))
 
 
@@ -88,7 +88,7 @@ def test_unknown_names_get_the_nearest(name: str, message: str) -> None:
 
 
 def test_a_prefix_alone_and_an_image_size_for_texts_are_refused() -> None:
-    with pytest.raises(ValueError, match="'hf:' wants a model after the colon"):
+    with pytest.raises(ValueError, match="'hf:' needs a model after the colon"):
         create_encoder("hf:", "text")
     with pytest.raises(ValueError, match="image_size is 64, but the inputs are texts"):
         create_encoder(None, "text", image_size=64)

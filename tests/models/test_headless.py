@@ -68,7 +68,7 @@ def test_a_wrongly_named_head_is_refused_with_the_layers_there_are(name: str, fo
     [(nn.Identity(), r"shape \(2, 3, 4\)"), (nn.Flatten(), r"shape \(2, 12\)"), (nn.LSTM(4, 4), "a tuple")],
 )
 def test_an_output_that_is_no_feature_batch_is_refused(network: nn.Module, found: str) -> None:
-    with pytest.raises(ValueError, match=f"returned {found}, wanted features of shape"):
+    with pytest.raises(ValueError, match=f"returned {found}, expected features of shape"):
         Headless(network, 4)(torch.zeros(2, 3, 4))
 
 

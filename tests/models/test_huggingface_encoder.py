@@ -122,7 +122,7 @@ def test_a_model_without_its_recipe_and_one_with_gaps_are_refused(tmp_path: Path
 
 def test_the_wrong_kind_and_an_empty_place_are_named(tmp_path: Path) -> None:
     save_text_model(tmp_path / "text")
-    with pytest.raises(ValueError, match="takes input_ids, but the inputs want pixel_values"):
+    with pytest.raises(ValueError, match="takes input_ids, but the inputs are pixel_values"):
         create_encoder(f"hf:{tmp_path / 'text'}", "image")
     (tmp_path / "empty").mkdir()
     with pytest.raises(OSError, match=r"hf:.*empty cannot be loaded \(the folder is there\)"):

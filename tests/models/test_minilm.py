@@ -126,7 +126,7 @@ def test_frozen_layers_stay_frozen_when_a_stage_trains_all(batch: dict[str, Tens
     model.encoder.requires_grad_(False)
     assert not any(value.requires_grad for value in model.encoder.parameters())
     assert torch.equal(model.eval()(batch).features, create_model("minilm", 2).eval()(batch).features)
-    with pytest.raises(ValueError, match=r"frozen_layers is 7, wanted 0..6"):
+    with pytest.raises(ValueError, match=r"frozen_layers is 7, expected 0..6"):
         create_model("minilm", 2, frozen_layers=7)
 
 

@@ -164,8 +164,8 @@ def test_a_broken_file_is_one_sentence(content: str, sentence: str, icda: Run) -
 def test_what_is_no_file_and_no_module_is_said(icda: Run) -> None:
     assert "--plugin absent.py: there is no such file" in icda("list", "--plugin", "absent.py")[2]
     assert "there is no module 'no_such.module'" in icda("list", "--plugin", "no_such.module")[2]
-    assert "--plugin wants a Python file or a module after it" in icda("list", "--plugin")[2]
-    assert "--plugin wants a Python file or a module after it" in icda("list", "--plugin", "--quiet")[2]
+    assert "--plugin needs a Python file or a module after it" in icda("list", "--plugin")[2]
+    assert "--plugin needs a Python file or a module after it" in icda("list", "--plugin", "--quiet")[2]
 
 
 def test_a_module_is_loaded_by_its_name_and_a_file_once(

@@ -28,7 +28,7 @@ def configure(tmp_path: Path) -> Callable[..., TrainConfig]:
 
 @pytest.fixture
 def assert_same_run() -> Callable[[Path, Path], None]:
-    """`assert_same_run(one, other)`: bit-identical checkpoint, model and result, and a log line an epoch."""
+    """`assert_same_run(one, other)`: bit-identical checkpoint, model and result, and a log line per epoch."""
 
     def check(one: Path, other: Path) -> None:
         for name in ("checkpoint.pt", "model.pt"):

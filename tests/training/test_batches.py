@@ -128,7 +128,7 @@ def test_a_drawn_batch_follows_the_weights_of_its_epoch() -> None:
     batches = batches_of(method=method)
     assert set(rows(batches.draw("own", 0))) == {0, 1, 2}
     method.sampling_weights = lambda: torch.eye(500)[9]  # type: ignore[method-assign]
-    assert set(rows(batches.draw("own", 1))) == {0, 1, 2}, "weights are asked for once an epoch"
+    assert set(rows(batches.draw("own", 1))) == {0, 1, 2}, "weights are asked for once per epoch"
     batches.start_epoch()
     assert set(rows(batches.draw("own", 2))) == {9}
 

@@ -91,7 +91,7 @@ def test_an_unknown_key_gives_the_nearest_one_and_the_file(typo: str, meant: str
         ValueError, match=rf"{re.escape(str(path))}: unknown setting '{typo}': did you mean '{meant}'\?"
     ):
         load_config(path)
-    with pytest.raises(ValueError, match=r"unknown setting 'zzzzzz'\.$"):
+    with pytest.raises(ValueError, match=r"unknown setting 'zzzzzz': Known: task, .*\.$"):
         config_from_dict({"zzzzzz": 1})
 
 
@@ -112,8 +112,8 @@ def test_a_number_means_the_same_in_every_notation(number: str, tmp_path: Path) 
         ("learning_rate: fast", "learning_rate must be float, got 'fast'"),
         ("milestones: 0.6", "milestones must be tuple, got 0.6"),
         ("model: 3", "model must be str or none, got 3"),
-        ("optimizer: adm", "optimizer must be one of sgd, adam, got 'adm': did you mean 'adam'"),
-        ("schedule: cosin", "schedule must be one of step, cosine, constant, got 'cosin': did you mean 'cosine'"),
+        ("optimizer: adm", r"optimizer is 'adm': did you mean 'adam'\? Known: sgd, adam\."),
+        ("schedule: cosin", r"schedule is 'cosin': did you mean 'cosine'\? Known: step, cosine, constant\."),
         ("epochs: 0", "epochs must be positive, got 0"),
         ("- epochs", "expected settings as `name: value` lines, got list"),
         ("epochs: [", "cannot be read as YAML"),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -16,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from icda.bench.claims import claimed
+from icda.bench.processes import process_pool
 from icda.extras import require
 from icda.results import RunResult, write_atomically
 from icda.results.files import FAILURE, RESULT
@@ -50,9 +50,9 @@ def run_cell(config: TrainConfig) -> Outcome:
     """Train one cell from where it stands: read if finished, resumed if begun. Another process on it is waited for."""
     folder = config.folder()
     with claimed(folder):
-        found = finished_result(config)
-        if found is not None:
-            return Outcome(found)
+        earlier = finished_result(config)
+        if earlier is not None:
+            return Outcome(earlier)
         started = time.perf_counter()
         try:
             result = train(config, resume=True)
@@ -80,7 +80,7 @@ def _here(configs: Sequence[TrainConfig]) -> Iterator[Numbered]:
 def _beside(
     configs: Sequence[TrainConfig], jobs: int, work: Callable[[TrainConfig], Outcome] = run_cell
 ) -> Iterator[Numbered]:
-    """Several processes of one thread each: small networks gain nothing from more."""
+    """Several processes; a cell whose process died is tried again in a new pool."""
     open_cells, attempts = list(range(len(configs))), Counter[int]()
     while open_cells:
         closed = set()
@@ -99,10 +99,8 @@ def _one_pool(
     configs: Sequence[TrainConfig], numbers: list[int], jobs: int, work: Callable[[TrainConfig], Outcome]
 ) -> Iterator[tuple[int, Outcome | None]]:
     """Outcomes until all are there or a process dies; None for the cells that were being trained then."""
-    # spawn, not fork: a fork of a process whose torch has started its threads can hang.
-    context = multiprocessing.get_context("spawn")
     waiting = list(numbers)
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+    with process_pool(jobs) as pool:
         futures = {pool.submit(work, configs[number]): number for number in numbers}
         try:
             for future in as_completed(futures):
@@ -113,8 +111,6 @@ def _one_pool(
             # A broken pool does not say whose process died: the oldest open cells were those in work.
             for number in waiting[:jobs]:
                 yield number, None
-        finally:
-            pool.shutdown(cancel_futures=True)
 
 
 def _on_ray(configs: Sequence[TrainConfig], jobs: int) -> Iterator[Numbered]:

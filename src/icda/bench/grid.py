@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import replace
 
-import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from icda.bench.processes import process_pool
 from icda.results import RunResult
 from icda.training import TrainConfig, train
 
@@ -26,7 +25,7 @@ def run_grid(
 ) -> list[RunResult]:
     """Results of all cells; `recipe.out` says where each goes. Finished cells are read, unless `fresh`.
 
-    With several `jobs` each cell is trained by a process of its own on one thread: small networks gain nothing from more.
+    With several `jobs` each cell is trained by a process of its own on one thread.
     """
     cells = [
         replace(recipe, task=task, method=method, seed=seed)
@@ -51,15 +50,10 @@ def _train_all(cells: list[TrainConfig], fresh: bool, jobs: int) -> Iterator[tup
         for number, cell in enumerate(cells):
             yield number, train(cell, resume=not fresh, overwrite=fresh)
         return
-    # spawn, not fork: a fork of a process whose torch has started its threads can hang.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+    with process_pool(jobs) as pool:
         waiting = {pool.submit(_train_cell, cell, fresh): number for number, cell in enumerate(cells)}
-        try:
-            for done in as_completed(waiting):
-                yield waiting[done], done.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+        for done in as_completed(waiting):
+            yield waiting[done], done.result()
 
 
 def _train_cell(cell: TrainConfig, fresh: bool) -> RunResult:

@@ -130,7 +130,7 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def fill(text: str) -> str:
-    """The page with every marked table made anew."""
+    """The page with every marked table made again."""
 
     def replace(match: re.Match[str]) -> str:
         name = match["name"]

@@ -59,7 +59,7 @@ def tune(
     )
     _take_up_interrupted(optuna, study)
     while (done := len(_finished(optuna, study))) < trials:
-        # A sampler made anew for each trial: one that lived on would start again at its first draw after a resume.
+        # A new sampler for each trial: one that lived on would start again at its first draw after a resume.
         study.sampler = optuna.samplers.TPESampler(seed=_seed(config.seed, done))
         study.optimize(lambda trial: _objective(optuna, trial, config, space, metric), n_trials=1)
         last = study.trials[-1]

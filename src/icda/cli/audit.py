@@ -47,36 +47,36 @@ class AuditArguments:
 
 
 def main(arguments: Sequence[str]) -> int:
-    given = tyro.cli(AuditArguments, args=list(arguments), prog="icda audit")
-    if given.top < 0:
-        raise InputError(f"--top is {given.top}, wanted 0 or more.")
-    if given.out is not None and given.out.exists() and not given.out.is_dir():
-        raise InputError(f"--out is {given.out}, which is a file: wanted a folder.")
-    wanted = Wanted(given.features, given.labels, given.names, given.where)
-    data = read_audit_data(given.data.expanduser(), wanted)
-    found = audit(
+    options = tyro.cli(AuditArguments, args=list(arguments), prog="icda audit")
+    if options.top < 0:
+        raise InputError(f"--top is {options.top}, expected 0 or more.")
+    if options.out is not None and options.out.exists() and not options.out.is_dir():
+        raise InputError(f"--out is {options.out}, which is a file: expected a folder.")
+    columns = Wanted(options.features, options.labels, options.names, options.where)
+    data = read_audit_data(options.data.expanduser(), columns)
+    result = audit(
         data.features,
         data.labels,
         class_names=data.class_names,
         sample_names=data.names,
-        C=given.inverse_decay,
-        folds=given.folds,
-        repeats=given.repeats,
-        seed=given.seed,
-        use_cleanlab=given.cleanlab,
+        C=options.inverse_decay,
+        folds=options.folds,
+        repeats=options.repeats,
+        seed=options.seed,
+        use_cleanlab=options.cleanlab,
     )
-    found = replace(found, notes=[*data.notes, *found.notes])
+    result = replace(result, notes=[*data.notes, *result.notes])
     console = Console()
-    console.print(overview(found, given.top))
-    if given.out is not None:
-        written = _write(found, given.out, given.top)
+    console.print(overview(result, options.top))
+    if options.out is not None:
+        written = _write(result, options.out, options.top)
         console.print(f"Written: {', '.join(map(str, written))}", highlight=False, markup=False, soft_wrap=True)
     return 0
 
 
-def _write(found: Audit, folder: Path, top: int) -> list[Path]:
+def _write(result: Audit, folder: Path, top: int) -> list[Path]:
     return [
-        found.to_csv(folder / "audit.csv"),
-        found.to_json(folder / "audit.json"),
-        found.to_html(folder / "audit.html", max(top, 50)),
+        result.to_csv(folder / "audit.csv"),
+        result.to_json(folder / "audit.json"),
+        result.to_html(folder / "audit.html", max(top, 50)),
     ]

@@ -46,36 +46,36 @@ def read_audit_data(path: Path, wanted: Wanted) -> AuditData:
     """Read an .npz, a .csv, or an .npy whose labels stand in another .npy, and keep the rows asked for."""
     readers = {".npz": _from_npz, ".csv": _from_csv, ".npy": _from_npy, ".parquet": _from_parquet}
     if path.suffix.lower() not in readers:
-        raise InputError(f"{path} ends in {path.suffix!r}, wanted .npz, .csv, .parquet or .npy.")
+        raise InputError(f"{path} ends in {path.suffix!r}, expected .npz, .csv, .parquet or .npy.")
     if not path.is_file():
         raise MissingFileError(f"{path.absolute()} is not there: `icda embed DATA --out {path}` makes a features file.")
     return readers[path.suffix.lower()](path, wanted)
 
 
-def _from_npz(path: Path, wanted: Wanted) -> AuditData:
+def _from_npz(path: Path, asked: Wanted) -> AuditData:
     members = member_names(path)  # only what is needed is read: the rest may be large
     chosen = {
-        "features": _pick(path, members, "features", wanted.features, FEATURES),
-        "labels": _pick(path, members, "labels", wanted.labels, LABELS),
+        "features": _pick(path, members, "features", asked.features, FEATURES),
+        "labels": _pick(path, members, "labels", asked.labels, LABELS),
     }
-    if wanted.names is not None or any(name in members for name in NAMES):
-        chosen["names"] = _pick(path, members, "names", wanted.names, NAMES)
-    conditions = [condition.partition("=")[0] for condition in wanted.where]
+    if asked.names is not None or any(name in members for name in NAMES):
+        chosen["names"] = _pick(path, members, "names", asked.names, NAMES)
+    conditions = [condition.partition("=")[0] for condition in asked.where]
     arrays = read_arrays(path, [*chosen.values(), *conditions, "class_names"])
     features, labels = arrays[chosen["features"]], arrays[chosen["labels"]]
     names = arrays[chosen["names"]] if "names" in chosen else None
     class_names = arrays.get("class_names") if labels.ndim == 1 and labels.dtype.kind in "iu" else None
-    rows = _rows(path, arrays, members, wanted.where, len(features))
+    rows = _rows(path, arrays, members, asked.where, len(features))
     return _select(path, AuditData(features, labels, names, class_names), rows)
 
 
-def _from_npy(path: Path, wanted: Wanted) -> AuditData:
-    if wanted.labels is None or wanted.features is not None or wanted.names is not None:
+def _from_npy(path: Path, asked: Wanted) -> AuditData:
+    if asked.labels is None or asked.features is not None or asked.names is not None:
         raise InputError(f"{path} holds one array: name the other file with --labels LABELS.npy, and nothing else.")
-    if wanted.where:
+    if asked.where:
         raise InputError("--where needs named arrays or columns: use an .npz or a .csv.")
     arrays = []
-    for file in (path, Path(wanted.labels).expanduser()):
+    for file in (path, Path(asked.labels).expanduser()):
         if not file.is_file():
             raise MissingFileError(f"{file.absolute()} is not there.")
         try:
@@ -87,14 +87,14 @@ def _from_npy(path: Path, wanted: Wanted) -> AuditData:
     return AuditData(arrays[0], np.asarray(arrays[1]))
 
 
-def _from_parquet(path: Path, wanted: Wanted) -> AuditData:
+def _from_parquet(path: Path, asked: Wanted) -> AuditData:
     """Like a CSV, with the types that the file gives; `--features` names a column of lists or the beginning of names."""
-    if wanted.where:
+    if asked.where:
         raise InputError("--where reads .npz and .csv files: filter a Parquet file before the audit.")
     schema = require("pyarrow.parquet", "parquet", "Parquet files").read_schema(path)
-    label = _pick(path, schema.names, "labels", wanted.labels, [*LABELS, *LABEL])
-    named = wanted.names or next((name for name in NAMES if name in schema.names), None)
-    features: str | list[str] | None = wanted.features
+    label = _pick(path, schema.names, "labels", asked.labels, [*LABELS, *LABEL])
+    named = asked.names or next((name for name in NAMES if name in schema.names), None)
+    features: str | list[str] | None = asked.features
     if features is None:
         features = next((name for name in FEATURES if name in schema.names), None) or [
             name for name in numeric_columns(schema) if name not in (label, named)
@@ -113,18 +113,18 @@ def _from_parquet(path: Path, wanted: Wanted) -> AuditData:
     return AuditData(values if table.is_list else values[:, kept], labels, names, notes=tuple(notes))
 
 
-def _from_csv(path: Path, wanted: Wanted) -> AuditData:
-    if wanted.features is not None:
+def _from_csv(path: Path, asked: Wanted) -> AuditData:
+    if asked.features is not None:
         raise InputError(f"--features names an array of an .npz; of {path} all numeric columns are taken.")
     table = read_table(path)
-    label = table.find("label", wanted.labels, LABEL)
+    label = table.find("label", asked.labels, LABEL)
     if label is None:
         raise table.missing(["label"], LABEL)
-    named = table.find("name", wanted.names, NAMES)
-    conditions = {condition.partition("=")[0] for condition in wanted.where}
+    named = table.find("name", asked.names, NAMES)
+    conditions = {condition.partition("=")[0] for condition in asked.where}
     # As objects: one long text would make a NumPy text column as wide for every row.
     arrays = {name: np.array(table.columns[name], dtype=object) for name in conditions if name in table.columns}
-    chosen = _rows(path, arrays, table.columns, wanted.where, len(table.lines))
+    chosen = _rows(path, arrays, table.columns, asked.where, len(table.lines))
     rows = np.arange(len(table.lines)) if chosen is None else np.flatnonzero(chosen)
     columns, left_out = _numbers(table, rows, {label, named, *conditions})
     indices = [name for name, values in columns.items() if _is_index(name, values)]
@@ -193,28 +193,28 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _pick(path: Path, arrays: Collection[str], role: str, given: str | None, usual: Iterable[str]) -> str:
-    if given is not None:
-        return given if given in arrays else _unknown(path, arrays, given, f"--{role}")
-    found = next((name for name in usual if name in arrays), None)
-    if found is None:
+def _pick(path: Path, arrays: Collection[str], role: str, asked: str | None, usual: Iterable[str]) -> str:
+    if asked is not None:
+        return asked if asked in arrays else _unknown(path, arrays, asked, f"--{role}")
+    usual_name = next((name for name in usual if name in arrays), None)
+    if usual_name is None:
         raise InputError(f"{path} has no {role} by a usual name: name them with --{role}. It has {', '.join(arrays)}.")
-    return found
+    return usual_name
 
 
 def _rows(
     path: Path, arrays: Mapping[str, np.ndarray], known: Collection[str], where: Sequence[str], samples: int
 ) -> np.ndarray | None:
-    """The rows in which every named array has the wanted value, compared as text; None for all rows."""
+    """The rows in which every named array has the value asked for, compared as text; None for all rows."""
     kept = None
     for condition in where:
         name, sign, value = condition.partition("=")
         if not sign:
-            raise InputError(f"--where {condition} wants NAME=VALUE, such as split=train.")
+            raise InputError(f"--where {condition} must be NAME=VALUE, such as split=train.")
         if name not in arrays:
             _unknown(path, known, name, "--where")
         if arrays[name].shape != (samples,):
-            raise InputError(f"--where {condition}: {name} has shape {arrays[name].shape}, wanted ({samples},).")
+            raise InputError(f"--where {condition}: {name} has shape {arrays[name].shape}, expected ({samples},).")
         agreeing = arrays[name].astype(str) == value
         if not agreeing.any():
             values = np.unique(arrays[name].astype(str))
@@ -230,7 +230,7 @@ def _select(path: Path, data: AuditData, rows: np.ndarray | None) -> AuditData:
     for role, array in (("labels", data.labels), ("names", data.names)):
         if array is not None and (array.ndim != 1 or len(array) != len(data.features)):
             raise InputError(
-                f"{path}: {role} have shape {array.shape}, wanted ({len(data.features)},) as the features."
+                f"{path}: {role} have shape {array.shape}, expected ({len(data.features)},) as the features."
             )
     if rows is None:
         return data
@@ -238,6 +238,6 @@ def _select(path: Path, data: AuditData, rows: np.ndarray | None) -> AuditData:
     return AuditData(data.features[rows], data.labels[rows], names, data.class_names)
 
 
-def _unknown(path: Path, arrays: Collection[str], given: str, option: str) -> NoReturn:
-    hint = did_you_mean(given, arrays)
-    raise InputError(f"{path} has no {given!r} for {option}: {hint}It has {', '.join(arrays)}.")
+def _unknown(path: Path, arrays: Collection[str], name: str, option: str) -> NoReturn:
+    hint = did_you_mean(name, arrays)
+    raise InputError(f"{path} has no {name!r} for {option}: {hint}It has {', '.join(arrays)}.")

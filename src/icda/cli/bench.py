@@ -33,7 +33,7 @@ BENCHES = {
     "imagenet-lt": "the paper's ImageNet-LT figure: heads on cached features",
     "gain": "where ICDA's gain over LA lives: depth, length, lambda0, stale statistics",
     "shortcut": "whether a larger sample margin takes ICDA off a shortcut",
-    "text": "film reviews whose sentiment people turned round: a table of our own",
+    "text": "film reviews whose sentiment people reversed: a table of our own",
     "ablation": "the paper's ablation: ICDA without each of its parts",
     "sensitivity": "the paper's sensitivity test: lambda0 and beta",
 }
@@ -70,7 +70,7 @@ class MetaArguments:
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
     """Runs at the same time, each on one core; all cores by default."""
     ledger: Path | None = None
-    """CSV file to write one row a run to (benchmarks/results/meta.csv is ours)."""
+    """CSV file to write one row per run to (benchmarks/results/meta.csv is ours)."""
     separation: Path | None = None
     """CSV file for the AUROC of wrong labels (benchmarks/results/meta_separation.csv is ours)."""
 
@@ -97,44 +97,44 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _speed(arguments: Sequence[str]) -> int:
-    given = tyro.cli(SpeedArguments, args=list(arguments), prog="icda bench speed")
+    options = tyro.cli(SpeedArguments, args=list(arguments), prog="icda bench speed")
     from icda.bench.cost.meta_speed import measure_meta_speed, to_meta_table
     from icda.bench.cost.rows import write_csv
     from icda.bench.cost.speed import measure_speed, to_table
 
     console = Console()
-    if given.meta:
-        meta_rows = measure_meta_speed(given.model, given.batch_size, 10, given.steps)
+    if options.meta:
+        meta_rows = measure_meta_speed(options.model, options.batch_size, 10, options.steps)
         console.print(to_meta_table(meta_rows))
-        if given.out is not None:
-            write_csv(meta_rows, given.out)
-            console.print(f"Written to {given.out}", highlight=False)
+        if options.out is not None:
+            write_csv(meta_rows, options.out)
+            console.print(f"Written to {options.out}", highlight=False)
         return 0
-    rows = measure_speed(given.model, given.batch_size, given.steps, given.grid, console.print)
+    rows = measure_speed(options.model, options.batch_size, options.steps, options.grid, console.print)
     console.print(to_table(rows))
-    if given.out is not None:
-        write_csv(rows, given.out)
-        console.print(f"Written to {given.out}", highlight=False)
+    if options.out is not None:
+        write_csv(rows, options.out)
+        console.print(f"Written to {options.out}", highlight=False)
     return 0
 
 
 def _meta(arguments: Sequence[str]) -> int:
-    given = tyro.cli(MetaArguments, args=list(arguments), prog="icda bench meta")
+    options = tyro.cli(MetaArguments, args=list(arguments), prog="icda bench meta")
     from icda.bench.cost.rows import write_csv
     from icda.bench.ledger import to_row, write_ledger
     from icda.bench.studies.meta_learning import noise_separation, run_meta_grid
     from icda.report import comparison_table, to_rich
 
     console = Console()
-    results = run_meta_grid(given.out, given.seeds, given.epochs, given.jobs, console)
+    results = run_meta_grid(options.out, options.seeds, options.epochs, options.jobs, console)
     console.print(to_rich(comparison_table(results, ("accuracy", "worst_class_accuracy", "worst_group_accuracy"))))
     separations = [
-        noise_separation(Path(f"{given.out}/digits_flip_noise/meta_icda/seed{seed}")) for seed in range(given.seeds)
+        noise_separation(Path(f"{options.out}/digits_flip_noise/meta_icda/seed{seed}")) for seed in range(options.seeds)
     ]
-    for found in separations:
-        console.print(f"wrong labels found by {found}", highlight=False)
-    if given.ledger is not None:
-        write_ledger(given.ledger, (to_row(result, "demo") for result in results))
-    if given.separation is not None:
-        write_csv(separations, given.separation)
+    for separation in separations:
+        console.print(f"wrong labels found by {separation}", highlight=False)
+    if options.ledger is not None:
+        write_ledger(options.ledger, (to_row(result, "demo") for result in results))
+    if options.separation is not None:
+        write_csv(separations, options.separation)
     return 0

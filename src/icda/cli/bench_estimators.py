@@ -101,66 +101,66 @@ class FiguresArguments:
 
 
 def embeddings(arguments: Sequence[str]) -> int:
-    given = tyro.cli(EmbeddingsArguments, args=list(arguments), prog="icda bench embeddings")
+    options = tyro.cli(EmbeddingsArguments, args=list(arguments), prog="icda bench embeddings")
     from icda.bench.estimator_tables import embeddings_table
     from icda.bench.studies.embeddings.methods import ROWS
     from icda.bench.studies.embeddings.run import run_table
     from icda.bench.studies.embeddings.sets import SETS
 
     for name, known in (("sets", list(SETS)), ("methods", [row.name for row in ROWS])):
-        unknown = [value for value in getattr(given, name) if value not in known]
+        unknown = [value for value in getattr(options, name) if value not in known]
         if unknown:
             raise InputError(f"unknown {name}: {', '.join(unknown)}. Known: {', '.join(known)}.")
-    root, sets = data_root(given.root), given.sets or tuple(SETS)
-    run_table(given.out, root, given.cache, sets, given.methods, given.seeds, given.jobs)
-    print(embeddings_table(given.out))
+    root, sets = data_root(options.root), options.sets or tuple(SETS)
+    run_table(options.out, root, options.cache, sets, options.methods, options.seeds, options.jobs)
+    print(embeddings_table(options.out))
     return 0
 
 
 def audit(arguments: Sequence[str]) -> int:
-    given = tyro.cli(AuditBenchArguments, args=list(arguments), prog="icda bench audit")
+    options = tyro.cli(AuditBenchArguments, args=list(arguments), prog="icda bench audit")
     from icda.bench.cost.rows import write_csv
     from icda.bench.studies.audit import measure_audit, to_audit_table
 
-    rows = measure_audit(given.root)
+    rows = measure_audit(options.root)
     Console().print(to_audit_table(rows))
-    if given.out is not None:
-        write_csv(rows, given.out)
+    if options.out is not None:
+        write_csv(rows, options.out)
     return 0
 
 
 def fit(arguments: Sequence[str]) -> int:
-    given = tyro.cli(FitArguments, args=list(arguments), prog="icda bench fit")
+    options = tyro.cli(FitArguments, args=list(arguments), prog="icda bench fit")
     from icda.bench.cost.rows import write_csv
 
-    if given.large is not None:
+    if options.large is not None:
         from icda.bench.cost.large_fit import measure_large_fit
 
-        large = measure_large_fit(folder=given.large)
+        large = measure_large_fit(folder=options.large)
         print(*large, sep="\n")
-        if given.out is not None:
-            write_csv(large, given.out)
+        if options.out is not None:
+            write_csv(large, options.out)
         return 0
     from icda.bench.cost.fit_time import measure_fit_time
 
-    rows = measure_fit_time(data_root(given.root), rounds=given.rounds)
+    rows = measure_fit_time(data_root(options.root), rounds=options.rounds)
     print(*rows, sep="\n")
-    if given.out is not None:
-        write_csv(rows, given.out)
+    if options.out is not None:
+        write_csv(rows, options.out)
     return 0
 
 
 def strengths(arguments: Sequence[str]) -> int:
-    given = tyro.cli(StrengthsArguments, args=list(arguments), prog="icda bench strengths")
+    options = tyro.cli(StrengthsArguments, args=list(arguments), prog="icda bench strengths")
     from icda.bench.cost.rows import write_csv
     from icda.bench.studies.group_strengths import measure_group_strengths
 
-    if not given.runs:
+    if not options.runs:
         raise InputError("name the folders of finished runs, such as runs/bench/cpu/cmnist/icda/seed0-*.")
-    rows = measure_group_strengths(given.runs)
+    rows = measure_group_strengths(options.runs)
     print(*rows, sep="\n")
-    if given.out is not None:
-        write_csv(rows, given.out)
+    if options.out is not None:
+        write_csv(rows, options.out)
     return 0
 
 
@@ -179,9 +179,11 @@ def selection(arguments: Sequence[str]) -> int:
 
 
 def figures(arguments: Sequence[str]) -> int:
-    given = tyro.cli(FiguresArguments, args=list(arguments), prog="icda bench figures")
+    options = tyro.cli(FiguresArguments, args=list(arguments), prog="icda bench figures")
     from icda.bench.studies.figures import make_figures
 
-    for path in make_figures(given.out, given.root, given.pictures, given.tables, waterbirds=given.waterbirds):
+    for path in make_figures(
+        options.out, options.root, options.pictures, options.tables, waterbirds=options.waterbirds
+    ):
         print(path)
     return 0

@@ -65,27 +65,27 @@ def main(name: str, arguments: Sequence[str]) -> int:
 
 
 def _suite(name: str, arguments: Sequence[str]) -> int:
-    given = tyro.cli(SuiteArguments, args=list(arguments), prog=f"icda bench {name}")
-    _check_suite_arguments(name, given)
+    options = tyro.cli(SuiteArguments, args=list(arguments), prog=f"icda bench {name}")
+    _check_suite_arguments(name, options)
     console, suite = Console(), load_suite(name)
-    chosen = cells(suite, given.tier, given.out, methods=given.methods, tasks=given.tasks, seeds=given.seeds)
-    if given.dry_run:
+    chosen = cells(suite, options.tier, options.out, methods=options.methods, tasks=options.tasks, seeds=options.seeds)
+    if options.dry_run:
         describe_plan(chosen, console)
         return 0
-    report = run_suite(chosen, console, where=given.on, jobs=given.jobs, ledger=given.ledger)
-    _show(suite, chosen, report, given.tier, console)
-    if given.figure is not None:
-        draw_suite(suite, [to_row(result, given.tier) for result in report.results.values()], given.figure)
-        console.print(f"Drawn to {given.figure}", highlight=False)
+    report = run_suite(chosen, console, where=options.on, jobs=options.jobs, ledger=options.ledger)
+    _show(suite, chosen, report, options.tier, console)
+    if options.figure is not None:
+        draw_suite(suite, [to_row(result, options.tier) for result in report.results.values()], options.figure)
+        console.print(f"Drawn to {options.figure}", highlight=False)
     return int(bool(report.failures))
 
 
-def _check_suite_arguments(name: str, given: SuiteArguments) -> None:
-    if given.seeds is not None and given.seeds < 1:
-        raise InputError(f"--seeds must be at least 1, got {given.seeds}.")
-    if given.figure is not None and name not in FIGURES:
+def _check_suite_arguments(name: str, options: SuiteArguments) -> None:
+    if options.seeds is not None and options.seeds < 1:
+        raise InputError(f"--seeds must be at least 1, got {options.seeds}.")
+    if options.figure is not None and name not in FIGURES:
         raise InputError(f"{name} has no figure: --figure goes with {' and '.join(FIGURES)}.")
-    if given.figure is not None and given.tier == "smoke":
+    if options.figure is not None and options.tier == "smoke":
         raise InputError("--figure draws tier cpu or paper: smoke runs are no measurement.")
 
 
@@ -104,15 +104,15 @@ def _show(suite: Suite, chosen: Sequence[Cell], report: GridReport, tier: str, c
 
 
 def _cost(arguments: Sequence[str]) -> int:
-    given = tyro.cli(CostArguments, args=list(arguments), prog="icda bench table3")
+    options = tyro.cli(CostArguments, args=list(arguments), prog="icda bench table3")
     console = Console()
-    rows = measure_network_cost(given.tier, given.networks, console.print)
+    rows = measure_network_cost(options.tier, options.networks, console.print)
     table = Table("network", "C", "CE ms", "ICDA ms", "extra", title="what ICDA adds to a training step")
     for row in rows:
         extra = f"{row.extra:+.1f} ± {row.noise:.1f} %"
         table.add_row(row.network, str(row.classes), str(row.base_ms), str(row.method_ms), extra)
     console.print(table)
-    if given.ledger is not None:
-        add_to_csv(rows, given.ledger)
-        console.print(f"Written to {given.ledger}", highlight=False)
+    if options.ledger is not None:
+        add_to_csv(rows, options.ledger)
+        console.print(f"Written to {options.ledger}", highlight=False)
     return 0

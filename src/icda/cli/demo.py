@@ -46,7 +46,7 @@ class DemoArguments:
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
     """Runs at the same time, each on one core; all cores by default."""
     ledger: Path | None = None
-    """CSV file to write one row a run to (benchmarks/results/demo.csv is ours)."""
+    """CSV file to write one row per run to (benchmarks/results/demo.csv is ours)."""
 
 
 QUICK = DemoArguments(seeds=1, epochs=3, out="runs/demo-quick")
@@ -54,21 +54,21 @@ QUICK = DemoArguments(seeds=1, epochs=3, out="runs/demo-quick")
 
 def main(arguments: Sequence[str]) -> int:
     default = QUICK if "--quick" in arguments else DemoArguments()  # options given beside --quick win
-    given = tyro.cli(DemoArguments, args=list(arguments), default=default, prog="icda demo")
+    options = tyro.cli(DemoArguments, args=list(arguments), default=default, prog="icda demo")
     console = Console()
-    if given.quick:
+    if options.quick:
         console.print(
-            f"A quick look, {given.seeds} seed(s) of {given.epochs} epochs: the figures below are too early to compare "
+            f"A quick look, {options.seeds} seed(s) of {options.epochs} epochs: the figures below are too early to compare "
             "methods by. `icda demo` trains in full.",
             highlight=False,
         )
     started = time.perf_counter()
-    recipe = TrainConfig(epochs=given.epochs, out=f"{given.out}/{{task}}/{{method}}/seed{{seed}}")
-    results = run_grid(recipe, list(TASKS), METHODS, given.seeds, console, given.fresh, given.jobs)
-    runs = explain_demo(given.out, given.seeds, console)
-    report = write_report(f"{given.out}/{REPORT}", [run.result for run in runs], [run.explanations for run in runs])
-    if given.ledger is not None:
-        write_ledger(given.ledger, (to_row(result, "demo") for result in results))
+    recipe = TrainConfig(epochs=options.epochs, out=f"{options.out}/{{task}}/{{method}}/seed{{seed}}")
+    results = run_grid(recipe, list(TASKS), METHODS, options.seeds, console, options.fresh, options.jobs)
+    runs = explain_demo(options.out, options.seeds, console)
+    report = write_report(f"{options.out}/{REPORT}", [run.result for run in runs], [run.explanations for run in runs])
+    if options.ledger is not None:
+        write_ledger(options.ledger, (to_row(result, "demo") for result in results))
     for task, story in TASKS.items():
         rows = [result for result in results if result["task"] == task]
         console.print()
@@ -76,7 +76,9 @@ def main(arguments: Sequence[str]) -> int:
         metrics = ("accuracy", "worst_group_accuracy" if task == "digits_coloured" else "worst_class_accuracy")
         console.print(to_rich(comparison_table(rows, metrics)))
     console.print()
-    console.print(f"{len(results)} models in {time.perf_counter() - started:.0f} s, one folder each under {given.out}/")
+    console.print(
+        f"{len(results)} models in {time.perf_counter() - started:.0f} s, one folder each under {options.out}/"
+    )
     console.print(f"The page to open in a browser: {report}", highlight=False)
     console.print("Your own data next: icda train --data FOLDER_OR_CSV --method icda", highlight=False)
     return 0

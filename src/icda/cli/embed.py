@@ -82,22 +82,24 @@ class Bar:
 
 
 def main(arguments: Sequence[str]) -> int:
-    given = tyro.cli(EmbedArguments, args=list(arguments), prog="icda embed")
-    if given.out.suffix != ".npz":
-        raise InputError(f"--out is {given.out}, wanted a name that ends in .npz.")
-    samples = read_samples(given.data, given.columns(), unlabelled=given.unlabelled, allow_outside=given.allow_outside)
-    encoder = create_encoder(given.encoder, samples.kind, given.image_size)
+    options = tyro.cli(EmbedArguments, args=list(arguments), prog="icda embed")
+    if options.out.suffix != ".npz":
+        raise InputError(f"--out is {options.out}, expected a name that ends in .npz.")
+    samples = read_samples(
+        options.data, options.columns(), unlabelled=options.unlabelled, allow_outside=options.allow_outside
+    )
+    encoder = create_encoder(options.encoder, samples.kind, options.image_size)
     with Bar(f"{samples.kind}s") as bar:
         result = embed(
             samples,
             encoder,
-            given.out,
-            batch_size=given.batch_size,
-            skip_unreadable=given.skip_unreadable,
-            resume=given.resume,
+            options.out,
+            batch_size=options.batch_size,
+            skip_unreadable=options.skip_unreadable,
+            resume=options.resume,
             progress=bar.update,
         )
-    Console().print(_summary(given.out, result), highlight=False, markup=False, soft_wrap=True)
+    Console().print(_summary(options.out, result), highlight=False, markup=False, soft_wrap=True)
     return 0
 
 

@@ -30,10 +30,10 @@ class EvalArguments:
 
 
 def main(arguments: Sequence[str]) -> int:
-    given = tyro.cli(EvalArguments, args=list(arguments), prog="icda eval")
-    result = evaluate_folder(given.run, given.split, given.data)
-    if given.json:
+    options = tyro.cli(EvalArguments, args=list(arguments), prog="icda eval")
+    result = evaluate_folder(options.run, options.split, options.data)
+    if options.json:
         print(result.to_json())
         return 0
-    Console().print(to_rich(comparison_table([result], HEADLINES, caption=f"{given.split} split")))
+    Console().print(to_rich(comparison_table([result], HEADLINES, caption=f"{options.split} split")))
     return 0

@@ -45,54 +45,56 @@ class ExplainArguments:
 
 
 def main(arguments: Sequence[str]) -> int:
-    given = tyro.cli(ExplainArguments, args=list(arguments), prog="icda explain")
-    _check(given)
+    options = tyro.cli(ExplainArguments, args=list(arguments), prog="icda explain")
+    _check(options)
     console = Console()
-    if given.figure is None:
-        for folder in given.runs:
-            path = explain_folder(folder, given)
+    if options.figure is None:
+        for folder in options.runs:
+            path = explain_folder(folder, options)
             console.print(f"Explanations: {path}", highlight=False, soft_wrap=True)
         return 0
-    assert given.out is not None
-    labels = run_labels(given.runs)
-    runs = [load_run(folder, label) for folder, label in zip(given.runs, labels, strict=True)]
-    options = FigureOptions(given.split, given.samples, given.measured, given.seed, given.layer)
-    for path in make_figure(given.figure, runs, given.out, options):
+    assert options.out is not None
+    labels = run_labels(options.runs)
+    runs = [load_run(folder, label) for folder, label in zip(options.runs, labels, strict=True)]
+    figure_options = FigureOptions(options.split, options.samples, options.measured, options.seed, options.layer)
+    for path in make_figure(options.figure, runs, options.out, figure_options):
         console.print(f"Written: {path}", highlight=False, soft_wrap=True)
     return 0
 
 
-def _check(given: ExplainArguments) -> None:
+def _check(options: ExplainArguments) -> None:
     """What can be wrong with the words alone, found before any model is loaded."""
-    if not given.runs:
-        raise InputError("icda explain wants the folder of at least one run: icda explain runs/digits_lt/icda/seed0")
-    if given.figure is None and given.out is not None:
-        raise InputError(f"--out {given.out} without --figure: say which figure to draw.")
-    if given.figure is not None and given.out is None:
-        raise InputError(f"--figure {given.figure} needs --out FILE.png, .pdf or .svg.")
-    if given.figure is not None and given.parts:
+    if not options.runs:
+        raise InputError("icda explain needs the folder of at least one run: icda explain runs/digits_lt/icda/seed0")
+    if options.figure is None and options.out is not None:
+        raise InputError(f"--out {options.out} without --figure: say which figure to draw.")
+    if options.figure is not None and options.out is None:
+        raise InputError(f"--figure {options.figure} needs --out FILE.png, .pdf or .svg.")
+    if options.figure is not None and options.parts:
         raise InputError("--parts belongs to explanations.json, --figure to a picture: give one of them.")
-    if given.samples < 1 or given.measured < 1:
-        raise InputError(f"--samples and --measured must be positive, got {given.samples} and {given.measured}.")
-    if given.out is not None:
-        check_suffix(given.out)
+    if options.samples < 1 or options.measured < 1:
+        raise InputError(f"--samples and --measured must be positive, got {options.samples} and {options.measured}.")
+    if options.out is not None:
+        check_suffix(options.out)
 
 
-def explain_folder(folder: Path, given: ExplainArguments) -> Path:
+def explain_folder(folder: Path, options: ExplainArguments) -> Path:
     """Write the parts into the folder's explanations.json; parts that are there already and not asked for stay."""
     run = load_run(folder, str(folder))
-    parts: tuple[str, ...] = given.parts
+    parts: tuple[str, ...] = options.parts
     if not parts:
         parts = tuple(part for part in PARTS if has_pictures(run.task) or part not in ("gradcam", "counterfactuals"))
-    found = explain_run(
-        run.task, run.networks, run.method, parts=parts, split=given.split, seed=given.seed, history=run.history
+    explanations = explain_run(
+        run.task, run.networks, run.method, parts=parts, split=options.split, seed=options.seed, history=run.history
     )
     path = folder / EXPLANATIONS
     earlier = read_json(path) if path.is_file() else {}
-    if earlier.get("split", given.split) != given.split:  # margins of one split beside heat of another would mislead
+    if (
+        earlier.get("split", options.split) != options.split
+    ):  # margins of one split beside heat of another would mislead
         print(f"icda: {path} was of the {earlier['split']} split; its parts are replaced.", file=sys.stderr)
         earlier = {}
-    write_json(path, earlier | found)
+    write_json(path, earlier | explanations)
     return path
 
 

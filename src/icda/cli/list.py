@@ -34,11 +34,11 @@ class ListArguments:
 
 
 def main(arguments: Sequence[str]) -> int:
-    given = tyro.cli(ListArguments, args=list(arguments), prog="icda list")
+    options = tyro.cli(ListArguments, args=list(arguments), prog="icda list")
     console = Console()
     tables = {"tasks": _tasks, "methods": _methods, "models": _models, "selection": _selection, "metrics": _metrics}
     for name, make in tables.items():
-        if given.what in ("all", name):
+        if options.what in ("all", name):
             console.print(make())
     return 0
 

@@ -16,7 +16,7 @@ from icda import plugins
 from icda.cli.environment import prepare_arithmetic
 from icda.cli.overview import overview
 from icda.errors import IcdaError
-from icda.registry import nearest
+from icda.registry import did_you_mean
 
 # Idle OpenMP threads that spin slow a shared machine down many times over; must be set before torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -60,9 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     command = words[0]
     if command not in COMMANDS:
-        guess = nearest(command, COMMANDS)
-        hint = f" Did you mean 'icda {guess}'?" if guess else ""
-        print(f"icda: unknown command {command!r}.{hint} Commands: {', '.join(COMMANDS)}.", file=sys.stderr)
+        hint = did_you_mean(command, COMMANDS, "icda {}".format)
+        print(f"icda: unknown command {command!r}: {hint}Commands: {', '.join(COMMANDS)}.", file=sys.stderr)
         return 2
     try:
         prepare_arithmetic(words)  # before torch is imported, with the command
@@ -122,7 +121,7 @@ def _show_plainly(
 
 
 def _how_to_go_on(words: Sequence[str]) -> str:
-    """What to do after an interrupt; empty for a command that starts anew."""
+    """What to do after an interrupt; empty for a command that starts again."""
     if words[0] == "bench" and (len(words) < 2 or words[1] in ONE_PIECE_BENCHES):
         return ""
     return AFTER_INTERRUPT.get(words[0], "")
@@ -138,7 +137,7 @@ def _overview() -> str:
             "commands:",
             overview(COMMANDS),
             "",
-            "`--plugin FILE.py`, on any command, adds methods, tasks, metrics ... of your own.",
+            "`--plugin FILE.py`, on any command, adds your own methods, tasks, metrics, ...",
             "`icda COMMAND --help` shows a command's options.",
             "ICDA_TRACEBACK=1 shows where an error arose.",
         ]

@@ -34,20 +34,20 @@ class ReportArguments:
 
 
 def main(arguments: Sequence[str]) -> int:
-    given = tyro.cli(ReportArguments, args=list(arguments), prog="icda report")
-    if not given.runs:
-        raise InputError("icda report wants at least one run: icda report runs/digits_lt/icda/seed0")
+    options = tyro.cli(ReportArguments, args=list(arguments), prog="icda report")
+    if not options.runs:
+        raise InputError("icda report needs at least one run: icda report runs/digits_lt/icda/seed0")
     console = Console()
-    found = read_runs(given.runs)
-    if given.explain != "none":
+    runs = read_runs(options.runs)
+    if options.explain != "none":
         from icda.explain.run import CHEAP_PARTS, PARTS
 
-        parts = PARTS if given.explain == "all" else CHEAP_PARTS
-        found = [explain_missing(run, parts, console) for run in found]
-    page = write_report(given.out, [run.result for run in found], [run.explanations for run in found])
-    runs = f"{len(found)} run{'' if len(found) == 1 else 's'}"
-    console.print(f"Report of {runs}: {page}", highlight=False, soft_wrap=True)
-    if given.open and not webbrowser.open(page.resolve().as_uri()):
+        parts = PARTS if options.explain == "all" else CHEAP_PARTS
+        runs = [explain_missing(run, parts, console) for run in runs]
+    page = write_report(options.out, [run.result for run in runs], [run.explanations for run in runs])
+    counted = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
+    console.print(f"Report of {counted}: {page}", highlight=False, soft_wrap=True)
+    if options.open and not webbrowser.open(page.resolve().as_uri()):
         raise OperationError(f"no browser could be started: open {page} yourself.")
     return 0
 
@@ -75,6 +75,6 @@ def explain_missing(run: Found, wanted: Sequence[str], console: Console) -> Foun
         return run
     console.print(f"Explaining {run.folder}: {', '.join(parts)}", highlight=False, soft_wrap=True)
     split, history = str(known.get("split", "test")), run.result.history or ()
-    made = explain_run(task, networks, method, parts=parts, split=split, history=history)
-    write_json(run.folder / EXPLANATIONS, known | made)
+    explanations = explain_run(task, networks, method, parts=parts, split=split, history=history)
+    write_json(run.folder / EXPLANATIONS, known | explanations)
     return read_folder(run.folder)

@@ -42,14 +42,14 @@ class TrainArguments:
 
 def main(arguments: Sequence[str]) -> int:
     default = TrainArguments(run=load_config(path)) if (path := config_path(arguments)) else TrainArguments()
-    given = tyro.cli(TrainArguments, args=list(arguments), default=default, prog="icda train")
-    config = replace(given.run, options={**given.run.options, **parse_options(given.set)})
+    options = tyro.cli(TrainArguments, args=list(arguments), default=default, prog="icda train")
+    config = replace(options.run, options={**options.run.options, **parse_options(options.set)})
     console = Console()
-    view = QuietView() if given.quiet else TerminalView()
-    if not given.quiet and os.environ.get("RANK", "0") == "0" and (note := cost_note(config)):
+    view = QuietView() if options.quiet else TerminalView()
+    if not options.quiet and os.environ.get("RANK", "0") == "0" and (note := cost_note(config)):
         Console(stderr=True).print(note, highlight=False)
-    result = train(config, resume=given.resume, overwrite=given.overwrite, view=view)
-    if os.environ.get("RANK", "0") != "0":  # under torchrun one process speaks for all
+    result = train(config, resume=options.resume, overwrite=options.overwrite, view=view)
+    if os.environ.get("RANK", "0") != "0":  # under torchrun one process prints for all
         return 0
     folder = config.folder()
     console.print(to_rich(comparison_table([result], HEADLINES)))

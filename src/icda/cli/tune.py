@@ -33,20 +33,20 @@ class TuneArguments:
 
 
 def main(arguments: Sequence[str]) -> int:
-    given = tyro.cli(TuneArguments, args=list(arguments), prog="icda tune")
-    if given.trials < 1:
-        raise InputError(f"--trials must be at least 1, got {given.trials}.")
-    config = replace(given.run, options={**given.run.options, **parse_options(given.set)})
+    options = tyro.cli(TuneArguments, args=list(arguments), prog="icda tune")
+    if options.trials < 1:
+        raise InputError(f"--trials must be at least 1, got {options.trials}.")
+    config = replace(options.run, options={**options.run.options, **parse_options(options.set)})
     console = Console()
-    found = tune(
+    best = tune(
         config,
-        parse_space(given.space),
-        given.trials,
-        metric=given.metric,
+        parse_space(options.space),
+        options.trials,
+        metric=options.metric,
         say=lambda text: console.print(text, highlight=False, markup=False),
     )
     console.print(
-        f"best of {found.trials}: validation {given.metric} {found.score:.4f} with {found.values}\n"
+        f"best of {best.trials}: validation {options.metric} {best.score:.4f} with {best.values}\n"
         f"icda train --config {config.folder() / BEST}\nThe same call goes on where it stopped.",
         highlight=False,
         markup=False,

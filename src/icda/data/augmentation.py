@@ -15,9 +15,9 @@ PadMode = Literal["reflect", "constant"]
 def check_padding(padding: int, size: tuple[int, int], mode: str) -> None:
     """Refuse a padding that cannot be reflected into an image of `size` (height, width)."""
     if mode not in get_args(PadMode):
-        raise InputError(f"pad_mode is {mode!r}, wanted one of {', '.join(get_args(PadMode))}.")
+        raise InputError(f"pad_mode is {mode!r}, expected one of {', '.join(get_args(PadMode))}.")
     if padding < 0:
-        raise InputError(f"crop_padding is {padding}, wanted 0 or more.")
+        raise InputError(f"crop_padding is {padding}, expected 0 or more.")
     if mode == "reflect" and padding >= min(size):
         raise InputError(
             f"crop_padding {padding} cannot be reflected into images of {size[0]} x {size[1]}: "
@@ -68,11 +68,11 @@ def _outside(position: Tensor, size: int) -> Tensor:
 
 
 class Normaliser:
-    """From bytes (N, H, W, C) to standardised floats (N, C, H, W): (x / 255 - mean) / std, one figure a channel."""
+    """From bytes (N, H, W, C) to standardised floats (N, C, H, W): (x / 255 - mean) / std, one figure per channel."""
 
     def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
         if len(mean) != len(std) or min(std) <= 0:
-            raise InputError(f"mean and std want one figure a channel, std above 0; got mean {mean} and std {std}.")
+            raise InputError(f"mean and std need one figure per channel, std above 0; got mean {mean} and std {std}.")
         self.mean, self.std = mean, std
         scale = 1.0 / torch.tensor(std, dtype=torch.float64)
         self._scale = (scale / 255.0).float()

@@ -64,7 +64,7 @@ def to_bytes(image: Image.Image) -> Image.Image:
     else:
         largest = 65535.0
     if not (low >= 0 and high <= largest):
-        raise InputError(f"values from {low:g} to {high:g}, wanted 0 to {largest:g}")
+        raise InputError(f"values from {low:g} to {high:g}, expected 0 to {largest:g}")
     return Image.fromarray(np.round(values * (255 / largest)).astype(np.uint8))
 
 

@@ -22,7 +22,7 @@ class BatchLoader:
     The order of an epoch comes from (seed, epoch) and the augmentation of batch k from (seed, epoch, k, rank): training
     that resumes at batch k sees bit for bit what it would have seen, without any saved random state. `batch_size`
     counts the samples of all ranks together; rank r takes positions r, r + world_size, ... of each batch, so the ranks'
-    shares make up the batch of a single process. `weights`, one a sample, draw an epoch's samples with replacement.
+    shares make up the batch of a single process. `weights`, one per sample, draw an epoch's samples with replacement.
 
     With `shuffle`, a last batch that would give some rank fewer than two samples is dropped: BatchNorm cannot normalise
     a single sample. Without it everything is served, so that an evaluation misses nothing; if the last batch has fewer
@@ -48,9 +48,11 @@ class BatchLoader:
         world_size: int = 1,
     ) -> None:
         if not 0 <= rank < world_size:
-            raise InputError(f"rank is {rank}, wanted 0..{world_size - 1} (world_size is {world_size}).")
+            raise InputError(f"rank is {rank}, expected 0..{world_size - 1} (world_size is {world_size}).")
         if batch_size < world_size:
-            raise InputError(f"batch_size is {batch_size}, wanted at least one sample for each of {world_size} ranks.")
+            raise InputError(
+                f"batch_size is {batch_size}, expected at least one sample for each of {world_size} ranks."
+            )
         if weights is not None:
             _check_weights(weights, len(split), shuffle)
         self.split, self.batch_size, self.seed, self.shuffle, self.augment = split, batch_size, seed, shuffle, augment
@@ -59,7 +61,7 @@ class BatchLoader:
         self._cumulated = None if weights is None else weights.to(torch.float64).cumsum(0)
         if shuffle and len(self) == 0:
             raise InputError(
-                f"a split of {len(split)} cannot be trained on with {world_size} ranks: each needs two samples a batch."
+                f"a split of {len(split)} cannot be trained on with {world_size} ranks: each needs two samples per batch."
             )
 
     def __len__(self) -> int:
@@ -70,7 +72,9 @@ class BatchLoader:
     def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[Batch]:
         """The batches of one epoch from `start_batch` on; a thread makes two of them ahead of the caller."""
         if not 0 <= start_batch <= len(self):
-            raise InputError(f"start_batch is {start_batch}, wanted 0..{len(self)}: an epoch has {len(self)} batches.")
+            raise InputError(
+                f"start_batch is {start_batch}, expected 0..{len(self)}: an epoch has {len(self)} batches."
+            )
         return self._prefetch(epoch, start_batch)
 
     def batch(self, epoch: int, number: int) -> Batch:
@@ -123,6 +127,8 @@ def _check_weights(weights: Tensor, count: int, shuffle: bool) -> None:
     if not shuffle:
         raise InputError("weights were given with shuffle=False: a weighted sample has no order to keep; drop one.")
     if weights.shape != (count,):
-        raise InputError(f"weights have shape {tuple(weights.shape)}, wanted ({count},): one a sample of the split.")
+        raise InputError(
+            f"weights have shape {tuple(weights.shape)}, expected ({count},): one per sample of the split."
+        )
     if not torch.isfinite(weights).all() or (weights < 0).any() or weights.sum() <= 0:
         raise InputError("weights must be finite, not negative, and not all zero.")

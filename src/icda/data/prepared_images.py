@@ -24,7 +24,7 @@ class PreparedImages(ImageFiles):
     """Image files that `prepare` turns into `size` x `size` pixels; everything else as in `ImageFiles`.
 
     Values are standardised with ImageNet's mean and standard deviation, as the pretrained networks of these benchmarks
-    want them. Without `crop_padding` and `flip` training images are not augmented, which is the original recipe.
+    need them. Without `crop_padding` and `flip` training images are not augmented, which is the original recipe.
     """
 
     remedy = "Fetch them again."
@@ -57,7 +57,7 @@ def central_square(image: Image.Image, size: int) -> Image.Image:
 
 
 def inner_square(image: Image.Image, size: int) -> Image.Image:
-    """The whole image squeezed to a square 256/224 as large as wanted, of which the middle is kept.
+    """The whole image squeezed to a square 256/224 as large as asked for, of which the middle is kept.
 
     >>> inner_square(Image.new("RGB", (500, 333)), 224).size
     (224, 224)

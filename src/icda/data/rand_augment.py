@@ -36,7 +36,7 @@ class RandAugment:
 
     def __init__(self, num_ops: int = 2, magnitude: float = 9) -> None:
         if isinstance(num_ops, bool) or not isinstance(num_ops, int) or num_ops < 0:
-            raise InputError(f"num_ops is how many operations an image goes through, 0 or more, got {num_ops}.")
+            raise InputError(f"num_ops is how many operations are applied to an image, 0 or more, got {num_ops}.")
         if not 0 <= magnitude <= MAX_MAGNITUDE:
             raise InputError(f"magnitude lies in [0, {MAX_MAGNITUDE}], got {magnitude}.")
         self.num_ops, self.magnitude = num_ops, magnitude
@@ -47,7 +47,7 @@ class RandAugment:
         chosen = torch.randint(len(OPERATIONS), drawn, generator=generator).tolist()
         signs = (2 * torch.randint(2, drawn, generator=generator) - 1).tolist()
         operations, strength = list(OPERATIONS.values()), self.magnitude / MAX_MAGNITUDE
-        # Pillow wants grey images without an axis for channels.
+        # Pillow expects grey images without an axis for channels.
         pixels = images.squeeze(3).numpy() if images.shape[3] == 1 else images.numpy()
         changed = np.empty_like(pixels)
         for number, (own, directions) in enumerate(zip(chosen, signs, strict=True)):

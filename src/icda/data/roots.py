@@ -12,7 +12,7 @@ DATA_VARIABLE = "ICDA_DATA"
 
 
 class DatasetNotFoundError(MissingFileError):
-    """A dataset is not where it was looked for; the message says which files are wanted and where they come from."""
+    """A dataset is not where it was looked for; the message says which files are needed and where they come from."""
 
 
 def data_root(root: str | os.PathLike[str] | None = None) -> Path:
@@ -35,7 +35,7 @@ def find_folder(root: Path | None, dataset: str, layouts: Sequence[tuple[str, st
             return base / folder
     looked = " or ".join(str((base / folder / file).absolute()) for folder, file in layouts)
     raise DatasetNotFoundError(
-        f"{dataset} is not there: looked for {looked}. Wanted: {files}, from {home}. Put them there, or say where they "
+        f"{dataset} is not there: looked for {looked}. Expected: {files}, from {home}. Put them there, or say where they "
         f"lie with root=... or the environment variable {DATA_VARIABLE}."
     )
 

@@ -134,7 +134,7 @@ class ImageFiles:
         cache_bytes: int = 2**30,
     ) -> None:
         if size < 1:
-            raise InputError(f"the image size is {size}, wanted 1 pixel or more.")
+            raise InputError(f"the image size is {size}, expected 1 pixel or more.")
         self.paths = list(paths)
         self.size = size
         self._crop_padding = size // 8 if crop_padding is None else crop_padding
@@ -219,7 +219,7 @@ class TextArray:
 
     def __init__(self, texts: Sequence[str], tokenise: Tokenise, max_length: int, padding: int = PADDING) -> None:
         if max_length < 1:
-            raise InputError(f"max_length is {max_length}, wanted 1 or more.")
+            raise InputError(f"max_length is {max_length}, expected 1 or more.")
         self.texts = list(texts)
         self.max_length, self.padding = max_length, padding
         self._tokenise = tokenise
@@ -247,16 +247,16 @@ class TextArray:
         return len(self.texts)
 
     def fetch(self, rows: Tensor, generator: torch.Generator | None = None) -> dict[str, Tensor]:
-        wanted = rows.tolist()
-        missing = [row for row in dict.fromkeys(wanted) if row not in self._ids]
+        places = rows.tolist()
+        missing = [row for row in dict.fromkeys(places) if row not in self._ids]
         if missing:
             for row, ids in zip(missing, self._tokenise([self.texts[row] for row in missing]), strict=True):
                 self._ids[row] = list(ids)[: self.max_length]
         # At least one column: models reduce over tokens, and a batch of wordless texts must not have none.
-        length = max([1, *(len(self._ids[row]) for row in wanted)])
-        input_ids = torch.full((len(wanted), length), self.padding, dtype=torch.long)
-        mask = torch.zeros(len(wanted), length, dtype=torch.long)
-        for i, row in enumerate(wanted):
+        length = max([1, *(len(self._ids[row]) for row in places)])
+        input_ids = torch.full((len(places), length), self.padding, dtype=torch.long)
+        mask = torch.zeros(len(places), length, dtype=torch.long)
+        for i, row in enumerate(places):
             count = len(self._ids[row])
             input_ids[i, :count] = torch.tensor(self._ids[row], dtype=torch.long)
             mask[i, :count] = 1
@@ -284,18 +284,18 @@ def transformed(source: Source, transform: Transform) -> Source:
             f"{type(source).__name__} holds no images, and the method transforms images: "
             "choose a task of images or another method."
         )
-    made: Source = with_transform(transform)
-    return made
+    source_with_transform: Source = with_transform(transform)
+    return source_with_transform
 
 
 def _apply(transform: Transform, images: Tensor, generator: torch.Generator) -> Tensor:
-    made = transform(images, generator)
-    if made.shape != images.shape or made.dtype != torch.uint8:
+    changed = transform(images, generator)
+    if changed.shape != images.shape or changed.dtype != torch.uint8:
         raise InputError(
-            f"a transform gave {made.dtype} {tuple(made.shape)}, wanted torch.uint8 {tuple(images.shape)}: "
+            f"a transform gave {changed.dtype} {tuple(changed.shape)}, expected torch.uint8 {tuple(images.shape)}: "
             "it must keep the shape of the images and leave bytes."
         )
-    return made
+    return changed
 
 
 def _fingerprint(recipe: str, values: Tensor) -> str:

@@ -28,7 +28,7 @@ def take_per_class(labels: Tensor, amounts: Sequence[int], generator: torch.Gene
     for label, positions in enumerate(shuffled_by_class(labels, generator)):
         rest = len(positions) - sum(amounts)
         if rest < 0:
-            raise InputError(f"class {label} has {len(positions)} samples, {sum(amounts)} are wanted: take fewer.")
+            raise InputError(f"class {label} has {len(positions)} samples, {sum(amounts)} are needed: take fewer.")
         for part, chunk in zip(parts, positions.split([*amounts, rest]), strict=True):
             part.append(chunk)
     return [torch.cat(part).sort().values for part in parts]

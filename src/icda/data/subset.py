@@ -37,8 +37,8 @@ def take_subset(task: Task, subset: float, seed: int = 0, by_groups: bool = True
     for name, split in task.splits().items():
         if name == "metadata":
             continue
-        wanted = total if name == "train" else round(share * len(split))
-        positions = _choose(cells[name], wanted, seed, name)
+        size = total if name == "train" else round(share * len(split))
+        positions = _choose(cells[name], size, seed, name)
         parts[name] = split.subset(positions)
     story = (
         f"{task.description} A subset: {len(parts['train'])} of {len(task.train)} training samples, data seed {seed}."
@@ -49,14 +49,14 @@ def take_subset(task: Task, subset: float, seed: int = 0, by_groups: bool = True
 def _share(task: Task, subset: float, cells: int) -> tuple[float, int]:
     """What share is kept, and how many training samples that is."""
     size = len(task.train)
-    wanted = "wanted a share between 0 and 1, or a number of training samples above 1"
+    expectation = "expected a share between 0 and 1, or a number of training samples above 1"
     if isinstance(subset, bool) or not math.isfinite(subset) or subset <= 0 or subset == 1:
         hint = ": 1 could mean all or one; leave it out for the whole task" if subset == 1 else ""
-        raise InputError(f"subset is {subset}, {wanted}{hint}.")
+        raise InputError(f"subset is {subset}, {expectation}{hint}.")
     if subset < 1:
         return subset, max(round(subset * size), cells)
     if subset != int(subset):
-        raise InputError(f"subset is {subset}, {wanted}: above 1 it must be a whole number.")
+        raise InputError(f"subset is {subset}, {expectation}: above 1 it must be a whole number.")
     if subset > size:
         raise InputError(f"subset is {subset:g}, but task {task.name!r} has {size} training samples: ask for fewer.")
     if subset < cells:

@@ -144,7 +144,7 @@ class Task:
         return {name: split for name, split in named.items() if split is not None}
 
     def without_groups(self) -> Task:
-        """The task as a training sees it that is told no attributes: only the test split keeps its groups.
+        """The task as a training sees it that is given no attributes: only the test split keeps its groups.
 
         Nothing is read of what is withheld. The test split is for the evaluation after training.
         """
@@ -175,10 +175,10 @@ def _check_split(task: str, name: str, split: Split, num_classes: int) -> None:
 
 def _check_memberships(task: Task) -> None:
     for name, split in task.splits().items():
-        found = 0 if split.memberships is None else int(split.memberships.shape[1])
-        if found and found != len(task.membership_names or ()):
+        columns = 0 if split.memberships is None else int(split.memberships.shape[1])
+        if columns and columns != len(task.membership_names or ()):
             raise InputError(
-                f"task {task.name!r}: the {name} split has {found} overlapping groups and {task.membership_names} names "
+                f"task {task.name!r}: the {name} split has {columns} overlapping groups and {task.membership_names} names "
                 "them: give one name for each."
             )
 

@@ -25,18 +25,18 @@ def with_tokeniser(task: Task, tokeniser: Tokeniser, max_length: int | None = No
     >>> task.train.source is task.test.source, task.train.batch(torch.tensor([0])).inputs["input_ids"], task.input_shape
     (True, tensor([[10141, 17070]]), (2,))
     """
-    made: dict[int, TextArray] = {}
+    tokenised: dict[int, TextArray] = {}
 
     def exchanged(source: Source) -> TextArray:
         if not isinstance(source, TextArray):
             raise InputTypeError(
-                f"task {task.name!r} keeps its texts in a {type(source).__name__}, wanted a TextArray: only there are the "
-                "texts themselves at hand to be tokenised for a model."
+                f"task {task.name!r} keeps its texts in a {type(source).__name__}, expected a TextArray: only there are "
+                "the texts themselves at hand to be tokenised for a model."
             )
-        if id(source) not in made:
-            made[id(source)] = source.with_tokeniser(tokeniser, max_length)
-        return made[id(source)]
+        if id(source) not in tokenised:
+            tokenised[id(source)] = source.with_tokeniser(tokeniser, max_length)
+        return tokenised[id(source)]
 
     splits = {name: replace(split, source=exchanged(split.source)) for name, split in task.splits().items()}
-    longest = max(source.max_length for source in made.values())
+    longest = max(source.max_length for source in tokenised.values())
     return replace(task, input_shape=(longest,), **splits)  # type: ignore[arg-type]

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 
 from icda.errors import InputError
 from icda.estimators.predictions import LinearPredictions
 from icda.estimators.prior import GivenPrior
-from icda.estimators.samples import check_samples
+from icda.estimators.samples import check_samples, encode_classes
 from icda.estimators.streaming import StreamingFit
 from icda.linear.balance import Through, rebalance, reweigh
 from icda.linear.cross_fit import cross_fitted_logits, cross_fitted_strength
 from icda.linear.objective import LossName, LossSettings
 from icda.linear.problem import Problem
 from icda.linear.pseudo_groups import contrast_groups
-from icda.linear.solver import LinearHead, fit_head
+from icda.linear.solver import fit_head
 from icda.strength import Strength
 
 LOSSES = ("ce", "la", "isda", "risda", "icda")
@@ -60,7 +57,7 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
 
     Attributes
     ----------
-    classes_, coef_, intercept_, n_iter_, n_features_in_ : as in scikit-learn; coef_ has one row a class, also for two.
+    classes_, coef_, intercept_, n_iter_, n_features_in_ : as in scikit-learn; coef_ has one row per class, also for two.
     attributes_ : what was balanced within the classes, where there was anything: the guessed or given group of every
         training sample.
 
@@ -114,14 +111,11 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         self._check_settings()
         self._forget_online()
         features, y = check_samples(self, X, y)
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise InputError(
-                f"ICDAClassifier needs samples of at least 2 classes, got one class: {self.classes_[0]!r}."
-            )
+        codes = encode_classes(self, y)
         if groups is not None and np.shape(groups) != (len(y),):
-            raise InputError(f"groups must have one entry a sample, wanted shape ({len(y)},), got {np.shape(groups)}.")
+            raise InputError(
+                f"groups must have one entry per sample, expected shape ({len(y)},), got {np.shape(groups)}."
+            )
         prior = GivenPrior.checked(attributes, log_prior, len(y), len(self.classes_), "ICDAClassifier")
         if prior is not None and self.balance is not None:
             raise InputError(f"attributes and log_prior are priors and go without balance={self.balance!r}: use None.")
@@ -163,26 +157,15 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
             attributes = torch.from_numpy(np.unique(groups, return_inverse=True)[1])
         elif self.balance != "class":
             rounds = 0 if self.balance == "errors" else 4
-            found = contrast_groups(problem, rounds=rounds, seed=self.random_state or 0)
-            # Weights need many samples in a group: two groups a class. The prior asks what the shortcut speaks for.
-            attributes = found.attributes if self.through == "prior" else found.hurt.long()
+            guess = contrast_groups(problem, rounds=rounds, seed=self.random_state or 0)
+            # Weights need many samples in a group: two groups per class. The prior asks what the shortcut predicts.
+            attributes = guess.attributes if self.through == "prior" else guess.hurt.long()
         self.attributes_ = attributes.numpy()
         return rebalance(problem, attributes, self.through, unit)
 
     def _cross_fitted_strength(self, problem: Problem) -> Strength:
         logits = cross_fitted_logits(problem, LossSettings("ce"), problem.targets, seed=self.random_state or 0)
         return cross_fitted_strength(logits, problem.targets)
-
-    def _keep(self, head: LinearHead) -> None:
-        self.coef_, self.intercept_ = head.weight.numpy(), head.bias.numpy()
-        self.n_iter_ = head.iterations
-        if not head.converged:
-            warnings.warn(
-                f"ICDAClassifier stopped at max_iter={self.max_iter} before reaching tol={self.tol}: "
-                "scale the features, raise max_iter, or lower C.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
 
     def _check_settings(self) -> None:
         if self.loss not in LOSSES:

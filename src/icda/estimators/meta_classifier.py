@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Literal, cast
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_array,
@@ -22,8 +19,9 @@ from icda.errors import InputError
 from icda.estimators.classifier import LOSSES
 from icda.estimators.predictions import LinearPredictions
 from icda.estimators.prior import GivenPrior
+from icda.estimators.samples import encode_classes
 from icda.linear.balance import rebalance
-from icda.linear.meta import MetaSettings, StrengthsAs, fit_meta_head
+from icda.linear.meta import MetaHead, MetaSettings, StrengthsAs, fit_meta_head
 from icda.linear.objective import LossName, LossSettings
 from icda.linear.problem import Problem
 from icda.linear.pseudo_groups import guess_attributes
@@ -117,7 +115,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         attributes: Any = None,
         log_prior: Any = None,
     ) -> MetaICDAClassifier:
-        """Fit to training data and metadata; `groups_meta` (one entry a metadata sample) makes the worst group count.
+        """Fit to training data and metadata; `groups_meta` (one entry per metadata sample) makes the worst group count.
 
         `attributes` (one entry per training sample) or `log_prior` (N, C) say the training samples' prior, as in
         `ICDAClassifier.fit`; then no attribute is read off the metadata's groups.
@@ -125,48 +123,44 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         self._check_settings()
         self.__dict__.pop("attributes_", None)  # an earlier fit's
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise InputError(
-                f"MetaICDAClassifier needs samples of at least 2 classes, got one class: {self.classes_[0]!r}."
-            )
+        codes = encode_classes(self, y)
         weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
         metadata, labels = self._metadata(X_meta, y_meta, groups_meta, X.dtype)
         problem = Problem.of(torch.from_numpy(X), torch.from_numpy(codes), len(self.classes_), self.C, weights)
-        prior = self._given_prior(attributes, log_prior, len(codes))
+        prior, unit = self._given_prior(attributes, log_prior, len(codes)), 1 / float(weights.mean())
         if prior is not None:
-            problem = prior.put_into(problem, unit=1 / float(weights.mean()))
+            problem = prior.put_into(problem, unit)
             if prior.codes is not None:
                 self.attributes_ = prior.codes.numpy()
         elif self.prior == "attribute" and groups_meta is not None:
-            groups = torch.from_numpy(np.unique(groups_meta, return_inverse=True)[1])
-            attributes = guess_attributes(torch.from_numpy(X), metadata, groups)
-            self.attributes_ = attributes.numpy()
-            problem = rebalance(problem, attributes, "prior", unit=1 / float(weights.mean()))
-        found = fit_meta_head(
+            problem = self._with_guessed_prior(problem, metadata, X, groups_meta, unit)
+        solution = fit_meta_head(
             problem,
             metadata,
             labels,
             LossSettings(self.loss, self.lambda0, self.beta),
             self._meta_settings(),
         )
-        self.coef_, self.intercept_ = found.head.weight.numpy(), found.head.bias.numpy()
-        self.n_iter_ = found.head.iterations
-        self.strengths_, self.class_margins_ = found.strengths.numpy(), found.margins.numpy()
-        self.metadata_share_ = found.share
-        hits = (found.metadata_logits.argmax(1) == metadata.targets).double()
-        self.metadata_score_ = min(float(hits[labels == label].mean()) for label in torch.unique(labels))
-        if groups_meta is None:
-            self.metadata_score_ = float(hits.mean())
-        if not found.head.converged:
-            warnings.warn(
-                f"MetaICDAClassifier stopped at max_iter={self.max_iter} before reaching tol={self.tol}: "
-                "scale the features, raise max_iter, or lower C.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        self._keep_learned(solution, metadata.targets, None if groups_meta is None else labels)
+        self._keep(solution.head)
         return self
+
+    def _with_guessed_prior(
+        self, problem: Problem, metadata: Problem, X: np.ndarray, groups_meta: Any, unit: float
+    ) -> Problem:
+        """The problem with the prior of the classes given the group that a head reads off each training sample."""
+        groups = torch.from_numpy(np.unique(groups_meta, return_inverse=True)[1])
+        attributes = guess_attributes(torch.from_numpy(X), metadata, groups)
+        self.attributes_ = attributes.numpy()
+        return rebalance(problem, attributes, "prior", unit)
+
+    def _keep_learned(self, solution: MetaHead, targets: torch.Tensor, groups: torch.Tensor | None) -> None:
+        """What was learned on the metadata, and how well it does there: in the worst of `groups` if there are any."""
+        self.strengths_, self.class_margins_ = solution.strengths.numpy(), solution.margins.numpy()
+        self.metadata_share_ = solution.share
+        hits = (solution.metadata_logits.argmax(1) == targets).double()
+        parts = [hits] if groups is None else [hits[groups == group] for group in torch.unique(groups)]
+        self.metadata_score_ = min(float(part.mean()) for part in parts)
 
     def _given_prior(self, attributes: Any, log_prior: Any, num_samples: int) -> GivenPrior | None:
         prior = GivenPrior.checked(attributes, log_prior, num_samples, len(self.classes_), "MetaICDAClassifier")

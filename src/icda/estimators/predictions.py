@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from icda.estimators.samples import check_stored
@@ -14,11 +16,14 @@ from icda.linear.solver import LinearHead
 
 
 class LinearPredictions:
-    """Predictions from `coef_` (C, A), `intercept_` (C,) and `classes_` (C,), one row a class, also for two."""
+    """Predictions from `coef_` (C, A), `intercept_` (C,) and `classes_` (C,), one row per class, also for two."""
 
     coef_: np.ndarray
     intercept_: np.ndarray
     classes_: np.ndarray
+    n_iter_: int
+    max_iter: int
+    tol: float
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Logits (N, C), or for two classes the difference (N,) as scikit-learn has it."""
@@ -31,6 +36,18 @@ class LinearPredictions:
     def predict(self, X: Any) -> np.ndarray:
         logits = self._logits(X)
         return self.classes_[logits.argmax(1)]
+
+    def _keep(self, head: LinearHead) -> None:
+        """Called by `fit` itself, so that the warning names the line that called `fit`."""
+        self.coef_, self.intercept_ = head.weight.numpy(), head.bias.numpy()
+        self.n_iter_ = head.iterations
+        if not head.converged:
+            warnings.warn(
+                f"{type(self).__name__} stopped at max_iter={self.max_iter} before reaching tol={self.tol}: "
+                "scale the features, raise max_iter, or lower C.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
 
     def _logits(self, X: Any) -> np.ndarray:
         check_is_fitted(self)

@@ -33,14 +33,14 @@ class GivenPrior:
         if attributes is not None:
             if np.shape(attributes) != (num_samples,):
                 raise InputError(
-                    f"attributes must have one entry per sample, wanted shape ({num_samples},), got "
+                    f"attributes must have one entry per sample, expected shape ({num_samples},), got "
                     f"{np.shape(attributes)}."
                 )
             return cls(attributes=np.asarray(attributes))
         log_prior = np.asarray(log_prior, dtype=np.float64)
         if log_prior.shape != (num_samples, num_classes):
             raise InputError(
-                "log_prior must have one row per sample and one column per class, wanted shape "
+                "log_prior must have one row per sample and one column per class, expected shape "
                 f"{(num_samples, num_classes)}, got {log_prior.shape}."
             )
         if not np.isfinite(log_prior).all():

@@ -134,7 +134,7 @@ class StreamingFit:
         self.n_iter_ = self._online.steps
 
     def _forget_online(self) -> None:
-        """What an earlier fit left, so that the next begins anew."""
+        """What an earlier fit left, so that the next begins without it."""
         for name in ("_online", "_online_settings", "classes_", "coef_", "intercept_"):
             self.__dict__.pop(name, None)
 

@@ -81,8 +81,8 @@ def augment_towards(
                 1, towards[number], float(strengths[number])
             )
             strength = Strength(only, strengths[number][None])
-            found = augment(feature[None], label[None], space.statistics, strength, lam, 1, generator)
-            drawn.append(found.features[0])
+            augmented = augment(feature[None], label[None], space.statistics, strength, lam, 1, generator)
+            drawn.append(augmented.features[0])
         else:  # ICDA moves a sample without a tie as ISDA does
             drawn.append(_draw("isda" if kind == "icda" else kind, feature, int(label), space, lam, generator))
     return torch.stack(drawn)
@@ -108,7 +108,7 @@ def _draw(
 
 @dataclass(frozen=True)
 class Made:
-    """Pictures (N, C, H, W) in [0, 1] whose features come near the wanted ones.
+    """Pictures (N, C, H, W) in [0, 1] whose features come near those asked for.
 
     `feature_error` (N,) is |f(x) - h~| / |h - h~|: 1 for the source itself, 0 for a picture that has the feature.
     """

@@ -61,12 +61,12 @@ def counterfactual_gallery(
     about = {"augmentation": augmentation, "lambda": lam, "seed": seed, "split": "train"}
     if len(places) == 0:
         return {**about, "samples": []}
-    wanted = augment_towards(
+    aims = augment_towards(
         augmentation, seen.features[places], seen.targets[places], towards, strongest, space, lam, seed
     )
     normaliser, inputs = normaliser_of(split), split.batch(positions).inputs
-    made = paint(network, inputs, wanted, normaliser, **({} if steps is None else {"steps": steps}))
-    near = nearest_real(wanted, seen.features, NEIGHBOURS, without=places)
+    painted = paint(network, inputs, aims, normaliser, **({} if steps is None else {"steps": steps}))
+    near = nearest_real(aims, seen.features, NEIGHBOURS, without=places)
     pixels = to_pixels(inputs, normaliser)
     samples = [
         {
@@ -75,8 +75,8 @@ def counterfactual_gallery(
             "towards": int(towards[row]),
             "strength": float(strongest[row]),
             "picture": data_uri(pixels[row]),
-            "made": data_uri(made.pixels[row]),
-            "feature_error": float(made.feature_error[row]),
+            "made": data_uri(painted.pixels[row]),
+            "feature_error": float(painted.feature_error[row]),
             "neighbours": _neighbours(task, seen, near[row]),
         }
         for row in range(len(places))

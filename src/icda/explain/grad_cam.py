@@ -67,7 +67,7 @@ def grad_cam(
     """
     captum = require("captum.attr", "explain", "Grad-CAM")
     if images.dim() != 4 or not len(images):
-        raise InputError(f"grad_cam wants images of shape (N, C, H, W), got {tuple(images.shape)}.")
+        raise InputError(f"grad_cam needs images of shape (N, C, H, W), got {tuple(images.shape)}.")
     name = find_layer(network, images[:1]) if layer is None else layer
     with evaluating(network), _maps_of(network, name, images) as maps, torch.enable_grad():
         method = captum.LayerGradCam(lambda inputs: network(inputs).logits, maps)
@@ -76,12 +76,12 @@ def grad_cam(
             inputs = on_device(images[start : start + BATCH].detach(), network)
             with torch.no_grad():
                 said = network(inputs).logits.argmax(1)
-            wanted = said if classes is None else classes[start : start + BATCH].to(said)
-            found = method.attribute(inputs, target=wanted, relu_attributions=True).detach()
-            heats.append(F.interpolate(found, images.shape[2:], mode="bilinear", align_corners=False)[:, 0].cpu())
+            explained = said if classes is None else classes[start : start + BATCH].to(said)
+            heat = method.attribute(inputs, target=explained, relu_attributions=True).detach()
+            heats.append(F.interpolate(heat, images.shape[2:], mode="bilinear", align_corners=False)[:, 0].cpu())
             predicted.append(said.cpu())
     said = torch.cat(predicted)
-    resolution = (int(found.shape[2]), int(found.shape[3]))
+    resolution = (int(heat.shape[2]), int(heat.shape[3]))
     return HeatMaps(as_shares(torch.cat(heats)), said if classes is None else classes, said, name, resolution)
 
 
@@ -211,7 +211,7 @@ def _maps_of(network: FeatureClassifier, name: str, images: Tensor) -> Iterator[
     grid = _grid(shape[1]) if len(shape) == 3 else None
     if grid is None:
         raise InputError(
-            f"layer {name!r} yields {tuple(shape)}; Grad-CAM wants maps (N, C, H, W), or tokens (N, T, D) of a square of "
+            f"layer {name!r} yields {tuple(shape)}; Grad-CAM needs maps (N, C, H, W), or tokens (N, T, D) of a square of "
             "patches behind at most a class token: name another layer."
         )
     tapped = _Tapped(layer, *grid)

@@ -48,7 +48,7 @@ def adjusted_margins(method: Method, seen: Pass, progress: float = 1.0) -> Tenso
 
 
 def margin_figures(values: Tensor, targets: Tensor, num_classes: int, groups: Tensor | None = None) -> dict[str, Any]:
-    """A histogram with one row a class (and one a group) and a few numbers, all plain.
+    """A histogram with one row per class (and one per group) and a few numbers, all plain.
 
     Zero is an edge of the histogram, so that the bars left of it are exactly the samples that are wrong.
 

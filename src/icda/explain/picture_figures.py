@@ -140,14 +140,14 @@ def counterfactual_figure(runs: Sequence[TrainedRun], options: FigureOptions) ->
     grid = [("source → towards", [Cell(image, tie) for image, tie in zip(tied.pixels, ties, strict=True)])]
     rows: Rows = []
     for kind in AUGMENTATIONS:
-        wanted = augment_towards(
+        aims = augment_towards(
             kind, tied.features, tied.targets, tied.towards, tied.strengths, space, lam, options.seed
         )
-        made = paint(run.networks[0], tied.inputs, wanted, normaliser_of(task.train))
-        near = nearest_real(wanted, tied.seen.features, NEIGHBOURS, without=tied.places)
-        captions = [f"error {error:.2f}" for error in made.feature_error.tolist()]
-        grid.append((NAMES[kind], [Cell(image, text) for image, text in zip(made.pixels, captions, strict=True)]))
-        rows += _counterfactual_rows(kind, tied, wanted, made, near)
+        painted = paint(run.networks[0], tied.inputs, aims, normaliser_of(task.train))
+        near = nearest_real(aims, tied.seen.features, NEIGHBOURS, without=tied.places)
+        captions = [f"error {error:.2f}" for error in painted.feature_error.tolist()]
+        grid.append((NAMES[kind], [Cell(image, text) for image, text in zip(painted.pixels, captions, strict=True)]))
+        rows += _counterfactual_rows(kind, tied, aims, painted, near)
     grid += _neighbour_rows(task, tied.seen.index[near], tied.seen.targets[near])
     note = "error: distance left to the augmented feature, as a share of the way. Neighbours are real training images."
     figure = draw_grid(grid, f"Counterfactual features of {run.label} on {task.name}, back in pixels", note)
@@ -162,10 +162,10 @@ def _find_tied(run: TrainedRun, options: FigureOptions) -> _Tied:
     return _Tied(run.task, seen, places, towards, strengths, inputs, to_pixels(inputs, normaliser_of(split)))
 
 
-def _counterfactual_rows(kind: str, tied: _Tied, wanted: Tensor, made: Made, near: Tensor) -> Rows:
+def _counterfactual_rows(kind: str, tied: _Tied, aims: Tensor, painted: Made, near: Tensor) -> Rows:
     task, seen = tied.task, tied.seen
-    moved = (wanted - tied.features).norm(dim=1) / tied.features.norm(dim=1).clamp(min=1e-12)
-    changes = (made.pixels - tied.pixels).abs().flatten(1).mean(1)
+    moved = (aims - tied.features).norm(dim=1) / tied.features.norm(dim=1).clamp(min=1e-12)
+    changes = (painted.pixels - tied.pixels).abs().flatten(1).mean(1)
     return [
         {
             "augmentation": kind,
@@ -174,7 +174,7 @@ def _counterfactual_rows(kind: str, tied: _Tied, wanted: Tensor, made: Made, nea
             "towards": task.class_name(int(tied.towards[number])),
             "strength": f"{tied.strengths[number]:.4f}",
             "relative_move": f"{moved[number]:.4f}",
-            "feature_error": f"{made.feature_error[number]:.4f}",
+            "feature_error": f"{painted.feature_error[number]:.4f}",
             "mean_pixel_change": f"{changes[number]:.4f}",
             "nearest_real": " ".join(str(int(seen.index[n])) for n in near[number]),
             "nearest_real_targets": "; ".join(task.class_name(int(seen.targets[n])) for n in near[number]),
@@ -184,7 +184,7 @@ def _counterfactual_rows(kind: str, tied: _Tied, wanted: Tensor, made: Made, nea
 
 
 def _neighbour_rows(task: Task, positions: Tensor, targets: Tensor, ranks: int = 2) -> list[tuple[str, list[Cell]]]:
-    """Rows of the nearest real samples of the last augmentation, one row a rank."""
+    """Rows of the nearest real samples of the last augmentation, one row per rank."""
     rows = []
     for rank in range(min(ranks, positions.shape[1])):
         pixels = to_pixels(task.train.batch(positions[:, rank]).inputs, normaliser_of(task.train))
@@ -197,7 +197,7 @@ def check_pictures(task: Task, figure: str) -> Task:
     """The task itself, if it is one of images."""
     if not has_pictures(task):
         raise InputError(
-            f"the figure {figure} wants images, but the samples of task {task.name!r} are {task.input_kind} of shape "
+            f"the figure {figure} needs images, but the samples of task {task.name!r} are {task.input_kind} of shape "
             f"{task.input_shape}."
         )
     return task

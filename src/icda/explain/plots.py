@@ -93,14 +93,14 @@ def plot_variances(figures: Mapping[str, Mapping[str, Any]], title: str) -> tupl
     `figures` are those of `variance_figures`. Lines are the running statistics that the loss reads, the marker behind
     the last epoch is the trained network's own features in one pass, which every method has.
     """
-    panels = [name for name in ("own", "unrelated") if any(found[name] for found in figures.values())]
+    panels = [name for name in ("own", "unrelated") if any(variances[name] for variances in figures.values())]
     figure = new_figure(5.2 * len(panels), 4.2)
     grid = figure.subplots(1, len(panels), squeeze=False)[0]
-    last = max(max(found["epochs"]) for found in figures.values())
+    last = max(max(variances["epochs"]) for variances in figures.values())
     for axes, name in zip(grid, panels, strict=True):
         ends: list[float] = []
-        for number, (label, found) in enumerate(figures.items()):
-            ends += _curve(axes, number, label, found, name, last)
+        for number, (label, variances) in enumerate(figures.items()):
+            ends += _curve(axes, number, label, variances, name, last)
         if min(ends) > 0 and max(ends) / min(ends) > LOG_RANGE:
             axes.set_yscale("log")
         else:
@@ -114,11 +114,11 @@ def plot_variances(figures: Mapping[str, Mapping[str, Any]], title: str) -> tupl
     return figure, variance_rows(figures)
 
 
-def _curve(axes: Any, number: int, label: str, found: Mapping[str, Any], name: str, last: int) -> list[float]:
+def _curve(axes: Any, number: int, label: str, variances: Mapping[str, Any], name: str, last: int) -> list[float]:
     """Draw a run's line and marker; returns where they end."""
-    trained, logged = found["trained"][name], found["logged"][name]
+    trained, logged = variances["trained"][name], variances["logged"][name]
     if logged:
-        epochs = [epoch + 1 for epoch in found["logged"]["epochs"]]
+        epochs = [epoch + 1 for epoch in variances["logged"]["epochs"]]
         axes.plot(epochs, logged, linewidth=2, **look(number))
     if trained is not None:
         beside = (last + 1) * (1.03 + 0.025 * number)  # side by side: methods often end at the same value
@@ -129,16 +129,16 @@ def _curve(axes: Any, number: int, label: str, found: Mapping[str, Any], name: s
 
 
 def variance_rows(figures: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One row an epoch of every run, then one for its trained network."""
+    """One row per epoch of every run, then one for its trained network."""
     rows = []
-    for label, found in figures.items():
-        logged = found["logged"]
+    for label, variances in figures.items():
+        logged = variances["logged"]
         unrelated: Sequence[Any] = logged["unrelated"] or [None] * len(logged["epochs"])
         entries = list(zip(logged["epochs"], logged["own"], unrelated, strict=True))
         for epoch, own, other in entries:
             rows.append(_variance_row(label, epoch + 1, "running statistics", own, other))
-        trained = found["trained"]
-        rows.append(_variance_row(label, found["epochs"][-1] + 1, "trained network", **trained))
+        trained = variances["trained"]
+        rows.append(_variance_row(label, variances["epochs"][-1] + 1, "trained network", **trained))
     return rows
 
 

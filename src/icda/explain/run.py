@@ -43,7 +43,7 @@ def explain_run(
 
     Margins and Grad-CAM look at `split`; strengths, ties and counterfactual pictures at the training samples, of which
     at most 4,096, drawn by `seed`, are taken. `history` holds a run's epochs, for the mapped variances over training;
-    without it they are those of the trained network alone. Pictures want a task of images: asking for them on another
+    without it they are those of the trained network alone. Pictures need a task of images: asking for them on another
     is an error. Nothing is changed: networks and method are as before.
 
     >>> from icda.data import create_task
@@ -57,28 +57,28 @@ def explain_run(
     """
     check_parts(parts, task)
     named_split(task, split)
-    found: dict[str, Any] = {"split": split}
+    explanations: dict[str, Any] = {"split": split}
     if "margins" in parts:
-        found["margins"] = _explain_margins(task, networks, method, split)
+        explanations["margins"] = _explain_margins(task, networks, method, split)
     if "gradcam" in parts:
-        found["gradcam"] = gradcam_gallery(task, networks[0], split, gradcam, seed)
+        explanations["gradcam"] = gradcam_gallery(task, networks[0], split, gradcam, seed)
     if {"strengths", "tied", "counterfactuals", "variances"} & set(parts):
         seen = run_pass(method, networks, task.train, subsample(task.train, STRENGTH_SAMPLES, seed))
         strength = sample_strengths(method, seen)
         if "strengths" in parts:
             counted = {"split": "train", "samples": len(seen), "of": len(task.train)}
-            found["strengths"] = strength_figures(strength, seen.targets) | counted
+            explanations["strengths"] = strength_figures(strength, seen.targets) | counted
         if "tied" in parts:
-            found["tied"] = _list_tied(task, seen, strength, top)
+            explanations["tied"] = _list_tied(task, seen, strength, top)
         if "variances" in parts:
-            found["variances"] = variance_figures(seen, history)
+            explanations["variances"] = variance_figures(seen, history)
         if "counterfactuals" in parts:
             lam = augmentation_strength(method)
             space = FeatureSpace.of(seen)
-            found["counterfactuals"] = counterfactual_gallery(
+            explanations["counterfactuals"] = counterfactual_gallery(
                 task, networks[0], seen, strength, space, count=counterfactuals, lam=lam, seed=seed
             )
-    return found
+    return explanations
 
 
 def check_parts(parts: Sequence[str], task: Task) -> None:
@@ -90,7 +90,7 @@ def check_parts(parts: Sequence[str], task: Task) -> None:
     pictures = [part for part in ("gradcam", "counterfactuals") if part in parts]
     if pictures and not has_pictures(task):
         raise InputError(
-            f"{' and '.join(pictures)} want images, but the samples of task {task.name!r} are "
+            f"{' and '.join(pictures)} need images, but the samples of task {task.name!r} are "
             f"{task.input_kind} of shape {task.input_shape}: leave them out."
         )
 

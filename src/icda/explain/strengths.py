@@ -61,7 +61,7 @@ def tie_matrix(per_class: Tensor, targets: Tensor) -> Tensor:
 
 
 def strength_figures(strength: Strength, targets: Tensor) -> dict[str, Any]:
-    """Histograms with one row a class, and who is tied to whom.
+    """Histograms with one row per class, and who is tied to whom.
 
     `counts` are of each sample's strongest tie, max_c alpha_{i,c}; `sample_counts` of its margin strength alpha_i.
     """

@@ -47,7 +47,7 @@ class FeatureTap:
         layers = [layer for layer in self.model.modules() if is_linear(layer) and self._head in (None, layer)]
         if not layers:
             raise InputError(
-                f"FeatureTap finds no linear layer in {type(self.model).__name__}: wanted an nn.Linear or a 1x1 "
+                f"FeatureTap finds no linear layer in {type(self.model).__name__}: expected an nn.Linear or a 1x1 "
                 "nn.Conv2d as its head. Return the features from forward and call the loss with (weight, bias)."
             )
         self._calls: deque[_Call] = deque(maxlen=_REMEMBERED_CALLS)
@@ -200,7 +200,7 @@ def _last_head(model: nn.Module, calls: list[_Call], results: list[Tensor]) -> n
             return call.layer
     names = {layer: name for name, layer in model.named_modules()}
     raise _UnusableCallError(
-        "no linear layer was seen to make its result, wanted logits (N, C) among what forward returns (last linear "
+        "no linear layer was seen to make its result, expected logits (N, C) among what forward returns (last linear "
         f"layers called: {', '.join(names[call.layer] for call in calls) or 'none'}). "
         'Name it: FeatureTap(model, head="path.to.layer")'
     )
@@ -237,7 +237,7 @@ def _one_call(calls: list[_Call], results: list[Tensor]) -> _Call:
     """The single call of the head, its tensors as (N, A) and (N, C)."""
     if len(calls) != 1:
         times = f"{len(calls)} times" if calls else "not"
-        raise _UnusableCallError(f"its head was {times} called in the latest forward, wanted once")
+        raise _UnusableCallError(f"its head was {times} called in the latest forward, expected once")
     layer, features, logits = calls[0]
     if features.dim() == 4 and features.shape[2:] == (1, 1) and isinstance(layer, nn.Conv2d):
         return _Call(layer, features.flatten(1), logits.flatten(1))
@@ -248,7 +248,7 @@ def _one_call(calls: list[_Call], results: list[Tensor]) -> _Call:
             return _Call(layer, features[rows, kept], logits[rows, kept])
     if features.dim() != 2:
         raise _UnusableCallError(
-            f"its head read a tensor of shape {tuple(features.shape)}, wanted (N, {head_parameters(layer)[0].shape[1]}); "
+            f"its head read a tensor of shape {tuple(features.shape)}, expected (N, {head_parameters(layer)[0].shape[1]}); "
             "pool the features before the head, or see icda.models.from_torch"
         )
     return calls[0]

@@ -98,7 +98,7 @@ class TrainerLoss:
         if not path.is_file():
             raise MissingFileError(
                 f"no {path.name} in {path.parent}: that checkpoint was saved without this loss's statistics. Train "
-                "anew from its weights, from_pretrained(...), without resume_from_checkpoint."
+                "again from its weights, from_pretrained(...), without resume_from_checkpoint."
             )
         self._saved = torch.load(path, map_location="cpu", weights_only=True)
         if self.criterion is not None:
@@ -233,8 +233,8 @@ def _label(sample: Any) -> int:
     for name in _LABEL_NAMES:
         if isinstance(sample, dict) and name in sample:
             return int(sample[name])
-    found = sorted(sample) if isinstance(sample, dict) else type(sample).__name__
-    raise InputError(f"a training sample has no 'labels' or 'label', got {found}: give class_counts=...")
+    described = sorted(sample) if isinstance(sample, dict) else type(sample).__name__
+    raise InputError(f"a training sample has no 'labels' or 'label', got {described}: give class_counts=...")
 
 
 def _checkpoint_folder(args: Any, state: Any) -> Path:

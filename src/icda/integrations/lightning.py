@@ -118,10 +118,10 @@ class RobustCallback(_lightning.Callback):
 
 
 def _tapped_loss(pl_module: nn.Module) -> TappedLoss:
-    found = [module for module in pl_module.modules() if isinstance(module, TappedLoss)]
-    if len(found) != 1:
+    losses = [module for module in pl_module.modules() if isinstance(module, TappedLoss)]
+    if len(losses) != 1:
         raise InputError(
-            f"RobustCallback expects one TappedLoss in {type(pl_module).__name__}, found {len(found)}: "
+            f"RobustCallback expects one TappedLoss in {type(pl_module).__name__}, found {len(losses)}: "
             "write self.criterion = TappedLoss(self.network, ICDALoss(...)) in its __init__."
         )
-    return found[0]
+    return losses[0]

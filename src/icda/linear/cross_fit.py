@@ -1,4 +1,4 @@
-"""Predictions of heads that have not seen the sample they speak of."""
+"""Predictions of heads that have not seen the sample they predict."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Value and gradient of the losses at a head, in closed form and block by block: what L-BFGS calls again and again.
 
 `icda.linear.objective` says what the losses are. Three things make this form fast. A softmax does not see what is added to
-all of a row, so the prior is one constant a class. The augmentation terms see the samples only through the table
+all of a row, so the prior is one constant per class. The augmentation terms see the samples only through the table
 Q_{y,j,c} = d_c^T Sigma_j d_c with d_c = w_c - w_y, so that the samples of a label take one product with its slice of the
 table. And whatever has the size N x C is worked through in blocks that stay in cache.
 """

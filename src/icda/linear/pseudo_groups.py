@@ -1,9 +1,9 @@
 """Groups guessed without group labels: where a biased head and a robust one disagree.
 
-Ours, not the paper's. A class-balanced head that has not seen a sample leans on the shortcut; its logit speaks of the
-class and of the shortcut at once. A head trained to balance the groups guessed so far speaks more of the class. What is
-left of the first after part of the second is taken away speaks of the shortcut: it sorts each class into those it helps
-and those it hurts. Guess and robust head improve each other over a few rounds; no group label is used anywhere.
+Ours, not the paper's. A class-balanced head that has not seen a sample relies on the shortcut; its logit depends on
+the class and on the shortcut at once. A head trained to balance the groups guessed so far depends more on the class. What
+is left of the first after part of the second is taken away depends on the shortcut: it sorts each class into those it
+helps and those it hurts. Guess and robust head improve each other over a few rounds; no group label is used anywhere.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from icda.linear.solver import fit_head
 
 @dataclass(frozen=True)
 class PseudoGroups:
-    """`attributes` (N,): the class the shortcut speaks for, a sample's own or another; `tie` (N,): the score behind it.
+    """`attributes` (N,): the class the shortcut predicts, a sample's own or another; `tie` (N,): the score behind it.
 
-    The larger the tie, the more the shortcut speaks for `rivals` (N,), the likeliest wrong class, and against the label.
+    The larger the tie, the more the shortcut points to `rivals` (N,), the likeliest wrong class, and not to the label.
     """
 
     tie: Tensor
@@ -33,7 +33,7 @@ class PseudoGroups:
 
     @property
     def hurt(self) -> Tensor:
-        """Whether the shortcut speaks against a sample's label."""
+        """Whether the shortcut contradicts a sample's label."""
         return self.tie > 0
 
     @property
@@ -42,7 +42,7 @@ class PseudoGroups:
 
     @property
     def groups(self) -> Tensor:
-        """2 * class + (the shortcut speaks against it)."""
+        """2 * class + (the shortcut contradicts it)."""
         return 2 * self.targets + self.hurt.long()
 
 
@@ -65,13 +65,13 @@ def contrast_groups(
     same = torch.zeros_like(targets)
     biased_logits = _cross_fit(rebalance(problem, same), targets, folds, repeats, seed)
     biased, rivals = _wrong_margin(biased_logits, targets)
-    found = PseudoGroups(biased, targets, rivals)
+    guess = PseudoGroups(biased, targets, rivals)
     robust_problem = replace(problem, decay=problem.decay * robust_decay)
     for _ in range(rounds):
-        balanced = rebalance(robust_problem, found.hurt.long())
-        robust, _ = _wrong_margin(_cross_fit(balanced, found.groups, folds, repeats, seed), targets)
-        found = PseudoGroups(_unit(biased) - share * _unit(robust), targets, rivals)
-    return found
+        balanced = rebalance(robust_problem, guess.hurt.long())
+        robust, _ = _wrong_margin(_cross_fit(balanced, guess.groups, folds, repeats, seed), targets)
+        guess = PseudoGroups(_unit(biased) - share * _unit(robust), targets, rivals)
+    return guess
 
 
 def guess_attributes(features: Tensor, metadata: Problem, attributes: Tensor, max_iter: int = 100) -> Tensor:

@@ -44,7 +44,7 @@ def fit_head(
     rounds: int = 3,
     start: LinearHead | None = None,
 ) -> LinearHead:
-    """Minimise the loss; strengths and RISDA's confusions are read off the head anew in each of `rounds`.
+    """Minimise the loss; strengths and RISDA's confusions are read off the head again in each of `rounds`.
 
     Within a round they are constants, as the paper has them, so that L-BFGS sees one smooth function. The first round
     starts near the logit-adjusted head, whose angles mean something; `tol` bounds the largest entry of the gradient.
@@ -76,8 +76,8 @@ def _angles(problem: Problem, head: LinearHead) -> Strength:
     shape, dtype = (len(problem.targets), problem.num_classes), problem.features.dtype
     strength = Strength(torch.empty(shape, dtype=dtype), torch.empty(shape[0], dtype=dtype))
     for span, block in row_chunks(problem.features):
-        found = direct_strength(block, problem.targets[span], head.weight)
-        strength.per_class[span], strength.per_sample[span] = found
+        strengths = direct_strength(block, problem.targets[span], head.weight)
+        strength.per_class[span], strength.per_sample[span] = strengths
     return strength
 
 
@@ -117,9 +117,11 @@ def _minimise(
 
     memory = PLAIN_MEMORY if settings.name in ("ce", "la") else AUGMENTED_MEMORY
     options = {"maxiter": max_iter, "gtol": tol, "ftol": 0.1 * float(torch.finfo(dtype).eps), "maxcor": memory}
-    found = minimize(evaluate, begin.flatten().double().numpy(), jac=True, method="L-BFGS-B", options=options)
-    solution = torch.from_numpy(found.x).to(dtype).view(-1, width + 1)
+    solution = minimize(evaluate, begin.flatten().double().numpy(), jac=True, method="L-BFGS-B", options=options)
+    parameters = torch.from_numpy(solution.x).to(dtype).view(-1, width + 1)
     if basis is not None:
-        solution = basis @ solution
-    converged = found.nit < max_iter
-    return LinearHead(solution[:, :-1].contiguous(), solution[:, -1].contiguous(), found.nit, converged, found.fun)
+        parameters = basis @ parameters
+    converged = solution.nit < max_iter
+    return LinearHead(
+        parameters[:, :-1].contiguous(), parameters[:, -1].contiguous(), solution.nit, converged, solution.fun
+    )

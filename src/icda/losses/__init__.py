@@ -1,4 +1,4 @@
-"""One loss a file: a small formula and an nn.Module around it."""
+"""One loss per file: a small formula and an nn.Module around it."""
 
 from icda.losses.adaptive_logit_adjustment import AdaptiveLogitAdjustmentLoss
 from icda.losses.apl import ActivePassiveLoss

@@ -18,7 +18,7 @@ class AdaptiveLogitAdjustmentLoss(CosineLoss):
 
     D_i = (1 - cos(h_i, w_y)) / 2 is how hard a sample is, Q_y = log 2 / log(n_y / n_min + 1) how rare its class; both are
     constants to the gradient. The logits are cosines times `scale`, computed here from `features` and `head`: `logits=` and
-    a bias are not used, and prediction wants cosines too (see `CosineHead`).
+    a bias are not used, and prediction needs cosines too (see `CosineHead`).
 
     Reference: Zhao et al., "Adaptive logit adjustment loss for long-tailed visual recognition", AAAI 2022; formula of a
     third party's port (mathematics 5.1).

@@ -98,13 +98,13 @@ class AdjustedLoss(nn.Module):
         return F.cross_entropy(adjusted, targets, reduction=self.reduction)
 
     def reduce_samples(self, losses: Tensor) -> Tensor:
-        """The losses of single samples (N,) as `reduction` wants them, for a `reduce` that is not cross entropy."""
+        """The losses of single samples (N,) as `reduction` asks, for a `reduce` that is not cross entropy."""
         if self.reduction == "none":
             return losses
         return losses.mean() if self.reduction == "mean" else losses.sum()
 
     def prepare_head(self, head: nn.Module) -> nn.Module:
-        """The head to train and predict with, for a loss that wants another than a plain linear one."""
+        """The head to train and predict with, for a loss that needs another than a plain linear one."""
         return head
 
     def _loss(
@@ -139,8 +139,8 @@ class AdjustedLoss(nn.Module):
         if not 0 <= progress <= 1:
             raise InputError(f"progress is t/T in [0, 1], got {progress}.")
         if logits is not None and logits.shape != (len(features), self.num_classes):
-            wanted = (len(features), self.num_classes)
-            raise InputError(f"{self.owner} expects logits of shape {wanted}, got {tuple(logits.shape)}.")
+            shape = (len(features), self.num_classes)
+            raise InputError(f"{self.owner} expects logits of shape {shape}, got {tuple(logits.shape)}.")
         self._check_counts(targets)
         return weight, bias, targets
 

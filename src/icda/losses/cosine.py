@@ -59,9 +59,9 @@ class CosineHead(nn.Linear):
         """A cosine head with the directions of another head's weights; its bias is dropped. Draws no random number."""
         weight, _ = head_parameters(head)
         with torch.random.fork_rng(devices=[]):
-            made = cls(weight.shape[1], weight.shape[0], scale)
-        made.weight = nn.Parameter(unit_rows(weight.detach()), requires_grad=weight.requires_grad)
-        return made
+            cosine_head = cls(weight.shape[1], weight.shape[0], scale)
+        cosine_head.weight = nn.Parameter(unit_rows(weight.detach()), requires_grad=weight.requires_grad)
+        return cosine_head
 
     def reset_parameters(self) -> None:
         """Uniform directions of length one: the shorter a weight, the further a step turns it."""

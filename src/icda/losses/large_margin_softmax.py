@@ -53,8 +53,8 @@ class LargeMarginSoftmaxLoss(AdjustedLoss):
         super().__init__(num_classes, feature_dim, class_counts, reduction=reduction)
         if margin not in MARGINS:
             raise InputError(f"margin must be one of {', '.join(map(str, MARGINS))}, got {margin}.")
-        given = {"base": base, "gamma": gamma, "power": power, "lambda_min": lambda_min}
-        for name, value in given.items():
+        settings = {"base": base, "gamma": gamma, "power": power, "lambda_min": lambda_min}
+        for name, value in settings.items():
             if not (math.isfinite(value) and value >= 0):
                 raise InputError(f"{name} must be finite and not negative, got {value}.")
         self.margin, self.base, self.gamma, self.power, self.lambda_min = margin, base, gamma, power, lambda_min

@@ -19,7 +19,7 @@ class LDAMLoss(CosineLoss):
 
     m_c is proportional to n_c^{-1/4} and `max_margin` for the rarest class. The logits are cosines of features and class
     weights times `scale`, computed here from `features` and `head`: `logits=` and a bias are not used, and prediction
-    wants cosines too (see `CosineHead`). Training that weights the classes late is the method `ldam_drw`.
+    needs cosines too (see `CosineHead`). Training that weights the classes late is the method `ldam_drw`.
 
     Reference: Cao et al., "Learning imbalanced datasets with label-distribution-aware margin loss", NeurIPS 2019.
 

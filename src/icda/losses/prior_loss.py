@@ -108,10 +108,10 @@ class PriorLoss(AdjustedLoss):
                 f"{self.owner} got attributes without a table of counts: make it with prior=, a (K, C) table."
             )
         if self.prior is not None and attributes is None:
-            given = "got log_prior" if log_prior is not None else "got none"
+            got = "got log_prior" if log_prior is not None else "got none"
             raise InputError(
                 f"{self.owner} was made with prior, a table over {len(self.prior)} attribute values, and needs "
-                f"attributes=, one per sample; {given}."
+                f"attributes=, one per sample; {got}."
             )
         if log_prior is not None:
             check_log_prior(log_prior, len(targets), self.num_classes, self.owner)
@@ -151,8 +151,8 @@ def check_log_prior(log_prior: Tensor, num_samples: int, num_classes: int, owner
     if not log_prior.is_floating_point():
         raise InputTypeError(f"{owner} expects a floating-point log_prior, got {log_prior.dtype}.")
     if log_prior.shape != (num_samples, num_classes):
-        wanted = (num_samples, num_classes)
-        raise InputError(f"{owner} expects log_prior of shape {wanted}, got {tuple(log_prior.shape)}.")
+        shape = (num_samples, num_classes)
+        raise InputError(f"{owner} expects log_prior of shape {shape}, got {tuple(log_prior.shape)}.")
     if not torch.isfinite(log_prior).all():
         raise InputError(f"{owner} got a log_prior that is NaN or infinite: a probability of zero has no margin.")
 

@@ -77,7 +77,7 @@ def look_ahead(
 
     `model` is the bare module (no DDP wrapper) with a linear `head`; `forward` its training pass, whose graph is kept for
     the real step. "full" moves all trainable parameters, "head" the head alone: exact where only the head is trained, and
-    one forward pass of the metadata dearer than plain training elsewhere. BatchNorm buffers are never touched.
+    one forward pass of the metadata more expensive than plain training elsewhere. BatchNorm buffers are never touched.
     """
     weight, bias = _head_tensors(model)
     logits = forward.output.logits

@@ -24,9 +24,9 @@ class ACGAN(Method):
     """Cross entropy on the batch and on `share` as many generated images of known class; the GAN learns on the same data.
 
     Each step first trains the discriminator, which tells real from generated and names the class, and the generator, which
-    wants its images taken for real and for their class. From `start` of training on, `round(share * N)` images of uniformly
-    drawn classes join the N of the batch. Noise depends on (seed, iteration) alone; networks and optimisers are state.
-    Images only, square, of 8, 16, 28, 32 or 64 pixels.
+    learns to have its images taken for real and for their class. From `start` of training on, `round(share * N)` images
+    of uniformly drawn classes join the N of the batch. Noise depends on (seed, iteration) alone; networks and
+    optimisers are state. Images only, square, of 8, 16, 28, 32 or 64 pixels.
 
     Reference: Odena et al., "Conditional image synthesis with auxiliary classifier GANs", ICML 2017. Differs from it in
     spectral normalisation where it has dropout, GroupNorm where it has BatchNorm, and smaller networks. How its images were
@@ -162,7 +162,7 @@ class ACGAN(Method):
 def _check_images(shape: tuple[int, ...]) -> None:
     if len(shape) != 3 or shape[1] != shape[2] or shape[1] not in SIZES:
         raise InputError(
-            f"acgan makes images: it wants inputs of shape (channels, side, side) with a side of "
+            f"acgan makes images: it needs inputs of shape (channels, side, side) with a side of "
             f"{', '.join(map(str, SIZES))} pixels, got {tuple(shape) or 'inputs without a fixed shape'}. "
             "For a folder of images set --image-size."
         )

@@ -32,7 +32,7 @@ Sampling = Literal["uniform", "class_balanced", "class_reversed", "group_balance
 
 @dataclass(frozen=True)
 class Stage:
-    """A stretch of training: which parameters learn, from which samples, whether the schedule starts afresh."""
+    """A stretch of training: which parameters learn, from which samples, whether the schedule starts again."""
 
     epochs: int
     name: str = "train"
@@ -47,7 +47,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a method is told when it is made."""
+    """What a method is given when it is made."""
 
     num_classes: int
     feature_dim: int
@@ -183,7 +183,7 @@ class Method(nn.Module):
         return [Stage(epochs)]
 
     def sampling_weights(self) -> Tensor:
-        """One weight a training sample, for stages and draws whose sampling is "own"; asked for once an epoch."""
+        """One weight per training sample, for stages and draws whose sampling is "own"; asked for once per epoch."""
         raise InputTypeError(f"{type(self).__name__} samples by its own weights and defines no sampling_weights().")
 
     def on_stage_start(self, context: Context) -> None: ...
@@ -221,11 +221,11 @@ def check_needs(name: str, needs: frozenset[str], task: Task) -> None:
 
 def check_networks(method: Method, count: int) -> None:
     """Fail before training when a method is given another number of networks than it trains."""
-    wanted = method.num_networks
-    if count != wanted:
-        amount = {-1: "one network too few", 1: "one network too many"}.get(count - wanted, "not as many as it needs")
+    needed = method.num_networks
+    if count != needed:
+        amount = {-1: "one network too few", 1: "one network too many"}.get(count - needed, "not as many as it needs")
         raise InputError(
-            f"{type(method).__name__} trains {wanted} network{'s' if wanted > 1 else ''}, got {count}: {amount}. "
+            f"{type(method).__name__} trains {needed} network{'s' if needed > 1 else ''}, got {count}: {amount}. "
             "`icda train` makes as many as the method says in num_networks."
         )
 

@@ -111,7 +111,7 @@ def check_option_types(name: str, options: Mapping[str, Any]) -> None:
     >>> check_option_types("icda", {"lambda0": 1, "semantic": False, "covariance": "full"})
     >>> check_option_types("icda", {"lambda0": "abc"})
     Traceback (most recent call last):
-    icda.errors.InputError: option lambda0 of method 'icda' wants a number, got 'abc'.
+    icda.errors.InputError: option lambda0 of method 'icda' must be a number, got 'abc'.
     """
     annotations = _option_annotations(method_class(name))
     for option, value in options.items():
@@ -120,7 +120,7 @@ def check_option_types(name: str, options: Mapping[str, Any]) -> None:
             continue
         unread = _is_unread_number(value, annotation)
         hint = " YAML reads that as a text: write it with a point, as 1.0e-3." if unread else ""
-        raise InputError(f"option {option} of method {name!r} wants {_described(annotation)}, got {value!r}.{hint}")
+        raise InputError(f"option {option} of method {name!r} must be {_described(annotation)}, got {value!r}.{hint}")
 
 
 def _option_annotations(cls: type[Any]) -> dict[str, Any]:
@@ -143,14 +143,14 @@ def _fits(value: Any, annotation: Any) -> bool:
         (entry,) = typing.get_args(annotation)
         return isinstance(value, list | tuple) and all(_fits(part, entry) for part in value)
     if annotation in (int, float):
-        wanted = numbers.Integral if annotation is int else numbers.Real
-        return isinstance(value, wanted) and not isinstance(value, bool)
+        kind = numbers.Integral if annotation is int else numbers.Real
+        return isinstance(value, kind) and not isinstance(value, bool)
     # Choices, annotated as Literal, are refused by the methods themselves.
     return annotation is Any or not isinstance(annotation, type) or isinstance(value, annotation)
 
 
 def _is_unread_number(value: Any, annotation: Any) -> bool:
-    """Whether a text such as 1e-3, which YAML does not take for a number, stands where one is wanted."""
+    """Whether a text such as 1e-3, which YAML does not take for a number, stands where one is expected."""
     if not isinstance(value, str):
         return False
     try:

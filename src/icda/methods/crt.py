@@ -1,4 +1,4 @@
-"""cRT: learn the features from the data as they come, then the classifier anew from balanced classes."""
+"""cRT: learn the features from the data as they come, then a new classifier from balanced classes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ClassifierRetraining(Method):
     """Cross entropy for `first_stage` of the epochs; then a frozen encoder and a new head, from balanced classes.
 
     In the second stage every class is drawn equally often, the head starts from random weights, and optimiser and schedule
-    start afresh over that stage's epochs. The encoder keeps its BatchNorm statistics, too. Both stages have an epoch at
+    start again over that stage's epochs. The encoder keeps its BatchNorm statistics, too. Both stages have an epoch at
     least, so that a training needs two.
 
     Reference: Kang et al., "Decoupling representation and classifier for long-tailed recognition", ICLR 2020; 10 epochs
@@ -60,6 +60,6 @@ def two_stages(name: str, epochs: int, first_stage: float) -> tuple[int, int]:
     ((90, 10), (2, 1))
     """
     if epochs < 2:
-        raise InputError(f"{name} trains in two stages and wants 2 epochs or more, got {epochs}.")
+        raise InputError(f"{name} trains in two stages and needs 2 epochs or more, got {epochs}.")
     first = min(max(1, round(epochs * first_stage)), epochs - 1)
     return first, epochs - first

@@ -49,7 +49,7 @@ class D2L(Method):
     Before each epoch e the local intrinsic dimension LID_e of `samples` training features is taken, `neighbours`
     nearest in sets of `neighbourhood`. After `start` of training, LID_e above mean + 2 std of the last `window` is the
     turning point: the network goes back by one epoch, and from then on a = exp(-(e/T) LID_e / min LID). The optimiser
-    starts afresh at that moment.
+    starts again at that moment.
 
     Reference: Ma et al., "Dimensionality-driven learning with noisy labels", ICML 2018. As published with plain cross
     entropy; the authors' later code has symmetric cross entropy. Dimensions, turning point and the network to go back
@@ -74,7 +74,7 @@ class D2L(Method):
         smallest = min(neighbourhood, samples, setup.num_samples)
         if not 2 <= neighbours < smallest:
             raise InputError(
-                f"neighbours is {neighbours}, wanted 2..{smallest - 1}: the smallest of neighbourhood {neighbourhood}, "
+                f"neighbours is {neighbours}, expected 2..{smallest - 1}: the smallest of neighbourhood {neighbourhood}, "
                 f"samples {samples} and the {setup.num_samples} training samples must hold more."
             )
         if window < 2 or not 0 <= start <= 1:
@@ -137,8 +137,8 @@ class D2L(Method):
         places = torch.cat([part[0] for part in parts]).to(features.device)
         shuffled = torch.empty_like(features).index_copy_(0, places, features)
         sets = [part for part in shuffled.split(self.neighbourhood) if len(part) > self.neighbours]
-        found = torch.cat([local_dimension(part, self.neighbours) for part in sets])
-        return float(all_mean(found.nanmean().nan_to_num(0.0)))
+        dimensions = torch.cat([local_dimension(part, self.neighbours) for part in sets])
+        return float(all_mean(dimensions.nanmean().nan_to_num(0.0)))
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         labels = F.cross_entropy(output.logits, batch.targets)

@@ -149,7 +149,7 @@ def _encode(context: Context) -> tuple[Encoded, Tensor, Tensor]:
             features.append(model(batch.inputs).features.float().cpu())
             targets.append(batch.targets.cpu())
             groups.append(batch.groups.cpu())
-    found = torch.cat(features)
-    mean, scale = found.mean(0), found.std(0, correction=0)
+    encoded = torch.cat(features)
+    mean, scale = encoded.mean(0), encoded.std(0, correction=0)
     scale = torch.where(scale > CONSTANT * mean.abs(), scale, 1.0)
-    return Encoded((found - mean) / scale, torch.cat(targets), torch.cat(groups)), mean, scale
+    return Encoded((encoded - mean) / scale, torch.cat(targets), torch.cat(groups)), mean, scale

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @METHODS.register("disturb_label")
 class DisturbLabel(Method):
-    """Cross entropy in which each label is drawn anew, uniformly over the classes, with probability alpha.
+    """Cross entropy in which each label is drawn again, uniformly over the classes, with probability alpha.
 
-    A label that is drawn anew may fall on its own class: it stays right with probability 1 - alpha + alpha/C. What is drawn
+    A label that is drawn again may fall on its own class: it stays right with probability 1 - alpha + alpha/C. The draw
     for a sample depends on (seed, epoch, sample) alone, so a resumed run and a run on several processes draw the same.
     alpha=0 is cross entropy.
 
@@ -46,7 +46,7 @@ class DisturbLabel(Method):
         return F.cross_entropy(output.logits, self.disturbed(batch.targets, batch.index, context.epoch))
 
     def _draws_of(self, epoch: int) -> tuple[Tensor, Tensor]:
-        """Which samples an epoch disturbs, and to which class: drawn once for the whole training set."""
+        """Which samples are disturbed in an epoch, and to which class: drawn once for the whole training set."""
         if self._draws is None or self._draws[0] != epoch:
             count, generator = self._setup.num_samples, generator_for(self._setup.seed, "disturb_label", epoch)
             hit = torch.rand(count, generator=generator) < self.alpha

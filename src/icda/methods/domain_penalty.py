@@ -170,5 +170,5 @@ def _at_least_single(values: Tensor) -> Tensor:
 
 
 def _most_steps(setup: Setup) -> int | None:
-    """Steps of the training, or at most one an epoch more: the loader may drop a last batch of few samples."""
+    """Steps of the training, or at most one per epoch more: the loader may drop a last batch of few samples."""
     return None if setup.batch_size is None else setup.epochs * math.ceil(setup.num_samples / setup.batch_size)

@@ -53,9 +53,9 @@ def check_domains(setup: Setup, owner: str) -> None:
     """Fail before training when there is only one domain, so that nothing can be compared or mixed."""
     assert setup.group_domains is not None
     present = setup.group_domains if setup.group_counts is None else setup.group_domains[setup.group_counts > 0]
-    found = present.unique().tolist()
-    if len(found) < 2:
+    numbers = present.unique().tolist()
+    if len(numbers) < 2:
         raise InputError(
-            f"{owner} compares domains, and the training set has samples of {len(found)} (domain {found}), wanted two or "
-            "more: name an attribute that varies, or take a method that needs no groups, such as cross_entropy."
+            f"{owner} compares domains, and the training set has samples of {len(numbers)} (domain {numbers}), expected "
+            "two or more: name an attribute that varies, or take a method that needs no groups, such as cross_entropy."
         )

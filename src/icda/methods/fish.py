@@ -30,7 +30,7 @@ class Part(NamedTuple):
 
 @METHODS.register("fish")
 class Fish(DomainMethod):
-    """One optimiser step a domain, then theta <- theta + epsilon (theta after the steps - theta before them).
+    """One optimiser step per domain, then theta <- theta + epsilon (theta after the steps - theta before them).
 
     To first order this follows the mean gradient and, with it, the inner products of the domains' gradients. The inner
     steps are the run's optimiser on the network itself, so its moments go on from step to step and into the checkpoint; all
@@ -122,11 +122,11 @@ def interpolate(network: nn.Module, before: dict[str, Tensor], epsilon: float) -
 def _check_batch_size(setup: Setup) -> None:
     assert setup.group_domains is not None
     domains = setup.group_domains if setup.group_counts is None else setup.group_domains[setup.group_counts > 0]
-    wanted = FEWEST * len(domains.unique())
-    if setup.batch_size is not None and setup.batch_size < wanted:
+    smallest = FEWEST * len(domains.unique())
+    if setup.batch_size is not None and setup.batch_size < smallest:
         raise InputError(
             f"fish steps on each domain's part of a batch: {setup.batch_size} samples cannot hold {FEWEST} of each of "
-            f"{len(domains.unique())} domains. Set --batch-size to {wanted} or more."
+            f"{len(domains.unique())} domains. Set --batch-size to {smallest} or more."
         )
 
 

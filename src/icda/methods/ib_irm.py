@@ -29,8 +29,8 @@ def feature_variance(parts: Sequence[DomainPart]) -> Tensor:
 class IBIRM(IRM):
     """IRM plus ib times the mean variance of the features within a domain: an information bottleneck.
 
-    Among features that serve all domains equally well those of little entropy are wanted, and the variance stands for the
-    entropy. Its weight is 0 for `anneal_steps`, then `ib`. With ib=0 it is IRM.
+    Among features that serve all domains equally well those of little entropy are preferred; the variance stands for
+    the entropy. Its weight is 0 for `anneal_steps`, then `ib`. With ib=0 it is IRM.
 
     Reference: Ahuja et al., "Invariance principle meets information bottleneck for out-of-distribution generalization",
     NeurIPS 2021, with the figures of DomainBed. Differs from DomainBed in having one `anneal_steps` for both terms (500

@@ -30,11 +30,11 @@ SMALLEST_CLASS = 5  # below it a fifth of a class is no sample
 
 @METHODS.register("ifl", "invariant_feature_learning")
 class IFL(LossMethod):
-    """Two environments, one uniform and one of hard samples, whose features meet in one centre a class.
+    """Two environments, one uniform and one of hard samples, whose features meet in one centre per class.
 
     Each step joins a uniform batch and one of the second environment: loss = logit adjustment (balanced softmax), or
     cross entropy, of both + w |h - c_y|^2. At each of `milestones`, shares of the training, the second environment is made
-    anew from p_y of every training sample (`environment_weights`) and w goes on to the next of `centre_weights`; before
+    again from p_y of every training sample (`environment_weights`) and w goes on to the next of `centre_weights`; before
     the first it is uniform, too. Centres move by SGD of rate `centre_rate` on the mean distance while w > 0. Needs no
     group labels.
 
@@ -164,8 +164,8 @@ def _hardness(probabilities: Tensor, ratio: float) -> Tensor:
     scores = 1 - scaled / (scaled.max() + 1e-9) + FLOOR
     ordered = scores.sort().values
     hardest, others = ordered[count - count // 5 :].mean(), ordered[: count * 4 // 5].mean()
-    found = float(hardest / others)
-    exponent = math.log(ratio) / math.log(found) if found > 1 else math.inf
+    imbalance = float(hardest / others)
+    exponent = math.log(ratio) / math.log(imbalance) if imbalance > 1 else math.inf
     return scores ** min(max(exponent, 1.0), 10.0)
 
 
@@ -200,7 +200,7 @@ def _check_options(
         raise InputError(f"milestones are rising shares of the epochs in [0, 1], got {milestones}.")
     if len(centre_weights) != len(milestones) + 1:
         raise InputError(
-            f"centre_weights are one before the first milestone and one from each on: wanted {len(milestones) + 1} "
+            f"centre_weights are one before the first milestone and one from each on: expected {len(milestones) + 1} "
             f"for milestones {milestones}, got {centre_weights}."
         )
     if not all(0 <= weight < math.inf for weight in centre_weights):

@@ -40,10 +40,10 @@ def invariance_penalty(parts: Sequence[DomainPart]) -> Tensor:
 
 @METHODS.register("irm")
 class IRM(AnnealedPenalty):
-    """mean_e L_e + penalty * mean_e (d L_e(s z) / ds at s = 1)^2 over the domains e: no domain wants other logits' scale.
+    """mean_e L_e + penalty * mean_e (d L_e(s z) / ds at s = 1)^2 over domains e: none prefers logits of another scale.
 
     The square is estimated without bias from two half batches, so it may be negative in a batch. The penalty weighs 1 for
-    `anneal_steps` (a number below 1 is a share of training), then `penalty`; the optimiser starts afresh at that moment.
+    `anneal_steps` (a number below 1 is a share of training), then `penalty`; the optimiser starts again at that moment.
     With penalty=0 and anneal_steps=0 it is the mean of the domains' cross entropies.
 
     Reference: Arjovsky et al., "Invariant risk minimization", 2019 (IRMv1), with the figures of DomainBed. Differs from

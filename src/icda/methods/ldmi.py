@@ -46,7 +46,7 @@ class LDMI(Method):
 
     The determinant says how much labels and answers share, not which answer is which class, so it can only refine a
     network that has learned the classes: `first_stage` is the share of epochs spent on cross entropy, with a whole
-    learning-rate schedule of its own. Then optimiser and schedule start afresh from `second_rate`; if it is not given,
+    learning-rate schedule of its own. Then optimiser and schedule start again from `second_rate`; if it is not given,
     rate times steps is as published, 1e-6 times 39,000. Only full batches are learned from in the second stage; a
     batch needs many samples of every class.
 

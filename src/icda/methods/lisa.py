@@ -21,7 +21,7 @@ class LISA(MixingMethod):
     Batches are drawn with every group equally often, and partners come from the batch. Of token ids the features are mixed.
 
     Reference: Yao et al., "Improving out-of-distribution robustness via selective augmentation", ICML 2022. Differs from
-    the official code in drawing group-balanced batches where it reads one loader a group and ends an epoch with the
+    the official code in drawing group-balanced batches where it reads one loader per group and ends an epoch with the
     shortest, in mixing every sample of a batch (its mixup makes one mixture of two samples), and in a CutMix box of its
     own for each sample.
 

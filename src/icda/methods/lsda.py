@@ -64,7 +64,7 @@ class LSDA(MetaLearner):
         gradients, losses = [], []
         for rows, others in (parts, parts[::-1]):
             tensors, inner = self.outer(forward.output, batch, context, rows)  # type: ignore[arg-type]
-            found = look_ahead(
+            ahead = look_ahead(
                 context.models[0],
                 forward,
                 inner,
@@ -74,8 +74,8 @@ class LSDA(MetaLearner):
                 context.learning_rate,
                 self.lookahead,
             )
-            gradients.append(found.gradients)
-            losses.append(float(found.meta_loss))
+            gradients.append(ahead.gradients)
+            losses.append(float(ahead.meta_loss))
         self.correct(tensors, [0.5 * (a + b) for a, b in zip(*gradients, strict=True)], context)
         return sum(losses) / 2
 

@@ -78,7 +78,7 @@ class LearnableWeightScaling(Method):
     """Cross entropy for `first_stage` of the epochs; then only a factor for each class learns, from balanced classes.
 
     The factors start at one and multiply weight vector and bias of their class; encoder, weights and biases stay what the
-    first stage made them. Optimiser and schedule start afresh. Both stages have an epoch at least. The head is a
+    first stage made them. Optimiser and schedule start again. Both stages have an epoch at least. The head is a
     `ScaledLinear`, which reads as the linear layer it is.
 
     Reference: Kang et al., "Decoupling representation and classifier for long-tailed recognition", ICLR 2020, section 4.3.

@@ -19,7 +19,7 @@ from icda.ranks import all_mean
 if TYPE_CHECKING:
     from icda.data.task import Batch
 
-EPOCHS = 100  # training is told to the network in hundredths
+EPOCHS = 100  # the network reads the progress of training in hundredths
 
 
 class Mentor(nn.Module):
@@ -118,8 +118,8 @@ class MentorNet(SelfPaced):
             buffers = {name: value.clone() for name, value in model.named_buffers()}
             logits = functional_call(model, buffers, (metadata.inputs,)).logits
         generator = generator_for(self.seed, "spoil", context.iteration)
-        given, right = spoil(logits, metadata.targets, self.noise_rate, generator)
-        losses = F.cross_entropy(logits, given, reduction="none")
+        spoiled, right = spoil(logits, metadata.targets, self.noise_rate, generator)
+        losses = F.cross_entropy(logits, spoiled, reduction="none")
         answers = self.mentor(losses, losses - self.threshold.to(losses), self.epoch_input(context))
         loss = F.binary_cross_entropy_with_logits(answers, right.to(answers))
         self.optimizer.zero_grad()

@@ -72,7 +72,7 @@ class MetaLearner(Method):
         assert context.next_metadata is not None
         metadata = context.next_metadata()
         tensors, inner = self.outer(forward.output, batch, context)  # type: ignore[arg-type]
-        found = look_ahead(
+        ahead = look_ahead(
             context.models[0],
             forward,
             inner,
@@ -82,8 +82,8 @@ class MetaLearner(Method):
             context.learning_rate,
             self.lookahead,
         )
-        self.correct(tensors, found.gradients, context)
-        return float(found.meta_loss)
+        self.correct(tensors, ahead.gradients, context)
+        return float(ahead.meta_loss)
 
 
 def step_network(network: nn.Module, optimizer: torch.optim.Optimizer, gradients: Sequence[Tensor]) -> None:

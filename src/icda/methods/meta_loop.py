@@ -20,7 +20,7 @@ from icda.strength import StrengthNetwork
 
 
 class MetaICDA:
-    """One call a step: look ahead on metadata, correct strengths and statistics, update the model.
+    """One call per step: look ahead on metadata, correct strengths and statistics, update the model.
 
     `model` returns features and logits and has a linear `head` (`icda.models.from_torch` and `from_huggingface` make one
     of almost any network); `loss` holds the class statistics; `optimizer` is the model's. `step` does forward, look-ahead,

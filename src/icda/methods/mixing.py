@@ -90,8 +90,8 @@ def random_partners(eligible: Tensor, generator: torch.Generator) -> Tensor:
     counts = eligible.sum(1)
     draws = torch.rand(len(eligible), generator=generator, dtype=torch.float64)
     chosen = (draws * counts).long()  # the chosen-th of a row's eligible ones, counted from 0
-    found = torch.searchsorted(eligible.cumsum(1), chosen[:, None] + 1).squeeze(1)
-    return torch.where(counts > 0, found, torch.arange(len(eligible)))
+    partners = torch.searchsorted(eligible.cumsum(1), chosen[:, None] + 1).squeeze(1)
+    return torch.where(counts > 0, partners, torch.arange(len(eligible)))
 
 
 def beta_shares(count: int, alpha: float, generator: torch.Generator) -> Tensor:
@@ -155,7 +155,7 @@ def paste(images: Tensor, boxes: Tensor, mix: Mix) -> Tensor:
 def _check_images(shape: tuple[int, ...]) -> None:
     if len(shape) != 3:
         raise InputError(
-            "mix='cutmix' cuts boxes out of images: it wants inputs of shape (channels, height, width), got "
+            "mix='cutmix' cuts boxes out of images: it needs inputs of shape (channels, height, width), got "
             f"{tuple(shape) or 'inputs without a fixed shape'}. Use mix='mixup', or set --image-size for a folder."
         )
 

@@ -57,12 +57,12 @@ class MetaEmbeddingHead(nn.Module):
         """This head with another head's weights in its linear classifier. Draws no random number."""
         weight, bias = head_parameters(head)
         with torch.random.fork_rng(devices=[]):
-            made = cls(weight.shape[1], weight.shape[0], bias is not None, scale, reach).to(weight)
+            embedding_head = cls(weight.shape[1], weight.shape[0], bias is not None, scale, reach).to(weight)
         with torch.no_grad():
-            made.linear.weight.copy_(weight)
+            embedding_head.linear.weight.copy_(weight)
             if bias is not None:
-                made.linear.bias.copy_(bias)
-        return made
+                embedding_head.linear.bias.copy_(bias)
+        return embedding_head
 
     @property
     def weight(self) -> Tensor:

@@ -39,6 +39,6 @@ class RandAug(Method):
 def _check_images(shape: tuple[int, ...]) -> None:
     if len(shape) != 3 or shape[0] not in (1, 3):
         raise InputError(
-            "rand_aug changes images: it wants inputs of shape (channels, height, width) with 1 or 3 channels, got "
+            "rand_aug changes images: it needs inputs of shape (channels, height, width) with 1 or 3 channels, got "
             f"{tuple(shape) or 'inputs without a fixed shape'}. Choose a task of images or another method."
         )

@@ -23,7 +23,7 @@ class SelfPaced(Method):
 
     This stands in for MentorNet's predefined curriculum (PD), which is a network trained to imitate such a rule. In the
     first `burn_in` of training all samples count; there `burn_in_dropout` of each batch, later `dropout`, is left out
-    at random, so that the network does not learn wrong labels by heart.
+    at random, so that the network does not memorise wrong labels.
 
     Reference: Jiang et al., "MentorNet: learning data-driven curriculum for very deep neural networks on corrupted
     labels", ICML 2018; Kumar et al., "Self-paced learning for latent variable models", NeurIPS 2010. Differs from the

@@ -40,10 +40,10 @@ class MultiHeadNormalisedLinear(nn.Linear):
         """This head with another head's weights; a bias is dropped. Draws no random number."""
         weight, _ = head_parameters(head)
         with torch.random.fork_rng(devices=[]):
-            made = cls(weight.shape[1], weight.shape[0], bias=False)
-        made.weight = nn.Parameter(weight.detach().clone(), requires_grad=weight.requires_grad)
-        made.num_heads, made.tau, made.gamma = num_heads, tau, gamma
-        return made
+            normalised = cls(weight.shape[1], weight.shape[0], bias=False)
+        normalised.weight = nn.Parameter(weight.detach().clone(), requires_grad=weight.requires_grad)
+        normalised.num_heads, normalised.tau, normalised.gamma = num_heads, tau, gamma
+        return normalised
 
     def forward(self, features: Tensor) -> Tensor:
         return self.logits_of(self.directions(features))
@@ -96,7 +96,7 @@ class DeConfoundTDE(Method):
             raise InputError(f"num_heads must divide the {setup.feature_dim} features of the network, got {num_heads}.")
         if not (0 < tau < math.inf and 0 <= gamma < math.inf and math.isfinite(alpha) and 0 <= momentum < 1):
             raise InputError(
-                "wanted tau > 0, gamma >= 0, a finite alpha and momentum in [0, 1), "
+                "expected tau > 0, gamma >= 0, a finite alpha and momentum in [0, 1), "
                 f"got tau={tau}, gamma={gamma}, alpha={alpha}, momentum={momentum}."
             )
         self.num_heads, self.tau, self.gamma = num_heads, tau, gamma

@@ -15,7 +15,7 @@ class VREx(AnnealedPenalty):
     """mean_e L_e + penalty * Var_e(L_e): the variance of the domains' cross entropies in a batch is punished.
 
     The variance is that of the domains present, divided by their number; it is 0 in a batch of one domain. It weighs 1 for
-    `anneal_steps` (a number below 1 is a share of training), then `penalty`; the optimiser starts afresh at that moment.
+    `anneal_steps` (a number below 1 is a share of training), then `penalty`; the optimiser starts again at that moment.
     With penalty=0 and anneal_steps=0 it is the mean of the domains' cross entropies.
 
     Reference: Krueger et al., "Out-of-distribution generalization via risk extrapolation (REx)", ICML 2021, with the

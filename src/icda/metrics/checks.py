@@ -32,7 +32,7 @@ def check_logits(logits: Tensor) -> Tensor:
 
 
 def check_labels(labels: Tensor, what: str, samples: int, limit: int) -> Tensor:
-    """Labels or group numbers, one a sample, each in 0..limit-1, on the CPU as int64."""
+    """Labels or group numbers, one per sample, each in 0..limit-1, on the CPU as int64."""
     if tuple(labels.shape) != (samples,):
         raise InputError(
             f"evaluate_predictions expects {what} of shape ({samples},), one for each row of logits, "
@@ -71,18 +71,18 @@ def check_memberships(memberships: Tensor, samples: int) -> Tensor:
 
 
 def check_names(names: Sequence[object] | None, what: str, wanted: int, unit: str) -> list[str]:
-    """Distinct names, one a group; their numbers where there are none."""
+    """Distinct names, one per group; their numbers where there are none."""
     check_length(names or None, what, wanted, unit)
-    found = [str(name) for name in (names or range(wanted))]
-    if len(set(found)) < wanted:
-        raise InputError(f"evaluate_predictions expects distinct {what}, got {', '.join(found)}.")
-    return found
+    distinct = [str(name) for name in (names or range(wanted))]
+    if len(set(distinct)) < wanted:
+        raise InputError(f"evaluate_predictions expects distinct {what}, got {', '.join(distinct)}.")
+    return distinct
 
 
 def check_length(values: Sequence[object] | Tensor | None, what: str, wanted: int, unit: str) -> None:
-    """Names and counts come one a class or one a group."""
+    """Names and counts come one per class or one per group."""
     if values is not None and len(values) != wanted:
-        raise InputError(f"evaluate_predictions expects {wanted} {what}, one a {unit}, got {len(values)}.")
+        raise InputError(f"evaluate_predictions expects {wanted} {what}, one per {unit}, got {len(values)}.")
 
 
 def check_thresholds(thresholds: tuple[int, int]) -> None:

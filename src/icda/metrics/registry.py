@@ -89,13 +89,13 @@ def added_metrics(predictions: Predictions) -> dict[str, float | None]:
     figures: dict[str, float | None] = {}
     for name in METRICS:
         try:
-            found = METRICS.get(name)
+            metric = METRICS.get(name)
         except PluginError as error:
             warnings.warn(str(error), PluginWarning, stacklevel=2)
             continue
-        if found.compute is not None and not (found.needs_groups and predictions.groups is None):
-            figures[name] = _figure(name, found.compute, predictions)
-        elif found.compute is not None:
+        if metric.compute is not None and not (metric.needs_groups and predictions.groups is None):
+            figures[name] = _figure(name, metric.compute, predictions)
+        elif metric.compute is not None:
             figures[name] = None
     return figures
 

@@ -74,8 +74,8 @@ def evaluate_predictions(
 
 def _on_cpu(groups: Tensor | None, counts: Sequence[int] | Tensor | None) -> tuple[Tensor | None, Tensor | None]:
     """Groups and counts as metrics from outside see them; both are checked by then."""
-    found = None if groups is None else groups.detach().cpu().long()
-    return found, None if counts is None else torch.as_tensor(counts).detach().cpu()
+    group_labels = None if groups is None else groups.detach().cpu().long()
+    return group_labels, None if counts is None else torch.as_tensor(counts).detach().cpu()
 
 
 def _class_metrics(
@@ -121,8 +121,8 @@ def _membership_metrics(correct: Tensor, memberships: Tensor | None, names: Sequ
     if memberships is None:
         return {}
     memberships = checks.check_memberships(memberships, len(correct))
-    found = checks.check_names(names, "membership_names", memberships.shape[1], "column of memberships")
-    return _over_groups(found, per_membership_accuracy(correct, memberships))
+    checked_names = checks.check_names(names, "membership_names", memberships.shape[1], "column of memberships")
+    return _over_groups(checked_names, per_membership_accuracy(correct, memberships))
 
 
 def _over_groups(names: Sequence[str], accuracies: Sequence[float | None]) -> dict[str, Any]:

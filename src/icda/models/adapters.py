@@ -50,16 +50,16 @@ def find_head(model: nn.Module) -> nn.Module:
     get_classifier = getattr(model, "get_classifier", None)
     if callable(get_classifier):
         return _check_classifier(model, get_classifier())
-    found = {name: getattr(model, name) for name in HEAD_NAMES if isinstance(getattr(model, name, None), nn.Module)}
-    for name, module in found.items():
+    heads = {name: getattr(model, name) for name in HEAD_NAMES if isinstance(getattr(model, name, None), nn.Module)}
+    for name, module in heads.items():
         layer = _last_layer(module)
         if is_linear(layer):
             return layer
-        found[name] = layer
-    ends = ", ".join(f"'{name}' ending in {type(layer).__name__}" for name, layer in found.items())
+        heads[name] = layer
+    ends = ", ".join(f"'{name}' ending in {type(layer).__name__}" for name, layer in heads.items())
     children = ", ".join(name for name, _ in model.named_children())
     raise InputError(
-        f"from_torch finds no linear head in {type(model).__name__}: wanted get_classifier(), or one of "
+        f"from_torch finds no linear head in {type(model).__name__}: expected get_classifier(), or one of "
         f"{', '.join(HEAD_NAMES)} ending in nn.Linear or a 1x1 nn.Conv2d; found {ends or f'only {children or None}'}. "
         'Name the layer, from_torch(model, head="path.to.layer"), or build FeatureClassifier(encoder, head) yourself.'
     )
@@ -90,11 +90,11 @@ def _check_classifier(model: nn.Module, classifier: object) -> nn.Module:
         raise InputError(f"{kind} has no head (num_classes=0): call model.reset_classifier(num_classes) first.")
     if isinstance(classifier, (tuple, list, dict)):
         raise InputError(
-            f"{kind}.get_classifier() returns {len(classifier)} heads, wanted one linear layer: "
+            f"{kind}.get_classifier() returns {len(classifier)} heads, expected one linear layer: "
             "use the variant without distillation."
         )
     raise InputError(
-        f"{kind}.get_classifier() returns a {type(classifier).__name__}, wanted nn.Linear or a 1x1 nn.Conv2d: "
+        f"{kind}.get_classifier() returns a {type(classifier).__name__}, expected nn.Linear or a 1x1 nn.Conv2d: "
         'name the last linear layer, from_torch(model, head="path.to.layer").'
     )
 

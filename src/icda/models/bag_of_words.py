@@ -37,8 +37,8 @@ class BagOfWords(nn.Module):
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
         if not isinstance(inputs, Mapping) or not {"input_ids", "attention_mask"} <= set(inputs):
-            found = f"a dict with {sorted(inputs)}" if isinstance(inputs, Mapping) else type(inputs).__name__
-            raise InputTypeError(f"bag_of_words expects a dict with 'input_ids' and 'attention_mask', got {found}.")
+            got = f"a dict with {sorted(inputs)}" if isinstance(inputs, Mapping) else type(inputs).__name__
+            raise InputTypeError(f"bag_of_words expects a dict with 'input_ids' and 'attention_mask', got {got}.")
         embedded = self.embedding(inputs["input_ids"])
         mask = inputs["attention_mask"].to(embedded.dtype).unsqueeze(-1)
         mean = (embedded * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)

@@ -27,7 +27,7 @@ BATCH_NORM_EPS = 1e-3
 
 
 class SameConv(nn.Module):
-    """Convolution, batch norm and, if wanted, ReLU6; padded as TensorFlow does, more at the far side than the near."""
+    """Convolution, batch norm and, if asked for, ReLU6; padded as TensorFlow does, more at the far side than the near."""
 
     def __init__(
         self, inner: int, outer: int, kernel: int, stride: int = 1, groups: int = 1, relu: bool = True
@@ -38,7 +38,7 @@ class SameConv(nn.Module):
         self.kernel, self.stride, self.relu = kernel, stride, relu
 
     def forward(self, images: Tensor) -> Tensor:
-        # The last dimension first, as F.pad wants it.
+        # The last dimension first, as F.pad expects it.
         sides = [side for size in (images.shape[3], images.shape[2]) for side in self._padding(size)]
         if any(sides):
             images = F.pad(images, sides)

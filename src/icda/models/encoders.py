@@ -52,7 +52,7 @@ class ImageEncoder(_Encoder):
         std: Sequence[float],
     ) -> None:
         if image_size < 1:
-            raise InputError(f"the image size is {image_size}, wanted 1 pixel or more.")
+            raise InputError(f"the image size is {image_size}, expected 1 pixel or more.")
         super().__init__(name, version, network)
         self.image_size: int | None = image_size
         self._normalise = Normaliser(tuple(mean), tuple(std))
@@ -164,7 +164,7 @@ def _create_foreign(prefix: str, target: str, kind: Kind, image_size: int | None
         hint = did_you_mean(prefix, PREFIXES, lambda known: f"{known}:{target}")
         raise UnknownNameError(f"unknown encoder '{prefix}:{target}': {hint}Known prefixes: {', '.join(PREFIXES)}.")
     if not target:
-        raise InputError(f"'{prefix}:' wants a model after the colon, for example 'hf:distilbert-base-uncased'.")
+        raise InputError(f"'{prefix}:' needs a model after the colon, for example 'hf:distilbert-base-uncased'.")
     if prefix == "timm":
         return load_timm_encoder(target, kind, image_size)
     from icda.models.huggingface_encoder import load_huggingface_encoder
@@ -175,6 +175,6 @@ def _create_foreign(prefix: str, target: str, kind: Kind, image_size: int | None
 def _checked(name: str, features: Tensor, count: int) -> Tensor:
     if features.ndim != 2 or len(features) != count:
         raise InputError(
-            f"the encoder {name} gives shape {tuple(features.shape)}, wanted ({count}, A): choose another."
+            f"the encoder {name} gives shape {tuple(features.shape)}, expected ({count}, A): choose another."
         )
     return features.float().cpu()

@@ -32,9 +32,9 @@ class Headless(nn.Module):
         """The features themselves, if they are of shape (N, feature_dim)."""
         if isinstance(features, Tensor) and features.dim() == 2 and features.shape[1] == self.feature_dim:
             return features
-        found = f"shape {tuple(features.shape)}" if isinstance(features, Tensor) else f"a {type(features).__name__}"
+        got = f"shape {tuple(features.shape)}" if isinstance(features, Tensor) else f"a {type(features).__name__}"
         raise InputError(
-            f"{type(self.network).__name__} without its last linear layer returned {found}, wanted features of shape "
+            f"{type(self.network).__name__} without its last linear layer returned {got}, expected features of shape "
             f"(N, {self.feature_dim}): it does more than that layer at its end. Turn off auxiliary outputs "
             "(aux_logits=False), name another layer with head=..., or build FeatureClassifier(encoder, head) yourself."
         )
@@ -86,10 +86,10 @@ def named_layer(network: nn.Module, name: str) -> nn.Module:
     modules = dict(network.named_modules(remove_duplicate=False))
     if name and is_linear(modules.get(name)):
         return modules[name]
-    found = f"a {type(modules[name]).__name__}" if name in modules else "nothing"
+    got = f"a {type(modules[name]).__name__}" if name in modules else "nothing"
     linear = [path for path, module in modules.items() if path and is_linear(module)]
     raise InputError(
-        f"head={name!r} is {found} in {type(network).__name__}, wanted an nn.Linear or a 1x1 nn.Conv2d. "
+        f"head={name!r} is {got} in {type(network).__name__}, expected an nn.Linear or a 1x1 nn.Conv2d. "
         f"The last ones are: {', '.join(linear[-5:]) or 'none'}."
     )
 

@@ -39,7 +39,7 @@ def from_huggingface(model: nn.Module, *, head: str | None = None) -> FeatureCla
     The head is the one linear layer outside the base model with `config.num_labels` rows; `head="path.to.layer"` names
     it where there are several. nn.Identity takes its place, so that the model's own forward (pooling, dropout, choice
     of the last token) yields the features. No hook is left behind. `model` itself is changed: it loses its head.
-    Forward-mode derivatives of your own (torch.func.jvp) and gradients of gradients want a model with
+    Forward-mode derivatives of your own (torch.func.jvp) and gradients of gradients need a model with
     `attn_implementation="eager"`; Meta-ICDA's look-ahead does not mind, it chooses attention itself.
 
     >>> import torch, transformers
@@ -138,7 +138,7 @@ def _find_head(model: nn.Module) -> nn.Module:
     num_labels = getattr(getattr(model, "config", None), "num_labels", None)
     if not isinstance(num_labels, int):
         raise InputTypeError(
-            f"{kind} has no config.num_labels: from_huggingface wants a transformers model; see from_torch."
+            f"{kind} has no config.num_labels: from_huggingface needs a transformers model; see from_torch."
         )
     if num_labels < 2:
         raise InputError(f"{kind} has {num_labels} label; a classifier needs at least two: load it with num_labels=2.")
@@ -148,9 +148,9 @@ def _find_head(model: nn.Module) -> nn.Module:
     fitting = [name for name, layer in outside.items() if layer.weight.shape[0] == num_labels]
     if len(fitting) == 1:
         return outside[fitting[0]]
-    found = ", ".join(fitting or outside) or "none"
+    listed = ", ".join(fitting or outside) or "none"
     raise InputError(
         f"{kind} should have one linear layer with {num_labels} rows (config.num_labels) after its base model, found "
-        f'{len(fitting)} (linear layers: {found}). Name the last one, from_huggingface(model, head="path.to.layer"); '
+        f'{len(fitting)} (linear layers: {listed}). Name the last one, from_huggingface(model, head="path.to.layer"); '
         "of a model that averages two heads (distillation) take the variant with one."
     )

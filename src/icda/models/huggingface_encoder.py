@@ -85,7 +85,7 @@ def _load_image_encoder(transformers: ModuleType, target: str, version: str, ima
         recipe, _ = transformers.ImageProcessingMixin.get_image_processor_dict(target)
     except OSError as error:
         raise InputError(
-            f"{target} has no preprocessor_config.json, so nobody knows which mean and std its images want: "
+            f"{target} has no preprocessor_config.json, so nobody knows which mean and std its images need: "
             "save the model's image processor beside it."
         ) from error
     neutral = [0.0] * 3, [1.0] * 3
@@ -99,7 +99,7 @@ def load_pretrained(target: str, name: str, **options: Any) -> Any:
     return _load(require("transformers", "hf", "Hugging Face encoders"), target, name, "input_ids", **options)[0]
 
 
-def _load(transformers: ModuleType, target: str, name: str, wanted: str, **options: Any) -> tuple[Any, set[str]]:
+def _load(transformers: ModuleType, target: str, name: str, input_name: str, **options: Any) -> tuple[Any, set[str]]:
     """The model and the names of pooler weights that its files lack; any other gap is an error."""
     is_folder = Path(target).is_dir()
     with _quiet(transformers):
@@ -112,8 +112,8 @@ def _load(transformers: ModuleType, target: str, name: str, wanted: str, **optio
             raise UnreadableError(
                 f"the encoder {name} cannot be loaded ({place}): {str(error).splitlines()[0]}"
             ) from error
-    if model.main_input_name != wanted:
-        raise InputError(f"the encoder {name} takes {model.main_input_name}, but the inputs want {wanted}.")
+    if model.main_input_name != input_name:
+        raise InputError(f"the encoder {name} takes {model.main_input_name}, but the inputs are {input_name}.")
     missing = set(report["missing_keys"])
     if gaps := sorted(key for key in missing if "pooler" not in key):
         raise InputError(

@@ -46,7 +46,7 @@ class MeanPooled(nn.Module):
         super().__init__()
         count = len(network.encoder.layer)
         if not 0 <= frozen_layers <= count:
-            raise InputError(f"frozen_layers is {frozen_layers}, wanted 0..{count}: the network has {count} layers.")
+            raise InputError(f"frozen_layers is {frozen_layers}, expected 0..{count}: the network has {count} layers.")
         self.network = network
         self.frozen_layers = frozen_layers
         self.requires_grad_(True)
@@ -60,8 +60,8 @@ class MeanPooled(nn.Module):
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
         if not isinstance(inputs, Mapping) or not {"input_ids", "attention_mask"} <= set(inputs):
-            found = f"a dict with {sorted(inputs)}" if isinstance(inputs, Mapping) else type(inputs).__name__
-            raise InputTypeError(f"minilm expects a dict with 'input_ids' and 'attention_mask', got {found}.")
+            got = f"a dict with {sorted(inputs)}" if isinstance(inputs, Mapping) else type(inputs).__name__
+            raise InputTypeError(f"minilm expects a dict with 'input_ids' and 'attention_mask', got {got}.")
         ids, mask = inputs["input_ids"], inputs["attention_mask"]
         if self.training or torch.is_grad_enabled() or ids.device.type != "cpu" or len(ids) <= CPU_BATCH:
             return self._pool(ids, mask)

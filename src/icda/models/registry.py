@@ -62,7 +62,7 @@ def _create_foreign(
     prefix: str, target: str, num_classes: int, input_shape: tuple[int, ...], options: dict[str, Any]
 ) -> FeatureClassifier:
     if not target:
-        raise InputError(f"'{prefix}:' wants a model after the colon, for example 'hf:distilbert-base-uncased'.")
+        raise InputError(f"'{prefix}:' needs a model after the colon, for example 'hf:distilbert-base-uncased'.")
     if prefix in ("timm", "torchvision"):
         target, _, weights = target.partition("@")
         if weights:

@@ -71,10 +71,10 @@ def tokeniser_of(model: str) -> Tokeniser | None:
 
 def load_tokeniser(target: str, vocabulary: int, positions: int | None = None) -> Tokeniser:
     """The tokeniser saved beside a Hugging Face model whose embedding has `vocabulary` rows."""
-    found = load_pretrained_tokeniser(target)
-    if len(found) > vocabulary:
+    pretrained = load_pretrained_tokeniser(target)
+    if len(pretrained) > vocabulary:
         raise InputError(
-            f"the tokeniser of {target} knows {len(found)} tokens, its model only {vocabulary}: they are no pair. "
+            f"the tokeniser of {target} knows {len(pretrained)} tokens, its model only {vocabulary}: they are no pair. "
             "Save the model's own tokeniser beside it."
         )
     # Truncation is a setting inside a fast tokeniser: two threads (a loader's and the trainer's) must take turns.
@@ -82,8 +82,8 @@ def load_tokeniser(target: str, vocabulary: int, positions: int | None = None) -
 
     def encode(texts: list[str], max_length: int) -> list[list[int]]:
         with lock:
-            ids: list[list[int]] = found(texts, truncation=True, max_length=max_length, padding=False)["input_ids"]
+            ids: list[list[int]] = pretrained(texts, truncation=True, max_length=max_length, padding=False)["input_ids"]
         return ids
 
-    limits = [limit for limit in (found.model_max_length, positions) if limit is not None]
-    return Tokeniser(encode, int(found.pad_token_id), min(limits, default=None))
+    limits = [limit for limit in (pretrained.model_max_length, positions) if limit is not None]
+    return Tokeniser(encode, int(pretrained.pad_token_id), min(limits, default=None))

@@ -149,15 +149,15 @@ def _check_cut(encoder: nn.Module, chain: nn.Module, input_shape: tuple[int, ...
     count = 2 * math.prod(input_shape)
     probe = torch.linspace(-1, 1, count, device=value.device, dtype=value.dtype).view(2, *input_shape)
     try:
-        wanted = encoder.eval()(probe)
+        of_encoder = encoder.eval()(probe)
         try:
-            found = chain.eval()(probe)
+            of_chain = chain.eval()(probe)
         except (RuntimeError, TypeError, ValueError, AttributeError) as error:
             raise _no_chain(encoder) from error
     finally:
         for module, mode in modes:
             module.training = mode
-    if found.shape != wanted.shape or not torch.allclose(found, wanted, rtol=1e-4, atol=1e-5):
+    if of_chain.shape != of_encoder.shape or not torch.allclose(of_chain, of_encoder, rtol=1e-4, atol=1e-5):
         raise _no_chain(encoder)
 
 

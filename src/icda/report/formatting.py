@@ -82,7 +82,7 @@ def metric_text(name: str, value: float | None) -> str:
 
 
 def mean_and_deviation(name: str, mean: float | None, deviation: float | None) -> str:
-    """ "mean ± std" without unit; no ± when there is no deviation to speak of, blank without a mean.
+    """ "mean ± std" without unit; no ± when there is no deviation worth naming, blank without a mean.
 
     >>> mean_and_deviation("accuracy", 0.7123, 0.0045), mean_and_deviation("nll", 0.5, None)
     ('71.23 ± 0.45', '0.500')

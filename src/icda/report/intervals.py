@@ -33,7 +33,7 @@ def wilson(right: float, samples: float) -> Interval | None:
 
 
 def bootstrap_mean(shares: Sequence[float], samples: Sequence[int]) -> Interval | None:
-    """A 95 % percentile interval of a mean of shares, by drawing each class's (or group's) samples anew.
+    """A 95 % percentile interval of a mean of shares, by drawing each class's (or group's) samples again.
 
     Samples are drawn with replacement within each class, 2000 times with a fixed seed. That a class's samples are right
     or wrong is all that counts, so a draw is a binomial number. None if a class has no samples.

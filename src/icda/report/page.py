@@ -94,8 +94,8 @@ def render_page(results: Sequence[Result], explanations: Sequence[Explanations |
 
 def run_parts(run: Run, level: int) -> list[Part]:
     """Every part that this run has something for, under headings of the given level."""
-    made = ((name, title, part(run, level)) for name, (title, part) in RUN_SECTIONS.items())
-    return [(run.key + name, title, content) for name, title, content in made if content]
+    parts = ((name, title, part(run, level)) for name, (title, part) in RUN_SECTIONS.items())
+    return [(run.key + name, title, content) for name, title, content in parts if content]
 
 
 def policy(style: str, script: str) -> str:
@@ -129,8 +129,8 @@ def _resource(name: str) -> Markup:
     return element("style" if name.endswith("css") else "script", Markup(text))
 
 
-def _inside(made: Markup) -> str:
-    return made.partition(">")[2].rpartition("</")[0]
+def _inside(markup: Markup) -> str:
+    return markup.partition(">")[2].rpartition("</")[0]
 
 
 def _anchored(part: Part) -> Markup:

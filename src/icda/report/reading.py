@@ -31,7 +31,7 @@ def read_runs(paths: Sequence[Path]) -> list[Found]:
 
     Where runs of a method on a task differ in more than their seed, their method says in what.
     """
-    runs = [found for path in paths for found in read_path(path)]
+    runs = [run for path in paths for run in read_path(path)]
     named = zip(runs, label_methods([run.result for run in runs]), strict=True)
     return [run._replace(result=replace(run.result, method=method)) for run, method in named]
 
@@ -66,9 +66,9 @@ def read_ledger_results(path: Path) -> list[RunResult]:
         raise InputError(f"{path} has no rows: a report needs at least one run.")
     missing = [name for name in ("task", "method") if name not in rows[0]]
     if missing or not any(name in FIGURES for name in rows[0]):
-        wanted = " and ".join(missing) or "any figure such as accuracy"
+        lacking = " and ".join(missing) or "any figure such as accuracy"
         raise InputError(
-            f"{path} is no ledger of runs, it has no column {wanted}: its columns are {', '.join(rows[0])}."
+            f"{path} is no ledger of runs, it has no column {lacking}: its columns are {', '.join(rows[0])}."
         )
     telling = [name for name in ("tier", "model") if len({row.get(name) or "" for row in rows}) > 1]
     return [_to_result(row, telling) for row in rows]

@@ -50,10 +50,10 @@ class Run:
         """
         names = dict.fromkeys(self.class_name(index) for index in classes)
         tokens = [self.vocabulary.classes[name] for name in names if name in self.vocabulary.classes]
-        found: dict[str, object] = {"data_class": " ".join(tokens)} if tokens else {}
+        attributes: dict[str, object] = {"data_class": " ".join(tokens)} if tokens else {}
         if (token := self.vocabulary.groups.get(self.group_name(group))) is not None:
-            found["data_group"] = token
-        return found
+            attributes["data_group"] = token
+        return attributes
 
     def class_tokens(self, count: int) -> str:
         """Tokens of the first `count` classes, in their order."""
@@ -63,13 +63,13 @@ class Run:
 def collect_runs(results: Sequence[Result], explanations: Sequence[Explanations | None] | None = None) -> list[Run]:
     """Results with their explanations, checked, and one vocabulary for all."""
     check_results(results)
-    given = [None] * len(results) if explanations is None else list(explanations)
-    if len(given) != len(results):
+    explained = [None] * len(results) if explanations is None else list(explanations)
+    if len(explained) != len(results):
         raise InputError(
-            f"a report of {len(results)} results takes as many explanations, got {len(given)}: "
+            f"a report of {len(results)} results takes as many explanations, got {len(explained)}: "
             "pass None for a run that has none."
         )
-    for position, part in enumerate(given):
+    for position, part in enumerate(explained):
         if part is not None and not isinstance(part, Mapping):
             raise InputError(
                 f"explanation {position} is a {type(part).__name__}, not a dictionary: load explanations.json."
@@ -83,7 +83,7 @@ def collect_runs(results: Sequence[Result], explanations: Sequence[Explanations 
     alone = len(results) == 1
     return [
         Run(result, part or {}, vocabulary, "" if alone else f"run-{number}-")
-        for number, (result, part) in enumerate(zip(results, given, strict=True), start=1)
+        for number, (result, part) in enumerate(zip(results, explained, strict=True), start=1)
     ]
 
 

@@ -60,7 +60,9 @@ class EpochRecord(JsonRecord):
         if isinstance(values, EpochRecord):
             return values
         if not isinstance(values, Mapping):
-            raise InputError(f"epoch {number} of the history is a {type(values).__name__}, wanted its figures by name.")
+            raise InputError(
+                f"epoch {number} of the history is a {type(values).__name__}, expected its figures by name."
+            )
         own = {entry.name for entry in fields(cls) if "inline" not in entry.metadata}
         others = {name: value for name, value in values.items() if name not in own}
         validation = {name: value for name, value in others.items() if name.startswith(VALIDATION)}

@@ -104,12 +104,12 @@ def check(rule: str | SelectionRule, has_validation: bool, has_groups: bool, tas
 'cifar10' has none: use --selection last
     """
     rule = get_rule(rule)
-    wanted = "a validation split with group labels" if rule.needs_groups else "a validation split"
+    needed = "a validation split with group labels" if rule.needs_groups else "a validation split"
     owner = f"task {task!r}" if task else "this task"
     if rule.needs_validation and not has_validation:
-        raise InputError(f"selection rule {rule.name!r} needs {wanted}; {owner} has none: use --selection last")
+        raise InputError(f"selection rule {rule.name!r} needs {needed}; {owner} has none: use --selection last")
     if rule.needs_groups and not has_groups:
         raise InputError(
-            f"selection rule {rule.name!r} needs {wanted}; {owner} has none: "
+            f"selection rule {rule.name!r} needs {needed}; {owner} has none: "
             "use --selection last or --selection validation_worst_class"
         )

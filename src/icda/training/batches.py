@@ -29,7 +29,7 @@ class TrainingBatches:
         self._metadata = None if task.metadata is None else self._loader(task.metadata, config.seed + 1)
 
     def stage_length(self, stage: Stage) -> int:
-        """Batches an epoch of this stage; sampling changes which samples they hold, not how many."""
+        """Batches per epoch of this stage; sampling changes which samples they hold, not how many."""
         return len(self._loader(self._split(stage), seed=0))
 
     def stage_loader(self, stage: Stage) -> BatchLoader:
@@ -74,7 +74,7 @@ class TrainingBatches:
         return self.task.validation
 
     def _weights(self, split: Split, sampling: Sampling) -> Tensor | None:
-        """What samples are drawn by; None serves each of them once an epoch."""
+        """What samples are drawn by; None serves each of them once per epoch."""
         if sampling == "uniform":
             return None
         if sampling == "own":

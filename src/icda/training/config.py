@@ -17,7 +17,7 @@ import yaml
 
 from icda import plugins
 from icda.errors import InputError, MissingFileError
-from icda.registry import nearest
+from icda.registry import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class TrainConfig:
     task: str = "digits_lt"
     """Name of a task (`icda list tasks`)."""
     data: str | None = None
-    """Your own data instead of a task: a folder of images (one sub-folder a class) or a CSV file."""
+    """Your own data instead of a task: a folder of images (one sub-folder per class) or a CSV file."""
     root: str | None = None
     """Where datasets lie; the environment variable ICDA_DATA, or ./data, if not given."""
     method: str = "icda"
@@ -160,13 +160,13 @@ def config_from_dict(values: Mapping[str, Any], origin: str = "configuration") -
     3
     >>> config_from_dict({"epoch": 3})
     Traceback (most recent call last):
-    icda.errors.InputError: configuration: unknown setting 'epoch': did you mean 'epochs'?
+    icda.errors.InputError: configuration: unknown setting 'epoch': did you mean 'epochs'? Known: task, ...
     """
     fields = {f.name: f for f in dataclasses.fields(TrainConfig)}
     for key in values:
         if key not in fields:
-            guess = nearest(key, fields)
-            raise InputError(f"{origin}: unknown setting {key!r}{f': did you mean {guess!r}?' if guess else '.'}")
+            hint = did_you_mean(key, fields)
+            raise InputError(f"{origin}: unknown setting {key!r}: {hint}Known: {', '.join(fields)}.")
     kinds = get_type_hints(TrainConfig)
     try:
         return TrainConfig(**{name: _from_yaml(value, kinds[name]) for name, value in values.items()})
@@ -187,16 +187,15 @@ def _from_yaml(value: Any, kind: Any) -> Any:
 def _check_kind(name: str, value: Any, kind: Any) -> None:
     if get_origin(kind) is Literal:
         if value not in get_args(kind):
-            guess = nearest(str(value), get_args(kind))
-            hint = f": did you mean {guess!r}?" if guess else "."
-            raise InputError(f"{name} must be one of {', '.join(get_args(kind))}, got {value!r}{hint}")
+            hint = did_you_mean(str(value), get_args(kind))
+            raise InputError(f"{name} is {value!r}: {hint}Known: {', '.join(get_args(kind))}.")
         return
-    kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
-    plain = [get_origin(part) or part for part in kinds]  # tuple[float, ...] is checked as a tuple
+    parts = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    plain = [get_origin(part) or part for part in parts]  # tuple[float, ...] is checked as a tuple
     fits = isinstance(value, (*plain, int) if float in plain else tuple(plain))
     if not fits or (isinstance(value, bool) and bool not in plain):
-        wanted = " or ".join("none" if part is NoneType else part.__name__ for part in plain)
-        raise InputError(f"{name} must be {wanted}, got {value!r}.")
+        kinds = " or ".join("none" if part is NoneType else part.__name__ for part in plain)
+        raise InputError(f"{name} must be {kinds}, got {value!r}.")
 
 
 def load_config(path: Path) -> TrainConfig:

@@ -47,7 +47,7 @@ def _processor() -> str:
 def _commit() -> str | None:
     """The commit of the source tree icda runs from; None for an installed package."""
     try:
-        found = subprocess.run(
+        git = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
             cwd=Path(__file__).parent,
             capture_output=True,
@@ -57,4 +57,4 @@ def _commit() -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return found.stdout.strip() or None
+    return git.stdout.strip() or None

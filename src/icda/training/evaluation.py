@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from icda.data.task import Batch, Split, Task
 from icda.methods.base import Method
 from icda.metrics import evaluate_predictions
 from icda.models.base import FeatureClassifier
+from icda.models.modes import evaluating
 
 EVALUATION_BATCH = 512
 
@@ -101,16 +101,3 @@ def to_device(batch: Batch, device: torch.device) -> Batch:
         return value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
 
     return batch._replace(inputs=move(batch.inputs), targets=move(batch.targets), groups=move(batch.groups))
-
-
-@contextmanager
-def evaluating(*modules: torch.nn.Module) -> Iterator[None]:
-    """Evaluation mode inside; each submodule's own mode restored after, frozen BatchNorm layers included."""
-    modes = [(module, module.training) for root in modules for module in root.modules()]
-    for root in modules:
-        root.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode

@@ -1,4 +1,4 @@
-"""Figures of every epoch, as JSON lines and, if wanted, for TensorBoard."""
+"""Figures of every epoch, as JSON lines and, if asked for, for TensorBoard."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from icda.results.files import LOG, TENSORBOARD
 
 
 class EpochLog:
-    """Writes `log.jsonl`, one line an epoch; a resumed run starts from the epochs its checkpoint remembers."""
+    """Writes `log.jsonl`, one line per epoch; a resumed run starts from the epochs its checkpoint remembers."""
 
     def __init__(self, folder: Path, history: Sequence[EpochRecord], tensorboard: bool = False) -> None:
         self.path = folder / LOG

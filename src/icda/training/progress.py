@@ -33,7 +33,7 @@ class QuietView:
 
 
 class TerminalView:
-    """A bar with loss, accuracy and time left; a line an epoch where output is not a terminal."""
+    """A bar with loss, accuracy and time left; a line per epoch where output is not a terminal."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True)

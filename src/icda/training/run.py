@@ -25,6 +25,7 @@ from icda.report import write_report
 from icda.results import RunResult
 from icda.results.files import CHECKPOINT, EXPLANATIONS, MODEL, REPORT, RESULT, write_json
 from icda.selection import check as check_selection
+from icda.statistics.confusion import count_confusions
 from icda.training.checkpoint import CheckpointError, load_checkpoint, load_state
 from icda.training.config import TrainConfig, config_from_dict, describe_changes
 from icda.training.environment import describe_environment
@@ -144,8 +145,7 @@ def evaluate_run(
         raise InputError(f"task {task.name!r} has no {split_name} split: choose from {', '.join(splits)}.")
     split = splits[split_name]
     metrics, logits = evaluate_split(method, models, task, split, accelerator)
-    pairs = split.targets * task.num_classes + logits.argmax(1)
-    confusion = torch.bincount(pairs, minlength=task.num_classes**2).view(task.num_classes, -1)
+    confusion = count_confusions(logits.argmax(1), split.targets, task.num_classes)
     return RunResult(
         task=task.name,
         method=resolve_method(config.method),
@@ -178,9 +178,9 @@ def load_folder(folder: Path, data: str | None = None) -> tuple[TrainConfig, Tas
     with plugins.explained(config.plugin, str(path)):  # what a stranger's file names is not imported
         task = load_task(config)
         if list(task.class_names) != state["class_names"]:
-            trained, found = ", ".join(state["class_names"]), ", ".join(task.class_names)
-            raise InputError(f"{path} was trained on classes {trained}; the data have {found}.")
-        # Not as the data at hand would have it: they may have other groups than the run was told of, or none.
+            trained, present = ", ".join(state["class_names"]), ", ".join(task.class_names)
+            raise InputError(f"{path} was trained on classes {trained}; the data have {present}.")
+        # Not as the data at hand would have it: they may have other groups than the run was given, or none.
         networks, method = _assemble(config, task, Setup(**state["setup"])) if "setup" in state else build(config, task)
     for network, saved in zip(networks, state["networks"], strict=True):
         load_state(network, saved, "network", path)

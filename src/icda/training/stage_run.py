@@ -39,7 +39,7 @@ class StageRun:
     """The optimisers, wrapped networks and context of one stage. Make it with `begin` or `resume`."""
 
     def __init__(self, crew: Crew, position: Position, optimizer_states: Sequence[dict[str, Any]]) -> None:
-        """Optimisers start from `optimizer_states`, or afresh where there are none."""
+        """Optimisers start from `optimizer_states`, or from the beginning where there are none."""
         self.crew, self.position, self.number = crew, position, position.stage
         self.stage = crew.plan.stages[self.number]
         self.batches_per_epoch = crew.batches.stage_length(self.stage)
@@ -56,7 +56,7 @@ class StageRun:
 
     @classmethod
     def begin(cls, crew: Crew, position: Position, previous: StageRun | None = None) -> StageRun:
-        """Start the stage at `position`: with new weights where it wants them, and with the optimisers of the stage
+        """Start the stage at `position`: with new weights where it asks for them, and with the optimisers of the stage
         before unless it restarts."""
         stage = crew.plan.stages[position.stage]
         if stage.reset_head:

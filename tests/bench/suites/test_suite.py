@@ -171,8 +171,8 @@ def test_error_rates_become_accuracies() -> None:
     ("rows", "message"),
     [
         ([{"method": "icda", "title": "x", "paper": [1.0]}], "has 1 figures for 2 columns"),
-        ([{"method": "icda", "title": "x", "skip": ["z"]}], "speaks of z"),
-        ([{"method": "icda", "title": "x", "below": "nobody"}], "speaks of nobody"),
+        ([{"method": "icda", "title": "x", "skip": ["z"]}], "names z"),
+        ([{"method": "icda", "title": "x", "below": "nobody"}], "names nobody"),
         ([{"method": "icda", "title": "x"}] * 2, "different keys"),
         ([{"method": "icda", "title": "x"}], "the reference 'cross_entropy'"),
     ],

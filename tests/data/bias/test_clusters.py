@@ -73,7 +73,7 @@ def test_clusters_of_the_same_size_keep_their_order() -> None:
 
 
 def test_a_class_smaller_than_the_number_of_clusters_is_named() -> None:
-    with pytest.raises(ValueError, match="class 4 has 5 samples, 6 clusters are wanted"):
+    with pytest.raises(ValueError, match="class 4 has 5 samples, 6 clusters are needed"):
         cluster_within_classes(torch.randn(15, 2), torch.tensor([2] * 10 + [4] * 5), 0)
 
 

@@ -152,7 +152,7 @@ def test_a_protocol_names_a_training_and_a_test_set() -> None:
     assert parts.protocol("clt") == (parts.train_glt, parts.test_cbl)
     assert parts.protocol("glt") == (parts.train_glt, parts.test_gbl)
     assert parts.protocol("alt") == (parts.train_cbl, parts.test_gbl)
-    with pytest.raises(ValueError, match="wanted clt, glt, alt"):
+    with pytest.raises(ValueError, match="expected clt, glt, alt"):
         parts.protocol("lt")
 
 
@@ -169,7 +169,7 @@ def test_features_are_clustered_within_classes_first() -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"test_cbl": 16}, "class 1 has 105 samples of its common attribute left, Test-CBL wants 112"),
+        ({"test_cbl": 16}, "class 1 has 105 samples of its common attribute left, Test-CBL needs 112"),
         ({"test_gbl_divisor": 30}, "class 1 has 20 samples of an attribute, and Test-GBL may take one in 30"),
         ({"train": [10, 10]}, "train names 2 classes"),
         ({"train": [10, 10, 10, 10]}, "train names 4 classes"),

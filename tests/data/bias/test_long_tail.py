@@ -84,5 +84,5 @@ def test_one_class_or_a_ratio_below_one_is_refused(classes: int, ratio: float) -
 
 
 def test_keeping_more_than_there_is_names_the_class() -> None:
-    with pytest.raises(ValueError, match="class 1 has 1 samples, 2 are wanted"):
+    with pytest.raises(ValueError, match="class 1 has 1 samples, 2 are needed"):
         keep_counts(torch.tensor([0, 0, 1]), [1, 2], torch.Generator())

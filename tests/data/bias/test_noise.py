@@ -83,7 +83,7 @@ def test_unknown_kinds_and_rates_are_refused(kind: str, rate: float, message: st
 
 
 def test_more_partners_than_other_classes_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"wanted 1\.\.1"):
+    with pytest.raises(ValueError, match=r"expected 1\.\.1"):
         flip_transition(2, 0.4, _generator(), partners=2)
 
 

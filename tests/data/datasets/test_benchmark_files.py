@@ -26,7 +26,7 @@ def test_only_the_columns_asked_for_come_and_quoted_cells_may_hold_commas_and_li
         ("a,b\n1,2\n", "a.csv lacks y, z: its columns are a, b"),
         ("", "lacks y, z: its columns are none"),
         ("y,z\n", "has a header and no rows"),
-        ("y,z\n1,2\n1\n", "line 3: 1 cells, wanted 2 as in the header. Fetch the file again"),
+        ("y,z\n1,2\n1\n", "line 3: 1 cells, expected 2 as in the header. Fetch the file again"),
     ],
 )
 def test_a_table_that_is_not_what_it_should_be_says_so(text: str, message: str, tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
 def test_words_become_numbers_and_an_unknown_word_is_quoted() -> None:
     known = {"train": 0, "val": 1}
     assert numbered(Path("a.csv"), "split", ["val", " train"], known).tolist() == [1, 0]
-    with pytest.raises(ValueError, match=r"a.csv: split holds 'dev', wanted train, val"):
+    with pytest.raises(ValueError, match=r"a.csv: split holds 'dev', expected train, val"):
         numbered(Path("a.csv"), "split", ["val", "dev"], known)
 
 
@@ -55,7 +55,7 @@ def test_shares_are_numbers_and_empty_cells_are_what_the_caller_says() -> None:
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        (["0.5", " "], r"toxicity of row 2 is empty, wanted a number in \[0, 1\]"),
+        (["0.5", " "], r"toxicity of row 2 is empty, expected a number in \[0, 1\]"),
         (["0", "1.5"], "toxicity of row 2 is 1.5, wanted"),
         (["nan"], "toxicity of row 1 is nan, wanted"),
         (["yes"], "toxicity must hold numbers: .*yes"),

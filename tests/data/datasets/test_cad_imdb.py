@@ -103,10 +103,10 @@ def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(DatasetNotFoundError, match=r"lacks cad/sentiment/combined/paired/train_paired.tsv"):
         create_task("cad_imdb", tmp_path)
     write(tmp_path / "odd" / "cad", "\nPositive\talone\t99")
-    with pytest.raises(ValueError, match="13 rows, wanted pairs"):
+    with pytest.raises(ValueError, match="13 rows, expected pairs"):
         create_task("cad_imdb", tmp_path / "odd")
     write(tmp_path / "same" / "cad", "\nPositive\tone\t99\nPositive\tother\t99")
     with pytest.raises(
-        ValueError, match=r"rows 13 and 14: wanted an original and its revision.*got 99 Positive, 99 Pos"
+        ValueError, match=r"rows 13 and 14: expected an original and its revision.*got 99 Positive, 99 Pos"
     ):
         create_task("cad_imdb", tmp_path / "same")

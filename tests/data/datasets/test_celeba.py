@@ -130,10 +130,10 @@ def test_a_missing_file_is_named(missing: str, message: str, write_celeba: Write
     [
         ("list_attr_celeba.txt", "Blond_Hair", "Brown_Hair", "lacks Blond_Hair: its second line"),
         ("list_attr_celeba.txt", "18\n", "202599\n", "is cut short: its first line says 202599 images, it has 18"),
-        ("list_attr_celeba.txt", "000001.jpg  -1", "000001.jpg", "000001.jpg has 3 attributes, wanted 4"),
-        ("list_attr_celeba.txt", "000001.jpg  -1 -1", "000001.jpg  -1 7", "Blond_Hair holds '7', wanted -1, 0, 1"),
-        ("list_eval_partition.txt", "000001.jpg 0", "000001.jpg 3", "partition holds '3', wanted 0, 1, 2"),
-        ("list_eval_partition.txt", "000001.jpg 0", "000001.jpg", "entry 1 is '000001.jpg', wanted an image name"),
+        ("list_attr_celeba.txt", "000001.jpg  -1", "000001.jpg", "000001.jpg has 3 attributes, expected 4"),
+        ("list_attr_celeba.txt", "000001.jpg  -1 -1", "000001.jpg  -1 7", "Blond_Hair holds '7', expected -1, 0, 1"),
+        ("list_eval_partition.txt", "000001.jpg 0", "000001.jpg 3", "partition holds '3', expected 0, 1, 2"),
+        ("list_eval_partition.txt", "000001.jpg 0", "000001.jpg", "entry 1 is '000001.jpg', expected an image name"),
         ("list_eval_partition.txt", "000001.jpg 0\n", "", "no partition for 1 images, the first 000001.jpg"),
     ],
 )

@@ -44,7 +44,7 @@ def test_the_public_batches_are_read_in_order(tmp_path: Path) -> None:
 
 def test_batches_with_another_check_sum_are_refused(tmp_path: Path) -> None:
     _write_batches(tmp_path / "batches")
-    with pytest.raises(DamagedDatasetError, match=r"data_batch_1 has check sum .*, wanted c99cafc1"):
+    with pytest.raises(DamagedDatasetError, match=r"data_batch_1 has check sum .*, expected c99cafc1"):
         read_batches(tmp_path / "batches")
 
 
@@ -58,7 +58,7 @@ def test_a_missing_batch_is_named(tmp_path: Path) -> None:
 def test_a_pickle_that_would_run_code_is_refused_before_it_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(pickle.UnpicklingError, match=r"evil wants to load builtins\.print"):
+    with pytest.raises(pickle.UnpicklingError, match=r"evil asks to load builtins\.print"):
         load_arrays(pickle.dumps({b"data": _Evil()}), tmp_path / "evil")
     assert capsys.readouterr().out == ""
 

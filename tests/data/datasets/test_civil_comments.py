@@ -113,9 +113,9 @@ def test_a_dataset_that_is_not_there_names_file_places_and_publisher(tmp_path: P
     ("change", "message"),
     [
         ({"toxicity": ""}, "toxicity of row 1 is empty"),
-        ({"toxicity": "7"}, "toxicity of row 1 is 7, wanted a number"),
+        ({"toxicity": "7"}, "toxicity of row 1 is 7, expected a number"),
         ({"black": "yes"}, "black must hold numbers"),
-        ({"split": "dev"}, "split holds 'dev', wanted train, val, test"),
+        ({"split": "dev"}, "split holds 'dev', expected train, val, test"),
     ],
 )
 def test_values_that_cannot_be_are_refused(

@@ -91,7 +91,7 @@ def test_metadata_come_from_the_other_file_and_from_validation(folder: Path) -> 
     assert (len(task.metadata), len(task.validation)) == (4, 3)
     rows = torch.cat([split.rows for split in task.splits().values()])
     assert len(rows.unique()) == len(rows)
-    assert "Metadata: 2 to 2 images a class." in task.description
+    assert "Metadata: 2 to 2 images per class." in task.description
 
 
 def test_a_missing_image_is_named(folder: Path) -> None:

@@ -91,7 +91,7 @@ def test_missing_features_come_with_the_commands_that_make_them(folder: Path) ->
 def test_a_list_that_is_cut_short_is_refused(folder: Path) -> None:
     path = folder / "ImageNet_LT_train.txt"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
-    with pytest.raises(ValueError, match=r"ImageNet_LT_train\.txt has 8 images, wanted 9"):
+    with pytest.raises(ValueError, match=r"ImageNet_LT_train\.txt has 8 images, expected 9"):
         create_task("imagenet_lt", folder.parent)
 
 

@@ -70,7 +70,7 @@ def test_clusters_are_of_directions_and_lengths_do_not_matter(root: Path, monkey
 def test_features_of_other_images_are_refused(root: Path) -> None:
     names = [f"{row:05d}.png" for row in range(IMAGES)][::-1]
     write_features(root / "features.npz", np.ones((IMAGES, 3), dtype=np.float32), names)
-    with pytest.raises(ValueError, match="wanted one for each of 40 images in the order of the file"):
+    with pytest.raises(ValueError, match="expected one for each of 40 images in the order of the file"):
         make_clusters(root / "features.npz", root / "clusters.npz", root)
 
 

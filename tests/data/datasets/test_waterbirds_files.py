@@ -82,9 +82,9 @@ def test_a_table_without_the_place_is_refused(write_birds: WriteBirds, tmp_path:
 @pytest.mark.parametrize(
     ("bird", "message"),
     [
-        ((2, 0, 0), "y holds '2', wanted 0, 1"),
+        ((2, 0, 0), "y holds '2', expected 0, 1"),
         ((0, 3, 0), "place holds '3'"),
-        ((0, 0, 3), "split holds '3', wanted 0, 1, 2"),
+        ((0, 0, 3), "split holds '3', expected 0, 1, 2"),
     ],
 )
 def test_values_that_cannot_be_are_refused(

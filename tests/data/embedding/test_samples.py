@@ -73,7 +73,7 @@ def test_without_labels_all_images_and_all_rows_are_taken(tmp_path: Path, write_
 
 
 def test_wrong_places_are_named(tmp_path: Path, write_image: Write) -> None:
-    with pytest.raises(FileNotFoundError, match=r"nowhere is not there. Wanted: a CSV table, or a folder"):
+    with pytest.raises(FileNotFoundError, match=r"nowhere is not there. Expected: a CSV table, or a folder"):
         read_samples(tmp_path / "nowhere")
     with pytest.raises(ValueError, match="is one image"):
         read_samples(write_image(tmp_path / "flat" / "0.png"))

@@ -104,7 +104,7 @@ def test_pictures_without_class_folders_are_refused(tmp_path: Path, write_image:
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"nowhere is not a folder\. Wanted: <folder>/train/<class>"):
+    with pytest.raises(FileNotFoundError, match=r"nowhere is not a folder\. Expected: <folder>/train/<class>"):
         folder_task(tmp_path / "nowhere")
 
 

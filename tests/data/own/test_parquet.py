@@ -95,10 +95,10 @@ def test_a_full_disk_is_found_before_reading(tmp_path: Path, monkeypatch: pytest
         (("embeding", "label"), "no column is called 'embeding'"),
         (("embedding", "lable"), "did you mean 'label'"),
         ((["f0", "g1"], "label"), "there is no column 'g1'"),
-        (("label", "f0"), "holds string, wanted numbers"),
+        (("label", "f0"), "holds string, expected numbers"),
         (("label", "label"), "is given as a feature and as the target"),
         (("embedding", "label", "holes"), "column 'holes' has 1 empty cells"),
-        (("ragged", "label"), r"has lists of \[3, 4\] numbers, wanted 4"),
+        (("ragged", "label"), r"has lists of \[3, 4\] numbers, expected 4"),
         (("missing", "label"), "rows without a list"),
     ],
 )

@@ -100,7 +100,7 @@ class TestSplits:
     @pytest.mark.parametrize("value", ["1", "trian"])
     def test_a_value_that_is_not_understood_is_named_with_its_line(self, tmp_path: Path, value: str) -> None:
         table = _csv(tmp_path, "text,label,split", "a,x,train", f"b,y,{value}")
-        with pytest.raises(ValueError, match=rf"line 3: split '{value}' is not understood\. Wanted: train"):
+        with pytest.raises(ValueError, match=rf"line 3: split '{value}' is not understood\. Expected: train"):
             csv_task(table)
 
     def test_a_class_that_is_only_in_test_is_named(self, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ class TestBadTables:
             csv_task(_csv(tmp_path, "text,label", "a,x", line))
 
     def test_a_line_with_too_many_cells_is_named(self, tmp_path: Path) -> None:
-        with pytest.raises(ValueError, match="line 2: 3 cells, wanted 2"):
+        with pytest.raises(ValueError, match="line 2: 3 cells, expected 2"):
             csv_task(_csv(tmp_path, "text,label", "well, yes,x"))
 
     def test_an_empty_table_is_refused(self, tmp_path: Path) -> None:

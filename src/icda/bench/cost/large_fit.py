@@ -65,10 +65,10 @@ def make_biased_files(folder: Path, num_samples: int, feature_dim: int, num_clas
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "features.npy"
     if path.exists():
-        found = np.load(path, mmap_mode="r").shape
-        if found != (num_samples, feature_dim):
+        shape = np.load(path, mmap_mode="r").shape
+        if shape != (num_samples, feature_dim):
             raise InputError(
-                f"{path} holds {found} features, wanted {(num_samples, feature_dim)}: name another folder."
+                f"{path} holds {shape} features, expected {(num_samples, feature_dim)}: name another folder."
             )
         return
     generator = np.random.default_rng(seed)

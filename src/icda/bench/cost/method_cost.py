@@ -61,14 +61,14 @@ def measure_method_cost(
     torch.manual_seed(0)
     inputs, targets = torch.randn(batch_size, *input_shape), torch.arange(batch_size) % num_classes
     batch = Batch(inputs, targets, None, torch.arange(batch_size))
-    made = {
+    prepared = {
         name: _prepare(name, model, batch, num_classes, input_shape, dict((options or {}).get(name, {})))
         for name in names
     }
-    times = interleave({name: step for name, (step, _, _) in made.items()}, rounds, warm_up=1)
-    operations = {name: count_operations(step) for name, (step, _, _) in made.items()}
+    times = interleave({name: step for name, (step, _, _) in prepared.items()}, rounds, warm_up=1)
+    operations = {name: count_operations(step) for name, (step, _, _) in prepared.items()}
     rows = []
-    for name, (_, own, extra) in made.items():
+    for name, (_, own, extra) in prepared.items():
         ratios = [b / a for a, b in zip(times["cross_entropy"], times[name], strict=True)]
         low, middle, high = (round(value, 3) for value in statistics.quantiles(ratios, n=4, method="inclusive"))
         milliseconds = round(1e3 * statistics.median(times[name]), 2)

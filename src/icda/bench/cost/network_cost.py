@@ -58,12 +58,12 @@ def measure_network_cost(tier: str, networks: Iterable[str], say: Callable[[str]
         if name not in known:
             raise UnknownNameError(f"{NAME} has no network {name!r}. Known: {', '.join(known)}.")
     batches = {row["network"]: recipe.get("batch_size") or row["batch"] for row in suite["rows"]}
-    found = []
+    rows = []
     for name in chosen:
         for column in suite["columns"].values():
             say(f"{name}, {column['classes']} classes, batch {batches[name]}, up to {recipe['steps']} steps of each")
-            found.append(_measure(name, column["classes"], tier, batches[name], recipe["steps"], recipe["seconds"]))
-    return found
+            rows.append(_measure(name, column["classes"], tier, batches[name], recipe["steps"], recipe["seconds"]))
+    return rows
 
 
 def _measure(network: str, classes: int, tier: str, batch: int, steps: int, seconds: float) -> CostRow:

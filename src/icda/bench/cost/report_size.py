@@ -87,15 +87,9 @@ def synthetic_result(classes: int, samples: int, groups: int = 4, seed: int = 0)
     """A result as a long-tailed run would write it: random, seeded, consistent in itself."""
     random = np.random.default_rng(seed)
     counts = np.maximum(1, 500 * 0.01 ** (np.arange(classes) / max(classes - 1, 1))).astype(int)
-    per_class = np.full(classes, samples // classes)
-    skill = 0.45 + 0.5 * counts / counts.max()
-    closeness = random.dirichlet(np.full(classes, 0.05), size=classes)
-    np.fill_diagonal(closeness, 0.0)
-    closeness /= closeness.sum(1, keepdims=True)
-    chances = (1 - skill)[:, None] * closeness + np.diag(skill)
-    confusion = np.stack([random.multinomial(n, p) for n, p in zip(per_class, chances, strict=True)])
-    accuracies = (confusion.diagonal() / per_class).tolist()
-    accuracy = float(confusion.trace() / per_class.sum())
+    confusion = _confusion(counts, samples // classes, random)
+    accuracies = (confusion.diagonal() / confusion.sum(1)).tolist()
+    accuracy = float(confusion.trace() / confusion.sum())
     group_accuracies = np.clip(accuracy + random.normal(0, 0.1, groups), 0, 1).tolist()
     names = [f"group {number}" for number in range(groups)]
     epochs = range(60)
@@ -129,6 +123,17 @@ def synthetic_result(classes: int, samples: int, groups: int = 4, seed: int = 0)
     }
 
 
+def _confusion(counts: np.ndarray, each: int, random: np.random.Generator) -> np.ndarray:
+    """`each` test samples per class: rare classes are recognised less often and taken for a few others."""
+    classes = len(counts)
+    skill = 0.45 + 0.5 * counts / counts.max()
+    closeness = random.dirichlet(np.full(classes, 0.05), size=classes)
+    np.fill_diagonal(closeness, 0.0)
+    closeness /= closeness.sum(1, keepdims=True)
+    chances = (1 - skill)[:, None] * closeness + np.diag(skill)
+    return np.stack([random.multinomial(each, row) for row in chances])
+
+
 def synthetic_explanations(classes: int, samples: int, tied: int, groups: int = 4, seed: int = 0) -> dict[str, Any]:
     """Every part of explanations.json, with pictures of `PICTURE_SIDE` pixels a side."""
     random = np.random.default_rng(seed)
@@ -148,7 +153,7 @@ def synthetic_explanations(classes: int, samples: int, tied: int, groups: int = 
         entry(number) | {"heat": data_uri(heat_overlay(pictures[number], _bump(random))), "centre_share": 0.4}
         for number in range(12)
     ]
-    made = [
+    painted = [
         entry(number) | {"made": uris[-1 - number], "feature_error": 0.12, "neighbours": [entry(n) for n in range(3)]}
         for number in range(6)
     ]
@@ -163,7 +168,7 @@ def synthetic_explanations(classes: int, samples: int, tied: int, groups: int = 
         },
         "tied": listed,
         "gradcam": {"layer": "encoder.layer3", "mean_centre_share": 0.4, "samples": heats},
-        "counterfactuals": {"augmentation": "icda", "seed": seed, "samples": made},
+        "counterfactuals": {"augmentation": "icda", "seed": seed, "samples": painted},
     }
 
 
@@ -202,11 +207,11 @@ def _bump(random: np.random.Generator) -> torch.Tensor:
 
 def main(arguments: Sequence[str] = ()) -> int:
     """`python -m icda.bench.cost.report_size`"""
-    found = measure_report()
-    paint = "no browser" if found.first_paint is None else f"first paint after {found.first_paint:.2f} s"
+    report = measure_report()
+    paint = "no browser" if report.first_paint is None else f"first paint after {report.first_paint:.2f} s"
     print(
-        f"{found.classes} classes, {found.samples:,} samples, {found.tied} tied samples with pictures: "
-        f"made in {found.seconds:.2f} s, {found.megabytes:.2f} MB, {paint}"
+        f"{report.classes} classes, {report.samples:,} samples, {report.tied} tied samples with pictures: "
+        f"made in {report.seconds:.2f} s, {report.megabytes:.2f} MB, {paint}"
     )
     return 0
 

@@ -39,7 +39,7 @@ class SpeedRow:
     method_ms: float
     ratio: float
     extra_mib: float | None = None
-    quartiles: str = ""  # of the paired ratios: how far the machine's own unrest goes
+    quartiles: str = ""  # of the paired ratios: how far the machine's own noise goes
 
 
 def interleave(steps: dict[str, Step], rounds: int, warm_up: int = 3) -> dict[str, list[float]]:
@@ -144,13 +144,13 @@ def head_steps(classes: int, features: int, batch: int, covariance: str) -> dict
         clear()
         F.cross_entropy(head(inputs), targets).backward()
 
-    def adjusted(*, given: bool) -> None:
+    def adjusted(*, with_logits: bool) -> None:
         clear()
-        loss(inputs, targets, head, 0.5, head(inputs) if given else None).backward()
+        loss(inputs, targets, head, 0.5, head(inputs) if with_logits else None).backward()
 
-    steps: dict[str, Step] = {"ce": plain, "icda": partial(adjusted, given=True)}
+    steps: dict[str, Step] = {"ce": plain, "icda": partial(adjusted, with_logits=True)}
     if covariance == "diagonal":
-        steps[FUSED] = partial(adjusted, given=False)
+        steps[FUSED] = partial(adjusted, with_logits=False)
     return steps
 
 

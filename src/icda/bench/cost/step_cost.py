@@ -1,6 +1,6 @@
 """What ICDA adds to a training step of one network.
 
-A step of a large network takes seconds and its loss milliseconds, so the machine's own unrest may exceed what is looked
+A step of a large network takes seconds and its loss milliseconds, so the machine's own noise may exceed what is looked
 for. Hence three figures: the ratio of whole steps, the loss alone divided by the step, and the latter scaled to the
 paper's batch of 128, since part of the loss (covariances) costs the same whatever the batch.
 """

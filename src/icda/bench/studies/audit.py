@@ -58,17 +58,17 @@ def waterbirds_rows(path: Path) -> list[AuditRow]:
     """The minority group of each class, of which the audit is not told, under the contrast's tie and under 1 - p_y."""
     if not path.is_file():
         raise DatasetNotFoundError(
-            f"{path.absolute()} is not there: wanted features, y, place and split of Waterbirds."
+            f"{path.absolute()} is not there: expected features, y, place and split of Waterbirds."
         )
     with np.load(path, allow_pickle=False) as file:
         train = file["split"] == 0
         features, targets, place = (file[name][train] for name in ("feats", "y", "place"))
-    found = audit(features, targets, class_names=NAMES)
+    result = audit(features, targets, class_names=NAMES)
     rows = []
     for label, name in enumerate(NAMES):
         here = targets == label
         sought = here & (place != targets)
-        for score, values in _tie_scores(found).items():
+        for score, values in _tie_scores(result).items():
             rows.append(
                 AuditRow(
                     "waterbirds",
@@ -78,9 +78,9 @@ def waterbirds_rows(path: Path) -> list[AuditRow]:
                     round(float(roc_auc_score(sought[here], values[here])), 4),
                     int(sought.sum()),
                     int(here.sum()),
-                    round(found.seconds, 1),
-                    round(float((found.ties.predicted == targets)[sought].mean()), 4),
-                    _rounded(found.costs[label].accuracy_suspected),
+                    round(result.seconds, 1),
+                    round(float((result.ties.predicted == targets)[sought].mean()), 4),
+                    _rounded(result.costs[label].accuracy_suspected),
                 )
             )
     return rows
@@ -93,18 +93,21 @@ def flipped_digits_rows(seed: int) -> list[AuditRow]:
     generator = np.random.default_rng(seed)
     flipped = generator.random(len(clean)) < FLIPPED
     targets = np.where(flipped, (clean + generator.integers(1, 10, len(clean))) % 10, clean)
-    found = audit(features, targets, seed=seed)
-    given = found.to_cleanlab()
+    result = audit(features, targets, seed=seed)
+    cleanlab_input = result.to_cleanlab()
     start = time.perf_counter()
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     usual = cross_val_predict(model, features, targets, cv=5, method="predict_proba")
     usual_seconds = time.perf_counter() - start
     # Low quality marks a wrong label: the AUROC is of its negative. The second name of cleanlab's is its way of scoring.
-    scores = {"icda label_quality": (-found.noise.quality, found.seconds), "icda tie": (found.ties.tie, found.seconds)}
+    scores = {
+        "icda label_quality": (-result.noise.quality, result.seconds),
+        "icda tie": (result.ties.tie, result.seconds),
+    }
     for method in ("self_confidence", "normalized_margin"):
-        ours = rank.get_label_quality_scores(**given, method=method)
+        ours = rank.get_label_quality_scores(**cleanlab_input, method=method)
         own = rank.get_label_quality_scores(targets, usual, method=method)
-        scores[f"cleanlab {method}, icda's probabilities"] = (-ours, found.seconds)
+        scores[f"cleanlab {method}, icda's probabilities"] = (-ours, result.seconds)
         scores[f"cleanlab {method}, LogisticRegression"] = (-own, usual_seconds)
     return [
         AuditRow(
@@ -130,9 +133,9 @@ def to_audit_table(rows: list[AuditRow]) -> Table:
     return table
 
 
-def _tie_scores(found: Audit) -> dict[str, np.ndarray]:
-    own = found.ties.probabilities[np.arange(len(found)), found.targets]
-    return {"tie": found.ties.tie, "1 - p_y": 1 - own}
+def _tie_scores(result: Audit) -> dict[str, np.ndarray]:
+    own = result.ties.probabilities[np.arange(len(result)), result.targets]
+    return {"tie": result.ties.tie, "1 - p_y": 1 - own}
 
 
 def _rounded(value: float | None) -> float | None:

@@ -14,7 +14,7 @@ from icda.training.run import load_folder
 
 LABELS = {"cross_entropy": "CE", "isda": "ISDA", "risda": "RISDA", "icda": "ICDA"}
 DIGITS = TrainConfig(task="digits_lt", epochs=30)
-# Small enough for a CPU: a minute an epoch on one core, four at worst on a busy one.
+# Small enough for a CPU: a minute per epoch on one core, four at worst on a busy one.
 WATERBIRDS = TrainConfig(
     task="waterbirds_64px", model="resnet8", epochs=7, batch_size=64, learning_rate=0.05, schedule="cosine"
 )
@@ -31,7 +31,7 @@ def make_figures(
     *,
     waterbirds: bool = True,
 ) -> list[Path]:
-    """Train what the figures need, one recipe a task, and draw them; returns the pictures.
+    """Train what the figures need, one recipe per task, and draw them; returns the pictures.
 
     Margins and mapped variances are of CE, ISDA, RISDA and ICDA on the embedded long-tailed digits; Grad-CAM and
     counterfactual pictures of CE and ICDA on Waterbirds at 64 pixels, which must lie under `root`. Runs go below `out`;
@@ -43,16 +43,16 @@ def make_figures(
     if waterbirds:
         birds = trained_runs(replace(WATERBIRDS, root=root), ("cross_entropy", "icda"), out)
         jobs += [("gradcam", birds, "gradcam", HEAT), ("counterfactual", birds[1:], "counterfactuals", PICTURES)]
-    made = []
+    drawn = []
     for figure, runs, name, options in jobs:
         picture, *rows = make_figure(figure, runs, Path(pictures) / f"{name}.png", options)
         shrink(picture)
-        made.append(picture)
+        drawn.append(picture)
         for table in rows:
             home = Path(tables) / f"figure_{table.name}"
             home.parent.mkdir(parents=True, exist_ok=True)
             table.replace(home)
-    return made
+    return drawn
 
 
 def trained_runs(recipe: TrainConfig, methods: Sequence[str], out: str | Path) -> list[TrainedRun]:

@@ -36,7 +36,7 @@ class StrengthRow:
 
 
 def measure_group_strengths(folders: Iterable[Path]) -> list[StrengthRow]:
-    """Read the strengths of all training samples off finished runs, group by group, told of the groups or not."""
+    """Read the strengths of all training samples off finished runs, group by group, given the groups or not."""
     rows: list[StrengthRow] = []
     for folder in folders:
         config, task, networks, method = load_folder(folder)

@@ -193,15 +193,15 @@ def cells(
         raise InputError(f"suite {suite.name!r} has no tier {tier!r}: choose from {', '.join(suite.tiers)}.")
     rows = _chosen_rows(suite, methods)
     places = _chosen_places(suite, tier, tasks)
-    found = []
+    chosen = []
     for column, place in places:
         for row in rows:
             if column.key in row.skip:
                 continue
-            wanted = seeds or suite.tiers[tier].row_seeds.get(row.key, suite.tiers[tier].seeds)
-            found += [_cell(suite, tier, column, place, row, seed, out) for seed in range(wanted)]
+            count = seeds or suite.tiers[tier].row_seeds.get(row.key, suite.tiers[tier].seeds)
+            chosen += [_cell(suite, tier, column, place, row, seed, out) for seed in range(count)]
     once: dict[str, Cell] = {}
-    for cell in found:
+    for cell in chosen:
         once.setdefault(cell.config.out, cell)  # two columns may show figures of the same run
     return sorted(once.values(), key=lambda cell: cell.config.seed)  # stable: columns and rows keep their order
 
@@ -221,7 +221,7 @@ def cell_config(suite: Suite, tier: str, column: Column, row: Row, seed: int = 0
 
 def _cell(suite: Suite, tier: str, column: Column, place: Place, row: Row, seed: int, out: str) -> Cell:
     config = cell_config(suite, tier, column, row, seed)
-    # The hash in the folder's name: a cell that two tables share is run once, a changed recipe starts afresh.
+    # The hash in the folder's name: a cell that two tables share is run once, a changed recipe starts again.
     folder = f"{out}/{tier}/{config.task}/{config.method}/seed{seed}-{config.hash()}"
     return Cell(suite.name, tier, column.key, row.key, replace(config, out=folder))
 
@@ -256,8 +256,8 @@ def _column(key: str, entry: dict[str, Any]) -> Column:
 
 
 def _row(entry: dict[str, Any]) -> Row:
-    given = {**entry, "paper": tuple(entry.get("paper", ())), "skip": tuple(entry.get("skip", ()))}
-    return Row(**{"key": entry.get("key", entry.get("method")), **given})
+    fields = {**entry, "paper": tuple(entry.get("paper", ())), "skip": tuple(entry.get("skip", ()))}
+    return Row(**{"key": entry.get("key", entry.get("method")), **fields})
 
 
 def _check(suite: Suite) -> None:
@@ -270,10 +270,10 @@ def _check(suite: Suite) -> None:
         strange = [name for name in (*row.skip, *row.column_options) if name not in columns]
         strange += [name for name in (row.below,) if name is not None and name not in keys]
         if strange:
-            raise InputError(f"suite {suite.name}: row {row.key!r} speaks of {', '.join(strange)}, which is not there.")
+            raise InputError(f"suite {suite.name}: row {row.key!r} names {', '.join(strange)}, which is not there.")
     for name, tier in suite.tiers.items():
         strange = [key for key in (*tier.row_seeds, *tier.row_options) if key not in keys]
         if strange:
-            raise InputError(f"suite {suite.name}: tier {name!r} speaks of rows {', '.join(strange)}, not there.")
+            raise InputError(f"suite {suite.name}: tier {name!r} names rows {', '.join(strange)}, not there.")
     if len(set(keys)) < len(keys) or suite.reference not in keys:
-        raise InputError(f"suite {suite.name}: rows want different keys and the reference {suite.reference!r} in them.")
+        raise InputError(f"suite {suite.name}: rows need different keys and the reference {suite.reference!r} in them.")

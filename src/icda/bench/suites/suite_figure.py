@@ -47,28 +47,28 @@ def curve_points(
 ) -> list[tuple[float, tuple[float, ...]]]:
     """Values of an option with what was measured there; the suite's reference row stands for the option's default."""
     defaults = {"lambda0": 0.5, "beta": 0.1}
-    found = []
+    points = []
     for row in suite.rows:
         if set(row.options) - {option}:
             continue
         values = measured_points(suite, column, row, tier, rows)
         if values:
-            found.append((float(row.options.get(option, defaults[option])), values))
-    return sorted(found)
+            points.append((float(row.options.get(option, defaults[option])), values))
+    return sorted(points)
 
 
 def _draw_rows(axis: Any, suite: Suite, column: Column, tier: str, rows: Sequence[dict[str, str]]) -> None:
-    found: list[tuple[Row, tuple[float, ...]]] = []
+    drawn: list[tuple[Row, tuple[float, ...]]] = []
     for row in suite.rows:
         values = measured_points(suite, column, row, tier, rows)
         if values:
-            found.append((row, values))
-    for position, (row, values) in enumerate(found):
+            drawn.append((row, values))
+    for position, (row, values) in enumerate(drawn):
         colour = COLOUR if row.key == suite.reference else MUTED
         # Every seed, and the mean with its deviation: bars would have to start at zero, which hides a point's difference.
         axis.plot([position] * len(values), values, "o", color=colour, markersize=4, alpha=0.6)
         axis.errorbar(position + 0.12, statistics.mean(values), _deviation(values), fmt="D", color=colour, capsize=3)
-    axis.set_xticks(range(len(found)), [row.title for row, _ in found])
+    axis.set_xticks(range(len(drawn)), [row.title for row, _ in drawn])
     axis.margins(x=0.15, y=0.2)
     axis.grid(axis="y", alpha=0.3)
     axis.tick_params(axis="x", labelrotation=15, labelsize=8)

@@ -27,7 +27,7 @@ class Line:
 
 
 def suite_table(suite: Suite, rows: Sequence[dict[str, str]]) -> str:
-    """One table a column that was run, with a line above it that says on what; the other columns share one."""
+    """One table per column that was run, with a line above it that says on what; the other columns share one."""
     tiers = {column.key: tier_shown(suite, column, rows) for column in suite.columns}
     parts = [_column_text(suite, column, tier, rows) for column in suite.columns if (tier := tiers[column.key])]
     absent = [column for column in suite.columns if tiers[column.key] is None]
@@ -69,13 +69,13 @@ def measured_points(
     """The suite's metric in per cent of all ledger rows of a cell, by seed."""
     if row.method is None or tier not in column.places or column.key in row.skip:
         return ()
-    wanted = _identity(cell_config(suite, tier, column, row))
-    found = {
+    identity = _identity(cell_config(suite, tier, column, row))
+    by_seed = {
         int(line["seed"]): 100 * float(line[suite.metric_of(column)])
         for line in rows
-        if line["tier"] == tier and _ledger_identity(line) == wanted and line[suite.metric_of(column)]
+        if line["tier"] == tier and _ledger_identity(line) == identity and line[suite.metric_of(column)]
     }
-    return tuple(found[seed] for seed in sorted(found))
+    return tuple(by_seed[seed] for seed in sorted(by_seed))
 
 
 def tier_shown(suite: Suite, column: Column, rows: Sequence[dict[str, str]]) -> str | None:

@@ -1,6 +1,6 @@
 """Does what we measured agree with the paper? The rules, stated once.
 
-All figures are accuracies in per cent; an error rate is turned round first. Within a column and a tier:
+All figures are accuracies in per cent; an error rate is subtracted from 100 first. Within a column and a tier:
 
 * *reproduced*: the cell was run at tier `paper` and its mean lies within max(1 point, 2 standard deviations over seeds) of
   the paper's figure.
@@ -140,20 +140,20 @@ def _summed_up(agreements: Sequence[bool | None]) -> Status:
 
 def _comparisons(entry: Entry, entries: Mapping[str, Entry], reference: str) -> list[tuple[Entry, float]]:
     """Rows to compare with, and the difference the paper gives; infinite where it gives only the sign."""
-    found = []
+    comparisons = []
     if entry.below is not None and entries[entry.below].values:
-        found.append((entries[entry.below], -math.inf))
+        comparisons.append((entries[entry.below], -math.inf))
     base = entries[reference]
     if entry.paper is not None and base.paper is not None and base.values and base.key != entry.key:
-        found.append((base, entry.paper - base.paper))
+        comparisons.append((base, entry.paper - base.paper))
     rivals = [other for other in entries.values() if other.group == entry.group and not other.own and other.values]
     if entry.own and rivals and entry.paper is not None:
         best = max(rivals, key=lambda other: other.mean)
         claimed = [other.paper for other in entries.values() if other.group == entry.group and not other.own]
         highest = max((value for value in claimed if value is not None), default=None)
         if best.key != reference and highest is not None:
-            found.append((best, entry.paper - highest))
-    return found
+            comparisons.append((best, entry.paper - highest))
+    return comparisons
 
 
 def _compare(entry: Entry, other: Entry, expected: float, deviation: float) -> tuple[bool | None, str]:

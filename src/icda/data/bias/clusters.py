@@ -69,7 +69,7 @@ def _check(features: Tensor, labels: Tensor, num_clusters: int) -> None:
     small = (counts < num_clusters).nonzero().flatten()
     if num_clusters < 1 or len(small):
         which = f"class {int(names[small[0]])} has {int(counts[small[0]])} samples, " if len(small) else ""
-        raise InputError(f"{which}{num_clusters} clusters are wanted in each class: ask for fewer or drop the class.")
+        raise InputError(f"{which}{num_clusters} clusters are needed in each class: ask for fewer or drop the class.")
 
 
 def _spread_start(points: Tensor, num_clusters: int, generator: torch.Generator) -> Tensor:

@@ -23,7 +23,7 @@ PROTOCOLS = {"clt": ("train_glt", "test_cbl"), "glt": ("train_glt", "test_gbl"),
 class TailSizes:
     """How much each part takes. The defaults are those of ImageNet-GLT.
 
-    `train` is the wanted size of each class in Train-GLT, `balanced` the wanted size of every class in Train-CBL.
+    `train` is the intended size of each class in Train-GLT, `balanced` the intended size of every class in Train-CBL.
     `test_gbl` samples of each attribute go to Test-GBL, but no more than one in `test_gbl_divisor` of the class's
     smallest attribute. `test_cbl` times 7, 2 and 1 samples go to Test-CBL, up to `metadata` of each cluster to metadata.
     With `share_tests` the two tests may hold the same samples: no protocol uses both, and a small pool loses fewer.
@@ -56,7 +56,7 @@ class GeneralisedTail:
     def protocol(self, name: str) -> tuple[Tensor, Tensor]:
         """The training and the test positions of "clt", "glt" or "alt"."""
         if name not in PROTOCOLS:
-            raise InputError(f"the protocol is {name!r}, wanted {', '.join(PROTOCOLS)}.")
+            raise InputError(f"the protocol is {name!r}, expected {', '.join(PROTOCOLS)}.")
         train, test = PROTOCOLS[name]
         return getattr(self, train), getattr(self, test)
 
@@ -121,9 +121,9 @@ def generalised_tail(clusters: Tensor, labels: Tensor, seed: int, sizes: TailSiz
 
 def _training_sets(left: list[list[Tensor]], sizes: TailSizes) -> tuple[Tensor, Tensor]:
     """Train-GLT and Train-CBL from what tests and metadata left of each attribute of each class."""
-    long_tailed = [_fitting_size(pools, wanted) for pools, wanted in zip(left, sizes.train, strict=True)]
+    long_tailed = [_fitting_size(pools, planned) for pools, planned in zip(left, sizes.train, strict=True)]
     balanced = [_fitting_size(pools, sizes.balanced) for pools in left]
-    if 0 in balanced:  # and then in the other, too: whichever size was wanted, not one sample is to be had
+    if 0 in balanced:  # and then in the other, too: whichever size was intended, not one sample is left
         raise InputError(
             f"class {balanced.index(0)} has nothing left to train on after the tests and the metadata: make them smaller."
         )
@@ -137,7 +137,7 @@ def _training_sets(left: list[list[Tensor]], sizes: TailSizes) -> tuple[Tensor, 
 
 def _check(clusters: Tensor, labels: Tensor, sizes: TailSizes) -> None:
     if clusters.ndim != 1 or clusters.shape != labels.shape:
-        raise InputError(f"wanted clusters and labels (N,), got {tuple(clusters.shape)} and {tuple(labels.shape)}.")
+        raise InputError(f"expected clusters and labels (N,), got {tuple(clusters.shape)} and {tuple(labels.shape)}.")
     if len(labels) == 0 or int(clusters.min()) < 0 or int(clusters.max()) >= CLUSTERS:
         raise InputError(f"clusters must lie in 0..{CLUSTERS - 1}, and there must be some.")
     if int(labels.min()) < 0 or int(labels.max()) != len(sizes.train) - 1:
@@ -176,14 +176,14 @@ def _balanced_size(label: int, pools: list[Tensor], sizes: TailSizes) -> int:
 
 
 def _unbalanced_sizes(label: int, pools: list[Tensor], sizes: TailSizes) -> tuple[int, ...]:
-    wanted = tuple(weight * sizes.test_cbl for weight in RATIO)
-    for name, pool, count in zip(ATTRIBUTE_NAMES, pools, wanted, strict=True):
+    counts = tuple(weight * sizes.test_cbl for weight in RATIO)
+    for name, pool, count in zip(ATTRIBUTE_NAMES, pools, counts, strict=True):
         if len(pool) < count:
             raise InputError(
-                f"class {label} has {len(pool)} samples of its {name} attribute left, Test-CBL wants {count}: "
+                f"class {label} has {len(pool)} samples of its {name} attribute left, Test-CBL needs {count}: "
                 "lower test_cbl or drop the class."
             )
-    return wanted
+    return counts
 
 
 def _take(pools: list[Tensor], counts: Sequence[int], into: list[Tensor]) -> list[Tensor]:
@@ -201,9 +201,9 @@ def _take_metadata(pool: Tensor, clusters: Tensor, count: int, into: list[Tensor
     return pool[keep]
 
 
-def _fitting_size(pools: list[Tensor], wanted: int) -> int:
-    """The largest size up to `wanted` whose shares the pools can give."""
-    size = wanted
-    while any(count > len(pool) for count, pool in zip(shares(size), pools, strict=True)):
-        size -= 1
-    return size
+def _fitting_size(pools: list[Tensor], largest: int) -> int:
+    """The largest size up to `largest` whose shares the pools can give."""
+    fitting = largest
+    while any(count > len(pool) for count, pool in zip(shares(fitting), pools, strict=True)):
+        fitting -= 1
+    return fitting

@@ -26,7 +26,7 @@ def long_tail_counts(largest: int, num_classes: int, ratio: float) -> list[int]:
     [5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50]
     """
     if num_classes < 2 or ratio < 1:
-        raise InputError(f"a long tail wants two classes and a ratio of 1 or more, got {num_classes} and {ratio}.")
+        raise InputError(f"a long tail needs two classes and a ratio of 1 or more, got {num_classes} and {ratio}.")
     counts = [int(largest * ratio ** (-c / (num_classes - 1))) for c in range(num_classes)]
     if counts[-1] < 1:
         raise InputError(f"at {ratio}:1 a largest class of {largest} leaves none for the last: lower the ratio.")
@@ -60,6 +60,6 @@ def keep_counts(labels: Tensor, counts: Sequence[int], generator: torch.Generato
     kept = []
     for label, positions in enumerate(shuffled_by_class(labels, generator)):
         if len(positions) < counts[label]:
-            raise InputError(f"class {label} has {len(positions)} samples, {counts[label]} are wanted.")
+            raise InputError(f"class {label} has {len(positions)} samples, {counts[label]} are needed.")
         kept.append(positions[: counts[label]])
     return torch.cat(kept).sort().values

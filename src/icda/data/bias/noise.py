@@ -28,7 +28,7 @@ def flip_transition(num_classes: int, rate: float, generator: torch.Generator, *
     """
     _check_rate(rate)
     if not 1 <= partners < num_classes:
-        raise InputError(f"partners is {partners}, wanted 1..{num_classes - 1} with {num_classes} classes.")
+        raise InputError(f"partners is {partners}, expected 1..{num_classes - 1} with {num_classes} classes.")
     transition = (1 - rate) * torch.eye(num_classes, dtype=torch.float64)
     for label in range(num_classes):
         others = torch.randperm(num_classes - 1, generator=generator)[:partners]
@@ -43,7 +43,7 @@ def noise_transition(kind: str, num_classes: int, rate: float, generator: torch.
         return uniform_transition(num_classes, rate)
     if kind in ("flip1", "flip2"):
         return flip_transition(num_classes, rate, generator, partners=int(kind[-1]))
-    raise InputError(f"noise is {kind!r}, wanted uniform, flip2 or flip1.")
+    raise InputError(f"noise is {kind!r}, expected uniform, flip2 or flip1.")
 
 
 def corrupt_labels(labels: Tensor, transition: Tensor, generator: torch.Generator) -> Tensor:
@@ -60,4 +60,4 @@ def corrupt_labels(labels: Tensor, transition: Tensor, generator: torch.Generato
 
 def _check_rate(rate: float) -> None:
     if not 0 <= rate <= 1:
-        raise InputError(f"the noise rate is {rate}, wanted a share between 0 and 1.")
+        raise InputError(f"the noise rate is {rate}, expected a share between 0 and 1.")

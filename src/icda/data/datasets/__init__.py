@@ -1,1 +1,1 @@
-"""Public datasets, one a file with its parser: each registers its tasks by name."""
+"""Public datasets, one per file with its parser: each registers its tasks by name."""

@@ -33,17 +33,17 @@ def read_columns(path: Path, names: Sequence[str]) -> dict[str, list[str]]:
             missing = [name for name in names if name not in header]
             if missing:
                 raise InputError(f"{path} lacks {', '.join(missing)}: its columns are {', '.join(header) or 'none'}.")
-            wanted = [header.index(name) for name in names]
+            places = [header.index(name) for name in names]
             columns: list[list[str]] = [[] for _ in names]
             for row in reader:
                 if not row:
                     continue
                 if len(row) != len(header):
                     raise InputError(
-                        f"{path}, line {reader.line_num}: {len(row)} cells, wanted {len(header)} as in the header. "
+                        f"{path}, line {reader.line_num}: {len(row)} cells, expected {len(header)} as in the header. "
                         "Fetch the file again."
                     )
-                for column, place in zip(columns, wanted, strict=True):
+                for column, place in zip(columns, places, strict=True):
                     column.append(row[place])
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read as a CSV file in UTF-8: {error}.") from error
@@ -57,14 +57,14 @@ def numbered(path: Path, name: str, cells: Sequence[str], known: dict[str, int])
     try:
         return torch.tensor([known[cell.strip()] for cell in cells], dtype=torch.long)
     except KeyError as error:
-        raise InputError(f"{path}: {name} holds {error.args[0]!r}, wanted {', '.join(known)}.") from error
+        raise InputError(f"{path}: {name} holds {error.args[0]!r}, expected {', '.join(known)}.") from error
 
 
 def shares(path: Path, name: str, cells: Sequence[str], empty: str | None = None) -> np.ndarray:
     """A column of numbers in [0, 1]; `empty` is what an empty cell stands for, None refuses it."""
     filled = [cell.strip() or empty for cell in cells]
     if None in filled:
-        raise InputError(f"{path}: {name} of row {filled.index(None) + 1} is empty, wanted a number in [0, 1].")
+        raise InputError(f"{path}: {name} of row {filled.index(None) + 1} is empty, expected a number in [0, 1].")
     try:
         values = np.array(filled, dtype=np.float64)
     except ValueError as error:
@@ -72,7 +72,7 @@ def shares(path: Path, name: str, cells: Sequence[str], empty: str | None = None
     outside = ~((values >= 0) & (values <= 1))
     if outside.any():
         row = int(outside.argmax())
-        raise InputError(f"{path}: {name} of row {row + 1} is {filled[row]}, wanted a number in [0, 1].")
+        raise InputError(f"{path}: {name} of row {row + 1} is {filled[row]}, expected a number in [0, 1].")
     return values
 
 
@@ -92,7 +92,7 @@ def check_images(folder: Path, dataset: str, names: Sequence[str], home: str) ->
 def incomplete(dataset: str, folder: Path, what: str, home: str) -> DatasetNotFoundError:
     """The error for a folder that has some of a dataset's files: what is missing, and who publishes it."""
     return DatasetNotFoundError(
-        f"{dataset} in {folder.absolute()} is not complete: {what} missing. Wanted: the files of {home}."
+        f"{dataset} in {folder.absolute()} is not complete: {what} missing. Expected: the files of {home}."
     )
 
 

@@ -45,7 +45,7 @@ def cad_imdb(root: Path | None, seed: int) -> Task:
     People changed each review just enough to turn its sentiment: what else goes with the label in the originals (genres,
     names, length) now goes against it. Train is 1,707 originals without groups, for there is only one; test is 488
     originals and 488 twins, in the groups original and revised. `seed` draws 50 pairs of the development set as
-    metadata, originals and twins, 50 texts a class; validation is the other 195 originals.
+    metadata, originals and twins, 50 texts per class; validation is the other 195 originals.
 
     Reference: D. Kaushik, E. Hovy and Z. Lipton, "Learning the Difference that Makes a Difference with
     Counterfactually-Augmented Data", ICLR 2020.
@@ -89,7 +89,7 @@ def _place(root: Path | None) -> Path:
     looked = " or ".join(str((base / folder / FILES["train"]).absolute()) for folder in FOLDERS)
     raise DatasetNotFoundError(
         f"counterfactually augmented IMDb is not there: looked for {looked}, or the archive {(base / ARCHIVE).absolute()}. "
-        f"Wanted: {', '.join(FILES.values())}, from {HOME}. Put them there, or say where they lie with root=... or the "
+        f"Expected: {', '.join(FILES.values())}, from {HOME}. Put them there, or say where they lie with root=... or the "
         "environment variable ICDA_DATA."
     )
 
@@ -113,28 +113,28 @@ def _read(place: Path) -> _Reviews:
 
 def _read_archive(path: Path) -> dict[str, bytes]:
     """The three tables out of the archive in one pass: going back in a compressed one means unpacking it again."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     with tarfile.open(path, "r|*") as archive:
         for member in archive:
             for name in FILES.values():
                 if member.name.endswith(f"cad/{name}") and (file := archive.extractfile(member)) is not None:
-                    found[name] = file.read()
-    if missing := [name for name in FILES.values() if name not in found]:
+                    contents[name] = file.read()
+    if missing := [name for name in FILES.values() if name not in contents]:
         raise DatasetNotFoundError(f"{path} lacks cad/{', cad/'.join(missing)}: fetch it again, from {HOME}.")
-    return found
+    return contents
 
 
 def _pairs(table: str, where: str) -> list[tuple[str, int]]:
     """Texts and targets, each original followed by its twin, as the file has them."""
     rows = list(csv.DictReader(io.StringIO(table, newline=""), delimiter="\t"))
     if not rows or not {"Sentiment", "Text", "batch_id"} <= set(rows[0]):
-        raise InputError(f"{where}: wanted rows below a header with Sentiment, Text and batch_id, tab between them.")
+        raise InputError(f"{where}: expected rows below a header with Sentiment, Text and batch_id, tab between them.")
     if len(rows) % 2:
-        raise InputError(f"{where}: {len(rows)} rows, wanted pairs of an original and its revision.")
+        raise InputError(f"{where}: {len(rows)} rows, expected pairs of an original and its revision.")
     for line, (first, second) in enumerate(zip(rows[::2], rows[1::2], strict=True)):
         if first["batch_id"] != second["batch_id"] or {first["Sentiment"], second["Sentiment"]} != set(CLASSES):
             raise InputError(
-                f"{where}, rows {2 * line + 1} and {2 * line + 2}: wanted an original and its revision, one batch_id and "
+                f"{where}, rows {2 * line + 1} and {2 * line + 2}: expected an original and its revision, one batch_id and "
                 f"{' and '.join(CLASSES)}; got {first['batch_id']} {first['Sentiment']}, {second['batch_id']} "
                 f"{second['Sentiment']}."
             )

@@ -118,7 +118,7 @@ def _text_attributes(path: Path) -> tuple[list[str], list[str], list[str]]:
         for row in filter(None, map(str.split, file)):
             if len(row) != len(header) + 1:
                 raise InputError(
-                    f"{path}: {row[0]} has {len(row) - 1} attributes, wanted {len(header)}. Fetch the file again."
+                    f"{path}: {row[0]} has {len(row) - 1} attributes, expected {len(header)}. Fetch the file again."
                 )
             names.append(row[0])
             blond.append(row[target])
@@ -139,7 +139,7 @@ def _text_partition(path: Path) -> dict[str, str]:
     rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     for number, row in enumerate(rows, 1):
         if len(row) != 2:
-            raise InputError(f"{path}: entry {number} is {' '.join(row)!r}, wanted an image name and 0, 1 or 2.")
+            raise InputError(f"{path}: entry {number} is {' '.join(row)!r}, expected an image name and 0, 1 or 2.")
     return dict(rows)
 
 

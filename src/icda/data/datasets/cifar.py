@@ -23,7 +23,7 @@ from icda.data.task import Split, Task
 MEAN = (125.3 / 255, 123.0 / 255, 113.9 / 255)
 STD = (63.0 / 255, 62.1 / 255, 66.7 / 255)
 NOISE_METADATA = 1000  # images in all
-LONG_TAIL_METADATA = 10  # images a class
+LONG_TAIL_METADATA = 10  # images per class
 
 
 class CifarImages(NamedTuple):
@@ -66,7 +66,7 @@ class CifarFamily:
         return self._task(self.name, data, train, None, "unbiased")
 
     def long_tailed(self, root: Path | None, seed: int, *, ratio: int, meta: bool) -> Task:
-        """A long tail. With `meta`, ten images a class are first set aside as metadata, so classes are a bit smaller."""
+        """A long tail. With `meta`, ten images per class are first set aside as metadata, so classes are a bit smaller."""
         data = self.load(root)
         aside = LONG_TAIL_METADATA if meta else 0
         chosen = long_tail(data.labels, ratio, generator_for(seed, f"{self.name}_lt"), metadata_per_class=aside)

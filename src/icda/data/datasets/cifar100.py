@@ -46,10 +46,10 @@ def read_files(folder: Path, sums: Mapping[str, str]) -> dict[str, bytes]:
     check_files(folder, "CIFAR-100", sums)
     content = {name: (folder / name).read_bytes() for name in sums}
     for name, expected in sums.items():
-        found = hashlib.md5(content[name], usedforsecurity=False).hexdigest()
-        if found != expected:
+        check_sum = hashlib.md5(content[name], usedforsecurity=False).hexdigest()
+        if check_sum != expected:
             raise DamagedDatasetError(
-                f"{folder / name} has check sum {found}, wanted {expected}: fetch the file again."
+                f"{folder / name} has check sum {check_sum}, expected {expected}: fetch the file again."
             )
     return content
 

@@ -84,7 +84,7 @@ class _ArrayUnpickler(pickle.Unpickler):
         }
         if (module, name) not in admitted:
             raise UntrustedFileError(
-                f"{self._path} wants to load {module}.{name}; only NumPy arrays are admitted. Do not trust this file."
+                f"{self._path} asks to load {module}.{name}; only NumPy arrays are admitted. Do not trust this file."
             )
         return admitted[module, name]
 
@@ -120,6 +120,6 @@ def _sha256(content: Any) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _check(path: Path, found: str, expected: str) -> None:
-    if found != expected:
-        raise DamagedDatasetError(f"{path} has check sum {found}, wanted {expected}: fetch the file again.")
+def _check(path: Path, check_sum: str, expected: str) -> None:
+    if check_sum != expected:
+        raise DamagedDatasetError(f"{path} has check sum {check_sum}, expected {expected}: fetch the file again.")

@@ -1,8 +1,8 @@
 """Small versions of the CIFAR-10 tasks: fewer images at 16 pixels, for grids of many runs on a few cores.
 
 Each has the bias of its large namesake. The images are CIFAR-10's, averaged over 2 x 2 pixels; the test set is the whole
-one. Ten clean images a class are metadata in all of them, so that methods with and without metadata train on the same
-images. The names that end in `_validation` add 100 unused images a class as a validation split and change nothing else:
+one. Ten clean images per class are metadata in all of them, so that methods with and without metadata train on the same
+images. The names that end in `_validation` add 100 unused images per class as a validation split and change nothing else:
 what is tuned there may be reported without it.
 """
 
@@ -26,9 +26,9 @@ from icda.data.splits import take_per_class
 from icda.data.task import Split, Task
 
 SIZE = 16
-METADATA, VALIDATION = 10, 100  # images a class
+METADATA, VALIDATION = 10, 100  # images per class
 LARGEST = 500  # images in the largest class of a long tail
-STANDARD, NOISY = 250, 120  # images a class without a long tail
+STANDARD, NOISY = 250, 120  # images per class without a long tail
 
 
 def cifar10_small(root: Path | None, seed: int, *, bias: str, amount: int, validation: bool) -> Task:

@@ -47,8 +47,8 @@ def civil_comments(
     into ids for the model in hand; by default words and word pairs are hashed, which fits the model bag_of_words.
     """
     layouts = [(folder, FILE) for folder in FOLDERS]
-    found = find_folder(root, "CivilComments", layouts, FILE, HOME).resolve()
-    texts, targets, present, parts = _read(found / FILE)
+    home = find_folder(root, "CivilComments", layouts, FILE, HOME).resolve()
+    texts, targets, present, parts = _read(home / FILE)
     source = TextArray(texts, tokenise or hash_tokenise, max_length)
     groups = 2 * targets + present[:, IDENTITIES.index("black")].long()
     return Task(

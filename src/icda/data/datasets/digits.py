@@ -78,7 +78,7 @@ def _grey_task(name: str, cut: _Cut, train: Split | None, description: str) -> T
 @TASKS.register("digits")
 def digits(root: Path | None, seed: int) -> Task:
     """The ten digits as they are."""
-    return _grey_task("digits", _cut(seed), None, "8 x 8 digits, about 110 a class, unbiased.")
+    return _grey_task("digits", _cut(seed), None, "8 x 8 digits, about 110 per class, unbiased.")
 
 
 @TASKS.register("digits_lt", "digits_long_tail")

@@ -15,7 +15,7 @@ from icda.data.bias.generalised_tail import ATTRIBUTES
 from icda.errors import InputError
 
 SETS = ("train", "val", "test_lt", "test_bl", "test_bbl")
-# Of `icda`, not of the benchmark: a file made anew names its metadata.
+# Of `icda`, not of the benchmark: a file made again names its metadata.
 METADATA = "metadata"
 
 Locate = Callable[[str, Mapping[str, Any]], str]  # (key, set) to the image's name below the folder of images

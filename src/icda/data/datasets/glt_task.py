@@ -21,7 +21,7 @@ from icda.errors import InputError
 
 SIZE = 112
 ENLARGED = 128  # the shorter side before the middle 112 x 112 are kept
-METADATA_PER_ATTRIBUTE = 20  # ten a cluster, and an attribute is two clusters
+METADATA_PER_ATTRIBUTE = 20  # ten per cluster, and an attribute is two clusters
 # Train-GLT stands in the long-tailed file, Train-CBL in the balanced one; Test-CBL is test_bl, Test-GBL test_bbl.
 TESTS = {"clt": "test_bl", "glt": "test_bbl", "alt": "test_bbl"}
 STORIES = {
@@ -42,7 +42,7 @@ class Annotated:
 def glt_task(name: str, dataset: str, home: str, protocol: str, own: Annotated, other: Annotated, seed: int) -> Task:
     """The task of a protocol: `own` has its training and test set, `other` lends metadata.
 
-    The group of a sample is its attribute, so that accuracy is told for common, middling and rare looks.
+    The group of a sample is its attribute, so that accuracy is reported for common, middling and rare looks.
     """
     sets = own.annotations.sets
     if METADATA in sets:
@@ -74,7 +74,7 @@ def choose_metadata(own: Annotations, other: Annotations, seed: int) -> tuple[An
     """Metadata that no test and no training sample of `own` is in, as balanced as the files allow.
 
     Up to 20 images of each attribute of each class. First come images that only the other file trains or validates on,
-    which is where rare classes have some to spare; what is still wanting comes from `own`'s validation set, of which
+    which is where rare classes have some to spare; what is still missing comes from `own`'s validation set, of which
     each attribute of a class gives up at most half. Gives the first kind, the second, and the validation set that is
     left.
     """
@@ -143,7 +143,7 @@ def _metadata_story(metadata: Split | None, num_classes: int) -> str:
     if metadata is None:
         return "No metadata."
     counts: Sequence[int] = torch.bincount(metadata.targets, minlength=num_classes).tolist()
-    return f"Metadata: {min(counts)} to {max(counts)} images a class."
+    return f"Metadata: {min(counts)} to {max(counts)} images per class."
 
 
 def shorter_side_square(image: Image.Image, size: int) -> Image.Image:

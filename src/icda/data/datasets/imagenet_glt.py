@@ -30,17 +30,17 @@ HOME = (
 )
 FOLDER, IMAGES = "imagenet_glt", "images"
 LONG_TAILED, BALANCED = "imagenet_sup_intra_lt_inter_lt.json", "imagenet_sup_intra_lt_inter_bl.json"
-FILES = f"{LONG_TAILED}, {BALANCED} and {IMAGES}, the training folder of ImageNet with a folder a class"
+FILES = f"{LONG_TAILED}, {BALANCED} and {IMAGES}, the training folder of ImageNet with a folder per class"
 SEED = 25  # the benchmark's
-LARGEST, LONG_TAIL_RATIO = 800, 160  # down to five images a class, as in ImageNet-LT
+LARGEST, LONG_TAIL_RATIO = 800, 160  # down to five images per class, as in ImageNet-LT
 BAND_SHARES = (0.4, 0.85)  # of the classes, by rank: frequent, then middling
 
 
 def imagenet_glt(root: Path | None, seed: int, *, protocol: str) -> Task:
     """ImageNet-GLT by the benchmark's annotation files; the seed decides only which images are metadata."""
-    found = find_folder(root, "ImageNet-GLT", [(FOLDER, LONG_TAILED), (FOLDER, BALANCED)], FILES, HOME).resolve()
-    check_files(found, "ImageNet-GLT", (LONG_TAILED, BALANCED))
-    files = [Annotated(_read(found / name), found / IMAGES) for name in (LONG_TAILED, BALANCED)]
+    folder = find_folder(root, "ImageNet-GLT", [(FOLDER, LONG_TAILED), (FOLDER, BALANCED)], FILES, HOME).resolve()
+    check_files(folder, "ImageNet-GLT", (LONG_TAILED, BALANCED))
+    files = [Annotated(_read(folder / name), folder / IMAGES) for name in (LONG_TAILED, BALANCED)]
     own, other = files if protocol != "alt" else files[::-1]
     return glt_task(f"imagenet_glt_{protocol}", "ImageNet-GLT", HOME, protocol, own, other, seed)
 
@@ -72,7 +72,7 @@ def make_imagenet_glt(
     ratio: float = LONG_TAIL_RATIO,
     sizes: TailSizes | None = None,
 ) -> GeneralisedTail:
-    """Make both annotation files anew from what `icda embed` wrote of a folder of images, one subfolder a class.
+    """Make both annotation files again from what `icda embed` wrote of a folder of images, one subfolder per class.
 
     Classes are numbered from the one with most images to the one with fewest. Train-GLT falls off geometrically from
     `largest` by `ratio`; `sizes` changes the other parts. The files name their metadata and have no validation set.
@@ -80,10 +80,12 @@ def make_imagenet_glt(
     """
     known = map_features(features)
     if known.y_code is None or known.class_names is None:
-        raise InputError(f"{features} has no classes: embed a folder with one subfolder a class, without --unlabelled.")
+        raise InputError(
+            f"{features} has no classes: embed a folder with one subfolder per class, without --unlabelled."
+        )
     labels, order = _by_pool_size(torch.from_numpy(known.y_code).long())
-    wanted = sizes or TailSizes(long_tail_counts(largest, len(order), ratio))
-    parts = generalised_tail_from_features(_mapped_tensor(known), labels, seed, wanted)
+    tail_sizes = sizes or TailSizes(long_tail_counts(largest, len(order), ratio))
+    parts = generalised_tail_from_features(_mapped_tensor(known), labels, seed, tail_sizes)
     class_names = tuple(str(known.class_names[number]) for number in order.tolist())
     for file, train in ((LONG_TAILED, parts.train_glt), (BALANCED, parts.train_cbl)):
         rows = {"train": train, "test_bl": parts.test_cbl, "test_bbl": parts.test_gbl, "metadata": parts.metadata}
@@ -116,14 +118,16 @@ def _bands(num_classes: int) -> list[int]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """`python -m icda.data.datasets.imagenet_glt FEATURES OUT`"""
-    parser = argparse.ArgumentParser(description="Make the annotation files of ImageNet-GLT anew from features.")
-    parser.add_argument("features", type=Path, help="file of `icda embed` over a folder with one subfolder a class")
+    parser = argparse.ArgumentParser(description="Make the annotation files of ImageNet-GLT again from features.")
+    parser.add_argument("features", type=Path, help="file of `icda embed` over a folder with one subfolder per class")
     parser.add_argument("out", type=Path, help=f"folder to write {LONG_TAILED} and {BALANCED} to")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--largest", type=int, default=LARGEST, help="images of the largest class in Train-GLT")
     parser.add_argument("--ratio", type=float, default=LONG_TAIL_RATIO, help="largest to smallest class in Train-GLT")
-    given = parser.parse_args(arguments)
-    parts = make_imagenet_glt(given.features, given.out, seed=given.seed, largest=given.largest, ratio=given.ratio)
+    options = parser.parse_args(arguments)
+    parts = make_imagenet_glt(
+        options.features, options.out, seed=options.seed, largest=options.largest, ratio=options.ratio
+    )
     for name in ("train_glt", "train_cbl", "test_cbl", "test_gbl", "metadata"):
         print(f"{name}: {len(getattr(parts, name))} images")
     return 0

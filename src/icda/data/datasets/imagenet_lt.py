@@ -35,9 +35,9 @@ class _Part(NamedTuple):
 
 @TASKS.register("imagenet_lt")
 def imagenet_lt(root: Path | None, seed: int) -> Task:
-    """ImageNet-LT, 1,280 to 5 training images a class, as features of a frozen encoder.
+    """ImageNet-LT, 1,280 to 5 training images per class, as features of a frozen encoder.
 
-    Of the 20 images a class in OLTR's validation list ten, chosen by the seed, are metadata and ten validate. Lists and
+    Of the 20 images per class in OLTR's validation list ten, chosen by the seed, are metadata and ten validate. Lists and
     features lie in `imagenet_lt` below the root; `python -m icda.data.datasets.imagenet_lt` and `icda embed` make
     the features.
     """
@@ -85,7 +85,9 @@ def read_list(path: Path) -> tuple[list[str], Tensor]:
         if not line.strip():
             continue
         if not name or not label.isdecimal() or int(label) >= CLASSES:
-            raise InputError(f"{path}, line {number}: {line!r}, wanted an image path and a label in 0..{CLASSES - 1}.")
+            raise InputError(
+                f"{path}, line {number}: {line!r}, expected an image path and a label in 0..{CLASSES - 1}."
+            )
         names.append(name)
         labels.append(int(label))
     return names, torch.tensor(labels, dtype=torch.long)
@@ -136,7 +138,9 @@ def _read(folder: Path) -> dict[str, _Part]:
 def _checked_list(folder: Path, part: str) -> tuple[list[str], Tensor]:
     names, labels = read_list(folder / list_file(part))
     if len(names) != COUNTS[part]:
-        raise InputError(f"{folder / list_file(part)} has {len(names)} images, wanted {COUNTS[part]}: fetch it again.")
+        raise InputError(
+            f"{folder / list_file(part)} has {len(names)} images, expected {COUNTS[part]}: fetch it again."
+        )
     return names, labels
 
 
@@ -152,9 +156,9 @@ def _check_rows(path: Path, known: Features, names: Sequence[str], labels: Tenso
             f"{path} has no labels: embed the table that `python -m icda.data.datasets.imagenet_lt` writes."
         )
     for row, (name, label) in enumerate(zip(names, labels.tolist(), strict=True)):
-        found = str(known.id[row])
-        if found != name and not found.endswith(f"/{name}"):
-            raise InputError(f"{path}, row {row}: the image is {found}, its list has {name}: embed it again.")
+        image = str(known.id[row])
+        if image != name and not image.endswith(f"/{name}"):
+            raise InputError(f"{path}, row {row}: the image is {image}, its list has {name}: embed it again.")
         if str(known.y[row]) != str(label):
             raise InputError(f"{path}, row {row}: the label is {known.y[row]}, its list has {label}: embed it again.")
 
@@ -164,8 +168,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Write the tables of ImageNet-LT that `icda embed` reads.")
     parser.add_argument("lists", type=Path, help="folder with OLTR's lists; the tables are written beside them")
     parser.add_argument("images", type=Path, help="folder of ImageNet, with train and val in it")
-    given = parser.parse_args(arguments)
-    for table in write_tables(given.lists, given.images, given.lists):
+    options = parser.parse_args(arguments)
+    for table in write_tables(options.lists, options.images, options.lists):
         print(f"icda embed {table} --out {table.with_suffix('.npz')}")
     return 0
 

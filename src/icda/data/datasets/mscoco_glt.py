@@ -26,9 +26,9 @@ FILES = f"the folders {LONG_TAILED} and {BALANCED}, each with {FILE} and the fol
 def mscoco_glt(root: Path | None, seed: int, *, protocol: str) -> Task:
     """MSCOCO-GLT as the benchmark's scripts write it; the seed decides only which images are metadata."""
     layouts = [(FOLDER, f"{LONG_TAILED}/{FILE}"), (FOLDER, f"{BALANCED}/{FILE}")]
-    found = find_folder(root, "MSCOCO-GLT", layouts, FILES, HOME).resolve()
-    check_files(found, "MSCOCO-GLT", (f"{LONG_TAILED}/{FILE}", f"{BALANCED}/{FILE}"))
-    files = [Annotated(_read(found / name / FILE), found / name / IMAGES) for name in (LONG_TAILED, BALANCED)]
+    folder = find_folder(root, "MSCOCO-GLT", layouts, FILES, HOME).resolve()
+    check_files(folder, "MSCOCO-GLT", (f"{LONG_TAILED}/{FILE}", f"{BALANCED}/{FILE}"))
+    files = [Annotated(_read(folder / name / FILE), folder / name / IMAGES) for name in (LONG_TAILED, BALANCED)]
     own, other = files if protocol != "alt" else files[::-1]
     return glt_task(f"mscoco_glt_{protocol}", "MSCOCO-GLT", HOME, protocol, own, other, seed)
 

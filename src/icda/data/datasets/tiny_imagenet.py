@@ -40,8 +40,8 @@ class StoredImages(NamedTuple):
 def tiny_imagenet_lt(root: Path | None, seed: int) -> Task:
     """Tiny ImageNet, 100 classes at 32 pixels, long-tailed 100:1.
 
-    The 10,847 training images are fixed by the file. Of its 5,000 balanced images ten a class, chosen by the seed, are
-    metadata and forty are for test: the tail's five training images a class could not spare any.
+    The 10,847 training images are fixed by the file. Of its 5,000 balanced images ten per class, chosen by the seed, are
+    metadata and forty are for test: the tail's five training images per class could not spare any.
     """
     stored = read_stored(locate_file(root))
     held_out = (stored.split == HELD_OUT).nonzero().flatten()
@@ -62,7 +62,7 @@ def tiny_imagenet_lt(root: Path | None, seed: int) -> Task:
         class_names=stored.names,
         input_shape=(3, SIZE, SIZE),
         default_model="resnet32",
-        description="100 classes of Tiny ImageNet at 32 x 32 pixels, long-tailed 100:1; test is balanced, 40 a class. "
+        description="100 classes of Tiny ImageNet at 32 x 32 pixels, long-tailed 100:1; test is balanced, 40 per class. "
         "The order of class sizes is shuffled.",
     )
 
@@ -72,9 +72,9 @@ def locate_file(root: Path | None) -> Path:
     path = data_root(root) / FILE
     if not path.is_file():
         raise DatasetNotFoundError(
-            f"the long-tailed Tiny ImageNet is not there: looked for {path.absolute()}. Wanted: an npz file of WebP images "
-            "(blob, offsets, y, split, wnids), made of Tiny ImageNet of Stanford's CS231n course. Put it there, or say "
-            "where it lies with root=... or the environment variable ICDA_DATA."
+            f"the long-tailed Tiny ImageNet is not there: looked for {path.absolute()}. Expected: an npz file of WebP "
+            "images (blob, offsets, y, split, wnids), made of Tiny ImageNet of Stanford's CS231n course. Put it there, or "
+            "say where it lies with root=... or the environment variable ICDA_DATA."
         )
     return path.resolve()
 

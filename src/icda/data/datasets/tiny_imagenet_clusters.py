@@ -67,7 +67,7 @@ def make_clusters(
     known = load_features(features)
     if known.id.tolist() != [_name(row) for row in range(len(stored.labels))]:
         raise InputError(
-            f"{features} has {len(known)} rows, wanted one for each of {len(stored.labels)} images in the order of the "
+            f"{features} has {len(known)} rows, expected one for each of {len(stored.labels)} images in the order of the "
             f"file. These commands make it:\n{COMMANDS}"
         )
     unit = F.normalize(torch.from_numpy(known.features).double())
@@ -94,18 +94,18 @@ def _name(row: int) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """`python -m icda.data.datasets.tiny_imagenet_clusters images FOLDER`, then `... clusters FEATURES OUT`"""
-    parser = argparse.ArgumentParser(description=f"Make the clusters of Tiny ImageNet anew:\n{COMMANDS}")
+    parser = argparse.ArgumentParser(description=f"Make the clusters of Tiny ImageNet again:\n{COMMANDS}")
     commands = parser.add_subparsers(dest="command", required=True)
     images = commands.add_parser("images", help="write the images as files for `icda embed`")
     images.add_argument("folder", type=Path)
     clusters = commands.add_parser("clusters", help="cluster the features of these images within each class")
     clusters.add_argument("features", type=Path)
     clusters.add_argument("out", type=Path)
-    given = parser.parse_args(arguments)
-    if given.command == "images":
-        print(f"{write_images(given.folder)} images in {given.folder}")
+    options = parser.parse_args(arguments)
+    if options.command == "images":
+        print(f"{write_images(options.folder)} images in {options.folder}")
     else:
-        print(f"{len(make_clusters(given.features, given.out))} clusters in {given.out}")
+        print(f"{len(make_clusters(options.features, options.out))} clusters in {options.out}")
     return 0
 
 

@@ -25,9 +25,9 @@ from icda.data.task import Split, Task
 
 LARGEST, RATIO = 300, 60
 STORIES = {
-    "clt": "Train-GLT, long-tailed 60:1 in classes and 7:2:1 in attributes; Test-CBL, 20 a class, 7:2:1",
-    "glt": "Train-GLT, long-tailed 60:1 in classes and 7:2:1 in attributes; Test-GBL, up to 4 of each attribute a class",
-    "alt": "Train-CBL, 10 a class, 7:2:1 in attributes; Test-GBL, up to 4 of each attribute a class",
+    "clt": "Train-GLT, long-tailed 60:1 in classes and 7:2:1 in attributes; Test-CBL, 20 per class, 7:2:1",
+    "glt": "Train-GLT, long-tailed 60:1 in classes and 7:2:1 in attributes; Test-GBL, up to 4 of each attribute per class",
+    "alt": "Train-CBL, 10 per class, 7:2:1 in attributes; Test-GBL, up to 4 of each attribute per class",
 }
 
 
@@ -35,7 +35,7 @@ def tiny_imagenet_glt(root: Path | None, seed: int, *, protocol: str) -> Task:
     """Tiny ImageNet, 100 classes at 32 pixels, under a protocol of the GLT benchmark.
 
     The pool are all 15,847 images of the file, its long-tailed and its balanced ones; the seed decides which go where.
-    The group of a sample is its attribute, so that accuracy is told for common, middling and rare looks.
+    The group of a sample is its attribute, so that accuracy is reported for common, middling and rare looks.
     """
     stored = read_stored(locate_file(root))
     clusters = read_clusters(stored)

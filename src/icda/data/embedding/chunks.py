@@ -58,8 +58,10 @@ class ChunkStore:
         if not path.is_file():
             write_text(path, json.dumps(asdict(plan), indent=1))
             return
-        begun, wanted = json.loads(path.read_text()), asdict(plan)
-        changed = [f"{key} {begun.get(key)!r}, now {wanted[key]!r}" for key in wanted if begun.get(key) != wanted[key]]
+        begun, planned = json.loads(path.read_text()), asdict(plan)
+        changed = [
+            f"{key} {begun.get(key)!r}, now {planned[key]!r}" for key in planned if begun.get(key) != planned[key]
+        ]
         if changed:
             raise InputError(
                 f"{self.folder} was begun with {'; '.join(changed)}: give the same settings to --resume, "

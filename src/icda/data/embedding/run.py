@@ -94,7 +94,7 @@ class Outline(NamedTuple):
 
 def _plan(samples: Samples, encoder: Encoder, batch_size: int) -> Plan:
     if batch_size < 1:
-        raise InputError(f"batch_size is {batch_size}, wanted 1 or more.")
+        raise InputError(f"batch_size is {batch_size}, expected 1 or more.")
     if samples.kind != encoder.kind:
         raise InputError(f"the encoder {encoder.name} takes {encoder.kind}s, but the inputs are {samples.kind}s.")
     return Plan(encoder.name, encoder.version, encoder.image_size, encoder.device, batch_size)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from icda.data.images import IMAGE_SUFFIXES
-from icda.data.own.folder import LAYOUT, images_in, split_folders, subfolders
+from icda.data.own.folder import LAYOUT, images_in, labelled_images
 from icda.data.own.table import (
     GROUP,
     LABEL,
@@ -53,11 +53,11 @@ class Samples:
 
     def state(self, row: int) -> str:
         """What must be the same for an earlier result to be good: a text, or an image's name, size and time of change."""
-        given = self.inputs[row]
-        if isinstance(given, str):
-            return given
+        sample = self.inputs[row]
+        if isinstance(sample, str):
+            return sample
         try:
-            status = given.stat()
+            status = sample.stat()
         except OSError:
             return f"{self.ids[row]} missing"
         return f"{self.ids[row]} {status.st_size} {status.st_mtime_ns}"
@@ -86,31 +86,16 @@ def read_samples(
             raise InputError(f"{root} is a folder: columns can be named only for a CSV table.")
         return _unlabelled_folder(root) if unlabelled else _folder(root)
     if not root.is_file():
-        raise MissingFileError(f"{root.absolute()} is not there. Wanted: a CSV table, or a folder: {LAYOUT}.")
+        raise MissingFileError(f"{root.absolute()} is not there. Expected: a CSV table, or a folder: {LAYOUT}.")
     if root.suffix.lower() in IMAGE_SUFFIXES:
-        raise InputError(f"{root} is one image. Wanted: a CSV table, or a folder: {LAYOUT}.")
+        raise InputError(f"{root} is one image. Expected: a CSV table, or a folder: {LAYOUT}.")
     return _table(read_table(root), columns or Columns(), unlabelled, allow_outside)
 
 
 def _folder(root: Path) -> Samples:
-    paths: list[Path] = []
-    labels: list[str] = []
-    splits: list[str] = []
-    folders = split_folders(root)
-    for split, folder in folders:
-        for class_folder in subfolders(folder):
-            images = images_in(class_folder)
-            if not images:
-                raise InputError(f"{class_folder} holds no image ({', '.join(IMAGE_SUFFIXES)}): fill or remove it.")
-            paths += images
-            labels += [class_folder.name] * len(images)
-            splits += [split] * len(images)
-    if not paths:
-        raise InputError(
-            f"{root} has no class folders with images. Wanted: {LAYOUT}. For images without classes: --unlabelled."
-        )
-    was_split = any(folder != root for _, folder in folders)
-    return Samples("image", paths, _relative(paths, root), labels, splits=splits if was_split else None)
+    images = labelled_images(root, "For images without classes: --unlabelled.")
+    splits = images.splits if images.was_split else None
+    return Samples("image", images.paths, _relative(images.paths, root), images.labels, splits=splits)
 
 
 def _unlabelled_folder(root: Path) -> Samples:

@@ -1,9 +1,10 @@
-"""A folder of images, one subfolder a class."""
+"""A folder of images, one subfolder per class."""
 
 from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
+from typing import NamedTuple
 
 from icda.data.images import IMAGE_SUFFIXES
 from icda.data.own.own_data import SPLIT_WORDS, SPLITS, OwnData, own_task, without_unreadable
@@ -22,9 +23,9 @@ def folder_task(
     flip: bool = True,
     skip_unreadable: bool = False,
 ) -> Task:
-    """A task from images that lie in one folder a class.
+    """A task from images that lie in one folder per class.
 
-    Either `path/train/<class>/...` with, if wanted, `validation` (or `val`), `test` and `metadata` beside `train`, or
+    Either `path/train/<class>/...` with, if you like, `validation` (or `val`), `test` and `metadata` beside `train`, or
     just `path/<class>/...`. A missing test split takes 20 % of train, a missing validation split 10 %, by `seed` and
     the same share of every class; the task's `description` says so. Images are squeezed to `image_size`; in training
     they are shifted by up to an eighth of it and, unless `flip` is False, mirrored half of the time. With
@@ -32,25 +33,39 @@ def folder_task(
     """
     root = Path(path).expanduser()
     if not root.is_dir():
-        raise MissingFileError(f"{root.absolute()} is not a folder. Wanted: {LAYOUT}.")
-    paths: list[Path] = []
-    labels: list[str] = []
-    splits: list[str] = []
-    for split, folder in split_folders(root):
-        for class_folder in subfolders(folder):
-            images = images_in(class_folder)
-            if not images:
-                raise InputError(f"{class_folder} holds no image ({', '.join(IMAGE_SUFFIXES)}): fill or remove it.")
-            paths += images
-            labels += [class_folder.name] * len(images)
-            splits += [split] * len(images)
-    if not paths:
-        raise InputError(f"{root} has no class folders with images. Wanted: {LAYOUT}. Labels in a table: csv_task.")
-    data = OwnData(ImageFiles(paths, image_size, flip=flip), labels, splits)
+        raise MissingFileError(f"{root.absolute()} is not a folder. Expected: {LAYOUT}.")
+    images = labelled_images(root, "Labels in a table: csv_task.")
+    data = OwnData(ImageFiles(images.paths, image_size, flip=flip), images.labels, images.splits)
     if skip_unreadable:
         data = without_unreadable(data)
     shape = (3, image_size, image_size)
     return own_task(root.resolve().name, data, seed, input_kind="image", input_shape=shape, model="resnet20")
+
+
+class LabelledImages(NamedTuple):
+    """The images below a folder, entry i of each list for image i; `was_split` says whether splits have folders."""
+
+    paths: list[Path]
+    labels: list[str]
+    splits: list[str]
+    was_split: bool
+
+
+def labelled_images(root: Path, otherwise: str) -> LabelledImages:
+    """Every image with its class and split; `otherwise` tells the owner of a folder without classes what to do."""
+    folders = split_folders(root)
+    images = LabelledImages([], [], [], was_split=any(folder != root for _, folder in folders))
+    for split, folder in folders:
+        for class_folder in subfolders(folder):
+            paths = images_in(class_folder)
+            if not paths:
+                raise InputError(f"{class_folder} holds no image ({', '.join(IMAGE_SUFFIXES)}): fill or remove it.")
+            images.paths.extend(paths)
+            images.labels.extend([class_folder.name] * len(paths))
+            images.splits.extend([split] * len(paths))
+    if not images.paths:
+        raise InputError(f"{root} has no class folders with images. Expected: {LAYOUT}. {otherwise}")
+    return images
 
 
 def split_folders(root: Path) -> list[tuple[str, Path]]:
@@ -72,5 +87,5 @@ def subfolders(folder: Path) -> list[Path]:
 
 
 def images_in(folder: Path) -> list[Path]:
-    found = (entry for entry in folder.rglob("*") if entry.suffix.lower() in IMAGE_SUFFIXES)
-    return sorted(entry for entry in found if entry.is_file() and not entry.name.startswith("."))
+    images = (entry for entry in folder.rglob("*") if entry.suffix.lower() in IMAGE_SUFFIXES)
+    return sorted(entry for entry in images if entry.is_file() and not entry.name.startswith("."))

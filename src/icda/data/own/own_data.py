@@ -146,8 +146,8 @@ def _check_classes(name: str, data: OwnData) -> None:
 def _complete(name: str, splits: Sequence[str], strata: Tensor, seed: int) -> tuple[dict[str, Tensor], str]:
     """The rows of every split, and a sentence that says which of them were cut from train."""
     rows = {part: torch.tensor([i for i, s in enumerate(splits) if s == part], dtype=torch.long) for part in SPLITS}
-    wanted = {"test": TEST_SHARE, "validation": VALIDATION_SHARE}
-    missing = {part: share for part, share in wanted.items() if len(rows[part]) == 0}
+    shares = {"test": TEST_SHARE, "validation": VALIDATION_SHARE}
+    missing = {part: share for part, share in shares.items() if len(rows[part]) == 0}
     if not missing:
         return rows, "All splits as given."
     train = rows["train"]
@@ -156,6 +156,9 @@ def _complete(name: str, splits: Sequence[str], strata: Tensor, seed: int) -> tu
         rows[part] = train[positions]
     rows["train"] = train[rest]
     if len(rows["test"]) == 0:
-        raise InputError(f"{name} has too few samples a class ({len(train)} in all) to cut a test split: give one.")
-    shares = " and ".join(f"{share:.0%} as {part} ({len(rows[part])})" for part, share in missing.items())
-    return rows, f"Of the {len(train)} training samples, data seed {seed} took {shares}, stratified by class and group."
+        raise InputError(f"{name} has too few samples per class ({len(train)} in all) to cut a test split: give one.")
+    described = " and ".join(f"{share:.0%} as {part} ({len(rows[part])})" for part, share in missing.items())
+    return (
+        rows,
+        f"Of the {len(train)} training samples, data seed {seed} took {described}, stratified by class and group.",
+    )

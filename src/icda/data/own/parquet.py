@@ -73,10 +73,10 @@ class ParquetTable:
 
     def labels(self) -> np.ndarray:
         """The distinct labels, sorted: one pass over the target column alone."""
-        found: set[Any] = set()
+        labels: set[Any] = set()
         for batch in self._scan([self.target], 2**16):
-            found.update(_values(batch.column(self.target), self.target).tolist())
-        return np.array(sorted(found))
+            labels.update(_values(batch.column(self.target), self.target).tolist())
+        return np.array(sorted(labels))
 
     def batches(self, batch_size: int) -> Iterator[Samples]:
         """Samples of at most `batch_size` rows, in order."""
@@ -109,7 +109,7 @@ class ParquetTable:
         )
         if lengths != {self.width}:
             raise InputError(
-                f"column {name!r} has lists of {sorted(lengths)} numbers, wanted {self.width} in each row."
+                f"column {name!r} has lists of {sorted(lengths)} numbers, expected {self.width} in each row."
             )
         values = column.flatten().to_numpy(zero_copy_only=False)
         return values.astype(np.float32, copy=False).reshape(-1, self.width)
@@ -119,27 +119,27 @@ class ParquetTable:
         if isinstance(features, str):
             # A label, weight or group whose name begins alike is no feature: a model would read the answer off it.
             alike = [name for name in names if name.startswith(features) and name not in self.other_columns]
-            given = [features] if features in names else alike
-            if not given:
+            columns = [features] if features in names else alike
+            if not columns:
                 raise InputError(f"no column is called {features!r} or begins so. Columns: {', '.join(names)}.")
         else:
-            given = list(features)
-            for name in given:
+            columns = list(features)
+            for name in columns:
                 self._check_column(name)
-        leaked = [name for name in given if name in self.other_columns]
+        leaked = [name for name in columns if name in self.other_columns]
         if leaked:
             raise InputError(
                 f"column {leaked[0]!r} is given as a feature and as the target, weight or group: the model would read the "
                 "answer off it. Take it out of the features."
             )
         kinds = require("pyarrow.types", "parquet", "Parquet files")
-        types = [self.dataset.schema.field(name).type for name in given]
-        self.is_list = len(given) == 1 and hasattr(types[0], "value_type")
-        for name, kind in zip(given, types, strict=True):
+        types = [self.dataset.schema.field(name).type for name in columns]
+        self.is_list = len(columns) == 1 and hasattr(types[0], "value_type")
+        for name, kind in zip(columns, types, strict=True):
             number = kind.value_type if self.is_list else kind
             if not (kinds.is_floating(number) or kinds.is_integer(number) or kinds.is_boolean(number)):
-                raise InputError(f"column {name!r} holds {kind}, wanted numbers or one column of lists of numbers.")
-        return given
+                raise InputError(f"column {name!r} holds {kind}, expected numbers or one column of lists of numbers.")
+        return columns
 
     def _check_column(self, name: str) -> None:
         names = self.dataset.schema.names

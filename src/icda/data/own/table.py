@@ -134,7 +134,7 @@ def csv_task(
 
 def read_table(path: Path) -> CsvTable:
     if not path.is_file():
-        raise MissingFileError(f"{path.absolute()} is not a file: csv_task wants a CSV table with a header line.")
+        raise MissingFileError(f"{path.absolute()} is not a file: csv_task needs a CSV table with a header line.")
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             first = file.readline()
@@ -151,10 +151,10 @@ def read_table(path: Path) -> CsvTable:
     except csv.Error as error:
         raise InputError(f"{path} cannot be read as a CSV table: {error}.") from error
     if not rows or len(set(header)) < len(header):
-        raise InputError(f"{path} wants a header line of distinct names and rows below it; its header is {header}.")
+        raise InputError(f"{path} needs a header line of distinct names and rows below it; its header is {header}.")
     for row, line in rows:
         if len(row) != len(header):
-            raise InputError(f"{path}, line {line}: {len(row)} cells, wanted {len(header)} as in the header.")
+            raise InputError(f"{path}, line {line}: {len(row)} cells, expected {len(header)} as in the header.")
     columns = {name: [row[k] for row, _ in rows] for k, name in enumerate(header)}
     return CsvTable(path, columns, [line for _, line in rows])
 
@@ -208,7 +208,7 @@ def split_values(table: CsvTable, column: str | None) -> list[str]:
     for cell, line in zip(cells, table.lines, strict=True):
         if cell not in known:
             raise InputError(
-                f"{table.path}, line {line}: split {cell!r} is not understood. Wanted: {', '.join(SPLIT_WORDS)}; "
+                f"{table.path}, line {line}: split {cell!r} is not understood. Expected: {', '.join(SPLIT_WORDS)}; "
                 "or 0, 1 and 2 for train, validation and test."
             )
     return [known[cell] for cell in cells]

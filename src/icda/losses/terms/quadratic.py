@@ -1,6 +1,6 @@
 """P_{i,c} = d_c^T (sum_j coef_{i,j} Sigma_j) d_c with d_c = w_c - w_{y_i}, written plainly.
 
-Differentiable in every argument as often as one likes; `fused.py` has the same numbers at the speed training wants. No
+Differentiable in every argument as often as one likes; `fused.py` has the same numbers at the speed training needs. No
 tensor of size N x C x A is ever formed (mathematics 7). In the shapes below N samples, C classes, A features, r rank.
 """
 

@@ -55,19 +55,19 @@ class Frame:
 
     def across(self, values: Sequence[float], texts: Sequence[str], title: str) -> list[Markup]:
         """Labels of the x axis and what it shows."""
-        made = []
+        marks = []
         for value, text in zip(values, texts, strict=True):
             inside = min(self.x(value), WIDTH - 3.2 * len(text))  # the last label must not stick out
-            made.append(label(text, inside, self.bottom + 16, "middle"))
-        return [*made, label(title, (self.left + WIDTH - RIGHT) / 2, self.height - 5, "middle", "axis")]
+            marks.append(label(text, inside, self.bottom + 16, "middle"))
+        return [*marks, label(title, (self.left + WIDTH - RIGHT) / 2, self.height - 5, "middle", "axis")]
 
     def up(self, values: Sequence[float], texts: Sequence[str]) -> list[Markup]:
         """Grid lines and labels of the y axis."""
-        made = []
+        marks = []
         for value, text in zip(values, texts, strict=True):
-            made.append(stroke("grid", (self.left, self.y(value)), (WIDTH - RIGHT, self.y(value))))
-            made.append(label(text, self.left - 6, self.y(value) + 4, "end"))
-        return made
+            marks.append(stroke("grid", (self.left, self.y(value)), (WIDTH - RIGHT, self.y(value))))
+            marks.append(label(text, self.left - 6, self.y(value) + 4, "end"))
+        return marks
 
 
 def plot(title: str, description: str, parts: Sequence[object], height: float = HEIGHT, **attributes: object) -> Markup:

@@ -83,7 +83,7 @@ def _pixels(heat: Heat) -> Markup:
 
 
 def _png(share: Sequence[Sequence[float]]) -> str:
-    """One pixel a cell: colour for diagonal or not, opacity for the share, so that it suits both themes."""
+    """One pixel per cell: colour for diagonal or not, opacity for the share, so that it suits both themes."""
     strength = np.sqrt(np.clip(np.asarray(share, dtype=np.float64), 0.0, 1.0))
     size = len(strength)
     pixels = np.zeros((size, size, 4), dtype=np.uint8)

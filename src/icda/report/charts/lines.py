@@ -64,7 +64,7 @@ def _bands(frame: Frame, lines: Sequence[Line], percent: bool, x_label: str) -> 
     xs = sorted(values)[::every]
     places = [frame.x(x) for x in xs]
     edges = [frame.left, *((a + b) / 2 for a, b in itertools.pairwise(places)), WIDTH - RIGHT]
-    made = []
+    bands = []
     for x, start, end in zip(xs, edges[:-1], edges[1:], strict=True):
         place = {
             "x": f"{start:.1f}",
@@ -72,8 +72,8 @@ def _bands(frame: Frame, lines: Sequence[Line], percent: bool, x_label: str) -> 
             "width": f"{end - start:.1f}",
             "height": f"{frame.bottom - TOP:.0f}",
         }
-        made.append(element("rect", **place, class_="hit", data_tip="\n".join([f"{x_label} {x:g}", *values[x]])))
-    return made
+        bands.append(element("rect", **place, class_="hit", data_tip="\n".join([f"{x_label} {x:g}", *values[x]])))
+    return bands
 
 
 def _runs(points: Sequence[Point]) -> list[list[tuple[float, float]]]:

@@ -115,9 +115,9 @@ def _tied(audited: Audited, level: int) -> Markup:
         for entry in samples
     ]
     header = ["Sample", "Label", "Tied to", "Predicted", "Strength", "Tie", "Suspected"]
-    found = as_number(mapping(audited, "ties").get("suspected"))
+    suspected = as_number(mapping(audited, "ties").get("suspected"))
     caption = f"The {len(rows)} samples most tied to a wrong class"
-    caption += "" if found is None else f"; {found:,.0f} are suspected in all"
+    caption += "" if suspected is None else f"; {suspected:,.0f} are suspected in all"
     return section("Samples tied to a wrong class", level, table(caption, header, rows, names=4))
 
 

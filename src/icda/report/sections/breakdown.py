@@ -91,8 +91,8 @@ def _bars(caption: str, what: str, rows: Sequence[Row]) -> Markup:
     header.append(element("span", "Bar", class_="unseen"))
     body = [[row.name, *(_count(getattr(row, key)) for _, key in counted), *_shown(row, has_interval)] for row in rows]
     note = "95 %: Wilson interval from the tested samples." if has_interval else ""
-    made = table(caption, header, body, attributes=[row.attributes for row in rows])
-    return element("div", made, element("p", note, class_="note") if note else "", class_="bars")
+    drawn = table(caption, header, body, attributes=[row.attributes for row in rows])
+    return element("div", drawn, element("p", note, class_="note") if note else "", class_="bars")
 
 
 def _shown(row: Row, has_interval: bool) -> list[object]:

@@ -55,12 +55,12 @@ def spreads(runs: Sequence[Run], level: int) -> Markup:
 
 
 def heat_beside(runs: Sequence[Run], level: int) -> Markup:
-    """Grad-CAM of several runs on the same samples, a row a sample; empty unless two runs share one."""
+    """Grad-CAM of several runs on the same samples, a row per sample; empty unless two runs share one."""
     blocks = []
     tasks = dict.fromkeys(str(run.result["task"]) for run in runs)
     for task in tasks:
-        seen = [(run, found) for run in runs if str(run.result["task"]) == task and (found := _heats(run))]
-        shared = [number for number in (seen[0][1] if seen else {}) if sum(number in found for _, found in seen) > 1]
+        seen = [(run, heats) for run in runs if str(run.result["task"]) == task and (heats := _heats(run))]
+        shared = [number for number in (seen[0][1] if seen else {}) if sum(number in heats for _, heats in seen) > 1]
         if shared:
             title = element(f"h{level + 1}", task) if len(tasks) > 1 else ""
             rows = [_heat_row(number, seen) for number in shared[:PICTURED]]
@@ -73,9 +73,9 @@ def _cards(results: Sequence[Result]) -> Markup:
     """Headline cards where all runs are seeds of one thing; what is compared does not fit on cards."""
     if len(summarise(results, "accuracy")) > 1:
         return Markup("")
-    found = [row for name in compared(results) for row in summarise(results, name) if row.n]
+    summaries = [row for name in compared(results) for row in summarise(results, name) if row.n]
     cards = []
-    for row in found:
+    for row in summaries:
         unit = " %" if figure(row.metric).percent else ""
         value = element("span", f"{row}{unit}", class_="value spread")
         cards.append((figure(row.metric).label, join([value, element("small", figure(row.metric).meaning)])))
@@ -121,7 +121,7 @@ def _heats(run: Run) -> dict[int, Mapping[str, Any]]:
 
 
 def _heat_row(number: int, seen: Sequence[tuple[Run, Mapping[int, Mapping[str, Any]]]]) -> Markup:
-    having = [(run, found[number]) for run, found in seen if number in found]
+    having = [(run, heats[number]) for run, heats in seen if number in heats]
     run, entry = having[0]
     target = run.class_name(entry.get("target"))
     cells = [_heat_cell(picture(entry.get("picture"), f"sample {number}, {target}"), f"sample {number}", target)]

@@ -62,8 +62,8 @@ def _mistakes(run: Run, matrix: Sequence[Sequence[float]]) -> Markup:
     all_wrong = sum(count for count, *_ in wrong)
     caption = f"The most frequent of {len(wrong):,} kinds of mistakes ({all_wrong:,.0f} samples in all)"
     header = ["True class", "Predicted", "Samples", "Share of class"]
-    made = table(caption, header, rows, names=2, attributes=filters)
-    return element("div", made, class_="tall") if len(rows) > TALL else made
+    drawn = table(caption, header, rows, names=2, attributes=filters)
+    return element("div", drawn, class_="tall") if len(rows) > TALL else drawn
 
 
 def _shown(wrong: Sequence[tuple[float, int, int]]) -> list[tuple[float, int, int]]:

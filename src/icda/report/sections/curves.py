@@ -61,7 +61,7 @@ def learning_curves(runs: Sequence[Run], level: int) -> Markup:
 
 
 def _by_task_and_label(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
-    """Results of each task and line: a line a method, or a line a seed where all runs are of one method."""
+    """Results of each task and line: a line per method, or a line per seed where all runs are of one method."""
     one_method = len({str(result["method"]) for result in results}) == 1
     grouped: dict[str, dict[str, list[Result]]] = {}
     for result in results:

@@ -33,8 +33,8 @@ def margins(run: Run, level: int) -> Markup:
 
 
 def read_bins(part: Mapping[str, Any]) -> tuple[list[float], list[list[float]]]:
-    """Edges and one row of counts a class."""
-    edges = [value for given in listing(part, "edges") if (value := as_number(given)) is not None]
+    """Edges and one row of counts per class."""
+    edges = [value for edge in listing(part, "edges") if (value := as_number(edge)) is not None]
     return edges, [[as_number(cell) or 0.0 for cell in row] for row in listing(part, "counts")]
 
 
@@ -49,8 +49,8 @@ def per_class_bins(
         below = [] if zero is None else [percent(sum(counts[:zero]) / total) if total else ""]
         body.append([run.class_name(index), f"{total:,.0f}", *below, spark(counts, zero)])
     header = ["Class", "Samples", *([] if zero is None else ["Below zero"]), "Distribution"]
-    made = table(caption, header, body, attributes=[run.filters(index) for index in range(len(rows))])
-    return element("div", made, class_="sparks tall" if len(rows) > SHOWN_AT_ONCE else "sparks")
+    drawn = table(caption, header, body, attributes=[run.filters(index) for index in range(len(rows))])
+    return element("div", drawn, class_="sparks tall" if len(rows) > SHOWN_AT_ONCE else "sparks")
 
 
 def _facts(part: Mapping[str, Any], labels: Mapping[str, str]) -> list[tuple[object, object]]:

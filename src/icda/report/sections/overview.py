@@ -35,7 +35,7 @@ def headline(run: Run, level: int) -> Markup:
     figures = [(name, value) for name in names if (value := metric(result, name)) is not None]
     if not figures:
         return Markup("")
-    known = {name: found for name, _ in figures if (found := uncertainty(result, name)) is not None}
+    known = {name: interval for name, _ in figures if (interval := uncertainty(result, name)) is not None}
     cards = [(figure(name).label, _card(name, value, known.get(name))) for name, value in figures]
     return section(
         "Headline numbers",
@@ -47,14 +47,14 @@ def headline(run: Run, level: int) -> Markup:
     )
 
 
-def _card(name: str, value: float, found: Uncertainty | None) -> Markup:
-    interval = "" if found is None else element("span", found.text(), class_="interval")
+def _card(name: str, value: float, interval: Uncertainty | None) -> Markup:
+    shown = "" if interval is None else element("span", interval.text(), class_="interval")
     note = element("small", figure(name).meaning) if figure(name).meaning else ""
-    return join([element("span", metric_text(name, value), class_="value"), interval, note])
+    return join([element("span", metric_text(name, value), class_="value"), shown, note])
 
 
 def _intervals_note(known: dict[str, Uncertainty]) -> str:
-    rules = ", ".join(dict.fromkeys(found.rule for found in known.values()))
+    rules = ", ".join(dict.fromkeys(interval.rule for interval in known.values()))
     return (
         f"Ranges are 95 % intervals from the number of test samples ({rules}). They do not hold what another seed would "
         "change: run several seeds for that. The worst of many classes or groups is also low by chance."
@@ -84,7 +84,7 @@ def _sentence(result: Result) -> str:
     groups = mapping(metrics, "per_group_accuracy").items()
     parts = [f"{percent(accuracy)} of the {result.get('split', 'test')} samples are classified correctly"]
     for what, accuracies in (("class", classes), ("group", groups)):
-        known = [(value, str(name)) for name, given in accuracies if (value := as_number(given)) is not None]
+        known = [(value, str(name)) for name, reported in accuracies if (value := as_number(reported)) is not None]
         if known:
             value, name = min(known)
             parts.append(f"{percent(value)} in the worst {what} ({name})")

@@ -41,7 +41,7 @@ def gradcam(run: Run, level: int) -> Markup:
     if not entries:
         return Markup("")
     share = as_number(part.get("mean_centre_share"))
-    words = "Grad-CAM: the warmer a place, the more it speaks for the predicted class."
+    words = "Grad-CAM: the warmer a place, the more it supports the predicted class."
     words += f" Layer {part['layer']}." if part.get("layer") else ""
     words += f" On average {percent(share)} of the heat lies in the centre box." if share is not None else ""
     return section(

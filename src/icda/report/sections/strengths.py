@@ -30,7 +30,7 @@ def strengths(run: Run, level: int) -> Markup:
         classes = per_class_bins(run, edges, rows, f"Strengths class by class, {split} split", signed=False)
         parts.append(element("div", drawn, classes, class_="beside"))
     if towards:
-        check_square("a matrix of ties", towards, "one row a class, one column the class it is tied to")
+        check_square("a matrix of ties", towards, "one row per class, one column the class it is tied to")
         parts += [_matrix(run, towards), _pairs(run, towards)] if any(map(any, towards)) else [element("p", NO_TIES)]
     return section("Strengths", level, *parts) if parts else Markup("")
 

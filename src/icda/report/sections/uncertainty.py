@@ -31,8 +31,8 @@ def uncertainty(result: Result, name: str) -> Uncertainty | None:
     classes, groups = class_rows(result), group_rows(result)
     if name == "accuracy":
         share, samples = metric(result, name), sum(evaluated_samples(result))
-        found = None if share is None else wilson(share * samples, samples)
-        return None if found is None else Uncertainty(found, "Wilson")
+        interval = None if share is None else wilson(share * samples, samples)
+        return None if interval is None else Uncertainty(interval, "Wilson")
     if name in ("worst_class_accuracy", "worst_group_accuracy"):
         return _worst(classes if name == "worst_class_accuracy" else groups)
     if name in ("balanced_accuracy", "average_group_accuracy"):
@@ -55,7 +55,7 @@ def group_rows(result: Result) -> list[tuple[float, int]]:
 def _rows(accuracies: Sequence[object], samples: Sequence[int]) -> list[tuple[float, int]]:
     if len(accuracies) != len(samples):
         return []
-    pairs = ((as_number(given), count) for given, count in zip(accuracies, samples, strict=True))
+    pairs = ((as_number(accuracy), count) for accuracy, count in zip(accuracies, samples, strict=True))
     return [(share, count) for share, count in pairs if share is not None and count > 0]
 
 
@@ -63,10 +63,10 @@ def _worst(rows: Sequence[tuple[float, int]]) -> Uncertainty | None:
     if not rows:
         return None
     share, samples = min(rows)
-    found = wilson(share * samples, samples)
-    return None if found is None else Uncertainty(found, "Wilson")
+    interval = wilson(share * samples, samples)
+    return None if interval is None else Uncertainty(interval, "Wilson")
 
 
 def _mean(rows: Sequence[tuple[float, int]]) -> Uncertainty | None:
-    found = bootstrap_mean([share for share, _ in rows], [count for _, count in rows])
-    return None if found is None else Uncertainty(found, "bootstrap within classes or groups for means of them")
+    interval = bootstrap_mean([share for share, _ in rows], [count for _, count in rows])
+    return None if interval is None else Uncertainty(interval, "bootstrap within classes or groups for means of them")

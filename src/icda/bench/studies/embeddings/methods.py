@@ -21,7 +21,7 @@ Knows = Literal["labels", "groups", "metadata"]
 
 @dataclass(frozen=True)
 class Row:
-    """A method of the table: how it is made, and what beside the labels it is told.
+    """A method of the table: how it is made, and what it is given beside the labels.
 
     "labels": nothing. "groups": the attribute of training and validation samples. "metadata": that of metadata alone.
     """
@@ -82,7 +82,7 @@ class Bench:
         self._guesses: dict[tuple[str, float], PseudoGroups] = {}
 
     def attributes(self, row: Row) -> Sequence[str | None]:
-        """A row that is told nothing is fitted once, whatever groups it is judged by."""
+        """A row that is given nothing is fitted once, whatever groups it is judged by."""
         return (None,) if row.knows == "labels" else tuple(self.data.test.attributes)
 
     def fit(self, row: Row, attribute: str | None) -> Fitted:
@@ -99,8 +99,8 @@ class Bench:
         options = {"C": C, "random_state": self.seed, **row.options}
         groups = None if attribute is None else train.attributes[attribute]
         if row.guess is not None:
-            found = self._guess(row.guess, C)
-            groups = (found.attributes if options.get("through") == "prior" else found.hurt).numpy()
+            guess = self._guess(row.guess, C)
+            groups = (guess.attributes if options.get("through") == "prior" else guess.hurt).numpy()
             options["balance"] = "group"
         model = ICDAClassifier(**options).fit(train.features, train.targets, groups=groups)
         hits = model.predict(validation.features) == validation.targets

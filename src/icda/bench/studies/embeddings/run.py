@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-import multiprocessing
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from icda.bench.processes import process_pool
 from icda.bench.studies.embeddings.methods import ROWS, Bench
 from icda.bench.studies.embeddings.sets import SETS
 from icda.results import write_atomically
@@ -56,16 +56,16 @@ def run_table(
     jobs: int = 1,
     report: Callable[[str], None] = print,
 ) -> list[Cell]:
-    """Fill `path` with one row a cell; each set and seed is one job on one thread."""
+    """Fill `path` with one row per cell; each set and seed is one job on one thread."""
     rows = [row for row in ROWS if not methods or row.name in methods]
     done = read_cells(path)
     known = {cell.key for cell in done}
-    wanted = [(name, seed) for seed in range(seeds) for name in sets]
+    pairs = [(name, seed) for seed in range(seeds) for name in sets]
     for name in sets:  # embeddings are computed once, before jobs could compute them side by side
         SETS[name](root, 0, cache)
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+    with process_pool(jobs) as pool:
         futures = []
-        for name, seed in wanted:
+        for name, seed in pairs:
             missing = [row.name for row in rows if (name, row.name, seed) not in known]
             if missing:
                 futures.append(pool.submit(run_cells, name, seed, missing, root, cache))

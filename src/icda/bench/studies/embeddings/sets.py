@@ -145,9 +145,9 @@ def _numbers(file: io.TextIOBase) -> tuple[list[str], Array]:
 
 def _reviews(archive: Path, member: str) -> tuple[Array, list[str]]:
     with lzma.open(archive) as packed, tarfile.open(fileobj=packed) as files:
-        found = files.extractfile(member)
-        assert found is not None
-        rows = list(csv.DictReader(io.TextIOWrapper(found, "utf-8"), delimiter="\t", quoting=csv.QUOTE_NONE))
+        file = files.extractfile(member)
+        assert file is not None
+        rows = list(csv.DictReader(io.TextIOWrapper(file, "utf-8"), delimiter="\t", quoting=csv.QUOTE_NONE))
     return np.array([int(row["Sentiment"] == "Positive") for row in rows]), [row["Text"] for row in rows]
 
 
