@@ -44,3 +44,14 @@ def test_estimators_are_still_found_beside_the_integrations() -> None:
 def test_icda_audit_stays_a_function_whatever_was_imported() -> None:
     code = "import icda.auditing, icda.cli.audit, icda; assert callable(icda.audit)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_the_module_of_terms_had_is_found_in_the_package_of_terms() -> None:
+    from icda.losses import terms
+    from icda.losses.terms import augmentation
+
+    for name in ("mean_term", "off_target", "variance_term"):
+        with pytest.warns(DeprecationWarning, match="is now"):
+            assert getattr(terms, name) is getattr(augmentation, name)
+    with pytest.raises(AttributeError, match="no_such_term"):
+        terms.no_such_term  # noqa: B018

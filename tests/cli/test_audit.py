@@ -194,3 +194,29 @@ def test_a_parquet_file_is_audited_like_the_same_table(icda: Command) -> None:
     tables = [json.loads(Path(f"table_{kind}/audit.json").read_text()) for kind in ("parquet", "npz")]
     assert tables[0]["label_noise"] == tables[1]["label_noise"]
     assert "Left out, since they only number the rows: index." in tables[0]["notes"]
+
+
+def test_row_numbers_and_answers_are_no_features_whatever_rows_are_chosen(icda: Command) -> None:
+    generator = np.random.default_rng(0)
+    lines = ["row,f,y,group_code,label,split"]
+    for i in range(120):
+        split = "train" if generator.random() < 0.7 else "test"
+        lines.append(f"{i},{generator.normal():.3f},{i % 2},{i % 3},{'ab'[i % 2]},{split}")
+    Path("table.csv").write_text("\n".join(lines))
+    answer = icda("audit", "table.csv", "--label-column", "label", "--where", "split=train", "--out", "found")
+    assert answer.code == 0, answer.err
+    notes = json.loads(Path("found/audit.json").read_text())["notes"]
+    assert "Features: f." in notes
+    assert "Left out, since they only number the rows: row." in notes
+    assert "Left out, since their names say label, group or split: y, group_code, split." in notes
+
+
+@pytest.mark.parametrize("broken", ["nan", "text", "line"])
+def test_features_that_cannot_be_audited_are_the_users_to_repair(broken: str, icda: Command) -> None:
+    X, y = np.random.default_rng(0).normal(size=(40, 3)), np.tile([0, 1], 20)
+    features = {"nan": np.where(X > 2, np.nan, X), "text": X.astype(str), "line": X[:, 0]}[broken]
+    features = np.full_like(X, np.nan) if broken == "nan" else features
+    np.savez("f.npz", X=np.char.add(features, "x") if broken == "text" else features, y=y)
+    answer = icda("audit", "f.npz")
+    assert answer.code == 1
+    assert "Traceback" not in answer.err

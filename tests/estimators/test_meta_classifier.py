@@ -132,3 +132,33 @@ def test_a_prior_that_the_settings_do_not_read_is_refused() -> None:
         MetaICDAClassifier(prior="class").fit(X, y, X_META, Y_META, attributes=np.zeros(300))
     with pytest.raises(ValueError, match=r"expected shape \(300, 2\), got \(300, 3\)"):
         MetaICDAClassifier().fit(X, y, X_META, Y_META, log_prior=np.zeros((300, 3)))
+
+
+@pytest.mark.parametrize("strengths_as", ["margins", "weights"])
+def test_a_prior_that_says_no_more_than_the_class_sizes_changes_nothing(strengths_as: str) -> None:
+    """An attribute that all samples share, and log-probabilities that are the class shares, are the counts' own prior."""
+    kept = np.r_[np.flatnonzero(y == "cat"), np.flatnonzero(y == "dog")[:30]]
+    shares = np.log(np.tile([150 / 180, 30 / 180], (180, 1)))
+
+    def fitted(prior: str, **given: np.ndarray) -> np.ndarray:
+        model = MetaICDAClassifier(
+            C=0.1, steps=2, loss="la", strengths_as=strengths_as, prior=prior, use_metadata=False
+        )
+        return model.fit(X[kept], y[kept], X_META, Y_META, **given).decision_function(X)
+
+    counts = fitted("class")
+    np.testing.assert_allclose(fitted("attribute", attributes=np.zeros(180, int)), counts, atol=2e-2)
+    np.testing.assert_allclose(fitted("attribute", log_prior=shares), counts, atol=2e-2)
+
+
+def test_samples_of_weight_zero_are_as_if_they_were_not_there() -> None:
+    weights = np.ones(len(y))
+    weights[::7] = 0
+    kept = weights > 0
+    attributes = np.arange(len(y)) % 2
+    model = MetaICDAClassifier(C=0.1, steps=2)
+    whole = model.fit(X, y, X_META, Y_META, sample_weight=weights, attributes=attributes).coef_
+    part = clone(model).fit(X[kept], y[kept], X_META, Y_META, attributes=attributes[kept]).coef_
+    np.testing.assert_allclose(whole, part, atol=1e-10)
+    with pytest.raises(ValueError, match="a class has no sample with a positive sample_weight"):
+        model.fit(X, y, X_META, Y_META, sample_weight=(y == "cat").astype(float), attributes=attributes)

@@ -265,3 +265,13 @@ def test_columns_of_a_prior_reach_the_loss_and_not_the_model(column: str, tmp_pa
     without.prior = None
     assert abs(without(output.features, labels, by_hand.head, 0.0, output.logits).item() - expected.item()) > 1e-3
     trainer.evaluate(samples)
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "icda"])
+def test_a_column_called_attributes_is_left_alone_by_a_loss_without_a_table(loss: str, tmp_path: Path) -> None:
+    arguments = make_arguments(tmp_path, max_steps=1)
+    with_column, without = (
+        RobustTrainer(make_model(), arguments, train_dataset=data, loss=loss).train().training_loss
+        for data in (priors("attributes"), make_data())
+    )
+    assert with_column == without

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from icda.cli.main import main
+from icda.results import run_result
 from icda.training import TrainConfig, checkpoint, run, train, trainer
 
 BASE = {"model": "mlp", "epochs": 3, "batch_size": 64}
@@ -54,7 +55,7 @@ def record_writes(into: list[str]) -> None:
         into.append(path.name)
         write(path, content)
 
-    checkpoint.write_atomically = run.write_atomically = recorded  # type: ignore[assignment]
+    checkpoint.write_atomically = run.write_atomically = run_result.write_atomically = recorded  # type: ignore[assignment]
 
 
 if __name__ == "__main__":

@@ -39,8 +39,11 @@ def check_inputs(X: Any, y: Any, class_names: Any, sample_names: Any, folds: int
     """Refuse what cannot be audited, as scikit-learn would; number the classes and scale the features."""
     if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or folds < 2:
         raise InputError(f"folds must be a whole number of at least 2, got {folds!r}.")
-    X, y = check_X_y(X, y, dtype="numeric", estimator="audit")
-    _check_labels(y)
+    try:
+        X, y = check_X_y(X, y, dtype="numeric", estimator="audit")
+        _check_labels(y)
+    except ValueError as error:  # scikit-learn says what is wrong; it is the user's to repair
+        raise InputError(str(error)) from error
     classes, codes = np.unique(y, return_inverse=True)
     counts = np.bincount(codes)
     if len(classes) < 2:

@@ -11,7 +11,7 @@ import numpy as np
 
 from icda.data.embedding.features import member_names, read_arrays
 from icda.data.own.parquet import ParquetTable, numeric_columns
-from icda.data.own.table import LABEL, NAMED_COLUMNS, CsvTable, read_table
+from icda.data.own.table import GROUP, LABEL, NAMED_COLUMNS, SPLIT, CsvTable, read_table
 from icda.errors import InputError, MissingFileError
 from icda.extras import require
 from icda.registry import did_you_mean
@@ -95,20 +95,29 @@ def _from_parquet(path: Path, asked: Wanted) -> AuditData:
     label = _pick(path, schema.names, "labels", asked.labels, [*LABELS, *LABEL])
     named = asked.names or next((name for name in NAMES if name in schema.names), None)
     features: str | list[str] | None = asked.features
+    answers: list[str] = []
     if features is None:
+        answers = _answers(schema.names, label)
         features = next((name for name in FEATURES if name in schema.names), None) or [
-            name for name in numeric_columns(schema) if name not in (label, named)
+            name for name in numeric_columns(schema) if name not in (label, named, *answers)
         ]
+    if not features:
+        raise InputError(f"{path} has no column of numbers beside {label!r}: name the features with --features.")
     table = ParquetTable(path, features, label, groups=named)
     parts = list(table.batches(2**14))
     names = None if named is None else np.concatenate([np.asarray(part.groups, dtype=object) for part in parts])
     columns = {name: np.concatenate([part.features[:, k] for part in parts]) for k, name in enumerate(table.features)}
     values = np.concatenate([part.features for part in parts])
-    indices = [] if table.is_list else [name for name in columns if _is_index(name, columns[name])]
+    guessed = asked.features is None and not table.is_list  # what the user named is taken as named
+    indices = [name for name in columns if _is_index(name, columns[name])] if guessed else []
     kept = [k for k, name in enumerate(columns) if name not in indices]
+    if not kept:
+        raise InputError(f"{path} has no features: {_listed(indices)} only number the rows.")
     notes = [f"Features: {_listed([name for name in columns if name not in indices])}."]
     if indices:
         notes.append(f"Left out, since they only number the rows: {_listed(indices)}.")
+    if answers:
+        notes.append(f"Left out, since their names say label, group or split: {_listed(answers)}.")
     labels = np.concatenate([part.targets for part in parts])
     return AuditData(values if table.is_list else values[:, kept], labels, names, notes=tuple(notes))
 
@@ -126,16 +135,17 @@ def _from_csv(path: Path, asked: Wanted) -> AuditData:
     arrays = {name: np.array(table.columns[name], dtype=object) for name in conditions if name in table.columns}
     chosen = _rows(path, arrays, table.columns, asked.where, len(table.lines))
     rows = np.arange(len(table.lines)) if chosen is None else np.flatnonzero(chosen)
-    columns, left_out = _numbers(table, rows, {label, named, *conditions})
-    indices = [name for name, values in columns.items() if _is_index(name, values)]
-    for name in indices:
-        del columns[name]
+    indices = [name for name, cells in table.columns.items() if name != named and _is_index_column(name, cells)]
+    answers = _answers(table.columns, label)
+    columns, left_out = _numbers(table, rows, {label, named, *conditions, *indices, *answers})
     if not columns:
         raise InputError(f"{path} has no column of numbers beside {label!r}: left out {', '.join(left_out + indices)}.")
     names = None if named is None else np.array(table.columns[named], dtype=object)[rows]
     notes = [f"Features: {_listed(list(columns))}."]
     if indices:
         notes.append(f"Left out, since they only number the rows: {_listed(indices)}.")
+    if answers:
+        notes.append(f"Left out, since their names say label, group or split: {_listed(answers)}.")
     if left_out:
         notes.append(f"Left out, since they hold no numbers: {_listed(left_out)}.")
     features = np.stack(list(columns.values()), 1)
@@ -143,16 +153,31 @@ def _from_csv(path: Path, asked: Wanted) -> AuditData:
 
 
 def _is_index(name: str, values: np.ndarray) -> bool:
-    """Whether a column only numbers the rows, as pandas writes it: whole numbers in steps of one, or no name.
+    """Whether a column only numbers the rows: consecutive whole numbers in any order, or a name that pandas gives.
 
-    >>> _is_index("Unnamed: 0", np.array([3.0, 1.0])), _is_index("id", np.array([7.0, 8.0, 9.0]))
+    Rows that were once sorted by class would give the label away.
+
+    >>> _is_index("Unnamed: 0", np.array([3.0, 1.0])), _is_index("row", np.array([8.0, 7.0, 9.0]))
     (True, True)
     >>> _is_index("age", np.array([7.0, 8.0, 10.0]))
     False
     """
-    if not name or name.lower().startswith("unnamed"):
+    if not name or name.lower().startswith(("unnamed", "__index_level_")):
         return True
-    return len(values) > 2 and bool((np.diff(values) == 1).all()) and float(values[0]).is_integer()
+    return len(values) > 2 and bool((np.diff(np.sort(values)) == 1).all()) and float(values[0]).is_integer()
+
+
+def _is_index_column(name: str, cells: Sequence[str]) -> bool:
+    """The same for the cells of a whole column, before rows are chosen."""
+    if not all(map(_is_number, cells)):
+        return False
+    return _is_index(name, np.array(cells, dtype=np.float64))
+
+
+def _answers(names: Collection[str], label: str) -> list[str]:
+    """Other columns that by their names hold a label, a group or a split: a head would read the answer off them."""
+    usual = {*LABELS, *LABEL, *GROUP, *SPLIT, "y_code", "group_code", "class_name", "class_names"}
+    return [name for name in names if name != label and name.lower() in usual]
 
 
 def _listed(names: list[str]) -> str:

@@ -25,13 +25,15 @@ class EvalArguments:
     """Which split to evaluate."""
     data: str | None = None
     """Another folder or CSV with the same classes; its test split is judged (a fifth of it where it names none)."""
+    allow_outside: bool = False
+    """Trust a table that names images outside its own folder."""
     json: bool = False
     """Print the whole result as JSON."""
 
 
 def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(EvalArguments, args=list(arguments), prog="icda eval")
-    result = evaluate_folder(options.run, options.split, options.data)
+    result = evaluate_folder(options.run, options.split, options.data, options.allow_outside)
     if options.json:
         print(result.to_json())
         return 0

@@ -126,8 +126,15 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         codes = encode_classes(self, y)
         weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
         metadata, labels = self._metadata(X_meta, y_meta, groups_meta, X.dtype)
+        prior = self._given_prior(attributes, log_prior, len(codes))
+        used = weights > 0  # a sample that counts nothing is as if it were not there
+        if len(np.unique(codes[used])) < len(self.classes_):
+            raise InputError("MetaICDAClassifier: a class has no sample with a positive sample_weight.")
+        if not used.all():
+            X, codes, weights = X[used], codes[used], weights[used]
+            prior = None if prior is None else prior.rows(used)
         problem = Problem.of(torch.from_numpy(X), torch.from_numpy(codes), len(self.classes_), self.C, weights)
-        prior, unit = self._given_prior(attributes, log_prior, len(codes)), 1 / float(weights.mean())
+        unit = 1 / float(weights.mean())
         if prior is not None:
             problem = prior.put_into(problem, unit)
             if prior.codes is not None:

@@ -16,6 +16,7 @@ from icda.errors import InputError, InputTypeError, MissingFileError
 from icda.extras import require
 from icda.integrations.feature_tap import FeatureTap, unwrap
 from icda.losses import LOSSES, AdjustedLoss
+from icda.losses.prior_loss import PriorLoss
 
 _transformers: Any = require("transformers", "hf", "Hugging Face trainers")
 
@@ -64,13 +65,20 @@ class TrainerLoss:
         tap = self.tap
         if tap.model.training:
             criterion = self._ready(tap.logits.device)
-            value = criterion(tap.features, labels, tap.head, self.progress, tap.logits, **self.prior)
+            value = criterion(tap.features, labels, tap.head, self.progress, tap.logits, **self._prior_for(criterion))
             total = value * len(labels) if criterion.reduction == "mean" else value.sum()
         else:
             total = F.cross_entropy(tap.logits.float(), labels, reduction="sum")
         tap.clear()
         self.prior = {}
         return total / (len(labels) if num_items_in_batch is None else num_items_in_batch)
+
+    def _prior_for(self, criterion: AdjustedLoss) -> dict[str, Tensor]:
+        """What this loss reads of the batch's columns: a dataset may have one of the same name for another end."""
+        if not isinstance(criterion, PriorLoss):
+            return {}
+        name = "log_prior" if criterion.prior is None else "attributes"
+        return {name: self.prior[name]} if name in self.prior else {}
 
     def callback(self) -> LossCallback:
         """For `Trainer(callbacks=[...])`: sets the progress, and keeps the statistics in the checkpoints."""

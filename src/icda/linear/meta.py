@@ -160,6 +160,8 @@ class _Fold:
         self.groups = LabelGroups.of(self.targets)
         self.log_prior = problem.log_prior
         if self.log_prior is not None:  # metadata are balanced by their weights: their prior is even
+            if settings.strengths_as == "weights":  # which give every class the same mass: it must not be counted twice
+                self.log_prior = self.log_prior - problem.class_counts.log().to(self.log_prior)
             rest = len(self.targets) - len(problem.targets)
             self.log_prior = torch.cat([self.log_prior, self.log_prior.new_zeros(rest, problem.num_classes)])
         self.head: LinearHead | None = None

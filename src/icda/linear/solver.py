@@ -9,6 +9,7 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
+from icda.errors import OperationError
 from icda.linear.evaluation import make_objective
 from icda.linear.objective import LossSettings
 from icda.linear.problem import Problem
@@ -121,6 +122,11 @@ def _minimise(
     parameters = torch.from_numpy(solution.x).to(dtype).view(-1, width + 1)
     if basis is not None:
         parameters = basis @ parameters
+    if not np.isfinite(solution.fun):
+        raise OperationError(
+            "the fit has become NaN or infinite: look for features of extreme size (scale them, as StandardScaler does) "
+            "and for priors or weights that are not finite."
+        )
     converged = solution.nit < max_iter
     return LinearHead(
         parameters[:, :-1].contiguous(), parameters[:, -1].contiguous(), solution.nit, converged, solution.fun

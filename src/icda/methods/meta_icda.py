@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.errors import InputError
 from icda.losses.icda import ICDALoss
 from icda.meta.lookahead import Mode
 from icda.methods.base import METHODS, Context, Setup
@@ -55,6 +56,11 @@ class MetaICDAMethod(MetaLearner):
     ) -> None:
         super().__init__(lookahead=lookahead, every=every, start=start)
         self.criterion = criterion or ICDALoss(setup.num_classes, setup.feature_dim, setup.class_counts, **options)
+        if self.criterion.prior is not None:
+            raise InputError(
+                "Meta-ICDA reads its prior from the class counts: an ICDALoss with a table of attributes (prior=) needs "
+                "the attributes of each batch, which its look-ahead does not have. Leave prior out, or use group_prior."
+            )
         self.characteristics = Characteristics(setup.class_counts)
         self.strength_network = strength_network or StrengthNetwork()
         # Decoupled decay: inside Adam's normalised step it would outweigh a meta-gradient of order beta * eta / n.

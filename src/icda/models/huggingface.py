@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -67,7 +68,8 @@ def load_huggingface(path_or_id: str, num_classes: int, **options: Any) -> Featu
     if is_text and getattr(config, "pad_token_id", None) is None:
         config.pad_token_id = _padding_id(path_or_id, config)
     auto = transformers.AutoModelForSequenceClassification if is_text else transformers.AutoModelForImageClassification
-    model = auto.from_pretrained(path_or_id, config=config, ignore_mismatched_sizes=True, **options)
+    with _readable(path_or_id):
+        model = auto.from_pretrained(path_or_id, config=config, ignore_mismatched_sizes=True, **options)
     if not {"dtype", "torch_dtype"} & set(options):
         # Weights stored in half precision would be loaded as such, and trained as such.
         model = model.float()
@@ -114,7 +116,20 @@ def huggingface_kind(path_or_id: str) -> Literal["image", "text"]:
 def huggingface_config(path_or_id: str, **options: Any) -> Any:
     """The configuration of a model in a folder or on the hub."""
     transformers = require("transformers", "hf", "Hugging Face models")
-    return transformers.AutoConfig.from_pretrained(path_or_id, **options)
+    with _readable(path_or_id):
+        return transformers.AutoConfig.from_pretrained(path_or_id, **options)
+
+
+@contextmanager
+def _readable(path_or_id: str) -> Iterator[None]:
+    """A model that cannot be had is the user's to repair: a typing mistake, no network, a damaged folder."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise UnreadableError(
+            f"the model {path_or_id} cannot be loaded ({str(error).splitlines()[0]}): give a folder with a saved model, or "
+            "an id of the hub while it can be reached."
+        ) from error
 
 
 def _kind(transformers: ModuleType, config: Any) -> Literal["image", "text"]:

@@ -74,6 +74,7 @@ class Selector:
         self.best_epoch, self.best_score = state["best_epoch"], state["best_score"]
         self.best_accuracy = state.get("best_accuracy", 0.0)
         if self.observer is not None:
-            if self.best_score == -1.0:  # how icda 0.2.0 wrote "not known yet"
+            early = self.rule.name == "validation_worst_pseudo_group" and "pseudo_groups" not in state
+            if early and self.best_score == -1.0:  # how 0.1.0 wrote "not known yet"
                 self.best_score = NOT_YET
             self.observer.load_state_dict(state)

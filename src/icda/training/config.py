@@ -144,13 +144,14 @@ def describe_changes(earlier: Mapping[str, Any], config: TrainConfig) -> str:
     'epochs 2 -> 3'
     """
     now = {name: value for name, value in config.as_dict().items() if name not in NOT_SHAPING}
-    changes = [f"{name} {earlier.get(name)!r} -> {now[name]!r}" for name in now if earlier.get(name) != now[name]]
+    before = dict(ADDED_LATER) | earlier  # a setting that the earlier version did not know had its default
+    changes = [f"{name} {before.get(name)!r} -> {now[name]!r}" for name in now if before.get(name) != now[name]]
     return "; ".join(changes) or "of another version of icda"
 
 
-NOT_SHAPING = ("out", "root", "tensorboard", "checkpoint_every", "plugin")  # a plugin may be installed by now
+NOT_SHAPING = ("out", "root", "tensorboard", "checkpoint_every", "allow_outside", "plugin")  # a plugin may be installed
 # At these values a run is what it was before the settings existed.
-ADDED_LATER = (("attributes", "known"), ("subset", None), ("skip_unreadable", False), ("allow_outside", False))
+ADDED_LATER = (("attributes", "known"), ("subset", None), ("skip_unreadable", False))
 
 
 def config_from_dict(values: Mapping[str, Any], origin: str = "configuration") -> TrainConfig:
@@ -164,8 +165,8 @@ def config_from_dict(values: Mapping[str, Any], origin: str = "configuration") -
     """
     fields = {f.name: f for f in dataclasses.fields(TrainConfig)}
     for key in values:
-        if key not in fields:
-            hint = did_you_mean(key, fields)
+        if key not in fields:  # YAML keys may be numbers or dates
+            hint = did_you_mean(str(key), fields)
             raise InputError(f"{origin}: unknown setting {key!r}: {hint}Known: {', '.join(fields)}.")
     kinds = get_type_hints(TrainConfig)
     try:

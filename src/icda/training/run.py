@@ -166,15 +166,19 @@ def evaluate_run(
     )
 
 
-def load_folder(folder: Path, data: str | None = None) -> tuple[TrainConfig, Task, list[FeatureClassifier], Method]:
-    """The trained networks and method of an earlier run, with its task or, if `data` is given, other data."""
+def load_folder(
+    folder: Path, data: str | None = None, allow_outside: bool = False
+) -> tuple[TrainConfig, Task, list[FeatureClassifier], Method]:
+    """The trained networks and method of an earlier run, with its task or, if `data` is given, other data.
+
+    Whether a table may name images outside its folder is for the caller to say, not for a file that may be a stranger's.
+    """
     path = folder / MODEL
     if not path.exists():
         raise CheckpointError(f"{folder} holds no trained model ({MODEL}): give the folder of a finished `icda train`.")
     state = load_checkpoint(path, ("networks", "method", "config"))
     config = config_from_dict(state["config"], str(path))
-    if data is not None:
-        config = replace(config, data=data)
+    config = replace(config, data=config.data if data is None else data, allow_outside=allow_outside)
     with plugins.explained(config.plugin, str(path)):  # what a stranger's file names is not imported
         task = load_task(config)
         if list(task.class_names) != state["class_names"]:
@@ -188,9 +192,11 @@ def load_folder(folder: Path, data: str | None = None) -> tuple[TrainConfig, Tas
     return config, task, networks, method
 
 
-def evaluate_folder(folder: Path, split_name: str = "test", data: str | None = None) -> RunResult:
+def evaluate_folder(
+    folder: Path, split_name: str = "test", data: str | None = None, allow_outside: bool = False
+) -> RunResult:
     """Evaluate the model of an earlier run, on its own data or on other data with the same classes."""
-    config, task, networks, method = load_folder(folder, data)
+    config, task, networks, method = load_folder(folder, data, allow_outside)
     accelerator = make_accelerator("no")
     networks = [network.to(accelerator.device) for network in networks]
     return evaluate_run(config, task, networks, method.to(accelerator.device), accelerator, split_name)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from icda.bench import audit as bench
+from icda.bench.studies import audit as bench
 from icda.data.roots import DatasetNotFoundError
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from icda.bench import figures
+from icda.bench.studies import figures
 
 
 def test_one_call_trains_draws_and_files_the_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from icda.bench import meta_learning
+from icda.bench.studies import meta_learning
 from icda.bench.studies.meta_learning import METHODS, TASKS, noise_separation, run_meta_grid
 from icda.data import create_task
 from icda.methods import method_names

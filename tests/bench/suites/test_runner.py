@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from icda.bench import runner
 from icda.bench.backends import Numbered, Outcome
+from icda.bench.suites import runner
 from icda.bench.suites.runner import Clock, check_cells, describe_plan, run_suite
 from icda.bench.suites.suite import Cell
 from icda.methods.base import MissingNeedError

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from icda.losses import fused
+from icda.losses.terms import fused
 from icda.losses.terms.fused import augmentation_term
 from icda.statistics import Moments
 from icda.statistics.grouping import LabelGroups
