@@ -165,15 +165,15 @@ def strengths(arguments: Sequence[str]) -> int:
 
 
 def selection(arguments: Sequence[str]) -> int:
-    given = tyro.cli(SelectionArguments, args=list(arguments), prog="icda bench selection")
+    options = tyro.cli(SelectionArguments, args=list(arguments), prog="icda bench selection")
     from icda.bench.cost.speed import write_csv
     from icda.bench.studies.selection_rules import compare_table6, selection_table
 
     rows = []
-    for found in compare_table6(given.methods, given.tasks, given.seeds, given.out, given.root):
-        rows += found
-        if given.ledger is not None:
-            write_csv(rows, given.ledger)
+    for of_run in compare_table6(options.methods, options.tasks, options.seeds, options.out, options.root):
+        rows += of_run
+        if options.ledger is not None:
+            write_csv(rows, options.ledger)
     print(selection_table(rows))
     return 0
 

@@ -42,7 +42,7 @@ def strength_groups(features: Tensor, targets: Tensor, weight: Tensor, share: fl
 
 
 def answer_groups(answers: Tensor, targets: Tensor) -> Tensor:
-    """2 y + [the answer is wrong] (N,): what networks that lean on a shortcut get wrong is a group of its class.
+    """2 y + [the answer is wrong] (N,): what networks that rely on a shortcut get wrong is a group of its class.
 
     >>> import torch
     >>> answer_groups(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]))

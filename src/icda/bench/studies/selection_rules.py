@@ -1,7 +1,7 @@
 """What each selection rule costs: the worst test group of the epoch it takes, beside the one that groups would take.
 
 A training is run once. After each epoch the test split is evaluated too; no rule sees that, it is only looked up at the
-epoch that a rule has chosen. The rule that is told the validation groups is the oracle the others are compared with.
+epoch that a rule has chosen. The rule that is given the validation groups is the oracle the others are compared with.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ def compare_table6(
     suite = load_suite("table6")
     places = {column.places["cpu"].task: column for column in suite.columns if "cpu" in column.places}
     known = {row.method: row for row in reversed(suite.rows) if row.method is not None}
-    for name, given, wanted in (("methods", methods, known), ("tasks", tasks, places)):
-        if unknown := [value for value in given if value not in wanted]:
-            raise InputError(f"table 6 has no {name} {', '.join(unknown)}. Known: {', '.join(map(str, wanted))}.")
+    for name, asked_for, offered in (("methods", methods, known), ("tasks", tasks, places)):
+        if unknown := [value for value in asked_for if value not in offered]:
+            raise InputError(f"table 6 has no {name} {', '.join(unknown)}. Known: {', '.join(map(str, offered))}.")
     for seed in range(seeds):
         for task in tasks:
             for method in methods:
                 config = cell_config(suite, "cpu", places[task], known[method], seed)
-                # Told the groups, which no method here reads, so that the oracle rule can be asked too.
+                # Given the groups, which no method here reads, so that the oracle rule can be asked too.
                 asked = {"attributes": "known", "selection": "validation_worst_pseudo_group", "root": root}
                 folder = out / task / method / f"seed{seed}"
                 yield compare_rules(replace(config, **asked, out=str(folder)))  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """Planted shortcuts: a mark that tells the class in training and nothing at test time, in any task of images or texts.
 
-What a mark looks like is known to the sample and to nobody else: groups are class x mark, for methods that are told
+What a mark looks like is known to the sample and to nobody else: groups are class x mark, for methods that are given
 them and for the evaluation. A mark is planted on what a source serves, after augmentation, so that no crop removes it.
 """
 
@@ -55,10 +55,10 @@ def plant_shortcut(task: Task, kind: Kind, rate: float, seed: int = 0, name: str
     """
     if kind not in KINDS:
         raise InputError(f"a shortcut is one of {', '.join(KINDS)}, got {kind!r}.")
-    wanted = "text" if kind == "token" else "image"
-    if task.input_kind != wanted:
+    input_kind = "text" if kind == "token" else "image"
+    if task.input_kind != input_kind:
         raise InputError(
-            f"the shortcut {kind!r} is planted in tasks of {wanted}s, and {task.name!r} has {task.input_kind}."
+            f"the shortcut {kind!r} is planted in tasks of {input_kind}s, and {task.name!r} has {task.input_kind}."
         )
     classes = task.num_classes
     rates = {split: rate if split == "train" else 1 / classes for split in task.splits()}
@@ -135,22 +135,22 @@ def plant(images: Tensor, marks: Tensor, kind: Kind, num_marks: int) -> Tensor:
     """
     colours = mark_colours(num_marks, images.shape[1]).to(images)[marks][:, :, None, None]  # (N, C, 1, 1)
     height, width = images.shape[2:]
-    made = images.clone()
+    marked = images.clone()
     if kind == "patch":
         side = max(2, min(height, width) // 5)
-        made[:, :, :side, :side] = colours
+        marked[:, :, :side, :side] = colours
     elif kind == "frame":
         edge = max(1, min(height, width) // 16)
         inside = torch.zeros(height, width, dtype=torch.bool, device=images.device)
         inside[edge : height - edge, edge : width - edge] = True
-        made = torch.where(inside, images, colours)
+        marked = torch.where(inside, images, colours)
     elif kind == "colour":
-        made = (1 - TINT) * images + TINT * colours
+        marked = (1 - TINT) * images + TINT * colours
     elif kind == "texture":
-        made = (1 - BLEND) * images + BLEND * stripes(num_marks, height, width).to(images)[marks][:, None]
+        marked = (1 - BLEND) * images + BLEND * stripes(num_marks, height, width).to(images)[marks][:, None]
     else:
         raise InputError(f"{kind!r} is not planted in images: choose from patch, frame, colour, texture.")
-    return made.contiguous(memory_format=torch.channels_last) if images.shape[1] == 3 else made
+    return marked.contiguous(memory_format=torch.channels_last) if images.shape[1] == 3 else marked
 
 
 def mark_colours(num_marks: int, channels: int) -> Tensor:
