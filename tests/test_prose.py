@@ -54,7 +54,9 @@ _UNIT = (
     "sample|class|file|batch|epoch|domain|image|step|group|process|iteration|run|row|cluster|loader|training sample"
     "|metadata sample|task|channel|rank|seed|cell|method|column"
 )
-PER = re.compile(rf"\b(?:{_COUNTED}|\d[\d.,]*(?<![.,])) an? (?:{_UNIT})\b(?! (?:is|trains|belongs)\b)", re.IGNORECASE)
+PER = re.compile(
+    rf"\b(?:{_COUNTED}|\d[\d.,]*(?<![.,])) an? (?:{_UNIT})\b(?!'s| (?:is|trains|belongs)\b)", re.IGNORECASE
+)
 
 
 @pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))

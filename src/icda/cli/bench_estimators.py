@@ -166,7 +166,7 @@ def strengths(arguments: Sequence[str]) -> int:
 
 def selection(arguments: Sequence[str]) -> int:
     options = tyro.cli(SelectionArguments, args=list(arguments), prog="icda bench selection")
-    from icda.bench.cost.speed import write_csv
+    from icda.bench.cost.rows import write_csv
     from icda.bench.studies.selection_rules import compare_table6, selection_table
 
     rows = []

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from icda.errors import InputError
 from icda.losses.icda import ICDALoss
+from icda.losses.prior_loss import PriorLoss
 from icda.methods.base import METHODS, Context, Method, Setup
 from icda.methods.prior_criterion import LossName, prior_criterion
 
@@ -34,6 +35,7 @@ class GroupPrior(Method):
     """
 
     inner_loss = ICDALoss
+    criterion: PriorLoss
     needs: ClassVar[frozenset[str]] = frozenset({"groups"})
     domains: Tensor  # (G,) the attribute of each group
 

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from icda.cross_fit import HeldOut, answer_log_prior, fit_calibration
 from icda.errors import InputError
 from icda.losses.icda import ICDALoss
+from icda.losses.prior_loss import PriorLoss
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.cross_fitted import CrossFittedMethod
 from icda.methods.prior_criterion import LossName, prior_criterion
@@ -40,6 +41,7 @@ class ShortcutPrior(CrossFittedMethod):
     """
 
     inner_loss = ICDALoss
+    criterion: PriorLoss
     folds: ClassVar[int] = 4
     num_networks: ClassVar[int] = 5
     log_prior: Tensor  # (N, C)
