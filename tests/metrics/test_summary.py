@@ -169,7 +169,7 @@ def test_any_float_type_and_gradient_is_taken(dtype: torch.dtype) -> None:
         ({"memberships": torch.full((120, 2), 3)}, "0 and 1, got 3 to 3: numbers of disjoint groups go in groups="),
         (
             {"memberships": torch.zeros(120, 2).bool(), "membership_names": ["a"]},
-            "expects 2 membership_names, one a column of memberships, got 1",
+            "expects 2 membership_names, one per column of memberships, got 1",
         ),
         (
             {"memberships": torch.zeros(120, 2).bool(), "membership_names": ["a", "a"]},

@@ -56,8 +56,8 @@ def test_shares_are_numbers_and_empty_cells_are_what_the_caller_says() -> None:
     ("cells", "message"),
     [
         (["0.5", " "], r"toxicity of row 2 is empty, expected a number in \[0, 1\]"),
-        (["0", "1.5"], "toxicity of row 2 is 1.5, wanted"),
-        (["nan"], "toxicity of row 1 is nan, wanted"),
+        (["0", "1.5"], "toxicity of row 2 is 1.5, expected"),
+        (["nan"], "toxicity of row 1 is nan, expected"),
         (["yes"], "toxicity must hold numbers: .*yes"),
     ],
 )
