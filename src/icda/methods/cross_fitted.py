@@ -118,7 +118,7 @@ class CrossFittedMethod(Method):
             )
 
     def second_stage_progress(self, context: Context) -> float:
-        """How far the second stage is, in [0, 1]: what losses that ramp up are told."""
+        """How far the second stage is, in [0, 1]: what losses that ramp up are given."""
         lengths = [stage.epochs for stage in self.stages(self.epochs)]
         begun = sum(lengths[:-1]) / sum(lengths)
         return min(max((context.progress - begun) / (1 - begun), 0.0), 1.0)
@@ -165,7 +165,7 @@ def read_earlier(folder: str, setup: Setup, num_networks: int) -> dict[str, Any]
         )
     if len(state["networks"]) != num_networks:
         raise InputError(
-            f"reuse={folder}: the run there trained {len(state['networks']) - 1} cross-fitted networks, this method wants "
+            f"reuse={folder}: the run there trained {len(state['networks']) - 1} cross-fitted networks, this method needs "
             f"{num_networks - 1}."
         )
     counts = torch.bincount(evidence["targets"], minlength=setup.num_classes)

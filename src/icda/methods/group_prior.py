@@ -59,6 +59,6 @@ def check_attributes(counts: Tensor) -> None:
     known = counts[counts.sum(1) > 0]
     if ((known > 0).sum(1) == 1).all():
         raise InputError(
-            "group_prior wants attributes that several classes share, and each of these groups has samples of one class: "
+            "group_prior needs attributes that several classes share, and each of these groups has samples of one class: "
             "give groups as class x attribute (for own data, a column of the attribute), or use uw."
         )

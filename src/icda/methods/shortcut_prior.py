@@ -26,7 +26,7 @@ REPEATED = 0.1  # a disagreement below this: the networks answer with an attribu
 
 @METHODS.register("shortcut_prior", "counterfactual_prior")
 class ShortcutPrior(CrossFittedMethod):
-    """Cross entropy of z + log p(c | x), with p what networks that lean on the shortcut expect of a sample not seen.
+    """Cross entropy of z + log p(c | x), with p what networks that rely on the shortcut expect of a sample not seen.
 
     Four networks are trained as XRM's twins are: each without a part of the samples, with labels that flip towards
     confident held-out answers, so that they end by answering with what is easiest to see. Where they repeat each other's

@@ -1,7 +1,7 @@
 """What each selection rule costs: the worst test group of the epoch it takes, beside the one that groups would take.
 
 A training is run once. After each epoch the test split is evaluated too; no rule sees that, it is only looked up at the
-epoch that a rule has chosen. The rule that is told the validation groups is the oracle the others are compared with.
+epoch that a rule has chosen. The rule that is given the validation groups is the oracle the others are compared with.
 """
 
 from __future__ import annotations

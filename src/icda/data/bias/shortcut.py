@@ -1,6 +1,6 @@
 """Planted shortcuts: a mark that tells the class in training and nothing at test time, in any task of images or texts.
 
-What a mark looks like is known to the sample and to nobody else: groups are class x mark, for methods that are told
+What a mark looks like is known to the sample and to nobody else: groups are class x mark, for methods that are given
 them and for the evaluation. A mark is planted on what a source serves, after augmentation, so that no crop removes it.
 """
 

@@ -1,4 +1,4 @@
-"""Known sets with a planted shortcut: how far a method leans on it is then known, whatever the set."""
+"""Known sets with a planted shortcut: how far a method relies on it is then known, whatever the set."""
 
 from __future__ import annotations
 
