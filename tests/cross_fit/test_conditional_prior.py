@@ -58,7 +58,7 @@ def test_attributes_may_be_more_than_classes() -> None:
     "counts", [torch.zeros(2, 2), torch.tensor([[1.0, -1.0]]), torch.ones(3), torch.tensor([[math.inf, 1.0]])]
 )
 def test_bad_counts_are_refused(counts: torch.Tensor) -> None:
-    with pytest.raises(ValueError, match="wants counts"):
+    with pytest.raises(ValueError, match="needs counts"):
         conditional_log_prior(counts)
 
 

@@ -175,5 +175,5 @@ def test_two_ranks_do_what_one_process_does(run_on_ranks: Callable[..., list[Any
 
 
 def test_a_single_fold_is_refused() -> None:
-    with pytest.raises(ValueError, match="wants 2 folds or more, got 1"):
+    with pytest.raises(ValueError, match="needs 2 folds or more, got 1"):
         HeldOutNetworks(N, C, 1, seed=0)

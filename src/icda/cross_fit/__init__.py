@@ -1,4 +1,4 @@
-"""Networks and heads that have not seen the sample they speak of, and the prior that is read off what they say."""
+"""Networks and heads that have not seen the sample they describe, and the prior that is read off what they say."""
 
 from icda.cross_fit.calibration import Calibration, fit_calibration
 from icda.cross_fit.conditional_prior import answer_log_prior, conditional_log_prior, joint_counts

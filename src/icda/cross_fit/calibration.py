@@ -37,10 +37,10 @@ def fit_calibration(logits: Tensor, targets: Tensor) -> Calibration:
     """
     if logits.ndim != 2 or targets.shape != logits.shape[:1] or not len(logits):
         raise InputError(
-            f"calibration wants logits (N, C) and targets (N,), got {tuple(logits.shape)} and {tuple(targets.shape)}."
+            f"calibration needs logits (N, C) and targets (N,), got {tuple(logits.shape)} and {tuple(targets.shape)}."
         )
     if not torch.isfinite(logits).all():
-        raise InputError("calibration wants finite logits: the networks they come from have diverged.")
+        raise InputError("calibration needs finite logits: the networks they come from have diverged.")
     values = logits.detach().double()
     values = values - values.mean(1, keepdim=True)
     spread = values.std(correction=0).clamp(min=torch.finfo(torch.float64).tiny ** 0.5)

@@ -31,7 +31,7 @@ def conditional_log_prior(counts: Tensor, pseudo_samples: float = PSEUDO_SAMPLES
     """
     if counts.ndim != 2 or (counts < 0).any() or not torch.isfinite(counts).all() or counts.sum() == 0:
         raise InputError(
-            f"a conditional prior wants counts (attributes, classes), none of them negative, some positive; got {counts}."
+            f"a conditional prior needs counts (attributes, classes), none of them negative, some positive; got {counts}."
         )
     if not 0 < pseudo_samples < float("inf"):
         raise InputError(f"pseudo_samples is a positive number, got {pseudo_samples}: 0 would allow log 0.")

@@ -78,7 +78,7 @@ class HeldOutNetworks(nn.Module):
         super().__init__()
         if folds < 2:
             raise InputError(
-                f"cross-fitting wants 2 folds or more, got {folds}: a network is blind to its own fold alone."
+                f"cross-fitting needs 2 folds or more, got {folds}: a network is blind to its own fold alone."
             )
         self.num_classes, self.folds, self.seed, self.flips = num_classes, folds, seed, flips
         fold = torch.randint(folds, (num_samples,), generator=generator_for(seed, "folds", folds))
