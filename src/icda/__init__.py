@@ -13,9 +13,10 @@ from icda import _moved
 from icda._version import __version__
 
 if TYPE_CHECKING:
-    from icda.auditing import Audit, audit
+    from icda.auditing import Audit, Verdict, audit
     from icda.estimators.classifier import ICDAClassifier
     from icda.estimators.meta_classifier import MetaICDAClassifier
+    from icda.estimators.robust import RobustClassifier
     from icda.losses import (
         AdjustedLoss,
         CrossEntropyLoss,
@@ -44,8 +45,10 @@ _HOMES = {
     "MetaICDAClassifier": "icda.estimators.meta_classifier",
     "Moments": "icda.statistics",
     "RISDALoss": "icda.losses",
+    "RobustClassifier": "icda.estimators.robust",
     "Strength": "icda.strength",
     "StrengthNetwork": "icda.strength",
+    "Verdict": "icda.auditing",
     "audit": "icda.auditing",
     "augment": "icda.strength",
     "direct_strength": "icda.strength",
@@ -65,8 +68,10 @@ __all__ = [
     "MetaICDAClassifier",
     "Moments",
     "RISDALoss",
+    "RobustClassifier",
     "Strength",
     "StrengthNetwork",
+    "Verdict",
     "__version__",
     "audit",
     "augment",

@@ -2,5 +2,6 @@
 
 from icda.auditing.result import Audit
 from icda.auditing.run import audit
+from icda.auditing.verdicts import Verdict
 
-__all__ = ["Audit", "audit"]
+__all__ = ["Audit", "Verdict", "audit"]

@@ -22,6 +22,7 @@ def overview(audit: Audit, top: int = 10) -> RenderableType:
     parts: list[RenderableType] = [Text(f"{heading}: audited in {audit.seconds:.1f} s", style="bold")]
     parts += [Text(note) for note in audit.notes]
     parts += [Text(""), Text(audit.summary, style="bold")]
+    parts += [Text(""), _verdicts(audit), Text(f"treatment: {audit.treatment}")]
     for finding in audit.findings:
         parts.append(Text(f"{finding.name.replace('_', ' ')}: {finding.advice}"))
         parts += [Padding(Text(f"- {reason}"), (0, 0, 0, 2)) for reason in finding.reasons]
@@ -29,6 +30,13 @@ def overview(audit: Audit, top: int = 10) -> RenderableType:
     if top:
         parts += [Text(""), _samples(audit, top), Text(""), _labels(audit, top)]
     return Group(*parts)
+
+
+def _verdicts(audit: Audit) -> Table:
+    table = _table("verdicts", ("kind", "answer", "confidence"))
+    for kind, verdict in audit.verdicts.items():
+        table.add_row(*map(Text, (kind.replace("_", " "), verdict.answer, f"{verdict.confidence:.2f}")))
+    return table
 
 
 def _costs(audit: Audit) -> Table:
@@ -67,6 +75,6 @@ def _labels(audit: Audit, top: int) -> Table:
 def _table(title: str, titles: tuple[str, ...]) -> Table:
     table = Table(title=title, title_justify="left")
     for name in titles:
-        words = name in ("class", "tied to", "sample", "label", "predicted", "looks like", "marked")
+        words = name in ("class", "tied to", "sample", "label", "predicted", "looks like", "marked", "kind", "answer")
         table.add_column(name, justify="left" if words else "right", overflow="fold")
     return table

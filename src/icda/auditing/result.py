@@ -12,11 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from icda.auditing.assessment import Assessment
 from icda.auditing.imbalance import Imbalance
 from icda.auditing.label_noise import LabelNoise
 from icda.auditing.page import render_audit_page
-from icda.auditing.recommendation import Finding, summary
+from icda.auditing.recommendation import Finding
 from icda.auditing.ties import ClassCost, Ties
+from icda.auditing.treatment import Treatment
+from icda.auditing.verdicts import Verdict
 from icda.extras import require
 
 COLUMNS = (
@@ -38,8 +41,9 @@ COLUMNS = (
 class Audit:
     """The findings of `icda.audit`.
 
-    `ties`, `costs`, `imbalance` and `noise` hold the figures; `findings` what to try and why. Rows come out
-    most tied first.
+    `verdicts` answer one question each: "shortcut", "label_noise", "long_tail", "overlap", "uninformative". `treatment` is
+    what to do about them, tried by cross-fitting, and `findings` say both in sentences. `ties`, `costs`, `imbalance` and
+    `noise` hold figures of samples and classes. Rows come out most tied first.
     """
 
     class_names: list[str]
@@ -49,6 +53,7 @@ class Audit:
     costs: list[ClassCost]
     imbalance: Imbalance
     noise: LabelNoise
+    assessment: Assessment
     findings: list[Finding]
     notes: list[str]
     settings: dict[str, Any]
@@ -59,8 +64,18 @@ class Audit:
 
     @property
     def summary(self) -> str:
-        """The recommendation in one line."""
-        return summary(self.findings)
+        """What was found and what is not clear, in one line."""
+        return self.assessment.summary
+
+    @property
+    def verdicts(self) -> dict[str, Verdict]:
+        """One answer per kind of trouble, with its confidence and its reasons."""
+        return self.assessment.verdicts
+
+    @property
+    def treatment(self) -> Treatment:
+        """What `icda.RobustClassifier` would do, and what is expected of it."""
+        return self.assessment.treatment
 
     @property
     def worst(self) -> ClassCost | None:
@@ -116,6 +131,7 @@ class Audit:
             "seconds": self.seconds,
             "class_names": list(self.class_names),
             "notes": list(self.notes),
+            **{key: value for key, value in self.assessment.as_dict().items() if key != "summary"},
             "findings": [finding.as_dict() for finding in self.findings],
             "ties": {
                 "matrix": ties.matrix.tolist(),

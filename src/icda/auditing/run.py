@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from icda.auditing.assessment import assess
 from icda.auditing.imbalance import measure_imbalance
 from icda.auditing.inputs import check_inputs, default_inverse_decay
 from icda.auditing.label_noise import find_label_noise
@@ -60,6 +61,7 @@ def audit(
     costs = class_costs(ties, targets, inputs.class_names)
     imbalance = measure_imbalance(np.bincount(targets), inputs.class_names)
     noise = find_label_noise(ties.probabilities, targets, use_cleanlab)
+    assessment = assess(inputs.features, inputs.targets, len(inputs.class_names), seed)
     samples, width = inputs.features.shape
     settings = {
         "C": decay,
@@ -77,7 +79,8 @@ def audit(
         costs=costs,
         imbalance=imbalance,
         noise=noise,
-        findings=recommend(costs, ties.separability, imbalance, noise),
+        assessment=assessment,
+        findings=recommend(assessment, imbalance, noise),
         notes=inputs.notes,
         settings=settings,
         seconds=time.perf_counter() - start,

@@ -28,6 +28,8 @@ from icda.bench.estimator_tables import (
 from icda.bench.ledger import read_ledger
 from icda.bench.markdown import markdown, spread
 from icda.bench.studies.group_strengths import group_strengths_table
+from icda.bench.studies.verdicts.fit import left_out_table
+from icda.bench.studies.verdicts.judge import detail_table, regret_table, verdict_table
 from icda.bench.suites.suite import SUITES, load_suite
 from icda.bench.suites.suite_table import suite_rows, suite_table
 from icda.errors import InputError
@@ -122,6 +124,10 @@ TABLES: dict[str, Callable[[], str]] = {
         RESULTS / "embeddings.csv", only=HEADLINE_ROWS, places=HEADLINE_COLUMNS
     ),
     "audit": lambda: audit_table(RESULTS / "audit.csv"),
+    "verdicts": lambda: verdict_table(RESULTS / "verdicts.csv"),
+    "verdicts-detail": lambda: detail_table(RESULTS / "verdicts.csv"),
+    "verdicts-left-out": lambda: left_out_table(RESULTS / "verdicts_left_out.csv"),
+    "robust": lambda: regret_table(RESULTS / "robust.csv"),
     "fit-time": lambda: csv_table(FIT_TIME)(RESULTS / "fit_time.csv"),
     "large-fit": lambda: csv_table(LARGE_FIT)(RESULTS / "large_fit.csv"),
     "group-strengths": lambda: group_strengths_table(RESULTS / "group_strengths.csv"),

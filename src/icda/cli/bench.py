@@ -19,6 +19,7 @@ BENCHES = {
     "meta": "meta-learning methods on three small tasks, and whether strengths find wrong labels",
     "embeddings": "every estimator and variant on features of real biased data",
     "audit": "how well the audit finds minority groups and wrong labels, beside cleanlab",
+    "verdicts": "whether the audit's verdicts are right on planted biases, and what RobustClassifier makes of them",
     "fit": "fit times beside LogisticRegression, and memory for features on disk",
     "strengths": "whether the strengths of finished runs know groups they were not told",
     "selection": "what each selection rule costs in the worst group, beside the rule that knows the groups",
@@ -87,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
     measured = {"speed": _speed, "meta": _meta}
     if arguments[0] in measured:
         return measured[arguments[0]](arguments[1:])
-    if arguments[0] in ("embeddings", "audit", "fit", "strengths", "selection", "figures"):
+    if arguments[0] in ("embeddings", "audit", "verdicts", "fit", "strengths", "selection", "figures"):
         from icda.cli import bench_estimators
 
         return int(getattr(bench_estimators, arguments[0])(arguments[1:]))

@@ -1,4 +1,4 @@
-"""`icda bench embeddings`, `audit`, `fit`, `strengths`, `selection`, `figures`: what is measured outside the suites"""
+"""`icda bench embeddings`, `audit`, `verdicts`, `fit`, `strengths`, `selection`, `figures`: measured outside the suites"""
 
 from __future__ import annotations
 
@@ -100,6 +100,27 @@ class FiguresArguments:
     """Folder for their numbers (benchmarks/results is ours)."""
 
 
+@dataclass
+class VerdictsArguments:
+    """Plant shortcuts, wrong labels and tails in features of real and synthetic sets; ask the audit about each."""
+
+    pools: tuple[str, ...] = ()
+    """Only these pools, such as digits, waterbirds or gaussian3; by default all."""
+    treat: bool = False
+    """Also fit RobustClassifier and what it is compared with, and judge them on the unbiased test part: takes longer."""
+    cases: int | None = None
+    """Only so many cases of each pool; the first show every kind."""
+    root: ROOT = None
+    cache: Path = Path("runs/verdicts")
+    """Folder for embeddings, computed once."""
+    out: Path = Path("runs/verdicts/verdicts.csv")
+    """CSV file to fill (benchmarks/results/verdicts.csv is ours); finished cases are kept."""
+    treated: Path = Path("runs/verdicts/robust.csv")
+    """The same of --treat (benchmarks/results/robust.csv is ours)."""
+    left_out: Path = Path("runs/verdicts/verdicts_left_out.csv")
+    """The answers of limits fitted without the set of each case (benchmarks/results/verdicts_left_out.csv is ours)."""
+
+
 def embeddings(arguments: Sequence[str]) -> int:
     options = tyro.cli(EmbeddingsArguments, args=list(arguments), prog="icda bench embeddings")
     from icda.bench.estimator_tables import embeddings_table
@@ -186,4 +207,25 @@ def figures(arguments: Sequence[str]) -> int:
         options.out, options.root, options.pictures, options.tables, waterbirds=options.waterbirds
     ):
         print(path)
+    return 0
+
+
+def verdicts(arguments: Sequence[str]) -> int:
+    options = tyro.cli(VerdictsArguments, args=list(arguments), prog="icda bench verdicts")
+    from icda.bench.studies.verdicts.fit import left_out, left_out_table
+    from icda.bench.studies.verdicts.judge import detail_table, regret_table, verdict_table
+    from icda.bench.studies.verdicts.run import ALL, run_evidence, run_treated, write_rows
+
+    unknown = [name for name in options.pools if name not in ALL]
+    if unknown:
+        raise ValueError(f"unknown pools: {', '.join(unknown)}. Known: {', '.join(ALL)}.")
+    root, pools = data_root(options.root), options.pools or ALL
+    run_evidence(options.out, root, options.cache, pools, options.cases)
+    print(verdict_table(options.out), detail_table(options.out), sep="\n\n")
+    if len(pools) > 1:
+        write_rows(options.left_out, left_out(options.out))
+        print(left_out_table(options.left_out))
+    if options.treat:
+        run_treated(options.treated, root, options.cache, pools, options.cases)
+        print(regret_table(options.treated))
     return 0

@@ -9,6 +9,7 @@ from typing import Any
 from icda.report.formatting import percent
 from icda.report.markup import Markup, definitions, element, join, section, table
 from icda.report.results import as_number, listing, mapping
+from icda.report.sections.verdicts import verdict_parts
 
 MATRIX_LIMIT = 20
 PAIRS_SHOWN = 15
@@ -28,13 +29,15 @@ def audit(audited: Audited, level: int) -> Markup:
 
 def audit_parts(audited: Audited, level: int) -> Markup:
     """The parts of the audit, each under a heading of `level`; what the audit lacks is left out."""
-    parts = (_recommendation, _costs, _matrix, _tied, _labels, _imbalance)
+    parts = (verdict_parts, _recommendation, _costs, _matrix, _tied, _labels, _imbalance)
     return join(part(audited, level) for part in parts)
 
 
 def _recommendation(audited: Audited, level: int) -> Markup:
     findings = [entry for entry in listing(audited, "findings") if isinstance(entry, Mapping)]
-    children: list[object] = [element("p", audited.get("summary", ""), class_="lede")] if audited.get("summary") else []
+    # The verdicts, where there are any, begin with the summary already.
+    said = "" if mapping(audited, "verdicts") else audited.get("summary", "")
+    children: list[object] = [element("p", said, class_="lede")] if said else []
     for finding in findings:
         children.append(element(f"h{min(level + 1, 6)}", str(finding.get("name", "")).replace("_", " ").capitalize()))
         children.append(element("p", finding.get("advice", "")))

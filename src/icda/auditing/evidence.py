@@ -1,0 +1,183 @@
+"""What the verdicts rest on: a few figures of heads that have not seen the samples they are about."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from icda.cross_fit.pairs import DECAY, MAX_ITER, TOL, PairEvidence, measure_pair, ratio_of_medians, share
+from icda.cross_fit.twins import LENGTH, scaled_to
+from icda.linear.cross_fit import cross_fitted_logits
+from icda.linear.objective import LossSettings
+from icda.linear.problem import Problem
+
+SAMPLES = 3000  # the questions are about shares and medians: more samples would change the answers little and cost much
+WIDTH = 128  # principal directions kept; simple functions of an embedding lie in those
+FEW = 15  # samples below which a class is left out of the question for a shortcut
+PAIRS = 10  # pairs of classes looked at
+PAIR_SAMPLES = 1500  # of each class of a pair
+PAIR_RATIO = 2  # a larger class of a pair is cut to so many times the smaller: twins split a much larger class instead
+SURE_SHARE = 0.3  # the surest predictions, among which noise leaves as many errors as elsewhere
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Figures of the data as a whole, and of pairs of classes."""
+
+    samples: int
+    class_counts: list[int]
+    predicted_counts: list[int]  # how often plain heads say each class of samples they have not seen
+    accuracy: float  # of plain heads
+    balanced_accuracy: float  # after the class prior was taken off
+    standard_error: float  # of the balanced accuracy, if heads only guessed
+    error_sureness: float  # median margin of errors over that of what is right
+    sure_errors: float  # share of errors among the surest predictions over the share among all
+    pairs: list[PairEvidence]
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_counts)
+
+    @property
+    def errors(self) -> float:
+        return 1 - self.accuracy
+
+    @property
+    def ratio(self) -> float:
+        """Largest class over smallest."""
+        return max(self.class_counts) / min(self.class_counts)
+
+    @property
+    def predicted_ratio(self) -> float:
+        """The same of what plain heads say: wrong labels fill rare classes, heads do not believe them."""
+        return max(self.predicted_counts) / max(min(self.predicted_counts), 1)
+
+    @property
+    def skill(self) -> float:
+        """Balanced accuracy on a scale from guessing, 0, to perfection, 1."""
+        guess = 1 / self.num_classes
+        return (self.balanced_accuracy - guess) / (1 - guess)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """All samples in a few principal directions (N, W), and the rows, some or all, that questions are asked about."""
+
+    features: Tensor
+    rows: Tensor
+
+
+def make_sketch(features: Tensor, seed: int = 0) -> Sketch:
+    """No more than `WIDTH` directions, and a quarter of the samples asked about, so that heads can be fitted."""
+    generator = torch.Generator().manual_seed(seed)
+    count = len(features)
+    rows = torch.arange(count)
+    if count > SAMPLES:
+        rows = torch.randperm(count, generator=generator)[:SAMPLES].sort().values
+    width = min(WIDTH, max(16, len(rows) // 4))
+    if features.shape[1] > width:
+        features = features.float() @ principal_directions(features[rows].float(), width, generator)
+    return Sketch(scaled_to(features.float(), LENGTH), rows)
+
+
+def principal_directions(features: Tensor, width: int, generator: torch.Generator) -> Tensor:
+    """The first `width` principal directions (A, width) by subspace iteration, exact where they stand out."""
+    centred = features - features.mean(0)
+    basis = torch.randn(features.shape[1], min(width + 8, *features.shape), generator=generator)
+    for _ in range(2):
+        basis = torch.linalg.qr(centred.T @ (centred @ basis))[0]
+    _, vectors = torch.linalg.eigh((centred @ basis).T @ (centred @ basis))
+    return basis @ vectors.flip(1)[:, :width]
+
+
+def gather_evidence(sketch: Sketch, targets: Tensor, num_classes: int, seed: int = 0) -> Evidence:
+    """Measure everything on the rows of the sketch; class sizes are those of all samples."""
+    generator = torch.Generator().manual_seed(seed)
+    features, labels = sketch.features[sketch.rows], targets[sketch.rows]
+    logits = _plain_logits(features, labels, num_classes, seed)
+    right = logits.argmax(1) == labels
+    margins = margin_of(logits)
+    surest = margins >= margins.quantile(1 - SURE_SHARE)
+    balanced = (logits - counted_log_prior(labels, num_classes)).argmax(1) == labels
+    present = torch.bincount(labels, minlength=num_classes).double()
+    recalls = torch.bincount(labels, balanced.double(), minlength=num_classes)[present > 0] / present[present > 0]
+    guess = 1 / num_classes
+    return Evidence(
+        samples=len(targets),
+        class_counts=torch.bincount(targets, minlength=num_classes).tolist(),
+        predicted_counts=torch.bincount(logits.argmax(1), minlength=num_classes).tolist(),
+        accuracy=share(right),
+        balanced_accuracy=float(recalls.mean()),
+        standard_error=float((guess * (1 - guess) / present[present > 0]).sum().sqrt() / len(recalls)),
+        error_sureness=ratio_of_medians(margins[~right], margins[right]),
+        sure_errors=share(~right[surest]) / max(share(~right), 1 / len(labels)),
+        pairs=[
+            measure_pair(features[chosen], (labels[chosen] == pair[1]).long(), pair, seed)
+            for pair, chosen in pair_rows(labels, generator)
+        ],
+    )
+
+
+def pair_rows(targets: Tensor, generator: torch.Generator) -> list[tuple[tuple[int, int], Tensor]]:
+    """Up to `PAIRS` pairs of classes that have samples enough, and the rows to look at for each."""
+    counts = torch.bincount(targets)
+    large = [k for k in range(len(counts)) if counts[k] >= FEW]
+    pairs = list(combinations(large, 2))
+    if len(pairs) > PAIRS:
+        pairs = [pairs[k] for k in torch.randperm(len(pairs), generator=generator)[:PAIRS].sort().values.tolist()]
+    chosen = []
+    for first, second in pairs:
+        most = min(PAIR_SAMPLES, PAIR_RATIO * int(min(counts[first], counts[second])))
+        rows = [(targets == k).nonzero().flatten() for k in (first, second)]
+        parts = [part[torch.randperm(len(part), generator=generator)[:most]] for part in rows]
+        chosen.append(((first, second), torch.cat(parts).sort().values))
+    return chosen
+
+
+def margin_of(logits: Tensor) -> Tensor:
+    """How far the likeliest class is ahead of the next.
+
+    >>> margin_of(torch.tensor([[3.0, 1.0, 0.0]])).tolist()
+    [2.0]
+    """
+    best = logits.topk(2, dim=1).values
+    return best[:, 0] - best[:, 1]
+
+
+def counted_log_prior(targets: Tensor, num_classes: int) -> Tensor:
+    """log of the class counts; taken off a plain head's logits, it leaves what does not rest on how frequent a class is."""
+    return torch.bincount(targets, minlength=num_classes).clamp(min=1).log()
+
+
+def _plain_logits(features: Tensor, targets: Tensor, num_classes: int, seed: int) -> Tensor:
+    ones = features.new_ones(len(targets))
+    counts = torch.bincount(targets, minlength=num_classes).double()
+    problem = Problem(features, targets, num_classes, ones, ones, counts, DECAY)
+    return cross_fitted_logits(problem, LossSettings("ce"), targets, 5, 1, seed, MAX_ITER, TOL)
+
+
+def as_numbers(evidence: Evidence) -> dict[str, Any]:
+    """One flat row for a table: figures of pairs are joined by semicolons."""
+    row = {
+        key: value
+        for key, value in evidence.as_dict().items()
+        if key not in ("pairs", "class_counts", "predicted_counts")
+    }
+    row["ratio"], row["predicted_ratio"], row["classes"] = (
+        evidence.ratio,
+        evidence.predicted_ratio,
+        evidence.num_classes,
+    )
+    row["smallest_class"] = int(np.min(evidence.class_counts))
+    for name in PairEvidence.__dataclass_fields__:
+        if name != "classes":
+            row[f"pair_{name}"] = ";".join(f"{getattr(pair, name):.5g}" for pair in evidence.pairs)
+    return row

@@ -1,0 +1,189 @@
+"""What to do about a verdict, tried by cross-fitting before it is recommended.
+
+A shortcut's attribute is guessed from the features alone, by heads that have not seen the sample: where there is no
+shortcut, a prior over such a guess says little that a head cannot learn itself. The prior is shrunk by the evidence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from icda.auditing.evidence import FEW, PAIR_RATIO, Sketch
+from icda.auditing.verdicts import Verdict
+from icda.cross_fit.pairs import DECAY, MAX_ITER, TOL, share
+from icda.cross_fit.twins import twin_logits, twin_margins
+from icda.linear.balance import rebalance, reweigh
+from icda.linear.cross_fit import cross_fitted_logits
+from icda.linear.objective import LossSettings
+from icda.linear.problem import Problem
+
+TWINS = 3
+TRUST_ROUNDS = 2
+LEAST_GAIN = 0.05  # of those the shortcut hurts, what a treatment must get right more
+LEAST_RETURN = 0.5  # and what it must gain on them per loss on the others; they are few, and groups are to be equal
+Name = Literal["logit_adjustment", "shortcut_prior", "group_prior", "trust"]
+SENTENCES = {
+    "logit_adjustment": "Logit adjustment: the class prior is taken off, nothing else is done.",
+    "shortcut_prior": "A prior over what the shortcut says of each sample, log P(y | answer), is taken off.",
+    "group_prior": "A prior over the given groups, log P(y | group), is taken off.",
+    "trust": "Samples count by how far heads that have not seen them believe their label.",
+}
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What heads that have not seen the samples get right, before and after; `suspected` are those the shortcut hurts."""
+
+    suspected: int
+    suspected_before: float
+    suspected_after: float
+    accuracy_before: float
+    accuracy_after: float
+
+    def __str__(self) -> str:
+        parts = [f"accuracy {self.accuracy_before:.1%} → {self.accuracy_after:.1%}"]
+        if self.suspected:
+            parts.insert(
+                0,
+                f"{self.suspected} suspected samples {self.suspected_before:.1%} → {self.suspected_after:.1%}",
+            )
+        return ", ".join(parts).replace("%", " %")
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """What to fit: a prior over `attributes` (N,) times `strength`, or `weights` (N,), or neither."""
+
+    name: Name
+    reasons: list[str]
+    effect: Effect | None = None
+    strength: float = 1.0
+    attributes: Tensor | None = None
+    weights: Tensor | None = None
+
+    def applied(self, problem: Problem, unit: float = 1.0) -> Problem:
+        """The problem with the treatment in it; fit it with LA or ICDA."""
+        if self.weights is not None:
+            problem = reweigh(problem, self.weights)
+        if self.attributes is None:
+            return problem
+        return with_prior(problem, self.attributes, self.strength, unit)
+
+    def as_dict(self) -> dict[str, Any]:
+        effect = None if self.effect is None else {**vars(self.effect), "sentence": str(self.effect)}
+        return {"name": self.name, "reasons": self.reasons, "strength": self.strength, "effect": effect}
+
+    def __str__(self) -> str:
+        said = [SENTENCES[self.name], *self.reasons]
+        return " ".join(said if self.effect is None else [*said, f"Expected: {self.effect}."])
+
+
+def with_prior(problem: Problem, attributes: Tensor, strength: float = 1.0, unit: float = 1.0) -> Problem:
+    """The prior log P(y | attribute)^strength P(y)^(1 - strength): all of it, or only as much as the evidence bears."""
+    informed = rebalance(problem, attributes, "prior", unit)
+    assert informed.log_prior is not None
+    given = torch.log_softmax(informed.log_prior.double(), 1)
+    classes = torch.log_softmax(problem.class_counts.double().clamp(min=0.5 * unit).log(), 0)
+    return replace(informed, log_prior=(strength * given + (1 - strength) * classes).to(problem.weights))
+
+
+def choose_treatment(
+    sketch: Sketch, targets: Tensor, num_classes: int, verdicts: dict[str, Verdict], seed: int = 0
+) -> Treatment:
+    """The treatment that the verdicts call for, if the trial bears it out; else logit adjustment."""
+    problem = _problem(sketch.features, targets, num_classes)
+    if verdicts["shortcut"].answer == "yes":
+        return _against_shortcut(problem, verdicts["shortcut"].confidence, seed)
+    if verdicts["label_noise"].answer == "yes":
+        return _against_noise(problem, seed)
+    return Treatment("logit_adjustment", [_why_plain(verdicts)])
+
+
+def shortcut_answers(features: Tensor, targets: Tensor, num_classes: int, seed: int = 0) -> Tensor:
+    """What the shortcut says of each sample (N,): the answer of three pairs of twins, none of which has seen it.
+
+    Twins would rather split a class that is much larger than the others: they are trained on even classes.
+    """
+    trained = even_classes(targets, num_classes, seed)
+    if num_classes == 2:
+        return (twin_margins(features, targets, TWINS, seed, trained=trained).mean(1) > 0).long()
+    logits = (twin_logits(features, targets, num_classes, seed + k, trained=trained) for k in range(TWINS))
+    return torch.stack([torch.softmax(each, 1) for each in logits]).mean(0).argmax(1)
+
+
+def even_classes(targets: Tensor, num_classes: int, seed: int = 0) -> Tensor | None:
+    """A mask that cuts each class to `PAIR_RATIO` times the smallest with samples enough; None if none is larger."""
+    counts = torch.bincount(targets, minlength=num_classes)
+    enough = counts[counts >= FEW]
+    if not len(enough) or int(counts.max()) <= PAIR_RATIO * int(enough.min()):
+        return None
+    most = PAIR_RATIO * int(enough.min())
+    generator = torch.Generator().manual_seed(seed)
+    mask = torch.zeros_like(targets, dtype=torch.bool)
+    for k in range(num_classes):
+        rows = (targets == k).nonzero().flatten()
+        mask[rows[torch.randperm(len(rows), generator=generator)[:most]]] = True
+    return mask
+
+
+def _against_shortcut(problem: Problem, confidence: float, seed: int) -> Treatment:
+    targets = problem.targets
+    answers = shortcut_answers(problem.features, targets, problem.num_classes, seed)
+    against = answers != targets
+    before = _right(problem, targets, seed)
+    after = _right(with_prior(problem, answers, confidence), targets * problem.num_classes + answers, seed)
+    effect = Effect(int(against.sum()), share(before[against]), share(after[against]), share(before), share(after))
+    gain = share(after[against]) - share(before[against])
+    loss = share(before[~against]) - share(after[~against])
+    if gain < max(LEAST_GAIN, LEAST_RETURN * loss):
+        why = f"A prior against the shortcut was tried and dropped: it would have gained too little ({effect})."
+        return Treatment("logit_adjustment", [why])
+    return Treatment("shortcut_prior", [], effect, confidence, answers)
+
+
+def _against_noise(problem: Problem, seed: int) -> Treatment:
+    weights = trusted_weights(problem, seed)
+    before, after = _right(problem, problem.targets, seed), _right(reweigh(problem, weights), problem.targets, seed)
+    effect = Effect(0, 1.0, 1.0, share(before), share(after))
+    if share(after) <= share(before):
+        why = (
+            f"Weighing samples by trust was tried and dropped: it does not help ({effect}, by the labels as they are)."
+        )
+        return Treatment("logit_adjustment", [why])
+    return Treatment(
+        "trust", ["Accuracies are by the labels as they are, wrong ones included."], effect, weights=weights
+    )
+
+
+def trusted_weights(problem: Problem, seed: int = 0) -> Tensor:
+    """p_y / max_c p_c of heads that have not seen the sample and that were fitted with such weights before."""
+    weights = torch.ones_like(problem.weights)
+    for _ in range(TRUST_ROUNDS):
+        probabilities = torch.softmax(_cross_fit(reweigh(problem, weights), problem.targets, seed), 1)
+        weights = probabilities.gather(1, problem.targets[:, None])[:, 0] / probabilities.max(1).values
+    return weights
+
+
+def _problem(features: Tensor, targets: Tensor, num_classes: int) -> Problem:
+    ones = features.new_ones(len(targets))
+    counts = torch.bincount(targets, minlength=num_classes).double()
+    return Problem(features, targets, num_classes, ones, ones, counts, DECAY)
+
+
+def _right(problem: Problem, strata: Tensor, seed: int) -> Tensor:
+    return _cross_fit(problem, strata, seed).argmax(1) == problem.targets
+
+
+def _cross_fit(problem: Problem, strata: Tensor, seed: int) -> Tensor:
+    return cross_fitted_logits(problem, LossSettings("la"), strata, 5, 1, seed, MAX_ITER, TOL)
+
+
+def _why_plain(verdicts: dict[str, Verdict]) -> str:
+    unsure = [kind.replace("_", " ") for kind in ("shortcut", "label_noise") if verdicts[kind].answer == "cannot tell"]
+    if unsure:
+        return f"The audit cannot tell about {' and '.join(unsure)}: nothing is risked."
+    return "Neither a shortcut nor label noise was found."

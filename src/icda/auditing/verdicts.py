@@ -1,0 +1,246 @@
+"""One answer per kind of trouble, each with its own evidence, a confidence and the reasons in sentences.
+
+The limits below were looked for on the cases of `icda bench verdicts`, all sets but one at a time, and judged on that one;
+docs/audit.md shows the outcome. No rule knows a data set: all are about shares and ratios that mean something.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from statistics import NormalDist
+from typing import Any, Literal
+
+import numpy as np
+
+from icda.auditing.evidence import Evidence
+from icda.cross_fit.pairs import PairEvidence
+
+Answer = Literal["yes", "no", "cannot tell"]
+KINDS = ("shortcut", "label_noise", "long_tail", "overlap", "uninformative")
+TOO_FEW = 40  # samples below which nothing but class sizes is judged
+YES, NO = 0.6, 0.4  # chance of a trouble from which we say yes, and up to which we say no
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A soft limit: the chance is one half at `at` and about 0.88 one `width` above it."""
+
+    at: float
+    width: float
+
+    def chance(self, value: float) -> float:
+        """Logistic in (value - at).
+
+        >>> Limit(0.5, 0.1).chance(0.5), round(Limit(0.5, 0.1).chance(0.6), 2)
+        (0.5, 0.88)
+        """
+        return 1 / (1 + math.exp(min(max(-2 * (value - self.at) / self.width, -50.0), 50.0)))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Every limit of the rules; `icda.bench.studies.verdicts.fit` looks for them on all sets but one at a time."""
+
+    # A shortcut between two classes. All must hold.
+    sureness: Limit = Limit(1.35, 0.15)  # twins' margin where they contradict labels, over what overlap would give
+    disagreement: Limit = Limit(0.42, 0.08)  # of twins per contradicted label: above, they follow no clear function
+    followed: Limit = Limit(
+        0.80, 0.06
+    )  # of those contradicted, right by a plain head: above, it follows something else
+    contradicted: Limit = Limit(0.25, 0.04)  # share of labels: above, the answer tells too few to be a shortcut
+    served: Limit = Limit(0.40, 0.04)  # of those contradicted, right by the treated head: below, nothing is to be read
+    gain: Limit = Limit(0.04, 0.015)  # of the trial, on those hurt less on the others: noise lies below
+    counted: Limit = Limit(11.0, 3.0)  # samples contradicted: fewer are an anecdote, of which nothing can be told
+    # With wrong labels around, nothing is gained on those: then twins must agree as they do on a shortcut only.
+    noisy_agreement: Limit = Limit(0.986, 0.003)
+    noisy_sureness: Limit = Limit(0.75, 0.06)
+    noisy_followed: Limit = Limit(0.38, 0.08)
+    noisy_gain: Limit = Limit(
+        -0.02, 0.01
+    )  # where classes are easy, twins agree on the truth, and the treatment loses more
+    # Wrong labels. How flat errors lie, their sureness plus their share among the surest: overlap explains the more of it
+    # the harder the data, (skill, what is wanted), linear between. And errors among the surest must not be too rare.
+    flatness: tuple[tuple[float, float], ...] = (
+        (0.10, 1.55),
+        (0.25, 1.40),
+        (0.45, 1.07),
+        (0.60, 0.90),
+        (0.75, 0.83),
+    )
+    flatness_width: float = 0.10
+    sure_errors: Limit = Limit(0.035, 0.012)
+
+
+LIMITS = Limits()
+FEW_AGAINST = 6.0  # a gain seen on n samples counts n / (n + this)
+TAIL_RATIO = (4.0, 8.0)  # largest class over smallest: no up to the first, yes from the second
+OVERLAP_ERRORS = Limit(0.10, 0.03)  # share of errors from which we speak of overlap
+CHANCE_ERRORS = (2.0, 4.0)  # standard errors above guessing: uninformative up to the first, informative from the second
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`answer` is "yes", "no" or "cannot tell", `confidence` the chance (0.5 to 1) of the nearer of yes and no."""
+
+    answer: Answer
+    confidence: float
+    reasons: list[str]
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def decide(evidence: Evidence, limits: Limits = LIMITS) -> dict[str, Verdict]:
+    """A verdict of each kind; a trouble that hides another makes that one "cannot tell", never "no"."""
+    uninformative = _uninformative(evidence)
+    if evidence.samples < TOO_FEW or uninformative.answer == "yes":
+        why = _too_few(evidence) if evidence.samples < TOO_FEW else "The features do not tell the classes apart."
+        hidden = Verdict("cannot tell", 0.5, [why])
+        return dict(zip(KINDS, (hidden, hidden, _long_tail(evidence), hidden, uninformative), strict=True))
+    noise = _label_noise(evidence, limits)
+    found = (_shortcut(evidence, limits), noise, _long_tail(evidence, noise), _overlap(evidence, noise), uninformative)
+    return dict(zip(KINDS, found, strict=True))
+
+
+def answered(chance: float, reasons: list[str]) -> Verdict:
+    """The answer that a chance between 0 and 1 stands for."""
+    answer: Answer = "yes" if chance >= YES else "no" if chance <= NO else "cannot tell"
+    return Verdict(answer, round(max(chance, 1 - chance), 3), reasons)
+
+
+def shortcut_chance(pair: PairEvidence, noise: float = 0.0, limits: Limits = LIMITS) -> float:
+    """The chance of a shortcut between two classes, given that of wrong labels: the better of two chains of limits."""
+    clean = (
+        limits.sureness.chance(excess_sureness(pair))
+        * (1 - limits.disagreement.chance(pair.disagreement))
+        * (1 - limits.followed.chance(pair.hurt_before))
+        * (1 - limits.contradicted.chance(pair.against / pair.samples))
+        * limits.served.chance(pair.hurt_after)
+        * limits.gain.chance(shrunk_gain(pair))
+        * (1 - 0.5 * noise)  # samples of a third class with a wrong label look a little like a group that is hurt
+    )
+    noisy = (
+        noise
+        * limits.noisy_agreement.chance(pair.agreement)
+        * limits.noisy_sureness.chance(pair.sureness)
+        * (1 - limits.noisy_followed.chance(pair.hurt_before))
+        * limits.noisy_gain.chance(shrunk_gain(pair))
+    )
+    chance = max(clean, noisy)
+    if chance <= 0.5:
+        return chance
+    return 0.5 + (chance - 0.5) * limits.counted.chance(pair.against)
+
+
+def excess_sureness(pair: PairEvidence) -> float:
+    """The sureness of contradictions over that of as many errors between two Gaussians that overlap: 1 is overlap."""
+    return pair.sureness / overlap_sureness(min(max(pair.against / pair.samples, 0.005), 0.49))
+
+
+def overlap_sureness(errors: float) -> float:
+    """Median margin of errors over that of what is right, for z ~ N(d, 1) with P(z < 0) = `errors`.
+
+    >>> round(overlap_sureness(0.05), 3), round(overlap_sureness(0.3), 3)
+    (0.184, 0.561)
+    """
+    quantile = NormalDist().inv_cdf
+    distance = -quantile(errors)
+    return -(distance + quantile(errors / 2)) / (distance + quantile((1 + errors) / 2))
+
+
+def shrunk_gain(pair: PairEvidence) -> float:
+    """The gain, smaller the fewer samples it was seen on."""
+    return pair.gain * pair.against / (pair.against + FEW_AGAINST)
+
+
+def noise_chance(evidence: Evidence, limits: Limits = LIMITS) -> float:
+    """Errors that are as sure as what is right, and as frequent among the surest, are wrong labels."""
+    skills, wanted = zip(*limits.flatness, strict=True)
+    limit = Limit(float(np.interp(evidence.skill, skills, wanted)), limits.flatness_width)
+    flat = limit.chance(evidence.error_sureness + evidence.sure_errors)
+    return min(flat, limits.sure_errors.chance(evidence.sure_errors * evidence.errors))
+
+
+def telling_pair(evidence: Evidence, noise: float, limits: Limits = LIMITS) -> PairEvidence:
+    """The pair of classes that speaks for all: a shortcut of two values leaves half of them alone, the others show it."""
+    ranked = sorted(evidence.pairs, key=lambda pair: shortcut_chance(pair, noise, limits), reverse=True)
+    return ranked[round(0.4 * (len(ranked) - 1))]
+
+
+def _shortcut(evidence: Evidence, limits: Limits) -> Verdict:
+    if not evidence.pairs:
+        return Verdict("cannot tell", 0.5, ["No two classes have samples enough to look for a shortcut between them."])
+    noise = noise_chance(evidence, limits)
+    pair = telling_pair(evidence, noise, limits)
+    reasons = [
+        f"The simplest answer that fits most labels contradicts {pair.against} of {pair.samples}; there its margin is "
+        f"{pair.sureness:.2f} of what it is elsewhere, {excess_sureness(pair):.1f} times what overlap would give (a "
+        f"shortcut: above {limits.sureness.at}).",
+        f"Two pairs of heads disagree on {pair.disagreement:.2f} of what they contradict (a shortcut: below "
+        f"{limits.disagreement.at}), and plain heads get {_per_cent(pair.hurt_before)} of it right (a shortcut: below "
+        f"{_per_cent(limits.followed.at)}).",
+        f"Given that answer as a prior, heads that have not seen those samples get {_per_cent(pair.hurt_after)} of them "
+        f"right, and of all others {_per_cent(pair.helped_after)} instead of {_per_cent(pair.helped_before)}: a gain of "
+        f"{shrunk_gain(pair):.3f} (a shortcut: above {limits.gain.at}; wrong labels: below).",
+    ]
+    return answered(shortcut_chance(pair, noise, limits), reasons)
+
+
+def _label_noise(evidence: Evidence, limits: Limits) -> Verdict:
+    reasons = [
+        f"Heads that have not seen a sample contradict {_per_cent(evidence.errors)} of the labels, with a margin of "
+        f"{evidence.error_sureness:.2f} of that where they agree (wrong labels are near 1, overlap is far below).",
+        f"Among the surest predictions errors are {evidence.sure_errors:.2f} times as frequent as among all (wrong labels "
+        "are near 1, overlap is near 0).",
+    ]
+    return answered(noise_chance(evidence, limits), reasons)
+
+
+def _long_tail(evidence: Evidence, noise: Verdict | None = None) -> Verdict:
+    ratio, (low, high) = evidence.ratio, TAIL_RATIO
+    reasons = [
+        f"The largest class has {ratio:.3g} times the samples of the smallest ({max(evidence.class_counts)} and "
+        f"{min(evidence.class_counts)}; a long tail: from {high:g} on)."
+    ]
+    if noise is not None and noise.answer == "yes" and evidence.predicted_ratio > ratio > 2:
+        # Wrong labels go from large classes to small ones: what heads say shows the sizes behind them.
+        reasons.append(
+            f"By what heads say, wrong labels left out, it has {evidence.predicted_ratio:.3g} times as many."
+        )
+        ratio = (ratio * evidence.predicted_ratio**2) ** (1 / 3)
+    place = (math.log(ratio) - math.log(low)) / (math.log(high) - math.log(low))
+    return answered(min(max(NO + (YES - NO) * place, 0.02), 0.98), reasons)
+
+
+def _overlap(evidence: Evidence, noise: Verdict) -> Verdict:
+    errors = 1 - evidence.balanced_accuracy
+    reasons = [f"With the classes counted alike, {_per_cent(errors)} are predicted wrongly."]
+    chance = OVERLAP_ERRORS.chance(errors)
+    if chance > NO and noise.answer != "no":
+        return Verdict("cannot tell", 0.5, [*reasons, "Wrong labels may be the reason."])
+    if chance > NO:
+        reasons.append("Few of the errors are sure: the features of the classes overlap.")
+    return answered(chance, reasons)
+
+
+def _uninformative(evidence: Evidence) -> Verdict:
+    guess, error = 1 / evidence.num_classes, evidence.standard_error
+    above = (evidence.balanced_accuracy - guess) / max(error, 1e-12)
+    reasons = [
+        f"Heads that have not seen a sample get a balanced accuracy of {evidence.balanced_accuracy:.3f}; guessing gets "
+        f"{guess:.3f} (standard error {error:.3f})."
+    ]
+    if evidence.samples < TOO_FEW:
+        return Verdict("cannot tell", 0.5, [*reasons, _too_few(evidence)])
+    low, high = CHANCE_ERRORS
+    place = (above - low) / (high - low)
+    return answered(min(max(YES - (YES - NO) * place, 0.02), 0.98), reasons)
+
+
+def _too_few(evidence: Evidence) -> str:
+    return f"{evidence.samples} samples are too few to say (wanted: {TOO_FEW})."
+
+
+def _per_cent(share: float) -> str:
+    return f"{100 * share:.1f} %"

@@ -1,0 +1,198 @@
+"""Verdicts: limits of the rules on made-up evidence, and answers on data whose trouble is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import icda
+from icda.auditing.evidence import (
+    PAIR_RATIO,
+    PAIRS,
+    SAMPLES,
+    Evidence,
+    gather_evidence,
+    make_sketch,
+    margin_of,
+    pair_rows,
+)
+from icda.auditing.treatment import even_classes
+from icda.auditing.verdicts import KINDS, Limit, answered, decide, noise_chance, overlap_sureness, shortcut_chance
+from icda.cross_fit.pairs import PairEvidence
+
+SHORTCUT = PairEvidence(
+    classes=(0, 1),
+    samples=1000,
+    agreement=0.995,
+    errors=0.05,
+    against=50,
+    sureness=0.8,
+    hurt_before=0.1,
+    hurt_after=0.7,
+    helped_before=1.0,
+    helped_after=0.9,
+    error_sureness=0.4,
+    plain_errors=0.04,
+    readability=0.8,
+    readability_error=0.03,
+)
+PLAIN = Evidence(
+    samples=1000,
+    class_counts=[500, 500],
+    predicted_counts=[500, 500],
+    accuracy=0.95,
+    balanced_accuracy=0.95,
+    standard_error=0.016,
+    error_sureness=0.3,
+    sure_errors=0.1,
+    pairs=[replace(SHORTCUT, sureness=0.1)],
+)
+
+
+def answers(evidence: Evidence) -> dict[str, str]:
+    return {kind: verdict.answer for kind, verdict in decide(evidence).items()}
+
+
+def test_nothing_wrong_is_no_everywhere() -> None:
+    assert answers(PLAIN) == dict.fromkeys(KINDS, "no")
+
+
+def test_a_shortcut_needs_all_its_signs() -> None:
+    assert answers(replace(PLAIN, pairs=[SHORTCUT]))["shortcut"] == "yes"
+    for sign in (
+        {"sureness": 0.1},  # the answer is unsure there: overlap
+        {"agreement": 0.9},  # twins follow no one function
+        {"hurt_before": 0.9},  # plain heads do not follow it
+        {"against": 400},  # it contradicts too many labels
+        {"hurt_after": 0.15, "helped_after": 0.95},  # nothing serves those it hurts: wrong labels
+    ):
+        assert answers(replace(PLAIN, pairs=[replace(SHORTCUT, **sign)]))["shortcut"] == "no", sign
+
+
+def test_with_wrong_labels_around_twins_must_agree_almost_everywhere() -> None:
+    noisy = replace(SHORTCUT, against=230, errors=0.23, hurt_before=0.05, hurt_after=0.1, sureness=0.95)
+    around = replace(PLAIN, accuracy=0.76, balanced_accuracy=0.76, error_sureness=0.9, sure_errors=0.9)
+    assert noise_chance(around) > 0.9
+    assert answers(replace(around, pairs=[noisy]))["shortcut"] == "yes"
+    assert answers(replace(around, pairs=[replace(noisy, agreement=0.96)]))["shortcut"] == "no"
+    assert shortcut_chance(noisy, noise=0.0) < 0.1
+
+
+def test_one_pair_in_ten_is_no_shortcut_but_five_are() -> None:
+    others = [replace(SHORTCUT, sureness=0.1)] * 9
+    assert answers(replace(PLAIN, pairs=[SHORTCUT, *others]))["shortcut"] == "no"
+    assert answers(replace(PLAIN, pairs=[SHORTCUT] * 5 + others[:5]))["shortcut"] == "yes"
+
+
+def test_errors_as_sure_as_the_rest_are_wrong_labels_and_unsure_ones_are_overlap() -> None:
+    sure = replace(PLAIN, accuracy=0.78, balanced_accuracy=0.78, error_sureness=0.9, sure_errors=0.8)
+    unsure = replace(sure, error_sureness=0.4, sure_errors=0.3)
+    assert answers(sure)["label_noise"] == "yes"
+    assert answers(sure)["overlap"] == "cannot tell"
+    assert (answers(unsure)["label_noise"], answers(unsure)["overlap"]) == ("no", "yes")
+
+
+def test_the_harder_the_data_the_flatter_errors_must_lie() -> None:
+    figures = {"error_sureness": 0.6, "sure_errors": 0.5}
+    assert noise_chance(replace(PLAIN, accuracy=0.85, balanced_accuracy=0.85, **figures)) > 0.6
+    assert noise_chance(replace(PLAIN, accuracy=0.60, balanced_accuracy=0.60, **figures)) < 0.1
+
+
+@pytest.mark.parametrize("errors", [0.02, 0.1, 0.3])
+def test_overlap_sureness_is_that_of_two_gaussians(errors: float) -> None:
+    generator = np.random.default_rng(0)
+    z = generator.normal(size=400_000)
+    z += -np.quantile(z, errors)
+    measured = np.median(-z[z < 0]) / np.median(z[z > 0])
+    assert overlap_sureness(errors) == pytest.approx(measured, rel=0.03)
+
+
+@pytest.mark.parametrize(("ratio", "answer"), [(1, "no"), (3, "no"), (5.6, "cannot tell"), (10, "yes"), (100, "yes")])
+def test_a_long_tail_is_a_matter_of_the_ratio(ratio: float, answer: str) -> None:
+    evidence = replace(PLAIN, class_counts=[round(100 * ratio), 100])
+    assert answers(evidence)["long_tail"] == answer
+
+
+def test_wrong_labels_hide_a_tail_that_heads_still_show() -> None:
+    noisy = replace(PLAIN, accuracy=0.78, balanced_accuracy=0.78, error_sureness=0.9, sure_errors=0.8)
+    noisy = replace(noisy, class_counts=[400, 100])
+    assert answers(noisy)["long_tail"] == "no"
+    assert answers(replace(noisy, predicted_counts=[900, 40]))["long_tail"] == "yes"
+
+
+def test_guessing_is_uninformative_and_hides_everything_but_class_sizes() -> None:
+    guessing = replace(PLAIN, accuracy=0.5, balanced_accuracy=0.51, class_counts=[900, 30])
+    assert answers(guessing) == {
+        "shortcut": "cannot tell",
+        "label_noise": "cannot tell",
+        "long_tail": "yes",
+        "overlap": "cannot tell",
+        "uninformative": "yes",
+    }
+
+
+def test_a_few_samples_are_too_few_for_anything_but_class_sizes() -> None:
+    found = icda.audit(np.random.default_rng(0).normal(size=(20, 4)), np.arange(20) % 2).verdicts
+    assert {found[kind].answer for kind in KINDS if kind != "long_tail"} == {"cannot tell"}
+    assert "20 samples are too few" in found["shortcut"].reasons[0]
+
+
+def test_confidence_is_that_of_the_nearer_answer() -> None:
+    assert [answered(chance, []).answer for chance in (0.9, 0.5, 0.1)] == ["yes", "cannot tell", "no"]
+    assert [answered(chance, []).confidence for chance in (0.9, 0.5, 0.1)] == [0.9, 0.5, 0.9]
+    assert Limit(0, 1).chance(1e9) == pytest.approx(1)
+    assert Limit(0, 1).chance(-1e9) == pytest.approx(0)
+
+
+def test_margins_are_ahead_of_the_second_best() -> None:
+    logits = torch.randn(50, 4, generator=torch.Generator().manual_seed(0))
+    wanted = [sorted(row.tolist())[-1] - sorted(row.tolist())[-2] for row in logits]
+    torch.testing.assert_close(margin_of(logits), torch.tensor(wanted))
+
+
+def test_a_sketch_keeps_what_varies_most_and_no_more_samples_than_it_asks() -> None:
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(SAMPLES + 200, 300, generator=generator)
+    features[:, :3] *= 30
+    sketch = make_sketch(features)
+    assert sketch.features.shape == (SAMPLES + 200, 128)
+    assert len(sketch.rows) == SAMPLES == len(set(sketch.rows.tolist()))
+    spread = sketch.features.var(0)
+    wanted = torch.linalg.eigvalsh(torch.cov((features - features.mean(0)).T)).flip(0)
+    torch.testing.assert_close(spread[:3] / spread[:3].sum(), wanted[:3] / wanted[:3].sum(), rtol=0.05, atol=0.01)
+
+
+def test_pairs_are_cut_to_even_classes_and_leave_scarce_ones_out() -> None:
+    targets = torch.cat([torch.full((count,), k) for k, count in enumerate([400, 100, 5, 60])])
+    pairs = dict(pair_rows(targets, torch.Generator().manual_seed(0)))
+    assert set(pairs) == {(0, 1), (0, 3), (1, 3)}
+    counts = torch.bincount(targets[pairs[0, 1]], minlength=4).tolist()
+    assert counts == [PAIR_RATIO * 100, 100, 0, 0]
+    many = pair_rows(torch.arange(600) % 12, torch.Generator().manual_seed(0))
+    assert len(many) == PAIRS
+
+
+def test_duplicated_samples_do_not_make_a_shortcut() -> None:
+    generator = np.random.default_rng(0)
+    y = generator.integers(0, 2, 300)
+    X = generator.normal(size=(300, 8)) + 1.5 * y[:, None]
+    found = icda.audit(np.tile(X, (3, 1)), np.tile(y, 3)).verdicts
+    assert found["shortcut"].answer != "yes"
+
+
+def test_the_same_seed_gives_the_same_evidence() -> None:
+    generator = torch.Generator().manual_seed(0)
+    features, targets = torch.randn(300, 20, generator=generator), torch.arange(300) % 3
+    first, second = (gather_evidence(make_sketch(features, 5), targets, 3, 5) for _ in range(2))
+    assert first == second
+
+
+def test_even_classes_cut_what_is_larger_and_keep_what_is_scarce() -> None:
+    targets = torch.cat([torch.full((count,), k) for k, count in enumerate([500, 40, 5])])
+    mask = even_classes(targets, 3)
+    assert mask is not None
+    assert torch.bincount(targets[mask]).tolist() == [80, 40, 5]
+    assert even_classes(targets[460:], 3) is None

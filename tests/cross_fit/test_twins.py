@@ -1,0 +1,125 @@
+"""Twin heads against the rule written out in float64, sample by sample."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from icda.cross_fit.twins import LENGTH, TwinSettings, scaled_to, twin_logits, twin_margins
+
+SETTINGS = TwinSettings(steps=9, steps_between_flips=4)
+
+
+def data(samples: int = 60, width: int = 5, classes: int = 3, seed: int = 0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    targets = torch.randint(0, classes, (samples,), generator=generator)
+    centres = 2 * torch.randn(classes, width, generator=generator)
+    return (torch.randn(samples, width, generator=generator) + centres[targets]).double(), targets
+
+
+def naive_twins(features: Tensor, targets: Tensor, classes: int, seed: int) -> Tensor:
+    """The rule as the docstring has it: loops over samples, the same draws."""
+    mean = features.mean(0)
+    length = math.sqrt(sum(float((x - mean) @ (x - mean)) for x in features) / len(features))
+    inputs = [torch.cat([(x - mean) * LENGTH / length, torch.ones(1, dtype=torch.float64)]) for x in features]
+    generator = torch.Generator().manual_seed(seed)
+    own = torch.randint(0, 2, (len(targets),), generator=generator).tolist()
+    labels = targets.tolist()
+    heads = [torch.zeros(classes, len(inputs[0]), dtype=torch.float64) for _ in range(2)]
+    speeds = [torch.zeros_like(head) for head in heads]
+    for step in range(SETTINGS.steps):
+        for k in range(2):
+            mine = [i for i in range(len(labels)) if own[i] == k]
+            present = {labels[i] for i in mine}
+            slope = SETTINGS.decay * heads[k]
+            for i in mine:
+                weight = 1 / sum(labels[j] == labels[i] for j in mine) / len(present)
+                error = torch.softmax(heads[k] @ inputs[i], 0)
+                error[labels[i]] -= 1
+                slope = slope + weight * torch.outer(error, inputs[i])
+            speeds[k] = SETTINGS.momentum * speeds[k] + slope
+            heads[k] = heads[k] - SETTINGS.rate * speeds[k]
+        if step % SETTINGS.steps_between_flips == 0:
+            for k in range(2):
+                mine = [i for i in range(len(labels)) if own[i] == k]
+                draws = torch.rand(len(mine), generator=generator)
+                for i, draw in zip(mine, draws, strict=True):
+                    chances = torch.softmax(heads[1 - k] @ inputs[i], 0)
+                    if draw < (chances.max() - 1 / classes) * classes / (classes - 1):
+                        labels[i] = int(chances.argmax())
+    return torch.stack([heads[1 - own[i]] @ inputs[i] for i in range(len(labels))])
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_twin_logits_are_those_of_the_rule_written_out(classes: int) -> None:
+    features, targets = data(classes=classes)
+    torch.testing.assert_close(
+        twin_logits(features, targets, classes, 3, SETTINGS), naive_twins(features, targets, classes, 3)
+    )
+
+
+def test_margins_of_one_pair_follow_the_same_rule_with_one_row_per_head() -> None:
+    features, targets = data(classes=2)
+    inputs = torch.cat([scaled_to(features, LENGTH), torch.ones(len(targets), 1, dtype=torch.float64)], 1)
+    generator = torch.Generator().manual_seed(5)
+    own = torch.randint(0, 2, (len(targets), 1), generator=generator)[:, 0]
+    labels = targets.double()
+    heads = torch.zeros(2, inputs.shape[1], dtype=torch.float64)
+    speeds = torch.zeros_like(heads)
+    for step in range(SETTINGS.steps):
+        for k in range(2):
+            slope = SETTINGS.decay * heads[k]
+            for label in (0.0, 1.0):
+                rows = (own == k) & (labels == label)
+                errors = torch.sigmoid(inputs[rows] @ heads[k]) - label
+                slope = slope + 0.5 * (inputs[rows] * errors[:, None]).sum(0) / max(int(rows.sum()), 1)
+            speeds[k] = SETTINGS.momentum * speeds[k] + slope
+            heads[k] = heads[k] - SETTINGS.rate * speeds[k]
+        if step % SETTINGS.steps_between_flips == 0:
+            chance = torch.sigmoid((inputs * heads[1 - own]).sum(1))
+            flipped = torch.rand(len(targets), 1, generator=generator)[:, 0] < (2 * chance - 1).abs()
+            labels = torch.where(flipped, (chance > 0.5).double(), labels)
+    wanted = (inputs * heads[1 - own]).sum(1)
+    torch.testing.assert_close(twin_margins(features, targets, 1, 5, SETTINGS)[:, 0], wanted)
+
+
+def test_labels_wrong_at_random_are_put_right_by_the_answer() -> None:
+    features, truth = data(600, 8, 3, seed=1)
+    wrong = torch.rand(600, generator=torch.Generator().manual_seed(2)) < 0.3
+    noisy = torch.where(wrong, (truth + 1) % 3, truth)
+    answers = twin_logits(features.float() * 2, noisy, 3).argmax(1)
+    assert (answers == truth).float().mean() > 0.95 > (noisy == truth).float().mean()
+
+
+def test_the_answer_is_the_shortcut_where_it_tells_most_labels() -> None:
+    generator = torch.Generator().manual_seed(0)
+    truth = torch.randint(0, 2, (1000,), generator=generator)
+    shortcut = torch.where(torch.rand(1000, generator=generator) < 0.05, 1 - truth, truth)
+    features = torch.randn(1000, 10, generator=generator)
+    features[:, 0] += 1.5 * truth
+    features[:, 1] += 6.0 * shortcut
+    answers = (twin_margins(features, truth).mean(1) > 0).long()
+    assert (answers == shortcut).float().mean() > 0.98
+
+
+def test_constant_features_and_a_half_without_samples_do_no_harm() -> None:
+    assert torch.isfinite(twin_logits(torch.ones(3, 2), torch.tensor([0, 1, 0]), 2)).all()
+    assert torch.isfinite(twin_margins(torch.ones(3, 2), torch.tensor([0, 1, 0]))).all()
+
+
+def test_samples_outside_the_mask_train_nothing_and_hear_both_heads() -> None:
+    features, targets = data(80, classes=2, seed=3)
+    trained = torch.arange(80) < 50
+    changed = torch.where(trained, targets, 1 - targets)  # labels outside must not matter
+    for twins in (
+        lambda labels: twin_margins(features, labels, 2, 1, SETTINGS, trained),
+        lambda labels: twin_logits(features, labels, 2, 1, SETTINGS, trained),
+    ):
+        torch.testing.assert_close(twins(targets), twins(changed))
+    everything = torch.ones(80, dtype=torch.bool)
+    torch.testing.assert_close(
+        twin_logits(features, targets, 2, 1, SETTINGS, everything), twin_logits(features, targets, 2, 1, SETTINGS)
+    )

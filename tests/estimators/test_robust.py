@@ -1,0 +1,146 @@
+"""RobustClassifier: audits, treats, says what it did, and behaves as scikit-learn expects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from icda import RobustClassifier
+from icda.estimators.robust import weighted_moments
+
+Data = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+@parametrize_with_checks([RobustClassifier()])
+def test_scikit_learn_accepts_it(estimator: RobustClassifier, check: object) -> None:
+    check(estimator)  # type: ignore[operator]
+
+
+def birds(samples: int, minority: float, seed: int) -> Data:
+    """A weak signal of the class, a strong one of a place, and the place, which goes against a minority."""
+    generator = np.random.default_rng(seed)
+    y = generator.integers(0, 2, samples)
+    place = np.where(generator.random(samples) < minority, 1 - y, y)
+    X = generator.normal(size=(samples, 40))
+    X[:, :10] += 0.35 * (2 * y[:, None] - 1)
+    X[:, 10:16] += 2.0 * (2 * place[:, None] - 1)
+    return 3 * X + 5, y, place
+
+
+@pytest.fixture(scope="module")
+def shortcut() -> tuple[Data, Data]:
+    return birds(1600, 0.05, 0), birds(3000, 0.5, 1)
+
+
+def worst_group(model: RobustClassifier, data: Data) -> float:
+    X, y, place = data
+    right = model.predict(X) == y
+    return float(min(right[(y == a) & (place == b)].mean() for a in (0, 1) for b in (0, 1)))
+
+
+def test_a_shortcut_is_named_treated_and_the_worst_group_comes_near_that_of_true_groups(shortcut) -> None:
+    (X, y, place), test = shortcut
+    plain = RobustClassifier().fit(X, y, groups=np.zeros(len(y)))  # one group: logit adjustment
+    given = RobustClassifier().fit(X, y, groups=place)
+    guessed = RobustClassifier().fit(X, y)
+    assert guessed.audit_.verdicts["shortcut"].answer == "yes"
+    assert guessed.treatment_.name == "shortcut_prior"
+    assert (given.treatment_.name, given.audit_) == ("group_prior", None)
+    gain = worst_group(given, test) - worst_group(plain, test)
+    assert gain > 0.3
+    assert worst_group(guessed, test) - worst_group(plain, test) > 0.8 * gain
+
+
+def test_the_guess_never_uses_the_label_of_the_sample_itself(shortcut) -> None:
+    (X, y, place), _ = shortcut
+    answers = RobustClassifier().fit(X, y).treatment_.attributes.numpy()
+    against = place != y
+    assert (answers == place).mean() > 0.97
+    assert (answers[against] == place[against]).mean() > 0.9
+
+
+def test_metadata_with_groups_serve_as_groups_do(shortcut) -> None:
+    (X, y, _), test = shortcut
+    X_meta, y_meta, groups_meta = birds(300, 0.5, 7)
+    model = RobustClassifier().fit(X, y, X_meta=X_meta, y_meta=y_meta, groups_meta=groups_meta)
+    assert model.treatment_.name == "group_prior"
+    assert worst_group(model, test) > 0.6
+
+
+def test_the_expected_effect_is_told_and_comes_true(shortcut) -> None:
+    (X, y, _), test = shortcut
+    model = RobustClassifier().fit(X, y)
+    effect = model.treatment_.effect
+    assert effect.suspected_after > effect.suspected_before + 0.2
+    assert f"{effect.suspected} suspected samples" in str(model.treatment_)
+    assert worst_group(model, test) == pytest.approx(effect.suspected_after, abs=0.2)
+
+
+def test_clean_data_get_logit_adjustment_and_nothing_else() -> None:
+    generator = np.random.default_rng(0)
+    y = generator.integers(0, 3, 900)
+    X = generator.normal(size=(900, 20)) + 3 * np.eye(20)[y]
+    model = RobustClassifier().fit(X, y)
+    assert model.treatment_.name == "logit_adjustment"
+    assert "Neither a shortcut nor label noise" in str(model.treatment_)
+
+
+def test_weights_scale_and_string_labels_change_nothing() -> None:
+    X, y, _ = birds(300, 0.5, 3)
+    first = RobustClassifier().fit(X, y)
+    second = RobustClassifier().fit(X, np.array(["cat", "dog"])[y], sample_weight=np.full(len(y), 7.0))
+    np.testing.assert_allclose(first.coef_, second.coef_, atol=1e-4)
+    assert set(second.predict(X)) <= {"cat", "dog"}
+
+
+def test_features_as_given_and_standardised_give_the_same_logits() -> None:
+    X, y, _ = birds(400, 0.5, 4)
+    scaled = (X - X.mean(0)) / X.std(0)
+    first, second = RobustClassifier().fit(X, y), RobustClassifier().fit(scaled, y)
+    np.testing.assert_allclose(first.decision_function(X), second.decision_function(scaled), atol=1e-3)
+
+
+def test_moments_with_weights_are_those_of_repeated_rows() -> None:
+    X = np.random.default_rng(0).normal(size=(5, 2))
+    weights = np.array([1.0, 2.0, 0.0, 3.0, 1.0])
+    mean, scale = weighted_moments(X, weights)
+    repeated = np.repeat(X, weights.astype(int), axis=0)
+    np.testing.assert_allclose(mean, repeated.mean(0))
+    np.testing.assert_allclose(scale, repeated.std(0))
+
+
+def test_a_page_says_what_was_found_and_done(shortcut, tmp_path: Path) -> None:
+    (X, y, _), _ = shortcut
+    page = RobustClassifier().fit(X, y).report(tmp_path / "deep" / "page.html").read_text()
+    assert "Shortcut prior." in page
+    assert "suspected samples" in page
+    assert "<script" not in page
+
+
+@pytest.mark.parametrize(
+    ("settings", "given", "message"),
+    [
+        ({"loss": "isda"}, {}, "loss must be la or icda, got 'isda'"),
+        ({"C": 0.0}, {}, "C must be positive or None, got 0.0"),
+        ({}, {"groups": [0, 1]}, "groups must have one entry per sample, wanted shape"),
+        ({}, {"X_meta": np.zeros((4, 40))}, "metadata need X_meta, y_meta and groups_meta"),
+        (
+            {},
+            {"X_meta": np.zeros((4, 3)), "y_meta": [0, 1, 0, 1], "groups_meta": [0, 0, 1, 1]},
+            "X_meta has 3 features, but RobustClassifier is expecting 40",
+        ),
+        (
+            {},
+            {"X_meta": np.zeros((4, 40)), "y_meta": [0, 1, 0, 9], "groups_meta": [0, 0, 1, 1]},
+            "y_meta holds classes that y does not",
+        ),
+    ],
+)
+def test_wrong_settings_and_input_are_refused(settings: dict, given: dict, message: str) -> None:
+    X, y, _ = birds(100, 0.5, 0)
+    with pytest.raises(ValueError, match=message):
+        clone(RobustClassifier(**settings)).fit(X, y, **given)
