@@ -144,7 +144,7 @@ def describe_changes(earlier: Mapping[str, Any], config: TrainConfig) -> str:
     'epochs 2 -> 3'
     """
     now = {name: value for name, value in config.as_dict().items() if name not in NOT_SHAPING}
-    before = dict(ADDED_LATER) | earlier  # a setting that the earlier version did not know had its default
+    before = {**dict(ADDED_LATER), **earlier}  # a setting that the earlier version did not know had its default
     changes = [f"{name} {before.get(name)!r} -> {now[name]!r}" for name in now if before.get(name) != now[name]]
     return "; ".join(changes) or "of another version of icda"
 
