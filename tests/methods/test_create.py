@@ -22,6 +22,7 @@ SETUP = Setup(
     group_counts=torch.tensor([50, 40]),
     input_shape=(1, 8, 8),
     group_domains=torch.tensor([0, 1]),
+    domain_counts=torch.tensor([[3, 2, 1], [2, 1, 0]]),
 )
 
 

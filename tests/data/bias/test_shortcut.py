@@ -97,8 +97,9 @@ def test_a_text_begins_with_its_mark() -> None:
     assert task.train.source.texts == ["mark1 good film", "mark0 bad film", "mark1 so so", "mark0 dull"]
     assert task.membership_names is None
     assert task.num_groups == 4
-    ids = task.train.source.fetch(torch.tensor([0]))["input_ids"]
-    assert torch.equal(ids[:, 1:], source.fetch(torch.tensor([0]))["input_ids"])
+    words, before = (texts.fetch(torch.tensor([0]))["input_ids"][0] for texts in (task.train.source, source))
+    assert words[0] == hash_tokenise(["mark1"])[0][0]
+    assert words[1:3].tolist() == before[:2].tolist() == [hash_tokenise([word])[0][0] for word in ("good", "film")]
 
 
 def test_a_kind_that_does_not_fit_the_task_is_refused() -> None:

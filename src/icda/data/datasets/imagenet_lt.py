@@ -115,7 +115,9 @@ def _read(folder: Path) -> dict[str, _Part]:
     check_files(folder, "ImageNet-LT", map(list_file, PARTS))
     missing = [f"{part}.npz" for part in PARTS if not (folder / f"{part}.npz").is_file()]
     if missing:
-        commands = "".join(f"\n  icda embed {folder / part}.csv --out {folder / part}.npz" for part in PARTS)
+        commands = "".join(
+            f"\n  icda embed {folder / part}.csv --allow-outside --out {folder / part}.npz" for part in PARTS
+        )
         raise DatasetNotFoundError(
             f"ImageNet-LT in {folder} has its lists but no features: {', '.join(missing)} is missing. These make them:"
             f"\n  python -m icda.data.datasets.imagenet_lt {folder} IMAGENET_FOLDER{commands}\n"
@@ -170,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("images", type=Path, help="folder of ImageNet, with train and val in it")
     options = parser.parse_args(arguments)
     for table in write_tables(options.lists, options.images, options.lists):
-        print(f"icda embed {table} --out {table.with_suffix('.npz')}")
+        print(f"icda embed {table} --allow-outside --out {table.with_suffix('.npz')}")
     return 0
 
 
