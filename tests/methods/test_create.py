@@ -10,6 +10,7 @@ import torch
 from icda.losses import LOSSES, ICDALoss, RISDALoss
 from icda.methods import METHODS, Method, Setup, create_method, method_names, method_needs, resolve_method
 from icda.methods.create import _option_annotations, check_option_types, method_class, option_names
+from icda.methods.cross_fitted import CrossFittedMethod
 from icda.methods.from_loss import LossMethod
 from icda.registry import UnknownNameError
 
@@ -31,7 +32,10 @@ def test_every_registered_name_makes_a_method() -> None:
     for name in method_names():
         method = create_method(name, SETUP)
         assert isinstance(method, Method), name
-        assert sum(stage.epochs for stage in method.stages(10)) == 10, name
+        stages = method.stages(10)
+        if isinstance(method, CrossFittedMethod):  # their networks come first, and the one that is kept trains in full
+            stages = stages[1:]
+        assert sum(stage.epochs for stage in stages) == 10, name
 
 
 def test_options_reach_the_loss() -> None:
