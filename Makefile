@@ -14,7 +14,7 @@ export ICDA_DATA ?= $(abspath ../shared/data)
 .PHONY: help install demo test test-lowest lint types unit hooks browser wheel tables docs clean
 
 help:
-	@echo "make demo   install, then compare four losses on three small biased tasks (about two minutes)"
+	@echo "make demo   install, then compare six methods on three small biased tasks (about two minutes)"
 	@echo "make test   install what tests need, then lint, types and all tests"
 	@echo "make test-lowest   the core tests with the lowest versions pyproject.toml allows (5 GB, once)"
 	@echo "make hooks  run the hooks of pre-commit on all files"

@@ -47,6 +47,7 @@ SHORT_NAMES = {
     "metasaug": "MetaSAug",
     "lsda": "LSDA",
     "meta_icda": "Meta-ICDA",
+    "shortcut_prior": "Shortcut prior",
 }
 
 

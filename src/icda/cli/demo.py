@@ -25,13 +25,13 @@ TASKS = {
     "digits_flip_noise": "Wrong labels: 40 % of the training labels are turned into one of two other digits.",
     "digits_coloured": "Shortcut: in training the colour gives the class away in 95 % of cases, at test time never.",
 }
-METHODS = ("cross_entropy", "logit_adjustment", "isda", "icda", "meta_icda")
+METHODS = ("cross_entropy", "logit_adjustment", "isda", "icda", "meta_icda", "shortcut_prior")
 PICTURED = ("cross_entropy", "icda")  # whose first seed gets Grad-CAM and counterfactual pictures, side by side
 
 
 @dataclass
 class DemoArguments:
-    """Compare CE, LA, ISDA, ICDA and Meta-ICDA on three small biased tasks made from scikit-learn's digits."""
+    """Compare CE, LA, ISDA, ICDA, Meta-ICDA and the shortcut prior on three small biased tasks made from scikit-learn's digits."""
 
     seeds: int = 3
     """Runs of each method on each task."""

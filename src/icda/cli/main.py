@@ -24,7 +24,7 @@ os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # the profiler that counts memor
 warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=DeprecationWarning)  # torch's own
 
 COMMANDS = {
-    "demo": "compare CE, LA, ISDA, ICDA and Meta-ICDA on three small biased tasks that ship with icda",
+    "demo": "compare CE, LA, ISDA, ICDA, Meta-ICDA and the shortcut prior on three small biased tasks that ship with icda",
     "train": "train a classifier on a task, or on your own folder or CSV",
     "eval": "evaluate the model of an earlier run",
     "audit": "find samples tied to a wrong class, doubtful labels and long tails in features, before group labels exist",
