@@ -14,6 +14,7 @@ from icda.bench.studies.selection_rules import (
     chosen_epoch,
     compare_rules,
     compare_table6,
+    read_rule_rows,
     rule_rows,
     selection_table,
 )
@@ -101,3 +102,10 @@ def test_the_command_writes_a_row_for_each_rule_of_each_run(tmp_path: Path, monk
     assert bench_estimators.selection([*words, "--out", str(tmp_path)]) == 0
     assert asked == [("digits_coloured", "icda", 0), ("digits_coloured", "icda", 1)]
     assert len(path.read_text().splitlines()) == 1 + 2 * len(RULES)
+    assert selection_table(read_rule_rows(path)) == selection_table(
+        [row for seed in range(2) for row in rule_rows(replace_seed(seed), HISTORY, [0.1, 0.2, 0.5, 0.6], 0)]
+    )
+
+
+def replace_seed(seed: int) -> TrainConfig:
+    return TrainConfig(task="digits_coloured", method="icda", seed=seed)
