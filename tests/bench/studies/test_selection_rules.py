@@ -6,15 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from icda.bench.studies import selection_rules
 from icda.bench.studies.selection_rules import (
     ORACLE,
     RULES,
+    RuleRow,
     chosen_epoch,
     compare_rules,
     compare_table6,
+    read_rule_rows,
     rule_rows,
     selection_table,
 )
+from icda.cli import bench_estimators
 from icda.training import TrainConfig
 
 HISTORY = [
@@ -82,3 +86,26 @@ def test_the_table_has_the_means_over_methods_and_seeds() -> None:
 def test_a_name_that_table_6_does_not_have_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="table 6 has no tasks cifar10"):
         next(compare_table6(["icda"], ["cifar10"], 1, tmp_path, None))
+
+
+def test_the_command_writes_a_row_for_each_rule_of_each_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str, int]] = []
+
+    def compared(config: TrainConfig) -> list[RuleRow]:
+        asked.append((config.task, config.method, config.seed))
+        assert (config.attributes, config.selection) == ("known", "validation_worst_pseudo_group")
+        return rule_rows(config, HISTORY, [0.1, 0.2, 0.5, 0.6], 0)
+
+    monkeypatch.setattr(selection_rules, "compare_rules", compared)
+    path = tmp_path / "selection.csv"
+    words = ["--methods", "icda", "--tasks", "digits_coloured", "--seeds", "2", "--ledger", str(path)]
+    assert bench_estimators.selection([*words, "--out", str(tmp_path)]) == 0
+    assert asked == [("digits_coloured", "icda", 0), ("digits_coloured", "icda", 1)]
+    assert len(path.read_text().splitlines()) == 1 + 2 * len(RULES)
+    assert selection_table(read_rule_rows(path)) == selection_table(
+        [row for seed in range(2) for row in rule_rows(replace_seed(seed), HISTORY, [0.1, 0.2, 0.5, 0.6], 0)]
+    )
+
+
+def replace_seed(seed: int) -> TrainConfig:
+    return TrainConfig(task="digits_coloured", method="icda", seed=seed)

@@ -6,6 +6,7 @@ epoch that a rule has chosen. The rule that is given the validation groups is th
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -96,6 +97,23 @@ def selection_table(rows: Sequence[RuleRow]) -> str:
         worst, below = ([100 * getattr(row, name) for row in mine] for name in ("worst_group_accuracy", "below_oracle"))
         body.append([task, rule, f"{sum(worst) / len(worst):.1f}", f"{sum(below) / len(below):.1f}", str(len(mine))])
     return markdown(["task", "rule", "worst group, %", "below the oracle", "runs"], body)
+
+
+def read_rule_rows(path: Path) -> list[RuleRow]:
+    """The rows of a CSV file that the command wrote; what it says of the machine is left out."""
+    with path.open(newline="") as file:
+        return [
+            RuleRow(
+                row["task"],
+                row["method"],
+                int(row["seed"]),
+                row["rule"],
+                int(row["epoch"]),
+                float(row["worst_group_accuracy"]),
+                float(row["below_oracle"]),
+            )
+            for row in csv.DictReader(file)
+        ]
 
 
 def rule_rows(
