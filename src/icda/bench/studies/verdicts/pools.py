@@ -20,6 +20,7 @@ from icda.bench.studies.embeddings.sets import compas as compas_set
 from icda.data.datasets.cifar10_files import read_grids
 from icda.data.datasets.tiny_imagenet import HELD_OUT, locate_file, read_stored
 from icda.data.roots import DatasetNotFoundError, data_root
+from icda.errors import InputError
 
 IMAGE_SIZE = 128  # four times as fast as 224 pixels, and as good for pictures of 32
 CIFAR_IMAGES = 6000
@@ -46,7 +47,7 @@ class Pool:
 def load_pool(name: str, root: Path | None, cache: Path) -> Pool:
     """A pool by name; embeddings are read from `cache`, or computed and kept there."""
     if name not in POOLS:
-        raise ValueError(f"unknown pool {name!r}: known are {', '.join(POOLS)}.")
+        raise InputError(f"unknown pool {name!r}: known are {', '.join(POOLS)}.")
     return POOLS[name](data_root(root), cache)
 
 
