@@ -109,7 +109,7 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         attributes = self._known_attributes(X, used, groups, X_meta, y_meta, groups_meta, mean, scale)
         self.treatment_ = self._treatment(problem, attributes)
         treated = self.treatment_.applied(problem, unit=1 / float(weights[used].mean()))
-        self._keep(fit_head(treated, LossSettings(self.loss), self.max_iter, self.tol), mean, scale)
+        self._keep_unscaled(fit_head(treated, LossSettings(self.loss), self.max_iter, self.tol), mean, scale)
         return self
 
     def report(self, path: str | PathLike[str]) -> Path:
@@ -126,6 +126,7 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         self.audit_: Assessment | None = None
         if attributes is not None:
             return Treatment("group_prior", ["Groups were given, so nothing was guessed."], attributes=attributes)
+        assert isinstance(problem.features, Tensor)
         self.audit_ = assess(problem.features, problem.targets, len(self.classes_), self.random_state or 0)
         return self.audit_.treatment
 
@@ -173,7 +174,7 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         decay = DECAY * features.shape[1] if self.C is None else 1 / (self.C * float(weights.sum()))
         return Problem(features, targets, len(self.classes_), mass, mass, counts, decay)
 
-    def _keep(self, head: LinearHead, mean: np.ndarray, scale: np.ndarray) -> None:
+    def _keep_unscaled(self, head: LinearHead, mean: np.ndarray, scale: np.ndarray) -> None:
         """The head for features as given: w . (x - mean) / scale + b."""
         self.coef_ = head.weight.numpy() / scale
         self.intercept_ = head.bias.numpy() - self.coef_ @ mean

@@ -206,8 +206,10 @@ def _table(root: Path, member: str, delimiter: str) -> list[dict[str, str]]:
     with lzma.open(_there(root / "text.tar.xz")) as packed, tarfile.open(fileobj=packed) as files:
         found = files.extractfile(member)
         assert found is not None
-        quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-        return list(csv.DictReader(io.TextIOWrapper(found, "utf-8"), delimiter=delimiter, quoting=quoting))
+        lines = io.TextIOWrapper(found, "utf-8")
+        if delimiter == "\t":
+            return list(csv.DictReader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE))
+        return list(csv.DictReader(lines, delimiter=delimiter))
 
 
 def _idx(path: Path, header: int) -> np.ndarray:
