@@ -73,7 +73,9 @@ def test_a_shortcut_needs_all_its_signs() -> None:
 
 
 def test_with_wrong_labels_around_twins_must_agree_almost_everywhere() -> None:
-    noisy = replace(SHORTCUT, against=230, errors=0.23, hurt_before=0.05, hurt_after=0.1, sureness=0.95)
+    noisy = replace(
+        SHORTCUT, against=230, errors=0.23, hurt_before=0.05, hurt_after=0.1, helped_after=0.97, sureness=0.95
+    )
     around = replace(PLAIN, accuracy=0.76, balanced_accuracy=0.76, error_sureness=0.9, sure_errors=0.9)
     assert noise_chance(around) > 0.9
     assert answers(replace(around, pairs=[noisy]))["shortcut"] == "yes"

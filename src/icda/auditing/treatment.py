@@ -132,6 +132,7 @@ def even_classes(targets: Tensor, num_classes: int, seed: int = 0) -> Tensor | N
 
 def _against_shortcut(problem: Problem, confidence: float, seed: int) -> Treatment:
     targets = problem.targets
+    assert isinstance(problem.features, Tensor)  # the sketch
     answers = shortcut_answers(problem.features, targets, problem.num_classes, seed)
     against = answers != targets
     before = _right(problem, targets, seed)
@@ -149,7 +150,8 @@ def _against_noise(problem: Problem, seed: int) -> Treatment:
     weights = trusted_weights(problem, seed)
     before, after = _right(problem, problem.targets, seed), _right(reweigh(problem, weights), problem.targets, seed)
     effect = Effect(0, 1.0, 1.0, share(before), share(after))
-    if share(after) <= share(before):
+    # Rare classes are believed least: what they would lose must count as what the others gain.
+    if balanced_share(after, problem.targets) <= balanced_share(before, problem.targets):
         why = (
             f"Weighing samples by trust was tried and dropped: it does not help ({effect}, by the labels as they are)."
         )
@@ -157,6 +159,17 @@ def _against_noise(problem: Problem, seed: int) -> Treatment:
     return Treatment(
         "trust", ["Accuracies are by the labels as they are, wrong ones included."], effect, weights=weights
     )
+
+
+def balanced_share(right: Tensor, targets: Tensor) -> float:
+    """The mean over classes of the share that is right.
+
+    >>> balanced_share(torch.tensor([True, True, True, False]), torch.tensor([0, 0, 0, 1]))
+    0.5
+    """
+    counts = torch.bincount(targets)
+    present = counts > 0
+    return float((torch.bincount(targets, right.double())[present] / counts[present]).mean())
 
 
 def trusted_weights(problem: Problem, seed: int = 0) -> Tensor:

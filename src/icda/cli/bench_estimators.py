@@ -218,7 +218,7 @@ def verdicts(arguments: Sequence[str]) -> int:
 
     unknown = [name for name in options.pools if name not in ALL]
     if unknown:
-        raise ValueError(f"unknown pools: {', '.join(unknown)}. Known: {', '.join(ALL)}.")
+        raise InputError(f"unknown pools: {', '.join(unknown)}. Known: {', '.join(ALL)}.")
     root, pools = data_root(options.root), options.pools or ALL
     run_evidence(options.out, root, options.cache, pools, options.cases)
     print(verdict_table(options.out), detail_table(options.out), sep="\n\n")

@@ -23,6 +23,7 @@ from icda.auditing.assessment import Assessment, assess
 from icda.auditing.inputs import DECAY
 from icda.auditing.page import render_assessment_page
 from icda.auditing.treatment import Treatment
+from icda.errors import InputError
 from icda.estimators.predictions import LinearPredictions
 from icda.linear.objective import LossSettings
 from icda.linear.problem import Problem
@@ -95,20 +96,20 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(
+            raise InputError(
                 f"RobustClassifier needs samples of at least 2 classes, got one class: {self.classes_[0]!r}."
             )
         weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
         used = weights > 0
         if len(np.unique(codes[used])) < len(self.classes_):
-            raise ValueError("RobustClassifier: a class has no sample with a positive sample_weight.")
+            raise InputError("RobustClassifier: a class has no sample with a positive sample_weight.")
         mean, scale = weighted_moments(X[used], weights[used])
         features = torch.from_numpy((X[used] - mean) / scale)
         problem = self._problem(features, torch.from_numpy(codes[used]), weights[used])
         attributes = self._known_attributes(X, used, groups, X_meta, y_meta, groups_meta, mean, scale)
         self.treatment_ = self._treatment(problem, attributes)
         treated = self.treatment_.applied(problem, unit=1 / float(weights[used].mean()))
-        self._keep(fit_head(treated, LossSettings(self.loss), self.max_iter, self.tol), mean, scale)
+        self._keep_unscaled(fit_head(treated, LossSettings(self.loss), self.max_iter, self.tol), mean, scale)
         return self
 
     def report(self, path: str | PathLike[str]) -> Path:
@@ -125,6 +126,7 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         self.audit_: Assessment | None = None
         if attributes is not None:
             return Treatment("group_prior", ["Groups were given, so nothing was guessed."], attributes=attributes)
+        assert isinstance(problem.features, Tensor)
         self.audit_ = assess(problem.features, problem.targets, len(self.classes_), self.random_state or 0)
         return self.audit_.treatment
 
@@ -142,7 +144,7 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         """Groups as numbers, given or read off metadata; None without either."""
         if groups is not None:
             if np.shape(groups) != (len(X),):
-                raise ValueError(
+                raise InputError(
                     f"groups must have one entry per sample, wanted shape ({len(X)},), got {np.shape(groups)}."
                 )
             return torch.from_numpy(np.unique(np.asarray(groups)[used], return_inverse=True)[1])
@@ -150,16 +152,16 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         if not any(given):
             return None
         if not all(given):
-            raise ValueError("metadata need X_meta, y_meta and groups_meta, all three: one of them is missing.")
+            raise InputError("metadata need X_meta, y_meta and groups_meta, all three: one of them is missing.")
         X_meta = check_array(X_meta, dtype=X.dtype, input_name="X_meta", estimator=self)
         if X_meta.shape[1] != X.shape[1]:
-            raise ValueError(
+            raise InputError(
                 f"X_meta has {X_meta.shape[1]} features, but RobustClassifier is expecting {X.shape[1]} features as input."
             )
         y_meta, groups_meta = column_or_1d(y_meta), column_or_1d(groups_meta)
         check_consistent_length(X_meta, y_meta, groups_meta)
         if not np.isin(y_meta, self.classes_).all():
-            raise ValueError("y_meta holds classes that y does not.")
+            raise InputError("y_meta holds classes that y does not.")
         features = torch.from_numpy((X_meta - mean) / scale)
         codes = torch.from_numpy(np.searchsorted(self.classes_, y_meta))
         values = torch.from_numpy(np.unique(groups_meta, return_inverse=True)[1])
@@ -172,7 +174,7 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         decay = DECAY * features.shape[1] if self.C is None else 1 / (self.C * float(weights.sum()))
         return Problem(features, targets, len(self.classes_), mass, mass, counts, decay)
 
-    def _keep(self, head: LinearHead, mean: np.ndarray, scale: np.ndarray) -> None:
+    def _keep_unscaled(self, head: LinearHead, mean: np.ndarray, scale: np.ndarray) -> None:
         """The head for features as given: w . (x - mean) / scale + b."""
         self.coef_ = head.weight.numpy() / scale
         self.intercept_ = head.bias.numpy() - self.coef_ @ mean
@@ -180,9 +182,9 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
 
     def _check_settings(self) -> None:
         if self.loss not in ("la", "icda"):
-            raise ValueError(f"loss must be la or icda, got {self.loss!r}.")
+            raise InputError(f"loss must be la or icda, got {self.loss!r}.")
         if self.C is not None and not self.C > 0:
-            raise ValueError(f"C must be positive or None, got {self.C}.")
+            raise InputError(f"C must be positive or None, got {self.C}.")
 
 
 def weighted_moments(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

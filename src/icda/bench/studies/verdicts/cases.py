@@ -155,7 +155,7 @@ def _drawn(targets: np.ndarray, values: np.ndarray | None, plan: Plan, generator
     natural = plan.tail == 1 and plan.minority == 0
     if natural:  # the pool's own class sizes
         shares = np.bincount(targets, minlength=classes) / np.bincount(targets, minlength=classes).max()
-    cells = [(c, None, shares[c]) for c in range(classes)]
+    cells: list[tuple[int, int | None, float]] = [(c, None, shares[c]) for c in range(classes)]
     if values is not None and plan.minority > 0:
         cells = []
         for c in range(classes):

@@ -46,7 +46,8 @@ def cost(cases: Sequence[Judged], limits: Limits, kinds: Sequence[str] = ("short
     """Misses and false alarms, "cannot tell" counting half; each kind's cases with and without it weigh as shares."""
     total = 0.0
     for kind in kinds:
-        missed, alarms = [], []
+        missed: list[float] = []
+        alarms: list[float] = []
         for case in cases:
             answer = decide(case.evidence, limits)[kind].answer
             wrong = 0.5 if answer == "cannot tell" else float((answer == "yes") != case.truth[kind])
@@ -109,4 +110,4 @@ def _moved(limits: Limits, name: str) -> list[Limits]:
             for shift in SHIFTS
         ]
     width = getattr(limits, name).width
-    return [replace(limits, **{name: Limit(at, width)}) for at in CANDIDATES[name]]
+    return [replace(limits, **{name: Limit(at, width)}) for at in CANDIDATES[name]]  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ Row = dict[str, Any]
 PLANTED = ("shortcut", "label_noise", "long_tail")
 TITLES = {"shortcut": "shortcut", "label_noise": "wrong labels", "long_tail": "long tail"}
 RIVALS = ("robust", "ce", "la", "icda", "contrast", "jtt", "xrm", "twins_always", "oracle")
+SIZES = ((0, 600), (600, 1200), (1200, 30_000))
 HARMFUL = 0.05  # points of the worst group by which the oracle must beat LA for a shortcut to count as harmful
 
 
@@ -25,13 +26,7 @@ def evidence_of(row: Row) -> Evidence:
     """The evidence that a row of the CSV file was made from, as far as verdicts need it."""
     columns = {name: row[f"pair_{name}"].split(";") for name in PairEvidence.__dataclass_fields__ if name != "classes"}
     count = len(columns["samples"]) if row["pair_samples"] else 0
-    pairs = [
-        PairEvidence(
-            classes=(0, 1),
-            **{name: (int if name in ("samples", "against") else float)(values[k]) for name, values in columns.items()},
-        )
-        for k in range(count)
-    ]
+    pairs = [_pair({name: values[k] for name, values in columns.items()}) for k in range(count)]
     smallest, classes = int(row["smallest_class"]), int(row["classes"])
     counts = [smallest] * (classes - 1) + [round(smallest * float(row["ratio"]))]
     predicted = [1] * (classes - 1) + [float(row["predicted_ratio"])]
@@ -43,6 +38,12 @@ def evidence_of(row: Row) -> Evidence:
         pairs=pairs,
         **{name: float(row[name]) for name in figures},
     )
+
+
+def _pair(figures: dict[str, str]) -> PairEvidence:
+    whole = {name: int(figures[name]) for name in ("samples", "against")}
+    shares = {name: float(value) for name, value in figures.items() if name not in whole}
+    return PairEvidence(classes=(0, 1), **whole, **shares)  # type: ignore[arg-type]
 
 
 def truth_of(row: Row) -> dict[str, bool]:
@@ -140,40 +141,28 @@ def _counts(verdicts: Sequence[Verdict]) -> str:
 
 
 def _slices() -> list[tuple[str, str, Callable[[Row], bool]]]:
-    def alone(row: Row, kind: str) -> bool:
-        return row["kind"] == kind
-
-    slices: list[tuple[str, str, Callable[[Row], bool]]] = []
+    slices = []
     for rate in (0.01, 0.05, 0.1):
-        slices.append(
-            (
-                f"shortcut, minority {rate:.0%}",
-                "shortcut",
-                lambda row, rate=rate: alone(row, "shortcut") and float(row["minority"]) == rate,
-            )
-        )
-    for low, high in ((0, 600), (600, 1200), (1200, 30_000)):
-        slices.append(
-            (
-                f"shortcut, {low} to {high} samples",
-                "shortcut",
-                lambda row, low=low, high=high: alone(row, "shortcut") and low <= int(row["samples"]) < high,
-            )
-        )
+        slices.append((f"shortcut, minority {rate:.0%}", "shortcut", _alone("shortcut", minority=rate)))
+    for low, high in SIZES:
+        slices.append((f"shortcut, {low} to {high} samples", "shortcut", _alone("shortcut", sizes=(low, high))))
     for rate in (0.05, 0.1, 0.2, 0.3, 0.4):
-        slices.append(
-            (
-                f"{rate:.0%} wrong labels",
-                "label_noise",
-                lambda row, rate=rate: alone(row, "noise") and float(row["noise"]) == rate,
-            )
-        )
-    for low, high in ((0, 600), (600, 1200), (1200, 30_000)):
-        slices.append(
-            (
-                f"no shortcut, {low} to {high} samples",
-                "shortcut",
-                lambda row, low=low, high=high: float(row["minority"]) == 0 and low <= int(row["samples"]) < high,
-            )
-        )
+        slices.append((f"{rate:.0%} wrong labels", "label_noise", _alone("noise", noise=rate)))
+    for low, high in SIZES:
+        slices.append((f"no shortcut, {low} to {high} samples", "shortcut", _without_shortcut((low, high))))
     return slices
+
+
+def _alone(
+    kind: str, minority: float | None = None, noise: float | None = None, sizes: tuple[int, int] = (0, 10**9)
+) -> Callable[[Row], bool]:
+    def chosen(row: Row) -> bool:
+        rates = ((minority, "minority"), (noise, "noise"))
+        fits = all(rate is None or float(row[name]) == rate for rate, name in rates)
+        return row["kind"] == kind and fits and sizes[0] <= int(row["samples"]) < sizes[1]
+
+    return chosen
+
+
+def _without_shortcut(sizes: tuple[int, int]) -> Callable[[Row], bool]:
+    return lambda row: float(row["minority"]) == 0 and sizes[0] <= int(row["samples"]) < sizes[1]

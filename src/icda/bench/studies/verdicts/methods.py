@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from icda.auditing.assessment import assess
 from icda.auditing.evidence import make_sketch
@@ -87,7 +88,7 @@ def _oracle(problem: Problem, case: Case, row: dict[str, object]) -> Prepared:
 
 def _contrast(problem: Problem, case: Case, row: dict[str, object]) -> Prepared:
     # Guessed in the sketch: thirty heads on all features of thousands of samples would take most of the time.
-    sketch = replace(problem, features=make_sketch(problem.features).features, decay=PAIR_DECAY)
+    sketch = replace(problem, features=make_sketch(_in_memory(problem)).features, decay=PAIR_DECAY)
     return rebalance(problem, contrast_groups(sketch, repeats=1).attributes, "prior"), "la"
 
 
@@ -98,17 +99,17 @@ def _jtt(problem: Problem, case: Case, row: dict[str, object]) -> Prepared:
 
 
 def _xrm(problem: Problem, case: Case, row: dict[str, object]) -> Prepared:
-    answers = shortcut_answers(make_sketch(problem.features).features, problem.targets, problem.num_classes)
+    answers = shortcut_answers(make_sketch(_in_memory(problem)).features, problem.targets, problem.num_classes)
     return rebalance(problem, (answers != problem.targets).long(), "weights"), "ce"
 
 
 def _twins_always(problem: Problem, case: Case, row: dict[str, object]) -> Prepared:
-    answers = shortcut_answers(make_sketch(problem.features).features, problem.targets, problem.num_classes)
+    answers = shortcut_answers(make_sketch(_in_memory(problem)).features, problem.targets, problem.num_classes)
     return with_prior(problem, answers), "la"
 
 
 def _robust(problem: Problem, case: Case, row: dict[str, object]) -> Prepared:
-    found = assess(problem.features, problem.targets, problem.num_classes)
+    found = assess(_in_memory(problem), problem.targets, problem.num_classes)
     for kind, verdict in found.verdicts.items():
         row[kind], row[f"{kind}_confidence"] = verdict.answer, verdict.confidence
     row["treatment"] = found.treatment.name
@@ -118,6 +119,11 @@ def _robust(problem: Problem, case: Case, row: dict[str, object]) -> Prepared:
     else:
         row["suspected_before"], row["suspected_after"] = "", ""
     return found.treatment.applied(problem), "la"
+
+
+def _in_memory(problem: Problem) -> Tensor:
+    assert isinstance(problem.features, Tensor)
+    return problem.features
 
 
 METHODS: dict[str, Callable[[Problem, Case, dict[str, object]], Prepared]] = {

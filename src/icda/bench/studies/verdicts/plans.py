@@ -47,7 +47,7 @@ def plans_of(pool: str) -> list[Plan]:
     if pool in HOLDS_LARGE:
         shortcut = {"attribute": draw.attribute, "minority": 0.05, "classes": draw.few()}
         for plan in ({}, shortcut, {"noise": 0.2}):
-            plans.append(Plan(pool, LARGE, seed=len(plans), **plan))  # type: ignore[arg-type]
+            plans.append(Plan(pool, LARGE, seed=len(plans), **plan))
     return plans
 
 

@@ -20,6 +20,7 @@ from icda.bench.studies.embeddings.sets import compas as compas_set
 from icda.data.datasets.cifar10_files import read_grids
 from icda.data.datasets.tiny_imagenet import HELD_OUT, locate_file, read_stored
 from icda.data.roots import DatasetNotFoundError, data_root
+from icda.errors import InputError
 
 IMAGE_SIZE = 128  # four times as fast as 224 pixels, and as good for pictures of 32
 CIFAR_IMAGES = 6000
@@ -46,7 +47,7 @@ class Pool:
 def load_pool(name: str, root: Path | None, cache: Path) -> Pool:
     """A pool by name; embeddings are read from `cache`, or computed and kept there."""
     if name not in POOLS:
-        raise ValueError(f"unknown pool {name!r}: known are {', '.join(POOLS)}.")
+        raise InputError(f"unknown pool {name!r}: known are {', '.join(POOLS)}.")
     return POOLS[name](data_root(root), cache)
 
 
@@ -205,8 +206,10 @@ def _table(root: Path, member: str, delimiter: str) -> list[dict[str, str]]:
     with lzma.open(_there(root / "text.tar.xz")) as packed, tarfile.open(fileobj=packed) as files:
         found = files.extractfile(member)
         assert found is not None
-        quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-        return list(csv.DictReader(io.TextIOWrapper(found, "utf-8"), delimiter=delimiter, quoting=quoting))
+        lines = io.TextIOWrapper(found, "utf-8")
+        if delimiter == "\t":
+            return list(csv.DictReader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE))
+        return list(csv.DictReader(lines, delimiter=delimiter))
 
 
 def _idx(path: Path, header: int) -> np.ndarray:
