@@ -242,7 +242,7 @@ def test_class_names_may_be_looked_up_by_number() -> None:
         ({"repeats": 0}, "repeats must be at least 1"),
         ({"C": 0.0}, "C must be positive"),
         ({"class_names": ["only one"]}, "class_names has 1 names, but y has 2 classes"),
-        ({"sample_names": ["a"]}, "wanted 40, got 1"),
+        ({"sample_names": ["a"]}, "expected 40, got 1"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

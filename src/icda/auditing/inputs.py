@@ -51,7 +51,7 @@ def check_inputs(X: Any, y: Any, class_names: Any, sample_names: Any, folds: int
     if (counts < 2).any():
         alone = ", ".join(str(label) for label in classes[counts < 2][:10])
         raise InputError(
-            f"audit needs at least 2 samples a class, but there is only one of {alone}: a head that has not seen the "
+            f"audit needs at least 2 samples per class, but there is only one of {alone}: a head that has not seen the "
             "sample would not know its class. Leave such classes out, or merge them."
         )
     names = _class_names(classes, class_names)
@@ -109,7 +109,7 @@ def _class_names(classes: np.ndarray, given: Sequence[object] | None) -> list[st
     if classes.dtype.kind in "iub" and int(classes[0]) >= 0 and int(classes[-1]) < len(names):
         return [names[int(label)] for label in classes]  # names by number; a number may be absent
     if len(names) != len(classes):
-        raise InputError(f"class_names has {len(names)} names, but y has {len(classes)} classes: give one a class.")
+        raise InputError(f"class_names has {len(names)} names, but y has {len(classes)} classes: give one per class.")
     return names
 
 
@@ -117,7 +117,7 @@ def _sample_names(given: Sequence[object] | None, samples: int) -> list[str]:
     if given is None:
         return [str(row) for row in range(samples)]
     if isinstance(given, str) or len(given) != samples:
-        raise InputError(f"sample_names must have one entry a sample, wanted {samples}, got {len(given)}.")
+        raise InputError(f"sample_names must have one entry per sample, expected {samples}, got {len(given)}.")
     return [str(name) for name in given]
 
 

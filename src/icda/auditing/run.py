@@ -34,7 +34,7 @@ def audit(
     """Say which samples are tied to which wrong class, how strongly and at what cost, before any group label exists.
 
     `X` (N, A) are features of a frozen encoder, in memory or memory-mapped; `y` (N,) labels of any dtype. Linear heads are
-    fitted to standardised features, each without the samples it then speaks of. `class_names` stand in the order of the
+    fitted to standardised features, each without the samples it is asked about. `class_names` stand in the order of the
     sorted labels, or are looked up by labels that are numbers; `sample_names` are ids, paths or texts shown beside ranks.
     `C` is the heads' inverse weight decay, by default 1000 / (N A); more `repeats` of the `folds` make ranks steadier and
     cost as many times the time. `use_cleanlab` marks label issues by cleanlab's rule instead of ours.
@@ -48,12 +48,7 @@ def audit(
     [0, 1, 2, 3, 4]
     """
     start = time.perf_counter()
-    if C is not None and not C > 0:
-        raise InputError(f"C must be positive, got {C}.")
-    if repeats < 1:
-        raise InputError(f"repeats must be at least 1, got {repeats}.")
-    if use_cleanlab:
-        require("cleanlab", "audit", "cleanlab's label issues")  # missing? Then say so before any work
+    _check_settings(C, repeats, use_cleanlab)
     inputs = check_inputs(X, y, class_names, sample_names, folds)
     decay = default_inverse_decay(*inputs.features.shape) if C is None else C
     ties = find_ties(inputs.problem(decay), folds, repeats, seed)
@@ -85,3 +80,12 @@ def audit(
         settings=settings,
         seconds=time.perf_counter() - start,
     )
+
+
+def _check_settings(C: float | None, repeats: int, use_cleanlab: bool) -> None:
+    if C is not None and not C > 0:
+        raise InputError(f"C must be positive, got {C}.")
+    if repeats < 1:
+        raise InputError(f"repeats must be at least 1, got {repeats}.")
+    if use_cleanlab:
+        require("cleanlab", "audit", "cleanlab's label issues")  # missing? Then say so before any work

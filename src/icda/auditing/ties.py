@@ -36,7 +36,7 @@ class Separability:
 
 @dataclass(frozen=True)
 class Ties:
-    """Everything said of ties; arrays have a row a sample, or a row a class."""
+    """Everything said of ties; arrays have one row per sample, or per class."""
 
     probabilities: np.ndarray  # (N, C), of class-balanced heads that have not seen the sample
     tied_to: np.ndarray  # (N,), the likeliest wrong class
@@ -112,7 +112,7 @@ def separability(problem: Problem, logits: Tensor, suspected: Tensor, folds: int
 
 
 def nearest_rows(wanted: np.ndarray, offered: np.ndarray, count: int) -> np.ndarray:
-    """For each wanted value the positions of about `count` offered ones next to it; the same one may serve several.
+    """For each value sought the positions of about `count` offered ones next to it; the same one may serve several.
 
     >>> nearest_rows(np.array([0.9, 5.0]), np.array([5.1, 0.0, 1.0, 4.9]), 2).tolist()
     [1, 2, 3, 0]

@@ -60,7 +60,7 @@ class Limits:
         -0.02, 0.01
     )  # where classes are easy, twins agree on the truth, and the treatment loses more
     # Wrong labels. How flat errors lie, their sureness plus their share among the surest: overlap explains the more of it
-    # the harder the data, (skill, what is wanted), linear between. And errors among the surest must not be too rare.
+    # the harder the data, (skill, what is needed), linear between. And errors among the surest must not be too rare.
     flatness: tuple[tuple[float, float], ...] = (
         (0.10, 1.55),
         (0.25, 1.40),
@@ -75,7 +75,7 @@ class Limits:
 LIMITS = Limits()
 FEW_AGAINST = 6.0  # a gain seen on n samples counts n / (n + this)
 TAIL_RATIO = (4.0, 8.0)  # largest class over smallest: no up to the first, yes from the second
-OVERLAP_ERRORS = Limit(0.10, 0.03)  # share of errors from which we speak of overlap
+OVERLAP_ERRORS = Limit(0.10, 0.03)  # share of errors from which we call it overlap
 CHANCE_ERRORS = (2.0, 4.0)  # standard errors above guessing: uninformative up to the first, informative from the second
 
 
@@ -163,7 +163,7 @@ def noise_chance(evidence: Evidence, limits: Limits = LIMITS) -> float:
 
 
 def telling_pair(evidence: Evidence, noise: float, limits: Limits = LIMITS) -> PairEvidence:
-    """The pair of classes that speaks for all: a shortcut of two values leaves half of them alone, the others show it."""
+    """The pair of classes that stands for all: a shortcut of two values leaves half of them alone, the others show it."""
     ranked = sorted(evidence.pairs, key=lambda pair: shortcut_chance(pair, noise, limits), reverse=True)
     return ranked[round(0.4 * (len(ranked) - 1))]
 
@@ -239,7 +239,7 @@ def _uninformative(evidence: Evidence) -> Verdict:
 
 
 def _too_few(evidence: Evidence) -> str:
-    return f"{evidence.samples} samples are too few to say (wanted: {TOO_FEW})."
+    return f"{evidence.samples} samples are too few to say (at least {TOO_FEW} are needed)."
 
 
 def _per_cent(share: float) -> str:

@@ -31,7 +31,7 @@ PICTURED = ("cross_entropy", "icda")  # whose first seed gets Grad-CAM and count
 
 @dataclass
 class DemoArguments:
-    """Compare CE, LA, ISDA, ICDA, Meta-ICDA and the shortcut prior on three small biased tasks made from scikit-learn's digits."""
+    """Compare CE, LA, ISDA, ICDA, Meta-ICDA and the shortcut prior on three small biased tasks made from digits."""
 
     seeds: int = 3
     """Runs of each method on each task."""

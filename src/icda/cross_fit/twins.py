@@ -1,8 +1,8 @@
 """Twin heads: each sample trains one of two, and its label flips towards what the other, which has not seen it, says.
 
 Flipping lets the simplest function of the features win: where a shortcut predicts most labels, the samples that go against
-it are relabelled until both heads speak of the shortcut alone. Where labels are wrong at random, they are put right. The
-rule is that of cross-risk minimisation (XRM, Pezeshki et al. 2023), written anew for linear heads.
+it are relabelled until both heads follow the shortcut alone. Where labels are wrong at random, they are put right. The
+rule is that of cross-risk minimisation (XRM, Pezeshki et al. 2023), written by us for linear heads.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         if groups is not None:
             if np.shape(groups) != (len(X),):
                 raise InputError(
-                    f"groups must have one entry per sample, wanted shape ({len(X)},), got {np.shape(groups)}."
+                    f"groups must have one entry per sample, expected shape ({len(X)},), got {np.shape(groups)}."
                 )
             return torch.from_numpy(np.unique(np.asarray(groups)[used], return_inverse=True)[1])
         given = [value is not None for value in (X_meta, y_meta, groups_meta)]

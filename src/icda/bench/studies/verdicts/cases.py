@@ -115,7 +115,7 @@ def tail_counts(largest: int, ratio: float, classes: int) -> np.ndarray:
 
 
 def _chosen_classes(pool: Pool, plan: Plan, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of the classes that the plan takes, and their labels numbered anew in a random order."""
+    """Rows of the classes that the plan takes, and their labels numbered again in a random order."""
     known = np.unique(pool.targets)
     if plan.merged and plan.classes:
         numbers = generator.permutation(np.arange(int(known.max()) + 1) % plan.classes)
@@ -149,7 +149,7 @@ def _assigned(targets: np.ndarray, plan: Plan, generator: np.random.Generator) -
 
 
 def _drawn(targets: np.ndarray, values: np.ndarray | None, plan: Plan, generator: np.random.Generator) -> np.ndarray:
-    """Which of the samples are trained on: as many per class, and per class and attribute, as the plan wants."""
+    """Which of the samples are trained on: as many per class, and per class and attribute, as the plan says."""
     classes = int(targets.max()) + 1
     shares = tail_counts(10**6, plan.tail, classes) / 10**6 if plan.tail > 1 else np.ones(classes)
     natural = plan.tail == 1 and plan.minority == 0

@@ -23,7 +23,7 @@ CANDIDATES: dict[str, tuple[float, ...]] = {
     "noisy_agreement": (0.98, 0.986, 0.990),
     "sure_errors": (0.025, 0.035, 0.045),
 }
-SHIFTS = (-0.1, -0.05, 0.0, 0.05, 0.1)  # of the wanted flatness
+SHIFTS = (-0.1, -0.05, 0.0, 0.05, 0.1)  # of the flatness that is needed
 ALARM_COST = 3.0  # a false alarm counts as so many misses: a treatment for nothing does harm
 
 

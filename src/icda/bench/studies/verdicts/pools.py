@@ -105,7 +105,7 @@ def imdb(root: Path, cache: Path) -> Pool:
 
 
 def hatecheck(root: Path, cache: Path) -> Pool:
-    """Short hateful and harmless sentences; MiniLM. The attribute is the group of people they speak of."""
+    """Short hateful and harmless sentences; MiniLM. The attribute is the group of people they mention."""
     rows = [row for row in _table(root, "text/hatecheck/test_suite_cases.csv", ",") if row["target_ident"]]
     features = _embedded_texts([row["test_case"] for row in rows], cache / "verdicts_hatecheck.npy")
     targets = np.array([int(row["label_gold"] == "hateful") for row in rows])

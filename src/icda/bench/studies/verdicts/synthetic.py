@@ -1,4 +1,4 @@
-"""Pools drawn at random, so that no rule can learn the real ones by heart."""
+"""Pools drawn at random, so that no rule can memorise the real ones."""
 
 from __future__ import annotations
 
