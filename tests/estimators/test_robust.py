@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from icda import RobustClassifier
@@ -126,7 +127,7 @@ def test_a_page_says_what_was_found_and_done(shortcut, tmp_path: Path) -> None:
     [
         ({"loss": "isda"}, {}, "loss must be la or icda, got 'isda'"),
         ({"C": 0.0}, {}, "C must be positive or None, got 0.0"),
-        ({}, {"groups": [0, 1]}, "groups must have one entry per sample, wanted shape"),
+        ({}, {"groups": [0, 1]}, "groups must have one entry per sample, expected shape"),
         ({}, {"X_meta": np.zeros((4, 40))}, "metadata need X_meta, y_meta and groups_meta"),
         (
             {},
@@ -144,3 +145,32 @@ def test_wrong_settings_and_input_are_refused(settings: dict, given: dict, messa
     X, y, _ = birds(100, 0.5, 0)
     with pytest.raises(ValueError, match=message):
         clone(RobustClassifier(**settings)).fit(X, y, **given)
+
+
+def test_groups_made_of_class_and_attribute_serve_too(shortcut) -> None:
+    (X, y, place), test = shortcut
+    plain = RobustClassifier().fit(X, y, groups=np.zeros(len(y)))
+    given = RobustClassifier().fit(X, y, groups=2 * y + place)
+    assert given.treatment_.name == "group_weights"
+    assert worst_group(given, test) - worst_group(plain, test) > 0.3
+
+
+def test_a_fit_that_stops_early_says_so() -> None:
+    X, y, place = birds(300, 0.1, 0)
+    with pytest.warns(ConvergenceWarning, match="max_iter=1"):
+        RobustClassifier(max_iter=1).fit(X, y, groups=place)
+
+
+def test_missing_groups_and_unfitted_reports_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    X, y, _ = birds(300, 0.1, 0)
+    with pytest.raises(ValueError, match="groups cannot be told apart"):
+        RobustClassifier().fit(X, y, groups=np.array([None, "a"] * 150, dtype=object))
+    with pytest.raises(NotFittedError):
+        RobustClassifier().report(tmp_path / "page.html")
+
+
+def test_a_feature_with_a_small_deviation_beside_its_mean_is_no_constant() -> None:
+    generator = np.random.default_rng(0)
+    y = np.arange(200) % 2
+    X = 1e-3 + 1e-8 * (3 * y + generator.normal(size=200))[:, None]
+    assert RobustClassifier().fit(X, y).score(X, y) > 0.85

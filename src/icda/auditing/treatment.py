@@ -25,11 +25,12 @@ TWINS = 3
 TRUST_ROUNDS = 2
 LEAST_GAIN = 0.05  # of those the shortcut hurts, what a treatment must get right more
 LEAST_RETURN = 0.5  # and what it must gain on them per loss on the others; they are few, and groups are to be equal
-Name = Literal["logit_adjustment", "shortcut_prior", "group_prior", "trust"]
+Name = Literal["logit_adjustment", "shortcut_prior", "group_prior", "group_weights", "trust"]
 SENTENCES = {
     "logit_adjustment": "Logit adjustment: the class prior is taken off, nothing else is done.",
     "shortcut_prior": "A prior over what the shortcut says of each sample, log P(y | answer), is taken off.",
     "group_prior": "A prior over the given groups, log P(y | group), is taken off.",
+    "group_weights": "Every given group counts the same.",
     "trust": "Samples count by how far heads that have not seen them believe their label.",
 }
 
@@ -71,6 +72,8 @@ class Treatment:
             problem = reweigh(problem, self.weights)
         if self.attributes is None:
             return problem
+        if self.name == "group_weights":
+            return rebalance(problem, self.attributes)
         return with_prior(problem, self.attributes, self.strength, unit)
 
     def as_dict(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -9,11 +10,14 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_array,
     check_consistent_length,
+    check_is_fitted,
     column_or_1d,
     validate_data,
 )
@@ -68,7 +72,7 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         C: float | None = None,
         max_iter: int = 200,
         tol: float = 1e-4,
-        random_state: int | None = 0,
+        random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.loss = loss
         self.C = C
@@ -88,8 +92,9 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
     ) -> RobustClassifier:
         """Audit, treat and fit.
 
-        `groups` (N,) are true groups or attributes of the samples. `X_meta`, `y_meta` and `groups_meta` are some more
-        samples whose groups are known: heads learn to read the group off them, and their answers serve as groups.
+        `groups` (N,) are attributes of the samples, or groups made of class and attribute. `X_meta`, `y_meta` and
+        `groups_meta` are some more samples whose groups are known: heads learn to read the group off them, and their
+        answers serve as groups.
         """
         self._check_settings()
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
@@ -107,13 +112,14 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         features = torch.from_numpy((X[used] - mean) / scale)
         problem = self._problem(features, torch.from_numpy(codes[used]), weights[used])
         attributes = self._known_attributes(X, used, groups, X_meta, y_meta, groups_meta, mean, scale)
-        self.treatment_ = self._treatment(problem, attributes)
+        self.treatment_ = self._treatment(problem, attributes, were_given=groups is not None)
         treated = self.treatment_.applied(problem, unit=1 / float(weights[used].mean()))
         self._keep_unscaled(fit_head(treated, LossSettings(self.loss), self.max_iter, self.tol), mean, scale)
         return self
 
     def report(self, path: str | PathLike[str]) -> Path:
         """Write one page with the verdicts, their reasons and what was done about them."""
+        check_is_fitted(self, "treatment_")
         path = Path(path).expanduser()
         path.parent.mkdir(parents=True, exist_ok=True)
         known = {} if self.audit_ is None else self.audit_.as_dict()
@@ -122,13 +128,24 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         path.write_text(render_assessment_page(known), encoding="utf-8", errors="xmlcharrefreplace")
         return path
 
-    def _treatment(self, problem: Problem, attributes: Tensor | None) -> Treatment:
+    def _treatment(self, problem: Problem, attributes: Tensor | None, were_given: bool) -> Treatment:
         self.audit_: Assessment | None = None
-        if attributes is not None:
-            return Treatment("group_prior", ["Groups were given, so nothing was guessed."], attributes=attributes)
-        assert isinstance(problem.features, Tensor)
-        self.audit_ = assess(problem.features, problem.targets, len(self.classes_), self.random_state or 0)
-        return self.audit_.treatment
+        if attributes is None:
+            assert isinstance(problem.features, Tensor)
+            self.audit_ = assess(problem.features, problem.targets, len(self.classes_), self._seed())
+            return self.audit_.treatment
+        why = "Groups were given, so nothing was guessed."
+        if not were_given:
+            why = "Groups of the training samples were read off their features by heads that the metadata taught."
+        if tells_the_class(attributes, problem.targets):
+            # log P(y | group) would say the label, and nothing would be left to learn.
+            return Treatment("group_weights", [why, "Each group holds one class."], attributes=attributes)
+        return Treatment("group_prior", [why], attributes=attributes)
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _known_attributes(
         self,
@@ -147,7 +164,12 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
                 raise InputError(
                     f"groups must have one entry per sample, expected shape ({len(X)},), got {np.shape(groups)}."
                 )
-            return torch.from_numpy(np.unique(np.asarray(groups)[used], return_inverse=True)[1])
+            try:
+                return torch.from_numpy(np.unique(np.asarray(groups)[used], return_inverse=True)[1])
+            except TypeError as error:
+                raise InputError(
+                    f"groups cannot be told apart ({error}): give numbers or texts, none missing."
+                ) from error
         given = [value is not None for value in (X_meta, y_meta, groups_meta)]
         if not any(given):
             return None
@@ -179,12 +201,30 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         self.coef_ = head.weight.numpy() / scale
         self.intercept_ = head.bias.numpy() - self.coef_ @ mean
         self.n_iter_ = head.iterations
+        if not head.converged:
+            warnings.warn(
+                f"RobustClassifier stopped after max_iter={self.max_iter} iterations: raise max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
 
     def _check_settings(self) -> None:
         if self.loss not in ("la", "icda"):
             raise InputError(f"loss must be la or icda, got {self.loss!r}.")
         if self.C is not None and not self.C > 0:
             raise InputError(f"C must be positive or None, got {self.C}.")
+
+
+def tells_the_class(attributes: Tensor, targets: Tensor) -> bool:
+    """Whether every value of the attribute goes with one class only, as groups made of class and attribute do.
+
+    >>> tells_the_class(torch.tensor([0, 1, 2]), torch.tensor([0, 0, 1]))
+    True
+    >>> tells_the_class(torch.tensor([0, 0]), torch.tensor([0, 1]))
+    False
+    """
+    pairs = torch.stack([attributes.long(), targets], 1).unique(dim=0)
+    return len(pairs) == len(attributes.unique())
 
 
 def weighted_moments(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -196,5 +236,5 @@ def weighted_moments(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np
     share = (weights / weights.sum(dtype=np.float64)).astype(np.float64)
     mean = share @ X
     deviation = np.sqrt(share @ np.square(X - mean))
-    constant = deviation <= len(X) * np.finfo(X.dtype).eps * np.abs(mean)
+    constant = deviation <= len(X) * np.finfo(np.float64).eps * np.abs(mean)
     return mean.astype(X.dtype), np.where(constant, 1.0, deviation).astype(X.dtype)
