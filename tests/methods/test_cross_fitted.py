@@ -18,10 +18,11 @@ from icda.data.task import Batch
 from icda.methods import Context, Setup, create_method
 from icda.methods.cross_fitted import FIRST, CrossFittedMethod
 from icda.methods.mat import MAT
-from icda.methods.shortcut_prior import ShortcutPrior
+from icda.methods.shortcut_prior import ShortcutPrior, chosen_form
 from icda.methods.xrm import XRM
 from icda.models.base import FeatureClassifier, Output
-from icda.training import TrainConfig, train
+from icda.results import RunResult
+from icda.training import TrainConfig, evaluate_folder, train
 from icda.training.checkpoint import load_checkpoint
 
 SETUP = Setup(2, 5, torch.tensor([8, 4]), epochs=10, num_samples=12, seed=3)
@@ -200,17 +201,25 @@ def test_a_later_run_reuses_the_networks_of_an_earlier_one(tmp_path: Path) -> No
         assert torch.equal(found["logits"], wanted["logits"])
         for one, two in zip(other["networks"][1:], kept[0]["networks"][1:], strict=True):
             assert all(torch.equal(value, two[name]) for name, value in one.items())
-    with pytest.raises(ValueError, match="its networks were trained on other samples, or in another order"):
+    with pytest.raises(ValueError, match="its networks answer otherwise about these samples"):
         train(configure(tmp_path / "other", "mat", options=options, data_seed=1))
     with pytest.raises(ValueError, match="its samples have classes of"):
         train(configure(tmp_path / "less", "mat", options=options, subset=0.5))
     with pytest.raises(ValueError, match=r"model\.pt is not there"):
-        create_method("mat", SETUP, {"reuse": str(tmp_path / "nowhere")})
+        train(configure(tmp_path / "no", "mat", options={"reuse": str(tmp_path / "nowhere")}))
     with pytest.raises(ValueError, match="trained 2 cross-fitted networks, this method needs 4"):
         train(configure(tmp_path / "four", "shortcut_prior", options=options))
     train(configure(tmp_path / "plain", "cross_entropy"))
     with pytest.raises(ValueError, match="trained no cross-fitted networks"):
-        create_method("mat", SETUP, {"reuse": str(tmp_path / "plain")})
+        train(configure(tmp_path / "none", "mat", options={"reuse": str(tmp_path / "plain")}))
+    (tmp_path / "plain" / "model.pt").write_bytes(b"damaged")
+    with pytest.raises(ValueError, match="it is damaged"):
+        train(configure(tmp_path / "damaged", "mat", options={"reuse": str(tmp_path / "plain")}))
+    with pytest.raises(ValueError, match="networks of another kind"):
+        train(configure(tmp_path / "kind", "mat", options=options, model="small_cnn"))
+    (tmp_path / "first").rename(tmp_path / "gone")
+    again = evaluate_folder(tmp_path / "again")
+    assert again["metrics"]["accuracy"] == RunResult.read(tmp_path / "again" / "result.json")["metrics"]["accuracy"]
 
 
 @pytest.mark.parametrize(
@@ -238,3 +247,36 @@ def test_the_cost_is_said_before_it_starts() -> None:
     )
     assert "for 60 epochs" in ShortcutPrior.cost_note(30, {"cross_fit_epochs": 2.0})
     assert XRM.cost_note(30, {"reuse": "runs/x"}).endswith("the cost is that of plain training.")
+
+
+def evidence(errors: int, agreement: float, size: int = 100) -> HeldOut:
+    targets = torch.zeros(size, dtype=torch.long)
+    answers = (torch.arange(size) < errors).long()
+    return HeldOut(F.one_hot(answers, 2).float(), targets, agreement)
+
+
+@pytest.mark.parametrize(
+    ("errors", "agreement", "form"),
+    [
+        (5, 1.0, "counted"),
+        (20, 0.999, "counted"),
+        (16, 0.98, "soft"),  # 0.125 samples differ per error
+        (5, 0.96, "shares"),  # 0.8: networks that are wrong each in its own way
+        (44, 0.97, "shares"),  # they repeat each other, but tell too few labels
+        (0, 1.0, "counted"),  # nothing contradicts the labels: counting is harmless
+    ],
+)
+def test_the_form_follows_errors_and_their_repetition(errors: int, agreement: float, form: str) -> None:
+    assert chosen_form(evidence(errors, agreement)) == form
+
+
+def test_without_a_sign_of_a_shortcut_the_prior_is_that_of_logit_adjustment(tmp_path: Path) -> None:
+    method = create_method("shortcut_prior", SETUP)
+    targets = torch.tensor([0] * 8 + [1] * 4)
+    held_out = HeldOut(torch.randn(12, 2, generator=torch.Generator().manual_seed(0)), targets, 0.5)
+    method.learn_from(held_out)
+    expected = torch.tensor([8 / 12, 4 / 12]).log().expand(12, 2)
+    torch.testing.assert_close(method.log_prior.log_softmax(1), expected, rtol=0, atol=1e-6)
+    assert method.found["no_shortcut"] == 1
+    with pytest.warns(UserWarning, match="no sign of a shortcut"):
+        train(configure(tmp_path / "plain", "shortcut_prior", task="digits_lt"))

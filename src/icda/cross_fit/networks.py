@@ -115,7 +115,7 @@ class HeldOutNetworks(nn.Module):
         for k, model in enumerate(models):
             rows = (fold == k).nonzero().flatten()
             if len(rows):
-                logits[rows] = _in_evaluation(model, rows_of(inputs, rows)).float()
+                logits[rows] = in_evaluation(model, rows_of(inputs, rows)).float()
         return logits
 
     @torch.no_grad()
@@ -127,7 +127,7 @@ class HeldOutNetworks(nn.Module):
         rank = torch.distributed.get_rank() if world_size() > 1 else 0
         for number, batch in enumerate(batches):
             if number % world_size() == rank:
-                said = torch.stack([_in_evaluation(model, batch.inputs).float() for model in models], 1)  # (N, K, C)
+                said = torch.stack([in_evaluation(model, batch.inputs).float() for model in models], 1)  # (N, K, C)
                 fold = self._facts(batch)[0]
                 logits[batch.index] = said[torch.arange(len(fold)), fold]
                 targets[batch.index] = batch.targets
@@ -193,7 +193,8 @@ def rows_of(inputs: Inputs, rows: Tensor) -> Inputs:
     return inputs[rows.to(inputs.device)]
 
 
-def _in_evaluation(model: nn.Module, inputs: Inputs) -> Tensor:
+def in_evaluation(model: nn.Module, inputs: Inputs) -> Tensor:
+    """Logits in evaluation mode; the modes are as before when it returns."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     logits: Tensor = model(inputs).logits

@@ -32,11 +32,15 @@ def margins(logits: Tensor, targets: Tensor) -> Tensor:
 def adjusted_margins(method: Method, seen: Pass, progress: float = 1.0) -> Tensor | None:
     """Margins of z + phi, the logits that the loss compares in training; None where a method adjusts nothing.
 
-    None too where the prior depends on an attribute, which a pass does not hold. `progress` is t/T; 1 means the full
-    strength of the end of training.
+    None too where the prior depends on an attribute or on the sample, which a pass does not hold. `progress` is t/T; 1
+    means the full strength of the end of training.
     """
     criterion = method.criterion
-    if not isinstance(criterion, AdjustedLoss) or getattr(criterion, "prior", None) is not None:
+    if (
+        not isinstance(criterion, AdjustedLoss)
+        or method.prior_per_sample
+        or getattr(criterion, "prior", None) is not None
+    ):
         return None
     head: Head = (seen.weight, seen.bias) if seen.head is None else seen.head
     device = head_parameters(head)[0].device

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from icda.cross_fit import HeldOut, HeldOutNetworks
+from icda.cross_fit.networks import in_evaluation
 from icda.errors import InputError
 from icda.methods.base import Context, Method, Sampling, Setup, Stage, StepResult
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from icda.models.base import FeatureClassifier
 
 FIRST = "cross_fit"
+SAME_LOGITS = 1e-2  # share of the largest logit by which another machine's arithmetic may differ
 FORWARD = 1 / 3  # of a training step: a backward pass costs about two forward passes
 
 
@@ -52,7 +54,7 @@ class CrossFittedMethod(Method):
         self.cross_fit_epochs, self.epochs, self.num_classes = cross_fit_epochs, setup.epochs, setup.num_classes
         self.held_out = HeldOutNetworks(setup.num_samples, setup.num_classes, self.folds, setup.seed, flips=self.flips)
         self.found: dict[str, float] = {}  # figures of the held-out answers, for the log
-        self.reuse, self._earlier = reuse, read_earlier(reuse, setup, self.num_networks) if reuse else None
+        self.reuse, self._class_counts = reuse, setup.class_counts
 
     @classmethod
     def cost_note(cls, epochs: int, options: Mapping[str, Any]) -> str:
@@ -88,10 +90,18 @@ class CrossFittedMethod(Method):
         return StepResult(figures.loss, figures.held_out, {"flipped_labels": figures.flipped})
 
     def on_stage_start(self, context: Context) -> None:
-        if self._earlier is not None:
-            for model, state in zip(context.models[1:], self._earlier["networks"][1:], strict=True):
+        if not self.reuse:
+            return
+        # Only here: a trained model holds all it needs, and is evaluated wherever that folder has gone.
+        earlier = read_earlier(self.reuse, self._class_counts, self.num_networks)
+        for model, state in zip(context.models[1:], earlier["networks"][1:], strict=True):
+            try:
                 model.load_state_dict(state)
-            self._keep(HeldOut(**self._earlier["method"]["_extra_state"]["evidence"]))
+            except RuntimeError as error:
+                raise InputError(f"reuse={self.reuse}: the run there trained networks of another kind.") from error
+        evidence = HeldOut(**earlier["method"]["_extra_state"]["evidence"])
+        self._check_inputs(evidence, next(iter(context.training_batches())), context.models[1:])
+        self._keep(evidence)
 
     def on_epoch_end(self, context: Context) -> None:
         # Not at the start of the second stage: a run that resumes there does not start it again.
@@ -106,6 +116,18 @@ class CrossFittedMethod(Method):
             "disagreement": evidence.disagreement,
         }
         self.learn_from(evidence)
+
+    @torch.no_grad()
+    def _check_inputs(self, evidence: HeldOut, batch: Batch, models: Sequence[FeatureClassifier]) -> None:
+        """One of the networks gave each sample's held-out answer: of other inputs they would say something else."""
+        said = torch.stack([in_evaluation(model, batch.inputs).float().cpu() for model in models], 1)
+        kept = evidence.logits[batch.index.cpu()][:, None]
+        distance = (said - kept).abs().amax(2).amin(1)
+        if float(distance.median()) > SAME_LOGITS * float(kept.abs().max().clamp(min=1)):
+            raise InputError(
+                f"reuse={self.reuse}: its networks answer otherwise about these samples than they did there: the inputs "
+                "differ. Leave reuse out, or give a run with the same task and data seed."
+            )
 
     def _check_same(self, batch: Batch) -> None:
         if not self.reuse:
@@ -149,14 +171,17 @@ def first_stage_epochs(share: float, epochs: int) -> int:
     return max(1, round(share * epochs))
 
 
-def read_earlier(folder: str, setup: Setup, num_networks: int) -> dict[str, Any]:
+def read_earlier(folder: str, class_counts: Tensor, num_networks: int) -> dict[str, Any]:
     """What a finished run left of its cross-fitted networks, refused where it cannot be of the same samples."""
     path = Path(folder) / "model.pt"
     if not path.is_file():
         raise InputError(
             f"reuse={folder}: {path} is not there. Give the folder of a finished run of this or a like method."
         )
-    state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # what torch raises on a damaged file depends on where it is damaged
+        raise InputError(f"reuse={folder}: {path} cannot be read ({type(error).__name__}): it is damaged.") from error
     kept = state.get("method", {}).get("_extra_state", {})
     evidence = kept.get("evidence") if isinstance(kept, dict) else None
     if evidence is None:
@@ -168,9 +193,9 @@ def read_earlier(folder: str, setup: Setup, num_networks: int) -> dict[str, Any]
             f"reuse={folder}: the run there trained {len(state['networks']) - 1} cross-fitted networks, this method needs "
             f"{num_networks - 1}."
         )
-    counts = torch.bincount(evidence["targets"], minlength=setup.num_classes)
-    if not torch.equal(counts, setup.class_counts.to(counts)):
+    counts = torch.bincount(evidence["targets"], minlength=len(class_counts))
+    if not torch.equal(counts, class_counts.to(counts)):
         raise InputError(
-            f"reuse={folder}: its samples have classes of {counts.tolist()}, this task's {setup.class_counts.tolist()}."
+            f"reuse={folder}: its samples have classes of {counts.tolist()}, this task's {class_counts.tolist()}."
         )
     return state

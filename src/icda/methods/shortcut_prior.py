@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
@@ -13,7 +14,7 @@ from icda.errors import InputError
 from icda.losses.icda import ICDALoss
 from icda.losses.prior_loss import PriorLoss
 from icda.methods.base import METHODS, Context, Setup
-from icda.methods.cross_fitted import CrossFittedMethod
+from icda.methods.cross_fitted import FIRST, CrossFittedMethod
 from icda.methods.prior_criterion import LossName, prior_criterion
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 FORMS = ("auto", "counted", "soft")
 REPEATED = 0.1  # a disagreement below this: the networks answer with an attribute of the sample
+SCATTERED = 0.3  # and above this they are wrong each in its own way: digits without a shortcut have 0.5 to 0.9
+MOST_ERRORS = 0.25  # a share of wrong answers above this: they tell too few labels to be a shortcut
 
 
 @METHODS.register("shortcut_prior", "counterfactual_prior")
@@ -34,7 +37,8 @@ class ShortcutPrior(CrossFittedMethod):
     errors, the answer is an attribute of the sample: form "counted", p(c | x) is the share of class c among the samples
     with that answer. Where they do not, what they know lies in how sure they are: form "soft", p is the softmax of the
     held-out logits after one temperature and a bias for each class, fitted to the labels. "auto" takes the first if there
-    are fewer than 0.1 samples that two networks disagree on for each one that they get wrong.
+    are fewer than 0.1 samples that two networks disagree on for each one that they get wrong. Above 0.3, or where more than
+    a quarter of the answers are wrong, there is no sign of a shortcut: then p are the classes' shares, with a warning.
 
     No group label is read. Where the answers say nothing of the label, p are the classes' shares, and the method is logit
     adjustment. With loss="icda" ICDA's other terms are added, and their options are taken.
@@ -44,6 +48,7 @@ class ShortcutPrior(CrossFittedMethod):
     criterion: PriorLoss
     folds: ClassVar[int] = 4
     num_networks: ClassVar[int] = 5
+    prior_per_sample: ClassVar[bool] = True
     log_prior: Tensor  # (N, C)
 
     def __init__(
@@ -64,16 +69,35 @@ class ShortcutPrior(CrossFittedMethod):
         self.register_buffer("log_prior", torch.zeros(0, setup.num_classes), persistent=False)
 
     def learn_from(self, held_out: HeldOut) -> None:
-        counted = self.form == "counted" or (self.form == "auto" and held_out.disagreement < REPEATED)
+        form = chosen_form(held_out) if self.form == "auto" else self.form
         logits, targets = held_out.logits, held_out.targets
-        if counted:
-            log_prior = answer_log_prior(held_out.answers, targets, self.num_classes)
-        else:
+        if form == "soft":
             log_prior = fit_calibration(logits, targets).log_probabilities(logits)
+        else:  # one answer for all says no more than the classes' shares
+            answers = held_out.answers if form == "counted" else torch.zeros_like(targets)
+            log_prior = answer_log_prior(answers, targets, self.num_classes)
         self.log_prior = log_prior.to(self.log_prior.device)
-        self.found |= {"held_out_nll": float(F.nll_loss(log_prior, targets)), "counted": float(counted)}
+        figures = {"held_out_nll": float(F.nll_loss(log_prior, targets)), "counted": float(form == "counted")}
+        self.found |= {**figures, "no_shortcut": float(form == "shares")}
+
+    def on_epoch_end(self, context: Context) -> None:
+        super().on_epoch_end(context)
+        if context.stage.name == FIRST and self.found.get("no_shortcut"):
+            warnings.warn(
+                f"shortcut_prior: {self.found['held_out_errors']:.0%} of the held-out answers are wrong, and two networks "
+                f"disagree on {self.found['disagreement']:.2f} samples for each of them: no sign of a shortcut. The prior "
+                "is that of the class sizes, as in logit adjustment.",
+                stacklevel=2,
+            )
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         prior = self.log_prior[batch.index.to(self.log_prior.device)].to(output.logits.device)
         progress = self.second_stage_progress(context)
         return self.criterion(output.features, batch.targets, context.head, progress, output.logits, log_prior=prior)
+
+
+def chosen_form(held_out: HeldOut) -> Literal["counted", "soft", "shares"]:
+    """What the networks' answers are good for, by how many are wrong and whether the networks repeat each other."""
+    if held_out.errors > MOST_ERRORS or held_out.disagreement > SCATTERED:
+        return "shares"
+    return "counted" if held_out.disagreement < REPEATED else "soft"
