@@ -6,6 +6,7 @@ import importlib
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ def test_an_old_name_gives_the_module_at_its_new_place(old: str, new: str, monke
     with pytest.warns(DeprecationWarning, match="is now"):
         module = importlib.import_module(old)
     assert module is importlib.import_module(new)
+    assert hasattr(module, "__path__") == Path(module.__file__ or "").name.startswith("__init__")
     assert module.__spec__ is not None
     assert module.__spec__.name == new
 

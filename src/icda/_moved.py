@@ -68,7 +68,7 @@ class _MovedFinder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if name not in MOVED:
             return None
-        return importlib.machinery.ModuleSpec(name, _OldName(MOVED[name]), is_package=True)
+        return importlib.machinery.ModuleSpec(name, _OldName(MOVED[name]))
 
 
 def install() -> None:
