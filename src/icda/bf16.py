@@ -87,7 +87,12 @@ def require_bf16() -> None:
 def cache_folder() -> Path:
     """Where the answer is kept: $XDG_CACHE_HOME/icda, or .cache/icda in the user's home."""
     cache_home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache_home) if cache_home else Path("~/.cache").expanduser()) / "icda"
+    if cache_home:
+        return Path(cache_home) / "icda"
+    try:
+        return Path.home() / ".cache" / "icda"
+    except RuntimeError:  # a user without a home, as in some containers
+        return Path(tempfile.gettempdir()) / "icda"
 
 
 def _hopeless() -> str:
