@@ -57,15 +57,7 @@ def audit(
     imbalance = measure_imbalance(np.bincount(targets), inputs.class_names)
     noise = find_label_noise(ties.probabilities, targets, use_cleanlab)
     assessment = assess(inputs.features, inputs.targets, len(inputs.class_names), seed)
-    samples, width = inputs.features.shape
-    settings = {
-        "C": decay,
-        "folds": int(folds),
-        "repeats": repeats,
-        "seed": seed,
-        "samples": samples,
-        "features": width,
-    }
+    settings = {"C": decay, "folds": int(folds), "repeats": repeats, "seed": seed}
     return Audit(
         class_names=inputs.class_names,
         sample_names=inputs.sample_names,
@@ -77,7 +69,7 @@ def audit(
         assessment=assessment,
         findings=recommend(assessment, imbalance, noise),
         notes=inputs.notes,
-        settings=settings,
+        settings=settings | dict(zip(("samples", "features"), inputs.features.shape, strict=True)),
         seconds=time.perf_counter() - start,
     )
 

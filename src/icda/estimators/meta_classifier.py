@@ -141,13 +141,8 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
                 self.attributes_ = prior.codes.numpy()
         elif self.prior == "attribute" and groups_meta is not None:
             problem = self._with_guessed_prior(problem, metadata, X, groups_meta, unit)
-        solution = fit_meta_head(
-            problem,
-            metadata,
-            labels,
-            LossSettings(self.loss, self.lambda0, self.beta),
-            self._meta_settings(),
-        )
+        settings = LossSettings(self.loss, self.lambda0, self.beta)
+        solution = fit_meta_head(problem, metadata, labels, settings, self._meta_settings())
         self._keep_learned(solution, metadata.targets, None if groups_meta is None else labels)
         self._keep(solution.head)
         return self

@@ -175,6 +175,19 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             return None
         if not all(given):
             raise InputError("metadata need X_meta, y_meta and groups_meta, all three: one of them is missing.")
+        return self._read_off_metadata(X, used, X_meta, y_meta, groups_meta, mean, scale)
+
+    def _read_off_metadata(
+        self,
+        X: np.ndarray,
+        used: np.ndarray,
+        X_meta: Any,
+        y_meta: Any,
+        groups_meta: Any,
+        mean: np.ndarray,
+        scale: np.ndarray,
+    ) -> Tensor:
+        """What heads that learned the metadata's groups say of the training samples."""
         X_meta = check_array(X_meta, dtype=X.dtype, input_name="X_meta", estimator=self)
         if X_meta.shape[1] != X.shape[1]:
             raise InputError(

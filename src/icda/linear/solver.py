@@ -122,12 +122,16 @@ def _minimise(
     parameters = torch.from_numpy(solution.x).to(dtype).view(-1, width + 1)
     if basis is not None:
         parameters = basis @ parameters
-    if not np.isfinite(solution.fun):
-        raise OperationError(
-            "the fit has become NaN or infinite: look for features of extreme size (scale them, as StandardScaler does) "
-            "and for priors or weights that are not finite."
-        )
+    _check_finite(solution.fun)
     converged = solution.nit < max_iter
     return LinearHead(
         parameters[:, :-1].contiguous(), parameters[:, -1].contiguous(), solution.nit, converged, solution.fun
     )
+
+
+def _check_finite(value: float) -> None:
+    if not np.isfinite(value):
+        raise OperationError(
+            "the fit has become NaN or infinite: look for features of extreme size (scale them, as StandardScaler does) "
+            "and for priors or weights that are not finite."
+        )
