@@ -52,7 +52,7 @@ class Effect:
                 0,
                 f"{self.suspected} suspected samples {self.suspected_before:.1%} → {self.suspected_after:.1%}",
             )
-        return ", ".join(parts).replace("%", " %")
+        return ", ".join(parts).replace("%", "\N{NO-BREAK SPACE}%")
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,8 @@ class Treatment:
 
     def as_dict(self) -> dict[str, Any]:
         effect = None if self.effect is None else {**vars(self.effect), "sentence": str(self.effect)}
-        return {"name": self.name, "reasons": self.reasons, "strength": self.strength, "effect": effect}
+        named = {"name": self.name, "sentence": SENTENCES[self.name], "reasons": self.reasons}
+        return {**named, "strength": self.strength, "effect": effect}
 
     def __str__(self) -> str:
         said = [SENTENCES[self.name], *self.reasons]

@@ -81,7 +81,7 @@ CHANCE_ERRORS = (2.0, 4.0)  # standard errors above guessing: uninformative up t
 
 @dataclass(frozen=True)
 class Verdict:
-    """`answer` is "yes", "no" or "cannot tell", `confidence` the chance (0.5 to 1) of the nearer of yes and no."""
+    """`answer` is "yes", "no" or "cannot tell", `confidence` a score (0.5 to 1), no probability."""
 
     answer: Answer
     confidence: float

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from icda.report.formatting import percent
 from icda.report.markup import Markup, element, join, section, table
 from icda.report.results import as_number, listing, mapping
 
@@ -16,6 +15,17 @@ NAMES = {
     "overlap": "Classes overlap",
     "uninformative": "Uninformative features",
 }
+MEANINGS = {
+    "shortcut": "something that goes with the class in these data, such as a background, and that a model would follow",
+    "label_noise": "labels that say another class than the sample shows",
+    "long_tail": "classes with far fewer samples than others",
+    "overlap": "classes that these features do not tell apart well",
+    "uninformative": "features that say nothing about the class",
+}
+WORDS = (
+    "A head is the last, linear layer of a classifier, fitted here without the samples it is then asked about. Its margin "
+    "is how clearly it decides. A prior is what it may expect before it looks at the sample."
+)
 
 
 def verdict_parts(audited: Mapping[str, Any], level: int) -> Markup:
@@ -32,13 +42,15 @@ def _answers(audited: Mapping[str, Any], level: int) -> Markup:
         if not isinstance(verdict, Mapping):
             continue
         name = NAMES.get(kind, kind)
-        rows.append([name, verdict.get("answer", ""), percent(as_number(verdict.get("confidence")))])
+        confidence = as_number(verdict.get("confidence"))
+        score = "" if confidence is None else f"{confidence:.2f}"
+        rows.append([name, verdict.get("answer", ""), score, MEANINGS.get(kind, "")])
         reasons.append(element(f"h{min(level + 1, 6)}", name))
         reasons.append(element("ul", *(element("li", reason) for reason in listing(verdict, "reasons"))))
-    caption = "One answer per kind of trouble; the confidence is the chance that the nearer of yes and no is right"
-    shown = table(caption, ["Kind", "Answer", "Confidence"], rows, names=2)
+    caption = "One answer per kind of trouble; the confidence is a score from 0.5 to 1, not a probability"
+    shown = table(caption, ["Kind", "Answer", "Confidence", "What it means"], rows, names=2)
     lede = [element("p", audited["summary"], class_="lede")] if audited.get("summary") else []
-    return section("Verdicts", level, *lede, shown, *reasons)
+    return section("Verdicts", level, *lede, shown, element("p", WORDS), *reasons)
 
 
 def _treatment(audited: Mapping[str, Any], level: int) -> Markup:
@@ -46,7 +58,8 @@ def _treatment(audited: Mapping[str, Any], level: int) -> Markup:
     if not treatment:
         return Markup("")
     effect = mapping(treatment, "effect")
-    said = [element("p", f"{str(treatment.get('name', '')).replace('_', ' ').capitalize()}.", class_="lede")]
+    name = str(treatment.get("name", "")).replace("_", " ").capitalize()
+    said = [element("p", str(treatment.get("sentence") or f"{name}."), class_="lede")]
     said += [element("p", reason) for reason in listing(treatment, "reasons")]
     if effect:
         said.append(element("p", f"Expected, by heads that have not seen the samples: {effect.get('sentence', '')}."))
