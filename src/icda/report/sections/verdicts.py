@@ -44,11 +44,13 @@ def _answers(audited: Mapping[str, Any], level: int) -> Markup:
         name = NAMES.get(kind, kind)
         confidence = as_number(verdict.get("confidence"))
         score = "" if confidence is None else f"{confidence:.2f}"
-        rows.append([name, verdict.get("answer", ""), score, MEANINGS.get(kind, "")])
+        rows.append([name, verdict.get("answer", ""), score])
         reasons.append(element(f"h{min(level + 1, 6)}", name))
+        if kind in MEANINGS:
+            reasons.append(element("p", f"{name}: {MEANINGS[kind]}."))
         reasons.append(element("ul", *(element("li", reason) for reason in listing(verdict, "reasons"))))
     caption = "One answer per kind of trouble; the confidence is a score from 0.5 to 1, not a probability"
-    shown = table(caption, ["Kind", "Answer", "Confidence", "What it means"], rows, names=2)
+    shown = table(caption, ["Kind", "Answer", "Confidence"], rows, names=2)
     lede = [element("p", audited["summary"], class_="lede")] if audited.get("summary") else []
     return section("Verdicts", level, *lede, shown, element("p", WORDS), *reasons)
 
