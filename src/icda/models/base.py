@@ -20,6 +20,7 @@ class FeatureClassifier(nn.Module):
     Losses and methods ask for `features`, `logits` and `head`; everything else about a model is its own business.
     `encoder` maps an input batch to features of shape (N, A) and `head` is the last linear layer.
 
+    >>> import torch
     >>> model = FeatureClassifier(nn.Flatten(), nn.Linear(12, 3))
     >>> output = model(torch.zeros(2, 3, 4))
     >>> output.features.shape, output.logits.shape, model.feature_dim, model.num_classes
