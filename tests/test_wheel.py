@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from icda import __version__
+from icda.cli.demo import METHODS, TASKS
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src/icda"
