@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -74,7 +75,7 @@ def own_task(name: str, data: OwnData, seed: int, *, input_kind: str, input_shap
 
 
 def without_unreadable(data: OwnData) -> OwnData:
-    """The same samples without those whose image files cannot be decoded."""
+    """The same samples without those whose image files cannot be decoded; a warning names them."""
     images = data.source
     if not isinstance(images, ImageFiles):
         raise InputError("only image files can be left out as unreadable; these samples are no files.")
@@ -84,6 +85,10 @@ def without_unreadable(data: OwnData) -> OwnData:
         raise unreadable(
             list(broken), "cannot be read as images, and there is no other", "Nothing is left to train on."
         )
+
+    skipped = [path for path in images.paths if path in broken]
+    if skipped:
+        warnings.warn(_left_out(skipped).strip(), stacklevel=3)
 
     def keep(values: Sequence[str] | None) -> list[str] | None:
         return None if values is None else [values[row] for row in kept]
@@ -95,7 +100,7 @@ def without_unreadable(data: OwnData) -> OwnData:
         splits=keep(data.splits) or (),
         groups=keep(data.groups),
         attributes=keep(data.attributes),
-        skipped=[path for path in images.paths if path in broken],
+        skipped=skipped,
     )
 
 
