@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import sklearn
 import torch
 from sklearn.linear_model import LogisticRegression
+from sklearn.utils.fixes import parse_version
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -28,7 +30,8 @@ def test_two_classes_are_the_logistic_regression_of_scikit_learn(l1: float, weig
     head = fit_sparse_head(features, targets, 2, l1, weights, max_iter=50_000, tol=1e-9)
     # scikit-learn sums the losses; ours divides the weights by their sum.
     mass = torch.ones(300) if weights is None else weights
-    model = LogisticRegression(l1_ratio=1.0, C=1 / (l1 * float(mass.sum())), solver="saga", max_iter=100_000, tol=1e-9)
+    only_l1 = {"l1_ratio": 1.0} if parse_version(sklearn.__version__) >= parse_version("1.8") else {"penalty": "l1"}
+    model = LogisticRegression(**only_l1, C=1 / (l1 * float(mass.sum())), solver="saga", max_iter=100_000, tol=1e-9)
     model.fit(features.numpy(), targets.numpy(), sample_weight=mass.numpy())
     assert head.converged
     torch.testing.assert_close(head.weight[1] - head.weight[0], torch.tensor(model.coef_[0]), rtol=0, atol=1e-5)

@@ -136,9 +136,12 @@ class AugmentedObjective:
         value, to_bias, slopes = self._losses(
             residuals, gradient, mean.detach() + bias, spread.detach(), shift.detach()
         )
-        to_mean, to_covariance = torch.autograd.grad(
+        to_both = torch.autograd.grad(
             (spread, shift), (mean, covariance), slopes, allow_unused=True, materialize_grads=True
         )
+        to_mean, to_covariance = (
+            part.detach() for part in to_both
+        )  # torch 2.6 materialises zeros that need a gradient
         symmetric = to_covariance + to_covariance.mT
         for label, span in self.blocks:
             share = self.share[span]
