@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 FORMS = ("auto", "counted", "soft")
-REPEATED = 0.1  # a disagreement below this: the networks answer with an attribute of the sample
+REPEATED = 0.99  # an agreement from which on the networks answer with an attribute of the sample
 SCATTERED = 0.3  # and above this they are wrong each in its own way: digits without a shortcut have 0.5 to 0.9
 AGAIN = "cross_fit_again"
 SOFT_EPOCHS = 0.5  # of the run's epochs: what networks are trained for that read the labels as they are
@@ -40,9 +40,9 @@ class ShortcutPrior(CrossFittedMethod):
     errors, the answer is an attribute of the sample: form "counted", p(c | x) is the share of class c among the samples
     with that answer. Where they do not, what can be known lies in how sure networks are: form "soft". Four networks are
     trained again for half the run's epochs, now on the labels as they are, and p is the softmax of their held-out logits
-    after one temperature and a bias for each class, fitted to the labels. "auto" takes the first if there are fewer than
-    0.1 samples that two networks disagree on for each one that they get wrong. Above 0.3, or where more than a quarter of
-    the answers are wrong, there is no sign of a shortcut: then p are the classes' shares, with a warning.
+    after one temperature and a bias for each class, fitted to the labels. "auto" takes the first if two networks
+    agree on 99 of 100 samples. Where they disagree on more than 0.3 samples for each one that they get wrong, or where more
+    than a quarter of the answers are wrong, there is no sign of a shortcut: then p are the classes' shares, with a warning.
 
     No group label is read. Where the answers say nothing of the label, p are the classes' shares, and the method is logit
     adjustment. With loss="icda" ICDA's other terms are added, and their options are taken.
@@ -142,4 +142,4 @@ def chosen_form(held_out: HeldOut) -> Literal["counted", "soft", "shares"]:
     """What the networks' answers are good for, by how many are wrong and whether the networks repeat each other."""
     if held_out.errors > MOST_ERRORS or held_out.disagreement > SCATTERED:
         return "shares"
-    return "counted" if held_out.disagreement < REPEATED else "soft"
+    return "counted" if held_out.agreement >= REPEATED else "soft"
