@@ -18,7 +18,7 @@ from icda.data.task import Batch
 from icda.methods import Context, Setup, create_method
 from icda.methods.cross_fitted import FIRST, CrossFittedMethod
 from icda.methods.mat import MAT
-from icda.methods.shortcut_prior import ShortcutPrior, chosen_form
+from icda.methods.shortcut_prior import AGAIN, ShortcutPrior, chosen_form
 from icda.methods.xrm import XRM
 from icda.models.base import FeatureClassifier, Output
 from icda.results import RunResult
@@ -97,6 +97,43 @@ def test_a_training_killed_in_either_stage_ends_bit_identical(
     assert torch.equal(first["logits"], second["logits"])
     flipped = [state["method"]["held_out._extra_state"]["labels"] for state in states]
     assert torch.equal(*flipped)
+
+
+def test_the_soft_form_trains_the_networks_again_on_the_labels_as_they_are(
+    tmp_path: Path, train_for: Callable[..., None]
+) -> None:
+    config = configure(tmp_path / "killed", "shortcut_prior", checkpoint_every=3, options={"form": "soft"})
+    whole = train(replace(config, out=str(tmp_path / "whole")))
+    stages = [record["stage"] for record in whole["history"]]
+    assert stages == [FIRST, AGAIN, "train", "train"]
+    assert "flipped_labels" in whole["history"][0]
+    assert "flipped_labels" not in whole["history"][1]
+    length = -(-len(create_task("digits_coloured").train) // 100)
+    # In the first stage, right at its end, among the networks that are trained again, and at the end of that.
+    for steps in (5, length - 5, 4, length - 4, 3):
+        train_for(config, steps, resume=True)
+        torch.rand(3)
+    killed = train(config, resume=True)
+    assert killed["metrics"] == whole["metrics"]
+    states = [load_checkpoint(tmp_path / folder / "checkpoint.pt") for folder in ("killed", "whole")]
+    for one, other in zip(*(state["networks"] for state in states), strict=True):
+        assert all(torch.equal(value, other[key]) for key, value in one.items())
+    first, second = (state["method"]["_extra_state"]["evidence"] for state in states)
+    assert torch.equal(first["unflipped"], second["unflipped"])
+    assert not torch.equal(first["logits"], first["unflipped"])
+    reused = train(
+        replace(config, out=str(tmp_path / "reused"), options={"form": "soft", "reuse": str(tmp_path / "whole")})
+    )
+    assert [record["stage"] for record in reused["history"]] == ["train", "train"]
+    assert reused["history"][-1]["held_out_nll"] == whole["history"][-1]["held_out_nll"]
+
+
+def test_the_soft_prior_reads_the_networks_that_saw_the_labels_as_they_are() -> None:
+    method = create_method("shortcut_prior", replace(SETUP, num_samples=6), {"form": "soft"})
+    unflipped = LOGITS.flip(1) * 0.5
+    method.learn_from(HeldOut(LOGITS, TARGETS, 1.0, unflipped))
+    expected = fit_calibration(unflipped, TARGETS).log_probabilities(unflipped)
+    torch.testing.assert_close(method.log_prior, expected)
 
 
 @pytest.mark.parametrize("name", [*NAMES, "afr", "lff"])
@@ -244,8 +281,9 @@ def test_a_bad_option_is_refused(name: str, options: dict[str, Any], message: st
 def test_the_cost_is_said_before_it_starts() -> None:
     assert ShortcutPrior.cost_note(30, {}) == (
         "First trains 4 networks for 10 epochs, each on 3 of 4 parts of the samples; then one for 30: about 2.1 times "
-        "plain training."
+        "plain training. Networks that do not repeat each other are trained again, 15 epochs: 1.7 more."
     )
+    assert "again" not in ShortcutPrior.cost_note(30, {"form": "counted"})
     assert "for 60 epochs" in ShortcutPrior.cost_note(30, {"cross_fit_epochs": 2.0})
     assert XRM.cost_note(30, {"reuse": "runs/x"}).endswith("the cost is that of plain training.")
 

@@ -38,11 +38,13 @@ class HeldOut(NamedTuple):
 
     `logits` (N, C) are those of the network that has not learned from the sample, `targets` (N,) the samples' own labels,
     `agreement` how often two of the networks give a sample the same answer, whether they have learned from it or not.
+    `unflipped` (N, C) are held-out logits of networks that learned the labels as they are, where there were any.
     """
 
     logits: Tensor
     targets: Tensor
     agreement: float
+    unflipped: Tensor | None = None
 
     @property
     def answers(self) -> Tensor:
@@ -93,16 +95,23 @@ class HeldOutNetworks(nn.Module):
         models: Sequence[nn.Module],
         apply: Callable[[Tensor], None],
         epoch: int,
+        *,
+        flips: bool = True,
     ) -> StepFigures:
-        """Each network learns from the samples that are not held out from it; then labels flip."""
+        """Each network learns from the samples that are not held out from it; then labels flip.
+
+        Without `flips` it learns their own labels, whatever they have flipped to, and none flips.
+        """
         fold, labels = self._facts(batch)
+        flips = flips and self.flips
+        labels = labels if flips else batch.targets
         losses = [self._loss(network, batch, labels, fold != k) for k, network in enumerate(networks)]
         learned = [loss for loss in losses if loss is not None]
         total = torch.stack(learned).sum() if learned else batch.targets.new_zeros((), dtype=torch.float)
         if learned:
             apply(total)
         held_out = self.held_out(batch.inputs, models, fold)
-        if self.flips:
+        if flips:
             labels = flip_labels(labels, held_out, self._uniform(epoch)[batch.index].to(held_out))
             self._keep(batch.index, labels, batch.targets)
         share = float((labels != batch.targets).float().mean())

@@ -181,6 +181,7 @@ class Method(nn.Module):
         return network
 
     def stages(self, epochs: int) -> list[Stage]:
+        """The training laid end to end. Asked again when a stage ends: those to come may depend on what was found."""
         return [Stage(epochs)]
 
     def sampling_weights(self) -> Tensor:

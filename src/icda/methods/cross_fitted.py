@@ -121,7 +121,8 @@ class CrossFittedMethod(Method):
     def _check_inputs(self, evidence: HeldOut, batch: Batch, models: Sequence[FeatureClassifier]) -> None:
         """One of the networks gave each sample's held-out answer: of other inputs they would say something else."""
         said = torch.stack([in_evaluation(model, batch.inputs).float().cpu() for model in models], 1)
-        kept = evidence.logits[batch.index.cpu()][:, None]
+        logits = evidence.logits if evidence.unflipped is None else evidence.unflipped  # what the networks said last
+        kept = logits[batch.index.cpu()][:, None]
         distance = (said - kept).abs().amax(2).amin(1)
         if float(distance.median()) > SAME_LOGITS * float(kept.abs().max().clamp(min=1)):
             raise InputError(

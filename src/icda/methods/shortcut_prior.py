@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
@@ -13,8 +14,8 @@ from icda.cross_fit import HeldOut, answer_log_prior, fit_calibration
 from icda.errors import InputError
 from icda.losses.icda import ICDALoss
 from icda.losses.prior_loss import PriorLoss
-from icda.methods.base import METHODS, Context, Setup
-from icda.methods.cross_fitted import FIRST, CrossFittedMethod
+from icda.methods.base import METHODS, Context, Setup, Stage, StepResult
+from icda.methods.cross_fitted import FIRST, FORWARD, CrossFittedMethod, first_stage_epochs
 from icda.methods.prior_criterion import LossName, prior_criterion
 
 if TYPE_CHECKING:
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 
 
 FORMS = ("auto", "counted", "soft")
-REPEATED = 0.1  # a disagreement below this: the networks answer with an attribute of the sample
+REPEATED = 0.99  # an agreement from which on the networks answer with an attribute of the sample
 SCATTERED = 0.3  # and above this they are wrong each in its own way: digits without a shortcut have 0.5 to 0.9
+AGAIN = "cross_fit_again"
+SOFT_EPOCHS = 0.5  # of the run's epochs: what networks are trained for that read the labels as they are
 MOST_ERRORS = 0.25  # a share of wrong answers above this: they tell too few labels to be a shortcut
 
 
@@ -35,10 +38,11 @@ class ShortcutPrior(CrossFittedMethod):
     Four networks are trained as XRM's twins are: each without a part of the samples, with labels that flip towards
     confident held-out answers, so that they end by answering with what is easiest to see. Where they repeat each other's
     errors, the answer is an attribute of the sample: form "counted", p(c | x) is the share of class c among the samples
-    with that answer. Where they do not, what they know lies in how sure they are: form "soft", p is the softmax of the
-    held-out logits after one temperature and a bias for each class, fitted to the labels. "auto" takes the first if there
-    are fewer than 0.1 samples that two networks disagree on for each one that they get wrong. Above 0.3, or where more than
-    a quarter of the answers are wrong, there is no sign of a shortcut: then p are the classes' shares, with a warning.
+    with that answer. Where they do not, what can be known lies in how sure networks are: form "soft". Four networks are
+    trained again for half the run's epochs, now on the labels as they are, and p is the softmax of their held-out logits
+    after one temperature and a bias for each class, fitted to the labels. "auto" takes the first if two networks
+    agree on 99 of 100 samples. Where they disagree on more than 0.3 samples for each one that they get wrong, or where more
+    than a quarter of the answers are wrong, there is no sign of a shortcut: then p are the classes' shares, with a warning.
 
     No group label is read. Where the answers say nothing of the label, p are the classes' shares, and the method is logit
     adjustment. With loss="icda" ICDA's other terms are added, and their options are taken.
@@ -68,10 +72,45 @@ class ShortcutPrior(CrossFittedMethod):
         self.criterion = prior_criterion(setup, loss, options)
         self.register_buffer("log_prior", torch.zeros(0, setup.num_classes), persistent=False)
 
+    @classmethod
+    def cost_note(cls, epochs: int, options: Mapping[str, Any]) -> str:
+        note = super().cost_note(epochs, options)
+        if options.get("reuse") or options.get("form", "auto") == "counted":
+            return note
+        again = first_stage_epochs(SOFT_EPOCHS, epochs)
+        more = again / epochs * (cls.folds - 1 + FORWARD)
+        return f"{note} Networks that do not repeat each other are trained again, {again} epochs: {more:.1f} more."
+
+    def stages(self, epochs: int) -> list[Stage]:
+        *first, second = super().stages(epochs)
+        if not first or self.evidence is None or self._form(self.evidence) != "soft":
+            return [*first, second]
+        return [*first, Stage(first_stage_epochs(SOFT_EPOCHS, epochs), AGAIN, restart=True), second]
+
+    def on_stage_start(self, context: Context) -> None:
+        super().on_stage_start(context)
+        if context.stage.name == AGAIN:
+            for model in context.models[1:]:
+                model.load_state_dict(context.models[0].state_dict())  # that one still waits as it was made
+
+    def step(self, batch: Batch, context: Context) -> StepResult:
+        if context.stage.name != AGAIN:
+            return super().step(batch, context)
+        networks, models = context.networks[1:], context.models[1:]
+        figures = self.held_out.step(batch, networks, models, context.apply, context.epoch, flips=False)
+        return StepResult(figures.loss, figures.held_out)
+
+    def _second_begins(self) -> int:
+        """The first epoch of the network that is kept."""
+        return sum(stage.epochs for stage in self.stages(self.epochs)[:-1])
+
+    def _form(self, held_out: HeldOut) -> Literal["counted", "soft", "shares"]:
+        return chosen_form(held_out) if self.form == "auto" else self.form
+
     def learn_from(self, held_out: HeldOut) -> None:
-        form = chosen_form(held_out) if self.form == "auto" else self.form
-        logits, targets = held_out.logits, held_out.targets
+        form, targets = self._form(held_out), held_out.targets
         if form == "soft":
+            logits = held_out.logits if held_out.unflipped is None else held_out.unflipped
             log_prior = fit_calibration(logits, targets).log_probabilities(logits)
         else:  # one answer for all says no more than the classes' shares
             answers = held_out.answers if form == "counted" else torch.zeros_like(targets)
@@ -82,6 +121,9 @@ class ShortcutPrior(CrossFittedMethod):
 
     def on_epoch_end(self, context: Context) -> None:
         super().on_epoch_end(context)
+        if context.stage.name == AGAIN and self.evidence is not None and context.epoch + 1 == self._second_begins():
+            again = self.held_out.ask(context.training_batches(), context.models[1:])
+            self._keep(self.evidence._replace(unflipped=again.logits))
         if context.stage.name == FIRST and self.found.get("no_shortcut"):
             warnings.warn(
                 f"shortcut_prior: {self.found['held_out_errors']:.0%} of the held-out answers are wrong, and two networks "
@@ -100,4 +142,4 @@ def chosen_form(held_out: HeldOut) -> Literal["counted", "soft", "shares"]:
     """What the networks' answers are good for, by how many are wrong and whether the networks repeat each other."""
     if held_out.errors > MOST_ERRORS or held_out.disagreement > SCATTERED:
         return "shares"
-    return "counted" if held_out.disagreement < REPEATED else "soft"
+    return "counted" if held_out.agreement >= REPEATED else "soft"

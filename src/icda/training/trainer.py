@@ -91,6 +91,7 @@ class Trainer:
             self.view.start(self.position.iteration, self.plan.num_iterations)
             while self.position.epoch < self.plan.num_epochs:
                 if self.position.epoch == self.plan.end(self.position.stage) and self.position.batch == 0:
+                    self._plan_again()
                     self.position.stage += 1
                     run = self._begin_stage(run)
                 record = self._epoch(run)
@@ -99,6 +100,12 @@ class Trainer:
                     log.write(record)
         if log is not None:
             log.close()
+
+    def _plan_again(self) -> None:
+        """Ask the method for its stages: what it has found may have changed those to come."""
+        self.stages = self.method.stages(self.config.epochs)
+        self.plan = Plan.of(self.stages, self.batches.stage_length)
+        self.crew = replace(self.crew, plan=self.plan)
 
     def _begin_stage(self, previous: StageRun | None = None) -> StageRun:
         if self.stages[self.position.stage].restart:
@@ -224,6 +231,7 @@ class Trainer:
     def _restore(self, state: Mapping[str, Any], path: Path) -> None:
         check_same_run(state, self.config, self.task, path)
         self._load_modules(state, path)
+        self._plan_again()
         self.selector.load_state_dict(state["selector"])
         self.position = Position.from_state(state["position"])
         if not self._is_main:  # the first rank goes on with the sums of all
