@@ -13,7 +13,11 @@ from icda.auditing.evidence import (
     PAIR_RATIO,
     PAIRS,
     SAMPLES,
+    SIDE_SHRINKAGE,
     Evidence,
+    Flatness,
+    flatness,
+    flattest_side,
     gather_evidence,
     make_sketch,
     margin_of,
@@ -29,6 +33,7 @@ SHORTCUT = PairEvidence(
     agreement=0.995,
     errors=0.05,
     against=50,
+    against_share=0.05,
     sureness=0.8,
     hurt_before=0.1,
     hurt_after=0.7,
@@ -48,6 +53,7 @@ PLAIN = Evidence(
     standard_error=0.016,
     error_sureness=0.3,
     sure_errors=0.1,
+    sided=Flatness(0.3, 0.1, 0.05),
     pairs=[replace(SHORTCUT, sureness=0.1)],
 )
 
@@ -66,10 +72,32 @@ def test_a_shortcut_needs_all_its_signs() -> None:
         {"sureness": 0.1},  # the answer is unsure there: overlap
         {"agreement": 0.9},  # twins follow no one function
         {"hurt_before": 0.9},  # plain heads do not follow it
-        {"against": 400},  # it contradicts too many labels
+        {"against": 400, "against_share": 0.4},  # it contradicts too many labels
         {"hurt_after": 0.15, "helped_after": 0.95},  # nothing serves those it hurts: wrong labels
     ):
         assert answers(replace(PLAIN, pairs=[replace(SHORTCUT, **sign)]))["shortcut"] == "no", sign
+
+
+def test_labels_of_one_class_given_to_another_are_seen_on_that_side_alone() -> None:
+    generator = torch.Generator().manual_seed(0)
+    margins = torch.rand(400, generator=generator) + 0.5
+    predicted = torch.arange(400) % 2
+    wrong = (predicted == 0) & (torch.rand(400, generator=generator) < 0.3)  # sure or not, alike
+    wrong |= (predicted == 1) & (margins < 0.6)  # overlap
+    overall = flatness(margins, ~wrong)
+    side = flattest_side(overall, margins, predicted, ~wrong)
+    alone = flatness(margins[predicted == 0], ~wrong[predicted == 0])
+    count = int((wrong & (predicted == 0)).sum())
+    own = count / (count + SIDE_SHRINKAGE)
+    assert side.error_sureness == pytest.approx(own * alone.error_sureness + (1 - own) * overall.error_sureness)
+    assert side.sure_errors == pytest.approx(own * alone.sure_errors + (1 - own) * overall.sure_errors)
+    assert side.errors == pytest.approx(alone.errors)
+    assert flattest_side(overall, margins[:20], predicted[:20], ~wrong[:20]) == overall, "too few to say"
+    hidden = replace(PLAIN, sided=Flatness(0.9, 0.9, 0.3))
+    assert answers(PLAIN)["label_noise"] == "no"
+    assert answers(hidden)["label_noise"] == "yes"
+    hard = replace(hidden, balanced_accuracy=0.55, accuracy=0.55)
+    assert answers(hard)["label_noise"] != "yes", "of classes that are hardly told apart, errors are flat anyway"
 
 
 def test_with_wrong_labels_around_twins_must_agree_almost_everywhere() -> None:
@@ -169,10 +197,15 @@ def test_a_sketch_keeps_what_varies_most_and_no_more_samples_than_it_asks() -> N
 
 def test_pairs_are_cut_to_even_classes_and_leave_scarce_ones_out() -> None:
     targets = torch.cat([torch.full((count,), k) for k, count in enumerate([400, 100, 5, 60])])
-    pairs = dict(pair_rows(targets, torch.Generator().manual_seed(0)))
+    pairs = {pair: (rows, mask) for pair, rows, mask in pair_rows(targets, torch.Generator().manual_seed(0))}
     assert set(pairs) == {(0, 1), (0, 3), (1, 3)}
-    counts = torch.bincount(targets[pairs[0, 1]], minlength=4).tolist()
-    assert counts == [PAIR_RATIO * 100, 100, 0, 0]
+    rows, mask = pairs[0, 1]
+    assert torch.bincount(targets[rows], minlength=4).tolist() == [PAIR_RATIO * 100, 100, 0, 0]
+    assert mask is None
+    rows, mask = pairs[0, 3]  # more than four times as large: all are asked about, some train twins
+    assert torch.bincount(targets[rows], minlength=4).tolist() == [400, 0, 0, 60]
+    assert mask is not None
+    assert torch.bincount(targets[rows[mask]], minlength=4).tolist() == [PAIR_RATIO * 60, 0, 0, 60]
     many = pair_rows(torch.arange(600) % 12, torch.Generator().manual_seed(0))
     assert len(many) == PAIRS
 

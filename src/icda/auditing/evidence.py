@@ -21,8 +21,20 @@ WIDTH = 128  # principal directions kept; simple functions of an embedding lie i
 FEW = 15  # samples below which a class is left out of the question for a shortcut
 PAIRS = 10  # pairs of classes looked at
 PAIR_SAMPLES = 1500  # of each class of a pair
-PAIR_RATIO = 2  # a larger class of a pair is cut to so many times the smaller: twins split a much larger class instead
+PAIR_RATIO = 2  # of a larger class, so many times the smaller train twins: they would split a much larger one instead
+UNEVEN = 4  # times the smaller class: a larger one is looked at as a whole
+SIDE_SAMPLES, SIDE_ERRORS = 20, 5  # predictions as one class, and errors among them, from which they are looked at
+SIDE_SHRINKAGE = 40  # errors of one class's predictions that count as much as all others
 SURE_SHARE = 0.3  # the surest predictions, among which noise leaves as many errors as elsewhere
+
+
+@dataclass(frozen=True)
+class Flatness:
+    """How flat errors lie over the margin: near 1 and 1 for wrong labels, small for overlap; and their share."""
+
+    error_sureness: float
+    sure_errors: float
+    errors: float
 
 
 @dataclass(frozen=True)
@@ -37,6 +49,7 @@ class Evidence:
     standard_error: float  # of the balanced accuracy, if heads only guessed
     error_sureness: float  # median margin of errors over that of what is right
     sure_errors: float  # share of errors among the surest predictions over the share among all
+    sided: Flatness  # the same two of what is predicted as one class, where wrong labels hide most
     pairs: list[PairEvidence]
 
     @property
@@ -105,7 +118,7 @@ def gather_evidence(sketch: Sketch, targets: Tensor, num_classes: int, seed: int
     logits = _plain_logits(features, labels, num_classes, seed)
     right = logits.argmax(1) == labels
     margins = margin_of(logits)
-    surest = margins >= margins.quantile(1 - SURE_SHARE)
+    overall = flatness(margins, right)
     balanced = (logits - counted_log_prior(labels, num_classes)).argmax(1) == labels
     present = torch.bincount(labels, minlength=num_classes).double()
     recalls = torch.bincount(labels, balanced.double(), minlength=num_classes)[present > 0] / present[present > 0]
@@ -117,17 +130,56 @@ def gather_evidence(sketch: Sketch, targets: Tensor, num_classes: int, seed: int
         accuracy=share(right),
         balanced_accuracy=float(recalls.mean()),
         standard_error=float((guess * (1 - guess) / present[present > 0]).sum().sqrt() / len(recalls)),
-        error_sureness=ratio_of_medians(margins[~right], margins[right]),
-        sure_errors=share(~right[surest]) / max(share(~right), 1 / len(labels)),
+        error_sureness=overall.error_sureness,
+        sure_errors=overall.sure_errors,
+        sided=flattest_side(overall, margins, logits.argmax(1), right),
         pairs=[
-            measure_pair(features[chosen], (labels[chosen] == pair[1]).long(), pair, seed)
-            for pair, chosen in pair_rows(labels, generator)
+            measure_pair(features[rows], (labels[rows] == pair[1]).long(), pair, seed, trained)
+            for pair, rows, trained in pair_rows(labels, generator)
         ],
     )
 
 
-def pair_rows(targets: Tensor, generator: torch.Generator) -> list[tuple[tuple[int, int], Tensor]]:
-    """Up to `PAIRS` pairs of classes that have samples enough, and the rows to look at for each."""
+def flatness(margins: Tensor, right: Tensor) -> Flatness:
+    """Of predictions with these margins (N,), of which some are right.
+
+    >>> flatness(torch.tensor([4.0, 4.0, 4.0, 4.0]), torch.tensor([True, True, False, True])).sure_errors
+    1.0
+    """
+    surest = margins >= margins.quantile(1 - SURE_SHARE)
+    rarest = 1 / len(right)
+    sureness = ratio_of_medians(margins[~right], margins[right])
+    return Flatness(sureness, share(~right[surest]) / max(share(~right), rarest), share(~right))
+
+
+def flattest_side(overall: Flatness, margins: Tensor, predicted: Tensor, right: Tensor) -> Flatness:
+    """Of the predictions as one class: those whose errors lie flattest, drawn to `overall` where errors are few.
+
+    Where one class's labels are given to another only, the errors of one prediction are sure and all others are overlap.
+    """
+    best = overall
+    for k in predicted.unique():
+        of_class = predicted == k
+        wrong = int((of_class & ~right).sum())
+        if int(of_class.sum()) < SIDE_SAMPLES or wrong < SIDE_ERRORS:
+            continue
+        side, own = flatness(margins[of_class], right[of_class]), wrong / (wrong + SIDE_SHRINKAGE)
+        drawn = Flatness(
+            own * side.error_sureness + (1 - own) * overall.error_sureness,
+            own * side.sure_errors + (1 - own) * overall.sure_errors,
+            side.errors,
+        )
+        if drawn.error_sureness + drawn.sure_errors > best.error_sureness + best.sure_errors:
+            best = drawn
+    return best
+
+
+def pair_rows(targets: Tensor, generator: torch.Generator) -> list[tuple[tuple[int, int], Tensor, Tensor | None]]:
+    """Up to `PAIRS` pairs of classes that have samples enough, the rows to look at for each, and those that train twins.
+
+    A larger class is cut to `PAIR_RATIO` times the smaller, and the mask is None. Above `UNEVEN` times that leaves too
+    few samples to ask about: then all are asked about, and those of the cut train twins.
+    """
     counts = torch.bincount(targets)
     large = [k for k in range(len(counts)) if counts[k] >= FEW]
     pairs = list(combinations(large, 2))
@@ -135,10 +187,14 @@ def pair_rows(targets: Tensor, generator: torch.Generator) -> list[tuple[tuple[i
         pairs = [pairs[k] for k in torch.randperm(len(pairs), generator=generator)[:PAIRS].sort().values.tolist()]
     chosen = []
     for first, second in pairs:
-        most = min(PAIR_SAMPLES, PAIR_RATIO * int(min(counts[first], counts[second])))
-        rows = [(targets == k).nonzero().flatten() for k in (first, second)]
-        parts = [part[torch.randperm(len(part), generator=generator)[:most]] for part in rows]
-        chosen.append(((first, second), torch.cat(parts).sort().values))
+        small, large_one = sorted((int(counts[first]), int(counts[second])))
+        uneven = large_one > UNEVEN * small
+        most = PAIR_SAMPLES if uneven else min(PAIR_SAMPLES, PAIR_RATIO * small)
+        parts = [(targets == k).nonzero().flatten() for k in (first, second)]
+        parts = [part[torch.randperm(len(part), generator=generator)[:most]] for part in parts]
+        rows, order = torch.cat(parts).sort()
+        trained = torch.cat([torch.arange(len(part)) < PAIR_RATIO * small for part in parts])[order]
+        chosen.append(((first, second), rows, trained if uneven else None))
     return chosen
 
 
@@ -169,8 +225,8 @@ def as_numbers(evidence: Evidence) -> dict[str, Any]:
     row = {
         key: value
         for key, value in evidence.as_dict().items()
-        if key not in ("pairs", "class_counts", "predicted_counts")
-    }
+        if key not in ("pairs", "class_counts", "predicted_counts", "sided")
+    } | {f"sided_{key}": value for key, value in asdict(evidence.sided).items()}
     row["ratio"], row["predicted_ratio"], row["classes"] = (
         evidence.ratio,
         evidence.predicted_ratio,

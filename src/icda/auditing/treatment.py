@@ -18,6 +18,7 @@ from icda.cross_fit.pairs import DECAY, MAX_ITER, TOL, share
 from icda.cross_fit.twins import twin_logits, twin_margins
 from icda.linear.balance import rebalance, reweigh
 from icda.linear.cross_fit import cross_fitted_logits
+from icda.linear.decay import balanced_share, choose_decay
 from icda.linear.objective import LossSettings
 from icda.linear.problem import Problem
 
@@ -76,6 +77,13 @@ class Treatment:
             return rebalance(problem, self.attributes)
         return with_prior(problem, self.attributes, self.strength, unit)
 
+    def prepared(self, problem: Problem, settings: LossSettings, seed: int = 0, unit: float = 1.0) -> Problem:
+        """The problem with the treatment and the decay that serves it best."""
+        strata = problem.targets
+        if self.attributes is not None:
+            strata = strata + problem.num_classes * self.attributes
+        return choose_decay(self.applied(problem, unit), settings, strata, seed)
+
     def as_dict(self) -> dict[str, Any]:
         effect = None if self.effect is None else {**vars(self.effect), "sentence": str(self.effect)}
         named = {"name": self.name, "sentence": SENTENCES[self.name], "reasons": self.reasons}
@@ -100,11 +108,14 @@ def choose_treatment(
 ) -> Treatment:
     """The treatment that the verdicts call for, if the trial bears it out; else logit adjustment."""
     problem = _problem(sketch.features, targets, num_classes)
-    if verdicts["shortcut"].answer == "yes":
-        return _against_shortcut(problem, verdicts["shortcut"].confidence, seed)
-    if verdicts["label_noise"].answer == "yes":
-        return _against_noise(problem, seed)
-    return Treatment("logit_adjustment", [_why_plain(verdicts)])
+    dropped: list[str] = []
+    for kind, treat in (("shortcut", _against_shortcut), ("label_noise", _against_noise)):
+        if verdicts[kind].answer == "yes":
+            found = treat(problem, verdicts[kind].confidence, seed)
+            if found.name != "logit_adjustment":
+                return replace(found, reasons=[*dropped, *found.reasons])
+            dropped += found.reasons
+    return Treatment("logit_adjustment", dropped or [_why_plain(verdicts)])
 
 
 def shortcut_answers(features: Tensor, targets: Tensor, num_classes: int, seed: int = 0) -> Tensor:
@@ -150,7 +161,7 @@ def _against_shortcut(problem: Problem, confidence: float, seed: int) -> Treatme
     return Treatment("shortcut_prior", [], effect, confidence, answers)
 
 
-def _against_noise(problem: Problem, seed: int) -> Treatment:
+def _against_noise(problem: Problem, confidence: float, seed: int) -> Treatment:
     weights = trusted_weights(problem, seed)
     before, after = _right(problem, problem.targets, seed), _right(reweigh(problem, weights), problem.targets, seed)
     effect = Effect(0, 1.0, 1.0, share(before), share(after))
@@ -163,17 +174,6 @@ def _against_noise(problem: Problem, seed: int) -> Treatment:
     return Treatment(
         "trust", ["Accuracies are by the labels as they are, wrong ones included."], effect, weights=weights
     )
-
-
-def balanced_share(right: Tensor, targets: Tensor) -> float:
-    """The mean over classes of the share that is right.
-
-    >>> balanced_share(torch.tensor([True, True, True, False]), torch.tensor([0, 0, 0, 1]))
-    0.5
-    """
-    counts = torch.bincount(targets)
-    present = counts > 0
-    return float((torch.bincount(targets, right.double())[present] / counts[present]).mean())
 
 
 def trusted_weights(problem: Problem, seed: int = 0) -> Tensor:

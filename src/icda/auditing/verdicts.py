@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from icda.auditing.evidence import Evidence
+from icda.auditing.evidence import Evidence, Flatness
 from icda.cross_fit.pairs import PairEvidence
 
 Answer = Literal["yes", "no", "cannot tell"]
@@ -44,6 +44,9 @@ class Limits:
 
     # A shortcut between two classes. All must hold.
     sureness: Limit = Limit(1.35, 0.15)  # twins' margin where they contradict labels, over what overlap would give
+    agreement: Limit = Limit(
+        0.94, 0.01
+    )  # of two pairs of twins on all samples: below, what they follow is not clear-cut
     disagreement: Limit = Limit(0.42, 0.08)  # of twins per contradicted label: above, they follow no clear function
     followed: Limit = Limit(
         0.80, 0.06
@@ -73,6 +76,8 @@ class Limits:
 
 
 LIMITS = Limits()
+SIDED_SKILL = 0.2  # below it, the errors of one prediction may be flat because its class is hardly told apart
+SIDED_SHIFT = 0.1  # what the flattest of several predictions must have more than all together
 FEW_AGAINST = 6.0  # a gain seen on n samples counts n / (n + this)
 TAIL_RATIO = (4.0, 8.0)  # largest class over smallest: no up to the first, yes from the second
 OVERLAP_ERRORS = Limit(0.10, 0.03)  # share of errors from which we call it overlap
@@ -113,9 +118,10 @@ def shortcut_chance(pair: PairEvidence, noise: float = 0.0, limits: Limits = LIM
     """The chance of a shortcut between two classes, given that of wrong labels: the better of two chains of limits."""
     clean = (
         limits.sureness.chance(excess_sureness(pair))
+        * limits.agreement.chance(pair.agreement)
         * (1 - limits.disagreement.chance(pair.disagreement))
         * (1 - limits.followed.chance(pair.hurt_before))
-        * (1 - limits.contradicted.chance(pair.against / pair.samples))
+        * (1 - limits.contradicted.chance(pair.against_share))
         * limits.served.chance(pair.hurt_after)
         * limits.gain.chance(shrunk_gain(pair))
         * (1 - 0.5 * noise)  # samples of a third class with a wrong label look a little like a group that is hurt
@@ -135,7 +141,7 @@ def shortcut_chance(pair: PairEvidence, noise: float = 0.0, limits: Limits = LIM
 
 def excess_sureness(pair: PairEvidence) -> float:
     """The sureness of contradictions over that of as many errors between two Gaussians that overlap: 1 is overlap."""
-    return pair.sureness / overlap_sureness(min(max(pair.against / pair.samples, 0.005), 0.49))
+    return pair.sureness / overlap_sureness(min(max(pair.against_share, 0.005), 0.49))
 
 
 def overlap_sureness(errors: float) -> float:
@@ -155,11 +161,22 @@ def shrunk_gain(pair: PairEvidence) -> float:
 
 
 def noise_chance(evidence: Evidence, limits: Limits = LIMITS) -> float:
-    """Errors that are as sure as what is right, and as frequent among the surest, are wrong labels."""
+    """Errors that are as sure as what is right, and as frequent among the surest, are wrong labels.
+
+    Asked of all predictions, and, unless classes are hard to tell apart, of those as one class, with a higher limit.
+    """
     skills, wanted = zip(*limits.flatness, strict=True)
-    limit = Limit(float(np.interp(evidence.skill, skills, wanted)), limits.flatness_width)
-    flat = limit.chance(evidence.error_sureness + evidence.sure_errors)
-    return min(flat, limits.sure_errors.chance(evidence.sure_errors * evidence.errors))
+    needed = float(np.interp(evidence.skill, skills, wanted))
+    overall = Flatness(evidence.error_sureness, evidence.sure_errors, evidence.errors)
+    chance = _flat_chance(overall, needed, limits)
+    if evidence.skill < SIDED_SKILL:
+        return chance
+    return max(chance, _flat_chance(evidence.sided, needed + SIDED_SHIFT, limits))
+
+
+def _flat_chance(found: Flatness, needed: float, limits: Limits) -> float:
+    flat = Limit(needed, limits.flatness_width).chance(found.error_sureness + found.sure_errors)
+    return min(flat, limits.sure_errors.chance(found.sure_errors * found.errors))
 
 
 def telling_pair(evidence: Evidence, noise: float, limits: Limits = LIMITS) -> PairEvidence:
@@ -194,6 +211,12 @@ def _label_noise(evidence: Evidence, limits: Limits) -> Verdict:
         f"Among the surest predictions errors are {evidence.sure_errors:.2f} times as frequent as among all (wrong labels "
         "are near 1, overlap is near 0).",
     ]
+    sided = evidence.sided
+    if sided.error_sureness + sided.sure_errors > evidence.error_sureness + evidence.sure_errors + SIDED_SHIFT:
+        reasons.append(
+            f"Of what is predicted as one class the errors lie flatter: {sided.error_sureness:.2f} and "
+            f"{sided.sure_errors:.2f} (labels of that class may have been given to another)."
+        )
     return answered(noise_chance(evidence, limits), reasons)
 
 

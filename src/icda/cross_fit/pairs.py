@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -21,19 +22,21 @@ from icda.linear.objective import LossSettings
 from icda.linear.problem import Problem
 
 TWINS = 3  # pairs of twin heads with different halves
+PAIRS_OF_TWINS = tuple(combinations(range(TWINS), 2))
 MAX_ITER, TOL = 50, 1e-3
 DECAY = 16e-3  # a thousandth of the mean squared length of the features, which are scaled to 4
 
 
 @dataclass(frozen=True)
 class PairEvidence:
-    """What was measured on two classes; shares are of samples that the heads in question have not seen."""
+    """What was measured on two classes by heads that have not seen the samples in question."""
 
     classes: tuple[int, int]
     samples: int
     agreement: float  # of two pairs of twins, mean over the three ways to take two
     errors: float  # share of labels that a pair of twins contradicts
     against: int  # samples whose label the twins contradict together
+    against_share: float  # their share
     sureness: float  # median margin of the twins where they contradict the label over that elsewhere
     hurt_before: float  # of those against, predicted right by a plain head
     hurt_after: float  # and by one that is given the twins' answer as a prior
@@ -55,43 +58,97 @@ class PairEvidence:
         return (1 - self.agreement) / max(self.errors, 1 / self.samples)
 
 
-def measure_pair(features: Tensor, targets: Tensor, classes: tuple[int, int] = (0, 1), seed: int = 0) -> PairEvidence:
-    """Evidence on samples of two classes, `targets` 0 or 1; any scale will do."""
+def measure_pair(
+    features: Tensor,
+    targets: Tensor,
+    classes: tuple[int, int] = (0, 1),
+    seed: int = 0,
+    trained: Tensor | None = None,
+) -> PairEvidence:
+    """Evidence on samples of two classes, `targets` 0 or 1; any scale will do.
+
+    Of classes of very different sizes only some samples train twins, a mask `trained` (N,): twins would split a much larger
+    class instead of telling the two apart. Then both classes count the same in every share and median, and the plain heads
+    have the class prior taken off: else all that is rare would look like something that a shortcut hurts.
+    """
     features = scaled_to(features, LENGTH)
-    margins = twin_margins(features, targets, TWINS, seed, TwinSettings())
+    margins = twin_margins(features, targets, TWINS, seed, TwinSettings(), trained)
     answers = (margins > 0).long()
     together = margins.mean(1)
     answer = (together > 0).long()
     against = answer != targets
-    plain, treated = trial(features, targets, answer, 2, seed)
+    uneven = trained is not None
+    plain, treated = trial(features, targets, answer, 2, seed, "la" if uneven else "ce")
     right = plain.argmax(1) == targets
     after = treated.argmax(1) == targets
     plain_margin = (plain[:, 1] - plain[:, 0]).abs()
-    pairs = list(combinations(range(TWINS), 2))
+    readable = within_answers(treated[:, 1] - treated[:, 0], targets, answer)
+    counted = Counted(targets, evenly=uneven)
     return PairEvidence(
         classes=classes,
         samples=len(targets),
-        agreement=sum(share(answers[:, i] == answers[:, j]) for i, j in pairs) / len(pairs),
-        errors=share(answers != targets[:, None]),
+        agreement=sum(counted.share(answers[:, i] == answers[:, j]) for i, j in PAIRS_OF_TWINS) / len(PAIRS_OF_TWINS),
+        errors=sum(counted.share(answers[:, k] != targets) for k in range(TWINS)) / TWINS,
         against=int(against.sum()),
-        sureness=ratio_of_medians(together.abs()[against], together.abs()[~against]),
-        hurt_before=share(right[against]),
-        hurt_after=share(after[against]),
-        helped_before=share(right[~against]),
-        helped_after=share(after[~against]),
-        error_sureness=ratio_of_medians(plain_margin[~right], plain_margin[right]),
-        plain_errors=share(~right),
-        readability=(readable := within_answers(treated[:, 1] - treated[:, 0], targets, answer))[0],
+        against_share=counted.share(against),
+        sureness=counted.ratio_of_medians(together.abs(), against),
+        hurt_before=counted.share(right, against),
+        hurt_after=counted.share(after, against),
+        helped_before=counted.share(right, ~against),
+        helped_after=counted.share(after, ~against),
+        error_sureness=counted.ratio_of_medians(plain_margin, ~right),
+        plain_errors=counted.share(~right),
+        readability=readable[0],
         readability_error=readable[1],
     )
 
 
-def trial(features: Tensor, targets: Tensor, answers: Tensor, num_classes: int, seed: int) -> tuple[Tensor, Tensor]:
+class Counted:
+    """Shares and medians in which every sample counts the same, or, `evenly`, every class.
+
+    >>> Counted(torch.tensor([0, 0, 0, 1]), evenly=True).share(torch.tensor([True, True, True, False]))
+    0.5
+    """
+
+    def __init__(self, targets: Tensor, *, evenly: bool) -> None:
+        masses = 1 / torch.bincount(targets).clamp(min=1).double()
+        self.weights = masses[targets] if evenly else torch.ones(len(targets), dtype=torch.float64)
+
+    def share(self, values: Tensor, chosen: Tensor | None = None) -> float:
+        """Mean of truth values, of those chosen; 1 of none, so that an empty group counts as served."""
+        weights = self.weights if chosen is None else self.weights * chosen
+        mass = float(weights.sum())
+        return float((weights * values).sum()) / mass if mass else 1.0
+
+    def median(self, values: Tensor, chosen: Tensor) -> float:
+        """The value with half of the weight at or below it; 0 of none."""
+        values, weights = values[chosen], self.weights[chosen]
+        if not len(values):
+            return 0.0
+        order = values.argsort()
+        below = weights[order].cumsum(0)
+        return float(values[order][int((below < 0.5 * below[-1] * (1 - 1e-12)).sum())])
+
+    def ratio_of_medians(self, values: Tensor, chosen: Tensor) -> float:
+        """The median of those chosen over that of all others; 0 where either is empty."""
+        if not chosen.any() or chosen.all():
+            return 0.0
+        return self.median(values, chosen) / max(self.median(values, ~chosen), 1e-12)
+
+
+def trial(
+    features: Tensor,
+    targets: Tensor,
+    answers: Tensor,
+    num_classes: int,
+    seed: int,
+    plain_loss: Literal["ce", "la"] = "ce",
+) -> tuple[Tensor, Tensor]:
     """Out-of-fold logits (N, C) of plain heads, and of heads trained with the prior log P(y | answer)."""
     ones = features.new_ones(len(targets))
     counts = torch.bincount(targets, minlength=num_classes).double()
     problem = Problem(features, targets, num_classes, ones, ones, counts, DECAY)
-    plain = _cross_fit(problem, LossSettings("ce"), targets, seed)
+    plain = _cross_fit(problem, LossSettings(plain_loss), targets, seed)
     informed = rebalance(problem, answers, "prior")
     return plain, _cross_fit(informed, LossSettings("la"), targets * num_classes + answers, seed)
 

@@ -28,7 +28,7 @@ class Plan:
     strength: float = 4.0
     minority: float = 0.0
     noise: float = 0.0
-    flips: str = "symmetric"  # or "next"
+    flips: str = "symmetric"  # or "next", or "sided": `noise` of the first class's labels become the second's
     tail: float = 1.0
     merged: bool = False
     seed: int = 0
@@ -91,7 +91,7 @@ def plant(pool: Pool, plan: Plan) -> Case:
 
 
 def flipped(targets: np.ndarray, rate: float, flips: str, generator: np.random.Generator) -> np.ndarray:
-    """A share `rate` of the labels moved to another class: any alike, or the next one.
+    """A share `rate` of the labels moved to another class: any alike, or the next one; or the first class's labels alone.
 
     >>> flipped(np.array([0, 1, 2]), 1.0, "next", np.random.default_rng(0)).tolist()
     [1, 2, 0]
@@ -99,8 +99,9 @@ def flipped(targets: np.ndarray, rate: float, flips: str, generator: np.random.G
     if rate == 0:
         return targets
     classes = int(targets.max()) + 1
+    movable = np.flatnonzero(targets == 0) if flips == "sided" else np.arange(len(targets))
     moved = np.zeros(len(targets), bool)
-    moved[generator.permutation(len(targets))[: round(rate * len(targets))]] = True
+    moved[generator.permutation(movable)[: round(rate * len(movable))]] = True
     steps = generator.integers(1, classes, len(targets)) if flips == "symmetric" else 1
     return np.where(moved, (targets + steps) % classes, targets)
 

@@ -18,6 +18,7 @@ from icda.bench.studies.verdicts.run import read_rows
 # Candidates for the place of each limit; widths and everything else stay as they are.
 CANDIDATES: dict[str, tuple[float, ...]] = {
     "sureness": (1.2, 1.35, 1.5, 1.7),
+    "agreement": (0.94, 0.95, 0.96, 0.97, 0.98),
     "disagreement": (0.34, 0.42, 0.5, 0.6),
     "gain": (0.025, 0.04, 0.055),
     "noisy_agreement": (0.98, 0.986, 0.990),

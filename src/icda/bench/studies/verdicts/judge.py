@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from icda.auditing.evidence import Evidence
+from icda.auditing.evidence import Evidence, Flatness
 from icda.auditing.verdicts import Verdict, decide
 from icda.bench.markdown import markdown
 from icda.bench.studies.verdicts.run import read_rows
@@ -17,7 +17,7 @@ from icda.cross_fit.pairs import PairEvidence
 Row = dict[str, Any]
 PLANTED = ("shortcut", "label_noise", "long_tail")
 TITLES = {"shortcut": "shortcut", "label_noise": "wrong labels", "long_tail": "long tail"}
-RIVALS = ("robust", "ce", "la", "icda", "contrast", "jtt", "xrm", "twins_always", "oracle")
+RIVALS = ("robust", "ce", "logistic", "la", "icda", "contrast", "jtt", "xrm", "twins_always", "oracle")
 SIZES = ((0, 600), (600, 1200), (1200, 30_000))
 HARMFUL = 0.05  # points of the worst group by which the oracle must beat LA for a shortcut to count as harmful
 
@@ -36,6 +36,7 @@ def evidence_of(row: Row) -> Evidence:
         class_counts=counts,
         predicted_counts=predicted,  # type: ignore[arg-type]
         pairs=pairs,
+        sided=Flatness(**{name: float(row[f"sided_{name}"]) for name in Flatness.__dataclass_fields__}),
         **{name: float(row[name]) for name in figures},
     )
 
@@ -147,18 +148,27 @@ def _slices() -> list[tuple[str, str, Callable[[Row], bool]]]:
     for low, high in SIZES:
         slices.append((f"shortcut, {low} to {high} samples", "shortcut", _alone("shortcut", sizes=(low, high))))
     for rate in (0.05, 0.1, 0.2, 0.3, 0.4):
-        slices.append((f"{rate:.0%} wrong labels", "label_noise", _alone("noise", noise=rate)))
+        slices.append((f"{rate:.0%} wrong labels", "label_noise", _alone("noise", noise=rate, flips="")))
+    for rate in (0.15, 0.3):
+        title = f"{rate:.0%} of one class's labels given to another"
+        slices.append((title, "label_noise", _alone("noise", noise=rate, flips="sided")))
     for low, high in SIZES:
         slices.append((f"no shortcut, {low} to {high} samples", "shortcut", _without_shortcut((low, high))))
     return slices
 
 
 def _alone(
-    kind: str, minority: float | None = None, noise: float | None = None, sizes: tuple[int, int] = (0, 10**9)
+    kind: str,
+    minority: float | None = None,
+    noise: float | None = None,
+    sizes: tuple[int, int] = (0, 10**9),
+    flips: str | None = None,
 ) -> Callable[[Row], bool]:
     def chosen(row: Row) -> bool:
         rates = ((minority, "minority"), (noise, "noise"))
         fits = all(rate is None or float(row[name]) == rate for rate, name in rates)
+        if flips is not None and (row["flips"] == "sided") != (flips == "sided"):
+            return False
         return row["kind"] == kind and fits and sizes[0] <= int(row["samples"]) < sizes[1]
 
     return chosen

@@ -74,6 +74,11 @@ def _ce(problem: Problem, case: Case, row: dict[str, object]) -> Prepared:
     return problem, "ce"
 
 
+def _logistic(problem: Problem, case: Case, row: dict[str, object]) -> Prepared:
+    # What scikit-learn's LogisticRegression does by default: C = 1.
+    return replace(problem, decay=1 / len(problem.targets)), "ce"
+
+
 def _la(problem: Problem, case: Case, row: dict[str, object]) -> Prepared:
     return problem, "la"
 
@@ -118,7 +123,7 @@ def _robust(problem: Problem, case: Case, row: dict[str, object]) -> Prepared:
         row["suspected_before"], row["suspected_after"] = effect.suspected_before, effect.suspected_after
     else:
         row["suspected_before"], row["suspected_after"] = "", ""
-    return found.treatment.applied(problem), "la"
+    return found.treatment.prepared(problem, LossSettings("la")), "la"
 
 
 def _in_memory(problem: Problem) -> Tensor:
@@ -129,6 +134,7 @@ def _in_memory(problem: Problem) -> Tensor:
 METHODS: dict[str, Callable[[Problem, Case, dict[str, object]], Prepared]] = {
     "robust": _robust,
     "ce": _ce,
+    "logistic": _logistic,
     "la": _la,
     "icda": _icda,
     "oracle": _oracle,

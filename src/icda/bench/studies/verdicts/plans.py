@@ -48,7 +48,8 @@ def plans_of(pool: str) -> list[Plan]:
         shortcut = {"attribute": draw.attribute, "minority": 0.05, "classes": draw.few()}
         for plan in ({}, shortcut, {"noise": 0.2}):
             plans.append(Plan(pool, LARGE, seed=len(plans), **plan))
-    return plans
+    fourth = [{"merged": pool in MERGED, **plan} for plan in _fourth(draw)]
+    return plans + [Plan(pool, seed=len(plans) + number, **plan) for number, plan in enumerate(fourth)]
 
 
 class _Draw:
@@ -112,4 +113,12 @@ def _third(draw: _Draw) -> list[dict]:
         {"size": draw.size(), **draw.direction(draw.few())},
         {"size": draw.size(800), **draw.direction(min(draw.classes, 10)), "minority": 0.05},
         {"size": draw.size(), "classes": draw.some()},
+    ]
+
+
+def _fourth(draw: _Draw) -> list[dict]:
+    """Labels of one class given to another; last, so that the other cases are what they were before these were added."""
+    return [
+        {"size": draw.size(400), "noise": 0.15, "flips": "sided", "classes": draw.few()},
+        {"size": draw.size(400), "noise": 0.3, "flips": "sided", "classes": draw.few()},
     ]
