@@ -19,12 +19,22 @@ from icda.auditing.evidence import (
     flatness,
     flattest_side,
     gather_evidence,
+    lost_accuracy,
     make_sketch,
     margin_of,
     pair_rows,
 )
 from icda.auditing.treatment import even_classes
-from icda.auditing.verdicts import KINDS, Limit, answered, decide, noise_chance, overlap_sureness, shortcut_chance
+from icda.auditing.verdicts import (
+    KINDS,
+    MOST_LOST,
+    Limit,
+    answered,
+    decide,
+    noise_chance,
+    overlap_sureness,
+    shortcut_chance,
+)
 from icda.cross_fit.pairs import PairEvidence
 
 SHORTCUT = PairEvidence(
@@ -231,3 +241,19 @@ def test_even_classes_cut_what_is_larger_and_keep_what_is_scarce() -> None:
     assert mask is not None
     assert torch.bincount(targets[mask]).tolist() == [80, 40, 5]
     assert even_classes(targets[460:], 3) is None
+
+
+def test_what_the_principal_directions_lack_is_said() -> None:
+    generator = torch.Generator().manual_seed(0)
+    targets = torch.arange(1200) % 2
+    wide = torch.randn(1200, 400, generator=generator)
+    wide[:, :150] *= 6  # variance that says nothing
+    wide[:, 399] = 0.5 * wide[:, 399] + 2 * (targets - 0.5)  # and the class, where there is little
+    sketch = make_sketch(wide)
+    assert sketch.features.shape[1] < 400
+    assert lost_accuracy(sketch, targets, 2, 0) > MOST_LOST
+    narrow = make_sketch(wide[:, 300:])
+    assert narrow.whole is None
+    assert lost_accuracy(narrow, targets, 2, 0) == 0
+    assert decide(replace(PLAIN, lost=0.1))["shortcut"].answer == "cannot tell"
+    assert decide(replace(PLAIN, lost=0.1, pairs=[SHORTCUT]))["shortcut"].answer == "yes"

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from icda.cross_fit.pairs import DECAY, MAX_ITER, TOL, PairEvidence, measure_pair, ratio_of_medians, share
 from icda.cross_fit.twins import LENGTH, scaled_to
-from icda.linear.cross_fit import cross_fitted_logits
+from icda.linear.cross_fit import cross_fitted_logits, stratified_folds
 from icda.linear.objective import LossSettings
 from icda.linear.problem import Problem
+from icda.linear.solver import fit_head
 
 SAMPLES = 3000  # the questions are about shares and medians: more samples would change the answers little and cost much
 WIDTH = 128  # principal directions kept; simple functions of an embedding lie in those
@@ -51,6 +52,7 @@ class Evidence:
     sure_errors: float  # share of errors among the surest predictions over the share among all
     sided: Flatness  # the same two of what is predicted as one class, where wrong labels hide most
     pairs: list[PairEvidence]
+    lost: float = 0.0  # accuracy that heads on all features have more than heads on the sketch, beyond chance
 
     @property
     def num_classes(self) -> int:
@@ -82,10 +84,14 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Sketch:
-    """All samples in a few principal directions (N, W), and the rows, some or all, that questions are asked about."""
+    """All samples in a few principal directions (N, W), and the rows, some or all, that questions are asked about.
+
+    `whole` are all features of those rows, where the directions are fewer than the features; else None.
+    """
 
     features: Tensor
     rows: Tensor
+    whole: Tensor | None = None
 
 
 def make_sketch(features: Tensor, seed: int = 0) -> Sketch:
@@ -95,10 +101,11 @@ def make_sketch(features: Tensor, seed: int = 0) -> Sketch:
     rows = torch.arange(count)
     if count > SAMPLES:
         rows = torch.randperm(count, generator=generator)[:SAMPLES].sort().values
-    width = min(WIDTH, max(16, len(rows) // 4))
+    width, whole = min(WIDTH, max(16, len(rows) // 4)), None
     if features.shape[1] > width:
+        whole = scaled_to(features[rows].float(), LENGTH)
         features = features.float() @ principal_directions(features[rows].float(), width, generator)
-    return Sketch(scaled_to(features.float(), LENGTH), rows)
+    return Sketch(scaled_to(features.float(), LENGTH), rows, whole)
 
 
 def principal_directions(features: Tensor, width: int, generator: torch.Generator) -> Tensor:
@@ -137,7 +144,27 @@ def gather_evidence(sketch: Sketch, targets: Tensor, num_classes: int, seed: int
             measure_pair(features[rows], (labels[rows] == pair[1]).long(), pair, seed, trained)
             for pair, rows, trained in pair_rows(labels, generator)
         ],
+        lost=lost_accuracy(sketch, labels, num_classes, seed),
     )
+
+
+def lost_accuracy(sketch: Sketch, labels: Tensor, num_classes: int, seed: int) -> float:
+    """How much more heads on all features get right than heads on the sketch, less two standard errors; 0 if not more.
+
+    One split into halves: what tells the classes apart may lie in directions of little variance, which the sketch lacks.
+    """
+    if sketch.whole is None:
+        return 0.0
+    inside = stratified_folds(labels, 2, seed) == 0
+    right = []
+    for features in (sketch.whole, sketch.features[sketch.rows]):
+        ones = features.new_ones(len(labels))
+        counts = torch.bincount(labels[inside], minlength=num_classes).double()
+        problem = Problem(features, labels, num_classes, ones, ones, counts, DECAY).rows(inside)
+        head = fit_head(problem, LossSettings("ce"), MAX_ITER, TOL)
+        right.append((head.logits(features[~inside]).argmax(1) == labels[~inside]).double())
+    gained = right[0] - right[1]
+    return max(float(gained.mean() - 2 * gained.std() / max(len(gained), 1) ** 0.5), 0.0)
 
 
 def flatness(margins: Tensor, right: Tensor) -> Flatness:

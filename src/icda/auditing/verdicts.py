@@ -78,6 +78,7 @@ class Limits:
 LIMITS = Limits()
 SIDED_SKILL = 0.2  # below it, the errors of one prediction may be flat because its class is hardly told apart
 SIDED_SHIFT = 0.1  # what the flattest of several predictions must have more than all together
+MOST_LOST = 0.03  # accuracy that the sketch may lose before "no" becomes "cannot tell"
 FEW_AGAINST = 6.0  # a gain seen on n samples counts n / (n + this)
 TAIL_RATIO = (4.0, 8.0)  # largest class over smallest: no up to the first, yes from the second
 OVERLAP_ERRORS = Limit(0.10, 0.03)  # share of errors from which we call it overlap
@@ -201,7 +202,14 @@ def _shortcut(evidence: Evidence, limits: Limits) -> Verdict:
         f"right, and of all others {_per_cent(pair.helped_after)} instead of {_per_cent(pair.helped_before)}: a gain of "
         f"{shrunk_gain(pair):.3f} (a shortcut: above {limits.gain.at}; wrong labels: below).",
     ]
-    return answered(shortcut_chance(pair, noise, limits), reasons)
+    found = answered(shortcut_chance(pair, noise, limits), reasons)
+    if found.answer == "no" and evidence.lost > MOST_LOST:
+        why = (
+            f"Heads on all features get {_per_cent(evidence.lost)} more right than heads on the principal directions that "
+            "this question is asked in: a shortcut may lie where they do not look."
+        )
+        return Verdict("cannot tell", 0.5, [*reasons, why])
+    return found
 
 
 def _label_noise(evidence: Evidence, limits: Limits) -> Verdict:

@@ -36,6 +36,7 @@ def evidence_of(row: Row) -> Evidence:
         class_counts=counts,
         predicted_counts=predicted,  # type: ignore[arg-type]
         pairs=pairs,
+        lost=float(row["lost"]),
         sided=Flatness(**{name: float(row[f"sided_{name}"]) for name in Flatness.__dataclass_fields__}),
         **{name: float(row[name]) for name in figures},
     )
