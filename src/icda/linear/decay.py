@@ -21,7 +21,7 @@ def choose_decay(problem: Problem, settings: LossSettings, strata: Tensor, seed:
     """The problem with the decay of `FACTORS` that has the best cross-fitted accuracy, every stratum (N,) counting alike.
 
     Strata are classes, or classes and what a shortcut says. On data of few features the default decay, made for
-    embeddings, keeps heads from telling rare classes; on noisy data a weaker one learns the wrong labels by heart.
+    embeddings, keeps heads from telling rare classes; on noisy data a weaker one memorises the wrong labels.
     """
     if problem.features.shape[0] * problem.features.shape[1] > MOST_NUMBERS:
         return problem
