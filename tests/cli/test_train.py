@@ -41,7 +41,11 @@ def test_a_run_on_digits_prints_its_table_and_says_where_the_files_are(icda: Com
     assert str(folder / "report.html") in answer.out
     assert (folder / "report.html").is_file()
     assert result["config"]["options"] == {"lambda0": 0.25, "sample_margin": False}
-    assert answer.err.splitlines()[0].startswith("epoch 1/2: loss ")
+    said = answer.err.splitlines()
+    assert said[0] == "task digits_lt: train 287, validation 100, test 500, metadata 100 samples"
+    assert said[1].startswith("10 classes, training samples of each: ")
+    assert said[2].startswith("model small_cnn: ")
+    assert said[3].startswith("epoch 1/2: loss ")
     assert len(answer.err.splitlines()) == 2
 
 
