@@ -46,7 +46,7 @@ def test_a_run_on_digits_prints_its_table_and_says_where_the_files_are(icda: Com
     assert said[1].startswith("10 classes, training samples of each: ")
     assert said[2].startswith("model small_cnn: ")
     assert said[3].startswith("epoch 1/2: loss ")
-    assert len(answer.err.splitlines()) == 2
+    assert len(answer.err.splitlines()) == 5
 
 
 def test_quiet_shows_the_result_alone(icda: Command) -> None:

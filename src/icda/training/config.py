@@ -106,6 +106,8 @@ class TrainConfig:
 
     def folder(self) -> Path:
         task = Path(self.data).stem if self.data else self.task
+        if "\0" in f"{self.out}{task}{self.method}":
+            raise InputError(f"out must be the name of a folder, got {self.out!r}.")
         try:
             return Path(self.out.format(task=task, method=self.method, seed=self.seed))
         except (KeyError, IndexError, ValueError) as error:
