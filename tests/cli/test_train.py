@@ -1,6 +1,8 @@
 import csv
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,8 +41,12 @@ def test_a_run_on_digits_prints_its_table_and_says_where_the_files_are(icda: Com
     assert str(folder / "report.html") in answer.out
     assert (folder / "report.html").is_file()
     assert result["config"]["options"] == {"lambda0": 0.25, "sample_margin": False}
-    assert answer.err.splitlines()[0].startswith("epoch 1/2: loss ")
-    assert len(answer.err.splitlines()) == 2
+    said = answer.err.splitlines()
+    assert said[0] == "task digits_lt: train 287, validation 100, test 500, metadata 100 samples"
+    assert said[1].startswith("10 classes, training samples of each: ")
+    assert said[2].startswith("model small_cnn: ")
+    assert said[3].startswith("epoch 1/2: loss ")
+    assert len(answer.err.splitlines()) == 5
 
 
 def test_quiet_shows_the_result_alone(icda: Command) -> None:
@@ -158,7 +164,7 @@ def test_trouble_with_a_file_of_settings_is_told_in_a_line(content: str | None, 
         (["--set", "lambda0=-1"], "lambda0 must not be negative, got -1"),
         (["--set", "lambda0=abc"], "option lambda0 of method 'icda' must be a number, got 'abc'."),
         (["--set", "beta=-1"], "beta must not be negative, got -1"),
-        (["--data", "nowhere"], "--data nowhere: neither a folder of images nor a CSV file is there"),
+        (["--data", "nowhere"], "--data nowhere: neither a folder of images nor a CSV or .npz file is there"),
         (["--out", "runs/{what}"], "out may hold {task}, {method} and {seed}"),
         (["--selection", "validation_worst_group"], "needs a validation split with group labels"),
     ],
@@ -186,3 +192,11 @@ def test_values_of_options_are_read_as_numbers_truths_lists_and_words() -> None:
     }
     with pytest.raises(ValueError, match="--set expects name=value, got '=3'"):
         parse_options(["=3"])
+
+
+def test_help_needs_no_torch() -> None:
+    """Importing torch takes longer than all that --help has to do."""
+    run = "try: main(['train', '--help'])\nfinally: print('torch' in sys.modules)"
+    script = f"import sys; from icda.cli.main import main\n{run}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "False", done.stderr

@@ -9,16 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import tyro
-import yaml
-from rich.console import Console
 
 from icda.cli.environment import config_path
 from icda.errors import InputError
-from icda.methods.create import method_class
-from icda.report import comparison_table, to_rich
+from icda.plain_yaml import read_yaml
 from icda.results.files import REPORT
-from icda.training import TrainConfig, load_config, train
-from icda.training.progress import QuietView, TerminalView
+from icda.terminal import make_console
+from icda.training.config import TrainConfig, load_config
 
 HEADLINES = ("accuracy", "balanced_accuracy", "worst_class_accuracy", "worst_group_accuracy")
 
@@ -44,10 +41,14 @@ def main(arguments: Sequence[str]) -> int:
     default = TrainArguments(run=load_config(path)) if (path := config_path(arguments)) else TrainArguments()
     options = tyro.cli(TrainArguments, args=list(arguments), default=default, prog="icda train")
     config = replace(options.run, options={**options.run.options, **parse_options(options.set)})
-    console = Console()
+    from icda.report import comparison_table, to_rich  # torch, seconds that --help should not take
+    from icda.training import train
+    from icda.training.progress import QuietView, TerminalView
+
+    console = make_console()
     view = QuietView() if options.quiet else TerminalView()
     if not options.quiet and os.environ.get("RANK", "0") == "0" and (note := cost_note(config)):
-        Console(stderr=True).print(note, highlight=False)
+        make_console(stderr=True).print(note, highlight=False)
     result = train(config, resume=options.resume, overwrite=options.overwrite, view=view)
     if os.environ.get("RANK", "0") != "0":  # under torchrun one process prints for all
         return 0
@@ -66,6 +67,8 @@ training.'
     >>> cost_note(TrainConfig(method="icda"))
     ''
     """
+    from icda.methods.create import method_class
+
     said = getattr(method_class(config.method), "cost_note", None)
     return "" if said is None else str(said(config.epochs, config.options))
 
@@ -81,8 +84,5 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
         name, separator, value = pair.partition("=")
         if not separator or not name:
             raise InputError(f"--set expects name=value, got {pair!r}.")
-        try:
-            options[name] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise InputError(f"--set {pair}: the value cannot be read as YAML.") from error
+        options[name] = read_yaml(value, f"--set {pair}: the value")
     return options

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from icda.results.epoch import EpochRecord
+from icda.terminal import make_console
 
 
 class ProgressView(Protocol):
@@ -15,6 +16,7 @@ class ProgressView(Protocol):
 
     def __enter__(self) -> ProgressView: ...
     def __exit__(self, *_: object) -> None: ...
+    def run(self, description: str) -> None: ...
     def start(self, iteration: int, num_iterations: int) -> None: ...
     def step(self, epoch: int, num_epochs: int, loss: float, accuracy: float | None) -> None: ...
     def epoch(self, record: EpochRecord, num_epochs: int) -> None: ...
@@ -27,6 +29,7 @@ class QuietView:
         return self
 
     def __exit__(self, *_: object) -> None: ...
+    def run(self, description: str) -> None: ...
     def start(self, iteration: int, num_iterations: int) -> None: ...
     def step(self, epoch: int, num_epochs: int, loss: float, accuracy: float | None) -> None: ...
     def epoch(self, record: EpochRecord, num_epochs: int) -> None: ...
@@ -36,7 +39,7 @@ class TerminalView:
     """A bar with loss, accuracy and time left; a line per epoch where output is not a terminal."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True)
+        self.console = console or make_console(stderr=True)
         self.bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -55,6 +58,9 @@ class TerminalView:
 
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
+
+    def run(self, description: str) -> None:
+        self.console.print(description, highlight=False, markup=False, soft_wrap=True)
 
     def start(self, iteration: int, num_iterations: int) -> None:
         self.bar.update(self.line, completed=iteration, total=num_iterations)

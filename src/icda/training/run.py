@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from accelerate import Accelerator
@@ -14,46 +17,91 @@ from accelerate.state import AcceleratorState
 from icda import plugins
 from icda.bf16 import require_bf16
 from icda.data import Task, create_task, csv_task, folder_task
+from icda.data.own.features_task import features_task
 from icda.data.subset import take_subset
 from icda.errors import ExistingFileError, InputError, MissingFileError
 from icda.methods import Method, Setup, check_needs, create_method, method_needs, resolve_method
 from icda.methods.base import MissingNeedError
 from icda.methods.create import num_networks
 from icda.models import FeatureClassifier, create_model
+from icda.models.hub import hub
 from icda.models.tokenisers import read_by
+from icda.ranks import is_first_rank
 from icda.report import write_report
 from icda.results import RunResult
-from icda.results.files import CHECKPOINT, EXPLANATIONS, MODEL, REPORT, RESULT, write_json
+from icda.results.claims import claimed
+from icda.results.files import (
+    CHECKPOINT,
+    CONFIG,
+    EXPLANATIONS,
+    MODEL,
+    REPORT,
+    RESULT,
+    DamagedFileError,
+    read_json,
+    write_json,
+)
 from icda.selection import check as check_selection
 from icda.statistics.confusion import count_confusions
-from icda.training.checkpoint import CheckpointError, load_checkpoint, load_state
-from icda.training.config import TrainConfig, config_from_dict, describe_changes
+from icda.training.checkpoint import CheckpointError, load_checkpoint, load_networks, load_state, understood
+from icda.training.config import TrainConfig, config_from_dict, describe_changes, save_config
 from icda.training.environment import describe_environment
 from icda.training.evaluation import evaluate_split, group_samples
+from icda.training.objects import PREFIX, GivenModel, make_network, named
 from icda.training.progress import ProgressView
 from icda.training.seeding import seed_everything
+from icda.training.summary import describe_run
 from icda.training.trainer import Trainer
 
 
 def train(
-    config: TrainConfig, *, resume: bool = False, overwrite: bool = False, view: ProgressView | None = None
+    config: TrainConfig | None = None,
+    *,
+    model: GivenModel | None = None,
+    task: Task | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    view: ProgressView | None = None,
 ) -> RunResult:
-    """Train, evaluate the selected model on the test split, write result.json, explanations.json and report.html."""
+    """Train, evaluate the selected model on the test split, write result.json, explanations.json and report.html.
+
+    `task` and `model` stand in for the names in `config`. A model is a FeatureClassifier, any module that ends in a linear
+    layer called fc, classifier or head, or a function that makes one; it is copied, and stays as it is.
+    """
+    config = named(config or TrainConfig(), model, task)
     plugins.load(config.plugin)
     folder = config.folder()
-    finished = _earlier_result(folder, config, resume, overwrite)
-    if finished is not None:
+    with claimed(folder, wait=False) if is_first_rank() else nullcontext():
+        finished = _earlier_result(folder, config, resume, overwrite)
+        if finished is None:
+            return _train(config, folder, Given(model, task), resume and not overwrite, overwrite, view)
+        if is_first_rank():
+            _remake_missing(folder, config, finished, readable=model is None and task is None)
         return finished
+
+
+class Given(NamedTuple):
+    """Objects in the place of names."""
+
+    model: GivenModel | None = None
+    task: Task | None = None
+
+
+def _train(
+    config: TrainConfig, folder: Path, given: Given, resume: bool, overwrite: bool, view: ProgressView | None
+) -> RunResult:
+    """Train in a folder that is claimed and holds no result."""
     started = time.perf_counter()
-    task = load_task(config)
+    task = load_task(config) if given.task is None else _prepared(config, given.task, given.model)
     accelerator = make_accelerator(config.precision)
     told = told_task(config, task)
-    networks, method = build(config, told)
+    networks, method = build(config, told, given.model)
     trainer = Trainer(config, told, networks, method, folder, accelerator, view)
     if overwrite and accelerator.is_main_process:  # not sooner: a run that is refused must not cost the earlier one
-        for name in (RESULT, EXPLANATIONS, CHECKPOINT, MODEL):
+        for name in (RESULT, EXPLANATIONS, REPORT, CHECKPOINT, MODEL):
             (folder / name).unlink(missing_ok=True)
-    trainer.run(resume and not overwrite)
+    trainer.view.run(describe_run(task, config.model or task.default_model, networks, resolve_method(config.method)))
+    trainer.run(resume)
     accelerator.wait_for_everyone()
     epoch = trainer.load_model()
     result = replace(
@@ -63,13 +111,36 @@ def train(
         seconds=round(time.perf_counter() - started, 2),
     )
     if accelerator.is_main_process:
-        from icda.explain.run import explain_run
-
         result.write(folder / RESULT)
-        explanations = explain_run(task, trainer.models, trainer.method)
-        write_json(folder / EXPLANATIONS, explanations)
-        write_report(folder / REPORT, [result], [explanations])
+        _explain(folder, result, task, trainer.models, trainer.method)
     return result
+
+
+def _explain(folder: Path, result: RunResult, task: Task, models: Sequence[FeatureClassifier], method: Method) -> None:
+    """Write explanations.json and the page."""
+    from icda.explain.run import explain_run
+
+    explanations = explain_run(task, models, method)
+    write_json(folder / EXPLANATIONS, explanations)
+    write_report(folder / REPORT, [result], [explanations])
+
+
+def _remake_missing(folder: Path, config: TrainConfig, result: RunResult, readable: bool) -> None:
+    """Make what a run that was killed, or whose disk was full, after result.json has not written.
+
+    Explanations need the model and the task, which are `readable` where both have names.
+    """
+    if not (folder / CONFIG).exists():
+        save_config(config, folder / CONFIG)
+    if (folder / REPORT).exists():
+        return
+    if (folder / EXPLANATIONS).exists():  # `icda explain` may have put more into it
+        write_report(folder / REPORT, [result], [read_json(folder / EXPLANATIONS)])
+    elif readable and (folder / MODEL).exists():
+        _, task, networks, method = load_folder(folder, allow_outside=config.allow_outside)
+        _explain(folder, result, task, networks, method)
+    else:
+        write_report(folder / REPORT, [result])
 
 
 def told_task(config: TrainConfig, task: Task) -> Task:
@@ -79,10 +150,15 @@ def told_task(config: TrainConfig, task: Task) -> Task:
 
 def load_task(config: TrainConfig) -> Task:
     """The task a configuration names, or the one made of the user's own folder or CSV, as its model reads it."""
-    task = _find_task(config)
+    return _prepared(config, _find_task(config), None)
+
+
+def _prepared(config: TrainConfig, task: Task, model: GivenModel | None) -> Task:
+    """A task cut to the subset asked for, and as its model reads it; one that was given as an object reads it as it is."""
     if config.subset is not None:  # which groups samples belong to must not decide who is taken, if it is not known
         task = take_subset(task, config.subset, config.data_seed, by_groups=config.attributes == "known")
-    return read_by(task, config.model or task.default_model)
+    named_model = config.model or task.default_model
+    return task if model is not None or named_model.startswith(PREFIX) else read_by(task, named_model)
 
 
 def _find_task(config: TrainConfig) -> Task:
@@ -91,6 +167,14 @@ def _find_task(config: TrainConfig) -> Task:
     path = Path(config.data)
     if path.is_dir():
         return folder_task(path, config.image_size, config.data_seed, skip_unreadable=config.skip_unreadable)
+    if path.suffix.lower() == ".npz":
+        return features_task(
+            path,
+            label_column=config.label_column,
+            group_column=config.group_column,
+            split_column=config.split_column,
+            seed=config.data_seed,
+        )
     if path.is_file():
         return csv_task(
             path,
@@ -104,10 +188,10 @@ def _find_task(config: TrainConfig) -> Task:
             skip_unreadable=config.skip_unreadable,
             allow_outside=config.allow_outside,
         )
-    raise MissingFileError(f"--data {path}: neither a folder of images nor a CSV file is there.")
+    raise MissingFileError(f"--data {path}: neither a folder of images nor a CSV or .npz file is there.")
 
 
-def build(config: TrainConfig, task: Task) -> tuple[list[FeatureClassifier], Method]:
+def build(config: TrainConfig, task: Task, model: GivenModel | None = None) -> tuple[list[FeatureClassifier], Method]:
     """Networks and method, checked against the task before anything is trained."""
     needs = method_needs(config.method)
     if config.attributes == "unknown" and needs & {"groups", "validation groups"}:
@@ -116,15 +200,21 @@ def build(config: TrainConfig, task: Task) -> tuple[list[FeatureClassifier], Met
     validation = task.validation
     has_groups = validation is not None and validation.groups is not None
     check_selection(config.selection, validation is not None, has_groups, task.name)
-    return _assemble(config, task, None)
+    return _assemble(config, task, None, model)
 
 
-def _assemble(config: TrainConfig, task: Task, setup: Setup | None) -> tuple[list[FeatureClassifier], Method]:
+def _assemble(
+    config: TrainConfig, task: Task, setup: Setup | None, model: GivenModel | None = None
+) -> tuple[list[FeatureClassifier], Method]:
     """Networks for a task, and the method as `setup` has it; without one, as the task does."""
     seed_everything(config.seed)
     name = config.model or task.default_model
-    count = num_networks(config.method)
-    networks = [create_model(name, task.num_classes, task.input_shape) for _ in range(count)]
+    if model is None and name.startswith(PREFIX):
+        raise InputError(f"the run trained {name}, a model made in Python: make it again there, and load its weights.")
+    networks = [
+        create_model(name, task.num_classes, task.input_shape) if model is None else make_network(model, config, task)
+        for _ in range(num_networks(config.method))
+    ]
     if setup is None:
         setup = Setup.of(task, networks[0], config.epochs, config.batch_size, config.seed)
     method = create_method(config.method, setup, config.options)
@@ -167,36 +257,53 @@ def evaluate_run(
 
 
 def load_folder(
-    folder: Path, data: str | None = None, allow_outside: bool = False
+    folder: Path, data: str | None = None, allow_outside: bool = False, allow_hub: bool = False
 ) -> tuple[TrainConfig, Task, list[FeatureClassifier], Method]:
     """The trained networks and method of an earlier run, with its task or, if `data` is given, other data.
 
-    Whether a table may name images outside its folder is for the caller to say, not for a file that may be a stranger's.
+    Whether a table may name images outside its folder, and whether a model may be fetched from a hub, is for the caller to
+    say, not for a file that may be a stranger's.
     """
     path = folder / MODEL
     if not path.exists():
         raise CheckpointError(f"{folder} holds no trained model ({MODEL}): give the folder of a finished `icda train`.")
-    state = load_checkpoint(path, ("networks", "method", "config"))
-    config = config_from_dict(state["config"], str(path))
+    state = load_checkpoint(path, ("networks", "method", "config", "class_names"))
+    with understood(path):
+        config = config_from_dict(state["config"], str(path))
+        setup = read_setup(state["setup"]) if "setup" in state else None
     config = replace(config, data=config.data if data is None else data, allow_outside=allow_outside)
-    with plugins.explained(config.plugin, str(path)):  # what a stranger's file names is not imported
+    with hub(allow_hub), plugins.explained(config.plugin, str(path)):  # what a stranger's file names is not imported
         task = load_task(config)
         if list(task.class_names) != state["class_names"]:
-            trained, present = ", ".join(state["class_names"]), ", ".join(task.class_names)
+            trained, present = ", ".join(map(str, state["class_names"])), ", ".join(task.class_names)
             raise InputError(f"{path} was trained on classes {trained}; the data have {present}.")
         # Not as the data at hand would have it: they may have other groups than the run was given, or none.
-        networks, method = _assemble(config, task, Setup(**state["setup"])) if "setup" in state else build(config, task)
-    for network, saved in zip(networks, state["networks"], strict=True):
-        load_state(network, saved, "network", path)
+        networks, method = build(config, task) if setup is None else _assemble(config, task, setup)
+    load_networks(networks, state["networks"], path)
     load_state(method, state["method"], "method state", path)
     return config, task, networks, method
 
 
+def read_setup(values: Mapping[str, Any]) -> Setup:
+    """What a method was given when it was made, from a file: every value of the kind it should be."""
+    for entry in fields(Setup):
+        value = values.get(entry.name, entry.default)
+        kinds = {"int": int, "Tensor": torch.Tensor, "tuple[int, ...]": tuple | list}
+        kind = next(kind for name, kind in kinds.items() if str(entry.type).startswith(name))
+        if not isinstance(value, kind) and not (value is None and "None" in str(entry.type)):
+            raise InputError(f"the setup's {entry.name} is a {type(value).__name__}.")
+    return Setup(**values)
+
+
 def evaluate_folder(
-    folder: Path, split_name: str = "test", data: str | None = None, allow_outside: bool = False
+    folder: Path,
+    split_name: str = "test",
+    data: str | None = None,
+    allow_outside: bool = False,
+    allow_hub: bool = False,
 ) -> RunResult:
     """Evaluate the model of an earlier run, on its own data or on other data with the same classes."""
-    config, task, networks, method = load_folder(folder, data, allow_outside)
+    config, task, networks, method = load_folder(folder, data, allow_outside, allow_hub)
     accelerator = make_accelerator("no")
     networks = [network.to(accelerator.device) for network in networks]
     return evaluate_run(config, task, networks, method.to(accelerator.device), accelerator, split_name)
@@ -225,7 +332,11 @@ def _earlier_result(folder: Path, config: TrainConfig, resume: bool, overwrite: 
         return None
     if not path.exists():
         return None
-    result = RunResult.read(path)
+    try:
+        result = RunResult.read(path)
+    except DamagedFileError as error:  # the checkpoint has what is needed to make it again
+        warnings.warn(f"{error} It is made again.", stacklevel=3)
+        return None
     if result.config_hash == config.hash():
         return result
     changes = describe_changes(result.config or {}, config)
