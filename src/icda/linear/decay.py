@@ -12,7 +12,7 @@ from icda.linear.objective import LossSettings
 from icda.linear.problem import Problem
 
 FACTORS = (1.0, 0.1, 0.01)  # of the decay a problem comes with
-LEAST_GAIN = 0.005  # of balanced accuracy: for less, the stronger decay stays
+LEAST_GAIN = 0.005  # of balanced accuracy: for less, or for less than its standard error, the stronger decay stays
 MOST_NUMBERS = 3_000_000  # samples times features: above, fifteen heads would take too long, and the decay stays
 MAX_ITER, TOL = 100, 1e-3
 
@@ -25,14 +25,27 @@ def choose_decay(problem: Problem, settings: LossSettings, strata: Tensor, seed:
     """
     if problem.features.shape[0] * problem.features.shape[1] > MOST_NUMBERS:
         return problem
-    chosen, best = problem, -1.0
+    chosen, best = problem, None
     for factor in FACTORS:
         tried = replace(problem, decay=factor * problem.decay)
         logits = cross_fitted_logits(tried, settings, strata, seed=seed, max_iter=MAX_ITER, tol=TOL)
-        found = balanced_share(logits.argmax(1) == problem.targets, strata)
-        if found > best + (LEAST_GAIN if best >= 0 else 0):
-            chosen, best = tried, found
+        right = logits.argmax(1) == problem.targets
+        if best is None or is_better(right, best, strata):
+            chosen, best = tried, right
     return chosen
+
+
+def is_better(right: Tensor, before: Tensor, strata: Tensor) -> bool:
+    """Whether more is right than before, strata counting alike: by `LEAST_GAIN`, and by one standard error of the gain.
+
+    >>> is_better(torch.tensor([True] * 4), torch.tensor([True, True, True, False]), torch.tensor([0, 0, 1, 1]))
+    False
+    """
+    gains = right.double() - before.double()
+    counts = torch.bincount(strata)
+    weights = 1 / (counts[strata].double() * int((counts > 0).sum()))
+    error = float((weights * gains).square().sum().sqrt())
+    return float((weights * gains).sum()) > max(LEAST_GAIN, error)
 
 
 def balanced_share(right: Tensor, strata: Tensor) -> float:
