@@ -259,3 +259,22 @@ def test_sparse_input_is_refused() -> None:
     X, y = blobs([20, 20], width=4)
     with pytest.raises(TypeError, match="Sparse data was passed"):
         audit(csr_matrix(X), y)
+
+
+def test_names_that_are_formulas_are_text_in_the_csv(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    labels = np.array(["=cmd|' /C calc'!A0", "-2+3"] * 30)
+    features = rng.normal(size=(60, 4)) + (labels == "-2+3")[:, None]
+    found = audit(features, labels, sample_names=[f"@{place}" for place in range(60)])
+    path = found.to_csv(tmp_path / "audit.csv")
+    cells = [cell for row in csv.reader(path.read_text().splitlines()) for cell in row]
+    assert "'-2+3" in cells
+    assert not [cell for cell in cells if cell[:1] in "=+-@" and not is_number(cell)]
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -21,6 +20,7 @@ from icda.auditing.ties import ClassCost, Ties
 from icda.auditing.treatment import Treatment
 from icda.auditing.verdicts import Verdict
 from icda.extras import require
+from icda.results.foreign_text import write_csv
 
 COLUMNS = (
     "index",
@@ -157,13 +157,11 @@ class Audit:
         return _write(path, json.dumps(self.as_dict(top), indent=1, ensure_ascii=True, allow_nan=False) + "\n")
 
     def to_csv(self, path: str | PathLike[str]) -> Path:
-        """Write all rows, the most tied first, as a table; pandas is not needed."""
+        """Write all rows, the most tied first, as a table; names that spreadsheets take for formulas become text."""
         path = Path(path).expanduser()
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
-            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(self.rows())
+            write_csv(file, COLUMNS, self.rows())
         return path
 
     def to_html(self, path: str | PathLike[str], top: int = 50) -> Path:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
 from icda.auditing import Audit, audit
 from icda.auditing.console import overview
 from icda.cli.audit_files import Wanted, read_audit_data
 from icda.errors import InputError
+from icda.terminal import make_console
 
 
 @dataclass
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
         use_cleanlab=options.cleanlab,
     )
     result = replace(result, notes=[*data.notes, *result.notes])
-    console = Console()
+    console = make_console()
     console.print(overview(result, options.top))
     if options.out is not None:
         written = _write(result, options.out, options.top)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import tyro
-from rich.console import Console
 
 from icda.cli.overview import overview
 from icda.registry import did_you_mean
+from icda.terminal import make_console
 
 BENCHES = {
     "speed": "time and memory of losses against plain cross entropy, interleaved in one process",
@@ -103,7 +103,7 @@ def _speed(arguments: Sequence[str]) -> int:
     from icda.bench.cost.rows import write_csv
     from icda.bench.cost.speed import measure_speed, to_table
 
-    console = Console()
+    console = make_console()
     if options.meta:
         meta_rows = measure_meta_speed(options.model, options.batch_size, 10, options.steps)
         console.print(to_meta_table(meta_rows))
@@ -126,7 +126,7 @@ def _meta(arguments: Sequence[str]) -> int:
     from icda.bench.studies.meta_learning import noise_separation, run_meta_grid
     from icda.report import comparison_table, to_rich
 
-    console = Console()
+    console = make_console()
     results = run_meta_grid(options.out, options.seeds, options.epochs, options.jobs, console)
     console.print(to_rich(comparison_table(results, ("accuracy", "worst_class_accuracy", "worst_group_accuracy"))))
     separations = [

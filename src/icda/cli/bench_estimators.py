@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
 from icda.data.roots import data_root
 from icda.errors import InputError
+from icda.terminal import make_console
 
 ROOT = Annotated[str | None, tyro.conf.arg(help="Where datasets lie; ICDA_DATA, or ./data, if not given.")]
 
@@ -144,7 +144,7 @@ def audit(arguments: Sequence[str]) -> int:
     from icda.bench.studies.audit import measure_audit, to_audit_table
 
     rows = measure_audit(options.root)
-    Console().print(to_audit_table(rows))
+    make_console().print(to_audit_table(rows))
     if options.out is not None:
         write_csv(rows, options.out)
     return 0

@@ -20,6 +20,7 @@ from icda.bench.suites.suite import Cell, Suite, TierName, cells, load_suite
 from icda.bench.suites.suite_figure import FIGURES, draw_suite
 from icda.bench.suites.suite_table import column_lines
 from icda.errors import InputError
+from icda.terminal import make_console
 
 
 @dataclass
@@ -67,7 +68,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
 def _suite(name: str, arguments: Sequence[str]) -> int:
     options = tyro.cli(SuiteArguments, args=list(arguments), prog=f"icda bench {name}")
     _check_suite_arguments(name, options)
-    console, suite = Console(), load_suite(name)
+    console, suite = make_console(), load_suite(name)
     chosen = cells(suite, options.tier, options.out, methods=options.methods, tasks=options.tasks, seeds=options.seeds)
     if options.dry_run:
         describe_plan(chosen, console)
@@ -105,7 +106,7 @@ def _show(suite: Suite, chosen: Sequence[Cell], report: GridReport, tier: str, c
 
 def _cost(arguments: Sequence[str]) -> int:
     options = tyro.cli(CostArguments, args=list(arguments), prog="icda bench table3")
-    console = Console()
+    console = make_console()
     rows = measure_network_cost(options.tier, options.networks, console.print)
     table = Table("network", "C", "CE ms", "ICDA ms", "extra", title="what ICDA adds to a training step")
     for row in rows:

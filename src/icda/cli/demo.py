@@ -18,6 +18,7 @@ from icda.cli.report import explain_missing
 from icda.explain.run import CHEAP_PARTS, PARTS
 from icda.report import Found, comparison_table, read_folder, to_rich, write_report
 from icda.results.files import REPORT
+from icda.terminal import make_console
 from icda.training import TrainConfig
 
 TASKS = {
@@ -55,7 +56,7 @@ QUICK = DemoArguments(seeds=1, epochs=3, out="runs/demo-quick")
 def main(arguments: Sequence[str]) -> int:
     default = QUICK if "--quick" in arguments else DemoArguments()  # options given beside --quick win
     options = tyro.cli(DemoArguments, args=list(arguments), default=default, prog="icda demo")
-    console = Console()
+    console = make_console()
     if options.quick:
         console.print(
             f"A quick look, {options.seeds} seed(s) of {options.epochs} epochs: the figures below are too early to compare "

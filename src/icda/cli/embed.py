@@ -14,6 +14,7 @@ from icda.data.embedding import Features, embed, read_samples
 from icda.data.embedding.samples import Columns
 from icda.errors import InputError
 from icda.models.encoders import create_encoder
+from icda.terminal import make_console
 
 NAMED = 20
 
@@ -61,7 +62,7 @@ class Bar:
     """A bar with time left; a line each tenth where output is not a terminal."""
 
     noun: str
-    console: Console = field(default_factory=lambda: Console(stderr=True))
+    console: Console = field(default_factory=lambda: make_console(stderr=True))
 
     def __enter__(self) -> Bar:
         columns = (SpinnerColumn(), TextColumn(self.noun), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -99,7 +100,7 @@ def main(arguments: Sequence[str]) -> int:
             resume=options.resume,
             progress=bar.update,
         )
-    Console().print(_summary(options.out, result), highlight=False, markup=False, soft_wrap=True)
+    make_console().print(_summary(options.out, result), highlight=False, markup=False, soft_wrap=True)
     return 0
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 import tyro
-from rich.console import Console
 
 from icda.cli.train import HEADLINES
 from icda.report import comparison_table, to_rich
+from icda.terminal import make_console
 from icda.training import evaluate_folder
 
 
@@ -37,5 +37,5 @@ def main(arguments: Sequence[str]) -> int:
     if options.json:
         print(result.to_json())
         return 0
-    Console().print(to_rich(comparison_table([result], HEADLINES, caption=f"{options.split} split")))
+    make_console().print(to_rich(comparison_table([result], HEADLINES, caption=f"{options.split} split")))
     return 0

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Literal
 
 import tyro
-from rich.console import Console
 
 from icda.errors import InputError
 from icda.explain.figures import FigureOptions, TrainedRun, check_suffix, make_figure
@@ -17,6 +16,7 @@ from icda.explain.pictures import has_pictures
 from icda.explain.run import PARTS, explain_run
 from icda.results import RunResult, read_json
 from icda.results.files import EXPLANATIONS, RESULT, write_json
+from icda.terminal import make_console
 from icda.training.run import load_folder
 
 
@@ -47,7 +47,7 @@ class ExplainArguments:
 def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(ExplainArguments, args=list(arguments), prog="icda explain")
     _check(options)
-    console = Console()
+    console = make_console()
     if options.figure is None:
         for folder in options.runs:
             path = explain_folder(folder, options)

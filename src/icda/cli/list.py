@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -21,6 +20,7 @@ from icda.plugins import PluginError
 from icda.registry import Registry
 from icda.report.formatting import figure
 from icda.selection import SELECTION_RULES
+from icda.terminal import make_console
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ class ListArguments:
 
 def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(ListArguments, args=list(arguments), prog="icda list")
-    console = Console()
+    console = make_console()
     tables = {"tasks": _tasks, "methods": _methods, "models": _models, "selection": _selection, "metrics": _metrics}
     for name, make in tables.items():
         if options.what in ("all", name):

@@ -17,6 +17,7 @@ from icda.cli.environment import prepare_arithmetic
 from icda.cli.overview import overview
 from icda.errors import IcdaError
 from icda.registry import did_you_mean
+from icda.results.foreign_text import printable
 
 # Idle OpenMP threads that spin slow a shared machine down many times over; must be set before torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("ICDA_TRACEBACK"):
             raise
-        print(f"icda: {error}" if _speaks_to_the_user(error) else _bug_report(words), file=sys.stderr)
+        print(printable(f"icda: {error}" if _speaks_to_the_user(error) else _bug_report(words)), file=sys.stderr)
         return 1
 
 
@@ -117,7 +118,7 @@ def _show_plainly(
     """A warning about a plugin as one sentence; others as Python writes them."""
     plain = issubclass(category, plugins.PluginWarning)
     text = f"icda: {message}\n" if plain else warnings.formatwarning(message, category, filename, lineno, line)
-    print(text, end="", file=file or sys.stderr)
+    print(printable(text), end="", file=file or sys.stderr)
 
 
 def _how_to_go_on(words: Sequence[str]) -> str:

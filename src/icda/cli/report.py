@@ -15,6 +15,7 @@ from icda.errors import InputError, OperationError
 from icda.report import Found, read_folder, read_runs, write_report
 from icda.report.results import run_title
 from icda.results.files import EXPLANATIONS, REPORT, RESULT, write_json
+from icda.terminal import make_console
 from icda.training.run import load_folder
 
 
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(ReportArguments, args=list(arguments), prog="icda report")
     if not options.runs:
         raise InputError("icda report needs at least one run: icda report runs/digits_lt/icda/seed0")
-    console = Console()
+    console = make_console()
     runs = read_runs(options.runs)
     if options.explain != "none":
         from icda.explain.run import CHEAP_PARTS, PARTS

@@ -10,13 +10,13 @@ from typing import Any
 
 import tyro
 import yaml
-from rich.console import Console
 
 from icda.cli.environment import config_path
 from icda.errors import InputError
 from icda.methods.create import method_class
 from icda.report import comparison_table, to_rich
 from icda.results.files import REPORT
+from icda.terminal import make_console
 from icda.training import TrainConfig, load_config, train
 from icda.training.progress import QuietView, TerminalView
 
@@ -44,10 +44,10 @@ def main(arguments: Sequence[str]) -> int:
     default = TrainArguments(run=load_config(path)) if (path := config_path(arguments)) else TrainArguments()
     options = tyro.cli(TrainArguments, args=list(arguments), default=default, prog="icda train")
     config = replace(options.run, options={**options.run.options, **parse_options(options.set)})
-    console = Console()
+    console = make_console()
     view = QuietView() if options.quiet else TerminalView()
     if not options.quiet and os.environ.get("RANK", "0") == "0" and (note := cost_note(config)):
-        Console(stderr=True).print(note, highlight=False)
+        make_console(stderr=True).print(note, highlight=False)
     result = train(config, resume=options.resume, overwrite=options.overwrite, view=view)
     if os.environ.get("RANK", "0") != "0":  # under torchrun one process prints for all
         return 0

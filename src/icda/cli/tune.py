@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import tyro
-from rich.console import Console
 
 from icda.bench.search_space import parse_space
 from icda.bench.tune import BEST, tune
 from icda.cli.train import parse_options
 from icda.errors import InputError
+from icda.terminal import make_console
 from icda.training import TrainConfig
 
 
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.trials < 1:
         raise InputError(f"--trials must be at least 1, got {options.trials}.")
     config = replace(options.run, options={**options.run.options, **parse_options(options.set)})
-    console = Console()
+    console = make_console()
     best = tune(
         config,
         parse_space(options.space),

@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
@@ -20,6 +19,7 @@ from icda.linear import rows as stored
 from icda.linear.balance import Through
 from icda.linear.objective import LossName, LossSettings
 from icda.linear.online import OnlineHead
+from icda.terminal import make_console
 
 FIXED = ("loss", "lambda0", "beta", "C", "balance", "through", "strength")
 
@@ -161,7 +161,7 @@ class _Bar:
 
 @contextmanager
 def _bar(text: str, total: int, shown: bool) -> Iterator[_Bar]:
-    console = Console(stderr=True)
+    console = make_console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from icda.explain.variances import logged_variances, variance_figures
 from icda.methods.base import Method
 from icda.models.base import FeatureClassifier
 from icda.registry import did_you_mean
+from icda.results.foreign_text import write_csv
 
 SUFFIXES = (".png", ".pdf", ".svg")
 SMALL_MARGIN = 1.0
@@ -103,10 +103,8 @@ def check_suffix(out: Path) -> None:
 
 
 def write_rows(path: Path, rows: Rows) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+        write_csv(file, list(rows[0]), rows)
 
 
 def _margins(runs: Sequence[TrainedRun], options: FigureOptions) -> tuple[Any, dict[str, Rows]]:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from icda.results.epoch import EpochRecord
+from icda.terminal import make_console
 
 
 class ProgressView(Protocol):
@@ -36,7 +37,7 @@ class TerminalView:
     """A bar with loss, accuracy and time left; a line per epoch where output is not a terminal."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True)
+        self.console = console or make_console(stderr=True)
         self.bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
