@@ -38,6 +38,7 @@ MOVED = {
     f"icda.{old}.{name}": f"icda.{new}.{name}" for new, (old, names) in _ROOMS.items() for name in names.split()
 } | {
     "icda.explain.audit": "icda.auditing",
+    "icda.bench.claims": "icda.results.claims",
     "icda.bench.embeddings": "icda.bench.studies.embeddings",
     "icda.integrations.linear_predictions": "icda.estimators.predictions",
     "icda.report.audit_page": "icda.auditing.page",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -14,6 +16,17 @@ def world_size() -> int:
     1
     """
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def is_first_rank() -> bool:
+    """Whether this process writes and prints for all; torchrun says so before the processes know each other.
+
+    >>> is_first_rank()
+    True
+    """
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank() == 0
+    return os.environ.get("RANK", "0") == "0"
 
 
 def all_reduce(tensor: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from icda.results.files import UnwritableError, write_atomically
+from icda.results.locks import lock
 from icda.training import CheckpointError, TrainConfig, train
 from icda.training.checkpoint import FORMAT, VERSION, load_checkpoint, load_state, save_checkpoint
 from icda.training.progress import QuietView
@@ -98,6 +99,31 @@ def test_a_file_that_a_killed_process_left_half_written_goes_with_the_next_save(
     save_checkpoint(path, {"value": 2})
     assert [file.name for file in path.parent.iterdir()] == [path.name]
     assert load_checkpoint(path)["value"] == 2
+
+
+def test_what_a_killed_process_left_under_any_name_goes_and_what_is_being_written_stays(path: Path) -> None:
+    save_checkpoint(path, {"value": 1})
+    left, written = (path.with_name(f".{path.name}.{letter * 16}.part") for letter in "ab")
+    left.write_bytes(b"half")
+    with written.open("xb") as file:
+        assert lock(file.fileno())
+        save_checkpoint(path, {"value": 2})
+        assert written.exists()
+    assert not left.exists()
+    save_checkpoint(path, {"value": 3})
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_link_laid_where_a_part_or_the_file_goes_leads_to_no_other_file(path: Path, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    path.parent.mkdir()
+    path.with_name(f".{path.name}.part").symlink_to(victim)
+    path.symlink_to(victim)
+    save_checkpoint(path, {"value": 1})
+    assert victim.read_text() == "precious"
+    assert not path.is_symlink()
+    assert load_checkpoint(path)["value"] == 1
 
 
 def test_a_reader_never_sees_a_file_in_the_making(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,10 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from icda.bench.claims import claimed
 from icda.bench.processes import process_pool
 from icda.extras import require
 from icda.results import RunResult, write_atomically
+from icda.results.claims import claimed
 from icda.results.files import FAILURE, RESULT
 from icda.training import TrainConfig, train
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from icda.bench.claims import claimed
 from icda.results import RunResult, write_atomically
+from icda.results.claims import claimed
 
 METRICS = (
     "accuracy",

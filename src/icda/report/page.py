@@ -13,6 +13,7 @@ from icda.report.formatting import percent
 from icda.report.markup import Markup, element, join
 from icda.report.results import Result, metric, run_title
 from icda.report.runs import Explanations, Run, collect_runs
+from icda.results.files import write_atomically
 
 
 def _audit(run: Run, level: int) -> Markup:
@@ -68,7 +69,7 @@ def write_report(
     page = render_page(results, explanations)
     path.parent.mkdir(parents=True, exist_ok=True)
     # Names read from a file system may hold lone surrogates, which UTF-8 cannot carry.
-    path.write_text(page, encoding="utf-8", errors="xmlcharrefreplace")
+    write_atomically(path, page.encode("utf-8", errors="xmlcharrefreplace"))
     return path
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
+import secrets
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from icda.errors import InputError, OperationError
+from icda.results.locks import HAS_LOCKS, lock
 
 RESULT = "result.json"  # figures, settings and surroundings of a finished run
 EXPLANATIONS = "explanations.json"  # margins, strengths, tied samples, pictures
@@ -24,20 +28,57 @@ class UnwritableError(OperationError):
     """A file could not be written."""
 
 
+class DamagedFileError(InputError):
+    """A file that a run wrote and that is no longer what it was."""
+
+
 def write_atomically(path: Path, content: bytes | memoryview) -> None:
-    """Replace a file as a whole. What a killed process left half written is overwritten by the next one, not piled up."""
-    part = path.with_name(f".{path.name}.part")
+    """Replace a file as a whole, whoever else writes it: a reader sees the old file or the new one.
+
+    The part that is written first has a name nobody can foresee and is made by this call, so that it is never somebody
+    else's file, nor a link to one. What killed processes left half written is removed.
+    """
     try:
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        with _new_part(path) as file:
+            part = Path(file.name)
+            try:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+                if not HAS_LOCKS:
+                    file.close()  # Windows moves no open file
+                part.replace(path)
+            finally:
+                part.unlink(missing_ok=True)
+        _remove_scraps(path)
     except OSError as error:
         kept = " The last good one is untouched." if path.exists() else ""
         raise UnwritableError(f"could not write {path}: {error.strerror or error}.{kept}") from error
-    finally:
-        part.unlink(missing_ok=True)
+
+
+def _new_part(path: Path) -> BinaryIO:
+    """A new file beside `path`, locked as long as it is open: others know by that that it is being written."""
+    while True:
+        file = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part").open("xb")
+        lock(file.fileno())
+        if os.fstat(file.fileno()).st_nlink:
+            return file
+        file.close()  # taken for a scrap before it was locked
+
+
+def _remove_scraps(path: Path) -> None:
+    """Remove parts of a file that nobody is writing any more; where there are no locks, nobody knows."""
+    if not HAS_LOCKS:
+        return
+    scrap = re.compile(re.escape(f".{path.name}") + r"(\.[0-9a-f]{16})?\.part")
+    for part in [place for place in path.parent.iterdir() if scrap.fullmatch(place.name)]:
+        with contextlib.suppress(OSError):  # gone, or a link
+            handle = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                if lock(handle, wait=False):
+                    part.unlink()
+            finally:
+                os.close(handle)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -45,9 +86,9 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not JSON ({error}): was the run cut off while writing?") from error
+        raise DamagedFileError(f"{path} is not JSON ({error}): was the run cut off while writing?") from error
     if not isinstance(values, dict):
-        raise InputError(f"{path} holds a {type(values).__name__}, not what a run writes.")
+        raise DamagedFileError(f"{path} holds a {type(values).__name__}, not what a run writes.")
     return values
 
 

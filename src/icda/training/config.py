@@ -18,6 +18,7 @@ import yaml
 from icda import plugins
 from icda.errors import InputError, MissingFileError
 from icda.registry import did_you_mean
+from icda.results.files import write_atomically
 
 
 @dataclass(frozen=True)
@@ -217,4 +218,5 @@ def load_config(path: Path) -> TrainConfig:
 
 
 def save_config(config: TrainConfig, path: Path) -> None:
-    path.write_text(yaml.safe_dump(config.as_dict(), sort_keys=False))
+    """Write the settings as `load_config` reads them."""
+    write_atomically(path, yaml.safe_dump(config.as_dict(), sort_keys=False).encode())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from icda.extras import require
 from icda.results.epoch import EpochRecord
-from icda.results.files import LOG, TENSORBOARD
+from icda.results.files import LOG, TENSORBOARD, write_atomically
 
 
 class EpochLog:
@@ -17,7 +18,7 @@ class EpochLog:
 
     def __init__(self, folder: Path, history: Sequence[EpochRecord], tensorboard: bool = False) -> None:
         self.path = folder / LOG
-        self.path.write_text("".join(_line(record) for record in history))
+        write_atomically(self.path, "".join(_line(record) for record in history).encode())
         self._writer: Any = None
         if tensorboard:
             require("tensorboard", "tensorboard", "TensorBoard logs")
@@ -26,7 +27,9 @@ class EpochLog:
             self._writer = SummaryWriter(str(folder / TENSORBOARD), purge_step=len(history))
 
     def write(self, record: EpochRecord) -> None:
-        with self.path.open("a") as file:
+        # Not through a link that somebody laid there since.
+        handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        with os.fdopen(handle, "a", encoding="utf-8") as file:
             file.write(_line(record))
         if self._writer is not None:
             for name, value in record.items():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,13 +23,25 @@ from icda.methods.base import MissingNeedError
 from icda.methods.create import num_networks
 from icda.models import FeatureClassifier, create_model
 from icda.models.tokenisers import read_by
+from icda.ranks import is_first_rank
 from icda.report import write_report
 from icda.results import RunResult
-from icda.results.files import CHECKPOINT, EXPLANATIONS, MODEL, REPORT, RESULT, write_json
+from icda.results.claims import claimed
+from icda.results.files import (
+    CHECKPOINT,
+    CONFIG,
+    EXPLANATIONS,
+    MODEL,
+    REPORT,
+    RESULT,
+    DamagedFileError,
+    read_json,
+    write_json,
+)
 from icda.selection import check as check_selection
 from icda.statistics.confusion import count_confusions
 from icda.training.checkpoint import CheckpointError, load_checkpoint, load_state
-from icda.training.config import TrainConfig, config_from_dict, describe_changes
+from icda.training.config import TrainConfig, config_from_dict, describe_changes, save_config
 from icda.training.environment import describe_environment
 from icda.training.evaluation import evaluate_split, group_samples
 from icda.training.progress import ProgressView
@@ -41,9 +55,17 @@ def train(
     """Train, evaluate the selected model on the test split, write result.json, explanations.json and report.html."""
     plugins.load(config.plugin)
     folder = config.folder()
-    finished = _earlier_result(folder, config, resume, overwrite)
-    if finished is not None:
+    with claimed(folder, wait=False) if is_first_rank() else nullcontext():
+        finished = _earlier_result(folder, config, resume, overwrite)
+        if finished is None:
+            return _train(config, folder, resume and not overwrite, overwrite, view)
+        if is_first_rank():
+            _remake_missing(folder, config, finished)
         return finished
+
+
+def _train(config: TrainConfig, folder: Path, resume: bool, overwrite: bool, view: ProgressView | None) -> RunResult:
+    """Train in a folder that is claimed and holds no result."""
     started = time.perf_counter()
     task = load_task(config)
     accelerator = make_accelerator(config.precision)
@@ -51,9 +73,9 @@ def train(
     networks, method = build(config, told)
     trainer = Trainer(config, told, networks, method, folder, accelerator, view)
     if overwrite and accelerator.is_main_process:  # not sooner: a run that is refused must not cost the earlier one
-        for name in (RESULT, EXPLANATIONS, CHECKPOINT, MODEL):
+        for name in (RESULT, EXPLANATIONS, REPORT, CHECKPOINT, MODEL):
             (folder / name).unlink(missing_ok=True)
-    trainer.run(resume and not overwrite)
+    trainer.run(resume)
     accelerator.wait_for_everyone()
     epoch = trainer.load_model()
     result = replace(
@@ -63,13 +85,33 @@ def train(
         seconds=round(time.perf_counter() - started, 2),
     )
     if accelerator.is_main_process:
-        from icda.explain.run import explain_run
-
         result.write(folder / RESULT)
-        explanations = explain_run(task, trainer.models, trainer.method)
-        write_json(folder / EXPLANATIONS, explanations)
-        write_report(folder / REPORT, [result], [explanations])
+        _explain(folder, result, task, trainer.models, trainer.method)
     return result
+
+
+def _explain(folder: Path, result: RunResult, task: Task, models: Sequence[FeatureClassifier], method: Method) -> None:
+    """Write explanations.json and the page."""
+    from icda.explain.run import explain_run
+
+    explanations = explain_run(task, models, method)
+    write_json(folder / EXPLANATIONS, explanations)
+    write_report(folder / REPORT, [result], [explanations])
+
+
+def _remake_missing(folder: Path, config: TrainConfig, result: RunResult) -> None:
+    """Make what a run that was killed, or whose disk was full, after result.json has not written."""
+    if not (folder / CONFIG).exists():
+        save_config(config, folder / CONFIG)
+    if (folder / REPORT).exists():
+        return
+    if (folder / EXPLANATIONS).exists():  # `icda explain` may have put more into it
+        write_report(folder / REPORT, [result], [read_json(folder / EXPLANATIONS)])
+    elif (folder / MODEL).exists():
+        _, task, networks, method = load_folder(folder, allow_outside=config.allow_outside)
+        _explain(folder, result, task, networks, method)
+    else:
+        write_report(folder / REPORT, [result])
 
 
 def told_task(config: TrainConfig, task: Task) -> Task:
@@ -225,7 +267,11 @@ def _earlier_result(folder: Path, config: TrainConfig, resume: bool, overwrite: 
         return None
     if not path.exists():
         return None
-    result = RunResult.read(path)
+    try:
+        result = RunResult.read(path)
+    except DamagedFileError as error:  # the checkpoint has what is needed to make it again
+        warnings.warn(f"{error} It is made again.", stacklevel=3)
+        return None
     if result.config_hash == config.hash():
         return result
     changes = describe_changes(result.config or {}, config)

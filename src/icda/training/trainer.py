@@ -21,7 +21,7 @@ from icda.results.files import CHECKPOINT, CONFIG, MODEL
 from icda.selection import Selector, ValidationView
 from icda.training.batches import TrainingBatches
 from icda.training.checkpoint import cpu_state, load_checkpoint, load_state, save_checkpoint
-from icda.training.config import TrainConfig, describe_changes, save_config
+from icda.training.config import TrainConfig, config_from_dict, describe_changes, save_config
 from icda.training.evaluation import answer_split, encode_split, evaluate_split, to_device
 from icda.training.logs import EpochLog
 from icda.training.plan import Plan
@@ -205,7 +205,10 @@ class Trainer:
     def load_model(self) -> int:
         """Read `model.pt` back; returns the epoch it was taken from."""
         path = self.folder / MODEL
-        state = load_checkpoint(path, ("networks", "method", "epoch"))
+        state = load_checkpoint(path, ("networks", "method", "epoch", "config"))
+        if config_from_dict(state["config"], str(path)).hash() != self.config.hash():
+            changes = describe_changes(state["config"], self.config)
+            raise OperationError(f"{path} was written by another run ({changes}) while this one trained: train again.")
         self._load_modules(state, path)
         return int(state["epoch"])
 

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icda.results.claims import OWNER, FolderInUseError, claimed, owner_of
+from icda.results.files import UnwritableError
+from icda.results.locks import lock
+
+
+def hold(folder: str, seconds: float, said: str) -> None:
+    with claimed(Path(folder)):
+        Path(said).write_text("mine")
+        time.sleep(seconds)
+        Path(said).write_text("done")
+
+
+def test_a_second_process_waits_for_the_first(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    other = multiprocessing.get_context("fork").Process(target=hold, args=(str(tmp_path / "cell"), 0.5, str(said)))
+    other.start()
+    while not said.exists() or said.read_text() == "":
+        time.sleep(0.01)
+    with claimed(tmp_path / "cell"):
+        assert said.read_text() == "done"
+    other.join()
+
+
+@contextmanager
+def held_by_another(folder: Path, said: Path, seconds: float = 60.0) -> Iterator[int]:
+    """Another process holds the folder; its number. It is killed at the end."""
+    other = multiprocessing.get_context("fork").Process(target=hold, args=(str(folder), seconds, str(said)))
+    other.start()
+    try:
+        while not said.exists():
+            time.sleep(0.01)
+        yield other.pid or 0
+    finally:
+        other.kill()
+        other.join()
+
+
+def test_a_killed_process_leaves_no_claim_behind(tmp_path: Path) -> None:
+    cell = tmp_path / "cell"
+    with held_by_another(cell, tmp_path / "said"):
+        pass
+    with claimed(cell, wait=False):
+        assert owner_of(cell) == f"process {os.getpid()} on {socket.gethostname()}"
+    assert list(cell.iterdir()) == []
+
+
+def test_a_folder_in_use_is_refused_with_the_process_and_its_host(tmp_path: Path) -> None:
+    cell = tmp_path / "cell"
+    with held_by_another(cell, tmp_path / "said") as pid:
+        sentence = rf"in use by process {pid} on {socket.gethostname()}: wait"
+        with pytest.raises(FolderInUseError, match=sentence), claimed(cell, wait=False):
+            pytest.fail("two processes in one folder")
+        assert owner_of(cell) == f"process {pid} on {socket.gethostname()}"
+
+
+def test_whoever_waits_says_for_whom(tmp_path: Path) -> None:
+    sentences: list[str] = []
+    cell, said = tmp_path / "cell", tmp_path / "said"
+    with held_by_another(cell, said, seconds=0.3) as pid, claimed(cell, say=sentences.append):
+        assert said.read_text() == "done"
+    assert len(sentences) == 1
+    assert f"in use by process {pid} on" in sentences[0]
+
+
+def test_one_process_may_claim_a_folder_twice_and_two_threads_may_not(tmp_path: Path) -> None:
+    refused: list[Exception] = []
+
+    def try_it() -> None:
+        try:
+            with claimed(tmp_path, wait=False):
+                pass
+        except FolderInUseError as error:
+            refused.append(error)
+
+    with claimed(tmp_path), claimed(tmp_path, wait=False):
+        thread = threading.Thread(target=try_it)
+        thread.start()
+        thread.join()
+        assert len(refused) == 1
+        assert (tmp_path / OWNER).exists()
+    assert not (tmp_path / OWNER).exists()
+
+
+def test_a_folder_made_for_a_claim_that_came_to_nothing_is_gone_again(tmp_path: Path) -> None:
+    with claimed(tmp_path / "a" / "b"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+    with claimed(tmp_path / "a" / "b"):
+        (tmp_path / "a" / "b" / "kept").write_text("")
+    assert (tmp_path / "a" / "b" / "kept").exists()
+
+
+def test_a_folder_that_was_made_again_while_waiting_is_the_one_claimed(tmp_path: Path) -> None:
+    cell, said = tmp_path / "cell", tmp_path / "said"
+    with held_by_another(cell, said, seconds=0.5):
+        (cell / OWNER).unlink()
+        cell.rmdir()
+        with claimed(cell):
+            (cell / "mine").write_text("")
+            with pytest.raises(FolderInUseError), in_another_process(cell):
+                pass
+
+
+@contextmanager
+def in_another_process(folder: Path) -> Iterator[None]:
+    """Claim the folder as a process that has not claimed it would: by a descriptor of its own."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        if lock(handle, wait=False) is False:
+            raise FolderInUseError(str(folder))
+        yield
+    finally:
+        os.close(handle)
+
+
+def test_a_folder_nobody_may_write_to_can_be_claimed_to_be_read(tmp_path: Path, monkeypatch: Any) -> None:
+    def full(*_: object) -> None:
+        raise UnwritableError("read-only")
+
+    monkeypatch.setattr("icda.results.claims.write_atomically", full)
+    with claimed(tmp_path):
+        assert owner_of(tmp_path) == "another process"
