@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -112,3 +115,60 @@ def test_cells_run_on_ray(config: TrainConfig, tmp_path: Path) -> None:
         assert there is not None
         assert there["metrics"] == here["metrics"]
     assert all(run_cell(cell).seconds == 0 for cell in good)
+
+
+def test_a_damaged_result_is_named_and_its_cell_is_made_again(config: TrainConfig, tmp_path: Path) -> None:
+    other = replace(config, seed=1, out=config.out + "other")
+    first = {number: outcome.result for number, outcome in run_cells([config, other], "local", 1)}
+    path = config.folder() / "result.json"
+    path.write_text(path.read_text()[:-20])
+    with pytest.warns(UserWarning, match=r"cell/result\.json is not JSON .* made again"):
+        again = dict(run_cells([config, other], "local", 1))
+    for number, result in first.items():
+        found = again[number].result
+        assert found is not None
+        assert result is not None
+        assert found["metrics"] == result["metrics"]
+
+
+def test_a_finished_cell_whose_page_is_missing_gets_it(config: TrainConfig) -> None:
+    first = run_cell(config)
+    (config.folder() / "report.html").unlink()
+    again = run_cell(config)
+    assert (config.folder() / "report.html").exists()
+    assert again.result == first.result
+    assert again.seconds == 0
+
+
+def test_a_result_that_is_no_result_fails_its_own_cell_by_name(config: TrainConfig) -> None:
+    config.folder().mkdir(parents=True)
+    (config.folder() / "result.json").write_text("{}")
+    other = replace(config, seed=1, out=config.out + "other")
+    outcomes = dict(run_cells([config, other], "local", 1))
+    assert "result.json has no 'task'" in outcomes[0].failure
+    assert outcomes[1].result is not None
+
+
+def test_waiting_for_a_cell_that_another_process_has_is_said(
+    config: TrainConfig, capfd: pytest.CaptureFixture[str]
+) -> None:
+    other = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, config.out], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdin is not None
+    assert other.stdout is not None
+    assert other.stdout.readline() == "held\n"
+    threading.Timer(0.5, other.stdin.close).start()
+    assert run_cell(config).result is not None
+    assert f"waiting for {config.out}, in use by process {other.pid} on" in capfd.readouterr().err
+    other.wait()
+
+
+HOLDS = """
+import sys
+from pathlib import Path
+from icda.results.claims import claimed
+with claimed(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""

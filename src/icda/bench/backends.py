@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 import traceback
 from collections import Counter
@@ -15,10 +16,12 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from icda.bench.processes import process_pool
+from icda.errors import InputError
 from icda.extras import require
 from icda.results import RunResult, write_atomically
 from icda.results.claims import claimed
-from icda.results.files import FAILURE, RESULT
+from icda.results.files import FAILURE, REPORT, RESULT
+from icda.results.foreign_text import printable
 from icda.training import TrainConfig, train
 
 Where = Literal["local", "ray"]
@@ -49,9 +52,9 @@ def run_cells(configs: Sequence[TrainConfig], where: Where, jobs: int) -> Iterat
 def run_cell(config: TrainConfig) -> Outcome:
     """Train one cell from where it stands: read if finished, resumed if begun. Another process on it is waited for."""
     folder = config.folder()
-    with claimed(folder):
+    with claimed(folder, say=_say):
         earlier = finished_result(config)
-        if earlier is not None:
+        if earlier is not None and (folder / REPORT).exists():
             return Outcome(earlier)
         started = time.perf_counter()
         try:
@@ -60,16 +63,23 @@ def run_cell(config: TrainConfig) -> Outcome:
             write_atomically(folder / FAILURE, traceback.format_exc().encode())
             return Outcome(None, f"{type(error).__name__}: {error} (all of it: {folder / FAILURE})")
         (folder / FAILURE).unlink(missing_ok=True)
-        return Outcome(result, seconds=time.perf_counter() - started)
+        return Outcome(result, seconds=time.perf_counter() - started if earlier is None else 0.0)
 
 
 def finished_result(config: TrainConfig) -> RunResult | None:
-    """The result in a cell's folder, if it was made with these very settings."""
+    """The result in a cell's folder, if it was made with these very settings. Of a damaged one `train` says more."""
     path = config.folder() / RESULT
     if not path.is_file():
         return None
-    result = RunResult.read(path)
+    try:
+        result = RunResult.read(path)
+    except InputError:
+        return None
     return result if result.config_hash == config.hash() else None
+
+
+def _say(sentence: str) -> None:
+    print(printable(f"icda: {sentence}"), file=sys.stderr, flush=True)
 
 
 def _here(configs: Sequence[TrainConfig]) -> Iterator[Numbered]:
