@@ -1,12 +1,13 @@
 import dataclasses
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import yaml
 
 from icda import plugins
+from icda.errors import InputError
 from icda.training import TrainConfig, load_config
 from icda.training.config import NOT_SHAPING, config_from_dict, describe_changes, save_config
 
@@ -141,8 +142,54 @@ def test_what_must_not_be_negative_is_not(name: str) -> None:
 
 
 def test_a_learning_rate_that_is_no_number_is_refused() -> None:
-    with pytest.raises(ValueError, match="learning_rate must be positive, got nan"):
+    with pytest.raises(ValueError, match="learning_rate must be a finite number, got nan"):
         TrainConfig(learning_rate=float("nan"))
+
+
+MAY_BE_LARGE = ("learning_rate", "weight_decay", "milestones", "warmup_epochs", "clip_norm", "subset")
+NUMBERS = [name for name, kind in get_type_hints(TrainConfig).items() if {int, float} & {kind, *get_args(kind)}]
+
+
+def test_the_numbers_are_all_there() -> None:
+    assert {"epochs", "learning_rate", "milestones", "decay", "clip_norm", "subset", "seed", "image_size"} <= set(
+        NUMBERS
+    )
+    assert len(NUMBERS) == 14
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (name, value)
+        for name in NUMBERS
+        for value in (float("nan"), float("inf"), -float("inf"), -(10**30), 10**30)
+        if not (name in MAY_BE_LARGE and value == 10**30)
+    ],
+)
+def test_no_setting_takes_a_number_without_sense(name: str, value: float, tmp_path: Path) -> None:
+    given = (value,) if name == "milestones" else value
+    with pytest.raises(ValueError, match=rf"{name} must "):
+        TrainConfig(**{name: given})
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({name: [value] if name == "milestones" else value}))
+    with pytest.raises(ValueError, match=rf"config\.yaml: {name} must "):
+        load_config(tmp_path / "config.yaml")
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ({"clip_norm": -1}, "clip_norm must be positive, got -1"),  # gradient ascent
+        ({"clip_norm": 0}, "clip_norm must be positive, got 0"),
+        ({"decay": -3}, r"decay must lie in \[0, 1\], got -3"),
+        ({"warmup_epochs": float("inf")}, "warmup_epochs must be a finite number, got inf"),
+        ({"momentum": 1.5}, r"momentum must lie in \[0, 1\], got 1.5"),
+        ({"milestones": ("a",)}, "an entry of milestones must be float, got 'a'"),
+        ({"seed": 2**70}, "seed must lie in"),
+    ],
+)
+def test_what_was_once_trained_with_is_refused_in_a_sentence(setting: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        TrainConfig(**setting)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

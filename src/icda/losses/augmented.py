@@ -8,8 +8,8 @@ from typing import TypedDict
 
 from torch import Tensor
 
-from icda.errors import InputError
 from icda.losses.base import AdjustedLoss, Reduction
+from icda.ranges import NotNegative
 from icda.statistics import ClassStatistics, CovarianceKind
 
 FULL_COVARIANCE_BYTES = 256 * 2**20
@@ -38,7 +38,7 @@ class StatisticsLoss(AdjustedLoss):
         feature_dim: int,
         class_counts: Tensor | None = None,
         *,
-        lambda0: float = 0.5,
+        lambda0: NotNegative = 0.5,
         covariance: CovarianceKind | str = "auto",
         rank: int = 16,
         forgetting: float = 1.0,
@@ -46,8 +46,6 @@ class StatisticsLoss(AdjustedLoss):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, reduction=reduction)
-        if lambda0 < 0:
-            raise InputError(f"lambda0 must not be negative, got {lambda0}.")
         self.lambda0 = lambda0
         self.statistics = ClassStatistics(
             num_classes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from icda.errors import InputError
 from icda.losses.terms.head import Head, check_head, head_parameters
 from icda.losses.terms.prior import check_counted
+from icda.ranges import check_options
 from icda.registry import Registry
 from icda.signature import full_signature
 from icda.statistics.checks import check_features, check_num_classes, check_targets
@@ -49,6 +50,11 @@ class AdjustedLoss(nn.Module):
             raise InputError(f"{self.owner} needs class_counts: the number of training samples of each class.")
         counts = None if class_counts is None else check_counts(class_counts, num_classes, self.owner)
         self.register_buffer("class_counts", counts)
+
+    def __new__(cls, *_: Any, **options: Any) -> Self:
+        """Options are checked against the ranges in their annotations, whoever makes the loss."""
+        check_options(cls, options)
+        return super().__new__(cls)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

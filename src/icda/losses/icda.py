@@ -13,6 +13,7 @@ from icda.losses.base import LOSSES
 from icda.losses.prior_loss import PriorLoss
 from icda.losses.terms.augmentation import off_target, variance_term
 from icda.losses.terms.fused import adjusted_logits
+from icda.ranges import NotNegative
 from icda.statistics import Moments
 from icda.strength import Strength, direct_strength
 
@@ -49,8 +50,8 @@ class ICDALoss(PriorLoss, StatisticsLoss):
         feature_dim: int,
         class_counts: Tensor | None = None,
         *,
-        lambda0: float = 0.5,
-        beta: float = 0.1,
+        lambda0: NotNegative = 0.5,
+        beta: NotNegative = 0.1,
         semantic: bool = True,
         counterfactual: bool = True,
         class_margin: bool = True,
@@ -61,8 +62,6 @@ class ICDALoss(PriorLoss, StatisticsLoss):
         super().__init__(num_classes, feature_dim, class_counts, lambda0=lambda0, **options)
         if sample_strength not in ("angle", "mean"):
             raise InputError(f"sample_strength must be angle or mean, got {sample_strength!r}.")
-        if beta < 0:
-            raise InputError(f"beta must not be negative, got {beta}.")
         self.beta = beta
         self.semantic, self.counterfactual = semantic, counterfactual
         self.class_margin, self.sample_margin = class_margin, sample_margin

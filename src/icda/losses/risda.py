@@ -12,6 +12,7 @@ from icda.errors import InputError
 from icda.losses.augmented import StatisticsLoss, StatisticsOptions
 from icda.losses.base import LOSSES
 from icda.losses.terms.augmentation import variance_term
+from icda.ranges import NotNegative
 from icda.ranks import all_reduce
 from icda.statistics.confusion import count_confusions
 
@@ -44,8 +45,8 @@ class RISDALoss(StatisticsLoss):
         feature_dim: int,
         class_counts: Tensor | None = None,
         *,
-        lambda0: float = 0.5,
-        mean_strength: float = 1.0,
+        lambda0: NotNegative = 0.5,
+        mean_strength: NotNegative = 1.0,
         head_classes: int = 0,
         **options: Unpack[StatisticsOptions],
     ) -> None:

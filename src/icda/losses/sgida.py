@@ -15,6 +15,7 @@ from icda.losses.base import LOSSES
 from icda.losses.cosine import cosines
 from icda.losses.terms.augmentation import variance_term
 from icda.losses.terms.head import Head
+from icda.ranges import NotNegative
 
 
 @LOSSES.register("sgida")
@@ -40,7 +41,7 @@ class SGIDALoss(StatisticsLoss):
         feature_dim: int,
         class_counts: Tensor | None = None,
         *,
-        lambda0: float = 0.5,
+        lambda0: NotNegative = 0.5,
         smoothing: float = 0.2,
         triplet_weight: float = 0.1,
         triplet_margin: float = 1.0,

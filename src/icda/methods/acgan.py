@@ -13,6 +13,7 @@ from icda.data.generators import generator_for
 from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Method, Setup, StepResult
 from icda.models.conditional_gan import SIZES, ConditionalDiscriminator, ConditionalGenerator
+from icda.ranges import Positive
 from icda.ranks import all_gather_rows, all_mean, world_size
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class ACGAN(Method):
         start: float = 0.5,
         noise_dim: int = 64,
         width: int = 32,
-        gan_rate: float = 2e-4,
+        gan_rate: Positive = 2e-4,
     ) -> None:
         super().__init__()
         _check_images(setup.input_shape)
@@ -54,8 +55,6 @@ class ACGAN(Method):
             raise InputError(f"start is a share of training in [0, 1], got {start}.")
         if noise_dim < 1 or width < 8 or width % 8:
             raise InputError(f"noise_dim must be positive and width a multiple of 8, got {noise_dim} and {width}.")
-        if not gan_rate > 0:
-            raise InputError(f"gan_rate must be positive, got {gan_rate}.")
         self.share, self.start, self._seed, self._num_classes = share, start, setup.seed, setup.num_classes
         channels, size = setup.input_shape[:2]
         wide = {"width": width, "widest": 4 * width}

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 
 from icda.errors import InputError, InputTypeError
+from icda.ranges import check_options
 from icda.registry import Registry
 from icda.results.epoch import Figure
 
@@ -148,6 +149,11 @@ class Method(nn.Module):
     augment_images: Callable[[Tensor, torch.Generator], Tensor] | None = None
     # The loss that a method trains with, where it is one of ours: `icda explain` reads its margins and strengths.
     criterion: AdjustedLoss | None
+
+    def __new__(cls, *_: Any, **options: Any) -> Self:
+        """Options are checked against the ranges in their annotations, whoever makes the method."""
+        check_options(cls, options)
+        return super().__new__(cls)
 
     def __init__(self) -> None:
         super().__init__()

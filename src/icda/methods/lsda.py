@@ -14,6 +14,7 @@ from icda.meta import Forward, look_ahead
 from icda.meta.lookahead import Mode
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.meta_learning import MetaLearner, Outer, step_network
+from icda.ranges import NotNegative, PositiveInt
 
 if TYPE_CHECKING:
     from icda.data.task import Batch
@@ -39,9 +40,9 @@ class LSDA(MetaLearner):
         lookahead: Mode = "full",
         every: int = 1,
         start: float = 0.0,
-        lambda0: float = 0.5,
-        hidden: int = 512,
-        covariance_rate: float = 1e-3,
+        lambda0: NotNegative = 0.5,
+        hidden: PositiveInt = 512,
+        covariance_rate: NotNegative = 1e-3,
     ) -> None:
         super().__init__(lookahead=lookahead, every=every, start=start)
         self.lambda0 = lambda0

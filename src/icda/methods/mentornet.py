@@ -14,6 +14,7 @@ from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Setup, StepResult
 from icda.methods.self_paced import SelfPaced
 from icda.methods.small_loss import check_noise_rate
+from icda.ranges import NotNegative
 from icda.ranks import all_mean
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class MentorNet(SelfPaced):
         setup: Setup,
         *,
         noise_rate: float = 0.2,
-        mentor_rate: float = 1e-2,
+        mentor_rate: NotNegative = 1e-2,
         percentile: float = 0.75,
         moving_average: float = 0.5,
         burn_in: float = 0.17,

@@ -14,6 +14,7 @@ from icda.losses.icda import ICDALoss
 from icda.meta.lookahead import Mode
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.meta_learning import MetaLearner, Outer, step_network
+from icda.ranges import NotNegative
 from icda.results.epoch import Figure
 from icda.statistics import Moments
 from icda.strength import Characteristics, Strength, StrengthLog, StrengthNetwork
@@ -45,9 +46,9 @@ class MetaICDAMethod(MetaLearner):
         lookahead: Mode = "full",
         every: int = 1,
         start: float = 0.0,
-        strength_rate: float = 1e-3,
-        strength_decay: float = 1e-4,
-        statistics_rate: float = 0.1,
+        strength_rate: NotNegative = 1e-3,
+        strength_decay: NotNegative = 1e-4,
+        statistics_rate: NotNegative = 0.1,
         correct_statistics: bool = True,
         persist: bool = False,
         criterion: ICDALoss | None = None,

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from icda.meta.lookahead import Mode
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.meta_learning import MetaLearner, Outer, step_network
+from icda.ranges import NotNegative, PositiveInt
 from icda.results.epoch import Figure
 from icda.strength import StrengthLog, StrengthNetwork
 
@@ -38,9 +39,9 @@ class MetaWeightNet(MetaLearner):
         lookahead: Mode = "full",
         every: int = 1,
         start: float = 0.0,
-        hidden: int = 100,
-        weight_rate: float = 1e-3,
-        weight_decay: float = 1e-4,
+        hidden: PositiveInt = 100,
+        weight_rate: NotNegative = 1e-3,
+        weight_decay: NotNegative = 1e-4,
         normalise: bool = False,
     ) -> None:
         super().__init__(lookahead=lookahead, every=every, start=start)

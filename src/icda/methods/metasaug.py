@@ -13,6 +13,7 @@ from icda.losses.terms.class_balance import effective_number_weights
 from icda.meta.lookahead import Mode
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.meta_learning import MetaLearner, Outer
+from icda.ranges import NotNegative
 from icda.ranks import weighted_mean
 from icda.statistics import Moments
 
@@ -45,7 +46,7 @@ class MetaSAug(MetaLearner):
         lookahead: Mode = "full",
         every: int = 1,
         start: float = 0.8,
-        statistics_rate: float = 0.1,
+        statistics_rate: NotNegative = 0.1,
         effective_beta: float = 0.9999,
         **options: Any,
     ) -> None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import tyro
 import yaml
 
 from icda import plugins
 from icda.errors import InputError, MissingFileError
+from icda.ranges import NotNegative, NotNegativeInt, Positive, PositiveInt, Range, Seed, Share, check_numbers
 from icda.registry import did_you_mean
 from icda.results.files import write_atomically
 
@@ -37,47 +39,47 @@ class TrainConfig:
     """Options of the method; on the command line --set lambda0=0.25 beta=0."""
     model: str | None = None
     """Name of a model (`icda list models`), hf:PATH, timm:NAME or torchvision:NAME; the task's own choice if not given."""
-    epochs: int = 30
+    epochs: PositiveInt = 30
     """Passes over the training set."""
-    batch_size: int = 128
+    batch_size: PositiveInt = 128
     """Samples in a step, over all processes."""
     optimizer: Literal["sgd", "adam"] = "sgd"
     """SGD with momentum, or Adam."""
-    learning_rate: float = 0.1
+    learning_rate: Positive = 0.1
     """Initial learning rate."""
-    momentum: float = 0.9
+    momentum: Share = 0.9
     """Momentum of SGD (Nesterov)."""
-    weight_decay: float = 5e-4
+    weight_decay: NotNegative = 5e-4
     """L2 penalty on the weights."""
     schedule: Literal["step", "cosine", "constant"] = "step"
     """How the learning rate falls."""
-    milestones: tuple[float, ...] = (0.6, 0.8)
+    milestones: tuple[NotNegative, ...] = (0.6, 0.8)
     """Where the step schedule decays; numbers below 1 are shares of the epochs."""
-    decay: float = 0.1
+    decay: Share = 0.1
     """What the step schedule multiplies by."""
-    warmup_epochs: float = 0.0
+    warmup_epochs: NotNegative = 0.0
     """Epochs over which the learning rate rises from zero."""
-    clip_norm: float | None = None
+    clip_norm: Positive | None = None
     """Largest gradient norm; None leaves gradients alone."""
     attributes: Literal["known", "unknown"] = "known"
     """Whether training and selection may see group labels; "unknown" withholds them from both."""
-    subset: float | None = None
+    subset: Positive | None = None
     """Part of the task, for a quick look: a share below 1, or a number of training samples."""
     selection: str = "last"
     """Rule that picks the checkpoint (`icda list selection`); none sees test data."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of initialisation, order and augmentation."""
-    data_seed: int = 0
+    data_seed: Seed = 0
     """Seed of what the task chooses (subsets, noise, colours)."""
     precision: Literal["no", "bf16", "fp16"] = "no"
     """Mixed precision."""
     out: str = "runs/{task}/{method}/seed{seed}"
     """Folder for checkpoint, logs, result.json and report.html."""
-    checkpoint_every: int = 0
+    checkpoint_every: NotNegativeInt = 0
     """Iterations between checkpoints; 0 saves after each epoch."""
     tensorboard: bool = False
     """Write TensorBoard event files too."""
-    image_size: int = 32
+    image_size: Annotated[int, Range(1, 2**14)] = 32
     """Side to which images of a folder or CSV are resized."""
     image_column: str | None = None
     """CSV column with image paths; guessed from common names if not given."""
@@ -97,25 +99,9 @@ class TrainConfig:
     """Python file or module that registers methods, losses, tasks ... of your own; may be given several times."""
 
     def __post_init__(self) -> None:
-        for name, kind in get_type_hints(TrainConfig).items():
+        for name, kind in _kinds().items():
             _check_kind(name, getattr(self, name), kind)
-        positive: dict[str, float] = {
-            "epochs": self.epochs,
-            "batch_size": self.batch_size,
-            "learning_rate": self.learning_rate,
-            "subset": 1.0 if self.subset is None else self.subset,
-        }
-        for name, value in positive.items():
-            if not value > 0:
-                raise InputError(f"{name} must be positive, got {value}.")
-        not_negative = {
-            "weight_decay": self.weight_decay,
-            "warmup_epochs": self.warmup_epochs,
-            "checkpoint_every": self.checkpoint_every,
-        }
-        for name, value in not_negative.items():
-            if value < 0:
-                raise InputError(f"{name} must not be negative, got {value}.")
+        check_numbers(vars(self), _kinds(include_extras=True))
 
     def folder(self) -> Path:
         task = Path(self.data).stem if self.data else self.task
@@ -169,11 +155,17 @@ def config_from_dict(values: Mapping[str, Any], origin: str = "configuration") -
         if key not in fields:  # YAML keys may be numbers or dates
             hint = did_you_mean(str(key), fields)
             raise InputError(f"{origin}: unknown setting {key!r}: {hint}Known: {', '.join(fields)}.")
-    kinds = get_type_hints(TrainConfig)
+    kinds = _kinds()
     try:
         return TrainConfig(**{name: _from_yaml(value, kinds[name]) for name, value in values.items()})
     except ValueError as error:
         raise InputError(f"{origin}: {error}") from error
+
+
+@functools.lru_cache(maxsize=2)
+def _kinds(include_extras: bool = False) -> dict[str, Any]:
+    """The types of the settings, with or without the ranges of numbers."""
+    return get_type_hints(TrainConfig, include_extras=include_extras)
 
 
 def _from_yaml(value: Any, kind: Any) -> Any:
@@ -192,12 +184,15 @@ def _check_kind(name: str, value: Any, kind: Any) -> None:
             hint = did_you_mean(str(value), get_args(kind))
             raise InputError(f"{name} is {value!r}: {hint}Known: {', '.join(get_args(kind))}.")
         return
-    parts = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    parts = get_args(kind) if get_origin(kind) in (UnionType, Union) else (kind,)
     plain = [get_origin(part) or part for part in parts]  # tuple[float, ...] is checked as a tuple
     fits = isinstance(value, (*plain, int) if float in plain else tuple(plain))
     if not fits or (isinstance(value, bool) and bool not in plain):
         kinds = " or ".join("none" if part is NoneType else part.__name__ for part in plain)
         raise InputError(f"{name} must be {kinds}, got {value!r}.")
+    if get_origin(kind) is tuple:
+        for entry in value:
+            _check_kind(f"an entry of {name}", entry, get_args(kind)[0])
 
 
 def load_config(path: Path) -> TrainConfig:
