@@ -1,6 +1,7 @@
 import json
 import platform
 import subprocess
+from pathlib import Path
 
 import pytest
 import torch
@@ -29,3 +30,35 @@ def test_without_git_the_commit_is_unknown_and_nothing_fails(error: Exception, m
 
     monkeypatch.setattr(environment.subprocess, "run", fail)
     assert describe_environment()["commit"] is None
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ["-c", "user.name=a", "-c", "user.email=a@b.example", "-c", "commit.gpgsign=false"]
+    return subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def place_source(path: Path) -> Path:
+    path.parent.mkdir(parents=True)
+    path.write_text(Path(environment.__file__).read_text())
+    return path
+
+
+def test_the_commit_is_that_of_icdas_own_tree(tmp_path: Path) -> None:
+    source = place_source(tmp_path / environment.SOURCE)
+    git(tmp_path, "init", "--quiet")
+    assert environment._commit(source) is None  # nothing is committed
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "--quiet", "-m", "all")
+    assert environment._commit(source) == git(tmp_path, "rev-parse", "--short=12", "HEAD")
+    source.write_text("changed")
+    assert environment._commit(source) == git(tmp_path, "rev-parse", "--short=12", "HEAD") + "-dirty"
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_the_commit_of_a_project_that_icda_is_installed_in_is_not_icdas(committed: bool, tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet")
+    (tmp_path / "theirs.py").write_text("")
+    source = place_source(tmp_path / ".venv/lib/python3.11/site-packages/icda/training/environment.py")
+    git(tmp_path, "add", "." if committed else "theirs.py")
+    git(tmp_path, "commit", "--quiet", "-m", "theirs")
+    assert environment._commit(source) is None

@@ -200,7 +200,8 @@ class ImageFiles:
         recipe = (self.size, self.normaliser.mean, self.normaliser.std, self._crop_padding, self._flip)
         digest = hashlib.sha256(repr(recipe).encode())
         for path in self.paths:
-            digest.update(f"{path.parent.name}/{path.name} {path.stat().st_size}\n".encode())
+            # A name that is not UTF-8 counts by its bytes.
+            digest.update(f"{path.parent.name}/{path.name} {path.stat().st_size}\n".encode(errors="surrogateescape"))
         return digest.hexdigest()
 
 

@@ -13,6 +13,8 @@ from icda import plugins
 from icda._version import __version__
 from icda.results.run_result import Fact
 
+SOURCE = "src/icda/training/environment.py"  # where this file lies in icda's own repository
+
 
 def describe_environment() -> dict[str, Fact]:
     """Plain facts that belong beside a number.
@@ -44,16 +46,23 @@ def _processor() -> str:
     return platform.processor()
 
 
-def _commit() -> str | None:
-    """The commit of the source tree icda runs from; None for an installed package."""
+def _commit(file: Path = Path(__file__)) -> str | None:
+    """The commit of the source tree icda runs from; None for an installed package.
+
+    A package installed inside another project, in a virtual environment there, lies in that project's repository and is
+    no part of it.
+    """
+    if _git(file.parent, "ls-files", "--error-unmatch", "--full-name", file.name) != SOURCE:
+        return None
+    return _git(file.parent, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    # A hook of another repository would have its own place in the environment.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         git = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            timeout=5,
-            check=True,
+            ["git", *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=5, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
@@ -39,7 +40,9 @@ def folder_task(
     if skip_unreadable:
         data = without_unreadable(data)
     shape = (3, image_size, image_size)
-    return own_task(root.resolve().name, data, seed, input_kind="image", input_shape=shape, model="resnet20")
+    return own_task(
+        readable_name(root.resolve().name), data, seed, input_kind="image", input_shape=shape, model="resnet20"
+    )
 
 
 class LabelledImages(NamedTuple):
@@ -61,7 +64,7 @@ def labelled_images(root: Path, otherwise: str) -> LabelledImages:
             if not paths:
                 raise InputError(f"{class_folder} holds no image ({', '.join(IMAGE_SUFFIXES)}): fill or remove it.")
             images.paths.extend(paths)
-            images.labels.extend([class_folder.name] * len(paths))
+            images.labels.extend([readable_name(class_folder.name)] * len(paths))
             images.splits.extend([split] * len(paths))
     if not images.paths:
         raise InputError(f"{root} has no class folders with images. Expected: {LAYOUT}. {otherwise}")
@@ -84,6 +87,15 @@ def split_folders(root: Path) -> list[tuple[str, Path]]:
 
 def subfolders(folder: Path) -> list[Path]:
     return sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith((".", "__")))
+
+
+def readable_name(name: str) -> str:
+    r"""A file's name as text that can be written anywhere; bytes in it that are not UTF-8 are shown as escapes.
+
+    >>> print(readable_name("caf\udce9"), readable_name("na\u00efve"))
+    caf\xe9 naïve
+    """
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def images_in(folder: Path) -> list[Path]:
