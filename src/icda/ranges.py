@@ -30,9 +30,9 @@ class Range:
     open_low: bool = False
     open_high: bool = False
 
-    def __contains__(self, value: float) -> bool:
+    def __contains__(self, value: Any) -> bool:
         above = value > self.low if self.open_low else value >= self.low
-        return above and (value < self.high if self.open_high else value <= self.high)
+        return bool(above and (value < self.high if self.open_high else value <= self.high))
 
     def __str__(self) -> str:
         """What a number must be.

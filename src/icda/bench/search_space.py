@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from icda.errors import InputError
 from icda.methods.create import method_class, option_names
+from icda.plain_yaml import read_yaml
 from icda.registry import UnknownNameError, did_you_mean
 
 # Training settings a search may change; every other name is an option of the method.
@@ -69,7 +68,7 @@ def _parse(word: str) -> Dimension:
             f"--space expects name=low:high, name=low:high:log, name=low:high:int or name=a,b, got {word!r}."
         )
     if ":" not in text:
-        return Dimension(name, choices=tuple(yaml.safe_load(part) for part in text.split(",")))
+        return Dimension(name, choices=tuple(read_yaml(part, f"--space {word}: the value") for part in text.split(",")))
     bounds, kind = text.split(":"), "linear"
     if len(bounds) == 3:
         kind = bounds.pop()

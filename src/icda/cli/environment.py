@@ -55,10 +55,10 @@ def _file_asks(path: Path | None) -> bool:
     """Whether a file of settings has bf16. One that cannot be read is not complained about here: `icda train` does that."""
     if path is None:
         return False
-    import yaml
+    from icda.plain_yaml import read_yaml
 
     try:
-        settings = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        settings = read_yaml(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, ValueError):
         return False
     return isinstance(settings, dict) and settings.get("precision") == "bf16"

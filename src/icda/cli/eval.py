@@ -27,13 +27,15 @@ class EvalArguments:
     """Another folder or CSV with the same classes; its test split is judged (a fifth of it where it names none)."""
     allow_outside: bool = False
     """Trust a table that names images outside its own folder."""
+    allow_hub: bool = False
+    """Fetch a model that the run's file names (hf:, timm:) from its hub, if it is not on this machine."""
     json: bool = False
     """Print the whole result as JSON."""
 
 
 def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(EvalArguments, args=list(arguments), prog="icda eval")
-    result = evaluate_folder(options.run, options.split, options.data, options.allow_outside)
+    result = evaluate_folder(options.run, options.split, options.data, options.allow_outside, options.allow_hub)
     if options.json:
         print(result.to_json())
         return 0

@@ -42,6 +42,8 @@ class ExplainArguments:
     """Layer for Grad-CAM; the last one with maps or tokens if not given."""
     seed: int = 0
     """Seed of what is sampled and drawn."""
+    allow_hub: bool = False
+    """Fetch a model that the run's file names (hf:, timm:) from its hub, if it is not on this machine."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -55,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     assert options.out is not None
     labels = run_labels(options.runs)
-    runs = [load_run(folder, label) for folder, label in zip(options.runs, labels, strict=True)]
+    runs = [load_run(folder, label, options.allow_hub) for folder, label in zip(options.runs, labels, strict=True)]
     figure_options = FigureOptions(options.split, options.samples, options.measured, options.seed, options.layer)
     for path in make_figure(options.figure, runs, options.out, figure_options):
         console.print(f"Written: {path}", highlight=False, soft_wrap=True)
@@ -80,7 +82,7 @@ def _check(options: ExplainArguments) -> None:
 
 def explain_folder(folder: Path, options: ExplainArguments) -> Path:
     """Write the parts into the folder's explanations.json; parts that are there already and not asked for stay."""
-    run = load_run(folder, str(folder))
+    run = load_run(folder, str(folder), options.allow_hub)
     parts: tuple[str, ...] = options.parts
     if not parts:
         parts = tuple(part for part in PARTS if has_pictures(run.task) or part not in ("gradcam", "counterfactuals"))
@@ -98,9 +100,9 @@ def explain_folder(folder: Path, options: ExplainArguments) -> Path:
     return path
 
 
-def load_run(folder: Path, label: str) -> TrainedRun:
+def load_run(folder: Path, label: str, allow_hub: bool = False) -> TrainedRun:
     """The trained model of a folder, with the epochs of its result."""
-    _, task, networks, method = load_folder(folder)
+    _, task, networks, method = load_folder(folder, allow_hub=allow_hub)
     path = folder / RESULT
     history = RunResult.read(path).history if path.is_file() else None
     return TrainedRun(label, task, networks, method, history or ())

@@ -32,6 +32,8 @@ class ReportArguments:
     explain: Literal["all", "quick", "none"] = "none"
     """Explanations to make first where a run lacks them: quick (margins, strengths, tied samples), all (also mapped
     variances, Grad-CAM and counterfactual pictures). none shows what is there."""
+    allow_hub: bool = False
+    """Fetch a model that the run's file names (hf:, timm:) from its hub, if it is not on this machine."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -44,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         from icda.explain.run import CHEAP_PARTS, PARTS
 
         parts = PARTS if options.explain == "all" else CHEAP_PARTS
-        runs = [explain_missing(run, parts, console) for run in runs]
+        runs = [explain_missing(run, parts, console, options.allow_hub) for run in runs]
     page = write_report(options.out, [run.result for run in runs], [run.explanations for run in runs])
     counted = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
     console.print(f"Report of {counted}: {page}", highlight=False, soft_wrap=True)
@@ -53,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def explain_missing(run: Found, wanted: Sequence[str], console: Console) -> Found:
+def explain_missing(run: Found, wanted: Sequence[str], console: Console, allow_hub: bool = False) -> Found:
     """Make the parts of a run's explanations that are not there yet, and keep them in its folder.
 
     Pictures are left out where the task has none.
@@ -70,7 +72,7 @@ def explain_missing(run: Found, wanted: Sequence[str], console: Console) -> Foun
     missing = [part for part in wanted if part not in known]
     if not missing:
         return run
-    _, task, networks, method = load_folder(run.folder)
+    _, task, networks, method = load_folder(run.folder, allow_hub=allow_hub)
     parts = [part for part in missing if has_pictures(task) or part not in ("gradcam", "counterfactuals")]
     if not parts:
         return run

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import tyro
-import yaml
 
 from icda.cli.environment import config_path
 from icda.errors import InputError
 from icda.methods.create import method_class
+from icda.plain_yaml import read_yaml
 from icda.report import comparison_table, to_rich
 from icda.results.files import REPORT
 from icda.terminal import make_console
@@ -81,8 +81,5 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
         name, separator, value = pair.partition("=")
         if not separator or not name:
             raise InputError(f"--set expects name=value, got {pair!r}.")
-        try:
-            options[name] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise InputError(f"--set {pair}: the value cannot be read as YAML.") from error
+        options[name] = read_yaml(value, f"--set {pair}: the value")
     return options

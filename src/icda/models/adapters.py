@@ -10,6 +10,7 @@ from icda.errors import InputError
 from icda.extras import require
 from icda.models.base import FeatureClassifier
 from icda.models.headless import Headless, fresh_like, is_linear, join, named_layer, take_off
+from icda.models.hub import check_plain_name
 
 HEAD_NAMES = ("fc", "classifier", "head", "heads")
 
@@ -68,6 +69,7 @@ def find_head(model: nn.Module) -> nn.Module:
 def load_timm(name: str, num_classes: int, channels: int = 3, **options: Any) -> FeatureClassifier:
     """The model `timm.create_model(name, num_classes=..., in_chans=channels, **options)`, split."""
     timm = require("timm", "timm", "timm models")
+    check_plain_name(name)
     return from_torch(timm.create_model(name, num_classes=num_classes, in_chans=channels, **options)).train()
 
 

@@ -14,6 +14,7 @@ from icda.errors import InputError, InputTypeError, UnreadableError
 from icda.extras import require
 from icda.models.base import FeatureClassifier
 from icda.models.headless import Headless, is_linear, join, named_layer, take_off
+from icda.models.hub import local_place
 
 # Options of from_pretrained that say where to look: the configuration must be read from the same place.
 _HUB_OPTIONS = ("revision", "cache_dir", "token", "local_files_only", "trust_remote_code", "subfolder")
@@ -62,6 +63,7 @@ def load_huggingface(path_or_id: str, num_classes: int, **options: Any) -> Featu
     none, a new one is drawn. `options` go to `from_pretrained` (`revision`, `attn_implementation`, `dtype` ...).
     """
     transformers = require("transformers", "hf", "Hugging Face models")
+    path_or_id, options = local_place(path_or_id), {"trust_remote_code": False, **options}
     where = {name: options[name] for name in _HUB_OPTIONS if name in options}
     config = huggingface_config(path_or_id, num_labels=num_classes, **where)
     is_text = _kind(transformers, config) == "text"
@@ -94,7 +96,9 @@ def load_pretrained_tokeniser(target: str) -> Any:
     is_folder = Path(target).is_dir()
     hint = "save the one the model was trained with beside it, tokenizer.save_pretrained(folder)."
     try:
-        tokeniser = transformers.AutoTokenizer.from_pretrained(target, local_files_only=is_folder)
+        tokeniser = transformers.AutoTokenizer.from_pretrained(
+            local_place(target), local_files_only=is_folder, trust_remote_code=False
+        )
     except (OSError, ValueError) as error:
         raise UnreadableError(
             f"the tokeniser of {target} cannot be loaded ({str(error).splitlines()[0]}): {hint}"
@@ -116,8 +120,9 @@ def huggingface_kind(path_or_id: str) -> Literal["image", "text"]:
 def huggingface_config(path_or_id: str, **options: Any) -> Any:
     """The configuration of a model in a folder or on the hub."""
     transformers = require("transformers", "hf", "Hugging Face models")
+    place = local_place(path_or_id)
     with _readable(path_or_id):
-        return transformers.AutoConfig.from_pretrained(path_or_id, **options)
+        return transformers.AutoConfig.from_pretrained(place, **{"trust_remote_code": False, **options})
 
 
 @contextmanager

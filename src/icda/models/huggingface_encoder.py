@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from icda.errors import InputError, UnreadableError
 from icda.extras import require
 from icda.models.encoders import ImageEncoder, Kind, TextEncoder
+from icda.models.hub import local_place
 from icda.models.huggingface import load_pretrained_tokeniser
 
 MAX_TOKENS = 512  # longer texts are cut: attention is quadratic in length, and most encoders stop here
@@ -82,7 +83,7 @@ def _load_image_encoder(transformers: ModuleType, target: str, version: str, ima
     name = f"hf:{target}"
     model, missing = _load(transformers, target, name, "pixel_values")
     try:
-        recipe, _ = transformers.ImageProcessingMixin.get_image_processor_dict(target)
+        recipe, _ = transformers.ImageProcessingMixin.get_image_processor_dict(local_place(target))
     except OSError as error:
         raise InputError(
             f"{target} has no preprocessor_config.json, so nobody knows which mean and std its images need: "
@@ -105,7 +106,11 @@ def _load(transformers: ModuleType, target: str, name: str, input_name: str, **o
     with _quiet(transformers):
         try:
             model, report = transformers.AutoModel.from_pretrained(
-                target, output_loading_info=True, local_files_only=is_folder, **options
+                local_place(target),
+                output_loading_info=True,
+                local_files_only=is_folder,
+                trust_remote_code=False,
+                **options,
             )
         except (OSError, ValueError) as error:
             place = "the folder is there" if is_folder else "there is no such folder, so the hub was asked"

@@ -8,6 +8,7 @@ from typing import Any
 from icda.errors import InputError
 from icda.models.adapters import load_timm, load_torchvision
 from icda.models.base import FeatureClassifier
+from icda.models.hub import hub_allowed
 from icda.models.huggingface import load_huggingface
 from icda.registry import Registry, UnknownNameError, did_you_mean
 
@@ -65,7 +66,7 @@ def _create_foreign(
         raise InputError(f"'{prefix}:' needs a model after the colon, for example 'hf:distilbert-base-uncased'.")
     if prefix in ("timm", "torchvision"):
         target, _, weights = target.partition("@")
-        if weights:
+        if weights and hub_allowed():  # a model read back brings its weights along
             options = {**options, **({"pretrained": True} if prefix == "timm" else {"weights": weights})}
     if prefix == "hf":
         return load_huggingface(target, num_classes, **options)

@@ -18,6 +18,7 @@ import yaml
 
 from icda import plugins
 from icda.errors import InputError, MissingFileError
+from icda.plain_yaml import read_yaml
 from icda.ranges import NotNegative, NotNegativeInt, Positive, PositiveInt, Range, Seed, Share, check_numbers
 from icda.registry import did_you_mean
 from icda.results.files import write_atomically
@@ -200,8 +201,8 @@ def load_config(path: Path) -> TrainConfig:
     if not path.is_file():
         raise MissingFileError(f"no configuration file at {path}.")
     try:
-        values = yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        values = read_yaml(path.read_text(encoding="utf-8"), str(path))
+    except UnicodeDecodeError as error:
         raise InputError(f"{path} cannot be read as YAML: {error}") from error
     if values is None:
         values = {}

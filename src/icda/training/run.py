@@ -22,6 +22,7 @@ from icda.methods import Method, Setup, check_needs, create_method, method_needs
 from icda.methods.base import MissingNeedError
 from icda.methods.create import num_networks
 from icda.models import FeatureClassifier, create_model
+from icda.models.hub import hub
 from icda.models.tokenisers import read_by
 from icda.ranks import is_first_rank
 from icda.report import write_report
@@ -209,11 +210,12 @@ def evaluate_run(
 
 
 def load_folder(
-    folder: Path, data: str | None = None, allow_outside: bool = False
+    folder: Path, data: str | None = None, allow_outside: bool = False, allow_hub: bool = False
 ) -> tuple[TrainConfig, Task, list[FeatureClassifier], Method]:
     """The trained networks and method of an earlier run, with its task or, if `data` is given, other data.
 
-    Whether a table may name images outside its folder is for the caller to say, not for a file that may be a stranger's.
+    Whether a table may name images outside its folder, and whether a model may be fetched from a hub, is for the caller to
+    say, not for a file that may be a stranger's.
     """
     path = folder / MODEL
     if not path.exists():
@@ -221,7 +223,7 @@ def load_folder(
     state = load_checkpoint(path, ("networks", "method", "config"))
     config = config_from_dict(state["config"], str(path))
     config = replace(config, data=config.data if data is None else data, allow_outside=allow_outside)
-    with plugins.explained(config.plugin, str(path)):  # what a stranger's file names is not imported
+    with hub(allow_hub), plugins.explained(config.plugin, str(path)):  # what a stranger's file names is not imported
         task = load_task(config)
         if list(task.class_names) != state["class_names"]:
             trained, present = ", ".join(state["class_names"]), ", ".join(task.class_names)
@@ -235,10 +237,14 @@ def load_folder(
 
 
 def evaluate_folder(
-    folder: Path, split_name: str = "test", data: str | None = None, allow_outside: bool = False
+    folder: Path,
+    split_name: str = "test",
+    data: str | None = None,
+    allow_outside: bool = False,
+    allow_hub: bool = False,
 ) -> RunResult:
     """Evaluate the model of an earlier run, on its own data or on other data with the same classes."""
-    config, task, networks, method = load_folder(folder, data, allow_outside)
+    config, task, networks, method = load_folder(folder, data, allow_outside, allow_hub)
     accelerator = make_accelerator("no")
     networks = [network.to(accelerator.device) for network in networks]
     return evaluate_run(config, task, networks, method.to(accelerator.device), accelerator, split_name)

@@ -139,7 +139,7 @@ class StageRun:
             if clip_norm is not None:
                 # Not accelerator.clip_grad_norm_: in half precision it unscales every optimiser's gradients at each call.
                 accelerator.unscale_gradients(optimizer)
-                nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
+                nn.utils.clip_grad_norm_(model.parameters(), float(clip_norm))
             optimizer.step()
 
     def _set_learning_rate(self) -> None:

@@ -1,0 +1,59 @@
+"""Whether models may be fetched from a hub: yes for a name that the user typed, no for one that a stranger's file holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+from icda.errors import InputError, UnreadableError
+
+_allowed: ContextVar[bool] = ContextVar("hub_allowed", default=True)
+
+HOW = "What is named in a file is not fetched from a hub: if you trust the file, add --allow-hub (allow_hub=True)."
+
+
+@contextmanager
+def hub(allowed: bool) -> Iterator[None]:
+    """Inside, models are read from this machine alone unless `allowed`.
+
+    >>> with hub(allowed=False):
+    ...     hub_allowed()
+    False
+    >>> hub_allowed()
+    True
+    """
+    token = _allowed.set(allowed)
+    try:
+        yield
+    finally:
+        _allowed.reset(token)
+
+
+def hub_allowed() -> bool:
+    return _allowed.get()
+
+
+def local_place(target: str) -> str:
+    """Where to read a Hugging Face model: the name itself or, where the hub is not allowed, its folder on this machine.
+
+    Not by `local_files_only`: the hub's library asks its home for other things even then.
+    """
+    if hub_allowed() or Path(target).is_dir():
+        return target
+    from huggingface_hub import try_to_load_from_cache
+
+    try:
+        cached = try_to_load_from_cache(target, "config.json")
+    except ValueError:  # no name that the hub could have
+        cached = None
+    if isinstance(cached, str):
+        return str(Path(cached).parent)
+    raise UnreadableError(f"the model {target} is not on this machine. {HOW}")
+
+
+def check_plain_name(target: str) -> None:
+    """Refuse a name that makes timm ask a hub, such as hf_hub:owner/model, where that is not allowed."""
+    if not hub_allowed() and ":" in target:
+        raise InputError(f"the model {target!r} lies on a hub. {HOW}")
