@@ -167,14 +167,28 @@ def test_an_error_of_icda_is_one_line_unless_a_traceback_is_asked_for(
     [
         PermissionError(errno.EACCES, "Permission denied", "runs/log.jsonl"),
         OSError(errno.ENOSPC, "No space left on device"),
-        MemoryError("no room for 4 GiB"),
-        torch.OutOfMemoryError("CUDA out of memory."),
     ],
     ids=lambda error: type(error).__name__,
 )
 def test_what_the_machine_lacks_is_one_line(error: Exception, icda: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(main.importlib, "import_module", lambda _: FakeCommand(error))
     assert icda("train") == (1, "", f"icda: {error}\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "details"),
+    [
+        (MemoryError("no room for 4 GiB"), " (no room for 4 GiB)"),
+        (MemoryError(), ""),
+        (torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate"), " (CUDA out of memory.)"),
+    ],
+)
+def test_a_lack_of_memory_is_said_also_where_python_says_nothing(
+    error: Exception, details: str, icda: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main.importlib, "import_module", lambda _: FakeCommand(error))
+    sentence = f"icda: out of memory{details}: take smaller batches, images or data.\n"
+    assert icda("train") == (1, "", sentence)
 
 
 @pytest.mark.parametrize("kind", [ValueError, TypeError, OSError, ImportError, RuntimeError, KeyError, AssertionError])

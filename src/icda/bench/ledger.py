@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from icda.errors import InputError
 from icda.results import RunResult, write_atomically
 from icda.results.claims import claimed
 
@@ -99,8 +100,13 @@ def add_to_ledger(path: Path, row: Mapping[str, str]) -> None:
 
 
 def read_ledger(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read as a ledger: {error}.") from error
+    if rows and (missing := [name for name in ("task", "method", "seed", "tier") if name not in rows[0]]):
+        raise InputError(f"{path} is no ledger: it has no column {', '.join(missing)}.")
     for row in rows:
         row["attributes"] = row.get("attributes") or "known"  # a row from before there was a choice
     return rows

@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("ICDA_TRACEBACK"):
             raise
-        print(printable(f"icda: {error}" if _speaks_to_the_user(error) else _bug_report(words)), file=sys.stderr)
+        print(printable(_sentence(error) if _speaks_to_the_user(error) else _bug_report(words)), file=sys.stderr)
         return 1
 
 
@@ -86,6 +86,13 @@ def _speaks_to_the_user(error: Exception) -> bool:
     # Torch's error is known by its name: the command line does not load torch to compare.
     out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return isinstance(error, IcdaError) or from_the_system or out_of_memory
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, IcdaError | OSError):
+        return f"icda: {error}"
+    details = str(error).strip().splitlines()  # Python's own MemoryError says nothing
+    return f"icda: out of memory{f' ({details[0]})' if details else ''}: take smaller batches, images or data."
 
 
 def _bug_report(words: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ Interval = tuple[float, float]
 
 
 def wilson(right: float, samples: float) -> Interval | None:
-    """Wilson's 95 % interval of a share; None without samples.
+    """Wilson's 95 % interval of a share; None without samples, or for what is no share of them.
 
     Unlike mean ± 1.96 standard errors it stays inside [0, 1] and is wide where all or none are right. Reference: Wilson,
     "Probable inference, the law of succession, and statistical inference", JASA 1927.
@@ -23,7 +23,7 @@ def wilson(right: float, samples: float) -> Interval | None:
     >>> round(low, 3), round(high, 3)
     (0.596, 0.982)
     """
-    if samples <= 0:
+    if samples <= 0 or not 0 <= right <= samples:
         return None
     share, z2 = right / samples, NORMAL_95**2
     centre = (share + z2 / (2 * samples)) / (1 + z2 / samples)

@@ -60,8 +60,11 @@ def read_folder(folder: Path) -> Found:
 
 def read_ledger_results(path: Path) -> list[RunResult]:
     """Rows of a ledger as results. What tells runs apart besides task, method and seed becomes part of their names."""
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read as a ledger of runs: {error}.") from error
     if not rows:
         raise InputError(f"{path} has no rows: a report needs at least one run.")
     missing = [name for name in ("task", "method") if name not in rows[0]]

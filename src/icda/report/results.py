@@ -31,9 +31,13 @@ def as_number(value: object) -> float | None:
     >>> as_number(3), as_number(float("nan")), as_number("3"), as_number(True)
     (3.0, None, None, None)
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return None
+    return number if math.isfinite(number) else None
 
 
 def metric(result: Result, name: str) -> float | None:

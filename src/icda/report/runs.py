@@ -89,7 +89,8 @@ def collect_runs(results: Sequence[Result], explanations: Sequence[Explanations 
 
 def evaluated_samples(result: Result) -> list[int]:
     """Samples of each true class in the split that was evaluated, empty without a confusion matrix."""
-    return [round(sum(as_number(cell) or 0.0 for cell in row)) for row in listing(result, "confusion")]
+    rows = [row if isinstance(row, list | tuple) else [] for row in listing(result, "confusion")]
+    return [round(sum(as_number(cell) or 0.0 for cell in row)) for row in rows]
 
 
 def whole(value: object) -> int | None:

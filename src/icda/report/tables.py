@@ -242,8 +242,8 @@ def _bare(result: Result) -> str:
 
 def _count(runs: Sequence[Result]) -> str:
     # A seed that stands twice means that settings not named here differ, such as the learning rate: the reader must see it.
-    seeds = {run.get("seed") for run in runs}
-    return f"{len(runs)}" if len(seeds) == len(runs) or None in seeds else f"{len(runs)} ({len(seeds)} seeds)"
+    seeds = {str(run.get("seed")) for run in runs}
+    return f"{len(runs)}" if len(seeds) == len(runs) or "None" in seeds else f"{len(runs)} ({len(seeds)} seeds)"
 
 
 def _cell(row: Summary, runs: int) -> str:

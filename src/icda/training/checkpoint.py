@@ -5,18 +5,35 @@ from __future__ import annotations
 import io
 import pickle
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from icda.errors import OperationError
+from icda.errors import IcdaError, OperationError
 from icda.results.files import UnwritableError, write_atomically
 
 FORMAT = "icda-checkpoint"
 VERSION = 1
+
+
+# What the parts of our files are; what is inside them, `understood` sees.
+KINDS: dict[str, type | tuple[type, ...]] = {
+    "networks": list,
+    "method": dict,
+    "config": dict,
+    "class_names": list,
+    "epoch": int,
+    "setup": dict,
+    "optimizers": list,
+    "selector": dict,
+    "position": dict,
+    "history": list,
+    "random": dict,
+}
 
 
 class CheckpointError(OperationError):
@@ -56,7 +73,23 @@ def load_checkpoint(path: Path, parts: Iterable[str] = ()) -> dict[str, Any]:
     missing = sorted(set(parts) - state.keys())
     if missing:
         raise CheckpointError(f"{path} lacks {', '.join(missing)}: another kind of file bears its name.")
+    for name in KINDS.keys() & state.keys():
+        if not isinstance(state[name], KINDS[name]):
+            raise CheckpointError(f"{path} was not written by icda: its {name} is a {type(state[name]).__name__}.")
     return state
+
+
+@contextmanager
+def understood(path: Path) -> Iterator[None]:
+    """Inside, the content of a file is taken apart: what does not fit there is the file's fault, and said of the file."""
+    try:
+        yield
+    except IcdaError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"{path} holds something that icda does not write there ({type(error).__name__}: {error})."
+        ) from error
 
 
 def _check_archive(path: Path) -> None:
@@ -75,9 +108,20 @@ def _check_archive(path: Path) -> None:
 def load_state(module: torch.nn.Module, state: Mapping[str, Any], what: str, path: Path) -> None:
     """`load_state_dict` with an error that says which file and part do not fit."""
     try:
-        module.load_state_dict(state)
+        with understood(path):
+            module.load_state_dict(state)
+    except CheckpointError:
+        raise
     except RuntimeError as error:
         raise CheckpointError(f"{path}: its {what} does not fit this run: {error}") from error
+
+
+def load_networks(modules: Sequence[torch.nn.Module], states: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """`load_state` for each network of a file."""
+    if len(modules) != len(states):
+        raise CheckpointError(f"{path} has {len(states)} networks; this run trains {len(modules)}.")
+    for module, state in zip(modules, states, strict=True):
+        load_state(module, state, "network", path)
 
 
 def cpu_state(module: torch.nn.Module) -> dict[str, Any]:

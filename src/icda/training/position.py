@@ -9,6 +9,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
+from icda.errors import InputError
 from icda.methods.base import StepResult
 
 
@@ -93,5 +94,10 @@ class Position:
 
     @classmethod
     def from_state(cls, state: PositionState) -> Position:
+        places = (state["stage"], state["epoch"], state["batch"], state["iteration"])
+        if not all(isinstance(place, int) and place >= 0 for place in places):
+            raise InputError(f"a position is made of whole numbers, 0 or more, got {places}.")
+        if not all(isinstance(value, int | float) for value in state["tally"].values()):
+            raise InputError(f"a tally is made of numbers, got {state['tally']}.")
         tally = Tally(state["tally"])
         return cls(state["stage"], state["epoch"], state["batch"], state["iteration"], tally)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -41,7 +42,7 @@ from icda.results.files import (
 )
 from icda.selection import check as check_selection
 from icda.statistics.confusion import count_confusions
-from icda.training.checkpoint import CheckpointError, load_checkpoint, load_state
+from icda.training.checkpoint import CheckpointError, load_checkpoint, load_networks, load_state, understood
 from icda.training.config import TrainConfig, config_from_dict, describe_changes, save_config
 from icda.training.environment import describe_environment
 from icda.training.evaluation import evaluate_split, group_samples
@@ -220,20 +221,32 @@ def load_folder(
     path = folder / MODEL
     if not path.exists():
         raise CheckpointError(f"{folder} holds no trained model ({MODEL}): give the folder of a finished `icda train`.")
-    state = load_checkpoint(path, ("networks", "method", "config"))
-    config = config_from_dict(state["config"], str(path))
+    state = load_checkpoint(path, ("networks", "method", "config", "class_names"))
+    with understood(path):
+        config = config_from_dict(state["config"], str(path))
+        setup = read_setup(state["setup"]) if "setup" in state else None
     config = replace(config, data=config.data if data is None else data, allow_outside=allow_outside)
     with hub(allow_hub), plugins.explained(config.plugin, str(path)):  # what a stranger's file names is not imported
         task = load_task(config)
         if list(task.class_names) != state["class_names"]:
-            trained, present = ", ".join(state["class_names"]), ", ".join(task.class_names)
+            trained, present = ", ".join(map(str, state["class_names"])), ", ".join(task.class_names)
             raise InputError(f"{path} was trained on classes {trained}; the data have {present}.")
         # Not as the data at hand would have it: they may have other groups than the run was given, or none.
-        networks, method = _assemble(config, task, Setup(**state["setup"])) if "setup" in state else build(config, task)
-    for network, saved in zip(networks, state["networks"], strict=True):
-        load_state(network, saved, "network", path)
+        networks, method = build(config, task) if setup is None else _assemble(config, task, setup)
+    load_networks(networks, state["networks"], path)
     load_state(method, state["method"], "method state", path)
     return config, task, networks, method
+
+
+def read_setup(values: Mapping[str, Any]) -> Setup:
+    """What a method was given when it was made, from a file: every value of the kind it should be."""
+    for entry in fields(Setup):
+        value = values.get(entry.name, entry.default)
+        kinds = {"int": int, "Tensor": torch.Tensor, "tuple[int, ...]": tuple | list}
+        kind = next(kind for name, kind in kinds.items() if str(entry.type).startswith(name))
+        if not isinstance(value, kind) and not (value is None and "None" in str(entry.type)):
+            raise InputError(f"the setup's {entry.name} is a {type(value).__name__}.")
+    return Setup(**values)
 
 
 def evaluate_folder(

@@ -20,7 +20,7 @@ from icda.results.epoch import EpochRecord
 from icda.results.files import CHECKPOINT, CONFIG, MODEL
 from icda.selection import Selector, ValidationView
 from icda.training.batches import TrainingBatches
-from icda.training.checkpoint import cpu_state, load_checkpoint, load_state, save_checkpoint
+from icda.training.checkpoint import cpu_state, load_checkpoint, load_networks, load_state, save_checkpoint, understood
 from icda.training.config import TrainConfig, config_from_dict, describe_changes, save_config
 from icda.training.evaluation import answer_split, encode_split, evaluate_split, to_device
 from icda.training.logs import EpochLog
@@ -87,7 +87,7 @@ class Trainer:
             save_config(self.config, self.folder / CONFIG)
         log = EpochLog(self.folder, self.history, self.config.tensorboard) if self._is_main else None
         with self.view:
-            run = self._begin_stage() if saved is None else StageRun.resume(self.crew, self.position, saved)
+            run = self._begin_stage() if saved is None else self._resume_stage(saved, path)
             self.view.start(self.position.iteration, self.plan.num_iterations)
             while self.position.epoch < self.plan.num_epochs:
                 if self.position.epoch == self.plan.end(self.position.stage) and self.position.batch == 0:
@@ -111,6 +111,10 @@ class Trainer:
         if self.stages[self.position.stage].restart:
             self.selector.start_afresh()
         return StageRun.begin(self.crew, self.position, previous)
+
+    def _resume_stage(self, saved: Mapping[str, Any], path: Path) -> StageRun:
+        with understood(path):
+            return StageRun.resume(self.crew, self.position, saved)
 
     def _epoch(self, run: StageRun) -> EpochRecord:
         started, position = time.perf_counter(), self.position
@@ -206,7 +210,9 @@ class Trainer:
         """Read `model.pt` back; returns the epoch it was taken from."""
         path = self.folder / MODEL
         state = load_checkpoint(path, ("networks", "method", "epoch", "config"))
-        if config_from_dict(state["config"], str(path)).hash() != self.config.hash():
+        with understood(path):
+            config_hash = config_from_dict(state["config"], str(path)).hash()
+        if config_hash != self.config.hash():
             changes = describe_changes(state["config"], self.config)
             raise OperationError(f"{path} was written by another run ({changes}) while this one trained: train again.")
         self._load_modules(state, path)
@@ -235,17 +241,17 @@ class Trainer:
         check_same_run(state, self.config, self.task, path)
         self._load_modules(state, path)
         self._plan_again()
-        self.selector.load_state_dict(state["selector"])
-        self.position = Position.from_state(state["position"])
+        with understood(path):
+            self.selector.load_state_dict(state["selector"])
+            self.position = Position.from_state(state["position"])
+            self.history = [EpochRecord.from_dict(record) for record in state["history"]]
         if not self._is_main:  # the first rank goes on with the sums of all
             self.position.tally = self.position.tally.zeroed()
-        self.history = [EpochRecord.from_dict(record) for record in state["history"]]
         if self.accelerator.scaler is not None and state["scaler"] is not None:
             self.accelerator.scaler.load_state_dict(state["scaler"])
 
     def _load_modules(self, state: Mapping[str, Any], path: Path) -> None:
-        for model, saved in zip(self.models, state["networks"], strict=True):
-            load_state(model, saved, "network", path)
+        load_networks(self.models, state["networks"], path)
         load_state(self.method, state["method"], "method state", path)
 
     def _setup(self) -> Setup:

@@ -18,7 +18,8 @@ TALL = 20
 
 def confusion(run: Run, level: int) -> Markup:
     """The confusion matrix and the most frequent mistakes; empty without a matrix."""
-    matrix = [[as_number(cell) or 0.0 for cell in row] for row in listing(run.result, "confusion")]
+    rows = [row if isinstance(row, list | tuple) else [] for row in listing(run.result, "confusion")]
+    matrix = [[as_number(cell) or 0.0 for cell in row] for row in rows]
     if not matrix:
         return Markup("")
     check_square("a confusion matrix", matrix, "one row a true class, one column a predicted class")

@@ -1,0 +1,96 @@
+"""Whole files, with checksums that are right, whose content is not what icda writes: each is refused in a sentence."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icda.errors import IcdaError
+from icda.report import read_runs, write_report
+from icda.training import TrainConfig, evaluate_folder, train
+from icda.training.checkpoint import load_checkpoint, save_checkpoint
+
+ODD: list[Any] = [None, -1, [None], {"a": 1}]
+ODDER: list[Any] = [*ODD, "x", [], {}, True, float("nan"), [[1, [2]]], 10**400]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
+    config = TrainConfig(model="linear", method="ce", epochs=1, out=str(tmp_path_factory.mktemp("run") / "run"))
+    train(config)
+    return config
+
+
+def changed(state: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The state with one part after the other replaced, and one entry of each part that is a dictionary."""
+    for key in state.keys() - {"format", "version"}:
+        for odd in ODD:
+            yield f"{key} {odd!r}"[:60], {**state, key: odd}
+    for key in ("config", "setup", "position", "selector"):
+        for entry in state.get(key, {}):
+            for odd in ODD:
+                yield f"{key}.{entry} {odd!r}"[:60], {**state, key: {**state[key], entry: odd}}
+
+
+def test_a_model_with_any_part_changed_is_evaluated_or_refused_in_a_sentence(
+    finished: TrainConfig, tmp_path: Path
+) -> None:
+    folder, refused = tmp_path / "run", 0
+    shutil.copytree(finished.folder(), folder)
+    for what, state in changed(load_checkpoint(folder / "model.pt")):
+        save_checkpoint(folder / "model.pt", state)
+        try:
+            evaluate_folder(folder)
+        except IcdaError:
+            refused += 1
+        except Exception as error:
+            pytest.fail(f"{what}: {type(error).__name__}: {error}")
+    assert refused > 80
+
+
+def test_a_checkpoint_with_any_part_changed_is_resumed_or_refused_in_a_sentence(
+    finished: TrainConfig, tmp_path: Path
+) -> None:
+    folder, refused = tmp_path / "run", 0
+    shutil.copytree(finished.folder(), folder)
+    config = TrainConfig(**{**vars(finished), "out": str(folder)})
+    for what, state in changed(load_checkpoint(folder / "checkpoint.pt")):
+        if what.startswith("config"):  # read for the words of a refusal only
+            continue
+        (folder / "result.json").unlink(missing_ok=True)
+        (folder / "report.html").unlink(missing_ok=True)
+        save_checkpoint(folder / "checkpoint.pt", state)
+        try:
+            train(config, resume=True)
+        except IcdaError:
+            refused += 1
+        except Exception as error:
+            pytest.fail(f"{what}: {type(error).__name__}: {error}")
+    assert refused > 30
+
+
+def test_a_result_with_any_part_changed_makes_a_page_or_is_refused_in_a_sentence(
+    finished: TrainConfig, tmp_path: Path
+) -> None:
+    result = json.loads((finished.folder() / "result.json").read_text())
+    path = tmp_path / "result.json"
+    places: list[tuple[str, ...]] = [(key,) for key in result]
+    places += [(key, entry) for key in ("metrics", "config", "environment") for entry in result[key]]
+    for place in places:
+        for odd in ODDER:
+            spoiled = copy.deepcopy(result)
+            (spoiled if len(place) == 1 else spoiled[place[0]])[place[-1]] = odd
+            path.write_text(json.dumps(spoiled))
+            try:
+                runs = read_runs([path])
+                write_report(tmp_path / "page.html", [run.result for run in runs])
+            except IcdaError:
+                continue
+            except Exception as error:
+                pytest.fail(f"{place} {str(odd)[:20]}: {type(error).__name__}: {error}")
