@@ -11,7 +11,7 @@ export HF_HUB_OFFLINE := 1
 # Real datasets, where there are any; tests that want them say so when they skip.
 export ICDA_DATA ?= $(abspath ../shared/data)
 
-.PHONY: help install demo test test-lowest lint types unit hooks browser wheel tables docs clean
+.PHONY: help install demo test test-lowest lint types unit hooks browser wheel faults tables docs clean
 
 help:
 	@echo "make demo   install, then compare six methods on three small biased tasks (about two minutes)"
@@ -19,6 +19,7 @@ help:
 	@echo "make test-lowest   the core tests with the lowest versions pyproject.toml allows (5 GB, once)"
 	@echo "make hooks  run the hooks of pre-commit on all files"
 	@echo "make wheel  build a wheel into dist/"
+	@echo "make faults kill trainings, fill their disk, damage their files; see docs/reliability.md (some minutes)"
 	@echo "make tables fill the tables of README and docs from benchmarks/results"
 	@echo "make docs   build the documentation site into site/"
 	@echo "make clean  remove .venv, .venv-lowest, runs/, dist/ and site/"
@@ -101,6 +102,10 @@ test-lowest: $(LOWEST)/.installed
 	@$(LOWEST)/bin/pip freeze --exclude-editable | grep -i -E "^(torch|numpy|scipy|scikit-learn|accelerate)=" | tr '\n' ' '; echo
 	# Tests of several ranks wait for ever with torch 2.6.0 (seen, not understood): they are left out.
 	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -q -k "not ranks and not rank_" $(CORE_TESTS)
+
+# Forks need one thread: a fork of a process with OpenMP threads would wait for them for ever.
+faults: $(VENV)/.installed
+	OMP_NUM_THREADS=1 $(BIN)/python tools/faults --out runs/faults --table runs/faults.csv
 
 tables: $(VENV)/.installed
 	$(BIN)/python -m icda.bench.tables README.md docs/*.md docs/methods/*.md

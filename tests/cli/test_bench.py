@@ -1,4 +1,6 @@
 import csv
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,8 +47,16 @@ SMOKE = ("--tier", "smoke", "--methods", "cross_entropy", "logit_adjustment", "i
 def test_a_table_is_run_shown_and_written_and_a_second_call_trains_nothing(icda: Command) -> None:
     answer = icda("bench", "table2", *SMOKE, "--jobs", 1, "--ledger", "results/table2.csv")
     assert answer.code == 0, answer.err
-    for text in ("3/3", "CIFAR-10, 100:1", "81.69", "not run here", "to LA (noise"):
+    for text in ("3/3", "smoke runs: digits_lt, small_cnn, 2 epochs; accuracy in per cent, no measurement", "ICDA"):
         assert text in answer.text
+    for text in (
+        "CIFAR-10",
+        "81.69",
+        "the paper",
+        "not run here",
+        "to LA (noise",
+    ):  # nothing that these runs say nothing of
+        assert text not in answer.text
     with Path("results/table2.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["method"], row["seed"], row["tier"]) for row in rows] == [
@@ -59,6 +69,31 @@ def test_a_table_is_run_shown_and_written_and_a_second_call_trains_nothing(icda:
     assert icda("bench", "table2", *SMOKE, "--jobs", 1, "--ledger", "results/table2.csv").code == 0
     assert {path: path.stat().st_mtime_ns for path in Path("runs").rglob("*")} == stamps
     assert Path("results/table2.csv").read_text() == written
+
+
+def test_a_finished_table_is_shown_without_torch(icda: Command) -> None:
+    words = ["bench", "table2", *SMOKE, "--jobs", "1", "--out", "cells"]
+    assert icda(*words).code == 0
+    script = (
+        "import sys; from icda.cli.main import main; code = main(sys.argv[1:]); "
+        "sys.exit(code or 3 * ('torch' in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "ICDA" in done.stdout
+
+
+def test_a_table_of_measurements_has_the_papers_figures_and_verdicts(capsys: pytest.CaptureFixture[str]) -> None:
+    from icda.bench.suites.suite import cells, load_suite
+    from icda.cli.bench_suite import _show
+    from icda.terminal import make_console
+
+    suite = load_suite("table2")
+    chosen = cells(suite, "cpu", "runs", methods=["icda"])
+    _show(suite, chosen, [], "cpu", make_console(width=160))
+    text = capsys.readouterr().out
+    for expected in ("the paper", "81.69", "not run here"):
+        assert expected in text
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,8 @@
 import csv
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -186,3 +188,11 @@ def test_values_of_options_are_read_as_numbers_truths_lists_and_words() -> None:
     }
     with pytest.raises(ValueError, match="--set expects name=value, got '=3'"):
         parse_options(["=3"])
+
+
+def test_help_needs_no_torch() -> None:
+    """Importing torch takes longer than all that --help has to do."""
+    run = "try: main(['train', '--help'])\nfinally: print('torch' in sys.modules)"
+    script = f"import sys; from icda.cli.main import main\n{run}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "False", done.stderr

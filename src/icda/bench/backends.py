@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
+from icda.bench.finished import finished_result
 from icda.bench.processes import process_pool
-from icda.errors import InputError
 from icda.extras import require
 from icda.results import RunResult, write_atomically
 from icda.results.claims import claimed
@@ -64,18 +64,6 @@ def run_cell(config: TrainConfig) -> Outcome:
             return Outcome(None, f"{type(error).__name__}: {error} (all of it: {folder / FAILURE})")
         (folder / FAILURE).unlink(missing_ok=True)
         return Outcome(result, seconds=time.perf_counter() - started if earlier is None else 0.0)
-
-
-def finished_result(config: TrainConfig) -> RunResult | None:
-    """The result in a cell's folder, if it was made with these very settings. Of a damaged one `train` says more."""
-    path = config.folder() / RESULT
-    if not path.is_file():
-        return None
-    try:
-        result = RunResult.read(path)
-    except InputError:
-        return None
-    return result if result.config_hash == config.hash() else None
 
 
 def _say(sentence: str) -> None:

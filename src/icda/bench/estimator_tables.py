@@ -41,6 +41,17 @@ LARGE_FIT = {
     "peak_mib": "peak memory, MiB",
     "seconds": "seconds, one thread",
 }
+FAULTS = {
+    "kind": "fault",
+    "faults": "number",
+    "detail": "which",
+    "refused": "ended with a sentence",
+    "different": "different after resume",
+    "missing": "reports missing",
+    "mixed": "results mixed",
+    "obscure": "tracebacks",
+    "scraps": "files left over",
+}
 KNOWS = {"labels": "labels", "groups": "groups", "metadata": "metadata"}
 
 

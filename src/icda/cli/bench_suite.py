@@ -6,20 +6,20 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import tyro
 from rich.console import Console
 from rich.table import Table
 
-from icda.bench.backends import Where
-from icda.bench.cost.network_cost import add_to_csv, measure_network_cost
-from icda.bench.ledger import to_row
+from icda.bench.finished import all_finished
+from icda.bench.ledger import add_to_ledger, to_row
 from icda.bench.markdown import spread
-from icda.bench.suites.runner import GridReport, describe_plan, run_suite
-from icda.bench.suites.suite import Cell, Suite, TierName, cells, load_suite
+from icda.bench.suites.suite import Cell, Column, Suite, TierName, cell_config, cells, load_suite
 from icda.bench.suites.suite_figure import FIGURES, draw_suite
 from icda.bench.suites.suite_table import column_lines
 from icda.errors import InputError
+from icda.results import RunResult
 from icda.terminal import make_console
 
 
@@ -37,7 +37,7 @@ class SuiteArguments:
     """Seeds of every row, instead of as many as the suite says."""
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
     """Cells at the same time, each on one core; all cores by default."""
-    on: Where = "local"
+    on: Literal["local", "ray"] = "local"
     """Where cells are trained: local, or ray (the cluster RAY_ADDRESS names, else a Ray on this machine)."""
     out: str = "runs/bench"
     """Folder for the cells' files; cells that tables share are run once."""
@@ -71,14 +71,30 @@ def _suite(name: str, arguments: Sequence[str]) -> int:
     console, suite = make_console(), load_suite(name)
     chosen = cells(suite, options.tier, options.out, methods=options.methods, tasks=options.tasks, seeds=options.seeds)
     if options.dry_run:
+        from icda.bench.suites.runner import describe_plan
+
         describe_plan(chosen, console)
         return 0
-    report = run_suite(chosen, console, where=options.on, jobs=options.jobs, ledger=options.ledger)
-    _show(suite, chosen, report, options.tier, console)
+    results, failed = _results(chosen, options, console)
+    _show(suite, chosen, [to_row(result, options.tier) for result in results], options.tier, console)
     if options.figure is not None:
-        draw_suite(suite, [to_row(result, options.tier) for result in report.results.values()], options.figure)
+        draw_suite(suite, [to_row(result, options.tier) for result in results], options.figure)
         console.print(f"Drawn to {options.figure}", highlight=False)
-    return int(bool(report.failures))
+    return int(failed)
+
+
+def _results(chosen: Sequence[Cell], options: SuiteArguments, console: Console) -> tuple[list[RunResult], bool]:
+    """Results of the cells that have one, and whether any failed. Where all are finished nothing but them is read."""
+    finished = all_finished([cell.config for cell in chosen])
+    if finished:
+        if options.ledger is not None:
+            for result in finished:
+                add_to_ledger(options.ledger, to_row(result, options.tier))
+        return finished, False
+    from icda.bench.suites.runner import run_suite  # torch, tasks and methods: seconds
+
+    report = run_suite(chosen, console, where=options.on, jobs=options.jobs, ledger=options.ledger)
+    return list(report.results.values()), bool(report.failures)
 
 
 def _check_suite_arguments(name: str, options: SuiteArguments) -> None:
@@ -90,22 +106,54 @@ def _check_suite_arguments(name: str, options: SuiteArguments) -> None:
         raise InputError("--figure draws tier cpu or paper: smoke runs are no measurement.")
 
 
-def _show(suite: Suite, chosen: Sequence[Cell], report: GridReport, tier: str, console: Console) -> None:
-    rows = [to_row(result, tier) for result in report.results.values()]
+def _show(suite: Suite, chosen: Sequence[Cell], rows: list[dict[str, str]], tier: str, console: Console) -> None:
     run = {suite.column(cell.column).places[tier].task for cell in chosen}
+    shown = set()
     for column in suite.columns:
         if tier not in column.places or column.places[tier].task not in run:
             continue
-        table = Table("method", "the paper", "ours", "status", title=column.title, title_justify="left")
-        for line in column_lines(suite, column, tier, rows):
-            paper = "" if line.paper is None else f"{line.paper:.2f}"
-            values = [100 - value for value in line.values] if suite.shows == "error" else list(line.values)
-            table.add_row(line.row.title, paper, spread(values, digits=1), line.verdict.text())
-        console.print(table)
+        if tier != "smoke":
+            console.print(_compared(suite, column, tier, rows))
+        elif (heading := _what_was_run(suite, column, chosen)) not in shown:
+            shown.add(heading)
+            console.print(heading, highlight=False, markup=False)
+            console.print(_tried(suite, column, rows))
+
+
+def _compared(suite: Suite, column: Column, tier: str, rows: list[dict[str, str]]) -> Table:
+    """The paper's figures beside ours, with what they say to each other."""
+    table = Table("method", "the paper", "ours", "status", title=column.title, title_justify="left")
+    for line in column_lines(suite, column, tier, rows):
+        paper = "" if line.paper is None else f"{line.paper:.2f}"
+        table.add_row(line.row.title, paper, _spread(suite, line.values), line.verdict.text())
+    return table
+
+
+def _tried(suite: Suite, column: Column, rows: list[dict[str, str]]) -> Table:
+    """Smoke runs show that every method runs: they measure nothing the paper has, so nothing of it stands beside them."""
+    table = Table("method", suite.metric_of(column).replace("_", " "))
+    for line in column_lines(suite, column, "smoke", rows):
+        if line.values:
+            table.add_row(line.row.title, _spread(suite, line.values))
+    return table
+
+
+def _what_was_run(suite: Suite, column: Column, chosen: Sequence[Cell]) -> str:
+    task = column.places["smoke"].task
+    row = next(suite.row(cell.row) for cell in chosen if cell.column == column.key or cell.config.task == task)
+    config = cell_config(suite, "smoke", column, row)
+    model, epochs = config.model or "the task's own model", f"{config.epochs} epoch{'s' if config.epochs > 1 else ''}"
+    return f"smoke runs: {task}, {model}, {epochs}; {suite.metric_of(column).replace('_', ' ')} in per cent, no measurement"
+
+
+def _spread(suite: Suite, values: Sequence[float]) -> str:
+    return spread([100 - value for value in values] if suite.shows == "error" else list(values), digits=1)
 
 
 def _cost(arguments: Sequence[str]) -> int:
     options = tyro.cli(CostArguments, args=list(arguments), prog="icda bench table3")
+    from icda.bench.cost.network_cost import add_to_csv, measure_network_cost
+
     console = make_console()
     rows = measure_network_cost(options.tier, options.networks, console.print)
     table = Table("network", "C", "CE ms", "ICDA ms", "extra", title="what ICDA adds to a training step")

@@ -12,13 +12,10 @@ import tyro
 
 from icda.cli.environment import config_path
 from icda.errors import InputError
-from icda.methods.create import method_class
 from icda.plain_yaml import read_yaml
-from icda.report import comparison_table, to_rich
 from icda.results.files import REPORT
 from icda.terminal import make_console
-from icda.training import TrainConfig, load_config, train
-from icda.training.progress import QuietView, TerminalView
+from icda.training.config import TrainConfig, load_config
 
 HEADLINES = ("accuracy", "balanced_accuracy", "worst_class_accuracy", "worst_group_accuracy")
 
@@ -44,6 +41,10 @@ def main(arguments: Sequence[str]) -> int:
     default = TrainArguments(run=load_config(path)) if (path := config_path(arguments)) else TrainArguments()
     options = tyro.cli(TrainArguments, args=list(arguments), default=default, prog="icda train")
     config = replace(options.run, options={**options.run.options, **parse_options(options.set)})
+    from icda.report import comparison_table, to_rich  # torch, seconds that --help should not take
+    from icda.training import train
+    from icda.training.progress import QuietView, TerminalView
+
     console = make_console()
     view = QuietView() if options.quiet else TerminalView()
     if not options.quiet and os.environ.get("RANK", "0") == "0" and (note := cost_note(config)):
@@ -66,6 +67,8 @@ training.'
     >>> cost_note(TrainConfig(method="icda"))
     ''
     """
+    from icda.methods.create import method_class
+
     said = getattr(method_class(config.method), "cost_note", None)
     return "" if said is None else str(said(config.epochs, config.options))
 

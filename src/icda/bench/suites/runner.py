@@ -11,7 +11,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from icda.bench.backends import Outcome, Where, finished_result, run_cells
+from icda.bench.backends import Outcome, Where, run_cells
+from icda.bench.finished import finished_result
 from icda.bench.ledger import add_to_ledger, to_row
 from icda.bench.suites.suite import Cell
 from icda.data import create_task
