@@ -297,7 +297,7 @@ def test_a_rule_that_needs_groups_fails_before_training_on_a_task_without_them(c
 
 
 def test_data_that_is_not_there_is_named(configure: Configure, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"--data .*birds: neither a folder of images nor a CSV file is there"):
+    with pytest.raises(FileNotFoundError, match=r"--data .*birds: neither a folder of images nor a CSV or .npz"):
         train(configure("run", data=str(tmp_path / "birds")))
 
 

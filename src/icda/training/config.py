@@ -31,7 +31,7 @@ class TrainConfig:
     task: str = "digits_lt"
     """Name of a task (`icda list tasks`)."""
     data: str | None = None
-    """Your own data instead of a task: a folder of images (one sub-folder per class) or a CSV file."""
+    """Your own data instead of a task: a folder of images (one sub-folder per class), a CSV file or an .npz of features."""
     root: str | None = None
     """Where datasets lie; the environment variable ICDA_DATA, or ./data, if not given."""
     method: str = "icda"

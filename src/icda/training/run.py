@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from accelerate import Accelerator
@@ -17,6 +17,7 @@ from accelerate.state import AcceleratorState
 from icda import plugins
 from icda.bf16 import require_bf16
 from icda.data import Task, create_task, csv_task, folder_task
+from icda.data.own.features_task import features_task
 from icda.data.subset import take_subset
 from icda.errors import ExistingFileError, InputError, MissingFileError
 from icda.methods import Method, Setup, check_needs, create_method, method_needs, resolve_method
@@ -46,37 +47,60 @@ from icda.training.checkpoint import CheckpointError, load_checkpoint, load_netw
 from icda.training.config import TrainConfig, config_from_dict, describe_changes, save_config
 from icda.training.environment import describe_environment
 from icda.training.evaluation import evaluate_split, group_samples
+from icda.training.objects import PREFIX, GivenModel, make_network, named
 from icda.training.progress import ProgressView
 from icda.training.seeding import seed_everything
+from icda.training.summary import describe_run
 from icda.training.trainer import Trainer
 
 
 def train(
-    config: TrainConfig, *, resume: bool = False, overwrite: bool = False, view: ProgressView | None = None
+    config: TrainConfig | None = None,
+    *,
+    model: GivenModel | None = None,
+    task: Task | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    view: ProgressView | None = None,
 ) -> RunResult:
-    """Train, evaluate the selected model on the test split, write result.json, explanations.json and report.html."""
+    """Train, evaluate the selected model on the test split, write result.json, explanations.json and report.html.
+
+    `task` and `model` stand in for the names in `config`. A model is a FeatureClassifier, any module that ends in a linear
+    layer called fc, classifier or head, or a function that makes one; it is copied, and stays as it is.
+    """
+    config = named(config or TrainConfig(), model, task)
     plugins.load(config.plugin)
     folder = config.folder()
     with claimed(folder, wait=False) if is_first_rank() else nullcontext():
         finished = _earlier_result(folder, config, resume, overwrite)
         if finished is None:
-            return _train(config, folder, resume and not overwrite, overwrite, view)
+            return _train(config, folder, Given(model, task), resume and not overwrite, overwrite, view)
         if is_first_rank():
-            _remake_missing(folder, config, finished)
+            _remake_missing(folder, config, finished, readable=model is None and task is None)
         return finished
 
 
-def _train(config: TrainConfig, folder: Path, resume: bool, overwrite: bool, view: ProgressView | None) -> RunResult:
+class Given(NamedTuple):
+    """Objects in the place of names."""
+
+    model: GivenModel | None = None
+    task: Task | None = None
+
+
+def _train(
+    config: TrainConfig, folder: Path, given: Given, resume: bool, overwrite: bool, view: ProgressView | None
+) -> RunResult:
     """Train in a folder that is claimed and holds no result."""
     started = time.perf_counter()
-    task = load_task(config)
+    task = load_task(config) if given.task is None else _prepared(config, given.task, given.model)
     accelerator = make_accelerator(config.precision)
     told = told_task(config, task)
-    networks, method = build(config, told)
+    networks, method = build(config, told, given.model)
     trainer = Trainer(config, told, networks, method, folder, accelerator, view)
     if overwrite and accelerator.is_main_process:  # not sooner: a run that is refused must not cost the earlier one
         for name in (RESULT, EXPLANATIONS, REPORT, CHECKPOINT, MODEL):
             (folder / name).unlink(missing_ok=True)
+    trainer.view.run(describe_run(task, config.model or task.default_model, networks, resolve_method(config.method)))
     trainer.run(resume)
     accelerator.wait_for_everyone()
     epoch = trainer.load_model()
@@ -101,15 +125,18 @@ def _explain(folder: Path, result: RunResult, task: Task, models: Sequence[Featu
     write_report(folder / REPORT, [result], [explanations])
 
 
-def _remake_missing(folder: Path, config: TrainConfig, result: RunResult) -> None:
-    """Make what a run that was killed, or whose disk was full, after result.json has not written."""
+def _remake_missing(folder: Path, config: TrainConfig, result: RunResult, readable: bool) -> None:
+    """Make what a run that was killed, or whose disk was full, after result.json has not written.
+
+    Explanations need the model and the task, which are `readable` where both have names.
+    """
     if not (folder / CONFIG).exists():
         save_config(config, folder / CONFIG)
     if (folder / REPORT).exists():
         return
     if (folder / EXPLANATIONS).exists():  # `icda explain` may have put more into it
         write_report(folder / REPORT, [result], [read_json(folder / EXPLANATIONS)])
-    elif (folder / MODEL).exists():
+    elif readable and (folder / MODEL).exists():
         _, task, networks, method = load_folder(folder, allow_outside=config.allow_outside)
         _explain(folder, result, task, networks, method)
     else:
@@ -123,10 +150,15 @@ def told_task(config: TrainConfig, task: Task) -> Task:
 
 def load_task(config: TrainConfig) -> Task:
     """The task a configuration names, or the one made of the user's own folder or CSV, as its model reads it."""
-    task = _find_task(config)
+    return _prepared(config, _find_task(config), None)
+
+
+def _prepared(config: TrainConfig, task: Task, model: GivenModel | None) -> Task:
+    """A task cut to the subset asked for, and as its model reads it; one that was given as an object reads it as it is."""
     if config.subset is not None:  # which groups samples belong to must not decide who is taken, if it is not known
         task = take_subset(task, config.subset, config.data_seed, by_groups=config.attributes == "known")
-    return read_by(task, config.model or task.default_model)
+    named_model = config.model or task.default_model
+    return task if model is not None or named_model.startswith(PREFIX) else read_by(task, named_model)
 
 
 def _find_task(config: TrainConfig) -> Task:
@@ -135,6 +167,14 @@ def _find_task(config: TrainConfig) -> Task:
     path = Path(config.data)
     if path.is_dir():
         return folder_task(path, config.image_size, config.data_seed, skip_unreadable=config.skip_unreadable)
+    if path.suffix.lower() == ".npz":
+        return features_task(
+            path,
+            label_column=config.label_column,
+            group_column=config.group_column,
+            split_column=config.split_column,
+            seed=config.data_seed,
+        )
     if path.is_file():
         return csv_task(
             path,
@@ -148,10 +188,10 @@ def _find_task(config: TrainConfig) -> Task:
             skip_unreadable=config.skip_unreadable,
             allow_outside=config.allow_outside,
         )
-    raise MissingFileError(f"--data {path}: neither a folder of images nor a CSV file is there.")
+    raise MissingFileError(f"--data {path}: neither a folder of images nor a CSV or .npz file is there.")
 
 
-def build(config: TrainConfig, task: Task) -> tuple[list[FeatureClassifier], Method]:
+def build(config: TrainConfig, task: Task, model: GivenModel | None = None) -> tuple[list[FeatureClassifier], Method]:
     """Networks and method, checked against the task before anything is trained."""
     needs = method_needs(config.method)
     if config.attributes == "unknown" and needs & {"groups", "validation groups"}:
@@ -160,15 +200,21 @@ def build(config: TrainConfig, task: Task) -> tuple[list[FeatureClassifier], Met
     validation = task.validation
     has_groups = validation is not None and validation.groups is not None
     check_selection(config.selection, validation is not None, has_groups, task.name)
-    return _assemble(config, task, None)
+    return _assemble(config, task, None, model)
 
 
-def _assemble(config: TrainConfig, task: Task, setup: Setup | None) -> tuple[list[FeatureClassifier], Method]:
+def _assemble(
+    config: TrainConfig, task: Task, setup: Setup | None, model: GivenModel | None = None
+) -> tuple[list[FeatureClassifier], Method]:
     """Networks for a task, and the method as `setup` has it; without one, as the task does."""
     seed_everything(config.seed)
     name = config.model or task.default_model
-    count = num_networks(config.method)
-    networks = [create_model(name, task.num_classes, task.input_shape) for _ in range(count)]
+    if model is None and name.startswith(PREFIX):
+        raise InputError(f"the run trained {name}, a model made in Python: make it again there, and load its weights.")
+    networks = [
+        create_model(name, task.num_classes, task.input_shape) if model is None else make_network(model, config, task)
+        for _ in range(num_networks(config.method))
+    ]
     if setup is None:
         setup = Setup.of(task, networks[0], config.epochs, config.batch_size, config.seed)
     method = create_method(config.method, setup, config.options)

@@ -1,0 +1,127 @@
+"""Training with a network and a task made in Python, and with a file of features."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from icda.data import create_task
+from icda.errors import InputError
+from icda.models import create_model
+from icda.training import TrainConfig, evaluate_folder, train
+from icda.training.progress import QuietView
+
+Configure = Callable[..., TrainConfig]
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Flatten(), nn.LazyLinear(16), nn.ReLU())
+        self.fc = nn.Linear(16, 10)
+        self(torch.zeros(1, *create_task("digits_lt").input_shape))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.fc(self.body(images))
+
+
+def test_a_named_network_and_task_given_as_objects_train_as_by_their_names(configure: Configure) -> None:
+    by_name = train(configure("names", model="linear"))
+    torch.manual_seed(0)
+    task = create_task("digits_lt")
+    given = train(
+        configure("objects"), model=lambda: create_model("linear", 10, task.input_shape), task=create_task("digits_lt")
+    )
+    assert given.metrics == by_name.metrics
+    assert given.data_hash == by_name.data_hash
+
+
+def test_a_plain_module_is_trained_and_left_as_it_was(configure: Configure) -> None:
+    net = Net()
+    before = copy.deepcopy(net.state_dict())
+    config = configure("run", epochs=2)
+    result = train(config, model=net, task=create_task("digits_lt"))
+    assert (result.model, result.task) == ("python:Net", "digits_lt")
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+    assert (config.folder() / "report.html").exists()
+    assert train(config, model=net, task=create_task("digits_lt"), resume=True) == result
+    with pytest.raises(InputError, match="made in Python"):
+        evaluate_folder(config.folder())
+
+
+def test_settings_may_be_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    task = create_task("digits_lt")
+    assert train(TrainConfig(epochs=1), task=task).task == "digits_lt"
+    assert (tmp_path / "runs/digits_lt/icda/seed0/result.json").exists()
+
+
+def test_what_does_not_fit_is_refused(configure: Configure) -> None:
+    task = create_task("digits_lt")
+    with pytest.raises(InputError, match="the model has 7 outputs, and task 'digits_lt' has 10 classes"):
+        train(configure("a"), model=create_model("linear", 7, task.input_shape), task=task)
+    with pytest.raises(InputError, match="trains 2 networks, which must differ: give model a function"):
+        train(configure("b", method="co_teaching"), model=Net(), task=task)
+    with pytest.raises(TypeError, match=r"an nn\.Module or a function that makes one, got int"):
+        train(configure("c"), model=lambda: 3, task=task)  # type: ignore[arg-type, return-value]
+
+
+class Listening(QuietView):
+    said = ""
+
+    def run(self, description: str) -> None:
+        self.said = description
+
+
+def write_features(path: Path, **arrays: Any) -> Path:
+    generator = np.random.default_rng(0)
+    y = np.arange(120) % 3
+    np.savez(path, **{"features": generator.normal(size=(120, 5)) + 3 * y[:, None], "y": y, **arrays})
+    return path
+
+
+def test_a_file_of_features_is_trained_on_and_said_before_the_first_epoch(configure: Configure, tmp_path: Path) -> None:
+    path = write_features(tmp_path / "x.npz", class_names=np.array(["cat", "dog", "seal"]))
+    view = Listening()
+    config = configure("run", data=str(path), method="ce", epochs=8)
+    result = train(config, view=view)
+    parameters = sum(value.numel() for value in create_model("mlp", 3, (5,)).parameters())
+    assert view.said.splitlines() == [
+        "task x: train 84, validation 12, test 24 samples",
+        "3 classes, training samples of each: cat 28, dog 28, seal 28",
+        f"model mlp: {parameters:,} parameters; method cross_entropy",
+    ]
+    assert (result.metric("accuracy") or 0) > 0.9
+    assert evaluate_folder(config.folder()).metrics == result.metrics
+
+
+def test_groups_and_splits_of_a_features_file_are_kept(configure: Configure, tmp_path: Path) -> None:
+    splits = np.array(["train", "val", "test"])[np.arange(120) // 3 % 3]
+    path = write_features(tmp_path / "x.npz", group=np.arange(120) % 2, split=splits)
+    result = train(configure("run", data=str(path), method="ce", epochs=1))
+    assert result.group_names == ["0", "1"]
+    assert sum(result.class_counts or ()) == int((splits == "train").sum())
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"features": np.full((120, 5), np.nan)}, "features must be finite"),
+        ({"features": np.zeros(120)}, r"features are numbers of shape \(N, A\)"),
+        ({"y": np.arange(7)}, "y needs one value per row, 120 in all"),
+        ({"split": np.array(["nope"] * 120)}, "a split is one of"),
+    ],
+)
+def test_a_features_file_that_cannot_be_used_is_named(
+    arrays: dict[str, Any], message: str, configure: Configure, tmp_path: Path
+) -> None:
+    path = write_features(tmp_path / "x.npz", **arrays)
+    with pytest.raises(InputError, match=rf"x\.npz: {message}"):
+        train(configure("run", data=str(path)))
