@@ -90,7 +90,7 @@ def write_features(path: Path, **arrays: Any) -> Path:
 def test_a_file_of_features_is_trained_on_and_said_before_the_first_epoch(configure: Configure, tmp_path: Path) -> None:
     path = write_features(tmp_path / "x.npz", class_names=np.array(["cat", "dog", "seal"]))
     view = Listening()
-    config = configure("run", data=str(path), method="ce", epochs=8)
+    config = configure("run", data=str(path), method="ce", epochs=30)
     result = train(config, view=view)
     parameters = sum(value.numel() for value in create_model("mlp", 3, (5,)).parameters())
     assert view.said.splitlines() == [
