@@ -11,7 +11,7 @@ import tyro
 
 from icda.auditing import Audit, audit
 from icda.auditing.console import overview
-from icda.cli.audit_files import Wanted, read_audit_data
+from icda.data.own.feature_files import Wanted, read_feature_file
 from icda.errors import InputError
 from icda.terminal import make_console
 
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.out is not None and options.out.exists() and not options.out.is_dir():
         raise InputError(f"--out is {options.out}, which is a file: expected a folder.")
     columns = Wanted(options.features, options.labels, options.names, options.where)
-    data = read_audit_data(options.data.expanduser(), columns)
+    data = read_feature_file(options.data.expanduser(), columns)
     result = audit(
         data.features,
         data.labels,

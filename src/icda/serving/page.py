@@ -1,0 +1,133 @@
+"""The page of `icda fit`: what was found, what was done, what it cost and brought, what to check by hand."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from icda.auditing.page import settings_part
+from icda.report.formatting import duration, percent
+from icda.report.frame import Part, framed
+from icda.report.markup import Markup, definitions, element, section, table
+from icda.report.sections.action import answer_of, glossary
+from icda.report.sections.audit import anchored_parts
+from icda.report.sections.exhibits import vocabulary_of
+from icda.serving.fitting import Fitted
+from icda.serving.trial import Outcome, Trial
+from icda.serving.trial import Part as Share
+
+SHOWN = 50  # rows of each ranking
+NEW = {"image": "new_photos", "text": "new_texts.csv", "features": "new.npz"}
+
+
+def render_fit_page(fitted: Fitted, folder: str, data: str) -> str:
+    """One self-contained page."""
+    audited = {**fitted.audit.as_dict(SHOWN), **_exhibits(fitted)}
+    parts: list[Part] = [
+        ("result", "The result", _result(fitted, audited)),
+        ("brought", "What it brought", section("What it brought", 2, *_brought(fitted.trial))),
+        ("check", "What to check by hand", section("What to check by hand", 2, _checks(fitted, audited))),
+        ("use", "How to use it", section("How to use it", 2, *_use(fitted, folder))),
+        *((f"audit-{place}", title, part) for place, title, part in anchored_parts(audited, 2, ("short", "advice"))),
+        ("cost", "What it cost", section("What it cost", 2, definitions(_cost(fitted), "facts"))),
+        ("words", "Words on this page", glossary(audited, 2)),
+        *settings_part(audited),
+    ]
+    title = f"A classifier of {len(fitted.model.classes)} classes from {data}"
+    return framed(title, "icda fit", parts, vocabulary_of(audited))
+
+
+def _exhibits(fitted: Fitted) -> dict[str, Any]:
+    samples, test = fitted.data.samples, fitted.data.test
+    if samples is None:
+        return {}
+    inputs = [item for row, item in enumerate(samples.inputs) if test is None or not test[row]]
+    return fitted.audit.exhibits(images=inputs) if samples.kind == "image" else fitted.audit.exhibits(texts=inputs)
+
+
+def _result(fitted: Fitted, audited: Mapping[str, Any]) -> Markup:
+    trial = fitted.trial
+    right = f"{percent(trial.after.accuracy)} of the samples it has not seen are classified correctly"
+    worst = f"{percent(trial.after.worst_class.accuracy)} in the worst class ({trial.after.worst_class.name})"
+    lede = element("p", f"{right}, {worst}.", class_="lede")
+    found = element("p", element("strong", "Found: "), str(audited["summary"]).removeprefix("Found: "))
+    done = element("p", element("strong", "Done: "), fitted.done)
+    skipped = fitted.data.skipped
+    left = element("p", f"{len(skipped)} unreadable files were left out.", class_="note") if skipped else ""
+    return section("The result", 2, lede, found, done, left)
+
+
+def _brought(trial: Trial) -> list[Markup]:
+    rows: list[list[object]] = [
+        ["Accuracy", "all", trial.samples, percent(trial.before.accuracy), percent(trial.after.accuracy)],
+        _worst("Worst class", trial.before.worst_class, trial.after.worst_class),
+    ]
+    if trial.before.worst_group is not None and trial.after.worst_group is not None:
+        rows.append(_worst("Worst suspected group", trial.before.worst_group, trial.after.worst_group))
+    header = ["", "Which", "Samples", "Plain training", "This model"]
+    caption = f"Shares that are right, before and after; judged: {trial.held_out}"
+    said = [table(caption, header, rows, names=2, sortable=False), element("p", _sentence(trial.before, trial.after))]
+    note = (
+        "Plain training is a head with cross entropy on the same features. Suspected groups are guessed from the features, "
+        "by class and by what the shortcut says; the labels are taken as they are, wrong ones included."
+    )
+    return [*said, element("p", note, class_="note")]
+
+
+def _worst(name: str, before: Share, after: Share) -> list[object]:
+    which = before.name if before.name == after.name else f"{before.name} → {after.name}"
+    return [name, which, after.samples, percent(before.accuracy), percent(after.accuracy)]
+
+
+def _sentence(before: Outcome, after: Outcome) -> str:
+    gain = 100 * (after.accuracy - before.accuracy)
+    said = f"Accuracy changes by {gain:+.1f} points, the worst class by " + (
+        f"{100 * (after.worst_class.accuracy - before.worst_class.accuracy):+.1f}"
+    )
+    if before.worst_group is not None and after.worst_group is not None:
+        said += (
+            f", the worst suspected group by {100 * (after.worst_group.accuracy - before.worst_group.accuracy):+.1f}"
+        )
+    return f"{said}."
+
+
+def _checks(fitted: Fitted, audited: Mapping[str, Any]) -> Markup:
+    """What a person should look at before the model is used."""
+    verdicts, trial = audited["verdicts"], fitted.trial
+    pictures = "exhibits" in audited
+    steps = []
+    if answer_of(verdicts, "shortcut") != "no":
+        where = "Suspects to look at" if pictures else "Samples tied to a wrong class"
+        steps.append(f"Look at “{where}” below: do they share something that has nothing to do with their class?")
+    if answer_of(verdicts, "label_noise") != "no" or int(fitted.audit.noise.issues.sum()):
+        where = "Labels to check" if pictures else "Doubtful labels"
+        steps.append(f"Check the labels under “{where}” from the top. Correct them in your data and fit again.")
+    if trial.after.worst_class.accuracy < trial.after.accuracy - 0.1:
+        steps.append(f"The class {trial.after.worst_class.name} lies far behind: it needs more or clearer samples.")
+    if fitted.model.shortcut is not None:
+        steps.append(
+            "In the file of predictions, look at rows with “yes” under disagree: there the prediction goes against what "
+            "the shortcut points to. They are where this model differs from a plain one."
+        )
+    steps.append("Predict samples from another time, place or source than these, and check some by hand.")
+    return element("ol", *(element("li", step) for step in steps), class_="steps")
+
+
+def _use(fitted: Fitted, folder: str) -> list[Markup]:
+    new = NEW[fitted.data.reads.kind]
+    argument = {"image": '["photo.jpg"]', "text": '["a text"]', "features": "X"}[fitted.data.reads.kind]
+    lines = [shlex.join(["icda", "predict", folder, new, "--out", "predictions.csv"])]
+    python = [f"model = icda.load({folder!r})", f"model.predict({argument})"]
+    return [element("pre", element("code", "\n".join(block)), class_="command") for block in (lines, python)]
+
+
+def _cost(fitted: Fitted) -> list[tuple[str, object]]:
+    reads = fitted.data.reads
+    facts: list[tuple[str, object]] = [
+        ("Samples", f"{len(fitted.audit):,}"),
+        ("Features", f"{reads.width:,}" + (f", by {reads.encoder}" if reads.encoder else "")),
+    ]
+    names = {"read": "Reading and embedding", "audit": "Audit", "fit": "Fit", "trial": "Trial on unseen samples"}
+    facts += [(names[key], duration(seconds)) for key, seconds in fitted.seconds.items()]
+    return facts

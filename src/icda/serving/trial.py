@@ -1,0 +1,83 @@
+"""What a fit brought: heads judged on samples they have not seen, beside plain cross entropy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import StratifiedKFold
+
+FOLDS = 5
+FEWEST = 5  # samples below which a group's share of right answers says nothing
+
+Answer = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]  # (X, y, new X) -> predicted labels
+
+
+@dataclass(frozen=True)
+class Part:
+    """A class or a group: how many samples, and the share that is right."""
+
+    name: str
+    samples: int
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one way of fitting gets right; the worst group is None where there are no suspects."""
+
+    accuracy: float
+    worst_class: Part
+    worst_group: Part | None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Plain cross entropy (`before`) beside the head that was chosen (`after`), on the same samples."""
+
+    before: Outcome
+    after: Outcome
+    samples: int
+    held_out: str  # in words: which samples were judged by heads that had not seen them
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def cross_validate(
+    before: Answer, after: Answer, X: np.ndarray, y: np.ndarray, groups: Sequence[str] | None, seed: int
+) -> Trial:
+    """Both ways, each sample answered by heads fitted to four fifths of the others; all that is chosen is chosen anew."""
+    folds = min(FOLDS, int(np.unique(y, return_counts=True)[1].min()))
+    answers = [np.empty_like(y), np.empty_like(y)]
+    for train, test in StratifiedKFold(folds, shuffle=True, random_state=seed).split(X, y):
+        for answered, way in zip(answers, (before, after), strict=True):
+            answered[test] = way(X[train], y[train], X[test])
+    words = f"each of the {len(y)} samples by a head that was fitted to the other {folds - 1} of {folds} parts"
+    return Trial(judge(answers[0], y, groups), judge(answers[1], y, groups), len(y), words)
+
+
+def judge(predicted: np.ndarray, y: np.ndarray, groups: Sequence[str] | None = None) -> Outcome:
+    """Accuracy, the worst class and the worst group; ties go to the larger one.
+
+    >>> judge(np.array(["a", "a", "b"]), np.array(["a", "b", "b"])).worst_class
+    Part(name='b', samples=2, accuracy=0.5)
+    """
+    right = predicted == y
+    classes = parts(right, [str(name) for name in y])
+    grouped = [] if groups is None else [part for part in parts(right, groups) if part.samples >= FEWEST]
+    return Outcome(float(right.mean()), _worst(classes), _worst(grouped) if grouped else None)
+
+
+def parts(right: np.ndarray, names: Sequence[str]) -> list[Part]:
+    """The share of right answers of each class or group."""
+    known = np.array(names, dtype=object)
+    return [
+        Part(str(name), int((known == name).sum()), float(right[known == name].mean())) for name in np.unique(known)
+    ]
+
+
+def _worst(known: list[Part]) -> Part:
+    return min(known, key=lambda part: (part.accuracy, -part.samples))
