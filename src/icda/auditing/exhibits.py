@@ -16,7 +16,7 @@ from icda.errors import InputError
 if TYPE_CHECKING:
     from icda.auditing.result import Audit
 
-PAIRS, SUSPECTS, TYPICAL, LABELS = 4, 6, 3, 12
+PAIRS, SUSPECTS, TYPICAL, LABELS = 4, 8, 4, 12
 SIDE = 160  # pixels of a thumbnail, at most
 LONGEST = 600  # characters of a text that are shown
 Show = Callable[[int], Mapping[str, str]]  # a sample's {"picture": data URI} or {"text": ...}; empty if neither

@@ -15,13 +15,14 @@ from rich.text import Text
 
 from icda.cli.embed import Bar
 from icda.data.embedding.samples import Columns
-from icda.serving.fit_data import Asked, read_fit_data
-from icda.serving.fitting import Fitted, check_out, fit_model, write_fitted
+from icda.methods import resolve_method
+from icda.serving.fit_data import Asked, FitData, read_fit_data
+from icda.serving.fitting import Fitted, Say, check_out, fit_model, write_fitted
 from icda.serving.folder import PAGE
-from icda.serving.head_fit import check_method
+from icda.serving.head_fit import AUTO, check_method
 from icda.serving.page import render_fit_page
-from icda.serving.trial import Part
 from icda.terminal import make_console
+from icda.training import TrainConfig
 
 
 @dataclass
@@ -51,6 +52,14 @@ class FitArguments:
     """CSV column with image paths; guessed from common names if not given."""
     text_column: str | None = None
     """CSV column with texts."""
+    train: bool = False
+    """Train a network end to end, by the trainer of `icda train`, instead of a head on frozen features."""
+    compare: bool = True
+    """With --train: train a plain network too, to see what the method brought; it doubles the time."""
+    model: str | None = None
+    """With --train: name of a model (`icda list models`)."""
+    epochs: int = 30
+    """With --train: passes over the training set."""
     seed: int = 0
     """Seed of all that is drawn; the same seed gives the same model."""
     overwrite: bool = False
@@ -65,11 +74,27 @@ class FitArguments:
         asked = Asked(self.features, self.labels, self.names, columns, self.encoder, self.image_size)
         return replace(asked, skip_unreadable=self.skip_unreadable, allow_outside=self.allow_outside)
 
+    def config(self) -> TrainConfig:
+        """The run that --train asks for."""
+        return TrainConfig(
+            data=str(self.data),
+            model=self.model,
+            epochs=self.epochs,
+            seed=self.seed,
+            out=str(self.out.expanduser()),
+            image_column=self.image_column,
+            text_column=self.text_column,
+            label_column=self.labels,
+            skip_unreadable=self.skip_unreadable,
+            allow_outside=self.allow_outside,
+            image_size=self.image_size or TrainConfig.image_size,
+        )
+
 
 def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(FitArguments, args=list(arguments), prog="icda fit")
     console, progress = make_console(), make_console(stderr=True)
-    check_method(options.method)
+    _check_method(options)
     folder = options.out.expanduser()
     check_out(folder, options.overwrite)
     started = time.perf_counter()
@@ -78,7 +103,7 @@ def main(arguments: Sequence[str]) -> int:
     spent = {"read": time.perf_counter() - started}
     for note in data.notes:
         progress.print(note, highlight=False, markup=False)
-    fitted = fit_model(data, options.method, options.seed, lambda words: progress.print(words, highlight=False))
+    fitted = _fit(options, data, lambda words: progress.print(words, highlight=False, markup=False))
     fitted = replace(fitted, seconds={**spent, **fitted.seconds})
     write_fitted(fitted, folder, render_fit_page(fitted, str(options.out), options.data.name))
     console.print(summary(fitted))
@@ -92,25 +117,37 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _check_method(options: FitArguments) -> None:
+    if not options.train:
+        check_method(options.method)
+    elif options.method != AUTO:
+        resolve_method(options.method)
+
+
+def _fit(options: FitArguments, data: FitData, say: Say) -> Fitted:
+    if not options.train:
+        return fit_model(data, options.method, options.seed, say)
+    from icda.serving.network_fit import NetworkSettings, fit_network
+    from icda.training.progress import TerminalView
+
+    settings = NetworkSettings(options.config(), options.compare, options.overwrite)
+    return fit_network(data, settings, options.method, say, TerminalView())
+
+
 def summary(fitted: Fitted) -> RenderableType:
     """What was found, done and brought, for a terminal."""
     trial = fitted.trial
     table = Table(title=f"judged: {trial.held_out}", title_justify="left")
     for name in ("", "which", "samples", "plain training", "this model"):
         table.add_column(name, justify="left" if name in ("", "which") else "right", overflow="fold")
-    table.add_row("accuracy", "all", str(trial.samples), _share(trial.before.accuracy), _share(trial.after.accuracy))
-    _add_worst(table, "worst class", trial.before.worst_class, trial.after.worst_class)
-    if trial.before.worst_group is not None and trial.after.worst_group is not None:
-        _add_worst(table, "worst suspected group", trial.before.worst_group, trial.after.worst_group)
+    for line in trial.lines():
+        before = "" if line.before is None else _share(line.before.accuracy)
+        figures = (str(line.after.samples), before, _share(line.after.accuracy))
+        table.add_row(Text(line.name.lower()), Text(line.which), *figures)
     parts: list[RenderableType] = [Text(fitted.audit.summary, style="bold"), Text(f"Done: {fitted.done}"), table]
     if fitted.data.skipped:
         parts.append(Text(f"{len(fitted.data.skipped)} unreadable files were left out."))
     return Group(*parts)
-
-
-def _add_worst(table: Table, name: str, before: Part, after: Part) -> None:
-    which = before.name if before.name == after.name else f"{before.name} → {after.name}"
-    table.add_row(name, Text(which), str(after.samples), _share(before.accuracy), _share(after.accuracy))
 
 
 def _share(value: float) -> str:

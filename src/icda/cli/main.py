@@ -28,6 +28,7 @@ COMMANDS = {
     "demo": "compare CE, LA, ISDA, ICDA, Meta-ICDA and the shortcut prior on three small biased tasks that ship with icda",
     "fit": "make a classifier from your images, texts, features or table: embed, audit, treat, and one page about it",
     "predict": "write what a fitted or trained model says of new inputs, one row per input",
+    "export": "write a fitted or trained model as ONNX, or its weights as safetensors",
     "train": "train a classifier on a task, or on your own folder or CSV",
     "eval": "evaluate the model of an earlier run",
     "audit": "find samples tied to a wrong class, doubtful labels and long tails in features, before group labels exist",

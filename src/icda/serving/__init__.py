@@ -1,6 +1,6 @@
 """Models that are put to use: fitted to a user's data, kept in a folder, loaded, asked and exported."""
 
-from icda.serving.load import load
+from icda.serving.loading import load
 from icda.serving.model import Model
 from icda.serving.predictions import Predictions, predict_data
 

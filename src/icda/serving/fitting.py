@@ -18,6 +18,7 @@ from icda.serving.fit_data import EMBEDDED, FitData
 from icda.serving.folder import FACTS, PAGE, WEIGHTS
 from icda.serving.head import HeadModel
 from icda.serving.head_fit import AUTO, PLAIN, SENTENCES, Head, check_method, fit_named, fit_shortcut_reader
+from icda.serving.model import Model
 from icda.serving.trial import Answer, Trial, cross_validate, judge
 
 WRITTEN = (FACTS, WEIGHTS, PAGE, "audit.csv", "audit.json")
@@ -28,13 +29,15 @@ Say = Callable[[str], None]
 class Fitted:
     """A model, and all that its page tells: what was found, done and brought, and how long it took."""
 
-    model: HeadModel
+    model: Model
     audit: Audit
     trial: Trial
     method: str
     done: str  # what was done, in sentences
     data: FitData
     seconds: dict[str, float]
+    plain: str = "a head with cross entropy on the same features"
+    has_shortcut_reader: bool = False
 
     def facts(self) -> dict[str, Any]:
         """What the model folder keeps of it."""
@@ -57,7 +60,7 @@ def fit_model(data: FitData, method: str = AUTO, seed: int = 0, say: Say | None 
     method = check_method(method)
     say = say or (lambda _: None)
     train = np.ones(len(data), dtype=bool) if data.test is None else ~data.test
-    X, y = _as_floats(data.features[train]), data.labels[train]
+    X, y = as_floats(data.features[train]), data.labels[train]
     started = time.perf_counter()
     say(f"Auditing {len(y)} samples ...")
     names = [name for name, kept in zip(data.names, train, strict=True) if kept]
@@ -72,10 +75,10 @@ def fit_model(data: FitData, method: str = AUTO, seed: int = 0, say: Say | None 
     fitted = time.perf_counter()
     say("Judging it on samples that it has not seen ...")
     model = HeadModel(head.classes, head.coef, head.intercept, data.reads, reader)
-    trial = _trial(data, train, X, y, method, model, _groups(found, treatment), seed)
+    trial = _trial(data, train, X, y, method, model, suspected_groups(found, treatment), seed)
     spent = {"audit": audited - started, "fit": fitted - audited, "trial": time.perf_counter() - fitted}
-    result = Fitted(model, found, trial, method, _done(method, head), data, spent)
-    return replace(result, model=replace(model, facts=result.facts()))
+    told = Fitted(model, found, trial, method, _done(method, head), data, spent, has_shortcut_reader=reader is not None)
+    return replace(told, model=replace(model, facts=told.facts()))
 
 
 def check_out(folder: Path, overwrite: bool) -> None:
@@ -95,10 +98,11 @@ def write_fitted(fitted: Fitted, folder: Path, page: str) -> None:
     fitted.audit.to_csv(folder / "audit.csv")
     fitted.audit.to_json(folder / "audit.json")
     (folder / PAGE).write_text(page, encoding="utf-8", errors="xmlcharrefreplace")
-    fitted.model.save(folder)
+    if isinstance(fitted.model, HeadModel):  # a network has its checkpoint there
+        fitted.model.save(folder)
 
 
-def _as_floats(X: np.ndarray) -> np.ndarray:
+def as_floats(X: np.ndarray) -> np.ndarray:
     if X.ndim != 2:
         raise InputError(f"the features have shape {X.shape}, expected (N, A): one row of numbers per sample.")
     if X.dtype.kind not in "fiub":
@@ -106,12 +110,17 @@ def _as_floats(X: np.ndarray) -> np.ndarray:
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32 if X.dtype == np.float16 else np.float64)
 
 
-def _groups(found: Audit, treatment: Treatment) -> list[str]:
-    """The suspected group of every sample: by what the shortcut says of it, else by the audit's tie."""
+def suspected_groups(found: Audit, treatment: Treatment) -> list[str] | None:
+    """The suspected group of every sample: by what the shortcut says of it, else by the audit's tie.
+
+    None where no shortcut is seen: then the tied samples are those that heads get wrong, and no group.
+    """
     names, targets = found.class_names, found.targets
     if treatment.attributes is not None:
         answers = treatment.attributes.numpy()
         return [f"{names[y]}, shortcut points to {names[a]}" for y, a in zip(targets, answers, strict=True)]
+    if found.verdicts["shortcut"].answer == "no":
+        return None
     return [f"{names[y]}, {'tied' if part else 'rest'}" for y, part in zip(targets, found.ties.suspected, strict=True)]
 
 
@@ -122,7 +131,7 @@ def _trial(
     y: np.ndarray,
     method: str,
     model: HeadModel,
-    groups: list[str],
+    groups: list[str] | None,
     seed: int,
 ) -> Trial:
     def way(name: str) -> Answer:
@@ -134,11 +143,11 @@ def _trial(
 
     if data.test is None:
         return cross_validate(way(PLAIN), way(method), X, y, groups, seed)
-    new, labels = _as_floats(data.features[data.test]), data.labels[data.test]
-    towards = model.points_to(new)
+    new, labels = as_floats(data.features[data.test]), data.labels[data.test]
+    towards = model.answer_features(new).points_to
     named = None
     if towards is not None:
-        named = [f"{label}, shortcut points to {other}" for label, other in zip(labels, towards, strict=True)]
+        named = [f"{label}, shortcut points to {model.classes[k]}" for label, k in zip(labels, towards, strict=True)]
     before, after = judge(way(PLAIN)(X, y, new), labels, named), judge(model.predict(new), labels, named)
     return Trial(before, after, len(labels), f"the {len(labels)} samples of the test split, which no head has seen")
 

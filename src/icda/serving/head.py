@@ -43,16 +43,15 @@ class HeadModel(Model):
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def answer_features(self, features: np.ndarray) -> Answers:
-        logits = linear_logits(features, self.coef, self.intercept)
-        return Answers(features, logits, np.ones(len(features), dtype=bool))
+        return self._answers(features, np.ones(len(features), dtype=bool))
 
     def answer(self, samples: Samples, rows: range, skip_unreadable: bool = False) -> Answers:
         features, kept = encode_rows(samples, rows, self.reads.load_encoder(), BATCH, skip_unreadable, REMEDY)
-        features = features if kept.any() else np.empty((0, self.reads.width), np.float32)
-        return Answers(features, linear_logits(features, self.coef, self.intercept), kept)
+        return self._answers(features if kept.any() else np.empty((0, self.reads.width), np.float32), kept)
 
-    def points_to(self, features: np.ndarray) -> np.ndarray | None:
-        return None if self.shortcut is None else self.classes[self.shortcut.answers(features)]
+    def _answers(self, features: np.ndarray, kept: np.ndarray) -> Answers:
+        points_to = None if self.shortcut is None else self.shortcut.answers(features)
+        return Answers(features, linear_logits(features, self.coef, self.intercept), kept, points_to)
 
     def save(self, folder: Path) -> None:
         """Write the model folder."""

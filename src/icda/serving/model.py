@@ -37,10 +37,6 @@ class Model(ABC):
     def answer(self, samples: Samples, rows: range, skip_unreadable: bool = False) -> Answers:
         """What the model says of some images or texts."""
 
-    def points_to(self, features: np.ndarray) -> np.ndarray | None:
-        """The class (N,) that the shortcut alone would suggest; None for a model without a conditional prior."""
-        return None
-
     def embed(self, X: Any) -> np.ndarray:
         """Features (N, A) of inputs."""
         return self._ask(X, "features")
@@ -64,11 +60,15 @@ class Model(ABC):
 
 @dataclass(frozen=True)
 class Answers:
-    """What a model says of samples: `features` (n, A) and `logits` (n, C) of those that are `kept` (N,)."""
+    """What a model says of samples: `features` (n, A) and `logits` (n, C) of those that are `kept` (N,).
+
+    `points_to` (n,) is the number of the class that the shortcut alone would suggest, for a model treated against one.
+    """
 
     features: np.ndarray
     logits: np.ndarray
     kept: np.ndarray
+    points_to: np.ndarray | None = None
 
 
 def probabilities_of(logits: np.ndarray) -> np.ndarray:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -67,15 +66,25 @@ class NetworkModel(Model):
         return self._answer((source.fetch(readable[part]) for part in _batches(range(len(readable)))), kept)
 
     @torch.no_grad()
-    def _answer(self, batches: Any, kept: np.ndarray) -> Answers:
+    def _answer(self, batches: Iterable[Inputs], kept: np.ndarray) -> Answers:
         features: list[Tensor] = [torch.empty(0, self.networks[0].feature_dim)]
         logits: list[Tensor] = [torch.empty(0, len(self.classes))]
+        towards: list[Tensor | None] = []
         with evaluating(*self.networks, self.method):
             for inputs in batches:
                 output = self.networks[0](inputs)
                 features.append(output.features.float())
                 logits.append((self.logits(inputs) if self._has_own_rule else output.logits).float())
-        return Answers(torch.cat(features).numpy(), torch.cat(logits).numpy(), kept)
+                towards.append(self._points_to(inputs))
+        pointed = [part for part in towards if part is not None]
+        points_to = torch.cat(pointed).numpy() if pointed else None
+        return Answers(torch.cat(features).numpy(), torch.cat(logits).numpy(), kept, points_to)
+
+    def _points_to(self, inputs: Inputs) -> Tensor | None:
+        """What the method's biased networks see; nothing where they showed no sign of a shortcut."""
+        if getattr(self.method, "found", {}).get("no_shortcut"):
+            return None
+        return self.method.shortcut_answers(self.networks, inputs)
 
     @property
     def _has_own_rule(self) -> bool:

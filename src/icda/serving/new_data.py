@@ -60,9 +60,11 @@ def _from_samples(samples: Samples, id_name: str) -> NewData:
 
 
 def _from_table(table: CsvTable, reads: Reads, column: str | None, allow_outside: bool) -> NewData:
+    ids = table.find("name", None, NAMES)
     if reads.kind == "features":
         names = _wanted_columns(reads, list(table.columns), table.path)
-        return _rows(np.stack([_numbers(table, name) for name in names], 1), reads)
+        named = None if ids is None or ids in names else np.array(table.columns[ids], dtype=object)
+        return _rows(np.stack([_numbers(table, name) for name in names], 1), reads, named)
     usual = TEXT if reads.kind == "text" else IMAGE
     option = f"--{reads.kind}-column"
     if column is None and reads.column in table.columns:
@@ -75,7 +77,11 @@ def _from_table(table: CsvTable, reads: Reads, column: str | None, allow_outside
         )
     columns = Columns(text=found) if reads.kind == "text" else Columns(image=found)
     samples = read_samples(table.path, columns, unlabelled=True, allow_outside=allow_outside)
-    return _from_samples(samples, "path" if reads.kind == "image" else "row")
+    if reads.kind == "image":
+        return _from_samples(samples, "path")
+    if ids is None or ids == found:
+        return _from_samples(samples, "row")
+    return NewData(list(table.columns[ids]), "id", samples=samples)
 
 
 def _from_npz(path: Path, reads: Reads, column: str | None) -> NewData:

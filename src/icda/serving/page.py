@@ -14,8 +14,7 @@ from icda.report.sections.action import answer_of, glossary
 from icda.report.sections.audit import anchored_parts
 from icda.report.sections.exhibits import vocabulary_of
 from icda.serving.fitting import Fitted
-from icda.serving.trial import Outcome, Trial
-from icda.serving.trial import Part as Share
+from icda.serving.trial import Line, Trial
 
 SHOWN = 50  # rows of each ranking
 NEW = {"image": "new_photos", "text": "new_texts.csv", "features": "new.npz"}
@@ -26,7 +25,7 @@ def render_fit_page(fitted: Fitted, folder: str, data: str) -> str:
     audited = {**fitted.audit.as_dict(SHOWN), **_exhibits(fitted)}
     parts: list[Part] = [
         ("result", "The result", _result(fitted, audited)),
-        ("brought", "What it brought", section("What it brought", 2, *_brought(fitted.trial))),
+        ("brought", "What it brought", section("What it brought", 2, *_brought(fitted.trial, fitted.plain))),
         ("check", "What to check by hand", section("What to check by hand", 2, _checks(fitted, audited))),
         ("use", "How to use it", section("How to use it", 2, *_use(fitted, folder))),
         *((f"audit-{place}", title, part) for place, title, part in anchored_parts(audited, 2, ("short", "advice"))),
@@ -58,38 +57,29 @@ def _result(fitted: Fitted, audited: Mapping[str, Any]) -> Markup:
     return section("The result", 2, lede, found, done, left)
 
 
-def _brought(trial: Trial) -> list[Markup]:
-    rows: list[list[object]] = [
-        ["Accuracy", "all", trial.samples, percent(trial.before.accuracy), percent(trial.after.accuracy)],
-        _worst("Worst class", trial.before.worst_class, trial.after.worst_class),
-    ]
-    if trial.before.worst_group is not None and trial.after.worst_group is not None:
-        rows.append(_worst("Worst suspected group", trial.before.worst_group, trial.after.worst_group))
+def _brought(trial: Trial, plain: str) -> list[Markup]:
+    def row(line: Line) -> list[object]:
+        before = "" if line.before is None else percent(line.before.accuracy)
+        return [line.name, line.which, line.after.samples, before, percent(line.after.accuracy)]
+
     header = ["", "Which", "Samples", "Plain training", "This model"]
     caption = f"Shares that are right, before and after; judged: {trial.held_out}"
-    said = [table(caption, header, rows, names=2, sortable=False), element("p", _sentence(trial.before, trial.after))]
+    said = [table(caption, header, [row(line) for line in trial.lines()], names=2, sortable=False)]
+    if trial.before is not None:
+        said.append(element("p", _sentence(trial)))
     note = (
-        "Plain training is a head with cross entropy on the same features. Suspected groups are guessed from the features, "
-        "by class and by what the shortcut says; the labels are taken as they are, wrong ones included."
+        f"Plain training is {plain}. Suspected groups are guessed from the features, by class and by what the shortcut "
+        "says; the labels are taken as they are, wrong ones included."
     )
     return [*said, element("p", note, class_="note")]
 
 
-def _worst(name: str, before: Share, after: Share) -> list[object]:
-    which = before.name if before.name == after.name else f"{before.name} → {after.name}"
-    return [name, which, after.samples, percent(before.accuracy), percent(after.accuracy)]
-
-
-def _sentence(before: Outcome, after: Outcome) -> str:
-    gain = 100 * (after.accuracy - before.accuracy)
-    said = f"Accuracy changes by {gain:+.1f} points, the worst class by " + (
-        f"{100 * (after.worst_class.accuracy - before.worst_class.accuracy):+.1f}"
-    )
-    if before.worst_group is not None and after.worst_group is not None:
-        said += (
-            f", the worst suspected group by {100 * (after.worst_group.accuracy - before.worst_group.accuracy):+.1f}"
-        )
-    return f"{said}."
+def _sentence(trial: Trial) -> str:
+    changes = [(line.name, line.after.accuracy - line.before.accuracy) for line in trial.lines() if line.before]
+    if all(abs(change) < 0.0005 for _, change in changes):
+        return "No difference from plain training on these samples."
+    first, *others = (f"{name} {100 * change:+.1f}" for name, change in changes)
+    return ", ".join([f"{first} points", *(other[0].lower() + other[1:] for other in others)]) + "."
 
 
 def _checks(fitted: Fitted, audited: Mapping[str, Any]) -> Markup:
@@ -105,7 +95,7 @@ def _checks(fitted: Fitted, audited: Mapping[str, Any]) -> Markup:
         steps.append(f"Check the labels under “{where}” from the top. Correct them in your data and fit again.")
     if trial.after.worst_class.accuracy < trial.after.accuracy - 0.1:
         steps.append(f"The class {trial.after.worst_class.name} lies far behind: it needs more or clearer samples.")
-    if fitted.model.shortcut is not None:
+    if fitted.has_shortcut_reader:
         steps.append(
             "In the file of predictions, look at rows with “yes” under disagree: there the prediction goes against what "
             "the shortcut points to. They are where this model differs from a plain one."
@@ -128,6 +118,13 @@ def _cost(fitted: Fitted) -> list[tuple[str, object]]:
         ("Samples", f"{len(fitted.audit):,}"),
         ("Features", f"{reads.width:,}" + (f", by {reads.encoder}" if reads.encoder else "")),
     ]
-    names = {"read": "Reading and embedding", "audit": "Audit", "fit": "Fit", "trial": "Trial on unseen samples"}
+    names = {
+        "read": "Reading and embedding",
+        "audit": "Audit",
+        "fit": "Fit",
+        "train": "Training",
+        "plain": "Plain training, to compare",
+        "trial": "Trial on unseen samples",
+    }
     facts += [(names[key], duration(seconds)) for key, seconds in fitted.seconds.items()]
     return facts

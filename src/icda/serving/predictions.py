@@ -102,10 +102,9 @@ def predict_data(
     for rows, answers in _answers(model, new, skip_unreadable):
         chosen = np.arange(rows.start, rows.stop)[answers.kept]
         probabilities[chosen] = probabilities_of(answers.logits)
-        towards = model.points_to(answers.features)
-        if towards is not None:
+        if answers.points_to is not None:
             points_to = np.full(len(new), None, dtype=object) if points_to is None else points_to
-            points_to[chosen] = towards
+            points_to[chosen] = model.classes[answers.points_to]
         if progress is not None:
             progress(rows.stop, len(new))
     if np.isnan(probabilities[:, 0]).all():

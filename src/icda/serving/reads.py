@@ -48,9 +48,11 @@ class Reads:
         return cls(
             kind=values["kind"],
             width=values["width"],
+            encoder=values.get("encoder"),
+            encoder_version=values.get("encoder_version"),
             image_size=values.get("image_size"),
+            column=values.get("column"),
             columns=None if columns is None else tuple(columns),
-            **{name: values.get(name) for name in names},
         )
 
     def load_encoder(self) -> Encoder:

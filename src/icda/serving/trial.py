@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.model_selection import StratifiedKFold
@@ -31,19 +31,45 @@ class Outcome:
     accuracy: float
     worst_class: Part
     worst_group: Part | None
+    samples: int
+
+    def parts(self) -> tuple[Part, Part, Part | None]:
+        return Part("all", self.samples, self.accuracy), self.worst_class, self.worst_group
+
+
+class Line(NamedTuple):
+    """One figure before and after; without a comparison there is no before."""
+
+    name: str
+    before: Part | None
+    after: Part
+
+    @property
+    def which(self) -> str:
+        """The part it is about; the worst one may be another afterwards."""
+        if self.before is None or self.before.name == self.after.name:
+            return self.after.name
+        return f"{self.before.name} → {self.after.name}"
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Plain cross entropy (`before`) beside the head that was chosen (`after`), on the same samples."""
+    """Plain cross entropy (`before`, None if it was not tried) beside what was chosen (`after`), on the same samples."""
 
-    before: Outcome
+    before: Outcome | None
     after: Outcome
     samples: int
     held_out: str  # in words: which samples were judged by heads that had not seen them
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    def lines(self) -> list[Line]:
+        """Accuracy, the worst class and the worst suspected group, as a table has them."""
+        names = ("Accuracy", "Worst class", "Worst suspected group")
+        before = (None,) * 3 if self.before is None else self.before.parts()
+        pairs = zip(names, before, self.after.parts(), strict=True)
+        return [Line(name, first, second) for name, first, second in pairs if second is not None]
 
 
 def cross_validate(
@@ -68,7 +94,7 @@ def judge(predicted: np.ndarray, y: np.ndarray, groups: Sequence[str] | None = N
     right = predicted == y
     classes = parts(right, [str(name) for name in y])
     grouped = [] if groups is None else [part for part in parts(right, groups) if part.samples >= FEWEST]
-    return Outcome(float(right.mean()), _worst(classes), _worst(grouped) if grouped else None)
+    return Outcome(float(right.mean()), _worst(classes), _worst(grouped) if grouped else None, len(y))
 
 
 def parts(right: np.ndarray, names: Sequence[str]) -> list[Part]:
