@@ -37,7 +37,7 @@ def settings_part(audited: Mapping[str, Any]) -> list[Part]:
     if not settings:
         return []
     shown = ((name, f"{value:.4g}" if isinstance(value, float) else value) for name, value in settings.items())
-    listed = ", ".join(f"{name} {value}" for name, value in shown)
+    listed = ", ".join(f"{name} {value}" for name, value in shown if not isinstance(value, list | tuple))
     return [("settings", "Settings", section("Settings", 2, element("p", f"{listed}.", class_="note")))]
 
 

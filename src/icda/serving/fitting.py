@@ -68,14 +68,13 @@ def fit_model(data: FitData, method: str = AUTO, seed: int = 0, say: Say | None 
     audited = time.perf_counter()
     say("Fitting the head ...")
     head = fit_named(method, X, y, seed)
-    treatment = head.treatment or found.treatment
     reader = None
     if head.treatment is not None and head.treatment.name == "shortcut_prior" and head.treatment.attributes is not None:
         reader = fit_shortcut_reader(X, y, head.treatment.attributes)
     fitted = time.perf_counter()
     say("Judging it on samples that it has not seen ...")
     model = HeadModel(head.classes, head.coef, head.intercept, data.reads, reader)
-    trial = _trial(data, train, X, y, method, model, suspected_groups(found, treatment), seed)
+    trial = _trial(data, X, y, method, model, found, head.treatment, seed)
     spent = {"audit": audited - started, "fit": fitted - audited, "trial": time.perf_counter() - fitted}
     told = Fitted(model, found, trial, method, _done(method, head), data, spent, has_shortcut_reader=reader is not None)
     return replace(told, model=replace(model, facts=told.facts()))
@@ -126,23 +125,31 @@ def suspected_groups(found: Audit, treatment: Treatment) -> list[str] | None:
 
 def _trial(
     data: FitData,
-    train: np.ndarray,
     X: np.ndarray,
     y: np.ndarray,
     method: str,
     model: HeadModel,
-    groups: list[str] | None,
+    found: Audit,
+    treatment: Treatment | None,
     seed: int,
 ) -> Trial:
+    groups = suspected_groups(found, treatment or found.treatment)
+    chosen: list[str] = []  # by the audits of parts of the samples
+
     def way(name: str) -> Answer:
         def answer(known: np.ndarray, labels: np.ndarray, new: np.ndarray) -> np.ndarray:
             head = fit_named(name, known, labels, seed)
+            chosen.extend([] if head.treatment is None else [head.treatment.name])
             return HeadModel(head.classes, head.coef, head.intercept, data.reads).predict(new)
 
         return answer
 
     if data.test is None:
-        return cross_validate(way(PLAIN), way(method), X, y, groups, seed)
+        trial = cross_validate(way(PLAIN), way(method), X, y, groups, seed)
+        if not chosen or treatment is None:
+            return trial
+        same = f"; there the same treatment was chosen {chosen.count(treatment.name)} of {len(chosen)} times"
+        return replace(trial, held_out=trial.held_out + same)
     new, labels = as_floats(data.features[data.test]), data.labels[data.test]
     towards = model.answer_features(new).points_to
     named = None

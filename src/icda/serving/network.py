@@ -44,6 +44,7 @@ class NetworkModel(Model):
     networks: list[FeatureClassifier]
     method: Method
     input_shape: tuple[int, ...]
+    class_counts: list[int]  # training samples of each class
     images: Images | None = None
 
     def answer_features(self, features: np.ndarray) -> Answers:
@@ -121,7 +122,8 @@ def load_network(folder: Path) -> NetworkModel:
     width = setup.input_shape[0] if kind == "features" else setup.feature_dim
     reads = Reads(kind, width, image_size=size, column=config.text_column or config.image_column)  # type: ignore[arg-type]
     config = TrainConfig(**{**vars(config), "model": name})
-    return NetworkModel(np.array(state["class_names"]), reads, config, networks, method, setup.input_shape, images)
+    classes, counts = np.array(state["class_names"]), torch.as_tensor(setup.class_counts).tolist()
+    return NetworkModel(classes, reads, config, networks, method, setup.input_shape, counts, images)
 
 
 def _inputs(config: TrainConfig, setup: Setup) -> tuple[str, str, Images | None]:

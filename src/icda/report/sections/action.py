@@ -93,6 +93,8 @@ def _steps(audited: Mapping[str, Any]) -> list[list[object]]:
     where = "Suspects to look at" if listing(exhibits, "pairs") else "Samples tied to a wrong class"
     if answer_of(verdicts, "shortcut") in ("yes", "cannot tell"):
         steps.append([f"Look at the samples under “{where}”: what do they share with the class they are tied to?"])
+    elif as_number(mapping(audited, "ties").get("suspected")):
+        steps.append([f"Look at the samples under “{where}” all the same: “no” is weaker evidence than “yes”."])
     if answer_of(verdicts, "label_noise") in ("yes", "cannot tell"):
         steps.append(["Check the labels under “Doubtful labels” by hand, from the top, and correct the wrong ones."])
     if answer_of(verdicts, "overlap") == "yes":
@@ -100,5 +102,5 @@ def _steps(audited: Mapping[str, Any]) -> list[list[object]]:
     if answer_of(verdicts, "shortcut") == "yes":
         steps.append(["Collect more samples like the suspects if you can: it is the surest cure."])
     command = element("pre", element("code", command_of(audited)), class_="command")
-    steps.append(["Train with what was found taken into account; the page it writes says what it brought:", command])
+    steps.append(["Fit a classifier that takes account of what was found; its page says what that brought:", command])
     return steps

@@ -46,7 +46,9 @@ def _answers(audited: Mapping[str, Any], level: int) -> Markup:
         reasons.append(element("ul", *(element("li", reason) for reason in listing(verdict, "reasons"))))
     caption = "One answer per kind of trouble; the confidence is a score from 0.5 to 1, not a probability"
     shown = table(caption, ["Kind", "Answer", "Confidence"], rows, names=2)
-    lede = [element("p", audited["summary"], class_="lede")] if audited.get("summary") else []
+    # A whole audit says it under "In short" already.
+    said = "" if mapping(audited, "ties") else audited.get("summary")
+    lede = [element("p", said, class_="lede")] if said else []
     why = element("details", element("summary", "Why: the figures behind each answer"), *reasons)
     return section("Verdicts", level, *lede, shown, why)
 
