@@ -70,7 +70,7 @@ class FitArguments:
     """Trust a table that names images outside its own folder."""
 
     def asked(self) -> Asked:
-        columns = Columns(self.image_column, self.text_column, None)
+        columns = Columns(self.image_column, self.text_column, self.labels)
         asked = Asked(self.features, self.labels, self.names, columns, self.encoder, self.image_size)
         return replace(asked, skip_unreadable=self.skip_unreadable, allow_outside=self.allow_outside)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -67,9 +67,8 @@ def read_fit_data(
     encoder = create_encoder(asked.encoder, samples.kind, asked.image_size)
     made = embed_once(samples, encoder, folder / EMBEDDED, asked.skip_unreadable, overwrite, progress)
     samples = _kept(samples, made)
-    reads = Reads(
-        samples.kind, made.features.shape[1], made.encoder, made.encoder_version, encoder.image_size, samples.column
-    )
+    width, size, label = made.features.shape[1], encoder.image_size, asked.columns.label
+    reads = Reads(samples.kind, width, made.encoder, made.encoder_version, size, samples.column, label=label)
     assert made.y is not None
     names = [str(name) for name in made.id]
     test = None if samples.splits is None else held_out_rows(np.array(samples.splits), str(path))
@@ -137,7 +136,7 @@ def _from_file(path: Path, asked: Asked) -> FitData:
         labels = labels.astype(str)
     names = range(len(labels)) if found.names is None else found.names
     test = None if found.splits is None else held_out_rows(found.splits, str(path))
-    reads = _reads(found)
+    reads = replace(_reads(found), label=asked.labels)
     features = np.asarray(found.features)
     return FitData(features, labels, [str(name) for name in names], reads, None, test, found.notes)
 

@@ -152,7 +152,7 @@ def _groups(labelled: Labelled, kept: np.ndarray) -> tuple[list[str], torch.Tens
 
 def _columns(model: Model) -> tuple[str | None, str | None, str | None]:
     if not isinstance(model, NetworkModel):
-        return None, None, None
+        return model.reads.label, None, None
     return model.config.label_column, model.config.group_column, model.config.split_column
 
 

@@ -16,7 +16,8 @@ KINDS = ("image", "text", "features")
 class Reads:
     """Of what kind the inputs are, how many features there are, and where they stand in a file.
 
-    `column` is the column of paths or texts in the table that the model was fitted to, `columns` those of the features.
+    `column` is the column of paths or texts in the table that the model was fitted to, `columns` those of the features,
+    `label` that of the labels, where the user named it.
     """
 
     kind: Literal["image", "text", "features"]
@@ -26,6 +27,7 @@ class Reads:
     image_size: int | None = None
     column: str | None = None
     columns: tuple[str, ...] | None = None
+    label: str | None = None
     _loaded: list[Encoder] = field(default_factory=list, repr=False, compare=False)
 
     def as_dict(self) -> dict[str, Any]:
@@ -37,7 +39,7 @@ class Reads:
         """Checked: the values may come from a stranger's file."""
         if not isinstance(values, Mapping) or values.get("kind") not in KINDS:
             raise InputError(f"{origin} does not say what the model reads ({', '.join(KINDS)}).")
-        names = ("encoder", "encoder_version", "column")
+        names = ("encoder", "encoder_version", "column", "label")
         for name, kind in {**dict.fromkeys(names, str), "image_size": int, "width": int}.items():
             value = values.get(name)
             if not (isinstance(value, kind) or (value is None and name != "width")) or isinstance(value, bool):
@@ -53,6 +55,7 @@ class Reads:
             image_size=values.get("image_size"),
             column=values.get("column"),
             columns=None if columns is None else tuple(columns),
+            label=values.get("label"),
         )
 
     def load_encoder(self) -> Encoder:
