@@ -96,7 +96,7 @@ def test_the_table_to_predict_is_not_overwritten(icda: Command, table: str) -> N
     before = Path(table).read_bytes()
     answer = icda("predict", "model", table, "--out", table)
     assert answer.code == 1
-    assert "the very file to predict" in answer.err
+    assert "the file to predict itself" in answer.err
     assert Path(table).read_bytes() == before
     assert "which is a folder" in icda("predict", "model", table, "--out", ".").err
 

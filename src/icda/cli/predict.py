@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     if out.is_dir():
         raise InputError(f"--out is {out}, which is a folder: expected the name of a table, such as predictions.csv.")
     if out.exists() and new.exists() and out.samefile(new):
-        raise InputError(f"--out is {out}, the very file to predict: it would be lost.")
+        raise InputError(f"--out is {out}, the file to predict itself: it would be lost.")
     model = load(options.model)
     with Bar("inputs") as bar:
         predictions = predict_data(
@@ -66,7 +66,7 @@ def describe(predictions: Predictions, out: Path) -> str:
     lines = [f"{out}: {len(predictions)} predictions ({shown}{' ...' if len(counts) > NAMED else ''})"]
     disagreements = predictions.disagreements
     if disagreements is not None:
-        lines.append(f"{disagreements} go against what the shortcut points to (column disagree): look at those first.")
+        lines.append(f"{disagreements} go against what the shortcut points to (column disagree).")
     if predictions.skipped:
         lines.append(f"{len(predictions.skipped)} unreadable, without a prediction:")
         lines += [f"  {name}" for name in predictions.skipped[:NAMED]]

@@ -10,13 +10,19 @@ from icda.auditing.page import settings_part
 from icda.report.formatting import duration, percent
 from icda.report.frame import Part, framed
 from icda.report.markup import Markup, definitions, element, section, table
-from icda.report.sections.action import answer_of, glossary
+from icda.report.sections.action import answer_of, found_sentences, glossary
 from icda.report.sections.audit import anchored_parts
 from icda.report.sections.exhibits import vocabulary_of
 from icda.serving.fitting import Fitted
 from icda.serving.trial import Line, Trial
 
 SHOWN = 50  # rows of each ranking
+LOSS = 0.01  # of accuracy, from which the page says what it is given for
+TRADE = (
+    "Plain training is better on samples like these, most of which the shortcut helps; this model is better where the "
+    "shortcut is absent or misleads. If your new samples come from the same source as these and always will, a plain model "
+    "(--method ce) may serve you better."
+)
 NEW = {"image": "new_photos", "text": "new_texts.csv", "features": "new.npz"}
 
 
@@ -50,7 +56,7 @@ def _result(fitted: Fitted, audited: Mapping[str, Any]) -> Markup:
     right = f"{percent(trial.after.accuracy)} of the samples it has not seen are classified correctly"
     worst = f"{percent(trial.after.worst_class.accuracy)} in the worst class ({trial.after.worst_class.name})"
     lede = element("p", f"{right}, {worst}.", class_="lede")
-    found = element("p", element("strong", "Found: "), str(audited["summary"]).removeprefix("Found: "))
+    found = element("p", element("strong", "Found: "), " ".join(found_sentences(audited)))
     done = element("p", element("strong", "Done: "), fitted.done)
     skipped = fitted.data.skipped
     left = element("p", f"{len(skipped)} unreadable files were left out.", class_="note") if skipped else ""
@@ -67,6 +73,8 @@ def _brought(trial: Trial, plain: str) -> list[Markup]:
     said = [table(caption, header, [row(line) for line in trial.lines()], names=2, sortable=False)]
     if trial.before is not None:
         said.append(element("p", _sentence(trial)))
+        if trial.after.accuracy < trial.before.accuracy - LOSS:
+            said.append(element("p", TRADE))
     note = (
         f"Plain training is {plain}. Suspected groups are guessed from the features, by class and by what the shortcut "
         "says; the labels are taken as they are, wrong ones included."

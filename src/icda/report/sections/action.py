@@ -45,15 +45,20 @@ def in_short(audited: Mapping[str, Any], level: int) -> Markup:
     verdicts = mapping(audited, "verdicts")
     if not verdicts:
         return Markup("")
-    found = [sentence for kind, sentence in _sentences(audited).items() if answer_of(verdicts, kind) == "yes"]
+    found = found_sentences(audited)
     unclear = [NAMES[kind].lower() for kind in NAMES if answer_of(verdicts, kind) == "cannot tell"]
-    if not found:
-        found = ["Nothing was found that calls for more than plain training."]
     children = [element("p", sentence, class_="lede") for sentence in found]
     if unclear:
         children.append(element("p", f"It cannot be told from these data: {', '.join(unclear)}."))
     steps = element("ol", *(element("li", *step) for step in _steps(audited)), class_="steps")
     return section("In short", level, *children, element("p", "What to do:"), steps)
+
+
+def found_sentences(audited: Mapping[str, Any]) -> list[str]:
+    """What was found, one sentence or two for each kind of trouble; never empty."""
+    verdicts = mapping(audited, "verdicts")
+    found = [sentence for kind, sentence in _sentences(audited).items() if answer_of(verdicts, kind) == "yes"]
+    return found or ["Nothing was found that calls for more than plain training."]
 
 
 def glossary(audited: Mapping[str, Any], level: int) -> Markup:
