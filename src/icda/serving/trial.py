@@ -75,7 +75,10 @@ class Trial:
 def cross_validate(
     before: Answer, after: Answer, X: np.ndarray, y: np.ndarray, groups: Sequence[str] | None, seed: int
 ) -> Trial:
-    """Both ways, each sample answered by heads fitted to four fifths of the others; all that is chosen is chosen again each time."""
+    """Both ways, each sample answered by heads fitted to four fifths of the others.
+
+    What a way chooses, such as a treatment, it chooses again each time: the sample has no part in that either.
+    """
     folds = min(FOLDS, int(np.unique(y, return_counts=True)[1].min()))
     answers = [np.empty_like(y), np.empty_like(y)]
     for train, test in StratifiedKFold(folds, shuffle=True, random_state=seed).split(X, y):
