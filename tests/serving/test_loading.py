@@ -14,7 +14,8 @@ import pytest
 import torch
 
 import icda
-from icda.errors import InputError, MissingFileError, OperationError
+from icda.errors import InputError, MissingFileError, OperationError, UnreadableError
+from icda.serving import predict_data
 from icda.serving.folder import read_model, write_model
 from icda.training import TrainConfig, train
 from icda.training.evaluation import predict_split
@@ -126,6 +127,12 @@ def test_an_encoder_with_other_weights_is_refused(image_model: tuple[Path, Any],
         model.predict([tmp_path / "a.png"])
 
 
+def test_what_a_file_names_is_not_fetched_from_a_hub(folder: Path, tmp_path: Path) -> None:
+    change(folder, reads={"kind": "text", "width": 2, "encoder": "hf:somebody/anything"})
+    with pytest.raises(UnreadableError, match="--allow-hub"):
+        icda.load(folder).predict(["a text"])
+
+
 @pytest.mark.parametrize(
     ("inputs", "complaint"),
     [
@@ -198,6 +205,22 @@ def test_a_run_of_a_task_prepares_images_as_the_task_does(
     model = icda.load(runs["task"])
     images = sorted(made.write_images(tmp_path / "new", 3, classes=False).rglob("*.png"))
     assert model.predict_proba(images).shape == (3, len(model.classes))
+
+
+def test_biased_networks_say_what_the_shortcut_points_to(
+    runs: dict[str, Path], made: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model: Any = icda.load(runs["shortcut"])
+    images = made.write_images(tmp_path / "new", 4, classes=False)
+    assert predict_data(model, images).points_to is None  # the run saw no sign of a shortcut
+    monkeypatch.setitem(model.method.found, "no_shortcut", 0.0)
+    found = predict_data(model, images)
+    files = [tmp_path / "new" / name for name in found.ids]
+    batch = torch.stack([model.images([file]).fetch(torch.tensor([0]))[0] for file in files])
+    with torch.no_grad():
+        logits = [network.eval()(batch).logits.log_softmax(1) for network in model.networks[1:]]
+    expected = model.classes[torch.stack(logits).mean(0).argmax(1).numpy()]
+    assert found.points_to.tolist() == expected.tolist()
 
 
 def test_a_checkpoint_that_is_a_pickle_is_not_run(tmp_path: Path) -> None:

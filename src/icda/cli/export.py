@@ -9,7 +9,6 @@ from pathlib import Path
 import tyro
 
 from icda.errors import InputError
-from icda.serving import load
 from icda.terminal import make_console
 
 
@@ -26,6 +25,8 @@ class ExportArguments:
     """ONNX file: one graph from images, tokens or features to logits (extra: onnx)."""
     safetensors: Path | None = None
     """File of the weights alone."""
+    allow_hub: bool = False
+    """Fetch an encoder or network that the model's file names (hf:, timm:) from its hub, if it is not on this machine."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -35,9 +36,10 @@ def main(arguments: Sequence[str]) -> int:
     for option, path in (("--onnx", options.onnx), ("--safetensors", options.safetensors)):
         if path is not None and path.expanduser().is_dir():
             raise InputError(f"{option} is {path}, which is a folder: expected the name of a file.")
+    from icda.serving import load
     from icda.serving.export import export_onnx, export_safetensors
 
-    model, written = load(options.model), []
+    model, written = load(options.model, allow_hub=options.allow_hub), []
     if options.safetensors is not None:
         written.append(export_safetensors(model, options.safetensors.expanduser()))
     if options.onnx is not None:

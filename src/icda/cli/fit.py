@@ -6,23 +6,19 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from icda.cli.embed import Bar
-from icda.data.embedding.samples import Columns
-from icda.methods import resolve_method
-from icda.serving.fit_data import Asked, FitData, read_fit_data
-from icda.serving.fitting import Fitted, Say, check_out, fit_model, write_fitted
-from icda.serving.folder import PAGE
-from icda.serving.head_fit import AUTO, check_method
-from icda.serving.page import render_fit_page
 from icda.terminal import make_console
-from icda.training import TrainConfig
+
+if TYPE_CHECKING:  # torch is loaded when there is something to fit, not for --help
+    from icda.serving.fit_data import Asked, FitData
+    from icda.serving.fitting import Fitted, Say
+    from icda.training import TrainConfig
 
 
 @dataclass
@@ -70,12 +66,17 @@ class FitArguments:
     """Trust a table that names images outside its own folder."""
 
     def asked(self) -> Asked:
+        from icda.data.embedding.samples import Columns
+        from icda.serving.fit_data import Asked
+
         columns = Columns(self.image_column, self.text_column, self.labels)
         asked = Asked(self.features, self.labels, self.names, columns, self.encoder, self.image_size)
         return replace(asked, skip_unreadable=self.skip_unreadable, allow_outside=self.allow_outside)
 
     def config(self) -> TrainConfig:
         """The run that --train asks for."""
+        from icda.training import TrainConfig
+
         return TrainConfig(
             data=str(self.data),
             model=self.model,
@@ -93,6 +94,12 @@ class FitArguments:
 
 def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(FitArguments, args=list(arguments), prog="icda fit")
+    from icda.cli.embed import Bar
+    from icda.serving.fit_data import read_fit_data
+    from icda.serving.fitting import check_out, write_fitted
+    from icda.serving.folder import PAGE
+    from icda.serving.page import render_fit_page
+
     console, progress = make_console(), make_console(stderr=True)
     _check_method(options)
     folder = options.out.expanduser()
@@ -118,6 +125,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _check_method(options: FitArguments) -> None:
+    from icda.methods import resolve_method
+    from icda.serving.head_fit import AUTO, check_method
+
     if not options.train:
         check_method(options.method)
     elif options.method != AUTO:
@@ -126,6 +136,8 @@ def _check_method(options: FitArguments) -> None:
 
 def _fit(options: FitArguments, data: FitData, say: Say) -> Fitted:
     if not options.train:
+        from icda.serving.fitting import fit_model
+
         return fit_model(data, options.method, options.seed, say)
     from icda.serving.network_fit import NetworkSettings, fit_network
     from icda.training.progress import TerminalView

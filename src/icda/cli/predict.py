@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tyro
 
-from icda.cli.embed import NAMED, Bar
 from icda.errors import InputError
-from icda.serving import load
-from icda.serving.predictions import Predictions, count_labels, predict_data
 from icda.terminal import make_console
+
+if TYPE_CHECKING:  # torch is loaded when there is something to predict, not for --help
+    from icda.serving import Predictions
+
+NAMED = 20
 
 
 @dataclass
@@ -35,6 +38,8 @@ class PredictArguments:
     """Leave images that cannot be read without a prediction, instead of stopping."""
     allow_outside: bool = False
     """Trust a table that names images outside its own folder."""
+    allow_hub: bool = False
+    """Fetch an encoder or network that the model's file names (hf:, timm:) from its hub, if it is not on this machine."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -44,7 +49,10 @@ def main(arguments: Sequence[str]) -> int:
         raise InputError(f"--out is {out}, which is a folder: expected the name of a table, such as predictions.csv.")
     if out.exists() and new.exists() and out.samefile(new):
         raise InputError(f"--out is {out}, the file to predict itself: it would be lost.")
-    model = load(options.model)
+    from icda.cli.embed import Bar
+    from icda.serving import load, predict_data
+
+    model = load(options.model, allow_hub=options.allow_hub)
     with Bar("inputs") as bar:
         predictions = predict_data(
             model,
@@ -61,6 +69,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def describe(predictions: Predictions, out: Path) -> str:
     """How many of each class there are, and what to look at."""
+    from icda.serving.predictions import count_labels
+
     counts = count_labels(predictions).items()
     shown = ", ".join(f"{name} {count}" for name, count in list(counts)[:NAMED])
     lines = [f"{out}: {len(predictions)} predictions ({shown}{' ...' if len(counts) > NAMED else ''})"]

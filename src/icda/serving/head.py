@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,14 +69,14 @@ def linear_logits(features: np.ndarray, coef: np.ndarray, intercept: np.ndarray)
     return logits
 
 
-def load_head(folder: Path) -> HeadModel:
+def load_head(folder: Path, allow_hub: bool = False) -> HeadModel:
     """Read a model folder that may be a stranger's."""
     facts, weights = read_model(folder)
     origin = str(folder / FACTS)
     if facts.get("kind") != "head":
         raise InputError(f"{origin} holds a model of kind {facts.get('kind')!r}, which this icda does not know.")
     classes = _classes(facts.get("classes"), origin)
-    reads = Reads.from_dict(facts.get("reads"), origin)
+    reads = replace(Reads.from_dict(facts.get("reads"), origin), allow_hub=allow_hub)
     coef, intercept = _layer(weights, "", len(classes), reads.width, folder)
     shortcut = None
     if (points_to := facts.get("shortcut_points_to")) is not None:

@@ -41,10 +41,16 @@ class Labelled:
 
 
 def judge_data(
-    folder: Path, data: str, split: str = "test", allow_outside: bool = False, skip_unreadable: bool = False
+    folder: Path,
+    data: str,
+    split: str = "test",
+    *,
+    allow_outside: bool = False,
+    skip_unreadable: bool = False,
+    allow_hub: bool = False,
 ) -> RunResult:
     """Figures of all samples of `data`, or of its split of that name where it names splits itself."""
-    model = load(folder)
+    model = load(folder, allow_hub=allow_hub)
     known = {str(name): number for number, name in enumerate(model.classes)}
     labelled = _read(Path(data).expanduser(), model, split, allow_outside, str(folder))
     logits, kept = _answers(model, labelled, skip_unreadable)

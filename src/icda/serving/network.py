@@ -17,19 +17,21 @@ from icda.data.images import find_unreadable
 from icda.data.prepared_images import PreparedImages
 from icda.data.sources import ImageArray, ImageFiles, TextArray
 from icda.data.task import Inputs
-from icda.data.tokens import hash_tokenise
+from icda.data.tokens import Tokeniser, hash_tokenise
 from icda.errors import InputError, OperationError
 from icda.methods import Method, Setup, create_method
 from icda.methods.create import num_networks
 from icda.models import FeatureClassifier, create_model
+from icda.models.hub import hub
 from icda.models.modes import evaluating
 from icda.models.tokenisers import tokeniser_of
 from icda.results.files import MODEL
 from icda.serving.model import Answers, Model
 from icda.serving.reads import Reads
-from icda.training.checkpoint import CheckpointError, load_checkpoint, load_state
+from icda.training.checkpoint import CheckpointError, load_checkpoint, load_networks, load_state, understood
 from icda.training.config import TrainConfig, config_from_dict
 from icda.training.evaluation import EVALUATION_BATCH
+from icda.training.run import read_setup
 
 Images = Callable[[Sequence[Path]], ImageFiles]  # a source of these files, prepared as in the training
 
@@ -46,6 +48,7 @@ class NetworkModel(Model):
     input_shape: tuple[int, ...]
     class_counts: list[int]  # training samples of each class
     images: Images | None = None
+    tokeniser: Tokeniser | None = None
 
     def answer_features(self, features: np.ndarray) -> Answers:
         if self.reads.kind != "features":
@@ -58,7 +61,7 @@ class NetworkModel(Model):
         kept = np.ones(len(chosen), dtype=bool)
         if self.reads.kind == "text":
             texts = TextArray([str(text) for text in chosen], hash_tokenise, self.input_shape[0])
-            source: TextArray | ImageFiles = self._tokenised(texts)
+            source: TextArray | ImageFiles = texts if self.tokeniser is None else texts.with_tokeniser(self.tokeniser)
         else:
             assert self.images is not None
             source = self.images([Path(path) for path in chosen])
@@ -95,35 +98,31 @@ class NetworkModel(Model):
         """The method's answer to a batch that is ready for the networks."""
         return self.method.predict(self.networks, inputs)
 
-    def _tokenised(self, texts: TextArray) -> TextArray:
-        tokeniser = tokeniser_of(self.config.model or "bag_of_words")
-        return texts if tokeniser is None else texts.with_tokeniser(tokeniser)
 
-
-def load_network(folder: Path) -> NetworkModel:
+def load_network(folder: Path, allow_hub: bool = False) -> NetworkModel:
     """The model of an `icda train` run, without its data; the checkpoint is read without running code."""
     path = folder / MODEL
     state = load_checkpoint(path, ("networks", "method", "config", "class_names"))
     if "setup" not in state:
         raise CheckpointError(f"{path} was written by an older icda and cannot be used without its data: train again.")
-    config = config_from_dict(state["config"], str(path))
-    setup = Setup(**state["setup"])
-    with plugins.explained(config.plugin, str(path)):  # what a stranger's file names is not imported
+    with understood(path):
+        config, setup = config_from_dict(state["config"], str(path)), read_setup(state["setup"])
+    with hub(allow_hub), plugins.explained(config.plugin, str(path)):  # what a stranger's file names is not imported
         kind, name, images = _inputs(config, setup)
         networks = [
             create_model(name, setup.num_classes, setup.input_shape) for _ in range(num_networks(config.method))
         ]
+        tokeniser = tokeniser_of(name) if kind == "text" else None
         method = create_method(config.method, setup, config.options)
     networks = [method.prepare_network(network) for network in networks]
-    for network, saved in zip(networks, state["networks"], strict=True):
-        load_state(network, saved, "network", path)
+    load_networks(networks, state["networks"], path)
     load_state(method, state["method"], "method state", path)
     size = setup.input_shape[1] if kind == "image" else None
     width = setup.input_shape[0] if kind == "features" else setup.feature_dim
     reads = Reads(kind, width, image_size=size, column=config.text_column or config.image_column)  # type: ignore[arg-type]
     config = TrainConfig(**{**vars(config), "model": name})
     classes, counts = np.array(state["class_names"]), torch.as_tensor(setup.class_counts).tolist()
-    return NetworkModel(classes, reads, config, networks, method, setup.input_shape, counts, images)
+    return NetworkModel(classes, reads, config, networks, method, setup.input_shape, counts, images, tokeniser)
 
 
 def _inputs(config: TrainConfig, setup: Setup) -> tuple[str, str, Images | None]:

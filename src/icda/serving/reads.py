@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from icda.data.embedding import Encoder
@@ -28,10 +28,11 @@ class Reads:
     column: str | None = None
     columns: tuple[str, ...] | None = None
     label: str | None = None
+    allow_hub: bool = field(default=True, compare=False)  # False for a name that stands in a file
     _loaded: list[Encoder] = field(default_factory=list, repr=False, compare=False)
 
     def as_dict(self) -> dict[str, Any]:
-        known = {name: value for name, value in asdict(self).items() if not name.startswith("_")}
+        known = {name: value for name, value in vars(self).items() if name not in ("allow_hub", "_loaded")}
         return known | {"columns": None if self.columns is None else list(self.columns)}
 
     @classmethod
@@ -64,8 +65,10 @@ class Reads:
             if self.encoder is None or self.kind == "features":
                 raise OperationError("this model reads features and has no encoder: give it rows of numbers.")
             from icda.models.encoders import create_encoder
+            from icda.models.hub import hub
 
-            encoder = create_encoder(self.encoder, self.kind, self.image_size)
+            with hub(self.allow_hub):
+                encoder = create_encoder(self.encoder, self.kind, self.image_size)
             if self.encoder_version is not None and weights_of(encoder.version) != weights_of(self.encoder_version):
                 raise OperationError(
                     f"the model was fitted to features of {self.encoder} ({self.encoder_version}), here it is "
