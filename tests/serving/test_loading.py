@@ -160,7 +160,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory, made: SimpleNamespace) -> dic
     """Short runs on own images and own texts, and one of a method with a rule of its own."""
     folder = tmp_path_factory.mktemp("runs")
     images, texts = made.write_images(folder / "photos"), made.write_texts(folder / "texts.csv")
+    X, y = made.numbers()
+    np.savez(folder / "features.npz", X=X, y=y)
     configs = {
+        "features": TrainConfig(data=str(folder / "features.npz"), epochs=1, learning_rate=0.01, method="icda"),
         "image": TrainConfig(data=str(images), epochs=1, model="small_cnn", method="cross_entropy"),
         "text": TrainConfig(data=str(texts), epochs=1, method="post_hoc_logit_adjustment", learning_rate=0.01),
         "task": TrainConfig(task="digits_coloured", epochs=1, method="cross_entropy"),
@@ -181,6 +184,17 @@ def test_a_run_answers_as_its_evaluation_does(name: str, runs: dict[str, Path]) 
     found = model.predict_proba([items[row] for row in task.test.rows.tolist()])
     assert np.array_equal(found, torch.softmax(expected, 1).numpy())
     assert model.classes.tolist() == list(task.class_names)
+
+
+def test_a_run_on_features_answers_as_its_evaluation_does(runs: dict[str, Path]) -> None:
+    _, task, networks, method = load_folder(runs["features"])
+    source: Any = task.test.source
+    expected = predict_split(method, networks, task.test, make_accelerator("no"))
+    model = icda.load(runs["features"])
+    found = model.predict_proba(source.features[task.test.rows].numpy())
+    assert np.array_equal(found, torch.softmax(expected, 1).numpy())
+    with pytest.raises(InputError, match=r"expected \(N, 6\)"):
+        model.predict(np.zeros((2, 5)))
 
 
 def test_a_run_needs_no_training_data(runs: dict[str, Path], made: SimpleNamespace, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from icda.errors import InputError
 from icda.estimators.classifier import ICDAClassifier
 from icda.estimators.robust import RobustClassifier, weighted_moments
 from icda.linear.balance import rebalance
+from icda.linear.decay import choose_decay
 from icda.linear.objective import LossName, LossSettings
 from icda.linear.problem import Problem
 from icda.linear.solver import fit_head
@@ -64,14 +65,18 @@ def check_method(name: str) -> str:
 
 
 def fit_named(method: str, X: np.ndarray, y: np.ndarray, seed: int) -> Head:
-    """Audit, treat and fit (`auto`), or fit the named loss to standardised features with the same weight decay."""
+    """Audit, treat and fit (`auto`), or fit the named loss to standardised features."""
     if method == AUTO:
         robust = RobustClassifier(random_state=seed).fit(X, y)
         return Head(robust.classes_, robust.coef_, robust.intercept_, robust.treatment_, robust)
     X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
     mean, scale = weighted_moments(X, np.ones(len(X), X.dtype))
-    plain = ICDAClassifier(method, C=default_inverse_decay(*X.shape), random_state=seed)  # type: ignore[arg-type]
-    plain.fit((X - mean) / scale, y)
+    scaled, codes = (X - mean) / scale, torch.from_numpy(np.unique(y, return_inverse=True)[1])
+    problem = Problem.of(torch.from_numpy(scaled), codes, int(codes.max()) + 1, default_inverse_decay(*X.shape))
+    # The decay is chosen as for the recommended head: what is compared is the loss.
+    decay = choose_decay(problem, LossSettings(method), codes, seed).decay  # type: ignore[arg-type]
+    plain = ICDAClassifier(method, C=1 / (decay * len(X)), random_state=seed)  # type: ignore[arg-type]
+    plain.fit(scaled, y)
     coef = plain.coef_ / scale
     return Head(plain.classes_, coef, plain.intercept_ - coef @ mean, None, plain)
 

@@ -31,6 +31,7 @@ from icda.serving.reads import Reads
 from icda.training.checkpoint import CheckpointError, load_checkpoint, load_networks, load_state, understood
 from icda.training.config import TrainConfig, config_from_dict
 from icda.training.evaluation import EVALUATION_BATCH
+from icda.training.objects import PREFIX
 from icda.training.run import read_setup
 
 Images = Callable[[Sequence[Path]], ImageFiles]  # a source of these files, prepared as in the training
@@ -127,8 +128,13 @@ def load_network(folder: Path, allow_hub: bool = False) -> NetworkModel:
 
 def _inputs(config: TrainConfig, setup: Setup) -> tuple[str, str, Images | None]:
     """The kind of inputs, the model's name, and how image files are prepared."""
+    if (config.model or "").startswith(PREFIX):
+        raise OperationError(
+            f"the network of this run was given in Python ({config.model}) and has no name: make it again yourself, and "
+            f"load its weights from {MODEL}."
+        )
     if config.data is not None:
-        name = config.model or _default_model(setup)
+        name = config.model or _default_model(config, setup)
         if len(setup.input_shape) == 3:
             return "image", name, lambda paths: ImageFiles(paths, setup.input_shape[1], flip=False, cache_bytes=0)
         return "features" if tokeniser_of(name) is None else "text", name, None
@@ -137,9 +143,11 @@ def _inputs(config: TrainConfig, setup: Setup) -> tuple[str, str, Images | None]
     return task.input_kind, config.model or task.default_model, _like(task.test.source)
 
 
-def _default_model(setup: Setup) -> str:
-    """What the tasks of a user's own data take; a table of texts has one length as its shape."""
-    return "resnet20" if len(setup.input_shape) == 3 else "bag_of_words"
+def _default_model(config: TrainConfig, setup: Setup) -> str:
+    """What the tasks of a user's own data take; texts and features both have one number as their shape."""
+    if len(setup.input_shape) == 3:
+        return "resnet20"
+    return "mlp" if str(config.data).lower().endswith(".npz") else "bag_of_words"
 
 
 def _like(source: object) -> Images | None:
