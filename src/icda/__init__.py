@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         RISDALoss,
     )
     from icda.methods.meta_loop import MetaICDA
+    from icda.serving import load
     from icda.statistics import ClassStatistics, Moments
     from icda.strength import AugmentedFeatures, Strength, StrengthNetwork, augment, direct_strength
 
@@ -52,6 +53,7 @@ _HOMES = {
     "audit": "icda.auditing",
     "augment": "icda.strength",
     "direct_strength": "icda.strength",
+    "load": "icda.serving",
 }
 
 __all__ = [
@@ -76,6 +78,7 @@ __all__ = [
     "audit",
     "augment",
     "direct_strength",
+    "load",
 ]
 
 

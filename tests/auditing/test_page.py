@@ -38,7 +38,9 @@ def audited(classes: int = 2) -> dict[str, Any]:
 
 
 def test_every_text_is_escaped() -> None:
-    for made in (audit(audited(), 2), render_audit_page(audited())):
+    page = render_audit_page(audited())
+    assert page.count("<script") == 1  # the page's own
+    for made in (audit(audited(), 2), page.partition("<script")[0]):
         assert "<script" not in made
         assert "&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt;" in made
 
@@ -74,6 +76,63 @@ def test_many_classes_show_the_strongest_pairs_instead_of_a_matrix() -> None:
 @pytest.mark.parametrize("empty", [{}, None])
 def test_without_an_audit_there_is_no_section(empty: Any) -> None:
     assert audit(empty, 2) == ""
+
+
+def verdicts(**answers: str) -> dict[str, Any]:
+    kinds = ("shortcut", "label_noise", "long_tail", "overlap", "uninformative")
+    return {kind: {"answer": answers.get(kind, "no"), "confidence": 0.9, "reasons": [f"Why {kind}."]} for kind in kinds}
+
+
+def test_reasons_are_printed_once() -> None:
+    page = render_audit_page(
+        {**audited(), "verdicts": verdicts(label_noise="yes")}
+        | {"findings": [{"name": "label_noise", "advice": "Check.", "reasons": ["Why label_noise."], "figures": {}}]}
+    )
+    assert page.count("Why label_noise.") == 1
+    assert page.count("Check.") == 1
+
+
+def test_the_first_paragraph_says_what_to_do_and_the_command_runs() -> None:
+    known = {**audited(), "verdicts": verdicts(shortcut="yes", long_tail="cannot tell")}
+    known["settings"] = {"samples": 3, "data": "my photos.npz", "options": ["--labels", "kind"]}
+    page = render_audit_page(known)
+    first = page.partition("In short</h2>")[2]
+    assert first.startswith('<p class="lede">There is a shortcut')
+    assert "It cannot be told from these data: long tail." in first
+    assert "icda fit &#x27;my photos.npz&#x27; --labels kind --out model" in first
+    assert "icda.RobustClassifier().fit(X, y)" in render_audit_page({**audited(), "verdicts": verdicts()})
+
+
+def test_untied_samples_are_not_among_the_most_tied() -> None:
+    known = audited()
+    known["samples"] = [
+        {**known["samples"][0], "name": name, "tie": tie} for name, tie in (("yes", 0.5), ("not", -0.1))
+    ]
+    made = audit(known, 2)
+    assert "The 1 samples most tied" in made
+    assert ">not<" not in made
+    known["samples"] = known["samples"][1:]
+    assert "No sample is tied to a wrong class." in audit(known, 2)
+
+
+def test_suspects_stand_beside_typical_samples() -> None:
+    def entry(name: str, label: str) -> dict[str, str]:
+        return {"name": name, "label": label, "tied_to": "class 0", "text": f"text of {name} {NASTY}"}
+
+    pair = {"label": NASTY, "tied_to": "class 0", "count": 7, "suspects": [entry("s", NASTY)]}
+    pair |= {"own": [entry("o", NASTY)], "other": [entry("t", "class 0")]}
+    known = {**audited(), "exhibits": {"pairs": [pair], "labels": [entry("d", NASTY)]}}
+    made = audit(known, 2)
+    assert made.index("text of s") < made.index("text of o") < made.index("text of t") < made.index("text of d")
+    assert "tied to class 0: 7 samples" in made
+    assert 'data-class="c1 c0"' in made
+    assert "<script" not in made
+
+
+def test_every_word_of_the_columns_is_explained() -> None:
+    page = render_audit_page(audited())
+    for term in ("Tied", "Strength", "Tie", "Suspected", "Quality of a label", "Confidence"):
+        assert f"<dt>{term}</dt>" in page
 
 
 def test_parts_that_are_missing_are_left_out() -> None:

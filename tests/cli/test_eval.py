@@ -70,3 +70,36 @@ def test_data_with_other_classes_is_refused(icda: Command, run: str) -> None:
     assert "was trained on classes" in answer.err
     assert "the data have a, b, c" in answer.err
     assert "Traceback" not in answer.err
+
+
+def test_all_of_other_data_is_judged_and_counted(icda: Command) -> None:
+    """A fifth of it was judged, and nobody said so."""
+
+    def texts(name: str, rows: int) -> None:
+        lines = [f"{'good fine' if k % 3 else 'bad poor'} film {k},{'good' if k % 3 else 'bad'}" for k in range(rows)]
+        Path(name).write_text("\n".join(["text,label", *lines]))
+
+    texts("train.csv", 90)
+    texts("new.csv", 30)
+    assert icda("train", "--data", "train.csv", "--epochs", 1, "--out", "run", "--quiet").code == 0
+    answer = icda("eval", "run", "--data", "new.csv")
+    assert answer.code == 0, answer.err
+    assert "Judged: 30 samples (bad 10, good 20)" in answer.out
+    printed = json.loads(icda("eval", "run", "--data", "new.csv", "--json").out)
+    assert sum(map(sum, printed["confusion"])) == 30
+    assert printed["split"] == "all"
+    own = icda("eval", "run")
+    assert "Judged: 18 samples" in own.out
+
+
+def test_one_class_alone_can_be_judged_and_a_named_split_is(icda: Command) -> None:
+    lines = [f"{'good fine' if k % 2 else 'bad poor'} film {k},{'good' if k % 2 else 'bad'}" for k in range(60)]
+    Path("train.csv").write_text("\n".join(["text,label", *lines]))
+    assert icda("train", "--data", "train.csv", "--epochs", 1, "--out", "run", "--quiet").code == 0
+    Path("one.csv").write_text("text,label,group\ngood film,good,x\nfine film,good,y\npoor film,good,y\n")
+    answer = icda("eval", "run", "--data", "one.csv", "--json")
+    assert answer.code == 0, answer.err
+    assert list(json.loads(answer.out)["metrics"]["per_group_accuracy"]) == ["x", "y"]
+    Path("split.csv").write_text("text,label,split\ngood film,good,train\nfine film,good,test\npoor film,bad,test\n")
+    assert "Judged: 2 samples (bad 1, good 1)" in icda("eval", "run", "--data", "split.csv").out
+    assert "Judged: 1 samples (bad 0, good 1)" in icda("eval", "run", "--data", "split.csv", "--split", "train").out

@@ -83,3 +83,23 @@ def test_what_is_no_run_is_refused(report: Command, tmp_path: Path) -> None:
     assert report().code != 0
     (tmp_path / "empty").mkdir()
     assert "holds no result.json" in report("empty").err
+
+
+def test_runs_without_a_result_are_left_out_with_a_note(icda: Command, report: Command, run: Path) -> None:
+    """As a run leaves its folder that was cut off or that diverged: settings, perhaps a checkpoint, no result."""
+    for name in ("cut", "deep/diverged"):
+        folder = Path("all") / name
+        folder.mkdir(parents=True)
+        (folder / "config.yaml").write_text("epochs: 3\n")
+    run.rename("all/run")
+    answer = report("all")
+    assert answer.code == 0, answer.err
+    assert "Left out: all/cut, which has no result" in answer.out
+    assert "Left out: all/deep/diverged" in answer.out
+    assert "Report of 1 run" in answer.out
+    both = report("all/run", "all/cut")
+    assert both.code == 0, both.err
+    assert "Left out: all/cut" in both.out
+    alone = report("all/cut")
+    assert alone.code == 1
+    assert "all/cut holds no result.json: the run there is not finished, or it diverged." in alone.err

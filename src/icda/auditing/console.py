@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
+
+from icda.report.sections.action import command_of
+from icda.terminal import make_console
 
 if TYPE_CHECKING:
     from icda.auditing.result import Audit
@@ -26,10 +30,17 @@ def overview(audit: Audit, top: int = 10) -> RenderableType:
     for finding in audit.findings:
         parts.append(Text(f"{finding.name.replace('_', ' ')}: {finding.advice}"))
         parts += [Padding(Text(f"- {reason}"), (0, 0, 0, 2)) for reason in finding.reasons]
-    parts += [Text(""), _costs(audit)]
+    parts += [Text(""), Text(f"next: {command_of(audit.as_dict(0))}", style="bold"), Text(""), _costs(audit)]
     if top:
         parts += [Text(""), _samples(audit, top), Text(""), _labels(audit, top)]
     return Group(*parts)
+
+
+def as_text(audit: Audit, width: int = 100) -> str:
+    """The overview as plain text."""
+    file = io.StringIO()
+    make_console(file=file, width=width, color_system=None).print(overview(audit))
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
 
 
 def _verdicts(audit: Audit) -> Table:
@@ -53,7 +64,8 @@ def _costs(audit: Audit) -> Table:
 
 def _samples(audit: Audit, top: int) -> Table:
     table = _table("most tied samples", ("sample", "label", "tied to", "strength", "tie", "predicted"))
-    for row in audit.rows(audit.tie_ranking()[:top]):
+    ranking = audit.tie_ranking()
+    for row in audit.rows(ranking[audit.ties.tie[ranking] > 0][:top]):
         figures = (f"{row['strength']:.3f}", f"{row['tie']:.2f}")
         table.add_row(*map(Text, (row["name"], row["label"], row["tied_to"], *figures, row["predicted"])))
     return table

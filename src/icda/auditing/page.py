@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.resources
 from collections.abc import Mapping
 from typing import Any
 
-from icda.report.markup import Markup, element, join
+from icda.report.frame import Part, framed
+from icda.report.markup import Markup, element, section
 from icda.report.results import mapping
-from icda.report.sections.audit import audit_parts
+from icda.report.sections.action import glossary
+from icda.report.sections.audit import anchored_parts
+from icda.report.sections.exhibits import vocabulary_of
 from icda.report.sections.verdicts import verdict_parts
-
-# No script, no request: even if some text slipped through unescaped, a browser would not act on it.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-# What the report's own frame, a column of contents and anchored parts, would set.
-FRAME = "main { max-width: 76rem; margin-inline: auto; } main > section { margin-top: 2.2rem; }"
 
 
 def render_audit_page(audited: Mapping[str, Any]) -> str:
@@ -26,40 +23,29 @@ def render_audit_page(audited: Mapping[str, Any]) -> str:
     title = f"Audit of {mapping(audited, 'settings').get('samples', 'some')} samples"
     names = audited.get("class_names") or []
     title += f", {len(names)} classes" if names else ""
-    head = join(_head(title))
-    top = element("header", element("div", element("p", "icda audit", class_="eyebrow"), element("h1", title)))
-    body = element("body", top, element("main", audit_parts(audited, 2), _settings(audited)))
-    return f"<!doctype html>\n{element('html', element('head', head), body, lang='en')}\n"
+    parts: list[Part] = [
+        *anchored_parts(audited, 2),
+        ("words", "Words on this page", glossary(audited, 2)),
+        *settings_part(audited),
+    ]
+    return framed(title, "icda audit", parts, vocabulary_of(audited))
 
 
-def _settings(audited: Mapping[str, Any]) -> Markup:
+def settings_part(audited: Mapping[str, Any]) -> list[Part]:
+    """How the audit was made; empty where it does not say."""
     settings = mapping(audited, "settings")
     if not settings:
-        return Markup("")
+        return []
     shown = ((name, f"{value:.4g}" if isinstance(value, float) else value) for name, value in settings.items())
-    listed = ", ".join(f"{name} {value}" for name, value in shown)
-    return element("p", f"Settings: {listed}.", class_="note")
+    listed = ", ".join(f"{name} {value}" for name, value in shown if not isinstance(value, list | tuple))
+    return [("settings", "Settings", section("Settings", 2, element("p", f"{listed}.", class_="note")))]
 
 
 def render_assessment_page(assessed: Mapping[str, Any]) -> str:
     """One self-contained page about what `RobustClassifier` found and did: verdicts and treatment."""
     names = assessed.get("class_names") or []
     title = f"What was found in the data and done about it, {len(names)} classes"
-    head = join(_head(title))
-    top = element(
-        "header", element("div", element("p", "icda RobustClassifier", class_="eyebrow"), element("h1", title))
-    )
-    body = element("body", top, element("main", verdict_parts(assessed, 2)))
-    return f"<!doctype html>\n{element('html', element('head', head), body, lang='en')}\n"
-
-
-def _head(title: str) -> list[Markup]:
-    style = Markup((importlib.resources.files("icda.report") / "style.css").read_text(encoding="utf-8"))
-    return [
-        Markup('<meta charset="utf-8">'),
-        Markup(f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'),
-        Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-        Markup('<meta name="color-scheme" content="light dark">'),
-        element("title", f"{title} – icda"),
-        element("style", style, Markup(FRAME)),
-    ]
+    found = verdict_parts(assessed, 2)
+    parts: list[Part] = [("verdicts", "Verdicts and treatment", found)] if found else []
+    words: Markup = glossary(assessed, 2)
+    return framed(title, "icda RobustClassifier", [*parts, ("words", "Words on this page", words)], vocabulary_of({}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from icda.auditing.assessment import Assessment
+from icda.auditing.exhibits import collect_exhibits, show_images, show_texts
 from icda.auditing.imbalance import Imbalance
 from icda.auditing.label_noise import LabelNoise
 from icda.auditing.page import render_audit_page
@@ -19,7 +20,11 @@ from icda.auditing.recommendation import Finding
 from icda.auditing.ties import ClassCost, Ties
 from icda.auditing.treatment import Treatment
 from icda.auditing.verdicts import Verdict
+from icda.errors import InputError
 from icda.extras import require
+from icda.report.markup import element
+from icda.report.sections.action import in_short
+from icda.report.sections.verdicts import verdict_parts
 from icda.results.foreign_text import write_csv
 
 COLUMNS = (
@@ -37,7 +42,7 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Audit:
     """The findings of `icda.audit`.
 
@@ -164,14 +169,49 @@ class Audit:
             write_csv(file, COLUMNS, self.rows())
         return path
 
-    def to_html(self, path: str | PathLike[str], top: int = 50) -> Path:
-        """Write one page that needs nothing beside it, with the first `top` rows of each ranking."""
-        return _write(path, render_audit_page(self.as_dict(top)))
+    def to_html(
+        self,
+        path: str | PathLike[str],
+        top: int = 50,
+        *,
+        images: Sequence[object] | None = None,
+        texts: Sequence[object] | None = None,
+    ) -> Path:
+        """Write one page that needs nothing beside it, with the first `top` rows of each ranking.
+
+        `images` (paths) or `texts`, one for each sample, are shown for the suspects and beside them.
+        """
+        return _write(path, render_audit_page(self.as_dict(top) | self.exhibits(images=images, texts=texts)))
+
+    def exhibits(
+        self, *, images: Sequence[object] | None = None, texts: Sequence[object] | None = None
+    ) -> dict[str, Any]:
+        """Suspects with their pictures or texts, as the page shows them; empty without either."""
+        if images is not None and texts is not None:
+            raise InputError("give images or texts, not both.")
+        if images is not None:
+            return {"exhibits": collect_exhibits(self, show_images(images, len(self)))}
+        if texts is not None:
+            return {"exhibits": collect_exhibits(self, show_texts(texts, len(self)))}
+        return {}
 
     def __rich__(self) -> Any:
         from icda.auditing.console import overview
 
         return overview(self)
+
+    def __repr__(self) -> str:
+        return f"<Audit of {len(self)} samples, {len(self.class_names)} classes. {self.summary}>"
+
+    def __str__(self) -> str:
+        from icda.auditing.console import as_text
+
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: what was found, what to do, and the verdicts."""
+        audited = self.as_dict(10)
+        return str(element("div", in_short(audited, 3), verdict_parts(audited, 3)))
 
 
 def _write(path: str | PathLike[str], content: str) -> Path:

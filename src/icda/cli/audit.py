@@ -11,7 +11,8 @@ import tyro
 
 from icda.auditing import Audit, audit
 from icda.auditing.console import overview
-from icda.cli.audit_files import Wanted, read_audit_data
+from icda.data.embedding.origin import Inputs, find_inputs
+from icda.data.own.feature_files import Wanted, read_feature_file
 from icda.errors import InputError
 from icda.terminal import make_console
 
@@ -32,6 +33,8 @@ class AuditArguments:
     """Array or CSV column with ids, paths or texts to show beside ranks; guessed from common names if not given."""
     where: tuple[str, ...] = ()
     """Keep only rows in which an array or column has a value: --where split=train; several must all hold."""
+    show: Path | None = None
+    """Folder or table that `icda embed` read, for pictures or texts on the page; found by itself if it lies here."""
     top: int = 10
     """Rows of each ranking on the terminal; the page has at least 50."""
     folds: int = 5
@@ -45,6 +48,11 @@ class AuditArguments:
     cleanlab: bool = False
     """Mark doubtful labels by cleanlab's rule instead of ours (extra: audit)."""
 
+    def named(self) -> list[str]:
+        """What the user named, as `icda fit` takes it."""
+        pairs = (("--features", self.features), ("--labels", self.labels), ("--names", self.names))
+        return [word for option, value in pairs if value is not None for word in (option, value)]
+
 
 def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(AuditArguments, args=list(arguments), prog="icda audit")
@@ -53,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.out is not None and options.out.exists() and not options.out.is_dir():
         raise InputError(f"--out is {options.out}, which is a file: expected a folder.")
     columns = Wanted(options.features, options.labels, options.names, options.where)
-    data = read_audit_data(options.data.expanduser(), columns)
+    data = read_feature_file(options.data.expanduser(), columns)
     result = audit(
         data.features,
         data.labels,
@@ -65,18 +73,23 @@ def main(arguments: Sequence[str]) -> int:
         seed=options.seed,
         use_cleanlab=options.cleanlab,
     )
-    result = replace(result, notes=[*data.notes, *result.notes])
+    settings = {**result.settings, "data": str(options.data), "options": options.named()}
+    result = replace(result, notes=[*data.notes, *result.notes], settings=settings)
     console = make_console()
     console.print(overview(result, options.top))
     if options.out is not None:
-        written = _write(result, options.out, options.top)
+        names = [str(row) for row in range(len(result))] if data.names is None else [str(name) for name in data.names]
+        inputs = find_inputs(names, data.embedding, options.data.expanduser(), options.show)
+        written = _write(result, options.out, options.top, inputs)
         console.print(f"Written: {', '.join(map(str, written))}", highlight=False, markup=False, soft_wrap=True)
     return 0
 
 
-def _write(result: Audit, folder: Path, top: int) -> list[Path]:
+def _write(result: Audit, folder: Path, top: int, inputs: Inputs | None) -> list[Path]:
+    images = inputs.items if inputs is not None and inputs.kind == "image" else None
+    texts = inputs.items if inputs is not None and inputs.kind == "text" else None
     return [
         result.to_csv(folder / "audit.csv"),
         result.to_json(folder / "audit.json"),
-        result.to_html(folder / "audit.html", max(top, 50)),
+        result.to_html(folder / "audit.html", max(top, 50), images=images, texts=texts),
     ]

@@ -11,8 +11,11 @@ import tyro
 
 from icda.cli.train import HEADLINES
 from icda.report import comparison_table, to_rich
+from icda.results import RunResult
 from icda.terminal import make_console
 from icda.training import evaluate_folder
+
+NAMED = 20  # classes that are listed
 
 
 @dataclass
@@ -24,7 +27,9 @@ class EvalArguments:
     split: Literal["train", "validation", "test", "metadata"] = "test"
     """Which split to evaluate."""
     data: str | None = None
-    """Another folder or CSV with the same classes; its test split is judged (a fifth of it where it names none)."""
+    """Other labelled data with the same classes; all of it is judged, or its split of that name where it names splits."""
+    skip_unreadable: bool = False
+    """With --data: leave out images that cannot be read, instead of stopping."""
     allow_outside: bool = False
     """Trust a table that names images outside its own folder."""
     allow_hub: bool = False
@@ -35,9 +40,36 @@ class EvalArguments:
 
 def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(EvalArguments, args=list(arguments), prog="icda eval")
-    result = evaluate_folder(options.run, options.split, options.data, options.allow_outside, options.allow_hub)
+    if options.data is None:
+        result = evaluate_folder(options.run, options.split, None, options.allow_outside, options.allow_hub)
+    else:
+        from icda.serving.judging import judge_data
+
+        result = judge_data(
+            options.run,
+            options.data,
+            options.split,
+            allow_outside=options.allow_outside,
+            skip_unreadable=options.skip_unreadable,
+            allow_hub=options.allow_hub,
+        )
     if options.json:
         print(result.to_json())
         return 0
-    make_console().print(to_rich(comparison_table([result], HEADLINES, caption=f"{options.split} split")))
+    caption = "all samples" if result.split == "all" else f"{result.split} split"
+    console = make_console()
+    console.print(to_rich(comparison_table([result], HEADLINES, caption=caption)))
+    console.print(judged(result), highlight=False, markup=False, soft_wrap=True)
     return 0
+
+
+def judged(result: RunResult) -> str:
+    """How many samples were judged, and of which classes.
+
+    >>> judged(RunResult("birds", "icda", class_names=["crow", "owl"], confusion=[[3, 1], [0, 2]]))
+    'Judged: 6 samples (crow 4, owl 2)'
+    """
+    counts = [sum(row) for row in result.confusion or ()]
+    named = [f"{name} {count}" for name, count in zip(result.class_names or (), counts, strict=False)]
+    shown = ", ".join(named[:NAMED]) + (f" and {len(named) - NAMED} more classes" if len(named) > NAMED else "")
+    return f"Judged: {sum(counts)} samples ({shown})"

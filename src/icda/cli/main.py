@@ -26,6 +26,9 @@ warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=Depr
 
 COMMANDS = {
     "demo": "compare CE, LA, ISDA, ICDA, Meta-ICDA and the shortcut prior on three small biased tasks that ship with icda",
+    "fit": "make a classifier from your images, texts, features or table: embed, audit, treat, and one page about it",
+    "predict": "write what a fitted or trained model says of new inputs, one row per input",
+    "export": "write a fitted or trained model as ONNX, or its weights as safetensors",
     "train": "train a classifier on a task, or on your own folder or CSV",
     "eval": "evaluate the model of an earlier run",
     "audit": "find samples tied to a wrong class, doubtful labels and long tails in features, before group labels exist",
@@ -41,6 +44,7 @@ SAME_COMMAND = "The same command goes on where it stopped."
 AFTER_INTERRUPT = {
     "train": "`--resume` goes on from the last checkpoint.",
     "embed": "`--resume` goes on from the chunks that are done.",
+    "fit": SAME_COMMAND,
     "demo": "The same command, without --fresh, goes on where it stopped.",
     "bench": SAME_COMMAND,
     "tune": SAME_COMMAND,

@@ -12,7 +12,7 @@ import tyro
 from rich.console import Console
 
 from icda.errors import InputError, OperationError
-from icda.report import Found, read_folder, read_runs, write_report
+from icda.report import Found, find_unfinished, read_folder, read_runs, write_report
 from icda.report.results import run_title
 from icda.results.files import EXPLANATIONS, REPORT, RESULT, write_json
 from icda.terminal import make_console
@@ -42,6 +42,9 @@ def main(arguments: Sequence[str]) -> int:
         raise InputError("icda report needs at least one run: icda report runs/digits_lt/icda/seed0")
     console = make_console()
     runs = read_runs(options.runs)
+    for folder in find_unfinished(options.runs):
+        note = f"Left out: {folder}, which has no result (cut off, or diverged)."
+        console.print(note, highlight=False, markup=False, soft_wrap=True)
     if options.explain != "none":
         from icda.explain.run import CHEAP_PARTS, PARTS
 

@@ -1,7 +1,7 @@
 """Tables over seeds and the HTML page about a run."""
 
 from icda.report.page import render_page, write_report
-from icda.report.reading import Found, read_folder, read_runs
+from icda.report.reading import Found, find_unfinished, read_folder, read_runs
 from icda.report.tables import Summary, Table, comparison_table, summarise, to_markdown, to_rich
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "Summary",
     "Table",
     "comparison_table",
+    "find_unfinished",
     "read_folder",
     "read_runs",
     "render_page",

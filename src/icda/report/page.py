@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import importlib.resources
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from icda.report import controls, sections
+from icda.report import sections
 from icda.report.formatting import percent
-from icda.report.markup import Markup, element, join
+from icda.report.frame import Part, anchored, framed
+from icda.report.markup import Markup, element
 from icda.report.results import Result, metric, run_title
 from icda.report.runs import Explanations, Run, collect_runs
 from icda.results.files import write_atomically
@@ -49,8 +47,6 @@ COMMON_SECTIONS: dict[str, tuple[str, Callable[[Sequence[Run], int], Markup]]] =
 }
 LINKED_RUNS = 12  # more runs than that would bury the other entries of the contents
 
-Part = tuple[str, str, Markup]  # id, title, content
-
 
 def write_report(
     path: str | Path, results: Sequence[Result], explanations: Sequence[Explanations | None] | None = None
@@ -80,63 +76,14 @@ def render_page(results: Sequence[Result], explanations: Sequence[Explanations |
         title, parts = run_title(runs[0].result), run_parts(runs[0], level=2)
     else:
         title, parts = _several_title(results), _several(runs)
-    style, script = (_resource(name) for name in ("style.css", "script.js"))
-    entries = [(place, name) for place, name, _ in parts]
-    if 1 < len(runs) <= LINKED_RUNS:
-        entries += [(f"{run.key}run", run_title(run.result)) for run in runs]
-    eyebrow = element("p", "icda report", class_="eyebrow")
-    top = element("header", element("div", eyebrow, element("h1", title)), controls.theme_switch())
-    aside = element("aside", controls.contents(entries), controls.filters(runs[0].vocabulary))
-    main = element("main", *(_anchored(part) for part in parts), id="content", tabindex="-1")
-    body = element("body", controls.skip_link(), top, element("div", aside, main, class_="layout"), script)
-    page = element("html", element("head", _head(title, style, script)), body, lang="en")
-    return f"<!doctype html>\n{page}\n"
+    links = [(f"{run.key}run", run_title(run.result)) for run in runs] if 1 < len(runs) <= LINKED_RUNS else []
+    return framed(title, "icda report", parts, runs[0].vocabulary, links)
 
 
 def run_parts(run: Run, level: int) -> list[Part]:
     """Every part that this run has something for, under headings of the given level."""
     parts = ((name, title, part(run, level)) for name, (title, part) in RUN_SECTIONS.items())
     return [(run.key + name, title, content) for name, title, content in parts if content]
-
-
-def policy(style: str, script: str) -> str:
-    """Nothing may load or run but this very script and style, even if some text slipped through unescaped.
-
-    >>> policy("a", "b").split("; ")[0]
-    "default-src 'none'"
-    """
-    style, script = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script))
-    own = f"script-src 'sha256-{script}'; style-src 'sha256-{style}'; img-src data:"
-    return f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'"
-
-
-def _head(title: str, style: Markup, script: Markup) -> Markup:
-    rules = policy(_inside(style), _inside(script))
-    return join(
-        [
-            Markup('<meta charset="utf-8">'),
-            # The rules hold for what comes after them, so they come first.
-            Markup(f'<meta http-equiv="Content-Security-Policy" content="{rules}">'),
-            Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-            Markup('<meta name="color-scheme" content="light dark">'),
-            element("title", f"{title} – icda report"),
-            style,
-        ]
-    )
-
-
-def _resource(name: str) -> Markup:
-    text = (importlib.resources.files("icda.report") / name).read_text(encoding="utf-8")
-    return element("style" if name.endswith("css") else "script", Markup(text))
-
-
-def _inside(markup: Markup) -> str:
-    return markup.partition(">")[2].rpartition("</")[0]
-
-
-def _anchored(part: Part) -> Markup:
-    place, _, content = part
-    return element("div", content, id=place, class_="part")
 
 
 def _several_title(results: Sequence[Result]) -> str:
@@ -154,7 +101,7 @@ def _several(runs: Sequence[Run]) -> list[Part]:
         accuracy = metric(run.result, "accuracy")
         figure = "" if accuracy is None else element("span", f"accuracy {percent(accuracy)}", class_="note")
         summary = element("summary", element("h3", run_title(run.result)), figure)
-        inside = (_anchored(part) for part in run_parts(run, level=4))
+        inside = (anchored(part) for part in run_parts(run, level=4))
         opened.append(element("details", summary, *inside, class_="run", id=f"{run.key}run"))
     each = element("section", element("h2", "Each run"), *opened)
     return [part for part in [*parts, ("runs", "Each run", each)] if part[2]]

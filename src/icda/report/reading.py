@@ -13,7 +13,7 @@ from icda.report.formatting import FIGURES
 from icda.report.runs import Explanations
 from icda.report.tables import label_methods
 from icda.results import RunResult, read_json
-from icda.results.files import EXPLANATIONS, RESULT
+from icda.results.files import CONFIG, EXPLANATIONS, RESULT
 
 CONFIGURED = ("model", "epochs", "options", "attributes", "tier")  # columns of a ledger that a run has in its config
 
@@ -29,9 +29,13 @@ class Found(NamedTuple):
 def read_runs(paths: Sequence[Path]) -> list[Found]:
     """All runs that the paths name, in their order; a folder without a result stands for the runs below it.
 
-    Where runs of a method on a task differ in more than their seed, their method says in what.
+    Runs that are not finished are left out (`find_unfinished` names them); there must be one that is. Where runs of a
+    method on a task differ in more than their seed, their method says in what.
     """
-    runs = [run for path in paths for run in read_path(path)]
+    begun = find_unfinished(paths)
+    runs = [run for path in paths if path not in begun for run in read_path(path)]
+    if not runs:
+        raise MissingFileError(f"{begun[0]} holds no {RESULT}: the run there is not finished, or it diverged.")
     named = zip(runs, label_methods([run.result for run in runs]), strict=True)
     return [run._replace(result=replace(run.result, method=method)) for run, method in named]
 
@@ -50,6 +54,12 @@ def read_path(path: Path) -> list[Found]:
     if path.suffix == ".csv":
         return [Found(result) for result in read_ledger_results(path)]
     raise InputError(f"{path} is neither the folder of a run, nor a {RESULT}, nor a ledger's CSV.")
+
+
+def find_unfinished(paths: Sequence[Path]) -> list[Path]:
+    """Folders, given or below a given one, in which a run was begun and has left no result: cut off, or diverged."""
+    below = (file.parent for path in paths if path.is_dir() for file in path.rglob(CONFIG))
+    return sorted({folder for folder in below if not (folder / RESULT).is_file()})
 
 
 def read_folder(folder: Path) -> Found:

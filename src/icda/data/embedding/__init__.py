@@ -1,7 +1,7 @@
 """From a folder of images or a CSV of images or texts to a file of features."""
 
 from icda.data.embedding.features import Features, load_features
-from icda.data.embedding.run import Encoder, embed
+from icda.data.embedding.run import Encoder, embed, encode_rows
 from icda.data.embedding.samples import Samples, read_samples
 from icda.data.images import UnreadableInputsError
 
@@ -11,6 +11,7 @@ __all__ = [
     "Samples",
     "UnreadableInputsError",
     "embed",
+    "encode_rows",
     "load_features",
     "read_samples",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -49,12 +50,13 @@ def embed(
     skip_unreadable: bool = False,
     resume: bool = False,
     progress: Progress | None = None,
+    remedy: str = REMEDY,
 ) -> Features:
     """Encode `samples` and write the features file `out`; see `Features` for what is in it.
 
     Finished chunks wait in `<out>.part/`. With `resume` those that still fit their inputs are taken as they are, and the
     file is the same to the byte as that of a run without a break. An unreadable image stops the run, unless
-    `skip_unreadable` leaves it out and lists it under `skipped`.
+    `skip_unreadable` leaves it out and lists it under `skipped`; `remedy` is what the error advises.
     """
     out = Path(out).expanduser()
     plan = _plan(samples, encoder, batch_size)
@@ -65,19 +67,20 @@ def embed(
     if not resume:
         refuse_existing(out)
     if not skip_unreadable:
-        _check_present(samples)
+        check_present(samples, remedy)
     store = ChunkStore(out, plan)
     outlines = []
     for number, (rows, digest) in enumerate(chunks):
         chunk = store.load(number, digest)
         if chunk is None or not (skip_unreadable or chunk.kept.all()):
-            chunk = _encode_chunk(samples, rows, encoder, batch_size, skip_unreadable)
+            chunk = encode_rows(samples, rows, encoder, batch_size, skip_unreadable, remedy)
             store.save(number, digest, chunk)
         outlines.append(Outline(chunk.kept, chunk.features.shape[1]))
         if progress is not None:
             progress(rows.stop, len(samples))
     arrays = _columns(samples, np.concatenate([outline.kept for outline in outlines]))
     arrays |= _scalars(encoder=encoder.name, encoder_version=encoder.version, fingerprint=fingerprint)
+    arrays |= _scalars(**_origin(samples, out))
     # A chunk of which nothing could be read has no width.
     shape = len(arrays["id"]), max(outline.width for outline in outlines)
     write_arrays(out, arrays, store.blocks(digest for _, digest in chunks), shape)
@@ -100,13 +103,16 @@ def _plan(samples: Samples, encoder: Encoder, batch_size: int) -> Plan:
     return Plan(encoder.name, encoder.version, encoder.image_size, encoder.device, batch_size)
 
 
-def _encode_chunk(samples: Samples, rows: range, encoder: Encoder, batch_size: int, skip: bool) -> Chunk:
+def encode_rows(
+    samples: Samples, rows: range, encoder: Encoder, batch_size: int, skip_unreadable: bool, remedy: str = REMEDY
+) -> Chunk:
+    """Features of some samples; `remedy` is what the error about unreadable images advises."""
     # Texts of like length together: padding to the longest of a mixed batch would be most of the work.
     order = sorted(rows, key=lambda row: len(str(samples.inputs[row]))) if samples.kind == "text" else list(rows)
     blocks: dict[int, np.ndarray] = {}
     for first in range(0, len(order), batch_size):
         batch = order[first : first + batch_size]
-        readable, inputs = _read(samples, batch, encoder.image_size, skip)
+        readable, inputs = _read(samples, batch, encoder.image_size, None if skip_unreadable else remedy)
         if not readable:
             continue
         features = encoder.encode(inputs).numpy()
@@ -122,8 +128,8 @@ def _encode_chunk(samples: Samples, rows: range, encoder: Encoder, batch_size: i
     return Chunk(features.astype(np.float32), kept)
 
 
-def _read(samples: Samples, batch: list[int], image_size: int | None, skip: bool) -> tuple[list[int], Any]:
-    """Those rows of a batch that can be read, and their inputs."""
+def _read(samples: Samples, batch: list[int], image_size: int | None, remedy: str | None) -> tuple[list[int], Any]:
+    """Those rows of a batch that can be read, and their inputs; without a remedy the others are left out."""
     if samples.kind == "text":
         return batch, [samples.inputs[row] for row in batch]
     size = image_size
@@ -138,19 +144,19 @@ def _read(samples: Samples, batch: list[int], image_size: int | None, skip: bool
     with ThreadPoolExecutor(DECODER_THREADS) as pool:
         decoded = list(pool.map(decode, batch))
     images = {row: image for row, image in zip(batch, decoded, strict=True) if isinstance(image, np.ndarray)}
-    if len(images) < len(batch) and not skip:
+    if len(images) < len(batch) and remedy is not None:
         # Where one is broken others may be: name them all now, not one by one in as many runs.
         broken = find_unreadable([Path(path) for path in samples.inputs], lambda path: decode_image(path, size))
-        raise unreadable(broken, "cannot be read as images", REMEDY)
+        raise unreadable(broken, "cannot be read as images", remedy)
     stacked = torch.from_numpy(np.stack(list(images.values()))) if images else None
     return list(images), stacked
 
 
-def _check_present(samples: Samples) -> None:
+def check_present(samples: Samples, remedy: str = REMEDY) -> None:
     """Files that are not there are known before the first hour of work, not after it."""
     missing = [path for path in samples.inputs if isinstance(path, Path) and not path.is_file()]
     if missing:
-        raise unreadable(missing, "are not there (paths of a table are relative to it)", REMEDY)
+        raise unreadable(missing, "are not there (paths of a table are relative to it)", remedy)
 
 
 def _columns(samples: Samples, kept: np.ndarray) -> dict[str, np.ndarray]:
@@ -172,6 +178,18 @@ def _columns(samples: Samples, kept: np.ndarray) -> dict[str, np.ndarray]:
 
 def _scalars(**values: str) -> dict[str, np.ndarray]:
     return {name: np.array(value) for name, value in values.items()}
+
+
+def _origin(samples: Samples, out: Path) -> dict[str, str]:
+    """Where the inputs lie, as seen from the file: with it the audit's page finds pictures and texts."""
+    if samples.source is None:
+        return {}
+    try:
+        place = os.path.relpath(samples.source.resolve(), out.parent.resolve())
+    except ValueError:  # another drive of Windows
+        return {}
+    column = {} if samples.column is None else {"source_column": samples.column}
+    return {"source": Path(place).as_posix(), **column}
 
 
 def _finished(out: Path, fingerprint: str) -> Features:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Literal
@@ -39,7 +39,10 @@ class Columns:
 
 @dataclass(frozen=True)
 class Samples:
-    """Inputs in a fixed order: entry i of each list is sample i's. `ids` are paths, or the row numbers of texts."""
+    """Inputs in a fixed order: entry i of each list is sample i's. `ids` are paths, or the row numbers of texts.
+
+    `source` is the folder or table they were read from, `column` that of the paths or texts.
+    """
 
     kind: Literal["image", "text"]
     inputs: Sequence[Path] | Sequence[str]
@@ -47,6 +50,8 @@ class Samples:
     labels: Sequence[str] | None = None
     groups: Sequence[str] | None = None
     splits: Sequence[str] | None = None
+    source: Path | None = None
+    column: str | None = None
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -84,12 +89,12 @@ def read_samples(
     if root.is_dir():
         if columns not in (None, Columns()):
             raise InputError(f"{root} is a folder: columns can be named only for a CSV table.")
-        return _unlabelled_folder(root) if unlabelled else _folder(root)
+        return replace(_unlabelled_folder(root) if unlabelled else _folder(root), source=root)
     if not root.is_file():
         raise MissingFileError(f"{root.absolute()} is not there. Expected: a CSV table, or a folder: {LAYOUT}.")
     if root.suffix.lower() in IMAGE_SUFFIXES:
         raise InputError(f"{root} is one image. Expected: a CSV table, or a folder: {LAYOUT}.")
-    return _table(read_table(root), columns or Columns(), unlabelled, allow_outside)
+    return replace(_table(read_table(root), columns or Columns(), unlabelled, allow_outside), source=root)
 
 
 def _folder(root: Path) -> Samples:
@@ -124,7 +129,7 @@ def _table(table: CsvTable, columns: Columns, unlabelled: bool, allow_outside: b
     image, text = input_columns(table, columns.image, columns.text)
     if image is not None:
         paths = image_paths(table, image, allow_outside, check=False)
-        return Samples("image", paths, table.column(image), labels, groups, splits)
+        return Samples("image", paths, table.column(image), labels, groups, splits, column=image)
     assert text is not None
     texts = [cell.strip() for cell in table.columns[text]]
-    return Samples("text", texts, range(len(texts)), labels, groups, splits)
+    return Samples("text", texts, range(len(texts)), labels, groups, splits, column=text)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from icda.report.formatting import percent
+from icda.report.frame import Part
 from icda.report.markup import Markup, definitions, element, join, section, table
 from icda.report.results import as_number, listing, mapping
+from icda.report.sections.action import in_short
+from icda.report.sections.exhibits import class_filter, doubtful, suspects, vocabulary_of
 from icda.report.sections.verdicts import verdict_parts
 
 MATRIX_LIMIT = 20
@@ -29,8 +32,13 @@ def audit(audited: Audited, level: int) -> Markup:
 
 def audit_parts(audited: Audited, level: int) -> Markup:
     """The parts of the audit, each under a heading of `level`; what the audit lacks is left out."""
-    parts = (verdict_parts, _recommendation, _costs, _matrix, _tied, _labels, _imbalance)
-    return join(part(audited, level) for part in parts)
+    return join(content for _, _, content in anchored_parts(audited, level))
+
+
+def anchored_parts(audited: Audited, level: int, leave_out: Collection[str] = ()) -> list[Part]:
+    """The same, each with its id and title, for the contents of a page."""
+    made = ((place, title, part(audited, level)) for place, (title, part) in PARTS.items() if place not in leave_out)
+    return [part for part in made if part[2]]
 
 
 def _recommendation(audited: Audited, level: int) -> Markup:
@@ -41,7 +49,8 @@ def _recommendation(audited: Audited, level: int) -> Markup:
     for finding in findings:
         children.append(element(f"h{min(level + 1, 6)}", str(finding.get("name", "")).replace("_", " ").capitalize()))
         children.append(element("p", finding.get("advice", "")))
-        children.append(element("ul", *(element("li", reason) for reason in listing(finding, "reasons"))))
+        if not mapping(audited, "verdicts"):  # else the reasons stand there
+            children.append(element("ul", *(element("li", reason) for reason in listing(finding, "reasons"))))
     children += [element("p", note, class_="note") for note in listing(audited, "notes")]
     return section("What to try", level, *children) if children else Markup("")
 
@@ -52,7 +61,9 @@ def _costs(audited: Audited, level: int) -> Markup:
         return Markup("")
     classes.sort(key=lambda entry: -_gap(entry))
     shown = classes[:CLASSES_SHOWN]
+    vocabulary = vocabulary_of(audited)
     rows = [_cost_row(entry) for entry in shown]
+    own = [class_filter(vocabulary, entry.get("name", ""), entry.get("tied_to") or "") for entry in shown]
     header = ["Class", "Mostly tied to", "Samples", "Suspected", "Strength", "Right, suspected", "Right, rest"]
     some = f", the {len(shown)} widest gaps of {len(classes)}" if len(classes) > len(shown) else ""
     caption = f"Suspected part of each class beside the rest, by heads that have not seen the sample{some}"
@@ -60,7 +71,7 @@ def _costs(audited: Audited, level: int) -> Markup:
         "The suspected part is found with the help of what such heads get wrong, so it looks worse than the true group "
         "would: read its accuracy as a low estimate."
     )
-    return section("What ties cost", level, table(caption, header, rows, names=2), element("p", words, class_="note"))
+    return section("What ties cost", level, table(caption, header, rows, 2, own), element("p", words, class_="note"))
 
 
 def _cost_row(entry: Mapping[str, Any]) -> list[object]:
@@ -105,9 +116,12 @@ def _pairs(matrix: Sequence[Sequence[float]], names: Sequence[str]) -> Markup:
 
 
 def _tied(audited: Audited, level: int) -> Markup:
-    samples = [entry for entry in listing(audited, "samples") if isinstance(entry, Mapping)][:SAMPLES_SHOWN]
+    samples = [entry for entry in listing(audited, "samples") if isinstance(entry, Mapping)]
     if not samples:
         return Markup("")
+    samples = [entry for entry in samples if (as_number(entry.get("tie")) or 0.0) > 0][:SAMPLES_SHOWN]
+    if not samples:
+        return section("Samples tied to a wrong class", level, element("p", "No sample is tied to a wrong class."))
     rows = [
         [
             *(entry.get(key, "") for key in ("name", "label", "tied_to", "predicted")),
@@ -121,7 +135,9 @@ def _tied(audited: Audited, level: int) -> Markup:
     suspected = as_number(mapping(audited, "ties").get("suspected"))
     caption = f"The {len(rows)} samples most tied to a wrong class"
     caption += "" if suspected is None else f"; {suspected:,.0f} are suspected in all"
-    return section("Samples tied to a wrong class", level, table(caption, header, rows, names=4))
+    return section(
+        "Samples tied to a wrong class", level, table(caption, header, rows, 4, _row_filters(audited, samples))
+    )
 
 
 def _labels(audited: Audited, level: int) -> Markup:
@@ -143,9 +159,18 @@ def _labels(audited: Audited, level: int) -> Markup:
         "like one with a wrong label: look before you delete."
     )
     shown = table(
-        f"The {len(rows)} most doubtful labels", ["Sample", "Label", "Looks like", "Quality", "Marked"], rows, names=3
+        f"The {len(rows)} most doubtful labels",
+        ["Sample", "Label", "Looks like", "Quality", "Marked"],
+        rows,
+        3,
+        _row_filters(audited, samples),
     )
     return section("Doubtful labels", level, element("p", words), shown if rows else "")
+
+
+def _row_filters(audited: Audited, samples: Sequence[Mapping[str, Any]]) -> list[dict[str, object]]:
+    vocabulary = vocabulary_of(audited)
+    return [class_filter(vocabulary, entry.get("label", ""), entry.get("tied_to", "")) for entry in samples]
 
 
 def _imbalance(audited: Audited, level: int) -> Markup:
@@ -162,6 +187,20 @@ def _imbalance(audited: Audited, level: int) -> Markup:
         ("Many-shot (over 100)", _count(imbalance.get("many"))),
     ]
     return section("Class sizes", level, definitions(facts, "facts"))
+
+
+PARTS: dict[str, tuple[str, Callable[[Audited, int], Markup]]] = {
+    "short": ("In short", in_short),
+    "verdicts": ("Verdicts and treatment", verdict_parts),
+    "suspects": ("Suspects to look at", suspects),
+    "check": ("Labels to check", doubtful),
+    "advice": ("What to try", _recommendation),
+    "costs": ("What ties cost", _costs),
+    "matrix": ("Which class is tied to which", _matrix),
+    "tied": ("Samples tied to a wrong class", _tied),
+    "labels": ("Doubtful labels", _labels),
+    "sizes": ("Class sizes", _imbalance),
+}
 
 
 def _figure(value: object, digits: int = 3) -> str:

@@ -22,10 +22,6 @@ MEANINGS = {
     "overlap": "classes that these features do not tell apart well",
     "uninformative": "features that say nothing about the class",
 }
-WORDS = (
-    "A head is the last, linear layer of a classifier, fitted here without the samples it is then asked about. Its margin "
-    "is how clearly it decides. A prior is what it may expect before it looks at the sample."
-)
 
 
 def verdict_parts(audited: Mapping[str, Any], level: int) -> Markup:
@@ -45,14 +41,16 @@ def _answers(audited: Mapping[str, Any], level: int) -> Markup:
         confidence = as_number(verdict.get("confidence"))
         score = "" if confidence is None else f"{confidence:.2f}"
         rows.append([name, verdict.get("answer", ""), score])
-        reasons.append(element(f"h{min(level + 1, 6)}", name))
-        if kind in MEANINGS:
-            reasons.append(element("p", f"{name}: {MEANINGS[kind]}."))
+        meant = f": {MEANINGS[kind]}" if kind in MEANINGS else ""
+        reasons.append(element("p", element("strong", name), f"{meant}."))
         reasons.append(element("ul", *(element("li", reason) for reason in listing(verdict, "reasons"))))
     caption = "One answer per kind of trouble; the confidence is a score from 0.5 to 1, not a probability"
     shown = table(caption, ["Kind", "Answer", "Confidence"], rows, names=2)
-    lede = [element("p", audited["summary"], class_="lede")] if audited.get("summary") else []
-    return section("Verdicts", level, *lede, shown, element("p", WORDS), *reasons)
+    # A whole audit says it under "In short" already.
+    said = "" if mapping(audited, "ties") else audited.get("summary")
+    lede = [element("p", said, class_="lede")] if said else []
+    why = element("details", element("summary", "Why: the figures behind each answer"), *reasons)
+    return section("Verdicts", level, *lede, shown, why)
 
 
 def _treatment(audited: Mapping[str, Any], level: int) -> Markup:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,18 +18,31 @@ from icda.registry import did_you_mean
 
 FEATURES = ("features", "feats", "embeddings", "X", "x")
 LABELS = ("y", "labels", "label", "targets", "target")
+EMBEDDING = (
+    "encoder",
+    "encoder_version",
+    "source",
+    "source_column",
+)  # texts that `icda embed` leaves beside the arrays
 NAMES = ("id", "ids", "names", "name", "path", "paths", "img_id")
 
 
 @dataclass(frozen=True)
-class AuditData:
-    """What the audit is run on; names and class names are None where the file has none."""
+class LabelledFeatures:
+    """What a file holds, one entry per sample; what it does not say is None.
+
+    `columns` are the names of the features, where they stand in columns of their own; `embedding` is what else
+    `icda embed` wrote: the encoder and its version, and where the inputs lie.
+    """
 
     features: np.ndarray
     labels: np.ndarray
     names: np.ndarray | None = None
     class_names: np.ndarray | None = None
     notes: tuple[str, ...] = ()  # what was taken and what was left out, for the user
+    columns: tuple[str, ...] | None = None
+    splits: np.ndarray | None = None
+    embedding: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -42,7 +55,7 @@ class Wanted:
     where: tuple[str, ...] = ()
 
 
-def read_audit_data(path: Path, wanted: Wanted) -> AuditData:
+def read_feature_file(path: Path, wanted: Wanted) -> LabelledFeatures:
     """Read an .npz, a .csv, or an .npy whose labels stand in another .npy, and keep the rows asked for."""
     readers = {".npz": _from_npz, ".csv": _from_csv, ".npy": _from_npy, ".parquet": _from_parquet}
     if path.suffix.lower() not in readers:
@@ -52,7 +65,7 @@ def read_audit_data(path: Path, wanted: Wanted) -> AuditData:
     return readers[path.suffix.lower()](path, wanted)
 
 
-def _from_npz(path: Path, asked: Wanted) -> AuditData:
+def _from_npz(path: Path, asked: Wanted) -> LabelledFeatures:
     members = member_names(path)  # only what is needed is read: the rest may be large
     chosen = {
         "features": _pick(path, members, "features", asked.features, FEATURES),
@@ -61,15 +74,18 @@ def _from_npz(path: Path, asked: Wanted) -> AuditData:
     if asked.names is not None or any(name in members for name in NAMES):
         chosen["names"] = _pick(path, members, "names", asked.names, NAMES)
     conditions = [condition.partition("=")[0] for condition in asked.where]
-    arrays = read_arrays(path, [*chosen.values(), *conditions, "class_names"])
+    arrays = read_arrays(path, [*chosen.values(), *conditions, *SPLIT, *EMBEDDING, "class_names"])
     features, labels = arrays[chosen["features"]], arrays[chosen["labels"]]
     names = arrays[chosen["names"]] if "names" in chosen else None
     class_names = arrays.get("class_names") if labels.ndim == 1 and labels.dtype.kind in "iu" else None
     rows = _rows(path, arrays, members, asked.where, len(features))
-    return _select(path, AuditData(features, labels, names, class_names), rows)
+    embedding = {name: str(arrays[name]) for name in EMBEDDING if name in arrays and arrays[name].ndim == 0}
+    splits = next((arrays[name] for name in SPLIT if name in arrays and arrays[name].shape == labels.shape), None)
+    found = LabelledFeatures(features, labels, names, class_names, splits=splits, embedding=embedding)
+    return _select(path, found, rows)
 
 
-def _from_npy(path: Path, asked: Wanted) -> AuditData:
+def _from_npy(path: Path, asked: Wanted) -> LabelledFeatures:
     if asked.labels is None or asked.features is not None or asked.names is not None:
         raise InputError(f"{path} holds one array: name the other file with --labels LABELS.npy, and nothing else.")
     if asked.where:
@@ -84,45 +100,45 @@ def _from_npy(path: Path, asked: Wanted) -> AuditData:
             raise InputError(
                 f"{file} is no .npy file of plain numbers or texts, or it is damaged ({error})."
             ) from error
-    return AuditData(arrays[0], np.asarray(arrays[1]))
+    return LabelledFeatures(arrays[0], np.asarray(arrays[1]))
 
 
-def _from_parquet(path: Path, asked: Wanted) -> AuditData:
+def _from_parquet(path: Path, asked: Wanted) -> LabelledFeatures:
     """Like a CSV, with the types that the file gives; `--features` names a column of lists or the beginning of names."""
     if asked.where:
         raise InputError("--where reads .npz and .csv files: filter a Parquet file before the audit.")
-    schema = require("pyarrow.parquet", "parquet", "Parquet files").read_schema(path)
+    parquet = require("pyarrow.parquet", "parquet", "Parquet files")
+    schema = parquet.read_schema(path)
     label = _pick(path, schema.names, "labels", asked.labels, [*LABELS, *LABEL])
     named = asked.names or next((name for name in NAMES if name in schema.names), None)
-    features: str | list[str] | None = asked.features
+    chosen: str | list[str] | None = asked.features
     answers: list[str] = []
-    if features is None:
+    if chosen is None:
         answers = _answers(schema.names, label)
-        features = next((name for name in FEATURES if name in schema.names), None) or [
+        chosen = next((name for name in FEATURES if name in schema.names), None) or [
             name for name in numeric_columns(schema) if name not in (label, named, *answers)
         ]
-    if not features:
+    if not chosen:
         raise InputError(f"{path} has no column of numbers beside {label!r}: name the features with --features.")
-    table = ParquetTable(path, features, label, groups=named)
+    table = ParquetTable(path, chosen, label, groups=named)
     parts = list(table.batches(2**14))
     names = None if named is None else np.concatenate([np.asarray(part.groups, dtype=object) for part in parts])
-    columns = {name: np.concatenate([part.features[:, k] for part in parts]) for k, name in enumerate(table.features)}
     values = np.concatenate([part.features for part in parts])
     guessed = asked.features is None and not table.is_list  # what the user named is taken as named
-    indices = [name for name in columns if _is_index(name, columns[name])] if guessed else []
-    kept = [k for k, name in enumerate(columns) if name not in indices]
+    indices = [name for k, name in enumerate(table.features) if _is_index(name, values[:, k])] if guessed else []
+    kept = [k for k, name in enumerate(table.features) if name not in indices]
     if not kept:
         raise InputError(f"{path} has no features: {_listed(indices)} only number the rows.")
-    notes = [f"Features: {_listed([name for name in columns if name not in indices])}."]
-    if indices:
-        notes.append(f"Left out, since they only number the rows: {_listed(indices)}.")
-    if answers:
-        notes.append(f"Left out, since their names say label, group or split: {_listed(answers)}.")
+    notes = _notes([table.features[k] for k in kept], indices, answers)
     labels = np.concatenate([part.targets for part in parts])
-    return AuditData(values if table.is_list else values[:, kept], labels, names, notes=tuple(notes))
+    columns = tuple(table.features) if table.is_list else tuple(np.array(table.features, dtype=object)[kept])
+    features = values if table.is_list else values[:, kept]
+    split = next((name for name in SPLIT if name in schema.names), None)
+    splits = None if split is None else parquet.read_table(path, columns=[split])[split].to_numpy()
+    return LabelledFeatures(features, labels, names, notes=notes, columns=columns, splits=splits)
 
 
-def _from_csv(path: Path, asked: Wanted) -> AuditData:
+def _from_csv(path: Path, asked: Wanted) -> LabelledFeatures:
     if asked.features is not None:
         raise InputError(f"--features names an array of an .npz; of {path} all numeric columns are taken.")
     table = read_table(path)
@@ -141,15 +157,20 @@ def _from_csv(path: Path, asked: Wanted) -> AuditData:
     if not columns:
         raise InputError(f"{path} has no column of numbers beside {label!r}: left out {', '.join(left_out + indices)}.")
     names = None if named is None else np.array(table.columns[named], dtype=object)[rows]
-    notes = [f"Features: {_listed(list(columns))}."]
-    if indices:
-        notes.append(f"Left out, since they only number the rows: {_listed(indices)}.")
-    if answers:
-        notes.append(f"Left out, since their names say label, group or split: {_listed(answers)}.")
-    if left_out:
-        notes.append(f"Left out, since they hold no numbers: {_listed(left_out)}.")
+    notes = _notes(list(columns), indices, answers, left_out)
     features = np.stack(list(columns.values()), 1)
-    return AuditData(features, np.array(table.names(label))[rows], names, notes=tuple(notes))
+    split = table.find("split", None, SPLIT)
+    splits = None if split is None or split in conditions else np.array(table.columns[split], dtype=object)[rows]
+    labels = np.array(table.names(label))[rows]
+    return LabelledFeatures(features, labels, names, notes=notes, columns=tuple(columns), splits=splits)
+
+
+def _notes(taken: list[str], indices: list[str], answers: list[str], words: Sequence[str] = ()) -> tuple[str, ...]:
+    """What was taken for features, and what was left out and why."""
+    reasons = ("they only number the rows", "their names say label, group or split", "they hold no numbers")
+    left = zip(reasons, (indices, answers, words), strict=True)
+    said = [f"Left out, since {reason}: {_listed(list(names))}." for reason, names in left if names]
+    return (f"Features: {_listed(taken)}.", *said)
 
 
 def _is_index(name: str, values: np.ndarray) -> bool:
@@ -251,7 +272,7 @@ def _rows(
     return kept
 
 
-def _select(path: Path, data: AuditData, rows: np.ndarray | None) -> AuditData:
+def _select(path: Path, data: LabelledFeatures, rows: np.ndarray | None) -> LabelledFeatures:
     for role, array in (("labels", data.labels), ("names", data.names)):
         if array is not None and (array.ndim != 1 or len(array) != len(data.features)):
             raise InputError(
@@ -259,8 +280,8 @@ def _select(path: Path, data: AuditData, rows: np.ndarray | None) -> AuditData:
             )
     if rows is None:
         return data
-    names = None if data.names is None else data.names[rows]
-    return AuditData(data.features[rows], data.labels[rows], names, data.class_names)
+    names, splits = (None if part is None else part[rows] for part in (data.names, data.splits))
+    return replace(data, features=data.features[rows], labels=data.labels[rows], names=names, splits=splits)
 
 
 def _unknown(path: Path, arrays: Collection[str], name: str, option: str) -> NoReturn:

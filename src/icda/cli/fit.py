@@ -1,0 +1,166 @@
+"""`icda fit`"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from icda.terminal import make_console
+
+if TYPE_CHECKING:  # torch is loaded when there is something to fit, not for --help
+    from icda.serving.fit_data import Asked, FitData
+    from icda.serving.fitting import Fitted, Say
+    from icda.training import TrainConfig
+
+
+@dataclass
+class FitArguments:
+    """Make a classifier from your data: embed, audit, treat what was found, and write a model folder with a page.
+
+    Example: icda fit photos --out model && icda predict model new_photos --out predictions.csv
+    """
+
+    data: tyro.conf.Positional[Path]
+    """A folder of images (one sub-folder per class), a .csv of image paths, texts or numbers, an .npz or a .parquet."""
+    out: Path = Path("model")
+    """Folder for the model and its page."""
+    method: str = "auto"
+    """auto (what the audit recommends), ce, la, isda, risda or icda; with --train any method of `icda list methods`."""
+    encoder: str | None = None
+    """efficientnet_lite0 (default for images), minilm (default for texts), hf:PATH_OR_ID or timm:NAME."""
+    image_size: int | None = None
+    """Side to which images are squeezed; by default what the encoder was trained with."""
+    features: str | None = None
+    """Array of an .npz, or columns of a .parquet, with the features; guessed from common names if not given."""
+    labels: Annotated[str | None, tyro.conf.arg(aliases=["--label-column"])] = None
+    """Array or column with the labels; guessed from common names if not given."""
+    names: Annotated[str | None, tyro.conf.arg(aliases=["--name-column"])] = None
+    """Array or column with ids to show beside ranks; guessed from common names if not given."""
+    image_column: str | None = None
+    """CSV column with image paths; guessed from common names if not given."""
+    text_column: str | None = None
+    """CSV column with texts."""
+    train: bool = False
+    """Train a network end to end, by the trainer of `icda train`, instead of a head on frozen features."""
+    compare: bool = True
+    """With --train: train a plain network too, to see what the method brought; it doubles the time."""
+    model: str | None = None
+    """With --train: name of a model (`icda list models`)."""
+    epochs: int = 30
+    """With --train: passes over the training set."""
+    seed: int = 0
+    """Seed of all that is drawn; the same seed gives the same model."""
+    overwrite: bool = False
+    """Write into --out even if it is not empty."""
+    skip_unreadable: bool = False
+    """Leave out images that cannot be read, instead of stopping."""
+    allow_outside: bool = False
+    """Trust a table that names images outside its own folder."""
+
+    def asked(self) -> Asked:
+        from icda.data.embedding.samples import Columns
+        from icda.serving.fit_data import Asked
+
+        columns = Columns(self.image_column, self.text_column, self.labels)
+        asked = Asked(self.features, self.labels, self.names, columns, self.encoder, self.image_size)
+        return replace(asked, skip_unreadable=self.skip_unreadable, allow_outside=self.allow_outside)
+
+    def config(self) -> TrainConfig:
+        """The run that --train asks for."""
+        from icda.training import TrainConfig
+
+        return TrainConfig(
+            data=str(self.data),
+            model=self.model,
+            epochs=self.epochs,
+            seed=self.seed,
+            out=str(self.out.expanduser()),
+            image_column=self.image_column,
+            text_column=self.text_column,
+            label_column=self.labels,
+            skip_unreadable=self.skip_unreadable,
+            allow_outside=self.allow_outside,
+            image_size=self.image_size or TrainConfig.image_size,
+        )
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = tyro.cli(FitArguments, args=list(arguments), prog="icda fit")
+    from icda.cli.embed import Bar
+    from icda.serving.fit_data import read_fit_data
+    from icda.serving.fitting import check_out, write_fitted
+    from icda.serving.folder import PAGE
+    from icda.serving.page import render_fit_page
+
+    console, progress = make_console(), make_console(stderr=True)
+    _check_method(options)
+    folder = options.out.expanduser()
+    check_out(folder, options.overwrite)
+    started = time.perf_counter()
+    with Bar("inputs embedded") as bar:
+        data = read_fit_data(options.data.expanduser(), options.asked(), folder, options.overwrite, bar.update)
+    spent = {"read": time.perf_counter() - started}
+    for note in data.notes:
+        progress.print(note, highlight=False, markup=False)
+    fitted = _fit(options, data, lambda words: progress.print(words, highlight=False, markup=False))
+    fitted = replace(fitted, seconds={**spent, **fitted.seconds})
+    write_fitted(fitted, folder, render_fit_page(fitted, str(options.out), options.data.name))
+    console.print(summary(fitted))
+    console.print(
+        f"Model: {folder}\nPage to open in a browser: {folder / PAGE}\n"
+        f"Next: icda predict {folder} NEW --out predictions.csv",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+    return 0
+
+
+def _check_method(options: FitArguments) -> None:
+    from icda.methods import resolve_method
+    from icda.serving.head_fit import AUTO, check_method
+
+    if not options.train:
+        check_method(options.method)
+    elif options.method != AUTO:
+        resolve_method(options.method)
+
+
+def _fit(options: FitArguments, data: FitData, say: Say) -> Fitted:
+    if not options.train:
+        from icda.serving.fitting import fit_model
+
+        return fit_model(data, options.method, options.seed, say)
+    from icda.serving.network_fit import NetworkSettings, fit_network
+    from icda.training.progress import TerminalView
+
+    settings = NetworkSettings(options.config(), options.compare, options.overwrite)
+    return fit_network(data, settings, options.method, say, TerminalView())
+
+
+def summary(fitted: Fitted) -> RenderableType:
+    """What was found, done and brought, for a terminal."""
+    trial = fitted.trial
+    table = Table(title=f"judged: {trial.held_out}", title_justify="left")
+    for name in ("", "which", "samples", "plain training", "this model"):
+        table.add_column(name, justify="left" if name in ("", "which") else "right", overflow="fold")
+    for line in trial.lines():
+        before = "" if line.before is None else _share(line.before.accuracy)
+        figures = (str(line.after.samples), before, _share(line.after.accuracy))
+        table.add_row(Text(line.name.lower()), Text(line.which), *figures)
+    parts: list[RenderableType] = [Text(fitted.audit.summary, style="bold"), Text(f"Done: {fitted.done}"), table]
+    if fitted.data.skipped:
+        parts.append(Text(f"{len(fitted.data.skipped)} unreadable files were left out."))
+    return Group(*parts)
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f} %"

@@ -1,0 +1,85 @@
+"""`icda predict`"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import tyro
+
+from icda.errors import InputError
+from icda.terminal import make_console
+
+if TYPE_CHECKING:  # torch is loaded when there is something to predict, not for --help
+    from icda.serving import Predictions
+
+NAMED = 20
+
+
+@dataclass
+class PredictArguments:
+    """Write what a model of `icda fit` or `icda train` says of new inputs, one row per input.
+
+    Example: icda predict model new_photos --out predictions.csv
+    """
+
+    model: tyro.conf.Positional[Path]
+    """Folder of the model."""
+    new: tyro.conf.Positional[Path]
+    """A folder of images, flat or nested, a .csv, an .npz or a .parquet, of the kind that the model was fitted to."""
+    out: Path = Path("predictions.csv")
+    """Table to write: path or row, label, a probability for each class; where the model was treated against a shortcut,
+    also the class that the shortcut points to, and whether the label disagrees with it."""
+    column: str | None = None
+    """Column of paths or texts, or array of features, where it is called otherwise than in the fit."""
+    skip_unreadable: bool = False
+    """Leave images that cannot be read without a prediction, instead of stopping."""
+    allow_outside: bool = False
+    """Trust a table that names images outside its own folder."""
+    allow_hub: bool = False
+    """Fetch an encoder or network that the model's file names (hf:, timm:) from its hub, if it is not on this machine."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = tyro.cli(PredictArguments, args=list(arguments), prog="icda predict")
+    out, new = options.out.expanduser(), options.new.expanduser()
+    if out.is_dir():
+        raise InputError(f"--out is {out}, which is a folder: expected the name of a table, such as predictions.csv.")
+    if out.exists() and new.exists() and out.samefile(new):
+        raise InputError(f"--out is {out}, the file to predict itself: it would be lost.")
+    from icda.cli.embed import Bar
+    from icda.serving import load, predict_data
+
+    model = load(options.model, allow_hub=options.allow_hub)
+    with Bar("inputs") as bar:
+        predictions = predict_data(
+            model,
+            new,
+            column=options.column,
+            skip_unreadable=options.skip_unreadable,
+            allow_outside=options.allow_outside,
+            progress=bar.update,
+        )
+    predictions.to_csv(out)
+    make_console().print(describe(predictions, out), highlight=False, markup=False, soft_wrap=True)
+    return 0
+
+
+def describe(predictions: Predictions, out: Path) -> str:
+    """How many of each class there are, and what to look at."""
+    from icda.serving.predictions import count_labels
+
+    counts = count_labels(predictions).items()
+    shown = ", ".join(f"{name} {count}" for name, count in list(counts)[:NAMED])
+    lines = [f"{out}: {len(predictions)} predictions ({shown}{' ...' if len(counts) > NAMED else ''})"]
+    disagreements = predictions.disagreements
+    if disagreements is not None:
+        lines.append(f"{disagreements} go against what the shortcut points to (column disagree).")
+    if predictions.skipped:
+        lines.append(f"{len(predictions.skipped)} unreadable, without a prediction:")
+        lines += [f"  {name}" for name in predictions.skipped[:NAMED]]
+        if len(predictions.skipped) > NAMED:
+            lines.append(f"  and {len(predictions.skipped) - NAMED} more")
+    return "\n".join(lines)

@@ -1,0 +1,66 @@
+"""From the rows of a features file back to the images or texts they were made of, to show some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from icda.data.embedding.samples import Columns, read_samples
+from icda.data.images import IMAGE_SUFFIXES
+from icda.data.own.table import IMAGE, TEXT, read_table
+from icda.errors import InputError, MissingFileError
+
+
+class Inputs(NamedTuple):
+    """Image files or texts, one for each row of a features file."""
+
+    kind: Literal["image", "text"]
+    items: Sequence[Path] | Sequence[str]
+
+
+def find_inputs(
+    names: Sequence[str], embedding: Mapping[str, str], file: Path, given: Path | None = None
+) -> Inputs | None:
+    """The inputs behind `names`, from the folder or table that was given or that `icda embed` noted in the file.
+
+    A file may be a stranger's: what it notes is used only if it lies beside the file or in the current folder.
+    """
+    root = given if given is not None else _noted(embedding, file)
+    if root is None:
+        return None
+    if not root.exists():
+        raise MissingFileError(f"{root.absolute()} is not there: give the folder or table that `icda embed` read.")
+    if root.is_dir():
+        return Inputs("image", [_below(root, name) for name in names])
+    column = embedding.get("source_column")
+    table = read_table(root)
+    column = column if column in table.columns else table.find("text", None, (*IMAGE, *TEXT))
+    if column is None:
+        raise InputError(f"{root} has no column of images or texts. It has {table.described()}.")
+    cells = table.columns[column]
+    if all(cell.lower().endswith(IMAGE_SUFFIXES) for cell in cells[:5]):
+        samples = read_samples(root, Columns(image=column), unlabelled=True)
+        paths = (Path(str(item)) for item in samples.inputs)
+        by_name = {str(name): path for name, path in zip(samples.ids, paths, strict=True)}
+        return Inputs("image", [by_name.get(name, root / "missing") for name in names])
+    rows = [int(name) if name.isdigit() else -1 for name in names]
+    if not all(0 <= row < len(cells) for row in rows):
+        raise InputError(
+            f"{root} has {len(cells)} rows, and the features name others: give the table they were made of."
+        )
+    return Inputs("text", [cells[row].strip() for row in rows])
+
+
+def _noted(embedding: Mapping[str, str], file: Path) -> Path | None:
+    source = embedding.get("source")
+    if not source:
+        return None
+    root = (file.parent / source).resolve()
+    near = any(root.is_relative_to(place.resolve()) for place in (Path.cwd(), file.parent))
+    return root if near and root.exists() else None
+
+
+def _below(root: Path, name: str) -> Path:
+    path = root / name
+    return path if path.resolve().is_relative_to(root.resolve()) else root / "missing"

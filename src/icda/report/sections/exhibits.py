@@ -1,0 +1,82 @@
+"""Suspects to look at: their pictures or texts beside typical samples of both classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from icda.report.markup import Markup, element, section
+from icda.report.pictures import sample
+from icda.report.results import listing, mapping
+from icda.report.runs import Vocabulary
+
+WORDS = (
+    "Look for what the suspects share with the class they are tied to, and not with their own: a background, a colour, a "
+    "camera, a word. If it is not what you want a model to learn, it is a shortcut. Typical samples are those with a "
+    "middling sureness among the ones that are not suspected and that heads get right."
+)
+LABEL_WORDS = (
+    "What heads that have not seen these samples take them for. If they are right, the label is wrong: correct it, or "
+    "leave the sample out."
+)
+
+
+def vocabulary_of(audited: Mapping[str, Any]) -> Vocabulary:
+    """The classes of an audit, as the page's filter numbers them."""
+    return Vocabulary({str(name): f"c{number}" for number, name in enumerate(listing(audited, "class_names"))})
+
+
+def class_filter(vocabulary: Vocabulary, *names: object) -> dict[str, object]:
+    """Attributes of a row or card that stands for these classes.
+
+    >>> class_filter(Vocabulary({"cat": "c0", "dog": "c1"}), "dog", "cat", "dog")
+    {'data_class': 'c1 c0'}
+    """
+    known = [vocabulary.classes[name] for name in dict.fromkeys(map(str, names)) if name in vocabulary.classes]
+    return {"data_class": " ".join(known)} if known else {}
+
+
+def suspects(audited: Mapping[str, Any], level: int) -> Markup:
+    """For each pair of classes the suspects, typical samples of their class, and of the class they are tied to."""
+    pairs = [pair for pair in listing(mapping(audited, "exhibits"), "pairs") if isinstance(pair, Mapping)]
+    if not pairs:
+        return Markup("")
+    vocabulary = vocabulary_of(audited)
+    blocks = [_pair(pair, vocabulary, min(level + 1, 6)) for pair in pairs]
+    return section("Suspects to look at", level, element("p", WORDS), *blocks)
+
+
+def doubtful(audited: Mapping[str, Any], level: int) -> Markup:
+    """Pictures or texts of the most doubtful labels; empty without them."""
+    entries = [entry for entry in listing(mapping(audited, "exhibits"), "labels") if isinstance(entry, Mapping)]
+    if not entries:
+        return Markup("")
+    vocabulary = vocabulary_of(audited)
+    cards = element("div", *(_card(entry, vocabulary, with_rival=True) for entry in entries), class_="cards")
+    return section("Labels to check", level, element("p", LABEL_WORDS), cards)
+
+
+def _pair(pair: Mapping[str, Any], vocabulary: Vocabulary, level: int) -> Markup:
+    label, tied_to, count = str(pair.get("label", "")), str(pair.get("tied_to", "")), pair.get("count", 0)
+    columns = (
+        (f"Suspects: labelled {label}", "suspects"),
+        (f"Typical {label}", "own"),
+        (f"Typical {tied_to}", "other"),
+    )
+    drawn = []
+    for title, key in columns:
+        entries = [entry for entry in listing(pair, key) if isinstance(entry, Mapping)]
+        cards = element("div", *(_card(entry, vocabulary, with_rival=False) for entry in entries), class_="cards small")
+        drawn.append(element("div", element("p", title, class_="small-title"), cards))
+    samples = "1 sample" if count == 1 else f"{count} samples"
+    heading = element(f"h{level}", f"{label}, tied to {tied_to}: {samples}")
+    trio = element("div", *drawn, class_="trio")
+    return element("div", heading, trio, class_="block", **class_filter(vocabulary, label, tied_to))
+
+
+def _card(entry: Mapping[str, Any], vocabulary: Vocabulary, with_rival: bool) -> Markup:
+    name, label, rival = (str(entry.get(key, "")) for key in ("name", "label", "tied_to"))
+    words = element("span", f"{label} → {rival}? ") if with_rival else ""
+    shown = sample({**entry, "index": name}, f"{name}, labelled {label}")
+    filters = class_filter(vocabulary, label, rival if with_rival else label)
+    return element("figure", shown, element("figcaption", words, element("small", name)), class_="card", **filters)

@@ -1,0 +1,165 @@
+"""What `icda fit` is given: features with labels, made from images or texts where they are not there yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from icda.data.embedding import Features, Samples, embed, read_samples
+from icda.data.embedding.samples import Columns
+from icda.data.own.feature_files import LabelledFeatures, Wanted, read_feature_file
+from icda.data.own.own_data import SPLIT_WORDS
+from icda.data.own.table import IMAGE, NUMBERED_SPLITS, TEXT, read_table
+from icda.errors import ExistingFileError, InputError, MissingFileError
+from icda.models.encoders import DEFAULTS, create_encoder
+from icda.serving.reads import Reads
+
+FILES = (".npz", ".parquet", ".npy")
+EMBEDDED = "features.npz"
+REMEDY = "Repair or remove them, or leave them out with --skip-unreadable; the same command keeps what was done."
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user named; the rest is guessed from common names."""
+
+    features: str | None = None
+    labels: str | None = None
+    names: str | None = None
+    columns: Columns = field(default_factory=Columns)
+    encoder: str | None = None
+    image_size: int | None = None
+    skip_unreadable: bool = False
+    allow_outside: bool = False
+
+
+@dataclass(frozen=True)
+class FitData:
+    """Features (N, A), labels and names (N,); `samples` are the images or texts behind the rows, where there are any."""
+
+    features: np.ndarray
+    labels: np.ndarray
+    names: list[str]
+    reads: Reads
+    samples: Samples | None = None
+    test: np.ndarray | None = None  # (N,) whether a row is of the test split, where the data name one
+    notes: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    embedded: bool = False  # whether the features were made here
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+
+def read_fit_data(
+    path: Path, asked: Asked, folder: Path, overwrite: bool = False, progress: Progress | None = None
+) -> FitData:
+    """Features of a file as they are; those of images and texts are made, and kept in the model's folder."""
+    if path.is_file() and (path.suffix.lower() in FILES or not has_raw_inputs(path, asked.columns)):
+        return _from_file(path, asked)
+    if not path.exists():
+        raise MissingFileError(f"{path.absolute()} is not there: give a folder of images, a .csv, .npz or .parquet.")
+    samples = read_samples(path, asked.columns, allow_outside=asked.allow_outside)
+    encoder = create_encoder(asked.encoder, samples.kind, asked.image_size)
+    made = embed_once(samples, encoder, folder / EMBEDDED, asked.skip_unreadable, overwrite, progress)
+    samples = _kept(samples, made)
+    width, size, label = made.features.shape[1], encoder.image_size, asked.columns.label
+    reads = Reads(samples.kind, width, made.encoder, made.encoder_version, size, samples.column, label=label)
+    assert made.y is not None
+    names = [str(name) for name in made.id]
+    test = None if samples.splits is None else held_out_rows(np.array(samples.splits), str(path))
+    skipped = tuple(map(str, made.skipped))
+    return FitData(made.features, made.y, names, reads, samples, test, skipped=skipped, embedded=True)
+
+
+def has_raw_inputs(path: Path, columns: Columns) -> bool:
+    """Whether a table names images or texts; else its columns of numbers are the features."""
+    if columns.image is not None or columns.text is not None:
+        return True
+    table = read_table(path)
+    return any(table.find(role, None, usual) is not None for role, usual in (("image", IMAGE), ("text", TEXT)))
+
+
+def embed_once(
+    samples: Samples, encoder: object, out: Path, skip_unreadable: bool, overwrite: bool, progress: Progress | None
+) -> Features:
+    """The features, read again if an earlier run made them of the same inputs."""
+
+    def make() -> Features:
+        return embed(
+            samples,
+            encoder,  # type: ignore[arg-type]
+            out,
+            skip_unreadable=skip_unreadable,
+            resume=True,
+            progress=progress,
+            remedy=REMEDY,
+        )
+
+    try:
+        return make()
+    except ExistingFileError:
+        if not overwrite:
+            raise
+        out.unlink()
+        return make()
+
+
+def held_out_rows(splits: np.ndarray, origin: str) -> np.ndarray | None:
+    """Which rows are of the test split; None if none is.
+
+    >>> held_out_rows(np.array(["train", "test"]), "a.csv").tolist(), held_out_rows(np.array([0, 1, 2]), "a.npz").tolist()
+    ([False, True], [False, False, True])
+    """
+    words = [str(value).strip().lower() for value in splits.tolist()]
+    known = {**SPLIT_WORDS, **(NUMBERED_SPLITS if "2" in words else {})}
+    strange = next((word for word in words if word not in known), None)
+    if strange is not None:
+        raise InputError(
+            f"{origin}: the split {strange!r} is not understood (expected train, validation, test, or 0, 1 and 2): rename "
+            "it, or the column if it means something else."
+        )
+    test = np.array([known[word] == "test" for word in words])
+    return test if test.any() and not test.all() else None
+
+
+def _from_file(path: Path, asked: Asked) -> FitData:
+    found = read_feature_file(path, Wanted(asked.features, asked.labels, asked.names))
+    labels = np.asarray(found.labels)
+    if found.class_names is not None and len(labels) and 0 <= labels.min() <= labels.max() < len(found.class_names):
+        labels = found.class_names[labels]
+    if labels.dtype == object:
+        labels = labels.astype(str)
+    names = range(len(labels)) if found.names is None else found.names
+    test = None if found.splits is None else held_out_rows(found.splits, str(path))
+    reads = replace(_reads(found), label=asked.labels)
+    features = np.asarray(found.features)
+    return FitData(features, labels, [str(name) for name in names], reads, None, test, found.notes)
+
+
+def _reads(found: LabelledFeatures) -> Reads:
+    """Features of a shipped encoder are those of images or texts: the model can then read these, too."""
+    width, encoder = int(np.asarray(found.features).shape[-1]), found.embedding.get("encoder")
+    version, column = found.embedding.get("encoder_version"), found.embedding.get("source_column")
+    kind = next((kind for kind, name in DEFAULTS.items() if name == encoder), None)
+    if kind is None or version is None:
+        return Reads("features", width, encoder, version, columns=found.columns)
+    return Reads(kind, width, encoder, version, column=column)
+
+
+def _kept(samples: Samples, made: Features) -> Samples:
+    """Without the inputs that could not be read."""
+    if not len(made.skipped):
+        return samples
+    gone = set(map(str, made.skipped))
+    rows = [row for row, name in enumerate(samples.ids) if str(name) not in gone]
+
+    def keep(values: object) -> object:
+        return None if values is None else [values[row] for row in rows]  # type: ignore[index]
+
+    parts = {name: keep(getattr(samples, name)) for name in ("inputs", "ids", "labels", "groups", "splits")}
+    return Samples(samples.kind, source=samples.source, column=samples.column, **parts)  # type: ignore[arg-type]

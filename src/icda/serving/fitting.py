@@ -1,0 +1,163 @@
+"""`icda fit`: audit, fit the head that the audit recommends, and see what it brought."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from icda._version import __version__
+from icda.auditing import Audit, audit
+from icda.auditing.treatment import Treatment
+from icda.errors import ExistingFileError, InputError
+from icda.serving.fit_data import EMBEDDED, FitData
+from icda.serving.folder import FACTS, PAGE, WEIGHTS
+from icda.serving.head import HeadModel
+from icda.serving.head_fit import AUTO, PLAIN, SENTENCES, Head, check_method, fit_named, fit_shortcut_reader
+from icda.serving.model import Model
+from icda.serving.trial import Answer, Trial, cross_validate, judge
+
+WRITTEN = (FACTS, WEIGHTS, PAGE, "audit.csv", "audit.json")
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A model, and all that its page tells: what was found, done and brought, and how long it took."""
+
+    model: Model
+    audit: Audit
+    trial: Trial
+    method: str
+    done: str  # what was done, in sentences
+    data: FitData
+    seconds: dict[str, float]
+    plain: str = "a head with cross entropy on the same features"
+    has_shortcut_reader: bool = False
+
+    def facts(self) -> dict[str, Any]:
+        """What the model folder keeps of it."""
+        treatment = self.audit.treatment.as_dict()
+        return {
+            "icda": __version__,
+            "method": self.method,
+            "done": self.done,
+            "found": self.audit.summary,
+            "treatment": treatment,
+            "trial": self.trial.as_dict(),
+            "samples": len(self.audit),
+            "class_counts": dict(zip(self.audit.class_names, self.audit.imbalance.counts, strict=True)),
+            "settings": self.audit.settings,
+        }
+
+
+def fit_model(data: FitData, method: str = AUTO, seed: int = 0, say: Say | None = None) -> Fitted:
+    """Fit to all samples but those of a test split; without one, what it brought is judged by cross-fitting."""
+    method = check_method(method)
+    say = say or (lambda _: None)
+    train = np.ones(len(data), dtype=bool) if data.test is None else ~data.test
+    X, y = as_floats(data.features[train]), data.labels[train]
+    started = time.perf_counter()
+    say(f"Auditing {len(y)} samples ...")
+    names = [name for name, kept in zip(data.names, train, strict=True) if kept]
+    found = audit(X, y, sample_names=names, seed=seed)
+    audited = time.perf_counter()
+    say("Fitting the head ...")
+    head = fit_named(method, X, y, seed)
+    reader = None
+    if head.treatment is not None and head.treatment.name == "shortcut_prior" and head.treatment.attributes is not None:
+        reader = fit_shortcut_reader(X, y, head.treatment.attributes)
+    fitted = time.perf_counter()
+    say("Judging it on samples that it has not seen ...")
+    model = HeadModel(head.classes, head.coef, head.intercept, data.reads, reader)
+    trial = _trial(data, X, y, method, model, found, head.treatment, seed)
+    spent = {"audit": audited - started, "fit": fitted - audited, "trial": time.perf_counter() - fitted}
+    told = Fitted(model, found, trial, method, _done(method, head), data, spent, has_shortcut_reader=reader is not None)
+    return replace(told, model=replace(model, facts=told.facts()))
+
+
+def check_out(folder: Path, overwrite: bool) -> None:
+    """Refuse a folder with content, unless it is to be overwritten or holds no more than an interrupted fit leaves."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"--out is {folder}, which is a file: expected a folder.")
+    left = (EMBEDDED, f"{EMBEDDED}.part")
+    if folder.is_dir() and not overwrite and any(entry.name not in left for entry in folder.iterdir()):
+        raise ExistingFileError(f"{folder} is not empty: choose another --out, or --overwrite what icda wrote there.")
+
+
+def write_fitted(fitted: Fitted, folder: Path, page: str) -> None:
+    """The model folder; what an earlier fit left there goes first, so that no mixture of two is ever loaded."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in WRITTEN:
+        (folder / name).unlink(missing_ok=True)
+    fitted.audit.to_csv(folder / "audit.csv")
+    fitted.audit.to_json(folder / "audit.json")
+    (folder / PAGE).write_text(page, encoding="utf-8", errors="xmlcharrefreplace")
+    if isinstance(fitted.model, HeadModel):  # a network has its checkpoint there
+        fitted.model.save(folder)
+
+
+def as_floats(X: np.ndarray) -> np.ndarray:
+    if X.ndim != 2:
+        raise InputError(f"the features have shape {X.shape}, expected (N, A): one row of numbers per sample.")
+    if X.dtype.kind not in "fiub":
+        raise InputError(f"the features are of type {X.dtype}, expected numbers.")
+    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32 if X.dtype == np.float16 else np.float64)
+
+
+def suspected_groups(found: Audit, treatment: Treatment) -> list[str] | None:
+    """The suspected group of every sample: by what the shortcut says of it, else by the audit's tie.
+
+    None where no shortcut is seen: then the tied samples are those that heads get wrong, and no group.
+    """
+    names, targets = found.class_names, found.targets
+    if treatment.attributes is not None:
+        answers = treatment.attributes.numpy()
+        return [f"{names[y]}, shortcut points to {names[a]}" for y, a in zip(targets, answers, strict=True)]
+    if found.verdicts["shortcut"].answer == "no":
+        return None
+    return [f"{names[y]}, {'tied' if part else 'rest'}" for y, part in zip(targets, found.ties.suspected, strict=True)]
+
+
+def _trial(
+    data: FitData,
+    X: np.ndarray,
+    y: np.ndarray,
+    method: str,
+    model: HeadModel,
+    found: Audit,
+    treatment: Treatment | None,
+    seed: int,
+) -> Trial:
+    groups = suspected_groups(found, treatment or found.treatment)
+    chosen: list[str] = []  # by the audits of parts of the samples
+
+    def way(name: str) -> Answer:
+        def answer(known: np.ndarray, labels: np.ndarray, new: np.ndarray) -> np.ndarray:
+            head = fit_named(name, known, labels, seed)
+            chosen.extend([] if head.treatment is None else [head.treatment.name])
+            return HeadModel(head.classes, head.coef, head.intercept, data.reads).predict(new)
+
+        return answer
+
+    if data.test is None:
+        trial = cross_validate(way(PLAIN), way(method), X, y, groups, seed)
+        if not chosen or treatment is None:
+            return trial
+        same = f"; there the same treatment was chosen {chosen.count(treatment.name)} of {len(chosen)} times"
+        return replace(trial, held_out=trial.held_out + same)
+    new, labels = as_floats(data.features[data.test]), data.labels[data.test]
+    towards = model.answer_features(new).points_to
+    named = None
+    if towards is not None:
+        named = [f"{label}, shortcut points to {model.classes[k]}" for label, k in zip(labels, towards, strict=True)]
+    before, after = judge(way(PLAIN)(X, y, new), labels, named), judge(model.predict(new), labels, named)
+    return Trial(before, after, len(labels), f"the {len(labels)} samples of the test split, which no head has seen")
+
+
+def _done(method: str, head: Head) -> str:
+    return SENTENCES[method] if head.treatment is None else str(head.treatment)

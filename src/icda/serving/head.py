@@ -1,0 +1,114 @@
+"""A linear head on features, with the encoder that made them: what `icda fit` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from icda.data.embedding import Samples, encode_rows
+from icda.errors import InputError
+from icda.serving.folder import FACTS, WEIGHTS, read_model, write_model
+from icda.serving.model import REMEDY, Answers, Model
+from icda.serving.reads import Reads
+
+BATCH = 32
+Label = str | int | float | bool
+
+
+@dataclass(frozen=True)
+class ShortcutReader:
+    """A head that reads the attribute behind a conditional prior, and the class (K,) that goes with each value."""
+
+    coef: np.ndarray
+    intercept: np.ndarray
+    classes: np.ndarray  # numbers of classes
+
+    def answers(self, features: np.ndarray) -> np.ndarray:
+        return self.classes[linear_logits(features, self.coef, self.intercept).argmax(1)]
+
+
+@dataclass
+class HeadModel(Model):
+    """`coef` (C, A) and `intercept` (C,) for features as they come; `facts` are what a reader may ask about the fit."""
+
+    classes: np.ndarray
+    coef: np.ndarray
+    intercept: np.ndarray
+    reads: Reads
+    shortcut: ShortcutReader | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def answer_features(self, features: np.ndarray) -> Answers:
+        return self._answers(features, np.ones(len(features), dtype=bool))
+
+    def answer(self, samples: Samples, rows: range, skip_unreadable: bool = False) -> Answers:
+        features, kept = encode_rows(samples, rows, self.reads.load_encoder(), BATCH, skip_unreadable, REMEDY)
+        return self._answers(features if kept.any() else np.empty((0, self.reads.width), np.float32), kept)
+
+    def _answers(self, features: np.ndarray, kept: np.ndarray) -> Answers:
+        points_to = None if self.shortcut is None else self.shortcut.answers(features)
+        return Answers(features, linear_logits(features, self.coef, self.intercept), kept, points_to)
+
+    def save(self, folder: Path) -> None:
+        """Write the model folder."""
+        facts: dict[str, Any] = {"kind": "head", "classes": self.classes.tolist(), "reads": self.reads.as_dict()}
+        weights = {"coef": self.coef, "intercept": self.intercept}
+        if self.shortcut is not None:
+            facts["shortcut_points_to"] = self.shortcut.classes.tolist()
+            weights |= {"shortcut_coef": self.shortcut.coef, "shortcut_intercept": self.shortcut.intercept}
+        write_model(folder, {**facts, "facts": dict(self.facts)}, weights)
+
+
+def linear_logits(features: np.ndarray, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
+    """As the estimators compute them, to the bit."""
+    logits: np.ndarray = features @ coef.T.astype(features.dtype) + intercept.astype(features.dtype)
+    return logits
+
+
+def load_head(folder: Path, allow_hub: bool = False) -> HeadModel:
+    """Read a model folder that may be a stranger's."""
+    facts, weights = read_model(folder)
+    origin = str(folder / FACTS)
+    if facts.get("kind") != "head":
+        raise InputError(f"{origin} holds a model of kind {facts.get('kind')!r}, which this icda does not know.")
+    classes = _classes(facts.get("classes"), origin)
+    reads = replace(Reads.from_dict(facts.get("reads"), origin), allow_hub=allow_hub)
+    coef, intercept = _layer(weights, "", len(classes), reads.width, folder)
+    shortcut = None
+    if (points_to := facts.get("shortcut_points_to")) is not None:
+        numbers = range(len(classes))
+        if not isinstance(points_to, list) or not all(type(k) is int and k in numbers for k in points_to):
+            raise InputError(f"{origin}: shortcut_points_to must be numbers of classes.")
+        shortcut = ShortcutReader(
+            *_layer(weights, "shortcut_", len(points_to), reads.width, folder), np.array(points_to)
+        )
+    known = facts.get("facts")
+    return HeadModel(classes, coef, intercept, reads, shortcut, known if isinstance(known, dict) else {})
+
+
+def _classes(values: object, origin: str) -> np.ndarray:
+    if not isinstance(values, list) or len(values) < 2 or len({str(value) for value in values}) < len(values):
+        raise InputError(f"{origin} must list at least two classes, each with a name of its own.")
+    if len({type(value) for value in values}) > 1 or not isinstance(values[0], Label):
+        raise InputError(f"{origin}: the classes must be all texts or all numbers.")
+    return np.array(values)
+
+
+def _layer(
+    weights: Mapping[str, np.ndarray], prefix: str, rows: int, width: int, folder: Path
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weight and bias of a linear layer, of the right shapes and finite."""
+    layer = []
+    for name, shape in ((f"{prefix}coef", (rows, width)), (f"{prefix}intercept", (rows,))):
+        value = weights.get(name)
+        if value is None or value.shape != shape or value.dtype not in (np.float32, np.float64):
+            got = "nothing" if value is None else f"{value.dtype} {value.shape}"
+            raise InputError(f"{folder / WEIGHTS}: {name} must be floats of shape {shape}, got {got}.")
+        if not np.isfinite(value).all():
+            raise InputError(f"{folder / WEIGHTS}: {name} holds NaN or infinite values.")
+        layer.append(value)
+    return layer[0], layer[1]

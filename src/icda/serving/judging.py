@@ -1,0 +1,191 @@
+"""`icda eval MODEL --data NEW`: a model judged on all of somebody's labelled samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from icda.data.embedding import Samples, read_samples
+from icda.data.embedding.samples import Columns
+from icda.data.own.feature_files import Wanted, read_feature_file
+from icda.data.own.own_data import natural_order
+from icda.data.own.table import LABEL, read_table
+from icda.errors import InputError
+from icda.methods import resolve_method
+from icda.metrics import evaluate_predictions
+from icda.results import RunResult
+from icda.serving.head import HeadModel
+from icda.serving.loading import load
+from icda.serving.model import CHUNK, Model, check_features
+from icda.serving.network import NetworkModel
+from icda.statistics.confusion import count_confusions
+from icda.training.environment import describe_environment
+
+SUFFIXES = (".npz", ".npy", ".parquet")
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Samples or features with labels, and groups where the data have them; `split` says which part of the data it is."""
+
+    labels: Sequence[str]
+    split: str
+    samples: Samples | None = None
+    features: np.ndarray | None = None
+    groups: Sequence[str] | None = None
+
+
+def judge_data(
+    folder: Path,
+    data: str,
+    split: str = "test",
+    *,
+    allow_outside: bool = False,
+    skip_unreadable: bool = False,
+    allow_hub: bool = False,
+) -> RunResult:
+    """Figures of all samples of `data`, or of its split of that name where it names splits itself."""
+    model = load(folder, allow_hub=allow_hub)
+    known = {str(name): number for number, name in enumerate(model.classes)}
+    labelled = _read(Path(data).expanduser(), model, split, allow_outside, str(folder))
+    logits, kept = _answers(model, labelled, skip_unreadable)
+    targets = torch.tensor([known[label] for label, here in zip(labelled.labels, kept, strict=True) if here])
+    group_names, groups = _groups(labelled, kept)
+    counts = _class_counts(model)
+    metrics = evaluate_predictions(
+        logits,
+        targets,
+        groups=groups,
+        num_groups=len(group_names),
+        train_class_counts=counts,
+        group_names=group_names or None,
+        class_names=list(known),
+    )
+    sizes = None if groups is None else torch.bincount(groups, minlength=len(group_names)).tolist()
+    return replace(
+        _described(model, data),
+        split=labelled.split,
+        metrics=metrics,
+        class_names=list(known),
+        class_counts=counts,
+        group_names=group_names,
+        group_samples=sizes or [],
+        confusion=count_confusions(logits.argmax(1), targets, len(known)).tolist(),
+    )
+
+
+def _read(path: Path, model: Model, split: str, allow_outside: bool, origin: str) -> Labelled:
+    column, group, marked = _columns(model)
+    if path.is_file() and (path.suffix.lower() in SUFFIXES or model.reads.kind == "features"):
+        return _read_features(path, model, column, origin)
+    if path.is_file():  # other classes are the commoner mistake: name them before other columns
+        table = read_table(path)
+        named = table.find("label", column, LABEL)
+        if named is not None:
+            _checked(table.names(named), model, origin)
+    inputs = {model.reads.kind: model.reads.column}
+    columns = Columns(label=column, group=group, split=marked, **inputs) if path.is_file() else None
+    samples = read_samples(path, columns, allow_outside=allow_outside)
+    assert samples.labels is not None
+    _checked(samples.labels, model, origin)
+    return _of_split(samples, split)
+
+
+def _read_features(path: Path, model: Model, column: str | None, origin: str) -> Labelled:
+    found = read_feature_file(path, Wanted(labels=column))
+    labels, features = np.asarray(found.labels), found.features
+    names = found.class_names[labels] if found.class_names is not None else labels
+    wanted = model.reads.columns
+    if found.columns is not None and wanted is not None and len(found.columns) == features.shape[1]:
+        places = {name: place for place, name in enumerate(found.columns)}
+        missing = [name for name in wanted if name not in places]
+        if missing:
+            raise InputError(f"{path} lacks the column {missing[0]!r}, which the model was fitted to.")
+        features = features[:, [places[name] for name in wanted]]
+    known = _checked([str(name) for name in names], model, origin)
+    return Labelled(known, "all", features=check_features(features, model.reads))
+
+
+def _of_split(samples: Samples, split: str) -> Labelled:
+    """The part of that name, where there is one; else all samples."""
+    assert samples.labels is not None
+    rows = range(len(samples))
+    if samples.splits is not None and split in samples.splits:
+        rows = [row for row in rows if samples.splits[row] == split]  # type: ignore[assignment]
+    inputs: Any = [samples.inputs[row] for row in rows]
+    ids: Any = [samples.ids[row] for row in rows]
+    chosen = replace(samples, inputs=inputs, ids=ids)
+    groups = None if samples.groups is None else [samples.groups[row] for row in rows]
+    named = split if len(rows) < len(samples) else "all"
+    return Labelled([samples.labels[row] for row in rows], named, chosen, groups=groups)
+
+
+def _checked(labels: Sequence[str], model: Model, origin: str) -> Sequence[str]:
+    classes = [str(name) for name in model.classes]
+    if set(labels) - set(classes):
+        there = ", ".join(natural_order(labels))
+        raise InputError(f"{origin} was trained on classes {', '.join(classes)}; the data have {there}.")
+    return labels
+
+
+def _answers(model: Model, labelled: Labelled, skip_unreadable: bool) -> tuple[torch.Tensor, np.ndarray]:
+    if labelled.features is not None:
+        answers = model.answer_features(labelled.features)
+        return torch.from_numpy(answers.logits).float(), answers.kept
+    samples = labelled.samples
+    assert samples is not None
+    chunks = [range(first, min(first + CHUNK, len(samples))) for first in range(0, len(samples), CHUNK)]
+    parts = [model.answer(samples, rows, skip_unreadable) for rows in chunks]
+    logits = np.concatenate([part.logits for part in parts])
+    if not len(logits):
+        raise InputError(f"none of the {len(samples)} inputs can be read: nothing to judge.")
+    return torch.from_numpy(logits).float(), np.concatenate([part.kept for part in parts])
+
+
+def _groups(labelled: Labelled, kept: np.ndarray) -> tuple[list[str], torch.Tensor | None]:
+    if labelled.groups is None:
+        return [], None
+    names = list(natural_order(labelled.groups))
+    numbers = {name: number for number, name in enumerate(names)}
+    here = [numbers[name] for name, readable in zip(labelled.groups, kept, strict=True) if readable]
+    return names, torch.tensor(here)
+
+
+def _columns(model: Model) -> tuple[str | None, str | None, str | None]:
+    if not isinstance(model, NetworkModel):
+        return model.reads.label, None, None
+    return model.config.label_column, model.config.group_column, model.config.split_column
+
+
+def _class_counts(model: Model) -> list[int] | None:
+    """Training samples of each class, where the model says."""
+    if isinstance(model, NetworkModel):
+        return model.class_counts
+    known: Any = model.facts.get("class_counts") if isinstance(model, HeadModel) else None
+    names = [str(name) for name in model.classes]
+    if not isinstance(known, dict) or not all(isinstance(known.get(name), int) for name in names):
+        return None
+    return [known[name] for name in names]
+
+
+def _described(model: Model, data: str) -> RunResult:
+    task, environment = Path(data).stem, describe_environment()
+    if not isinstance(model, NetworkModel):
+        method = str(model.facts.get("method", "head")) if isinstance(model, HeadModel) else "head"
+        return RunResult(task=task, method=method, model=model.reads.encoder or "linear", environment=environment)
+    config = replace(model.config, data=data)
+    return RunResult(
+        task=task,
+        method=resolve_method(config.method),
+        model=config.model,
+        seed=config.seed,
+        selection=config.selection,
+        config=config.as_dict(),
+        config_hash=config.hash(),
+        environment=environment,
+    )

@@ -1,0 +1,129 @@
+"""What `icda.load` gives: a model that is asked for classes, probabilities and features."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from icda.data.embedding import Samples
+from icda.errors import InputError
+from icda.serving.reads import Reads
+
+CHUNK = 512  # samples read and encoded at once
+REMEDY = "Repair or remove them, or leave them out with --skip-unreadable (skip_unreadable=True in Python)."
+
+
+class Model(ABC):
+    """A classifier that somebody trained, with the preprocessing it was trained with.
+
+    `classes` (C,) are the names of the classes, in the order of the probabilities. Inputs are what `reads.kind` says: a
+    list of image paths or texts, or an array of features (N, A); a model with an encoder takes features as well.
+    """
+
+    classes: np.ndarray
+    reads: Reads
+
+    @abstractmethod
+    def answer_features(self, features: np.ndarray) -> Answers:
+        """What the model says of features (N, A)."""
+
+    @abstractmethod
+    def answer(self, samples: Samples, rows: range, skip_unreadable: bool = False) -> Answers:
+        """What the model says of some images or texts."""
+
+    def embed(self, X: Any) -> np.ndarray:
+        """Features (N, A) of inputs."""
+        return self._ask(X, "features")
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities (N, C) of the classes."""
+        return probabilities_of(self._ask(X, "logits"))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The likeliest class (N,) of each input."""
+        return self.classes[self._ask(X, "logits").argmax(1)]
+
+    def _ask(self, X: Any, part: str) -> np.ndarray:
+        if is_features(X):
+            answers: np.ndarray = getattr(self.answer_features(check_features(X, self.reads)), part)
+            return answers
+        samples = as_samples(X, self.reads)
+        chunks = [range(first, min(first + CHUNK, len(samples))) for first in range(0, len(samples), CHUNK)]
+        return np.concatenate([getattr(self.answer(samples, rows), part) for rows in chunks])
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a model says of samples: `features` (n, A) and `logits` (n, C) of those that are `kept` (N,).
+
+    `points_to` (n,) is the number of the class that the shortcut alone would suggest, for a model treated against one.
+    """
+
+    features: np.ndarray
+    logits: np.ndarray
+    kept: np.ndarray
+    points_to: np.ndarray | None = None
+
+
+def probabilities_of(logits: np.ndarray) -> np.ndarray:
+    return torch.softmax(torch.from_numpy(logits), 1).numpy()
+
+
+def is_features(X: Any) -> bool:
+    """Whether inputs are rows of numbers: an array of two dimensions, a data frame, or a list of lists.
+
+    >>> is_features(np.zeros((2, 3))), is_features([[1.0, 2.0]]), is_features(["a.png"]), is_features(["good film"])
+    (True, True, False, False)
+    """
+    if hasattr(X, "iloc") or isinstance(X, np.ndarray | torch.Tensor):
+        return np.ndim(X) == 2
+    return isinstance(X, Sequence) and len(X) > 0 and isinstance(X[0], Sequence | np.ndarray) and np.ndim(X[0]) == 1
+
+
+def check_features(X: Any, reads: Reads) -> np.ndarray:
+    """Features as floats (N, A), as wide as those of the fit; a data frame's columns are taken by their names."""
+    if reads.columns is not None and len(reads.columns) == reads.width and hasattr(X, "columns"):
+        missing = [name for name in reads.columns if name not in X.columns]
+        if missing:
+            raise InputError(f"the data frame lacks the column {missing[0]!r}, which the model was fitted to.")
+        X = X[list(reads.columns)]
+    try:
+        values = np.asarray(X)
+        values = values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"features must be numbers ({error}).") from error
+    if values.ndim != 2 or values.shape[1] != reads.width:
+        raise InputError(f"got features of shape {values.shape}, expected (N, {reads.width}) as in the fit.")
+    if not np.isfinite(values).all():
+        raise InputError("the features hold NaN or infinite values: fill or drop those rows.")
+    return np.ascontiguousarray(values)
+
+
+def as_samples(X: Any, reads: Reads) -> Samples:
+    """A list of paths or texts as samples."""
+    if isinstance(X, str | bytes | Path) or not isinstance(X, Sequence | np.ndarray):
+        raise InputError(
+            f"got a {type(X).__name__}, expected a list of {reads.kind}s or features (N, {reads.width}). Files and folders "
+            "are read by `icda predict`, or icda.serving.predict_data(model, path)."
+        )
+    items = list(X)
+    if not items:
+        raise InputError(f"got no inputs: expected at least one of the {reads.kind}s.")
+    if reads.kind == "features":
+        raise InputError(f"this model reads features: expected an array of shape (N, {reads.width}).")
+    if reads.kind == "text":
+        wrong = next((item for item in items if not isinstance(item, str)), None)
+        if wrong is not None:
+            raise InputError(f"this model reads texts, got a {type(wrong).__name__}.")
+        return Samples("text", items, range(len(items)))
+    wrong = next((item for item in items if not isinstance(item, str | Path)), None)
+    if wrong is not None:
+        raise InputError(f"this model reads image files, got a {type(wrong).__name__}: give paths.")
+    paths = [Path(item).expanduser() for item in items]
+    return Samples("image", paths, [str(path) for path in paths])

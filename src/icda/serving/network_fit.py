@@ -1,0 +1,102 @@
+"""`icda fit --train`: the audit chooses the method, the trainer trains the network end to end."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from icda.auditing import Audit, audit
+from icda.data.task import Split
+from icda.errors import InputError
+from icda.methods import resolve_method
+from icda.serving.fit_data import FitData
+from icda.serving.fitting import Fitted, Say, as_floats, suspected_groups
+from icda.serving.head_fit import AUTO
+from icda.serving.network import NetworkModel, load_network
+from icda.serving.trial import Outcome, Trial, judge
+from icda.training import TrainConfig, train
+from icda.training.evaluation import predict_split
+from icda.training.progress import ProgressView
+from icda.training.run import load_folder, make_accelerator
+
+PLAIN_RUN = "plain"  # folder of the run with cross entropy, inside the model's
+PLAIN = "the same network trained with cross entropy"
+# What each treatment of a head is in the training of a network (docs/choosing.md).
+METHODS = {"shortcut_prior": "shortcut_prior", "trust": "generalized_cross_entropy"}
+REASONS = {
+    "shortcut_prior": "the audit found a shortcut",
+    "generalized_cross_entropy": "the audit found wrong labels",
+    "icda": "the audit found a long tail",
+    "logit_adjustment": "the audit found nothing that calls for more",
+}
+
+
+@dataclass(frozen=True)
+class NetworkSettings:
+    """What `--train` takes besides the data; `compare` trains a plain network too."""
+
+    config: TrainConfig
+    compare: bool = True
+    overwrite: bool = False
+
+
+def recommended_method(found: Audit) -> str:
+    """The training method for what the audit found and would treat."""
+    if found.treatment.name in METHODS:
+        return METHODS[found.treatment.name]
+    return "icda" if found.verdicts["long_tail"].answer == "yes" else "logit_adjustment"
+
+
+def fit_network(
+    data: FitData,
+    settings: NetworkSettings,
+    method: str = AUTO,
+    say: Say | None = None,
+    view: ProgressView | None = None,
+) -> Fitted:
+    """Audit the embedded samples, train, and judge the test split, which the trainer cuts where the data name none."""
+    if data.samples is None:
+        raise InputError("--train needs images or texts, and these are features: leave --train out to fit a head.")
+    say = say or (lambda _: None)
+    config, started = settings.config, time.perf_counter()
+    say(f"Auditing {len(data)} samples ...")
+    found = audit(as_floats(data.features), data.labels, sample_names=data.names, seed=config.seed)
+    spent = {"audit": time.perf_counter() - started}
+    chosen = recommended_method(found) if method == AUTO else resolve_method(method)
+    config = replace(config, method=chosen)
+    runs = {"train": config}
+    if settings.compare and chosen != "cross_entropy":
+        runs["plain"] = replace(config, method="cross_entropy", out=str(Path(config.out) / PLAIN_RUN))
+    for name, run in runs.items():
+        say(f"Training with {run.method} ...")
+        started = time.perf_counter()
+        train(run, overwrite=settings.overwrite, view=view)
+        spent[name] = time.perf_counter() - started
+    groups = suspected_groups(found, found.treatment)
+    outcomes = {name: _judged(Path(run.out), groups) for name, run in runs.items()}
+    after, split = outcomes["train"]
+    before = outcomes["plain"][0] if "plain" in outcomes else None
+    words = f"the {len(split)} samples of the test split, which no network has seen; the audit has"
+    model = load_network(Path(config.out))
+    why = "as asked for" if method != AUTO else REASONS[chosen]
+    done = f"A network ({model.config.model}) was trained end to end with {chosen}, {why}."
+    trial = Trial(before, after, len(split), words)
+    return Fitted(model, found, trial, chosen, done, data, spent, PLAIN, _answers_for_shortcut(model))
+
+
+def _judged(folder: Path, groups: list[str] | None) -> tuple[Outcome, Split]:
+    """What the run gets right on its test split; the rows of its source stand in the order of the samples."""
+    _, task, networks, method = load_folder(folder, allow_outside=True)  # our own run, of data that were trusted
+    split = task.test
+    logits = predict_split(method, networks, split, make_accelerator("no"))
+    names = np.array(task.class_names, dtype=object)
+    rows = split.rows.tolist()
+    own = None if groups is None else [groups[row] for row in rows]
+    return judge(names[logits.argmax(1).numpy()], names[split.targets.numpy()], own), split
+
+
+def _answers_for_shortcut(model: NetworkModel) -> bool:
+    return model.method.answers_later and not getattr(model.method, "found", {}).get("no_shortcut")

@@ -1,0 +1,176 @@
+"""New inputs without labels, from the folders and files that people have them in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from icda.data.embedding import Samples, read_samples
+from icda.data.embedding.features import member_names, read_arrays
+from icda.data.embedding.samples import Columns
+from icda.data.images import IMAGE_SUFFIXES
+from icda.data.own.feature_files import FEATURES, NAMES
+from icda.data.own.table import IMAGE, TEXT, CsvTable, read_table
+from icda.errors import InputError, MissingFileError
+from icda.extras import require
+from icda.registry import did_you_mean
+from icda.serving.model import check_features
+from icda.serving.reads import Reads, weights_of
+
+NAMED = 5  # missing columns that a message lists
+
+
+@dataclass(frozen=True)
+class NewData:
+    """Samples to encode, or features as they are; `ids` (N,) are paths or the numbers of rows, as `id_name` says."""
+
+    ids: list[str]
+    id_name: str
+    samples: Samples | None = None
+    features: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def read_new(path: Path, reads: Reads, column: str | None = None, allow_outside: bool = False) -> NewData:
+    """Inputs of the kind that the model reads; `column` names that of paths, texts, or a file's array of features."""
+    if path.is_dir():
+        if reads.kind != "image":
+            raise InputError(f"{path} is a folder, and the model reads {_described(reads)}: give a file of those.")
+        return _from_samples(read_samples(path, unlabelled=True), "path")
+    if not path.is_file():
+        raise MissingFileError(f"{path.absolute()} is not there: give a folder of images, a .csv, .npz or .parquet.")
+    suffix = path.suffix.lower()
+    if suffix in IMAGE_SUFFIXES:
+        if reads.kind != "image":
+            raise InputError(f"{path} is an image, and the model reads {_described(reads)}.")
+        return _from_samples(Samples("image", [path], [path.name]), "path")
+    readers = {".npz": _from_npz, ".npy": _from_npy, ".parquet": _from_parquet}
+    if suffix in readers:
+        return readers[suffix](path, reads, column)
+    return _from_table(read_table(path), reads, column, allow_outside)
+
+
+def _from_samples(samples: Samples, id_name: str) -> NewData:
+    return NewData([str(name) for name in samples.ids], id_name, samples=samples)
+
+
+def _from_table(table: CsvTable, reads: Reads, column: str | None, allow_outside: bool) -> NewData:
+    ids = table.find("name", None, NAMES)
+    if reads.kind == "features":
+        names = _wanted_columns(reads, list(table.columns), table.path)
+        named = None if ids is None or ids in names else np.array(table.columns[ids], dtype=object)
+        return _rows(np.stack([_numbers(table, name) for name in names], 1), reads, named)
+    usual = TEXT if reads.kind == "text" else IMAGE
+    option = f"--{reads.kind}-column"
+    if column is None and reads.column in table.columns:
+        column = reads.column
+    found = table.find(reads.kind, column, usual)
+    if found is None:
+        raise InputError(
+            f"{table.path} has no column of {reads.kind}s, which the model reads (in the fit it was called "
+            f"{reads.column!r}): name it with {option}. It has {table.described()}."
+        )
+    columns = Columns(text=found) if reads.kind == "text" else Columns(image=found)
+    samples = read_samples(table.path, columns, unlabelled=True, allow_outside=allow_outside)
+    if reads.kind == "image":
+        return _from_samples(samples, "path")
+    if ids is None or ids == found:
+        return _from_samples(samples, "row")
+    return NewData(list(table.columns[ids]), "id", samples=samples)
+
+
+def _from_npz(path: Path, reads: Reads, column: str | None) -> NewData:
+    members = member_names(path)
+    name = column or next((name for name in FEATURES if name in members), None)
+    if name not in members:
+        raise InputError(f"{path} has no array {name or 'of features by a usual name'!r}: it has {', '.join(members)}.")
+    ids = next((known for known in NAMES if known in members), None)
+    arrays = read_arrays(path, [part for part in (name, ids, "encoder", "encoder_version") if part])
+    version, fitted = arrays.get("encoder_version"), reads.encoder_version
+    if version is not None and fitted is not None and weights_of(str(version)) != weights_of(fitted):
+        raise InputError(
+            f"{path} holds features of {arrays.get('encoder')} ({version}), the model was fitted to those of "
+            f"{reads.encoder} ({fitted}): embed with the same encoder."
+        )
+    return _rows(_width(arrays[name], reads, path), reads, arrays.get(ids) if ids else None)
+
+
+def _from_npy(path: Path, reads: Reads, column: str | None) -> NewData:
+    try:
+        return _rows(_width(np.load(path, allow_pickle=False), reads, path), reads)
+    except (ValueError, OSError, EOFError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is no .npy file of plain numbers, or it is damaged ({error}).") from error
+
+
+def _from_parquet(path: Path, reads: Reads, column: str | None) -> NewData:
+    parquet: Any = require("pyarrow.parquet", "parquet", "Parquet files")
+    try:
+        known = list(parquet.read_schema(path).names)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is no Parquet file, or it is damaged ({error}).") from error
+    listed = column or next((name for name in FEATURES if name in known), None)
+    names = [listed] if listed in known else _wanted_columns(reads, known, path)
+    ids = next((name for name in NAMES if name in known and name not in names), None)
+    table = parquet.read_table(path, columns=[*names, *([ids] if ids else [])])
+    for name in names:
+        if table[name].null_count:
+            raise InputError(f"{path}: column {name!r} has {table[name].null_count} empty cells: fill or drop them.")
+    try:
+        values = [np.array(table[name].to_pylist(), dtype=np.float32) for name in names]
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{path}: the columns of features must hold numbers ({error}).") from error
+    features = values[0] if values[0].ndim == 2 else np.stack(values, 1)
+    return _rows(_width(features, reads, path), reads, np.array(table[ids].to_pylist(), dtype=object) if ids else None)
+
+
+def _rows(features: np.ndarray, reads: Reads, names: np.ndarray | None = None) -> NewData:
+    features = check_features(features, reads)
+    if names is not None and names.shape == (len(features),):
+        return NewData([str(name) for name in names], "id", features=features)
+    return NewData([str(row) for row in range(len(features))], "row", features=features)
+
+
+def _width(features: np.ndarray, reads: Reads, path: Path) -> np.ndarray:
+    if features.ndim != 2 or features.shape[1] != reads.width:
+        raise InputError(f"{path} has features of shape {features.shape}, the model was fitted to (N, {reads.width}).")
+    return features
+
+
+def _wanted_columns(reads: Reads, known: list[str], path: Path) -> list[str]:
+    """The columns of the fit, all of them there."""
+    if reads.columns is None:
+        raise InputError(
+            f"{path} is a table, and the model was fitted to an array of {reads.width} features: use .npz."
+        )
+    missing = [name for name in reads.columns if name not in known]
+    if missing:
+        hint = did_you_mean(missing[0], known)
+        more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+        raise InputError(
+            f"{path} lacks {len(missing)} of the {len(reads.columns)} columns that the model was fitted to: "
+            f"{', '.join(missing[:NAMED])}{more}. {hint}".strip()
+        )
+    return list(reads.columns)
+
+
+def _numbers(table: CsvTable, name: str) -> np.ndarray:
+    values = []
+    for cell, line in zip(table.columns[name], table.lines, strict=True):
+        try:
+            values.append(float(cell))
+        except ValueError as error:
+            raise InputError(
+                f"{table.path}, line {line}: column {name!r} holds {cell!r}, expected a number."
+            ) from error
+    return np.array(values)
+
+
+def _described(reads: Reads) -> str:
+    return f"{reads.width} features" if reads.kind == "features" else f"{reads.kind}s"

@@ -1,0 +1,132 @@
+"""A file of predictions: one row per input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from icda.errors import InputError
+from icda.results.foreign_text import write_csv
+from icda.serving.model import CHUNK, Answers, Model, probabilities_of
+from icda.serving.new_data import NewData, read_new
+
+Progress = Callable[[int, int], None]  # inputs done, inputs in all
+POINTS_TO, DISAGREE = "shortcut_points_to", "disagree"
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a model says of each input; an input that could not be read has no label, and NaN for probabilities.
+
+    `points_to` (N,) is the class that the shortcut alone would suggest, for a model that was treated against one.
+    """
+
+    ids: list[str]
+    id_name: str
+    classes: np.ndarray
+    probabilities: np.ndarray  # (N, C)
+    points_to: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def readable(self) -> np.ndarray:
+        """Whether each input (N,) could be read."""
+        return ~np.isnan(self.probabilities[:, 0])
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The likeliest class of each input; None where it could not be read."""
+        numbers = np.where(self.readable, self.probabilities.argmax(1), -1)
+        return np.array([None if k < 0 else self.classes[k] for k in numbers], dtype=object)
+
+    @property
+    def skipped(self) -> list[str]:
+        return [name for name, kept in zip(self.ids, self.readable, strict=True) if not kept]
+
+    @property
+    def disagreements(self) -> int | None:
+        """Inputs whose label is not what the shortcut points to."""
+        return None if self.points_to is None else int((self.labels != self.points_to)[self.readable].sum())
+
+    def columns(self) -> list[str]:
+        named = [self.id_name, "label", *(f"p_{name}" for name in self.classes)]
+        return named if self.points_to is None else [*named, POINTS_TO, DISAGREE]
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """A dictionary with `columns` for each input; what is not known is an empty text."""
+        names, columns = [f"p_{name}" for name in self.classes], self.columns()
+        for row, label in enumerate(self.labels):
+            if label is None:
+                yield dict.fromkeys(columns, "") | {self.id_name: self.ids[row]}
+                continue
+            values: dict[str, Any] = {self.id_name: self.ids[row], "label": _plain(label)}
+            values |= dict(zip(names, self.probabilities[row].tolist(), strict=True))
+            if self.points_to is not None:
+                towards = self.points_to[row]
+                values |= {POINTS_TO: _plain(towards), DISAGREE: "yes" if towards != label else "no"}
+            yield values
+
+    def to_csv(self, path: str | PathLike[str]) -> Path:
+        """Write the table; names that spreadsheets take for formulas become text."""
+        path = Path(path).expanduser()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+            write_csv(file, self.columns(), self.rows())
+        return path
+
+
+def predict_data(
+    model: Model,
+    data: str | PathLike[str],
+    *,
+    column: str | None = None,
+    skip_unreadable: bool = False,
+    allow_outside: bool = False,
+    progress: Progress | None = None,
+) -> Predictions:
+    """What a model says of the inputs in a folder of images, a .csv, an .npz or a .parquet.
+
+    `column` names the column of paths or texts, or the array of features, where it is called otherwise than in the fit.
+    `skip_unreadable` leaves unreadable images without a prediction instead of stopping.
+    """
+    new = read_new(Path(data).expanduser(), model.reads, column, allow_outside)
+    probabilities = np.full((len(new), len(model.classes)), np.nan)
+    points_to: np.ndarray | None = None
+    for rows, answers in _answers(model, new, skip_unreadable):
+        chosen = np.arange(rows.start, rows.stop)[answers.kept]
+        probabilities[chosen] = probabilities_of(answers.logits)
+        if answers.points_to is not None:
+            points_to = np.full(len(new), None, dtype=object) if points_to is None else points_to
+            points_to[chosen] = model.classes[answers.points_to]
+        if progress is not None:
+            progress(rows.stop, len(new))
+    if np.isnan(probabilities[:, 0]).all():
+        raise InputError(f"none of the {len(new)} inputs of {data} can be read: nothing to write.")
+    return Predictions(new.ids, new.id_name, model.classes, probabilities, points_to)
+
+
+def _answers(model: Model, new: NewData, skip_unreadable: bool) -> Iterator[tuple[range, Answers]]:
+    if new.features is not None:
+        yield range(len(new)), model.answer_features(new.features)
+        return
+    assert new.samples is not None
+    for first in range(0, len(new), CHUNK):
+        rows = range(first, min(first + CHUNK, len(new)))
+        yield rows, model.answer(new.samples, rows, skip_unreadable)
+
+
+def count_labels(predictions: Predictions) -> Mapping[str, int]:
+    """How often each class was predicted, in the order of the classes."""
+    labels = predictions.labels
+    return {str(name): int((labels == name).sum()) for name in predictions.classes}
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,87 @@
+"""What a model reads: features, or images or texts that an encoder turns into features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from icda.data.embedding import Encoder
+from icda.errors import InputError, OperationError
+
+KINDS = ("image", "text", "features")
+
+
+@dataclass(frozen=True)
+class Reads:
+    """Of what kind the inputs are, how many features there are, and where they stand in a file.
+
+    `column` is the column of paths or texts in the table that the model was fitted to, `columns` those of the features,
+    `label` that of the labels, where the user named it.
+    """
+
+    kind: Literal["image", "text", "features"]
+    width: int
+    encoder: str | None = None
+    encoder_version: str | None = None
+    image_size: int | None = None
+    column: str | None = None
+    columns: tuple[str, ...] | None = None
+    label: str | None = None
+    allow_hub: bool = field(default=True, compare=False)  # False for a name that stands in a file
+    _loaded: list[Encoder] = field(default_factory=list, repr=False, compare=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        known = {name: value for name, value in vars(self).items() if name not in ("allow_hub", "_loaded")}
+        return known | {"columns": None if self.columns is None else list(self.columns)}
+
+    @classmethod
+    def from_dict(cls, values: object, origin: str) -> Reads:
+        """Checked: the values may come from a stranger's file."""
+        if not isinstance(values, Mapping) or values.get("kind") not in KINDS:
+            raise InputError(f"{origin} does not say what the model reads ({', '.join(KINDS)}).")
+        names = ("encoder", "encoder_version", "column", "label")
+        for name, kind in {**dict.fromkeys(names, str), "image_size": int, "width": int}.items():
+            value = values.get(name)
+            if not (isinstance(value, kind) or (value is None and name != "width")) or isinstance(value, bool):
+                raise InputError(f"{origin}: {name} is {value!r}, expected {kind.__name__}.")
+        columns = values.get("columns")
+        if columns is not None and not (isinstance(columns, list) and all(isinstance(name, str) for name in columns)):
+            raise InputError(f"{origin}: columns are {columns!r}, expected names.")
+        return cls(
+            kind=values["kind"],
+            width=values["width"],
+            encoder=values.get("encoder"),
+            encoder_version=values.get("encoder_version"),
+            image_size=values.get("image_size"),
+            column=values.get("column"),
+            columns=None if columns is None else tuple(columns),
+            label=values.get("label"),
+        )
+
+    def load_encoder(self) -> Encoder:
+        """The encoder that the features were made with, loaded once; refused if its weights are others here."""
+        if not self._loaded:
+            if self.encoder is None or self.kind == "features":
+                raise OperationError("this model reads features and has no encoder: give it rows of numbers.")
+            from icda.models.encoders import create_encoder
+            from icda.models.hub import hub
+
+            with hub(self.allow_hub):
+                encoder = create_encoder(self.encoder, self.kind, self.image_size)
+            if self.encoder_version is not None and weights_of(encoder.version) != weights_of(self.encoder_version):
+                raise OperationError(
+                    f"the model was fitted to features of {self.encoder} ({self.encoder_version}), here it is "
+                    f"{encoder.version}: its features differ. Install that version, or fit again."
+                )
+            self._loaded.append(encoder)
+        return self._loaded[0]
+
+
+def weights_of(version: str) -> str:
+    """The digest of an encoder's weights, which decides what it answers; a package may have several versions of it.
+
+    >>> weights_of("some_package 0.1, weights 0123456789ab")
+    '0123456789ab'
+    """
+    return version.rpartition("weights ")[2]

@@ -1,0 +1,152 @@
+"""fit, predict and export as a user meets them."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import icda as package
+
+Command = Callable[..., Any]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    generator = np.random.default_rng(0)
+    y = np.arange(120) % 2
+    X = generator.normal(size=(120, 4)) + 2 * y[:, None]
+    lines = ["f0,f1,f2,f3,kind"] + [",".join([*map(repr, row), "ab"[k]]) for row, k in zip(X.tolist(), y, strict=True)]
+    (tmp_path / "table.csv").write_text("\n".join(lines))
+    return "table.csv"
+
+
+def test_from_a_table_to_predictions(icda: Command, table: str) -> None:
+    answer = icda("fit", table, "--label-column", "kind")
+    assert answer.code == 0, answer.err
+    assert "Features: f0, f1, f2, f3." in answer.err
+    assert "plain training" in answer.out
+    assert "Next: icda predict model NEW" in answer.out
+    assert sorted(path.name for path in Path("model").iterdir()) == [
+        "audit.csv",
+        "audit.json",
+        "model.json",
+        "page.html",
+        "weights.safetensors",
+    ]
+    answer = icda("predict", "model", table, "--out", "out/p.csv")
+    assert answer.code == 0, answer.err
+    with Path("out/p.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    with Path(table).open() as file:
+        known = [row["kind"] for row in csv.DictReader(file)]
+    right = sum(row["label"] == label for row, label in zip(rows, known, strict=True))
+    assert right > 110
+    assert f"a {sum(row['label'] == 'a' for row in rows)}, b " in answer.out
+    judged = icda("eval", "model", "--data", table)
+    assert judged.code == 0, judged.err
+    assert "Judged: 120 samples (a 60, b 60)" in judged.out
+    assert f"{100 * right / 120:.2f}" in judged.out
+    assert package.load("model").predict(np.zeros((1, 4))).tolist() == ["a"]
+
+
+def test_a_model_is_not_overwritten_by_accident(icda: Command, table: str) -> None:
+    assert icda("fit", table, "--labels", "kind").code == 0
+    again = icda("fit", table, "--labels", "kind")
+    assert again.code == 1
+    assert again.err.strip().endswith(
+        "icda: model is not empty: choose another --out, or --overwrite what icda wrote there."
+    )
+    assert icda("fit", table, "--labels", "kind", "--method", "icda", "--overwrite").code == 0
+    assert "ICDA: implicit counterfactual augmentation" in Path("model/page.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("fit", "nowhere"), "is not there"),
+        (("fit", "table.csv"), "label"),
+        (("fit", "table.csv", "--labels", "kin"), "did you mean 'kind'"),
+        (("fit", "table.csv", "--labels", "kind", "--method", "icad"), "did you mean 'icda'"),
+        (("fit", "table.csv", "--labels", "kind", "--train"), "--train needs images or texts"),
+        (("fit", "table.csv", "--labels", "kind", "--train", "--method", "icad"), "did you mean 'icda'"),
+        (("predict", "nowhere", "table.csv"), "holds no model"),
+        (("predict", ".", "table.csv"), "holds no model"),
+        (("export", "nowhere"), "needs --onnx FILE or --safetensors FILE"),
+        (("export", "nowhere", "--onnx", "m.onnx"), "holds no model"),
+        (("export", "nowhere", "--onnx", "."), "which is a folder"),
+    ],
+)
+def test_wrong_words_are_one_sentence(words: tuple[str, ...], complaint: str, icda: Command, table: str) -> None:
+    answer = icda(*words)
+    assert answer.code == 1
+    assert complaint in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_the_table_to_predict_is_not_overwritten(icda: Command, table: str) -> None:
+    assert icda("fit", table, "--labels", "kind").code == 0
+    before = Path(table).read_bytes()
+    answer = icda("predict", "model", table, "--out", table)
+    assert answer.code == 1
+    assert "the file to predict itself" in answer.err
+    assert Path(table).read_bytes() == before
+    assert "which is a folder" in icda("predict", "model", table, "--out", ".").err
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    generator = np.random.default_rng(0)
+    for row in range(40):
+        pixels = generator.integers(0, 90, (24, 24, 3), dtype=np.uint8)
+        pixels[:, :, 2 * (row % 2)] += 150
+        folder = tmp_path / "photos" / ("red", "blue")[row % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(folder / f"{row}.png")
+    return tmp_path / "photos"
+
+
+def test_a_network_is_trained_judged_and_used(icda: Command, photos: Path) -> None:
+    (photos / "red" / "broken.png").write_bytes(b"no image")
+    answer = icda("fit", "photos", "--train", "--epochs", 1, "--model", "small_cnn")
+    assert answer.code == 1
+    assert "broken.png" in answer.err
+    assert "--resume" not in answer.err
+    words = ("fit", "photos", "--train", "--epochs", 1, "--model", "small_cnn", "--skip-unreadable")
+    answer = icda(*words)
+    assert answer.code == 0, answer.err
+    assert "trained end to end with logit_adjustment" in answer.text
+    assert "1 unreadable files were left out" in answer.out
+    assert Path("model/plain/result.json").is_file()
+    assert "the same network trained with cross entropy" in Path("model/page.html").read_text()
+    answer = icda("predict", "model", "photos", "--skip-unreadable")
+    assert answer.code == 0, answer.err
+    assert "41 predictions" in answer.out
+    assert icda("eval", "model", "--data", "photos").code == 1
+    judged = icda("eval", "model", "--data", "photos", "--skip-unreadable")
+    assert "Judged: 40 samples (blue 20, red 20)" in judged.out
+    assert icda("export", "model", "--safetensors", "w.safetensors").code == 0
+
+
+@pytest.mark.parametrize("command", ["fit", "predict", "export"])
+def test_help_shows_an_example_and_loads_no_torch(command: str) -> None:
+    code = (
+        "import sys\nfrom icda.cli.main import main\n"
+        f"try:\n    main(['{command}', '--help'])\nexcept SystemExit:\n    print('torch' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert f"Example: icda {command}" in ran.stdout
+    assert ran.stdout.strip().endswith("False")
+
+
+def test_the_overview_loads_no_torch() -> None:
+    code = "import sys; from icda.cli.main import main; main(['--help']); print('torch' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip().endswith("False")

@@ -1,0 +1,107 @@
+"""Small made-up data of every kind that `icda fit` takes, and models fitted to them."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from icda.serving.fit_data import Asked, FitData, read_fit_data
+from icda.serving.fitting import Fitted, fit_model, write_fitted
+from icda.serving.page import render_fit_page
+
+CLASSES = ("ant", "bee", "fly")
+GOOD, BAD = ("lovely", "great", "superb", "fine", "warm"), ("awful", "dull", "poor", "sad", "cold")
+
+
+def make_numbers(samples: int = 240, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    y = np.arange(samples) % 3
+    return generator.normal(size=(samples, 6)) + 2 * np.eye(6)[2 * y], y
+
+
+def make_shortcut(samples: int = 1500, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Two classes; an attribute that is easier to read goes with the class in 94 % of the samples."""
+    generator = np.random.default_rng(seed)
+    y = np.arange(samples) % 2
+    attribute = np.where(generator.random(samples) < 0.94, y, 1 - y)
+    X = generator.normal(size=(samples, 40))
+    X[:, :4] += 0.8 * (2 * y[:, None] - 1)
+    X[:, 4:8] += 3.0 * (2 * attribute[:, None] - 1)
+    return X.astype(np.float32), y, attribute
+
+
+def write_numbers(path: Path, X: np.ndarray, labels: np.ndarray | None) -> Path:
+    """A table as pandas writes it, with a column that numbers the rows."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        names = [f"f{k}" for k in range(X.shape[1])]
+        writer.writerow(["", *names, *([] if labels is None else ["species"])])
+        for row, values in enumerate(X.tolist()):
+            writer.writerow([row, *map(repr, values), *([] if labels is None else [CLASSES[labels[row]]])])
+    return path
+
+
+def write_texts(path: Path, samples: int = 80) -> Path:
+    generator = np.random.default_rng(0)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "label"])
+        for row in range(samples):
+            words = " ".join(generator.choice((GOOD, BAD)[row % 2], 3))
+            writer.writerow([f"{words} film, number {row}", ("good", "bad")[row % 2]])
+    return path
+
+
+def write_images(folder: Path, samples: int = 48, seed: int = 0, classes: bool = True) -> Path:
+    """Noise that is red in one class and blue in the other."""
+    generator = np.random.default_rng(seed)
+    for row in range(samples):
+        pixels = generator.integers(0, 90, (40, 32, 3), dtype=np.uint8)
+        pixels[:, :, 2 * (row % 2)] += 150
+        place = folder / (("red", "blue")[row % 2] if classes else ("here" if row % 3 else "."))
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(place / f"{row:03d}.png")
+    return folder
+
+
+def fit_to(path: Path, folder: Path, asked: Asked | None = None, method: str = "auto") -> tuple[Fitted, FitData]:
+    data = read_fit_data(path, asked or Asked(), folder)
+    fitted = fit_model(data, method)
+    write_fitted(fitted, folder, render_fit_page(fitted, str(folder), path.name))
+    return fitted, data
+
+
+@pytest.fixture(scope="session")
+def made() -> SimpleNamespace:
+    """The functions above; tests cannot import from here."""
+    return SimpleNamespace(
+        numbers=make_numbers,
+        shortcut=make_shortcut,
+        write_numbers=write_numbers,
+        write_texts=write_texts,
+        write_images=write_images,
+        fit_to=fit_to,
+        classes=CLASSES,
+    )
+
+
+@pytest.fixture(scope="session")
+def image_model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Fitted]:
+    """A model folder fitted to pictures with the shipped encoder."""
+    folder = tmp_path_factory.mktemp("images")
+    fitted, _ = fit_to(write_images(folder / "photos"), folder / "model")
+    return folder / "model", fitted
+
+
+@pytest.fixture(scope="session")
+def shortcut_model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Fitted]:
+    folder = tmp_path_factory.mktemp("shortcut")
+    X, y, _ = make_shortcut()
+    np.savez(folder / "biased.npz", features=X, y=np.array(["cat", "dog"])[y])
+    fitted, _ = fit_to(folder / "biased.npz", folder / "model")
+    return folder / "model", fitted

@@ -1,0 +1,206 @@
+"""The pages of `icda audit` and `icda fit` as a reader meets them, in Debian's Chromium."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import icda
+from icda.bench.cost.report_size import open_browser
+from icda.data.embedding import Samples
+from icda.report.sections.audit import PARTS
+from icda.serving.fit_data import FitData
+from icda.serving.fitting import fit_model
+from icda.serving.page import render_fit_page
+from icda.serving.reads import Reads
+
+EVIL = "<script>alert(1)</script>"
+LONG = "a_class_whose_name_goes_on_without_a_single_space_in_it_for_long"
+Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    missing = "Chromium" if shutil.which("chromium") is None else ""
+    try:
+        import playwright  # noqa: F401
+    except ImportError:
+        missing = "playwright"
+    if missing:
+        reason = f"THE PAGES WERE NOT OPENED IN A BROWSER: {missing} is missing. `make browser` installs it."
+        if os.environ.get("CI") or os.environ.get("ICDA_REQUIRE_BROWSER"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory, made: SimpleNamespace) -> dict[str, Path]:
+    """An audit of three classes with pictures, a fit against a shortcut with pictures, a fit without any."""
+    folder = tmp_path_factory.mktemp("pages")
+    generator = np.random.default_rng(0)
+    X, y = made.numbers()
+    names = np.array([EVIL, LONG, "fly"])[y]
+    names[:6] = np.roll(names[:6], 1)  # wrong labels, to be seen
+    paths = []
+    for row in range(1500):
+        paths.append(folder / f"{row}.png")
+        Image.fromarray(generator.integers(0, 255, (64, 96, 3), dtype=np.uint8)).save(paths[-1])
+    audit = icda.audit(X, names, sample_names=[f"{path.parent.name}/{path.name}" for path in paths[:240]])
+    audit.to_html(folder / "audit.html", images=paths[:240])
+    X, y, _ = made.shortcut()
+    labels, ids = np.array(["cat", EVIL])[y], [path.name for path in paths]
+    data = FitData(X, labels, ids, Reads("image", 40, "efficientnet_lite0"), Samples("image", paths, ids))
+    (folder / "fit.html").write_text(render_fit_page(fit_model(data), "my model", "photos"), encoding="utf-8")
+    plain = fit_model(FitData(X[:200], labels[:200], ids[:200], Reads("features", 40)), "icda")
+    (folder / "plain.html").write_text(render_fit_page(plain, "model", "table.csv"), encoding="utf-8")
+    return {name: folder / f"{name}.html" for name in ("audit", "fit", "plain")}
+
+
+@pytest.fixture
+def open_page(browser: Any, pages: dict[str, Path]) -> Iterator[Open]:
+    """`open_page("fit", width=390)`; at the end no page may have complained or asked for anything."""
+    complaints: list[str] = []
+    contexts = []
+
+    def open_it(name: str, width: int = 1280, **options: Any) -> Any:
+        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: (complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("request", lambda request: complaints.extend([] if local(request.url) else [f"request: {request.url}"]))
+        page.goto(pages[name].as_uri())
+        return page
+
+    yield open_it
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def local(url: str) -> bool:
+    return url.startswith(("file:", "data:"))
+
+
+def column(page: Any, table: str, position: int) -> list[str]:
+    """Texts of a column's cells in the rows that are shown."""
+    return page.evaluate(
+        """([table, position]) => [...document.querySelectorAll(`${table} tbody tr:not(.filtered)`)]
+             .map(row => row.cells[position].textContent.trim())""",
+        [table, position],
+    )
+
+
+@pytest.mark.parametrize("name", ["audit", "fit"])
+def test_the_contents_lead_to_every_part_and_every_picture_loads(open_page: Open, name: str) -> None:
+    page = open_page(name)
+    links = page.locator("nav a")
+    assert links.count() >= 10
+    for number in range(links.count()):
+        place = links.nth(number).get_attribute("href")
+        links.nth(number).click()
+        assert page.locator(f"{place} h2").first.is_visible()
+    assert page.evaluate("[...document.images].length") > 10
+    assert page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
+
+
+def test_the_audit_has_every_part(open_page: Open) -> None:
+    page = open_page("audit")
+    for place in PARTS:
+        if place != "advice":  # nothing was found that needs any
+            assert page.locator(f"#{place}").count() == 1, place
+    assert page.locator("#short .command").inner_text() == "icda.RobustClassifier().fit(X, y)"
+    assert page.locator("#suspects .trio").first.locator("img").count() > 4
+
+
+def test_the_reasons_are_folded_and_open(open_page: Open) -> None:
+    page = open_page("audit")
+    reason = page.locator("#verdicts details li").first
+    assert not reason.is_visible()
+    page.locator("#verdicts summary").click()
+    assert reason.is_visible()
+
+
+def test_a_ranking_is_sorted_by_click(open_page: Open) -> None:
+    page = open_page("audit")
+    page.locator("#labels thead th", has_text="Quality").locator("button").click()
+    page.locator("#labels thead th", has_text="Quality").locator("button").click()
+    shown = [float(text) for text in column(page, "#labels table", 3)]
+    assert shown == sorted(shown, reverse=True)
+    assert len(set(shown)) > 5
+
+
+def test_a_class_is_filtered_everywhere(open_page: Open) -> None:
+    page = open_page("audit")
+    everything = column(page, "#tied table", 0)
+    page.select_option("#filter-class", label="fly")
+    for table, columns in (("#tied table", (1, 2)), ("#labels table", (1, 2)), ("#costs table", (0, 1))):
+        pairs = list(zip(*(column(page, table, position) for position in columns), strict=True))
+        assert pairs
+        assert all("fly" in pair for pair in pairs)
+    assert page.locator("#suspects .block.filtered").count() > 0
+    page.locator("#clear").click()
+    assert column(page, "#tied table", 0) == everything
+
+
+@pytest.mark.parametrize("name", ["audit", "fit", "plain"])
+@pytest.mark.parametrize("width", [360, 820, 1280])
+def test_the_page_never_scrolls_sideways(open_page: Open, name: str, width: int) -> None:
+    page = open_page(name, width=width)
+    page.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true; })")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("name", ["audit", "fit"])
+def test_a_class_called_script_is_shown_and_nothing_else_can_run(
+    open_page: Open, browser: Any, pages: dict[str, Path], name: str, tmp_path: Path
+) -> None:
+    page = open_page(name)
+    assert EVIL in page.locator("#filter-class option").all_inner_texts()
+    assert page.locator("script").count() == 1
+    hole = "<script>window.hacked = 1</script><img src='data:,' onerror='window.hacked = 1'>"
+    forged = tmp_path / "forged.html"
+    forged.write_text(pages[name].read_text(encoding="utf-8").replace("<main ", f"{hole}<main ", 1), encoding="utf-8")
+    other = browser.new_page()
+    other.goto(forged.as_uri())
+    other.wait_for_timeout(200)
+    assert other.evaluate("window.hacked === undefined")
+    assert other.locator("#theme").is_visible()  # the page's own script ran
+    other.close()
+
+
+def test_the_fit_says_before_and_after_and_how_to_go_on(open_page: Open) -> None:
+    page = open_page("fit")
+    assert column(page, "#brought table", 0) == ["Accuracy", "Worst class", "Worst suspected group"]
+    before, after = (column(page, "#brought table", position)[2] for position in (3, 4))
+    assert float(after.rstrip(" %")) > float(before.rstrip(" %")) + 20
+    assert "icda predict 'my model' new_photos --out predictions.csv" in page.locator("#use").inner_text()
+    assert "disagree" in page.locator("#check").inner_text()
+    assert "shortcut" in page.locator("#result").inner_text()
+
+
+def test_without_a_script_the_page_is_complete(open_page: Open) -> None:
+    page = open_page("audit", java_script_enabled=False)
+    assert page.locator("#tied tbody tr").count() > 5
+    assert page.locator("#words").is_visible()
+    assert not page.locator("#filters").is_visible()
+
+
+def test_pictures_of_the_pages_are_kept(open_page: Open, tmp_path: Path) -> None:
+    folder = Path(os.environ.get("ICDA_ARTEFACTS") or tmp_path)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, scheme, width in (("audit", "light", 1280), ("audit", "dark", 390), ("fit", "light", 1280)):
+        path = folder / f"{name}-{width}-{scheme}.png"
+        open_page(name, width, color_scheme=scheme).screenshot(path=path, full_page=True)
+        assert path.stat().st_size > 50_000

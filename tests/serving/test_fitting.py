@@ -1,0 +1,215 @@
+"""`icda fit` as a function: the whole way from data to a loaded model, for every kind of data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import icda
+from icda.data.embedding import load_features
+from icda.errors import ExistingFileError, InputError
+from icda.serving import predict_data
+from icda.serving.fit_data import Asked, held_out_rows
+from icda.serving.fitting import check_out, fit_model
+from icda.serving.head_fit import fit_named
+from icda.serving.trial import cross_validate, judge
+
+LABELS = Asked(labels="species")
+
+
+def same_to_the_bit(model: Any, estimator: Any, X: np.ndarray) -> None:
+    assert np.array_equal(model.predict_proba(X), estimator.predict_proba(X))
+    assert np.array_equal(model.predict(X), estimator.predict(X))
+
+
+def test_images_the_loaded_model_answers_as_the_estimator_does(image_model: tuple[Path, Any]) -> None:
+    folder, _ = image_model
+    features = load_features(folder / "features.npz")
+    estimator = icda.RobustClassifier(random_state=0).fit(features.features, features.y)
+    model = icda.load(folder)
+    same_to_the_bit(model, estimator, features.features)
+    assert model.classes.tolist() == ["blue", "red"]
+    paths = [folder.parent / "photos" / name for name in features.id]
+    assert np.allclose(model.embed(paths), features.features, atol=1e-5)
+    assert model.predict(paths).tolist() == features.y.tolist()
+
+
+def test_texts_are_read_by_their_column(made: SimpleNamespace, tmp_path: Path) -> None:
+    path = made.write_texts(tmp_path / "texts.csv")
+    _, data = made.fit_to(path, tmp_path / "model")
+    model = icda.load(tmp_path / "model")
+    new = ["lovely great superb film, number 3", "awful dull poor film, number 4"]
+    assert model.predict(new).tolist() == ["good", "bad"]
+    same_to_the_bit(model, fit_named("auto", data.features, data.labels, 0).estimator, data.features)
+    found = predict_data(model, path)
+    assert found.id_name == "row"
+    assert found.labels.tolist() == data.labels.tolist()
+
+
+def test_a_table_of_numbers_keeps_its_columns(made: SimpleNamespace, tmp_path: Path) -> None:
+    X, y = made.numbers()
+    made.fit_to(made.write_numbers(tmp_path / "table.csv", X, y), tmp_path / "model", LABELS)
+    model = icda.load(tmp_path / "model")
+    assert model.reads.columns == tuple(f"f{k}" for k in range(6))  # not the one that numbers the rows
+    same_to_the_bit(model, icda.RobustClassifier().fit(X, np.array(made.classes)[y]), X)
+    frame = pd.DataFrame(X, columns=[f"f{k}" for k in range(6)])[[f"f{k}" for k in (3, 1, 0, 2, 5, 4)]]
+    assert np.array_equal(model.predict_proba(frame), model.predict_proba(X))  # by name, in whatever order
+
+
+@pytest.mark.parametrize("kind", ["npz", "parquet"])
+def test_feature_files_are_fitted_as_they_are(kind: str, made: SimpleNamespace, tmp_path: Path) -> None:
+    X, y = made.numbers()
+    X = X.astype(np.float32)
+    path = tmp_path / f"features.{kind}"
+    if kind == "npz":
+        np.savez(path, X=X, y=y)
+    else:
+        pd.DataFrame(X, columns=[f"f{k}" for k in range(6)]).assign(y=y).to_parquet(path)
+    made.fit_to(path, tmp_path / "model")
+    model = icda.load(tmp_path / "model")
+    estimator = icda.RobustClassifier().fit(X, y)
+    same_to_the_bit(model, estimator, X)
+    assert model.classes.dtype.kind == "i"  # numbers stay numbers
+    assert np.array_equal(predict_data(model, path).probabilities, estimator.predict_proba(X))
+
+
+@pytest.mark.parametrize("method", ["ce", "logit_adjustment", "icda"])
+def test_a_named_loss_is_fitted_to_standardised_features(method: str, made: SimpleNamespace) -> None:
+    X, y = made.numbers()
+    head = fit_named({"logit_adjustment": "la"}.get(method, method), X, y, 0)
+    scaled = (X - X.mean(0)) / X.std(0)
+    logits = X @ head.coef.T + head.intercept
+    expected = scaled @ head.estimator.coef_.T + head.estimator.intercept_
+    assert np.allclose(logits, expected, atol=1e-8)
+
+
+def test_a_shortcut_is_found_treated_and_read_off_new_samples(
+    shortcut_model: tuple[Path, Any], made: SimpleNamespace
+) -> None:
+    folder, fitted = shortcut_model
+    assert fitted.audit.verdicts["shortcut"].answer == "yes"
+    model = icda.load(folder)
+    X, _, attribute = made.shortcut(seed=1)
+    answers = model.answer_features(X)
+    assert (answers.points_to == attribute).mean() > 0.95
+    trial = fitted.trial
+    assert trial.after.worst_group.accuracy > trial.before.worst_group.accuracy + 0.2
+    assert "shortcut points to" in trial.after.worst_group.name
+    assert "the same treatment was chosen" in trial.held_out
+
+
+def test_the_same_seed_gives_the_same_bytes(made: SimpleNamespace, tmp_path: Path) -> None:
+    X, y = made.numbers()
+    path = made.write_numbers(tmp_path / "table.csv", X, y)
+    for name in ("one", "two"):
+        made.fit_to(path, tmp_path / name, LABELS)
+    one, two = (
+        {name: (tmp_path / folder / name).read_bytes() for name in ("model.json", "weights.safetensors", "audit.csv")}
+        for folder in ("one", "two")
+    )
+    assert one == two
+
+
+def test_the_trial_is_a_cross_validation_written_naively() -> None:
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(50, 3))
+    y = np.array(["a", "b"])[(np.arange(50) % 5 == 0).astype(int)]
+    seen = []
+
+    def constant(known: np.ndarray, labels: np.ndarray, new: np.ndarray) -> np.ndarray:
+        seen.append((len(known), len(new), sorted(labels).count("b")))
+        return np.full(len(new), "a")
+
+    def perfect(known: np.ndarray, labels: np.ndarray, new: np.ndarray) -> np.ndarray:
+        return np.array([y[(row == X).all(1)][0] for row in new])
+
+    trial = cross_validate(constant, perfect, X, y, None, 0)
+    assert trial.before.accuracy == 0.8
+    assert trial.before.worst_class.accuracy == 0
+    assert trial.after.accuracy == trial.after.worst_class.accuracy == 1
+    assert seen == [(40, 10, 8)] * 5
+    assert trial.before.worst_group is None
+
+
+def test_groups_of_a_few_samples_are_not_called_the_worst() -> None:
+    y = np.array(["a"] * 20)
+    groups = ["small"] * 4 + ["large"] * 16
+    predicted = np.where(np.array(groups) == "small", "b", "a")
+    assert judge(predicted, y, groups).worst_group.name == "large"
+
+
+def test_a_test_split_is_held_out_and_judged(made: SimpleNamespace, tmp_path: Path) -> None:
+    X, y = made.numbers()
+    split = np.where(np.arange(240) < 60, "test", "train")
+    np.savez(tmp_path / "f.npz", X=X, y=y, split=split)
+    fitted, _ = made.fit_to(tmp_path / "f.npz", tmp_path / "model")
+    estimator = icda.RobustClassifier().fit(X[60:], y[60:])
+    same_to_the_bit(icda.load(tmp_path / "model"), estimator, X)
+    assert fitted.trial.samples == 60
+    assert fitted.trial.after.accuracy == pytest.approx(estimator.score(X[:60], y[:60]))
+    assert len(fitted.audit) == 180
+
+
+def test_a_split_that_is_not_understood_is_refused() -> None:
+    with pytest.raises(InputError, match="the split 'fold3' is not understood"):
+        held_out_rows(np.array(["train", "fold3"]), "a.csv")
+    with pytest.raises(InputError, match="'0' is not understood"):  # without a 2 it may mean anything
+        held_out_rows(np.array([0, 1, 0]), "a.csv")
+    assert held_out_rows(np.array(["train", "train"]), "a.csv") is None
+
+
+def test_a_folder_with_content_is_refused_unless_it_is_an_interrupted_fit(tmp_path: Path) -> None:
+    check_out(tmp_path / "new", overwrite=False)
+    (tmp_path / "features.npz.part").mkdir()
+    check_out(tmp_path, overwrite=False)
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(ExistingFileError, match="is not empty"):
+        check_out(tmp_path, overwrite=False)
+    check_out(tmp_path, overwrite=True)
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+    with pytest.raises(InputError, match="which is a file"):
+        check_out(tmp_path / "thesis.tex", overwrite=True)
+
+
+def test_the_page_says_what_was_found_done_and_brought(image_model: tuple[Path, Any]) -> None:
+    folder, fitted = image_model
+    page = (folder / "page.html").read_text(encoding="utf-8")
+    for words in ("The result", "What it brought", "What to check by hand", "How to use it", "Words on this page"):
+        assert words in page
+    assert "Logit adjustment" in page
+    assert "icda predict" in page
+    assert f"{100 * fitted.trial.after.accuracy:.1f}" in page
+    facts = json.loads((folder / "model.json").read_text())
+    assert facts["facts"]["trial"]["after"]["accuracy"] == fitted.trial.after.accuracy
+
+
+def test_the_page_shows_suspects_beside_typical_samples(made: SimpleNamespace, tmp_path: Path) -> None:
+    """Texts whose labels were exchanged stand beside typical ones."""
+    path = made.write_texts(tmp_path / "texts.csv")
+    lines = path.read_text().splitlines()
+    lines[1:5] = [
+        line.rpartition(",")[0] + "," + {"good": "bad", "bad": "good"}[line.rpartition(",")[2]] for line in lines[1:5]
+    ]
+    path.write_text("\n".join(lines))
+    made.fit_to(path, tmp_path / "model")
+    page = (tmp_path / "model" / "page.html").read_text(encoding="utf-8")
+    assert "Suspects to look at" in page
+    assert "Typical good" in page
+    assert '<blockquote class="text">' in page
+
+
+def test_features_of_one_dimension_are_refused(made: SimpleNamespace, tmp_path: Path) -> None:
+    np.savez(tmp_path / "f.npz", X=np.zeros(4), y=np.array([0, 1, 0, 1]))
+    with pytest.raises(InputError, match="expected \\(N, A\\)"):
+        made.fit_to(tmp_path / "f.npz", tmp_path / "model")
+
+
+def test_an_unknown_method_is_refused_before_any_work(made: SimpleNamespace) -> None:
+    with pytest.raises(InputError, match="did you mean 'icda'"):
+        fit_model(None, "icdaa")  # type: ignore[arg-type]
