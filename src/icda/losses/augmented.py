@@ -13,6 +13,7 @@ from icda.losses.base import AdjustedLoss, Reduction
 from icda.statistics import ClassStatistics, CovarianceKind
 
 FULL_COVARIANCE_BYTES = 256 * 2**20
+VARIANCE_BOUND = 30.0  # in logits; the largest that our tables reach in training is below
 
 
 class StatisticsOptions(TypedDict, total=False):
@@ -22,6 +23,7 @@ class StatisticsOptions(TypedDict, total=False):
     rank: int
     forgetting: float
     shrinkage: float
+    variance_bound: float
     reduction: Reduction
 
 
@@ -30,6 +32,11 @@ class StatisticsLoss(AdjustedLoss):
 
     `covariance="auto"` keeps full covariances while they fit in 256 MiB and diagonal ones beyond, and says so once.
     `rank`, `forgetting` and `shrinkage` are those of `ClassStatistics`.
+
+    The mapped variance (lambda/2) d^T Sigma d grows with the square of the head's weights: a step that is too long for
+    its curvature makes the next one longer, until the loss is NaN (seen on folders of 200 images). So where it is above
+    `variance_bound`, lambda is taken smaller for that sample and class (mathematics 2.5). `variance_bound=math.inf` is
+    the formula of the papers.
     """
 
     def __init__(
@@ -43,12 +50,15 @@ class StatisticsLoss(AdjustedLoss):
         rank: int = 16,
         forgetting: float = 1.0,
         shrinkage: float = 0.0,
+        variance_bound: float = VARIANCE_BOUND,
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, reduction=reduction)
         if lambda0 < 0:
             raise InputError(f"lambda0 must not be negative, got {lambda0}.")
-        self.lambda0 = lambda0
+        if not variance_bound > 0:
+            raise InputError(f"variance_bound must be positive (math.inf for none), got {variance_bound}.")
+        self.lambda0, self.variance_bound = lambda0, variance_bound
         self.statistics = ClassStatistics(
             num_classes,
             feature_dim,

@@ -134,7 +134,7 @@ class ICDALoss(PriorLoss, StatisticsLoss):
         if lam > 0 and (self.semantic or self.counterfactual):
             coefficients, towards = self._coefficients(targets, strength)
             moments = moments or self.statistics.moments()
-            terms.append(variance_term(weight, targets, coefficients, moments, lam, towards))
+            terms.append(variance_term(weight, targets, coefficients, moments, lam, towards, self.variance_bound))
         return sum(terms[1:], terms[0]) if terms else None
 
     def _margins(self, targets: Tensor, strength: Strength, prior_margin: Tensor | None) -> list[Tensor]:
@@ -175,7 +175,9 @@ class ICDALoss(PriorLoss, StatisticsLoss):
         strength = self.strength(features.detach(), targets, weight, plain)
         coefficients, towards = self._coefficients(targets, strength)
         lam, moments = self.lambda0 * progress, self.statistics.moments()
-        adjusted = adjusted_logits(features, weight, bias, plain, targets, coefficients, towards, moments, lam)
+        adjusted = adjusted_logits(
+            features, weight, bias, plain, targets, coefficients, towards, moments, lam, self.variance_bound
+        )
         for term in self._margins(targets, strength, prior_margin):
             adjusted = adjusted + term
         return self.reduce(adjusted, targets)

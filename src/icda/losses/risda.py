@@ -90,7 +90,7 @@ class RISDALoss(StatisticsLoss):
         own = F.one_hot(labels, self.num_classes).to(weight)
         moments = self.statistics.moments().to(weight.dtype)
         mixing = torch.where(self.keeps_own[labels][:, None], own, relations)
-        spread = variance_term(weight, labels, mixing, moments, self.lambda0 * progress)
+        spread = variance_term(weight, labels, mixing, moments, self.lambda0 * progress, bound=self.variance_bound)
         shift = (relations - own) @ moments.mean  # mu~ (labels, A)
         moved = shift @ weight.T - (shift * weight[labels]).sum(1, keepdim=True)
         moved = moved.scatter(1, labels[:, None], 0)

@@ -83,7 +83,7 @@ class SGIDALoss(StatisticsLoss):
         labels, inverse = torch.unique(targets, return_inverse=True)
         own = F.one_hot(labels, self.num_classes).to(weight)
         mixing = torch.lerp(own, self.relations()[labels].to(weight), self.smoothing)
-        return variance_term(weight, labels, mixing, self.statistics.moments(), lam)[inverse]
+        return variance_term(weight, labels, mixing, self.statistics.moments(), lam, bound=self.variance_bound)[inverse]
 
 
 def batch_hard_triplet(logits: Tensor, targets: Tensor, margin: float) -> Tensor:
