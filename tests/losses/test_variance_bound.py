@@ -32,12 +32,13 @@ def train_head(loss: StatisticsLoss, steps: int = 60) -> tuple[list[float], nn.L
     values = []
     for step in range(steps):
         optimizer.zero_grad()
-        value = loss(features, targets, head, progress=step / steps)
+        try:
+            value = loss(features, targets, head, progress=step / steps)
+        except InputError:  # the last step before NaN: the loss refuses what it would return
+            return [*values, math.nan], head
         value.backward()
         optimizer.step()
         values.append(value.item())
-        if not math.isfinite(values[-1]):
-            break
     return values, head
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import TypedDict
+from typing import Unpack
 
 from torch import Tensor
 
 from icda.errors import InputError
-from icda.losses.base import AdjustedLoss, Reduction
+from icda.losses.base import AdjustedLoss, LossOptions
 from icda.statistics import ClassStatistics, CovarianceKind
 
 FULL_COVARIANCE_BYTES = 256 * 2**20
 VARIANCE_BOUND = 30.0  # in logits; the largest that our tables reach in training is below
 
 
-class StatisticsOptions(TypedDict, total=False):
+class StatisticsOptions(LossOptions, total=False):
     """What a subclass passes on to `StatisticsLoss`, where the defaults stand."""
 
     covariance: CovarianceKind | str
@@ -24,7 +24,6 @@ class StatisticsOptions(TypedDict, total=False):
     forgetting: float
     shrinkage: float
     variance_bound: float
-    reduction: Reduction
 
 
 class StatisticsLoss(AdjustedLoss):
@@ -39,6 +38,8 @@ class StatisticsLoss(AdjustedLoss):
     the formula of the papers.
     """
 
+    squares_weights = True
+
     def __init__(
         self,
         num_classes: int,
@@ -51,9 +52,9 @@ class StatisticsLoss(AdjustedLoss):
         forgetting: float = 1.0,
         shrinkage: float = 0.0,
         variance_bound: float = VARIANCE_BOUND,
-        reduction: Reduction = "mean",
+        **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, reduction=reduction)
+        super().__init__(num_classes, feature_dim, class_counts, **options)
         if lambda0 < 0:
             raise InputError(f"lambda0 must not be negative, got {lambda0}.")
         if not variance_bound > 0:
