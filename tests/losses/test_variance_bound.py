@@ -1,4 +1,4 @@
-"""The bound on mapped variances: training that runs away without it, and numbers that do not change where it does not act."""
+"""The bound on mapped variances: training that runs away without it, and numbers that stay where it does not act."""
 
 import math
 from typing import Any

@@ -57,7 +57,7 @@ class StatisticsLoss(AdjustedLoss):
         super().__init__(num_classes, feature_dim, class_counts, **options)
         if lambda0 < 0:
             raise InputError(f"lambda0 must not be negative, got {lambda0}.")
-        if not variance_bound > 0:
+        if not isinstance(variance_bound, int | float) or not variance_bound > 0:
             raise InputError(f"variance_bound must be positive (math.inf for none), got {variance_bound}.")
         self.lambda0, self.variance_bound = lambda0, variance_bound
         self.statistics = ClassStatistics(

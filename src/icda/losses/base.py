@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal, TypedDict
+from typing import Any, ClassVar, Literal, Self, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from icda.losses.terms.batch import LossBatch, check_batch, check_progress, chec
 from icda.losses.terms.head import Head
 from icda.losses.terms.prior import check_counted
 from icda.registry import Registry
-from icda.signature import full_signature
+from icda.signature import check_kinds, full_signature
 from icda.statistics.checks import (
     ORDINARY,
     check_device,
@@ -91,6 +91,10 @@ class AdjustedLoss(nn.Module):
         weights = None if class_weight is None else check_counts(class_weight, num_classes, self.owner, "class_weight")
         self.register_buffer("class_weight", weights, persistent=False)
         self.register_load_state_dict_post_hook(_look_at_state)
+
+    def __new__(cls, *_: Any, **options: Any) -> Self:
+        check_kinds(cls.__signature__, options, cls.__name__, skip=("variance_bound",))  # type: ignore[attr-defined]
+        return super().__new__(cls)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -265,6 +269,9 @@ class AdjustedLoss(nn.Module):
 
     def extra_repr(self) -> str:
         return f"num_classes={self.num_classes}, feature_dim={self.feature_dim}, reduction={self.reduction!r}"
+
+
+AdjustedLoss.__signature__ = full_signature(AdjustedLoss)  # type: ignore[attr-defined]
 
 
 def _look_at_state(loss: nn.Module, _: Any) -> None:
