@@ -16,7 +16,7 @@ from sklearn.utils.validation import _check_sample_weight
 from icda.errors import InputError
 from icda.estimators.predictions import LinearPredictions
 from icda.estimators.prior import GivenPrior
-from icda.estimators.samples import check_samples, encode_classes, solver_unit
+from icda.estimators.samples import check_random_seed, check_samples, encode_classes, encode_groups, solver_unit
 from icda.estimators.streaming import StreamingFit
 from icda.linear.balance import Through, rebalance, reweigh
 from icda.linear.cross_fit import cross_fitted_logits, cross_fitted_strength
@@ -122,10 +122,7 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         self._forget_online()
         features, y = check_samples(self, X, y)
         codes = encode_classes(self, y)
-        if groups is not None and np.shape(groups) != (len(y),):
-            raise InputError(
-                f"groups must have one entry per sample, expected shape ({len(y)},), got {np.shape(groups)}."
-            )
+        group_codes = None if groups is None else encode_groups(groups, len(y))
         prior = GivenPrior.checked(attributes, log_prior, len(y), len(self.classes_), "ICDAClassifier")
         if prior is not None and self.balance is not None:
             raise InputError(f"attributes and log_prior are priors and go without balance={self.balance!r}: use None.")
@@ -141,7 +138,7 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         features = features if scale == 1 else features / scale
         problem = Problem.of(features, torch.from_numpy(codes), len(self.classes_), self.C * scale**2, weights)
         unit = 1 / float(weights.mean())
-        problem = self._balanced(problem, None if groups is None else np.asarray(groups)[used], unit)
+        problem = self._balanced(problem, None if group_codes is None else group_codes[used], unit)
         if prior is not None:
             prior = prior.rows(used)
             problem = prior.put_into(problem, unit)
@@ -182,6 +179,7 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
 
     def _check_settings(self) -> None:
         check_kinds(inspect.signature(type(self)), self.get_params(False), "ICDAClassifier", skip=("random_state",))
+        check_random_seed(self.random_state, "ICDAClassifier")
         if self.loss not in LOSSES:
             raise InputError(f"loss must be one of {', '.join(LOSSES)}, got {self.loss!r}.")
         for name, known in (("balance", BALANCES), ("through", THROUGH), ("strength", STRENGTHS)):

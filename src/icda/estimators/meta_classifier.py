@@ -22,7 +22,7 @@ from icda.errors import InputError
 from icda.estimators.classifier import LOSSES
 from icda.estimators.predictions import LinearPredictions
 from icda.estimators.prior import GivenPrior
-from icda.estimators.samples import encode_classes, solver_unit, warn_of_other_scale
+from icda.estimators.samples import check_random_seed, encode_classes, encode_groups, solver_unit, warn_of_other_scale
 from icda.linear.balance import rebalance
 from icda.linear.meta import MetaHead, MetaSettings, StrengthsAs, fit_meta_head
 from icda.linear.objective import LossName, LossSettings
@@ -213,9 +213,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         codes = torch.from_numpy(np.searchsorted(self.classes_, y_meta))
         labels = codes
         if groups_meta is not None:
-            groups_meta = column_or_1d(groups_meta)
-            check_consistent_length(X_meta, groups_meta)
-            groups = torch.from_numpy(np.unique(groups_meta, return_inverse=True)[1])
+            groups = torch.from_numpy(encode_groups(groups_meta, len(X_meta), "groups_meta"))
             labels = codes * (int(groups.max()) + 1) + groups
         counts = torch.unique(labels, return_counts=True)[1]
         if int(counts.min()) < self.folds:
@@ -241,6 +239,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
 
     def _check_settings(self) -> None:
         check_kinds(inspect.signature(type(self)), self.get_params(False), "MetaICDAClassifier", skip=("random_state",))
+        check_random_seed(self.random_state, "MetaICDAClassifier")
         known = tuple(name for name in LOSSES if name != "risda")
         if self.loss not in known:
             raise InputError(f"loss must be one of {', '.join(known)}, got {self.loss!r}.")

@@ -12,7 +12,7 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, validate_data
 
-from icda.errors import InputError
+from icda.errors import InputError, InputTypeError
 from icda.linear.rows import Rows, StoredRows, is_large_on_disk, refuse_sparse
 
 EXTREME = 1e4  # beyond, features are divided by their largest value for the solver
@@ -41,6 +41,23 @@ def encode_classes(estimator: Any, y: np.ndarray) -> np.ndarray:
     return codes
 
 
+def encode_groups(groups: Any, num_samples: int, name: str = "groups") -> np.ndarray:
+    """Each sample's group as its place among the sorted groups."""
+    if np.shape(groups) != (num_samples,):
+        raise InputError(
+            f"{name} must have one entry per sample, expected shape ({num_samples},), got {np.shape(groups)}."
+        )
+    try:
+        return np.unique(np.asarray(groups), return_inverse=True)[1]
+    except TypeError as error:
+        raise InputError(f"{name} cannot be told apart ({error}): give numbers or texts, none missing.") from error
+
+
+def check_random_seed(random_state: Any, owner: str) -> None:
+    if random_state is not None and (isinstance(random_state, bool) or not hasattr(random_state, "__index__")):
+        raise InputTypeError(f"{owner} expects random_state as a whole number or None, got {random_state!r}.")
+
+
 def solver_unit(features: Rows) -> float:
     """What features are divided by for the solver: 1, or a power of two near the largest value if that is extreme.
 
@@ -54,7 +71,7 @@ def solver_unit(features: Rows) -> float:
     if not isinstance(features, torch.Tensor) or features.numel() == 0:
         return 1.0
     largest = float(max(-features.min(), features.max()))
-    return 1.0 if largest < EXTREME else 2.0 ** math.ceil(math.log2(largest))
+    return 1.0 if largest < EXTREME else 2.0 ** min(math.ceil(math.log2(largest)), 500)  # its square is finite
 
 
 def check_stored(estimator: Any, X: np.ndarray, *, reset: bool) -> StoredRows:

@@ -41,5 +41,7 @@ def _eigh(gram: Tensor) -> tuple[Tensor, Tensor]:
     try:
         return torch.linalg.eigh(gram)  # type: ignore[no-any-return]
     except torch.linalg.LinAlgError:
+        if not torch.isfinite(gram).all():  # a caller that looks at the result refuses it
+            return gram[..., 0] * torch.nan, gram * torch.nan
         values, vectors = torch.linalg.eigh(gram.double())
         return values.to(gram), vectors.to(gram)
