@@ -16,7 +16,10 @@ def try_loss(call: LossCall) -> tuple[str, str]:
     outcome = judge(lambda: prepared.append(call.prepare(made[0])))
     if outcome[0] != VALUE:
         return outcome
-    return judge(prepared[0], made[0])
+    run = prepared[0]
+    if call.method == "adjustment":  # -inf is how it rules a class without samples out
+        return judge(lambda: run().double().clamp(min=-1e30), made[0])
+    return judge(run, made[0])
 
 
 def try_statistics(call: StatisticsCall) -> tuple[str, str]:

@@ -135,7 +135,8 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         if len(np.unique(codes)) < len(self.classes_):
             raise InputError("ICDAClassifier: a class has no sample with a positive sample_weight.")
         scale = solver_unit(features)
-        features = features if scale == 1 else features / scale
+        if scale != 1 and isinstance(features, torch.Tensor):
+            features = features / scale
         problem = Problem.of(features, torch.from_numpy(codes), len(self.classes_), self.C * scale**2, weights)
         unit = 1 / float(weights.mean())
         problem = self._balanced(problem, None if group_codes is None else group_codes[used], unit)

@@ -13,6 +13,7 @@ from icda.losses.base import AdjustedLoss, LossOptions
 from icda.statistics import ClassStatistics, CovarianceKind
 
 FULL_COVARIANCE_BYTES = 256 * 2**20
+FULL_COVARIANCE_PRODUCTS = 2**30  # (C A)^2: beyond, a step takes 15 to 25 times as long as with diagonal ones
 VARIANCE_BOUND = 30.0  # in logits; the largest that our tables reach in training is below
 
 
@@ -29,7 +30,8 @@ class StatisticsOptions(LossOptions, total=False):
 class StatisticsLoss(AdjustedLoss):
     """A loss with `ClassStatistics` inside, folded in train mode before the loss is computed (mathematics 2.4).
 
-    `covariance="auto"` keeps full covariances while they fit in 256 MiB and diagonal ones beyond, and says so once.
+    `covariance="auto"` keeps full covariances while they fit in 256 MiB and take at most 2^30 products per step, (C A)^2,
+    and diagonal ones beyond; it says so once, and `statistics.kind` says which.
     `rank`, `forgetting` and `shrinkage` are those of `ClassStatistics`.
 
     The mapped variance (lambda/2) d^T Sigma d grows with the square of the head's weights: a step that is too long for
@@ -74,19 +76,20 @@ class StatisticsLoss(AdjustedLoss):
 
 
 def choose_covariance(covariance: str, num_classes: int, feature_dim: int) -> CovarianceKind:
-    """Resolve "auto" by memory; any other name is passed on to `ClassStatistics`, which checks it.
+    """Resolve "auto" by memory and time; any other name is passed on to `ClassStatistics`, which checks it.
 
     >>> choose_covariance("auto", num_classes=10, feature_dim=64)
     'full'
     """
     if covariance != "auto":
         return covariance  # type: ignore[return-value]
-    size = num_classes * feature_dim**2 * 4
-    if size <= FULL_COVARIANCE_BYTES:
+    size, products = num_classes * feature_dim**2 * 4, (num_classes * feature_dim) ** 2
+    if size <= FULL_COVARIANCE_BYTES and products <= FULL_COVARIANCE_PRODUCTS:
         return "full"
+    cost = f"take {size / 2**30:.1f} GiB" if size > FULL_COVARIANCE_BYTES else f"cost {products / 1e9:.1f} GFLOP a step"
     warnings.warn(
-        f"full covariances of {num_classes} classes and {feature_dim} features would take {size / 2**30:.1f} GiB: "
-        "using diagonal ones (covariance='diagonal' says so without this warning).",
+        f"full covariances of {num_classes} classes and {feature_dim} features would {cost}: using diagonal ones "
+        "(covariance='diagonal' says so without this warning, covariance='full' keeps all).",
         stacklevel=_callers_level(),
     )
     return "diagonal"

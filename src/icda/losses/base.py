@@ -187,10 +187,14 @@ class AdjustedLoss(nn.Module):
 
     def _adjustment(self, batch: LossBatch, progress: float, **given: Tensor | None) -> Tensor:
         logits = F.linear(batch.features, batch.weight, batch.bias) if batch.logits is None else batch.logits
-        if not torch.compiler.is_compiling():
-            check_values(batch, logits, self.owner, self.squares_weights)
+        compiles = torch.compiler.is_compiling()
+        is_huge = not compiles and check_values(batch, logits, self.owner, self.squares_weights)
         adjustment = self._adjust(batch, progress, logits, **given)
         value = torch.zeros_like(logits) if adjustment is None else adjustment
+        if (is_huge or (self._is_wide and not compiles)) and not (value < torch.inf).all():  # -inf rules a class out
+            raise InputError(
+                f"the adjustment of {self.owner} would be NaN or infinite: features or weights are too large."
+            )
         return spread_rows(value, batch)
 
     def _check(
@@ -274,7 +278,7 @@ class AdjustedLoss(nn.Module):
 AdjustedLoss.__signature__ = full_signature(AdjustedLoss)  # type: ignore[attr-defined]
 
 
-def _look_at_state(loss: nn.Module, _: Any) -> None:
+def _look_at_state(loss: Any, _: Any) -> None:
     """State that was loaded may hold the traces of huge features."""
     buffers = [buffer for buffer in loss.buffers() if buffer.is_floating_point() and buffer.numel()]
     loss._is_wide = any(float(buffer.abs().max()) > ORDINARY**2 for buffer in buffers)

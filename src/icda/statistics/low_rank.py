@@ -39,7 +39,8 @@ def _power_of_two(rows: Tensor) -> Tensor:
 def _eigh(gram: Tensor) -> tuple[Tensor, Tensor]:
     """In double precision where single does not converge, which was seen for Gram matrices of equal rows."""
     try:
-        return torch.linalg.eigh(gram)  # type: ignore[no-any-return]
+        values, vectors = torch.linalg.eigh(gram)
+        return values, vectors
     except torch.linalg.LinAlgError:
         if not torch.isfinite(gram).all():  # a caller that looks at the result refuses it
             return gram[..., 0] * torch.nan, gram * torch.nan

@@ -94,7 +94,7 @@ def train_once(folder: Path, method: str, seed: int, unbounded: bool, out: Path)
         if "became" in str(error) or "diverged" in str(error):
             return None
         raise
-    return trainer.history[-1].train_loss, float(metrics["accuracy"])
+    return float(trainer.history[-1].train_loss or 0), float(metrics["accuracy"])
 
 
 def measure(options: Arguments, known: Sequence[StabilityRow]) -> Iterator[StabilityRow]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
 
 from icda.errors import InputError, InputTypeError
 from icda.statistics.checks import check_float
@@ -26,10 +27,10 @@ def head_parameters(head: Head) -> tuple[Tensor, Tensor | None]:
             raise InputError(f"a head given as a tuple is (weight, bias), got {len(head)} items.")
         weight, bias = head
     elif isinstance(getattr(head, "weight", None), Tensor):
-        weight, bias = head.weight, getattr(head, "bias", None)  # type: ignore[union-attr]
+        weight, bias = head.weight, getattr(head, "bias", None)
     else:
         raise InputTypeError(f"head must be nn.Linear, a 1x1 nn.Conv2d or (weight, bias), got {type(head).__name__}.")
-    if isinstance(weight, nn.parameter.UninitializedTensorMixin):
+    if isinstance(weight, UninitializedParameter):
         raise InputError("the head is a lazy layer without a shape yet: run it on a batch once.")
     check_float(weight, "the head's weight", "a loss")
     if bias is not None:
