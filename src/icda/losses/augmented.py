@@ -86,7 +86,9 @@ def choose_covariance(covariance: str, num_classes: int, feature_dim: int) -> Co
     size, products = num_classes * feature_dim**2 * 4, (num_classes * feature_dim) ** 2
     if size <= FULL_COVARIANCE_BYTES and products <= FULL_COVARIANCE_PRODUCTS:
         return "full"
-    cost = f"take {size / 2**30:.1f} GiB" if size > FULL_COVARIANCE_BYTES else f"cost {products / 1e9:.1f} GFLOP a step"
+    cost = (
+        f"take {size / 2**30:.1f} GiB" if size > FULL_COVARIANCE_BYTES else f"cost {products / 1e9:.1f} GFLOP per step"
+    )
     warnings.warn(
         f"full covariances of {num_classes} classes and {feature_dim} features would {cost}: using diagonal ones "
         "(covariance='diagonal' says so without this warning, covariance='full' keeps all).",

@@ -28,7 +28,7 @@ def worst_group_scorer() -> Any:
 
     scikit-learn does so with metadata routing: `sklearn.set_config(enable_metadata_routing=True)`, and then
     `GridSearchCV(model, grid, scoring=worst_group_scorer()).fit(X, y, groups=groups)`. A model whose `fit` takes groups
-    too must say whether it wants them: `ICDAClassifier().set_fit_request(groups=False)`.
+    too must say whether it takes them: `ICDAClassifier().set_fit_request(groups=False)`.
     """
     from sklearn.metrics import make_scorer
 
