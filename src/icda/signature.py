@@ -44,11 +44,12 @@ def full_signature(cls: type) -> inspect.Signature:
 
 
 def check_kinds(
-    signature: inspect.Signature, values: Mapping[str, Any], owner: str, skip: tuple[str, ...] = ()
+    signature: inspect.Signature, values: Mapping[str, Any], owner: str, skip: tuple[str, ...] = (), finite: bool = True
 ) -> None:
     """Refuse a setting that is not of the kind of its default: a number that is finite, a whole number, a truth value.
 
-    Ranges are checked where a setting is used. Settings without a default, or with None, are left to their owner.
+    Ranges are checked where a setting is used, and with `finite=False` whether a number is finite too.
+    Settings without a default, or with None, are left to their owner.
 
     >>> class Loss:
     ...     def __init__(self, *, rate=0.5, rank=16): ...
@@ -69,5 +70,5 @@ def check_kinds(
             raise InputTypeError(f"{owner} expects {name} as a whole number, got {value!r}.")
         if kind is float and (is_flag or not isinstance(value, Real)):
             raise InputTypeError(f"{owner} expects {name} as a number, got {value!r}.")
-        if kind is float and not math.isfinite(value):
+        if finite and kind is float and not math.isfinite(value):
             raise InputError(f"{owner} expects {name} to be finite, got {value!r}.")

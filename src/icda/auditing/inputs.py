@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_X_y
 from torch import Tensor
 
-from icda.errors import InputError
+from icda.errors import InputError, InputTypeError
 from icda.linear.problem import Problem
 from icda.linear.rows import refuse_sparse
 
@@ -41,6 +41,9 @@ def check_inputs(X: Any, y: Any, class_names: Any, sample_names: Any, folds: int
     if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or folds < 2:
         raise InputError(f"folds must be a whole number of at least 2, got {folds!r}.")
     refuse_sparse(X, "X", "audit")
+    for name, given in (("class_names", class_names), ("sample_names", sample_names)):
+        if given is not None and not hasattr(given, "__len__"):
+            raise InputTypeError(f"audit expects {name} as a list, got {given!r}.")
     try:
         X, y = check_X_y(X, y, dtype="numeric", estimator="audit")
         _check_labels(y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from typing import Unpack
@@ -57,8 +58,8 @@ class StatisticsLoss(AdjustedLoss):
         **options: Unpack[LossOptions],
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, **options)
-        if lambda0 < 0:
-            raise InputError(f"lambda0 must not be negative, got {lambda0}.")
+        if not 0 <= lambda0 < math.inf:
+            raise InputError(f"lambda0 must not be negative, got {lambda0}: give a finite number.")
         if not isinstance(variance_bound, int | float) or not variance_bound > 0:
             raise InputError(f"variance_bound must be positive (math.inf for none), got {variance_bound}.")
         self.lambda0, self.variance_bound = lambda0, variance_bound

@@ -93,7 +93,7 @@ class AdjustedLoss(nn.Module):
         self.register_load_state_dict_post_hook(_look_at_state)
 
     def __new__(cls, *_: Any, **options: Any) -> Self:
-        check_kinds(cls.__signature__, options, cls.__name__, skip=("variance_bound",))  # type: ignore[attr-defined]
+        check_kinds(cls.__signature__, options, cls.__name__, skip=("variance_bound",), finite=False)  # type: ignore[attr-defined]
         return super().__new__(cls)
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal, Unpack
 
 import torch
@@ -62,8 +63,8 @@ class ICDALoss(PriorLoss, StatisticsLoss):
         super().__init__(num_classes, feature_dim, class_counts, lambda0=lambda0, **options)
         if sample_strength not in ("angle", "mean"):
             raise InputError(f"sample_strength must be angle or mean, got {sample_strength!r}.")
-        if beta < 0:
-            raise InputError(f"beta must not be negative, got {beta}.")
+        if not 0 <= beta < math.inf:
+            raise InputError(f"beta must not be negative, got {beta}: give a finite number.")
         self.beta = beta
         self.semantic, self.counterfactual = semantic, counterfactual
         self.class_margin, self.sample_margin = class_margin, sample_margin

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Unpack
 
 import torch
@@ -37,6 +38,8 @@ class LogitAdjustmentLoss(PriorLoss):
         **options: Unpack[LossOptions],
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, prior=prior, **options)
+        if not math.isfinite(tau):
+            raise InputError(f"tau must be finite, got {tau}.")
         self.tau = tau
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Unpack
 
 import torch
@@ -54,6 +55,8 @@ class RISDALoss(StatisticsLoss):
             raise InputError("RISDALoss needs class_counts to know which are the head_classes.")
         if not 0 <= head_classes <= num_classes:
             raise InputError(f"head_classes must lie in 0..{num_classes}, got {head_classes}.")
+        if not math.isfinite(mean_strength):
+            raise InputError(f"mean_strength must be finite, got {mean_strength}.")
         self.mean_strength = mean_strength
         keeps_own = torch.zeros(num_classes, dtype=torch.bool)
         if head_classes:
