@@ -37,6 +37,7 @@ class LargeMarginSoftmaxLoss(AdjustedLoss):
 
     steps: Tensor
     moves_features = True
+    squares_weights = True  # it reads them, so they are checked even where logits are given
 
     def __init__(
         self,
