@@ -11,12 +11,13 @@ export HF_HUB_OFFLINE := 1
 # Real datasets, where there are any; tests that want them say so when they skip.
 export ICDA_DATA ?= $(abspath ../shared/data)
 
-.PHONY: help install demo test test-lowest lint types unit hooks browser wheel faults tables docs clean
+.PHONY: help install demo test test-lowest fuzz lint types unit hooks browser wheel faults tables docs clean
 
 help:
 	@echo "make demo   install, then compare six methods on three small biased tasks (about two minutes)"
 	@echo "make test   install what tests need, then lint, types and all tests"
 	@echo "make test-lowest   the core tests with the lowest versions pyproject.toml allows (5 GB, once)"
+	@echo "make fuzz   50,000 odd calls of losses, statistics, estimators and the audit, with a table (about an hour)"
 	@echo "make hooks  run the hooks of pre-commit on all files"
 	@echo "make wheel  build a wheel into dist/"
 	@echo "make faults kill trainings, fill their disk, damage their files; see docs/reliability.md (some minutes)"
@@ -106,6 +107,13 @@ test-lowest: $(LOWEST)/.installed
 # Forks need one thread: a fork of a process with OpenMP threads would wait for them for ever.
 faults: $(VENV)/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python tools/faults --out runs/faults --table runs/faults.csv
+
+# FUZZ_CALLS=500000 FUZZ_SEED=1 for more, and others.
+FUZZ_CALLS ?= 50000
+FUZZ_SEED ?= 0
+
+fuzz: $(VENV)/.installed-test
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/long.py $(FUZZ_CALLS) $(FUZZ_SEED)
 
 tables: $(VENV)/.installed
 	$(BIN)/python -m icda.bench.tables README.md docs/*.md docs/methods/*.md

@@ -83,6 +83,14 @@ def test_auto_is_full_up_to_256_mib_and_diagonal_beyond_with_one_warning() -> No
     with pytest.warns(UserWarning, match="using diagonal ones") as caught:
         assert choose_covariance("auto", num_classes=17, feature_dim=2048) == "diagonal"
     assert len(caught) == 1
+    with pytest.warns(
+        UserWarning, match=r"100 classes and 512 features would cost 2\.6 GFLOP per step: using diagonal"
+    ):
+        assert choose_covariance("auto", num_classes=100, feature_dim=512) == "diagonal"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for num_classes, feature_dim in ((100, 64), (2, 2048), (2, 384), (100, 256), (10, 2048)):
+            assert choose_covariance("auto", num_classes, feature_dim) == "full"  # sizes of our tables, and larger ones
     with pytest.warns(UserWarning, match=r"1000 classes and 2048 features would take 15\.6 GiB"):
         assert choose_covariance("auto", num_classes=1000, feature_dim=2048) == "diagonal"
 

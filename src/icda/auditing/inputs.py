@@ -12,8 +12,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_X_y
 from torch import Tensor
 
-from icda.errors import InputError
+from icda.errors import InputError, InputTypeError
 from icda.linear.problem import Problem
+from icda.linear.rows import refuse_sparse
 
 BLOCK = 16_384  # rows scaled at once, so that a memory-mapped array is never copied as a whole in float64
 DECAY = 1e-3  # weight decay a feature; see `default_inverse_decay`
@@ -39,6 +40,10 @@ def check_inputs(X: Any, y: Any, class_names: Any, sample_names: Any, folds: int
     """Refuse what cannot be audited, as scikit-learn would; number the classes and scale the features."""
     if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or folds < 2:
         raise InputError(f"folds must be a whole number of at least 2, got {folds!r}.")
+    refuse_sparse(X, "X", "audit")
+    for name, given in (("class_names", class_names), ("sample_names", sample_names)):
+        if given is not None and not hasattr(given, "__len__"):
+            raise InputTypeError(f"audit expects {name} as a list, got {given!r}.")
     try:
         X, y = check_X_y(X, y, dtype="numeric", estimator="audit")
         _check_labels(y)

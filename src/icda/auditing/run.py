@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +18,9 @@ from icda.auditing.result import Audit
 from icda.auditing.ties import class_costs, find_ties
 from icda.errors import InputError
 from icda.extras import require
+from icda.signature import check_kinds
+
+_KINDS = inspect.signature(lambda *, C=1.0, repeats=1, seed=0: None)  # C is None or a number
 
 
 def audit(
@@ -48,7 +52,7 @@ def audit(
     [0, 1, 2, 3, 4]
     """
     start = time.perf_counter()
-    _check_settings(C, repeats, use_cleanlab)
+    _check_settings(C, repeats, seed, use_cleanlab)
     inputs = check_inputs(X, y, class_names, sample_names, folds)
     decay = default_inverse_decay(*inputs.features.shape) if C is None else C
     ties = find_ties(inputs.problem(decay), folds, repeats, seed)
@@ -74,7 +78,9 @@ def audit(
     )
 
 
-def _check_settings(C: float | None, repeats: int, use_cleanlab: bool) -> None:
+def _check_settings(C: float | None, repeats: int, seed: int, use_cleanlab: bool) -> None:
+    numbers = {"repeats": repeats, "seed": seed} | ({} if C is None else {"C": C})
+    check_kinds(_KINDS, numbers, "audit")
     if C is not None and not C > 0:
         raise InputError(f"C must be positive, got {C}.")
     if repeats < 1:

@@ -30,6 +30,7 @@ from icda.bench.ledger import read_ledger
 from icda.bench.markdown import markdown, spread
 from icda.bench.studies.group_strengths import group_strengths_table
 from icda.bench.studies.selection_rules import read_rule_rows, selection_table
+from icda.bench.studies.stability import read_stability, stability_table
 from icda.bench.studies.verdicts.fit import left_out_table
 from icda.bench.studies.verdicts.judge import detail_table, regret_table, verdict_table
 from icda.bench.suites.suite import SUITES, load_suite
@@ -135,6 +136,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "large-fit": lambda: csv_table(LARGE_FIT)(RESULTS / "large_fit.csv"),
     "faults": lambda: csv_table(FAULTS)(RESULTS / "faults.csv"),
     "group-strengths": lambda: group_strengths_table(RESULTS / "group_strengths.csv"),
+    "stability": lambda: stability_table(read_stability(RESULTS / "stability.csv")),
     "selection": lambda: selection_table(read_rule_rows(RESULTS / "selection.csv")),
     **{name: partial(paper_table, name) for name in SUITES},
 }

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import compute_sample_weight
 from sklearn.utils.validation import _check_sample_weight
 
 from icda.errors import InputError
 from icda.estimators.predictions import LinearPredictions
 from icda.estimators.prior import GivenPrior
-from icda.estimators.samples import check_samples, encode_classes
+from icda.estimators.samples import check_random_seed, check_samples, encode_classes, encode_groups, solver_unit
 from icda.estimators.streaming import StreamingFit
 from icda.linear.balance import Through, rebalance, reweigh
 from icda.linear.cross_fit import cross_fitted_logits, cross_fitted_strength
 from icda.linear.objective import LossName, LossSettings
 from icda.linear.problem import Problem
 from icda.linear.pseudo_groups import contrast_groups
+from icda.linear.rows import refuse_sparse
 from icda.linear.solver import fit_head
+from icda.signature import check_kinds
 from icda.strength import Strength
 
 LOSSES = ("ce", "la", "isda", "risda", "icda")
@@ -54,6 +59,8 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         that a head which has not seen the sample gives to them.
     max_iter, tol : of L-BFGS.
     random_state : seed of the folds, where there are any.
+    class_weight : None, "balanced" or a dict from classes to weights, as in scikit-learn: it multiplies sample_weight, and
+        the class counts that LA and ICDA read are those of the weighted samples.
 
     Attributes
     ----------
@@ -80,6 +87,7 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         max_iter: int = 200,
         tol: float = 1e-4,
         random_state: int | None = 0,
+        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
     ) -> None:
         self.loss = loss
         self.lambda0 = lambda0
@@ -91,6 +99,7 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
+        self.class_weight = class_weight
 
     def fit(
         self,
@@ -109,26 +118,28 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         A `np.memmap` of 256 MiB or more (in float32) is never read as a whole: see "When X does not fit" in the docs.
         """
         self._check_settings()
+        refuse_sparse(X, "X", "ICDAClassifier")
         self._forget_online()
         features, y = check_samples(self, X, y)
         codes = encode_classes(self, y)
-        if groups is not None and np.shape(groups) != (len(y),):
-            raise InputError(
-                f"groups must have one entry per sample, expected shape ({len(y)},), got {np.shape(groups)}."
-            )
+        group_codes = None if groups is None else encode_groups(groups, len(y))
         prior = GivenPrior.checked(attributes, log_prior, len(y), len(self.classes_), "ICDAClassifier")
         if prior is not None and self.balance is not None:
             raise InputError(f"attributes and log_prior are priors and go without balance={self.balance!r}: use None.")
         dtype = np.float64 if features.dtype == torch.float64 else np.float32
         weights = _check_sample_weight(sample_weight, codes, dtype=dtype, ensure_non_negative=True)
+        weights = weights * compute_sample_weight(self.class_weight, y).astype(dtype)
         used = weights > 0
         if not used.all():
             features, codes, weights = features[torch.from_numpy(used)], codes[used], weights[used]
         if len(np.unique(codes)) < len(self.classes_):
             raise InputError("ICDAClassifier: a class has no sample with a positive sample_weight.")
-        problem = Problem.of(features, torch.from_numpy(codes), len(self.classes_), self.C, weights)
+        scale = solver_unit(features)
+        if scale != 1 and isinstance(features, torch.Tensor):
+            features = features / scale
+        problem = Problem.of(features, torch.from_numpy(codes), len(self.classes_), self.C * scale**2, weights)
         unit = 1 / float(weights.mean())
-        problem = self._balanced(problem, None if groups is None else np.asarray(groups)[used], unit)
+        problem = self._balanced(problem, None if group_codes is None else group_codes[used], unit)
         if prior is not None:
             prior = prior.rows(used)
             problem = prior.put_into(problem, unit)
@@ -137,7 +148,7 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         settings = LossSettings(self.loss, self.lambda0, self.beta)
         if self.loss == "icda" and self.strength == "cross_fitted":
             problem = replace(problem, strength=self._cross_fitted_strength(problem))
-        self._keep(fit_head(problem, settings, self.max_iter, self.tol))
+        self._keep(fit_head(problem, settings, self.max_iter, self.tol), scale)
         return self
 
     def _forget_online(self) -> None:
@@ -168,11 +179,17 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         return cross_fitted_strength(logits, problem.targets)
 
     def _check_settings(self) -> None:
+        check_kinds(inspect.signature(type(self)), self.get_params(False), "ICDAClassifier", skip=("random_state",))
+        check_random_seed(self.random_state, "ICDAClassifier")
         if self.loss not in LOSSES:
             raise InputError(f"loss must be one of {', '.join(LOSSES)}, got {self.loss!r}.")
         for name, known in (("balance", BALANCES), ("through", THROUGH), ("strength", STRENGTHS)):
             if getattr(self, name) not in known:
                 raise InputError(f"{name} must be one of {', '.join(map(str, known))}, got {getattr(self, name)!r}.")
+        if self.balance is None and self.through != "weights":
+            raise InputError(
+                f"through={self.through!r} says where a balance enters, but balance is None: set balance, or leave it out."
+            )
         if self.balance == "strength" and self.through != "weights":
             raise InputError(
                 f'balance="strength" weighs single samples and has no groups to balance through={self.through!r}: use '

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from typing import Any, Literal, cast
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import compute_sample_weight
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_array,
@@ -19,12 +22,14 @@ from icda.errors import InputError
 from icda.estimators.classifier import LOSSES
 from icda.estimators.predictions import LinearPredictions
 from icda.estimators.prior import GivenPrior
-from icda.estimators.samples import encode_classes
+from icda.estimators.samples import check_random_seed, encode_classes, encode_groups, solver_unit, warn_of_other_scale
 from icda.linear.balance import rebalance
 from icda.linear.meta import MetaHead, MetaSettings, StrengthsAs, fit_meta_head
 from icda.linear.objective import LossName, LossSettings
 from icda.linear.problem import Problem
 from icda.linear.pseudo_groups import guess_attributes
+from icda.linear.rows import refuse_sparse
+from icda.signature import check_kinds
 
 
 class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
@@ -52,6 +57,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
     folds : parts of the metadata; heads are fitted to the others and judged on one.
     max_iter, tol : of L-BFGS in the last fit.
     random_state : seed of folds and strength network.
+    class_weight : as in ICDAClassifier, for the training samples.
 
     Attributes
     ----------
@@ -88,6 +94,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         max_iter: int = 200,
         tol: float = 1e-4,
         random_state: int | None = 0,
+        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
     ) -> None:
         self.loss = loss
         self.lambda0 = lambda0
@@ -103,6 +110,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
+        self.class_weight = class_weight
 
     def fit(
         self,
@@ -122,10 +130,16 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         """
         self._check_settings()
         self.__dict__.pop("attributes_", None)  # an earlier fit's
+        refuse_sparse(X, "X", "MetaICDAClassifier")
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
         codes = encode_classes(self, y)
         weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
-        metadata, labels = self._metadata(X_meta, y_meta, groups_meta, X.dtype)
+        weights = weights * compute_sample_weight(self.class_weight, y).astype(X.dtype)
+        X_meta = self._check_metadata_features(X_meta, X)
+        scale = solver_unit(torch.from_numpy(np.concatenate([X, X_meta])))
+        if scale != 1:
+            X, X_meta = X / X.dtype.type(scale), X_meta / X.dtype.type(scale)
+        metadata, labels = self._metadata(X_meta, y_meta, groups_meta, scale)
         prior = self._given_prior(attributes, log_prior, len(codes))
         used = weights > 0  # a sample that counts nothing is as if it were not there
         if len(np.unique(codes[used])) < len(self.classes_):
@@ -133,7 +147,8 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         if not used.all():
             X, codes, weights = X[used], codes[used], weights[used]
             prior = None if prior is None else prior.rows(used)
-        problem = Problem.of(torch.from_numpy(X), torch.from_numpy(codes), len(self.classes_), self.C, weights)
+        inverse_decay = self.C * scale**2
+        problem = Problem.of(torch.from_numpy(X), torch.from_numpy(codes), len(self.classes_), inverse_decay, weights)
         unit = 1 / float(weights.mean())
         if prior is not None:
             problem = prior.put_into(problem, unit)
@@ -144,7 +159,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         settings = LossSettings(self.loss, self.lambda0, self.beta)
         solution = fit_meta_head(problem, metadata, labels, settings, self._meta_settings())
         self._keep_learned(solution, metadata.targets, None if groups_meta is None else labels)
-        self._keep(solution.head)
+        self._keep(solution.head, scale)
         return self
 
     def _with_guessed_prior(
@@ -170,14 +185,21 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             raise InputError('prior="class" reads the class counts only: with attributes or log_prior use "attribute".')
         return prior
 
-    def _metadata(self, X_meta: Any, y_meta: Any, groups_meta: Any, dtype: Any) -> tuple[Problem, torch.Tensor]:
-        """Metadata as a problem, and what counts equally in it."""
-        X_meta = check_array(X_meta, dtype=dtype, order="C", input_name="X_meta", estimator=self)
+    def _check_metadata_features(self, X_meta: Any, X: np.ndarray) -> np.ndarray:
+        refuse_sparse(X_meta, "X_meta", "MetaICDAClassifier")
+        X_meta = check_array(X_meta, dtype=X.dtype, order="C", input_name="X_meta", estimator=self)
         if X_meta.shape[1] != self.n_features_in_:
             raise InputError(
                 f"X_meta has {X_meta.shape[1]} features, but MetaICDAClassifier is expecting {self.n_features_in_} "
                 "features as input."
             )
+        warn_of_other_scale(X, X_meta, "MetaICDAClassifier")
+        return X_meta
+
+    def _metadata(
+        self, X_meta: np.ndarray, y_meta: Any, groups_meta: Any, scale: float
+    ) -> tuple[Problem, torch.Tensor]:
+        """Metadata as a problem, and what counts equally in it."""
         y_meta = column_or_1d(y_meta)
         check_consistent_length(X_meta, y_meta)
         unknown = sorted(set(np.unique(y_meta).tolist()) - set(self.classes_.tolist()), key=str)
@@ -191,9 +213,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         codes = torch.from_numpy(np.searchsorted(self.classes_, y_meta))
         labels = codes
         if groups_meta is not None:
-            groups_meta = column_or_1d(groups_meta)
-            check_consistent_length(X_meta, groups_meta)
-            groups = torch.from_numpy(np.unique(groups_meta, return_inverse=True)[1])
+            groups = torch.from_numpy(encode_groups(groups_meta, len(X_meta), "groups_meta"))
             labels = codes * (int(groups.max()) + 1) + groups
         counts = torch.unique(labels, return_counts=True)[1]
         if int(counts.min()) < self.folds:
@@ -201,7 +221,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
                 f"every class (and group) of the metadata needs at least folds={self.folds} samples, "
                 f"one has {int(counts.min())}."
             )
-        return Problem.of(torch.from_numpy(X_meta), codes, len(self.classes_), self.C), labels
+        return Problem.of(torch.from_numpy(X_meta), codes, len(self.classes_), self.C * scale**2), labels
 
     def _meta_settings(self) -> MetaSettings:
         return MetaSettings(
@@ -218,6 +238,8 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         )
 
     def _check_settings(self) -> None:
+        check_kinds(inspect.signature(type(self)), self.get_params(False), "MetaICDAClassifier", skip=("random_state",))
+        check_random_seed(self.random_state, "MetaICDAClassifier")
         known = tuple(name for name in LOSSES if name != "risda")
         if self.loss not in known:
             raise InputError(f"loss must be one of {', '.join(known)}, got {self.loss!r}.")

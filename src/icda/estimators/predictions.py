@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from icda.estimators.samples import check_stored
-from icda.linear.rows import is_large_on_disk
+from icda.linear.rows import is_large_on_disk, refuse_sparse
 from icda.linear.solver import LinearHead
 
 
@@ -33,13 +33,21 @@ class LinearPredictions:
     def predict_proba(self, X: Any) -> np.ndarray:
         return torch.softmax(torch.from_numpy(self._logits(X)), 1).numpy()
 
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        return torch.log_softmax(torch.from_numpy(self._logits(X)), 1).numpy()
+
     def predict(self, X: Any) -> np.ndarray:
         logits = self._logits(X)
         return self.classes_[logits.argmax(1)]
 
-    def _keep(self, head: LinearHead) -> None:
-        """Called by `fit` itself, so that the warning names the line that called `fit`."""
+    def _keep(self, head: LinearHead, scale: float = 1.0) -> None:
+        """Called by `fit` itself, so that the warning names the line that called `fit`.
+
+        `scale` is what the features were divided by for the solver.
+        """
         self.coef_, self.intercept_ = head.weight.numpy(), head.bias.numpy()
+        if scale != 1:
+            self.coef_ = self.coef_ / self.coef_.dtype.type(scale)
         self.n_iter_ = head.iterations
         if not head.converged:
             warnings.warn(
@@ -57,5 +65,6 @@ class LinearPredictions:
                 torch.tensor(self.coef_, dtype=rows.dtype), torch.tensor(self.intercept_, dtype=rows.dtype)
             )
             return head.logits(rows).numpy()
+        refuse_sparse(X, "X", type(self).__name__)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         return X @ self.coef_.T.astype(X.dtype) + self.intercept_.astype(X.dtype)

@@ -32,6 +32,7 @@ from icda.estimators.predictions import LinearPredictions
 from icda.linear.objective import LossSettings
 from icda.linear.problem import Problem
 from icda.linear.pseudo_groups import guess_attributes
+from icda.linear.rows import refuse_sparse
 from icda.linear.solver import LinearHead, fit_head
 
 
@@ -99,6 +100,7 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         answers serve as groups.
         """
         self._check_settings()
+        refuse_sparse(X, "X", "RobustClassifier")
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,11 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, validate_data
 
-from icda.errors import InputError
-from icda.linear.rows import Rows, StoredRows, is_large_on_disk
+from icda.errors import InputError, InputTypeError
+from icda.linear.rows import Rows, StoredRows, is_large_on_disk, refuse_sparse
+
+EXTREME = 1e4  # beyond, features are divided by their largest value for the solver
+WILD = 10.0  # how many times larger or further off metadata may be before it is said
 
 
 def check_samples(estimator: Any, X: Any, y: Any) -> tuple[Rows, np.ndarray]:
@@ -20,6 +25,7 @@ def check_samples(estimator: Any, X: Any, y: Any) -> tuple[Rows, np.ndarray]:
         y = validate_data(estimator, "no_validation", y)
         check_consistent_length(X, y)
         return check_stored(estimator, X, reset=True), y
+    refuse_sparse(X, "X", type(estimator).__name__)
     X, y = validate_data(estimator, X, y, dtype=[np.float64, np.float32], order="C")
     return torch.from_numpy(X if X.flags.writeable else X.copy()), y
 
@@ -35,6 +41,39 @@ def encode_classes(estimator: Any, y: np.ndarray) -> np.ndarray:
     return codes
 
 
+def encode_groups(groups: Any, num_samples: int, name: str = "groups") -> np.ndarray:
+    """Each sample's group as its place among the sorted groups."""
+    if np.shape(groups) != (num_samples,):
+        raise InputError(
+            f"{name} must have one entry per sample, expected shape ({num_samples},), got {np.shape(groups)}."
+        )
+    try:
+        return np.unique(np.asarray(groups), return_inverse=True)[1]
+    except TypeError as error:
+        raise InputError(f"{name} cannot be told apart ({error}): give numbers or texts, none missing.") from error
+
+
+def check_random_seed(random_state: Any, owner: str) -> None:
+    if random_state is not None and (isinstance(random_state, bool) or not hasattr(random_state, "__index__")):
+        raise InputTypeError(f"{owner} expects random_state as a whole number or None, got {random_state!r}.")
+
+
+def solver_unit(features: Rows) -> float:
+    """What features are divided by for the solver: 1, or a power of two near the largest value if that is extreme.
+
+    Features of 1e8 have slopes whose squares leave nothing of the rest in float32, and L-BFGS stops early without a
+    word. Dividing all by one number, with the weight decay divided by its square, has the same optimum and the same
+    angles; a power of two rounds nothing. Rows on disk stay as they are.
+
+    >>> solver_unit(torch.tensor([[3.0, -9000.0]])), solver_unit(torch.tensor([[1e8]]))
+    (1.0, 134217728.0)
+    """
+    if not isinstance(features, torch.Tensor) or features.numel() == 0:
+        return 1.0
+    largest = float(max(-features.min(), features.max()))
+    return 1.0 if largest < EXTREME else 2.0 ** min(math.ceil(math.log2(largest)), 500)  # its square is finite
+
+
 def check_stored(estimator: Any, X: np.ndarray, *, reset: bool) -> StoredRows:
     """The rows of a mapped file, with the number of features checked and every value finite."""
     validate_data(estimator, X, reset=reset, skip_check_array=True)
@@ -42,3 +81,22 @@ def check_stored(estimator: Any, X: np.ndarray, *, reset: bool) -> StoredRows:
     for _, block in rows.chunks():
         assert_all_finite(block.numpy(), estimator_name=type(estimator).__name__, input_name="X")
     return rows
+
+
+def warn_of_other_scale(X: np.ndarray, X_meta: np.ndarray, owner: str) -> None:
+    """Metadata that were not scaled as the training data were, as happens in a Pipeline."""
+    mean, deviation = X.mean(0, dtype=np.float64), X.std(0, dtype=np.float64)
+    other, other_deviation = X_meta.mean(0, dtype=np.float64), X_meta.std(0, dtype=np.float64)
+    usable = (deviation > 0) & (other_deviation > 0)
+    if not usable.any():
+        return
+    ratio = other_deviation[usable] / deviation[usable]
+    off = np.abs(other - mean)[usable] / np.maximum(deviation, other_deviation)[usable]
+    if WILD > float(np.median(ratio)) > 1 / WILD and float(np.median(off)) < WILD:
+        return
+    warnings.warn(
+        f"{owner}: X_meta has another scale than X (half of the features spread {np.median(ratio):.3g} times as widely). A "
+        "Pipeline scales X only: give it transform_input=['X_meta'] (with metadata routing on), or scale X_meta yourself.",
+        UserWarning,
+        stacklevel=4,
+    )

@@ -19,9 +19,10 @@ from icda.linear import rows as stored
 from icda.linear.balance import Through
 from icda.linear.objective import LossName, LossSettings
 from icda.linear.online import OnlineHead
+from icda.linear.rows import refuse_sparse
 from icda.terminal import make_console
 
-FIXED = ("loss", "lambda0", "beta", "C", "balance", "through", "strength")
+FIXED = ("loss", "lambda0", "beta", "C", "balance", "through", "strength", "class_weight")
 
 
 class StreamingFit:
@@ -35,6 +36,7 @@ class StreamingFit:
     through: Through
     strength: str
     random_state: int | None
+    class_weight: Any
     classes_: np.ndarray
     coef_: np.ndarray
     intercept_: np.ndarray
@@ -49,6 +51,7 @@ class StreamingFit:
         decay of the batches from then on: `fit` keeps none.
         """
         self._check_settings()  # type: ignore[attr-defined]
+        refuse_sparse(X, "X", type(self).__name__)
         first = not hasattr(self, "_online")
         unfitted = _check_partial_fit_first_call(self, classes)
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", reset=unfitted)
@@ -119,6 +122,8 @@ class StreamingFit:
                 "partial_fit knows balance=None and balance='class', through='weights' and strength='angle', got "
                 f"{self.balance!r}, {self.through!r} and {self.strength!r}: use fit, which takes mapped files too."
             )
+        if self.class_weight is not None:
+            raise InputError("partial_fit does not know class_weight: give sample_weight, or use fit.")
         settings = LossSettings(self.loss, self.lambda0, self.beta)
         balanced = self.balance == "class"
         self._online = OnlineHead(len(self.classes_), width, settings, self.C, balanced, dtype)

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.sparse import issparse
 from torch import Tensor
 
-from icda.errors import InputError
+from icda.errors import InputError, InputTypeError
 
 CHUNK_BYTES = 4 * 2**20  # small enough for the last level of cache: a block is read from memory once and used twice
 IN_MEMORY_BYTES = 256 * 2**20  # a mapped file whose rows take less than this is simply read
@@ -142,3 +143,11 @@ def _memmap_of(array: Any) -> np.memmap | None:
             return array
         array = array.base
     return None
+
+
+def refuse_sparse(X: Any, name: str, owner: str) -> None:
+    if issparse(X):
+        raise InputTypeError(
+            f"{owner} takes dense features, and {name} is a sparse matrix of shape {X.shape}: use {name}.toarray(), or "
+            "reduce it first (sklearn.decomposition.TruncatedSVD in a Pipeline)."
+        )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
 from torch import Tensor
 from torch.nn import functional as F
 
 from icda.errors import InputError
-from icda.losses.base import LOSSES, AdjustedLoss, Reduction
+from icda.losses.base import LOSSES, AdjustedLoss, LossOptions
 
 LABEL_FLOOR = 1e-4  # what the zeros of a one-hot label are clipped to before their logarithm is taken
 
@@ -51,6 +52,8 @@ class ActivePassiveLoss(AdjustedLoss):
     7.158
     """
 
+    is_cross_entropy = False
+
     def __init__(
         self,
         num_classes: int,
@@ -59,16 +62,16 @@ class ActivePassiveLoss(AdjustedLoss):
         *,
         a: float = 1.0,
         b: float = 1.0,
-        reduction: Reduction = "mean",
+        **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, reduction=reduction)
+        super().__init__(num_classes, feature_dim, class_counts, **options)
         if not (a >= 0 and b >= 0 and 0 < a + b < math.inf):
             raise InputError(f"a and b must be finite, not negative and not both zero, got {a} and {b}.")
         self.a, self.b = a, b
 
     def reduce(self, adjusted: Tensor, targets: Tensor) -> Tensor:
         active, passive = normalised_cross_entropy(adjusted, targets), reverse_cross_entropy(adjusted, targets)
-        return self.reduce_samples(self.a * active + self.b * passive)
+        return self.reduce_samples(self.a * active + self.b * passive, targets)
 
 
 def _at_targets(values: Tensor, targets: Tensor) -> Tensor:

@@ -4,33 +4,44 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import TypedDict
+from typing import Unpack
 
 from torch import Tensor
 
-from icda.losses.base import AdjustedLoss, Reduction
+from icda.errors import InputError
+from icda.losses.base import AdjustedLoss, LossOptions
 from icda.ranges import NotNegative
 from icda.statistics import ClassStatistics, CovarianceKind
 
 FULL_COVARIANCE_BYTES = 256 * 2**20
+FULL_COVARIANCE_PRODUCTS = 2**30  # (C A)^2: beyond, a step takes 15 to 25 times as long as with diagonal ones
+VARIANCE_BOUND = 30.0  # in logits; the largest that our tables reach in training is below
 
 
-class StatisticsOptions(TypedDict, total=False):
+class StatisticsOptions(LossOptions, total=False):
     """What a subclass passes on to `StatisticsLoss`, where the defaults stand."""
 
     covariance: CovarianceKind | str
     rank: int
     forgetting: float
     shrinkage: float
-    reduction: Reduction
+    variance_bound: float
 
 
 class StatisticsLoss(AdjustedLoss):
     """A loss with `ClassStatistics` inside, folded in train mode before the loss is computed (mathematics 2.4).
 
-    `covariance="auto"` keeps full covariances while they fit in 256 MiB and diagonal ones beyond, and says so once.
+    `covariance="auto"` keeps full covariances while they fit in 256 MiB and take at most 2^30 products per step, (C A)^2,
+    and diagonal ones beyond; it says so once, and `statistics.kind` says which.
     `rank`, `forgetting` and `shrinkage` are those of `ClassStatistics`.
+
+    The mapped variance (lambda/2) d^T Sigma d grows with the square of the head's weights: a step that is too long for
+    its curvature makes the next one longer, until the loss is NaN (seen on folders of 200 images). So where it is above
+    `variance_bound`, lambda is taken smaller for that sample and class (mathematics 2.5). `variance_bound=math.inf` is
+    the formula of the papers.
     """
+
+    squares_weights = True
 
     def __init__(
         self,
@@ -43,10 +54,13 @@ class StatisticsLoss(AdjustedLoss):
         rank: int = 16,
         forgetting: float = 1.0,
         shrinkage: float = 0.0,
-        reduction: Reduction = "mean",
+        variance_bound: float = VARIANCE_BOUND,
+        **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, reduction=reduction)
-        self.lambda0 = lambda0
+        super().__init__(num_classes, feature_dim, class_counts, **options)
+        if not isinstance(variance_bound, int | float) or not variance_bound > 0:
+            raise InputError(f"variance_bound must be positive (math.inf for none), got {variance_bound}.")
+        self.lambda0, self.variance_bound = lambda0, variance_bound
         self.statistics = ClassStatistics(
             num_classes,
             feature_dim,
@@ -61,19 +75,22 @@ class StatisticsLoss(AdjustedLoss):
 
 
 def choose_covariance(covariance: str, num_classes: int, feature_dim: int) -> CovarianceKind:
-    """Resolve "auto" by memory; any other name is passed on to `ClassStatistics`, which checks it.
+    """Resolve "auto" by memory and time; any other name is passed on to `ClassStatistics`, which checks it.
 
     >>> choose_covariance("auto", num_classes=10, feature_dim=64)
     'full'
     """
     if covariance != "auto":
         return covariance  # type: ignore[return-value]
-    size = num_classes * feature_dim**2 * 4
-    if size <= FULL_COVARIANCE_BYTES:
+    size, products = num_classes * feature_dim**2 * 4, (num_classes * feature_dim) ** 2
+    if size <= FULL_COVARIANCE_BYTES and products <= FULL_COVARIANCE_PRODUCTS:
         return "full"
+    cost = (
+        f"take {size / 2**30:.1f} GiB" if size > FULL_COVARIANCE_BYTES else f"cost {products / 1e9:.1f} GFLOP per step"
+    )
     warnings.warn(
-        f"full covariances of {num_classes} classes and {feature_dim} features would take {size / 2**30:.1f} GiB: "
-        "using diagonal ones (covariance='diagonal' says so without this warning).",
+        f"full covariances of {num_classes} classes and {feature_dim} features would {cost}: using diagonal ones "
+        "(covariance='diagonal' says so without this warning, covariance='full' keeps all).",
         stacklevel=_callers_level(),
     )
     return "diagonal"

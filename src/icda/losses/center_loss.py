@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch import Tensor
 
 from icda.errors import InputError
-from icda.losses.base import LOSSES, AdjustedLoss, Reduction
-from icda.losses.terms.head import Head
+from icda.losses.base import LOSSES, AdjustedLoss, LossOptions
 from icda.ranks import all_reduce
 
 
@@ -38,9 +39,9 @@ class CenterLoss(AdjustedLoss):
         *,
         weight: float = 0.003,
         centre_rate: float = 0.5,
-        reduction: Reduction = "mean",
+        **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, reduction=reduction)
+        super().__init__(num_classes, feature_dim, class_counts, **options)
         if not 0 <= weight < float("inf"):
             raise InputError(f"weight must be finite and not negative, got {weight}.")
         if not 0 <= centre_rate <= 1:
@@ -48,20 +49,10 @@ class CenterLoss(AdjustedLoss):
         self.weight, self.centre_rate = weight, centre_rate
         self.register_buffer("centres", torch.zeros(num_classes, feature_dim, dtype=torch.float64))
 
-    def forward(
-        self,
-        features: Tensor,
-        targets: Tensor,
-        head: Head,
-        progress: float = 1.0,
-        logits: Tensor | None = None,
-    ) -> Tensor:
-        centres = self.centres  # those before this batch: `observe` makes new ones
-        value = super().forward(features, targets, head, progress, logits)
+    def extra_loss(self, features: Tensor, targets: Tensor, logits: Tensor) -> Tensor | None:
         if self.weight == 0:
-            return value
-        distances = squared_distances(features, centres, targets.long())
-        return value + self.reduce_samples(0.5 * self.weight * distances)
+            return None
+        return self.reduce_samples(0.5 * self.weight * squared_distances(features, self.centres, targets), targets)
 
     @torch.no_grad()
     def observe(self, features: Tensor, targets: Tensor, logits: Tensor) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.losses.base import LOSSES, AdjustedLoss, Reduction
+from icda.losses.base import LOSSES, AdjustedLoss, LossOptions
 from icda.losses.terms.class_balance import check_effective_beta, effective_number_weights
 
 
@@ -25,6 +27,7 @@ class ClassBalancedCrossEntropyLoss(AdjustedLoss):
     """
 
     needs_counts = True
+    is_cross_entropy = False  # weighted by the label's class
 
     def __init__(
         self,
@@ -33,9 +36,9 @@ class ClassBalancedCrossEntropyLoss(AdjustedLoss):
         class_counts: Tensor | None = None,
         *,
         effective_beta: float = 0.9999,
-        reduction: Reduction = "mean",
+        **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, reduction=reduction)
+        super().__init__(num_classes, feature_dim, class_counts, **options)
         check_effective_beta(effective_beta, "effective_beta")
         self.effective_beta = effective_beta
 
@@ -55,4 +58,4 @@ class ClassBalancedCrossEntropyLoss(AdjustedLoss):
 
     def reduce(self, adjusted: Tensor, targets: Tensor) -> Tensor:
         losses = self.sample_losses(adjusted, targets)
-        return self.reduce_samples(self.class_weights[targets].to(losses) * losses)
+        return self.reduce_samples(self.class_weights[targets].to(losses) * losses, targets)

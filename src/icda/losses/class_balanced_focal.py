@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from typing import Literal, Unpack, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.errors import InputError
-from icda.losses.base import LOSSES, Reduction
+from icda.losses.base import LOSSES, LossOptions
 from icda.losses.class_balanced_cross_entropy import ClassBalancedCrossEntropyLoss
 from icda.losses.focal import check_focus, softmax_focal
 
@@ -42,9 +42,9 @@ class ClassBalancedFocalLoss(ClassBalancedCrossEntropyLoss):
         gamma: float = 1.0,
         form: Form = "sigmoid",
         effective_beta: float = 0.9999,
-        reduction: Reduction = "mean",
+        **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, effective_beta=effective_beta, reduction=reduction)
+        super().__init__(num_classes, feature_dim, class_counts, effective_beta=effective_beta, **options)
         check_focus(gamma)
         if form not in get_args(Form):
             raise InputError(f"form must be one of {', '.join(get_args(Form))}, got {form!r}.")

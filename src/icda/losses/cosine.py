@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import warnings
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.errors import InputError
-from icda.losses.base import AdjustedLoss, Reduction
+from icda.losses.base import AdjustedLoss, LossOptions
+from icda.losses.terms.batch import LossBatch
 from icda.losses.terms.head import Head, head_parameters
 
 SCALE = 30.0
@@ -91,9 +93,9 @@ class CosineLoss(AdjustedLoss):
         class_counts: Tensor | None = None,
         *,
         scale: float = SCALE,
-        reduction: Reduction = "mean",
+        **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, reduction=reduction)
+        super().__init__(num_classes, feature_dim, class_counts, **options)
         check_scale(scale)
         self.scale = scale
         self._has_warned = False
@@ -101,16 +103,16 @@ class CosineLoss(AdjustedLoss):
     def forward(
         self, features: Tensor, targets: Tensor, head: Head, progress: float = 1.0, logits: Tensor | None = None
     ) -> Tensor:
-        weight, _, targets = self._check(features, targets, head, progress, logits)
+        batch = self._check(features, targets, head, progress, logits)
         if logits is not None:
             self._warn_of_plain_logits(head)
-        return super().forward(features, targets, (weight, None), progress, self.scale * cosines(features, weight))
+        return self._loss(self._with_cosines(batch), progress)
 
     def adjustment(
         self, features: Tensor, targets: Tensor, head: Head, progress: float = 1.0, logits: Tensor | None = None
     ) -> Tensor:
-        weight, _, targets = self._check(features, targets, head, progress, logits)
-        return super().adjustment(features, targets, (weight, None), progress, self.scale * cosines(features, weight))
+        batch = self._check(features, targets, head, progress, logits)
+        return self._adjustment(self._with_cosines(batch), progress)
 
     def cosine_logits(self, features: Tensor, head: Head) -> Tensor:
         """s cos(h, w_c) (N, C): what to predict with."""
@@ -118,6 +120,9 @@ class CosineLoss(AdjustedLoss):
 
     def prepare_head(self, head: nn.Module) -> CosineHead:
         return CosineHead.of(head, self.scale)
+
+    def _with_cosines(self, batch: LossBatch) -> LossBatch:
+        return batch._replace(bias=None, logits=self.scale * cosines(batch.features, batch.weight))
 
     def _warn_of_plain_logits(self, head: Head) -> None:
         if self._has_warned or isinstance(head, CosineHead):

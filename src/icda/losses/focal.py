@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from icda.errors import InputError
-from icda.losses.base import LOSSES, AdjustedLoss, Reduction
+from icda.losses.base import LOSSES, AdjustedLoss, LossOptions
 
 
 @LOSSES.register("focal")
@@ -26,6 +27,8 @@ class FocalLoss(AdjustedLoss):
     0.1732867956161499
     """
 
+    is_cross_entropy = False
+
     def __init__(
         self,
         num_classes: int,
@@ -33,14 +36,14 @@ class FocalLoss(AdjustedLoss):
         class_counts: Tensor | None = None,
         *,
         gamma: float = 2.0,
-        reduction: Reduction = "mean",
+        **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, reduction=reduction)
+        super().__init__(num_classes, feature_dim, class_counts, **options)
         check_focus(gamma)
         self.gamma = gamma
 
     def reduce(self, adjusted: Tensor, targets: Tensor) -> Tensor:
-        return self.reduce_samples(softmax_focal(adjusted, targets, self.gamma))
+        return self.reduce_samples(softmax_focal(adjusted, targets, self.gamma), targets)
 
 
 def softmax_focal(logits: Tensor, targets: Tensor, gamma: float) -> Tensor:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from icda.errors import InputError
-from icda.losses.base import LOSSES, AdjustedLoss, Reduction
+from icda.losses.base import LOSSES, AdjustedLoss, LossOptions
 
 
 @LOSSES.register("generalized_cross_entropy", "gce", "lq")
@@ -25,6 +27,8 @@ class GeneralizedCrossEntropyLoss(AdjustedLoss):
     0.5
     """
 
+    is_cross_entropy = False
+
     def __init__(
         self,
         num_classes: int,
@@ -32,14 +36,14 @@ class GeneralizedCrossEntropyLoss(AdjustedLoss):
         class_counts: Tensor | None = None,
         *,
         q: float = 0.7,
-        reduction: Reduction = "mean",
+        **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, reduction=reduction)
+        super().__init__(num_classes, feature_dim, class_counts, **options)
         check_exponent(q)
         self.q = q
 
     def reduce(self, adjusted: Tensor, targets: Tensor) -> Tensor:
-        return self.reduce_samples(generalized_cross_entropy(adjusted, targets, self.q))
+        return self.reduce_samples(generalized_cross_entropy(adjusted, targets, self.q), targets)
 
 
 def generalized_cross_entropy(logits: Tensor, targets: Tensor, q: float) -> Tensor:

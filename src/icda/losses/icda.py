@@ -12,6 +12,7 @@ from icda.losses.augmented import StatisticsLoss, StatisticsOptions
 from icda.losses.base import LOSSES
 from icda.losses.prior_loss import PriorLoss
 from icda.losses.terms.augmentation import off_target, variance_term
+from icda.losses.terms.batch import LossBatch
 from icda.losses.terms.fused import adjusted_logits
 from icda.ranges import NotNegative
 from icda.statistics import Moments
@@ -105,19 +106,12 @@ class ICDALoss(PriorLoss, StatisticsLoss):
         margin = self.prior_margin(targets, weight.dtype, attributes, log_prior)
         return self._sum(targets, weight, progress, strength, moments, margin)
 
-    def _loss(
-        self,
-        features: Tensor,
-        targets: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        progress: float,
-        logits: Tensor | None,
-        **given: Tensor | None,
-    ) -> Tensor:
-        if logits is None and self._fuses(features, weight, progress):
-            return self._fused_loss(features, targets, weight, bias, progress, **given)
-        return super()._loss(features, targets, weight, bias, progress, logits, **given)
+    def _loss(self, batch: LossBatch, progress: float, **given: Tensor | None) -> Tensor:
+        if batch.logits is not None or not self._fuses(batch.features, batch.weight, progress):
+            return super()._loss(batch, progress, **given)
+        with torch.no_grad():
+            plain = batch.features @ batch.weight.T
+        return self._judged(batch, plain, lambda: self._fused_loss(batch, progress, plain, **given))
 
     def _sum(
         self,
@@ -133,7 +127,7 @@ class ICDALoss(PriorLoss, StatisticsLoss):
         if lam > 0 and (self.semantic or self.counterfactual):
             coefficients, towards = self._coefficients(targets, strength)
             moments = moments or self.statistics.moments()
-            terms.append(variance_term(weight, targets, coefficients, moments, lam, towards))
+            terms.append(variance_term(weight, targets, coefficients, moments, lam, towards, self.variance_bound))
         return sum(terms[1:], terms[0]) if terms else None
 
     def _margins(self, targets: Tensor, strength: Strength, prior_margin: Tensor | None) -> list[Tensor]:
@@ -159,25 +153,20 @@ class ICDALoss(PriorLoss, StatisticsLoss):
         return same and plain and (self.semantic or self.counterfactual)
 
     def _fused_loss(
-        self,
-        features: Tensor,
-        targets: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        progress: float,
-        prior_margin: Tensor | None = None,
+        self, batch: LossBatch, progress: float, plain: Tensor, prior_margin: Tensor | None = None
     ) -> Tensor:
+        features, targets, weight, bias = batch.features, batch.targets, batch.weight, batch.bias
         if self.training:
             self.statistics.fold(features, targets)
-        with torch.no_grad():
-            plain = features @ weight.T
         strength = self.strength(features.detach(), targets, weight, plain)
         coefficients, towards = self._coefficients(targets, strength)
         lam, moments = self.lambda0 * progress, self.statistics.moments()
-        adjusted = adjusted_logits(features, weight, bias, plain, targets, coefficients, towards, moments, lam)
+        adjusted = adjusted_logits(
+            features, weight, bias, plain, targets, coefficients, towards, moments, lam, self.variance_bound
+        )
         for term in self._margins(targets, strength, prior_margin):
             adjusted = adjusted + term
-        return self.reduce(adjusted, targets)
+        return self._reduce(adjusted, batch)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, lambda0={self.lambda0}, beta={self.beta}"

@@ -37,4 +37,4 @@ class ISDALoss(StatisticsLoss):
             return None
         labels, inverse = torch.unique(targets, return_inverse=True)
         own = F.one_hot(labels, self.num_classes).to(weight)
-        return variance_term(weight, labels, own, moments, lam)[inverse]
+        return variance_term(weight, labels, own, moments, lam, bound=self.variance_bound)[inverse]

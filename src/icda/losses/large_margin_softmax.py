@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
 from icda.errors import InputError
-from icda.losses.base import LOSSES, AdjustedLoss, Reduction
+from icda.losses.base import LOSSES, AdjustedLoss, LossOptions
 from icda.losses.terms.augmentation import off_target
 
 MARGINS = (1, 2, 3, 4)
@@ -36,6 +37,7 @@ class LargeMarginSoftmaxLoss(AdjustedLoss):
 
     steps: Tensor
     moves_features = True
+    squares_weights = True  # it reads them, so they are checked even where logits are given
 
     def __init__(
         self,
@@ -48,9 +50,9 @@ class LargeMarginSoftmaxLoss(AdjustedLoss):
         gamma: float = 2e-5,
         power: float = 45.0,
         lambda_min: float = 0.0,
-        reduction: Reduction = "mean",
+        **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, reduction=reduction)
+        super().__init__(num_classes, feature_dim, class_counts, **options)
         if margin not in MARGINS:
             raise InputError(f"margin must be one of {', '.join(map(str, MARGINS))}, got {margin}.")
         settings = {"base": base, "gamma": gamma, "power": power, "lambda_min": lambda_min}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
 from icda.errors import InputError
-from icda.losses.base import LOSSES, Reduction
+from icda.losses.base import LOSSES, LossOptions
 from icda.losses.cosine import SCALE, CosineLoss
 from icda.losses.terms.augmentation import off_target
 
@@ -38,9 +39,9 @@ class LDAMLoss(CosineLoss):
         *,
         max_margin: float = 0.5,
         scale: float = SCALE,
-        reduction: Reduction = "mean",
+        **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, scale=scale, reduction=reduction)
+        super().__init__(num_classes, feature_dim, class_counts, scale=scale, **options)
         if not 0 <= max_margin < math.inf:
             raise InputError(f"max_margin must be finite and not negative (0 is no margin), got {max_margin}.")
         self.max_margin = max_margin

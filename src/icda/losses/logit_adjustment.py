@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from typing import Unpack
+
 import torch
 from torch import Tensor
 
 from icda.errors import InputError
-from icda.losses.base import LOSSES, Reduction
+from icda.losses.base import LOSSES, LossOptions
 from icda.losses.prior_loss import PriorLoss
 
 
@@ -32,9 +35,11 @@ class LogitAdjustmentLoss(PriorLoss):
         *,
         prior: Tensor | None = None,
         tau: float = 1.0,
-        reduction: Reduction = "mean",
+        **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, prior=prior, reduction=reduction)
+        super().__init__(num_classes, feature_dim, class_counts, prior=prior, **options)
+        if not math.isfinite(tau):
+            raise InputError(f"tau must be finite, got {tau}.")
         self.tau = tau
 
     @property

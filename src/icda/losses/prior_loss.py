@@ -6,12 +6,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from icda.errors import InputError, InputTypeError
 from icda.losses.base import AdjustedLoss
+from icda.losses.terms.batch import LossBatch
 from icda.losses.terms.head import Head
 from icda.losses.terms.prior import attribute_log_prior, log_ratio, prior_term
+from icda.statistics.checks import check_device, check_float, check_tensor
 
 
 class PriorLoss(AdjustedLoss):
@@ -58,9 +59,8 @@ class PriorLoss(AdjustedLoss):
         log_prior: Tensor | None = None,
     ) -> Tensor:
         """The loss of a batch; `attributes` (N,) or `log_prior` (N, C) say which prior each sample has."""
-        weight, bias, targets = self._check(features, targets, head, progress, logits)
-        margin = self.prior_margin(targets, _dtype(weight), attributes, log_prior)
-        return self._loss(features, targets, weight, bias, progress, logits, prior_margin=margin)
+        batch = self._check(features, targets, head, progress, logits)
+        return self._loss(batch, progress, prior_margin=self._margin_of(batch, attributes, log_prior))
 
     def adjustment(
         self,
@@ -73,12 +73,8 @@ class PriorLoss(AdjustedLoss):
         attributes: Tensor | None = None,
         log_prior: Tensor | None = None,
     ) -> Tensor:
-        weight, bias, targets = self._check(features, targets, head, progress, logits)
-        margin = self.prior_margin(targets, _dtype(weight), attributes, log_prior)
-        if logits is None:
-            logits = F.linear(features, weight, bias)
-        adjustment = self._adjust(features, targets, weight, bias, progress, logits, prior_margin=margin)
-        return torch.zeros_like(logits) if adjustment is None else adjustment
+        batch = self._check(features, targets, head, progress, logits)
+        return self._adjustment(batch, progress, prior_margin=self._margin_of(batch, attributes, log_prior))
 
     def prior_margin(
         self,
@@ -97,6 +93,23 @@ class PriorLoss(AdjustedLoss):
             return log_ratio(attribute_log_prior(self.prior)[attributes], targets, dtype)
         return None if self.class_counts is None else prior_term(self.class_counts, targets, dtype)
 
+    def _margin_of(self, batch: LossBatch, attributes: Tensor | None, log_prior: Tensor | None) -> Tensor | None:
+        dtype = torch.promote_types(batch.weight.dtype, torch.float32)
+        if batch.kept is not None:
+            attributes = self._rows_of(batch, attributes, "attributes")
+            log_prior = self._rows_of(batch, log_prior, "log_prior")
+        return self.prior_margin(batch.targets, dtype, attributes, log_prior)
+
+    def _rows_of(self, batch: LossBatch, values: Tensor | None, name: str) -> Tensor | None:
+        """Rows of what was given for all samples, those that are ignored too."""
+        assert batch.kept is not None
+        if values is None:
+            return None
+        check_tensor(values, name, self.owner)
+        if values.dim() == 0 or len(values) != len(batch.kept):
+            raise InputError(f"{self.owner} expects {name} of {len(batch.kept)} samples, got {tuple(values.shape)}.")
+        return values[batch.kept]
+
     def _check_counts(self, targets: Tensor) -> None:
         """Left to `prior_margin`, which knows whether the counts are read in this call."""
 
@@ -114,16 +127,25 @@ class PriorLoss(AdjustedLoss):
                 f"attributes=, one per sample; {got}."
             )
         if log_prior is not None:
+            check_float(log_prior, "log_prior", self.owner)
+            check_device(log_prior, "log_prior", targets.device, self.owner)
             check_log_prior(log_prior, len(targets), self.num_classes, self.owner)
         if self.prior is None or attributes is None:
             return None
+        check_tensor(attributes, "attributes", self.owner)
+        check_device(attributes, "attributes", targets.device, self.owner)
         attributes = check_attributes(attributes, len(targets), len(self.prior), self.owner)
         _check_seen(self.prior, targets)
         return attributes
 
 
 def check_table(prior: Any, num_classes: int, owner: str) -> Tensor:
-    table = torch.as_tensor(prior, dtype=torch.float64)
+    try:
+        table = torch.as_tensor(prior).to(torch.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputTypeError(
+            f"{owner} expects prior as a table of numbers, got {type(prior).__name__}: {error}."
+        ) from error
     if table.dim() != 2 or table.shape[1] != num_classes or len(table) == 0:
         raise InputError(
             f"{owner} expects prior of shape (K, {num_classes}), a row per attribute value and a column per class, got "
@@ -140,11 +162,12 @@ def check_attributes(attributes: Tensor, num_samples: int, num_values: int, owne
         raise InputTypeError(f"{owner} expects integer attributes, got {attributes.dtype}: use attributes.long().")
     if attributes.shape != (num_samples,):
         raise InputError(f"{owner} expects attributes of shape ({num_samples},), got {tuple(attributes.shape)}.")
-    low, high = int(attributes.min()), int(attributes.max())
+    attributes = attributes.long()
+    low, high = torch.stack(torch.aminmax(attributes)).tolist()
     if low < 0 or high >= num_values:
         wrong = low if low < 0 else high
         raise InputError(f"{owner} got attribute {wrong}, outside 0..{num_values - 1}, the rows of its prior.")
-    return attributes.long()
+    return attributes
 
 
 def check_log_prior(log_prior: Tensor, num_samples: int, num_classes: int, owner: str) -> None:
@@ -164,7 +187,3 @@ def _check_seen(table: Tensor, targets: Tensor) -> None:
             f"the batch holds class {int(targets[missing][0])}, of which prior has no sample: give the counts of the "
             "training data."
         )
-
-
-def _dtype(weight: Tensor) -> torch.dtype:
-    return torch.promote_types(weight.dtype, torch.float32)

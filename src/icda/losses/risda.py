@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Unpack
 
 import torch
@@ -55,6 +56,8 @@ class RISDALoss(StatisticsLoss):
             raise InputError("RISDALoss needs class_counts to know which are the head_classes.")
         if not 0 <= head_classes <= num_classes:
             raise InputError(f"head_classes must lie in 0..{num_classes}, got {head_classes}.")
+        if not math.isfinite(mean_strength):
+            raise InputError(f"mean_strength must be finite, got {mean_strength}.")
         self.mean_strength = mean_strength
         keeps_own = torch.zeros(num_classes, dtype=torch.bool)
         if head_classes:
@@ -91,7 +94,7 @@ class RISDALoss(StatisticsLoss):
         own = F.one_hot(labels, self.num_classes).to(weight)
         moments = self.statistics.moments().to(weight.dtype)
         mixing = torch.where(self.keeps_own[labels][:, None], own, relations)
-        spread = variance_term(weight, labels, mixing, moments, self.lambda0 * progress)
+        spread = variance_term(weight, labels, mixing, moments, self.lambda0 * progress, bound=self.variance_bound)
         shift = (relations - own) @ moments.mean  # mu~ (labels, A)
         moved = shift @ weight.T - (shift * weight[labels]).sum(1, keepdim=True)
         moved = moved.scatter(1, labels[:, None], 0)

@@ -14,7 +14,6 @@ from icda.losses.augmented import StatisticsLoss, StatisticsOptions
 from icda.losses.base import LOSSES
 from icda.losses.cosine import cosines
 from icda.losses.terms.augmentation import variance_term
-from icda.losses.terms.head import Head
 from icda.ranges import NotNegative
 
 
@@ -55,17 +54,11 @@ class SGIDALoss(StatisticsLoss):
                 raise InputError(f"{name} must be finite and not negative, got {value}.")
         self.smoothing, self.triplet_weight, self.triplet_margin = smoothing, triplet_weight, triplet_margin
 
-    def forward(
-        self, features: Tensor, targets: Tensor, head: Head, progress: float = 1.0, logits: Tensor | None = None
-    ) -> Tensor:
+    def extra_loss(self, features: Tensor, targets: Tensor, logits: Tensor) -> Tensor | None:
         if self.triplet_weight == 0:
-            return super().forward(features, targets, head, progress, logits)
-        weight, bias, targets = self._check(features, targets, head, progress, logits)
-        if logits is None:
-            logits = F.linear(features, weight, bias)
-        value = super().forward(features, targets, head, progress, logits)
+            return None
         triplets = batch_hard_triplet(logits, targets, self.triplet_margin)
-        return value + self.triplet_weight * self.reduce_samples(triplets)
+        return self.triplet_weight * self.reduce_samples(triplets, targets)
 
     def relations(self) -> Tensor:
         """rho (C, C): rows sum to one over the other classes seen so far; a class alone is related to itself."""
@@ -84,7 +77,7 @@ class SGIDALoss(StatisticsLoss):
         labels, inverse = torch.unique(targets, return_inverse=True)
         own = F.one_hot(labels, self.num_classes).to(weight)
         mixing = torch.lerp(own, self.relations()[labels].to(weight), self.smoothing)
-        return variance_term(weight, labels, mixing, self.statistics.moments(), lam)[inverse]
+        return variance_term(weight, labels, mixing, self.statistics.moments(), lam, bound=self.variance_bound)[inverse]
 
 
 def batch_hard_triplet(logits: Tensor, targets: Tensor, margin: float) -> Tensor:

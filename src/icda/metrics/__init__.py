@@ -5,6 +5,7 @@ from icda.metrics.per_class import band_accuracy, confusion_matrix, macro_precis
 from icda.metrics.per_group import per_group_accuracy, per_membership_accuracy, train_weighted_accuracy
 from icda.metrics.registry import METRICS, Metric, Predictions, metric
 from icda.metrics.summary import evaluate_predictions
+from icda.metrics.worst_group import worst_group_score, worst_group_scorer
 
 __all__ = [
     "METRICS",
@@ -21,4 +22,6 @@ __all__ = [
     "per_group_accuracy",
     "per_membership_accuracy",
     "train_weighted_accuracy",
+    "worst_group_score",
+    "worst_group_scorer",
 ]

@@ -8,13 +8,23 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
-from icda.errors import InputError
+from icda.errors import InputError, InputTypeError
 from icda.ranks import all_gather_rows, all_reduce, world_size
-from icda.statistics.checks import check_features, check_num_classes, check_targets, check_weights
+from icda.statistics.checks import (
+    ORDINARY,
+    check_device,
+    check_feature_dim,
+    check_features,
+    check_num_classes,
+    check_targets,
+    check_weights,
+    check_whole_number,
+)
 from icda.statistics.grouping import LabelGroups
 from icda.statistics.low_rank import compress
 from icda.statistics.moments import CovarianceKind, Moments
 from icda.statistics.precision import keep_precision
+from icda.statistics.rollback import Rollback, holds_only_finite_values
 
 
 class ClassStatistics(nn.Module):
@@ -54,6 +64,8 @@ class ClassStatistics(nn.Module):
     ) -> None:
         super().__init__()
         check_num_classes(num_classes, "ClassStatistics")
+        check_feature_dim(feature_dim, "ClassStatistics")
+        check_whole_number(rank, "rank", "ClassStatistics")
         if covariance not in get_args(CovarianceKind):
             raise InputError(f"covariance must be one of {', '.join(get_args(CovarianceKind))}, got {covariance!r}.")
         if rank < 1:
@@ -78,12 +90,34 @@ class ClassStatistics(nn.Module):
 
     @torch.no_grad()
     def update(self, features: Tensor, targets: Tensor, weights: Tensor | None = None) -> None:
-        """Fold a batch in. `weights` (N,) lets a sample count more than once, or not at all."""
-        check_features(features, self.feature_dim, "ClassStatistics")
-        targets = check_targets(targets, len(features), self.num_classes, "ClassStatistics")
+        """Fold a batch in. `weights` (N,) lets a sample count more than once, or not at all.
+
+        A batch that is refused, because of its type, its shape or its values, changes nothing.
+        """
+        owner = "ClassStatistics"
+        is_ordinary = check_features(features, self.feature_dim, owner)
+        targets = check_targets(targets, len(features), self.num_classes, owner)
+        check_device(features, "statistics", self.mean.device, owner)
+        check_device(targets, "targets", features.device, owner)
         if weights is not None:
-            check_weights(weights, len(features), "ClassStatistics")
+            check_weights(weights, len(features), owner)
+            check_device(weights, "weights", features.device, owner)
+            is_ordinary = is_ordinary and float(weights.max()) < ORDINARY
+        if is_ordinary:
+            self.fold(features, targets, weights)
+        else:
+            self._fold_or_refuse(features, targets, weights)
+
+    def _fold_or_refuse(self, features: Tensor, targets: Tensor, weights: Tensor | None) -> None:
+        """`fold` for values whose squares may be too large for the precision of the state."""
+        before = Rollback(self)
         self.fold(features, targets, weights)
+        if not holds_only_finite_values(self):
+            before.restore()
+            raise InputError(
+                f"ClassStatistics got features or weights up to {float(features.abs().max()):.3g}, whose squares overflow "
+                f"{self.scatter.dtype}. Nothing was updated: scale the features, or use statistics.double()."
+            )
 
     @torch.no_grad()
     def fold(self, features: Tensor, targets: Tensor, weights: Tensor | None = None) -> None:
@@ -109,10 +143,13 @@ class ClassStatistics(nn.Module):
         >>> left.merge(right).covariance[0].item()
         1.0
         """
+        if not isinstance(other, ClassStatistics):
+            raise InputTypeError(f"only ClassStatistics can be merged, got {type(other).__name__}.")
         mine = (self.kind, self.num_classes, self.feature_dim, self.rank)
         theirs = (other.kind, other.num_classes, other.feature_dim, other.rank)
         if mine != theirs:
             raise InputError(f"cannot merge statistics of (kind, C, A, rank) {theirs} into {mine}.")
+        before = Rollback(self)
         mean, scatter = other.mean.to(self.mean), other.scatter.to(self.scatter)
         weight, delta = self._blend(self.count, other.count.to(self.count), mean)
         shared = (weight * self.count).to(delta)[:, None]  # n m / (n + m)
@@ -124,6 +161,9 @@ class ClassStatistics(nn.Module):
         self.scatter += scatter + outer
         self.mean = self.mean + weight.to(delta)[:, None] * delta
         self.count += other.count.to(self.count)
+        if not holds_only_finite_values(self):
+            before.restore()
+            raise InputError("the merged statistics would be NaN or infinite: nothing was merged.")
         return self
 
     def moments(self) -> Moments:

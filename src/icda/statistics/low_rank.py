@@ -20,8 +20,29 @@ def compress(rows: Tensor, rank: int) -> Tensor:
     missing = rank - rows.shape[-2]
     if missing > 0:
         rows = torch.cat([rows, rows.new_zeros(*rows.shape[:-2], missing, rows.shape[-1])], -2)
+    unit = _power_of_two(rows)  # rows of 1e-25 would have a Gram matrix of zeros, rows of 1e20 an infinite one
+    rows = rows / unit
     if rows.shape[-2] > rows.shape[-1]:  # many samples, few features: decompose the smaller of the two Gram matrices
-        values, vectors = torch.linalg.eigh(rows.mT @ rows)
-        return values[..., -rank:, None].clamp(min=0).sqrt() * vectors[..., -rank:].mT
-    _, rotation = torch.linalg.eigh(rows @ rows.mT)  # ascending: the strongest directions come last
-    return rotation[..., -rank:].mT @ rows
+        values, vectors = _eigh(rows.mT @ rows)
+        return values[..., -rank:, None].clamp(min=0).sqrt() * vectors[..., -rank:].mT * unit
+    _, rotation = _eigh(rows @ rows.mT)  # ascending: the strongest directions come last
+    return rotation[..., -rank:].mT @ rows * unit
+
+
+def _power_of_two(rows: Tensor) -> Tensor:
+    """The power of two next to the largest number, by which rows can be divided without rounding."""
+    largest = rows.abs().amax((-2, -1), keepdim=True)
+    unit = torch.ldexp(torch.ones_like(largest), torch.frexp(largest).exponent)
+    return torch.where((largest > 0) & torch.isfinite(unit), unit, 1)
+
+
+def _eigh(gram: Tensor) -> tuple[Tensor, Tensor]:
+    """In double precision where single does not converge, which was seen for Gram matrices of equal rows."""
+    try:
+        values, vectors = torch.linalg.eigh(gram)
+        return values, vectors
+    except torch.linalg.LinAlgError:
+        if not torch.isfinite(gram).all():  # a caller that looks at the result refuses it
+            return gram[..., 0] * torch.nan, gram * torch.nan
+        values, vectors = torch.linalg.eigh(gram.double())
+        return values.to(gram), vectors.to(gram)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-from icda.losses.terms.fused import augmentation_term
+from icda.losses.terms.fused import augmentation_term, share_within
 from icda.losses.terms.quadratic import quadratic_form
 from icda.statistics import Moments
 
@@ -17,16 +19,20 @@ def variance_term(
     moments: Moments,
     lam: float,
     towards: Tensor | None = None,
+    bound: float = math.inf,
 ) -> Tensor:
     """(lambda/2) d_c^T (sum_j coef_{i,j} Sigma_j) d_c, plus lambda alpha-hat_{i,c} d_c . mu_c when `towards` is alpha-hat.
 
+    Where the first part is above `bound`, lambda is taken smaller for that sample and class, so that it equals the bound.
     Takes the fused form where there is one and the statistics are constants, as they are in training.
     """
     moments = moments.to(weight.dtype)
     constant = not any(part is not None and part.requires_grad for part in _leaves(coefficients, towards, moments))
     if constant and moments.kind != "low_rank":
-        return augmentation_term(weight, targets, coefficients, towards, moments, lam)
+        return augmentation_term(weight, targets, coefficients, towards, moments, lam, bound)
     value = 0.5 * lam * quadratic_form(weight, targets, coefficients, moments)
+    if bound < math.inf:
+        value = value * share_within(value, bound)
     return value if towards is None else value + lam * mean_term(weight, targets, towards, moments.mean)
 
 

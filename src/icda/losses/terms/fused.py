@@ -6,6 +6,7 @@ autograd on the plain formula takes twice as many matrix products. Statistics an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -21,10 +22,19 @@ TABLE_ELEMENTS = 1 << 26  # largest table of the table form
 
 
 def augmentation_term(
-    weight: Tensor, targets: Tensor, coefficients: Tensor, towards: Tensor | None, moments: Moments, lam: float
+    weight: Tensor,
+    targets: Tensor,
+    coefficients: Tensor,
+    towards: Tensor | None,
+    moments: Moments,
+    lam: float,
+    bound: float = math.inf,
 ) -> Tensor:
-    """(lambda/2) P + lambda M, shape (N, C), zero at the target; `towards` is alpha-hat (N, C), or None to leave M out."""
-    return _AugmentationTerm.apply(weight, targets, coefficients, towards, moments, lam)
+    """(lambda/2) P + lambda M, shape (N, C), zero at the target; `towards` is alpha-hat (N, C), or None to leave M out.
+
+    Where (lambda/2) P is above `bound`, lambda is taken smaller for that sample and class, so that it equals the bound.
+    """
+    return _AugmentationTerm.apply(weight, targets, coefficients, towards, moments, lam, bound)
 
 
 def adjusted_logits(
@@ -37,6 +47,7 @@ def adjusted_logits(
     towards: Tensor | None,
     moments: Moments,
     lam: float,
+    bound: float = math.inf,
 ) -> Tensor:
     """W h + b + (lambda/2) P + lambda M for diagonal covariances; `plain` is W h, computed already for the strengths.
 
@@ -44,7 +55,7 @@ def adjusted_logits(
     of a plain head.
     """
     assert moments.kind == "diagonal"
-    return _AdjustedLogits.apply(features, weight, bias, plain, targets, coefficients, towards, moments, lam)
+    return _AdjustedLogits.apply(features, weight, bias, plain, targets, coefficients, towards, moments, lam, bound)
 
 
 class _AugmentationTerm(torch.autograd.Function):
@@ -57,9 +68,10 @@ class _AugmentationTerm(torch.autograd.Function):
         towards: Tensor | None,
         moments: Moments,
         lam: float,
+        bound: float,
     ) -> Tensor:
         form = _make_form(weight, targets, coefficients * moments.scale, moments)
-        value, keep = _value(form, weight, targets, towards, moments, lam)
+        value, keep = _value(form, weight, targets, towards, moments, lam, bound)
         ctx.kind, ctx.lam = type(form), lam
         # Saved, not kept as attributes: so they go when the graph goes, even if the loss value is held on to.
         ctx.save_for_backward(targets, keep, towards, moments.mean, *form)
@@ -72,7 +84,7 @@ class _AugmentationTerm(torch.autograd.Function):
         grad = grad * ctx.lam
         to_weight, to_own = ctx.kind(*parts).pull_back(grad * keep)
         _pull_mean(to_weight, to_own, grad, targets, towards, mean)
-        return to_weight, None, None, None, None, None
+        return to_weight, None, None, None, None, None, None
 
 
 class _AdjustedLogits(torch.autograd.Function):
@@ -88,9 +100,10 @@ class _AdjustedLogits(torch.autograd.Function):
         towards: Tensor | None,
         moments: Moments,
         lam: float,
+        bound: float,
     ) -> Tensor:
         form = _DiagonalForm.make(weight, targets, coefficients * moments.scale, moments.scatter)
-        value, keep = _value(form, weight, targets, towards, moments, lam)
+        value, keep = _value(form, weight, targets, towards, moments, lam, bound)
         value += plain
         ctx.lam, ctx.has_bias = lam, bias is not None
         ctx.save_for_backward(features, targets, keep, towards, moments.mean, *form)
@@ -103,9 +116,7 @@ class _AdjustedLogits(torch.autograd.Function):
         form = _DiagonalForm(*parts)
         scaled = (grad * ctx.lam).scatter_(1, targets[:, None], 0)
         to_features = grad @ form.weight
-        if int(keep.sum()) == keep.numel() - len(
-            keep
-        ):  # nothing was clamped: the shared products are right as they are
+        if _counts_everywhere(keep):  # nothing was clamped: the shared products are right as they are
             at_target = grad.gather(1, targets[:, None])
             to_weight = grad.T @ torch.add(features, form.cross, alpha=-ctx.lam)
             to_weight.addcmul_(scaled.T @ form.mixed, form.weight)
@@ -117,7 +128,7 @@ class _AdjustedLogits(torch.autograd.Function):
             to_weight.addmm_(grad.T, features)
         _pull_mean(to_weight, to_own, scaled, targets, towards, mean)
         to_bias = grad.sum(0) if ctx.has_bias else None
-        return to_features, to_weight, to_bias, None, None, None, None, None, None
+        return to_features, to_weight, to_bias, None, None, None, None, None, None, None
 
 
 def _value(
@@ -127,15 +138,33 @@ def _value(
     towards: Tensor | None,
     moments: Moments,
     lam: float,
+    bound: float,
 ) -> tuple[Tensor, Tensor]:
-    """The term, and where P counts: rounding, or a meta step that left Sigma indefinite, can make it negative."""
+    """The term, and how much P counts: not where rounding, or a meta step that left Sigma indefinite, made it negative."""
     quadratic = form.value()
     keep = (quadratic >= 0).scatter_(1, targets[:, None], False)
     value = quadratic.mul_(keep).mul_(0.5 * lam)
+    if bound < math.inf:
+        keep = keep * share_within(value, bound)
+        value.clamp_(max=bound)
     if towards is not None:
         distance = torch.linalg.vecdot(weight, moments.mean) - weight[targets] @ moments.mean.T
         value.addcmul_(towards, distance, value=lam)
     return value.scatter_(1, targets[:, None], 0), keep
+
+
+def share_within(value: Tensor, bound: float) -> Tensor:
+    """What each value is to be multiplied by to stay within `bound`: exactly 1 for those that do.
+
+    >>> share_within(torch.tensor([0.0, 3.0, 40.0]), bound=10.0)
+    tensor([1.0000, 1.0000, 0.2500])
+    """
+    return bound / value.detach().clamp(min=bound)
+
+
+def _counts_everywhere(keep: Tensor) -> bool:
+    """Whether P counts in full on every logit but the target's."""
+    return int((keep == 1).sum()) == keep.numel() - len(keep)
 
 
 def _pull_mean(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
 
 from icda.errors import InputError, InputTypeError
+from icda.statistics.checks import check_float
 
 Head = nn.Module | tuple[Tensor, Tensor | None]
 
@@ -16,14 +20,21 @@ def head_parameters(head: Head) -> tuple[Tensor, Tensor | None]:
     >>> weight.shape, bias.shape
     (torch.Size([10, 64]), torch.Size([10]))
     """
+    weight: Any
+    bias: Any
     if isinstance(head, tuple | list):
         if len(head) != 2:
             raise InputError(f"a head given as a tuple is (weight, bias), got {len(head)} items.")
         weight, bias = head
     elif isinstance(getattr(head, "weight", None), Tensor):
-        weight, bias = head.weight, getattr(head, "bias", None)  # type: ignore[assignment]
+        weight, bias = head.weight, getattr(head, "bias", None)
     else:
         raise InputTypeError(f"head must be nn.Linear, a 1x1 nn.Conv2d or (weight, bias), got {type(head).__name__}.")
+    if isinstance(weight, UninitializedParameter):
+        raise InputError("the head is a lazy layer without a shape yet: run it on a batch once.")
+    check_float(weight, "the head's weight", "a loss")
+    if bias is not None:
+        check_float(bias, "the head's bias", "a loss")
     if weight.dim() == 4 and weight.shape[2:] == (1, 1):
         weight = weight.flatten(1)
     if weight.dim() != 2:

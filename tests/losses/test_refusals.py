@@ -1,0 +1,168 @@
+"""Calls that cannot be: one sentence each, and nothing has changed."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from icda import ClassStatistics, ICDALoss
+from icda.errors import IcdaError, InputError, InputTypeError
+from icda.losses import LOSSES, AdjustedLoss
+from icda.losses.terms import quadratic
+from icda.losses.terms.quadratic import quadratic_form
+from icda.statistics import Moments
+from icda.statistics.low_rank import compress
+
+NAMES = sorted(LOSSES)
+
+
+def make_batch() -> tuple[Tensor, Tensor, nn.Linear]:
+    generator = torch.Generator().manual_seed(0)
+    head = nn.Linear(4, 3)
+    with torch.no_grad():
+        head.weight.copy_(torch.randn(3, 4, generator=generator))
+    return torch.randn(6, 4, generator=generator), torch.tensor([0, 1, 2, 0, 1, 2]), head
+
+
+def make_loss(name: str) -> AdjustedLoss:
+    return LOSSES.get(name)(3, 4, torch.tensor([3, 2, 1]))
+
+
+CHANGES: list[tuple[dict[str, Any], str]] = [
+    ({"features": np.zeros((6, 4), np.float32)}, "expects features as a torch.Tensor, got ndarray"),
+    ({"features": [[0.0] * 4] * 6}, "expects features as a torch.Tensor, got list"),
+    ({"features": torch.zeros(6, 4, dtype=torch.float64)}, "features of torch.float64 and a head of torch.float32"),
+    ({"features": torch.zeros(6, 4, device="meta")}, "meta device"),
+    ({"features": torch.zeros(6, 4).to_sparse()}, "dense tensor"),
+    ({"features": torch.full((6, 4), 1e19), "scaled": True}, "would be NaN or infinite"),
+    ({"targets": np.zeros(6, int)}, "expects targets as a torch.Tensor, got ndarray"),
+    ({"targets": torch.tensor([0, 1, 2, 0, 1, 9])}, "label 9, outside 0..2"),
+    ({"head": (torch.full((3, 4), torch.nan), None)}, "NaN or infinite logits, or a head whose weights are"),
+    ({"head": nn.LazyLinear(3)}, "lazy layer"),
+    ({"head": (np.zeros((3, 4)), None)}, "expects the head's weight as a torch.Tensor, got ndarray"),
+    ({"progress": None}, "progress is a number"),
+    ({"progress": float("nan")}, r"progress is t/T in \[0, 1\], got nan"),
+    ({"logits": torch.full((6, 3), torch.nan)}, "NaN or infinite logits"),
+    ({"logits": np.zeros((6, 3))}, "expects logits as a torch.Tensor, got ndarray"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), CHANGES)
+@pytest.mark.parametrize("name", ["icda", "risda", "center_loss", "large_margin_softmax", "sgida"])
+def test_a_refused_call_says_why_and_leaves_the_state_as_it_was(
+    name: str, change: dict[str, Any], message: str
+) -> None:
+    features, targets, head = make_batch()
+    loss = make_loss(name)
+    loss(features, targets, head)
+    before = {key: value.clone() for key, value in loss.state_dict().items()}
+    change = dict(change)
+    if change.pop("scaled", False):
+        if name not in ("icda", "risda", "sgida"):
+            pytest.skip("features of 1e19 are within what this loss can compute")
+        change["features"] = 1e19 * features
+    given = {"features": features, "targets": targets, "head": head, **change}
+    with pytest.raises(IcdaError, match=message):
+        loss(**given)
+    assert all(torch.equal(value, before[key]) for key, value in loss.state_dict().items())
+    assert torch.isfinite(loss(features, targets, head))
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.uint8, torch.uint16])
+def test_labels_of_any_integer_type_are_taken(dtype: torch.dtype) -> None:
+    features, targets, head = make_batch()
+    expected = make_loss("icda")(features, targets, head)
+    assert torch.equal(make_loss("icda")(features, targets.to(dtype), head), expected)
+
+
+def test_a_masked_class_is_allowed_and_a_masked_target_is_not() -> None:
+    features, targets, head = make_batch()
+    logits = head(features).detach()
+    logits[0, 2] = -torch.inf
+    loss = make_loss("icda")
+    assert torch.isfinite(loss(features, targets, head, logits=logits))
+    logits[0, 0] = -torch.inf
+    with pytest.raises(InputError, match="would be NaN or infinite"):
+        loss(features, targets, head, logits=logits)
+
+
+def test_what_huge_features_left_behind_is_watched_after_a_reload() -> None:
+    features, targets, head = make_batch()
+    loss = ICDALoss(3, 4)
+    loss(1e10 * features, targets, head)
+    other = ICDALoss(3, 4)
+    other.load_state_dict(loss.state_dict())
+    assert other._is_wide
+    again = ICDALoss(3, 4)
+    again.load_state_dict(make_loss("icda").state_dict(), strict=False)
+    assert not again._is_wide
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal", "low_rank"])
+def test_statistics_refuse_a_batch_that_would_poison_them(covariance: Any) -> None:
+    features, targets, _ = make_batch()
+    statistics = ClassStatistics(3, 4, covariance)
+    statistics.update(features, targets)
+    before = {key: value.clone() for key, value in statistics.state_dict().items()}
+    with pytest.raises(InputError, match="squares overflow"):
+        statistics.update(1e20 * features, targets)
+    assert all(torch.equal(value, before[key]) for key, value in statistics.state_dict().items())
+    statistics.double().update(1e20 * features.double(), targets)
+    assert torch.isfinite(statistics.covariance).all()
+
+
+def test_statistics_refuse_to_merge_into_something_infinite() -> None:
+    features, targets, _ = make_batch()
+    left, right = ClassStatistics(3, 4), ClassStatistics(3, 4)
+    left.update(1e18 * features, targets)
+    right.update(-1e19 * features.abs() / 4, targets)
+    right.mean = right.mean - 1e20
+    before = left.scatter.clone()
+    with pytest.raises(InputError, match="nothing was merged"):
+        left.merge(right)
+    assert torch.equal(left.scatter, before)
+    with pytest.raises(InputTypeError, match="only ClassStatistics can be merged, got dict"):
+        left.merge({})  # type: ignore[arg-type]
+
+
+def test_equal_samples_never_end_low_rank_statistics() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(100):
+        statistics = ClassStatistics(2, 12, "low_rank", rank=4)
+        row = torch.randn(1, 12, generator=generator)
+        for _ in range(4):
+            statistics.update(row.expand(9, 12), torch.arange(9) % 2)
+        assert torch.isfinite(statistics.covariance).all()
+        assert statistics.covariance.abs().max() < 1e-10
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-20, 1.0, 1e18])
+@pytest.mark.parametrize("shape", [(3, 6), (9, 4)])
+def test_rows_of_any_size_are_compressed_alike(size: float, shape: tuple[int, int]) -> None:
+    rows = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    factor = compress(rows * size, rank=4).double() / size
+    torch.testing.assert_close(factor.mT @ factor, (rows.mT @ rows).double(), rtol=1e-4, atol=1e-4)
+
+
+def test_projections_in_parts_equal_those_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(0)
+    weight, factor = (torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in ((5, 4), (5, 2, 4)))
+    moments = Moments("low_rank", weight, weight.square(), weight[:, 0].abs(), factor)
+    targets = torch.tensor([4, 0, 0, 2])
+    coefficients = torch.rand(4, 5, generator=generator, dtype=torch.float64)
+    leaf = weight.clone().requires_grad_()
+    results = []
+    for limit in (1 << 26, 1):
+        monkeypatch.setattr(quadratic, "PROJECTION_ELEMENTS", limit)
+        value = quadratic_form(leaf, targets, coefficients, moments)
+        results.append((value, torch.autograd.grad(value.square().sum(), leaf)[0]))
+    torch.testing.assert_close(results[0], results[1], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("wrong", [{"reduction": "average"}, {"ignore_index": None}, {"label_smoothing": "x"}])
+def test_options_of_another_kind_are_refused_with_the_name_of_the_loss(name: str, wrong: dict[str, Any]) -> None:
+    with pytest.raises(IcdaError):
+        LOSSES.get(name)(3, 4, torch.tensor([3, 2, 1]), **wrong)
