@@ -80,7 +80,7 @@ class Outer(nn.Module):
         return torch.sigmoid(self.share_logit) if self.settings.use_metadata else torch.zeros(())
 
     def strengths(self) -> Tensor:
-        return self.network(self.described)
+        return self.network(self.described, self.targets)
 
     def training_weights(self, strengths: Tensor) -> Tensor:
         """Weights (N,) of sum one: each class the same mass, within it by strength if strengths are weights."""

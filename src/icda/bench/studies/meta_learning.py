@@ -63,7 +63,7 @@ def _numbers(task: Task, network: FeatureClassifier, method: MetaICDAMethod) -> 
     described = method.characteristics(output.logits, output.features, batch.targets, weight)
     direct = method.criterion.strength(output.features, batch.targets, weight)
     return {
-        "low_learned_strength": 1 - method.strength_network(described),
+        "low_learned_strength": -method.strength_network(described, batch.targets),
         "direct_strength": direct.per_sample,
         "loss": F.cross_entropy(output.logits, batch.targets, reduction="none"),
     }
