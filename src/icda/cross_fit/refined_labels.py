@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from icda.errors import InputError
 
 PSEUDO_SAMPLES = 30.0  # what the rate common to all classes weighs against a class's own counts
-ROUNDS, SEARCH_STEPS, SAME = 30, 10, 1e-4
+ROUNDS, SEARCH_STEPS, SAME = 200, 10, 1e-5
 FIRST_SCALE = 3.0  # of logits with spread one: sure enough that the first T is that of the answers
 SCALE_DECAY, BIAS_DECAY = 1e-4, 1e-3
 LEAST_RATE = 1e-4  # a rate of exactly zero could never rise again

@@ -39,7 +39,7 @@ class MetaICDAMethod(MetaLearner):
 
     inner_loss = ICDALoss
     criterion: ICDALoss
-    given: Tensor  # (N,) what each training sample was given in this epoch
+    given: Tensor  # (2, N) the strength each training sample was given in this epoch, and whether it was
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class MetaICDAMethod(MetaLearner):
         self._corrected: Moments | None = None
         groups = 0 if setup.group_counts is None else len(setup.group_counts)
         self.log = StrengthLog(setup.num_classes, groups)
-        self.register_buffer("given", torch.full((setup.num_samples,), torch.nan), persistent=False)
+        self.register_buffer("given", torch.zeros(2, setup.num_samples), persistent=False)
 
     def observe(self, output: Output, batch: Batch, context: Context) -> None:
         self.criterion.statistics.update(output.features, batch.targets)
@@ -137,8 +137,8 @@ class MetaICDAMethod(MetaLearner):
 
     def sample_figures(self) -> Mapping[str, Tensor]:
         """The strength each sample was given in the epoch that just ended; starts a new epoch."""
-        given, self.given = self.given, torch.full_like(self.given, torch.nan)
-        return {"strength": given} if len(given) else {}
+        (strengths, seen), self.given = self.given, torch.zeros_like(self.given)
+        return {"strength": torch.where(seen > 0, strengths, torch.nan)} if len(seen) else {}
 
     def get_extra_state(self) -> dict[str, Any]:
         return {"optimizer": self.optimizer.state_dict(), "given": self.given}
@@ -150,9 +150,9 @@ class MetaICDAMethod(MetaLearner):
 
     def _note(self, index: Tensor, strengths: Tensor) -> None:
         """Keep what the batch of all ranks was given; nothing in a loop whose samples have no numbers."""
-        if len(self.given):
+        if self.given.shape[1]:
             rows = all_gather_rows(index.to(self.given.device))
-            self.given[rows] = all_gather_rows(strengths.to(self.given))
+            self.given[0, rows], self.given[1, rows] = all_gather_rows(strengths.to(self.given)), 1.0
 
     def _loss(
         self, logits: Tensor, weight: Tensor, targets: Tensor, progress: float, strength: Strength, moments: Moments

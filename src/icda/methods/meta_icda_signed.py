@@ -28,10 +28,9 @@ class SignedMetaICDA(MetaICDAMethod):
         *,
         beta: float = 5.0,
         strength_output: StrengthOutput = "tanh",
-        strength_rate: float = 3e-3,
         **options: Any,
     ) -> None:
-        super().__init__(setup, beta=beta, strength_output=strength_output, strength_rate=strength_rate, **options)
+        super().__init__(setup, beta=beta, strength_output=strength_output, **options)
 
 
 def _signature() -> inspect.Signature:

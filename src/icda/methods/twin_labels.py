@@ -84,6 +84,7 @@ class TwinLabels(CrossFittedMethod):
             floor = torch.finfo(self.kept.dtype).tiny
             asked = self.held_out.ask(context.training_batches(), context.models[1:])
             self._keep(HeldOut(self.kept.clamp(min=floor).log().cpu(), self.given.cpu(), asked.agreement))
+            self.found["held_out_agreement"] = agreement
             for name in NOTED:
                 setattr(self, name, getattr(self, name)[:0])
 

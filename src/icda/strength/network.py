@@ -58,16 +58,17 @@ class InputNorm(nn.Module):
 
 
 class _Centre(torch.autograd.Function):
-    """Values (N,) less the mean of their group over the batches of all ranks; the gradient goes through the means."""
+    """Values (N,) less the mean of their group, over the batches of all ranks; the gradient goes through the means."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, groups: Tensor) -> Tensor:
-        ctx.groups, ctx.everyone = groups, all_gather_rows(groups)
-        return values - _group_means(all_gather_rows(values), ctx.everyone)[groups]
+    def forward(ctx: Any, values: Tensor, groups: Tensor, gather: Callable[[Tensor], Tensor]) -> Tensor:
+        ctx.groups, ctx.everyone, ctx.gather = groups, gather(groups), gather
+        return values - _group_means(gather(values), ctx.everyone)[groups]
 
     @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None]:
-        return slopes[0] - _group_means(all_gather_rows(slopes[0].contiguous()), ctx.everyone)[ctx.groups], None
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None]:
+        means = _group_means(ctx.gather(slopes[0].contiguous()), ctx.everyone)
+        return slopes[0] - means[ctx.groups], None, None
 
 
 def _group_means(values: Tensor, groups: Tensor) -> Tensor:
@@ -75,8 +76,10 @@ def _group_means(values: Tensor, groups: Tensor) -> Tensor:
     return torch.zeros_like(counts).index_add(0, groups, values) / counts.clamp(min=1)
 
 
-def centre(values: Tensor, targets: Tensor | None = None) -> Tensor:
-    """Values (N,) less their mean in the batch; with targets (N,), less that of their class.
+def centre(
+    values: Tensor, targets: Tensor | None = None, gather: Callable[[Tensor], Tensor] = all_gather_rows
+) -> Tensor:
+    """Values (N,) less their mean in the batch of all ranks; with targets (N,), less that of their class.
 
     Classes with fewer than 4 samples in the batch are taken together: a mean of one or two would leave nothing.
 
@@ -85,10 +88,16 @@ def centre(values: Tensor, targets: Tensor | None = None) -> Tensor:
     >>> centre(torch.tensor([1.0, 1.0, 1.0, 5.0, 9.0]), torch.tensor([0, 0, 0, 0, 1]))
     tensor([-1., -1., -1.,  3.,  0.])
     """
-    if targets is None:
-        return _Centre.apply(values, torch.zeros(len(values), dtype=torch.long, device=values.device))
-    often = torch.bincount(all_gather_rows(targets)) >= FEWEST
-    return _Centre.apply(values, torch.where(often[targets], targets + 1, 0))
+    groups = torch.zeros(len(values), dtype=torch.long, device=values.device)
+    if targets is not None:
+        often = torch.bincount(gather(targets)) >= FEWEST
+        groups = torch.where(often[targets], targets + 1, 0)
+    centred: Tensor = _Centre.apply(values, groups, gather)
+    return centred
+
+
+def _own_rows(rows: Tensor) -> Tensor:
+    return rows
 
 
 class StrengthNetwork(nn.Module):
@@ -138,4 +147,7 @@ class StrengthNetwork(nn.Module):
     def forward(self, characteristics: Tensor, targets: Tensor | None = None) -> Tensor:
         """Strengths (N,); `targets` (N,) are read where strengths are centred within classes."""
         strengths = OUTPUTS[self.output](self.layers(characteristics)).squeeze(1)
-        return centre(strengths, targets) if self.centred else strengths
+        if not self.centred:
+            return strengths
+        # What is trained is described by one rank alone: it must not wait for the others.
+        return centre(strengths, targets, all_gather_rows if self.training else _own_rows)
