@@ -14,6 +14,7 @@ from accelerate.state import AcceleratorState
 from icda import plugins
 from icda.bf16 import require_bf16
 from icda.data import Task, create_task, csv_task, folder_task
+from icda.data.given_labels import relabelled
 from icda.data.subset import take_subset
 from icda.errors import ExistingFileError, InputError, MissingFileError
 from icda.methods import Method, Setup, check_needs, create_method, method_needs, resolve_method
@@ -80,6 +81,8 @@ def told_task(config: TrainConfig, task: Task) -> Task:
 def load_task(config: TrainConfig) -> Task:
     """The task a configuration names, or the one made of the user's own folder or CSV, as its model reads it."""
     task = _find_task(config)
+    if config.labels is not None:
+        task = relabelled(task, config.labels)
     if config.subset is not None:  # which groups samples belong to must not decide who is taken, if it is not known
         task = take_subset(task, config.subset, config.data_seed, by_groups=config.attributes == "known")
     return read_by(task, config.model or task.default_model)
