@@ -82,5 +82,3 @@ def test_metadata_make_it_withdraw_wrong_labels(tmp_path: Path) -> None:
     assert last["strength_auroc_wrong"] > 0.8
     accuracies = {name: run["metrics"]["accuracy"] for name, run in runs.items()}
     assert accuracies["meta_icda_signed"] > accuracies["meta_icda"] + 0.05
-
-

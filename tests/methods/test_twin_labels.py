@@ -29,7 +29,9 @@ def answers(right: int, sure: float = 4.0) -> Tensor:
 
 def end_epoch(method: TwinLabels, said: Tensor, epoch: int, epochs: int = 99) -> None:
     method.said, method.given = said.clone(), TARGETS.clone()
-    method.on_epoch_end(Context([], [], [], lambda loss: None, lambda: iter(()), epoch=epoch, stage=Stage(epochs, FIRST)))
+    method.on_epoch_end(
+        Context([], [], [], lambda loss: None, lambda: iter(()), epoch=epoch, stage=Stage(epochs, FIRST))
+    )
 
 
 def test_the_epoch_whose_running_mean_agrees_most_with_the_given_labels_is_kept() -> None:

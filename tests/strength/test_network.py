@@ -127,10 +127,11 @@ ALONE = torch.tensor([4, 10])
 
 def naive_centre(values: Tensor, labels: Tensor) -> Tensor:
     """Sample by sample: less the mean of the samples of its class, or of all that belong to rare classes."""
-    often = {label for label in labels.tolist() if int((labels == label).sum()) >= 4}
+    names = labels.tolist()
+    rare = {label for label in names if names.count(label) < 4}
     parts = []
-    for i, label in enumerate(labels.tolist()):
-        fellows = [j for j, other in enumerate(labels.tolist()) if (other == label if label in often else other not in often)]
+    for i, label in enumerate(names):
+        fellows = [j for j, other in enumerate(names) if other == label or (label in rare and other in rare)]
         parts.append(values[i] - sum(values[j] for j in fellows) / len(fellows))
     return torch.stack(parts)
 

@@ -1,9 +1,9 @@
-"""Which label is right, from the label and from what a network says that has not seen it; told no rate of wrong labels.
+"""Which label is right, from the label and from what a network says that has not seen it; no rate is given.
 
-A sample's true class c has probability p(c | x), the held-out answer after one temperature and one bias per class, and turns
-into the label y with probability T[c, y]. Temperature, biases and T are those under which the labels are likeliest (EM).
-A network that knows too little is unsure where it contradicts labels, and the temperature explains that; labels that are
-wrong are contradicted however sure it is, and only T explains that. So clean labels stay as they are.
+A sample's true class c has probability p(c | x), the held-out answer after one temperature and one bias per class, and
+turns into the label y with probability T[c, y]. Temperature, biases and T are those under which the labels are likeliest
+(EM). A network that knows too little is unsure where it contradicts labels, and the temperature explains that; labels that
+are wrong are contradicted however sure it is, and only T explains that. So clean labels stay as they are.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def refine_labels(logits: Tensor, targets: Tensor, pseudo_samples: float = PSEUD
 def protect_classes(posterior: Tensor, targets: Tensor, wrong: float, pseudo_samples: float = PSEUDO_SAMPLES) -> Tensor:
     """Probabilities (N, C) of which no label loses more than its samples can vouch for.
 
-    Let M be what the labels y lose, the sum of 1 - q_i(y) over their n samples. At most the share (M + s wrong) / (n + s) of
-    them may go, with s pseudo-samples at the common rate: a frequent label's own loss decides, a rare one's hardly counts.
+    Let M be what the labels y lose, the sum of 1 - q_i(y) over their n samples. At most a share (M + s wrong) / (n + s)
+    may go, with s pseudo-samples at the common rate: a frequent label's own loss decides, a rare one's hardly counts.
     What is over goes back to the label, the same share of each sample. Without this, the few samples of a rare class,
     which networks that have seen one or two of it answer with its neighbours, would be relabelled away.
 

@@ -42,13 +42,15 @@ def relabelled(task: Task, given: str) -> Task:
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= task.num_classes:
         wrong = low if low < 0 else high
-        raise InputError(f"--labels {given} holds the label {wrong}; task {task.name!r} has 0 to {task.num_classes - 1}.")
+        raise InputError(
+            f"--labels {given} holds the label {wrong}; task {task.name!r} has 0 to {task.num_classes - 1}."
+        )
     clean = train.targets if train.clean_targets is None else train.clean_targets
     return replace(task, train=replace(train, targets=labels, clean_targets=clean))
 
 
 def read_labels(given: str) -> Tensor:
-    """The class numbers (N,) in FILE or FILE:NAME: text, a column of a CSV file, an array of numpy, or torch's dict of them."""
+    """The class numbers (N,) in FILE or FILE:NAME: text, a column of a CSV file, numpy arrays, or a dict of them."""
     path, name = _parts(given)
     if not path.is_file():
         raise MissingFileError(f"--labels {given}: there is no file {path}.")
@@ -59,12 +61,16 @@ def read_labels(given: str) -> Tensor:
     except KeyError as error:
         raise InputError(f"--labels {given}: {path} holds nothing of the name {error}.") from error
     except pickle.UnpicklingError as error:
-        raise UnreadableError(f"--labels {given}: {path} cannot be read as labels: it holds more than arrays.") from error
+        raise UnreadableError(
+            f"--labels {given}: {path} cannot be read as labels: it holds more than arrays."
+        ) from error
     except (OSError, ValueError, RuntimeError, EOFError) as error:
         raise UnreadableError(f"--labels {given}: {path} cannot be read as labels: {error}") from error
     array = np.asarray(values)
     if array.ndim != 1 or not len(array) or not np.array_equal(array, array.astype(np.int64)):
-        raise InputError(f"--labels {given}: expected one whole number per sample, got an array of shape {array.shape}.")
+        raise InputError(
+            f"--labels {given}: expected one whole number per sample, got an array of shape {array.shape}."
+        )
     return torch.from_numpy(array.astype(np.int64))
 
 

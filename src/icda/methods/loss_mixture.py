@@ -1,4 +1,4 @@
-"""Loss mixture: two normal distributions are fitted to the losses, and the upper one's samples trust the network instead."""
+"""Loss mixture: two normal distributions are fitted to the losses; samples of the upper one trust the network instead."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class TwinLabels(CrossFittedMethod):
     kept learns from these probabilities as soft labels; with `balance` logits are adjusted by the classes' shares, as in
     logit adjustment. Where no labels are wrong they stay as they are, and the method is plain training.
 
-    A shortcut looks like wrong labels: the samples that contradict it would be relabelled. `icda audit` tells the two apart.
+    A shortcut looks like wrong labels: the samples that contradict it would be relabelled. `icda audit` tells which it is.
 
     Ours. The flips are those of Pezeshki et al., "Discovering environments with XRM", ICML 2024; a matrix of transitions
     between classes found from confident answers is in Northcutt et al., "Confident learning", JAIR 2021.
@@ -47,12 +47,14 @@ class TwinLabels(CrossFittedMethod):
     """
 
     answers_later: ClassVar[bool] = False  # the twins answer with the class itself, not with a shortcut
+    given: Tensor
+    said: Tensor
+    average: Tensor
+    kept: Tensor
     soft_labels: Tensor  # (N, C)
     log_prior: Tensor  # (C,)
 
-    def __init__(
-        self, setup: Setup, *, cross_fit_epochs: float = 0.5, balance: bool = True, reuse: str = ""
-    ) -> None:
+    def __init__(self, setup: Setup, *, cross_fit_epochs: float = 0.5, balance: bool = True, reuse: str = "") -> None:
         super().__init__(setup, cross_fit_epochs=cross_fit_epochs, reuse=reuse)
         self.balance = balance
         self.agreement = 0.0  # of the kept answers with the given labels

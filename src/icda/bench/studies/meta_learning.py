@@ -21,7 +21,7 @@ from icda.training import TrainConfig
 from icda.training.run import load_folder
 
 TASKS = ("digits_lt", "digits_flip_noise", "digits_coloured")
-METHODS = ("icda", "meta_icda", "metasaug", "meta_weight_net", "lsda")
+METHODS = ("icda", "meta_icda", "meta_icda_signed", "metasaug", "meta_weight_net", "lsda")
 
 
 @dataclass(frozen=True)
