@@ -12,6 +12,7 @@ from torch import Tensor
 from icda.cross_fit import HeldOut
 from icda.cross_fit.refined_labels import refine_labels
 from icda.data.task import Batch
+from icda.errors import InputError
 from icda.methods import Context, Setup, Stage
 from icda.methods.cross_fitted import FIRST
 from icda.methods.twin_labels import TwinLabels
@@ -92,4 +93,10 @@ def test_it_answers_no_shortcut_and_frees_what_it_noted(tmp_path: Path) -> None:
     result = run(tmp_path, "digits_lt", "twin_labels", epochs=2)
     state = torch.load(tmp_path / "twin_labels" / "model.pt", weights_only=True)["method"]["_extra_state"]
     assert all(state[name].numel() == 0 for name in ("given", "said", "average", "kept"))
-    assert state["evidence"]["logits"].shape == (sum(result["class_counts"]), 10)
+    assert state["answers"]["logits"].shape == (sum(result["class_counts"]), 10)
+
+
+def test_its_answers_are_not_taken_for_those_of_the_networks_at_the_end(tmp_path: Path) -> None:
+    run(tmp_path, "digits_lt", "twin_labels", epochs=2)
+    with pytest.raises(InputError, match="trained no cross-fitted networks"):
+        run(tmp_path, "digits_lt", "xrm", epochs=2, options={"reuse": str(tmp_path / "twin_labels")})

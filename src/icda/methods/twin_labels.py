@@ -54,11 +54,11 @@ class TwinLabels(CrossFittedMethod):
     soft_labels: Tensor  # (N, C)
     log_prior: Tensor  # (C,)
 
-    def __init__(self, setup: Setup, *, cross_fit_epochs: float = 0.5, balance: bool = True, reuse: str = "") -> None:
-        super().__init__(setup, cross_fit_epochs=cross_fit_epochs, reuse=reuse)
+    def __init__(self, setup: Setup, *, cross_fit_epochs: float = 0.5, balance: bool = True) -> None:
+        super().__init__(setup, cross_fit_epochs=cross_fit_epochs)
         self.balance = balance
         self.agreement = 0.0  # of the kept answers with the given labels
-        shape = (0 if reuse else setup.num_samples, setup.num_classes)
+        shape = (setup.num_samples, setup.num_classes)
         for name in NOTED[1:]:
             self.register_buffer(name, torch.zeros(shape), persistent=False)
         self.register_buffer("given", torch.zeros(shape[0], dtype=torch.long), persistent=False)
@@ -86,7 +86,6 @@ class TwinLabels(CrossFittedMethod):
             floor = torch.finfo(self.kept.dtype).tiny
             asked = self.held_out.ask(context.training_batches(), context.models[1:])
             self._keep(HeldOut(self.kept.clamp(min=floor).log().cpu(), self.given.cpu(), asked.agreement))
-            self.found["held_out_agreement"] = agreement
             for name in NOTED:
                 setattr(self, name, getattr(self, name)[:0])
 
@@ -95,6 +94,7 @@ class TwinLabels(CrossFittedMethod):
         moved = refined.probabilities.argmax(1) != held_out.targets
         self.soft_labels = refined.probabilities.to(self.soft_labels.device)
         self.log_prior = refined.probabilities.double().mean(0).log().to(self.log_prior)
+        self.found["held_out_agreement"] = self.agreement  # the best
         self.found |= {"wrong_labels": refined.wrong, "relabelled": float(moved.double().mean())}
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
@@ -107,10 +107,14 @@ class TwinLabels(CrossFittedMethod):
 
     def get_extra_state(self) -> dict[str, Any]:
         noted = {name: getattr(self, name) for name in NOTED}
-        return {**super().get_extra_state(), **noted, "agreement": self.agreement}
+        # Not as evidence that other methods may reuse: these are no answers of the networks as they are at the end.
+        answers = None if self.evidence is None else self.evidence._asdict()
+        return {"evidence": None, "answers": answers, **noted, "agreement": self.agreement}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
+        # Of any length, unlike saved buffers: a trained model may be evaluated on data of another size.
         for name in NOTED:
             setattr(self, name, state[name].to(self.soft_labels.device))
         self.agreement = state["agreement"]
-        super().set_extra_state(state)
+        if state["answers"] is not None:
+            self._keep(HeldOut(**state["answers"]))
