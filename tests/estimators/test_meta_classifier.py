@@ -67,6 +67,8 @@ def test_seed_decides_the_fit() -> None:
         ({"loss": "risda"}, "loss must be one of"),
         ({"prior": "group"}, "prior must be"),
         ({"strengths_as": "both"}, "strengths_as must be"),
+        ({"strength_output": "relu"}, "strength_output must be one of sigmoid, tanh, linear"),
+        ({"strength_output": "tanh", "strengths_as": "weights"}, "needs strengths that are positive"),
         ({"C": 0}, "must be positive"),
         ({"folds": 1}, "folds must be at least 2"),
     ],
@@ -162,3 +164,24 @@ def test_samples_of_weight_zero_are_as_if_they_were_not_there() -> None:
     np.testing.assert_allclose(whole, part, atol=1e-10)
     with pytest.raises(ValueError, match="a class has no sample with a positive sample_weight"):
         model.fit(X, y, X_META, Y_META, sample_weight=(y == "cat").astype(float), attributes=attributes)
+
+
+def test_signed_strengths_withdraw_wrong_labels_as_those_of_the_sigmoid_cannot() -> None:
+    """Two fifths of the labels of one class are wrong, more than chance would even out."""
+    generator = np.random.default_rng(0)
+    truth = np.arange(400) % 2
+    features = generator.normal(size=(400, 4)) + 2.5 * np.outer(2 * truth - 1, [1, 0, 0, 0])
+    wrong = (truth == 1) & (generator.random(400) < 0.4)
+    labels = np.where(wrong, 0, truth)
+    trusted, meta = features[:40] + generator.normal(size=(40, 4)) / 4, truth[:40]
+    means = {}
+    for output, beta in (("sigmoid", 0.1), ("tanh", 5.0), ("linear", 3.0)):
+        model = MetaICDAClassifier(C=0.1, strength_output=output, beta=beta, use_metadata=False, class_margins=False)
+        model.fit(features[40:], labels[40:], trusted, meta)
+        chosen = (labels[40:] == 0, wrong[40:])
+        means[output] = model.strengths_[chosen[1]].mean() - model.strengths_[chosen[0] & ~chosen[1]].mean()
+        if output != "sigmoid":
+            for label in (0, 1):
+                assert abs(model.strengths_[labels[40:] == label].mean()) < 1e-5
+    assert means["tanh"] < -0.1
+    assert means["linear"] < -0.1

@@ -27,7 +27,7 @@ from icda.training.checkpoint import load_checkpoint
 from icda.training.progress import QuietView
 
 CLASSES, RATE = 3, 0.2
-LEARNERS = ("meta_icda", "metasaug", "meta_weight_net", "lsda")
+LEARNERS = ("meta_icda", "meta_icda_signed", "metasaug", "meta_weight_net", "lsda")
 NEED_METADATA = ("meta_icda", "metasaug", "meta_weight_net")
 
 
@@ -325,6 +325,7 @@ def state_of(folder: Path) -> dict[str, Any]:
 
 RANKED: dict[str, dict[str, Any]] = {
     "meta_icda": {"method": "meta_icda", "checkpoint_every": 3},
+    "meta_icda_signed": {"method": "meta_icda_signed"},
     "meta_weight_net": {"method": "meta_weight_net"},
 }
 

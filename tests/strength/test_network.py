@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from icda.errors import InputError
 from icda.strength import StrengthNetwork
-from icda.strength.network import InputNorm
+from icda.strength.network import InputNorm, centre
 
 SIZE = 5
 
@@ -116,3 +117,78 @@ def test_inputs_layers_and_normalisation_can_be_chosen(layers: int) -> None:
     assert [layer.out_features for layer in linear] == [7] * layers + [1]
     assert not any(isinstance(module, InputNorm) for module in network.modules())
     assert network(torch.randn(3, 1)).shape == (3,)
+
+
+# -- signed strengths -------------------------------------------------------------------------------------------------
+
+LABELS = torch.tensor([0, 1, 0, 0, 2, 0, 1, 1, 1, 1, 3, 0])  # five of 0 and of 1; 2 and 3 have one sample each
+ALONE = torch.tensor([4, 10])
+
+
+def naive_centre(values: Tensor, labels: Tensor) -> Tensor:
+    """Sample by sample: less the mean of the samples of its class, or of all that belong to rare classes."""
+    names = labels.tolist()
+    rare = {label for label in names if names.count(label) < 4}
+    parts = []
+    for i, label in enumerate(names):
+        fellows = [j for j, other in enumerate(names) if other == label or (label in rare and other in rare)]
+        parts.append(values[i] - sum(values[j] for j in fellows) / len(fellows))
+    return torch.stack(parts)
+
+
+def test_values_are_centred_within_frequent_classes_and_rare_ones_are_taken_together() -> None:
+    values = torch.randn(12, dtype=torch.float64, requires_grad=True)
+    towards = torch.randn(12, dtype=torch.float64)
+    found, wanted = centre(values, LABELS), naive_centre(values, LABELS)
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+    mine, other = (torch.autograd.grad((part * towards).sum(), values)[0] for part in (found, wanted))
+    torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-12)
+    assert float(found.detach()[ALONE].abs().min()) > 0, "a sample alone in its class keeps a strength"
+
+
+@pytest.mark.parametrize("output", ["tanh", "linear"])
+def test_signed_outputs_are_the_plain_ones_less_their_means(output: Any) -> None:
+    torch.manual_seed(0)
+    centred = StrengthNetwork(SIZE, output=output).double().train()
+    plain = StrengthNetwork(SIZE, output=output, centred=False).double().train()
+    plain.load_state_dict(centred.state_dict())
+    raw = plain.layers(inputs(1)).squeeze(1)
+    wanted = (raw.exp() - (-raw).exp()) / (raw.exp() + (-raw).exp()) if output == "tanh" else raw
+    torch.testing.assert_close(plain(inputs(1), LABELS), wanted)
+    torch.testing.assert_close(centred(inputs(1), LABELS), naive_centre(wanted, LABELS))
+    torch.testing.assert_close(centred(inputs(1)), wanted - wanted.mean())
+    assert (centred(inputs(1)) < 0).any()
+
+
+def test_the_sigmoid_is_neither_signed_nor_centred_and_its_state_is_that_of_the_first_version() -> None:
+    network = StrengthNetwork()
+    assert not network.is_signed
+    assert not network.centred
+    assert {name.split(".")[0] for name in network.state_dict()} == {"layers"}
+    torch.testing.assert_close(network.eval()(torch.ones(2, 10), torch.tensor([0, 1])), network(torch.ones(2, 10)))
+
+
+def test_an_unknown_output_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(InputError, match="one of sigmoid, tanh, linear, got 'relu'"):
+        StrengthNetwork(output="relu")  # type: ignore[arg-type]
+
+
+def signed_on_rank(rank: int) -> dict[str, Any]:
+    rows = slice(0, 7) if rank == 0 else slice(7, 12)  # unequal shares
+    torch.manual_seed(0)
+    network = StrengthNetwork(SIZE, output="tanh").double()
+    out = network(inputs(0)[rows], LABELS[rows])
+    (out * torch.arange(12.0)[rows].double()).sum().backward()
+    return {"out": out.detach(), "slopes": [parameter.grad for parameter in network.parameters()]}
+
+
+def test_two_ranks_centre_as_one_process_does(run_on_ranks: Callable[..., list[Any]]) -> None:
+    torch.manual_seed(0)
+    one = StrengthNetwork(SIZE, output="tanh").double()
+    wanted = one(inputs(0), LABELS)
+    (wanted * torch.arange(12.0).double()).sum().backward()
+    ranks = run_on_ranks(signed_on_rank)
+    torch.testing.assert_close(torch.cat([rank["out"] for rank in ranks]), wanted.detach(), rtol=1e-12, atol=1e-12)
+    for k, parameter in enumerate(one.parameters()):
+        found = sum(rank["slopes"][k] for rank in ranks)
+        torch.testing.assert_close(found, parameter.grad, rtol=1e-9, atol=1e-11)

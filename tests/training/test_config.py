@@ -14,6 +14,7 @@ from icda.training.config import NOT_SHAPING, config_from_dict, describe_changes
 OTHER: dict[str, Any] = {
     "task": "digits",
     "data": "cats",
+    "labels": "people.txt",
     "root": "elsewhere",
     "method": "isda",
     "options": {"lambda0": 0.25},

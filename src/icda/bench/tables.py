@@ -50,6 +50,7 @@ SHORT_NAMES = {
     "metasaug": "MetaSAug",
     "lsda": "LSDA",
     "meta_icda": "Meta-ICDA",
+    "meta_icda_signed": "Meta-ICDA, signed",
     "shortcut_prior": "Shortcut prior",
 }
 

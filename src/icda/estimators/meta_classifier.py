@@ -30,6 +30,7 @@ from icda.linear.problem import Problem
 from icda.linear.pseudo_groups import guess_attributes
 from icda.linear.rows import refuse_sparse
 from icda.signature import check_kinds
+from icda.strength.network import OUTPUTS, StrengthOutput
 
 
 class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
@@ -49,6 +50,9 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
     lambda0, beta, C : as in ICDAClassifier.
     strengths_as : {"margins", "weights"}; the paper adds beta * alpha_i to the other classes' logits; weights count a
         sample alpha_i times within its class.
+    strength_output : {"sigmoid", "tanh", "linear"}; the sigmoid's strengths lie in (0, 1). The others have a sign, with the
+        mean of each class at 0: a negative margin withdraws a sample, such as one with a wrong label. Give `beta` a size
+        that can act then, such as 5. Not with strengths_as="weights".
     prior : {"attribute", "class"}; "attribute" needs groups of the metadata, or attributes or log_prior of the training
         samples, and is "class" without them.
     use_metadata : whether the head is fitted to metadata too.
@@ -95,6 +99,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         tol: float = 1e-4,
         random_state: int | None = 0,
         class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
+        strength_output: StrengthOutput = "sigmoid",
     ) -> None:
         self.loss = loss
         self.lambda0 = lambda0
@@ -111,6 +116,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         self.tol = tol
         self.random_state = random_state
         self.class_weight = class_weight
+        self.strength_output = strength_output
 
     def fit(
         self,
@@ -226,6 +232,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
     def _meta_settings(self) -> MetaSettings:
         return MetaSettings(
             strengths_as=self.strengths_as,
+            strength_output=self.strength_output,
             use_metadata=self.use_metadata,
             class_margins=self.class_margins,
             steps=self.steps,
@@ -245,6 +252,13 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             raise InputError(f"loss must be one of {', '.join(known)}, got {self.loss!r}.")
         if self.strengths_as not in ("weights", "margins"):
             raise InputError(f"strengths_as must be weights or margins, got {self.strengths_as!r}.")
+        if self.strength_output not in OUTPUTS:
+            raise InputError(f"strength_output must be one of {', '.join(OUTPUTS)}, got {self.strength_output!r}.")
+        if self.strengths_as == "weights" and self.strength_output != "sigmoid":
+            raise InputError(
+                f'strengths_as="weights" needs strengths that are positive: strength_output="sigmoid", got '
+                f"{self.strength_output!r}. Signed strengths are margins."
+            )
         if self.prior not in ("attribute", "class"):
             raise InputError(f"prior must be attribute or class, got {self.prior!r}.")
         if not self.C > 0 or self.lambda0 < 0 or not self.learning_rate > 0:

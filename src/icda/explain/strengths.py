@@ -42,7 +42,7 @@ def sample_strengths(method: Method, seen: Pass) -> Strength:
             *(value.to(device) for value in (seen.logits, seen.features, seen.targets, seen.weight))
         )
         with evaluating(method):
-            learned = method.strength_network(described).cpu()
+            learned = method.strength_network(described, seen.targets.to(device)).cpu()
         strength = strength._replace(per_sample=learned)
     return strength
 

@@ -22,6 +22,7 @@ from icda.linear.problem import Problem
 from icda.linear.solver import LinearHead, fit_head
 from icda.statistics.grouping import LabelGroups
 from icda.strength import Characteristics, Strength, StrengthNetwork, direct_strength
+from icda.strength.network import StrengthOutput
 
 StrengthsAs = Literal["weights", "margins"]
 ROUNDS = 2  # fits with strengths after the first without
@@ -33,6 +34,7 @@ class MetaSettings:
     """What is learned on metadata, and for how long."""
 
     strengths_as: StrengthsAs = "margins"  # the paper's: beta * alpha_i is added to the other classes
+    strength_output: StrengthOutput = "sigmoid"  # "tanh" and "linear" have a sign: a sample can be withdrawn
     use_metadata: bool = True  # heads are fitted to metadata too, but never judged on what they were fitted to
     class_margins: bool = True
     steps: int = 30
@@ -66,7 +68,7 @@ class Outer(nn.Module):
         super().__init__()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
-            self.network = StrengthNetwork(normalise_inputs=False)
+            self.network = StrengthNetwork(normalise_inputs=False, output=settings.strength_output)
         self.margins = nn.Parameter(torch.zeros(problem.num_classes), requires_grad=settings.class_margins)
         share = torch.tensor(num_metadata / (num_metadata + len(problem.targets)))
         self.share_logit = nn.Parameter(torch.logit(share), requires_grad=settings.use_metadata)
@@ -80,7 +82,7 @@ class Outer(nn.Module):
         return torch.sigmoid(self.share_logit) if self.settings.use_metadata else torch.zeros(())
 
     def strengths(self) -> Tensor:
-        return self.network(self.described)
+        return self.network(self.described, self.targets)
 
     def training_weights(self, strengths: Tensor) -> Tensor:
         """Weights (N,) of sum one: each class the same mass, within it by strength if strengths are weights."""

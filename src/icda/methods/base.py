@@ -204,6 +204,13 @@ class Method(nn.Module):
         """Figures of the epoch that just ended, for the log: plain numbers, lists or dicts."""
         return {}
 
+    def sample_figures(self) -> Mapping[str, Tensor]:
+        """Numbers given to each training sample (N,) in that epoch, NaN where there was none, by name.
+
+        The log says how they stand to wrong labels, small groups and small classes, which a method need not know.
+        """
+        return {}
+
 
 class MissingNeedError(InputError):
     """A task lacks what a method needs."""

@@ -15,9 +15,11 @@ from icda.meta.lookahead import Mode
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.meta_learning import MetaLearner, Outer, step_network
 from icda.ranges import NotNegative
+from icda.ranks import all_gather_rows
 from icda.results.epoch import Figure
 from icda.statistics import Moments
 from icda.strength import Characteristics, Strength, StrengthLog, StrengthNetwork
+from icda.strength.network import StrengthOutput
 
 if TYPE_CHECKING:
     from icda.data.task import Batch
@@ -38,6 +40,7 @@ class MetaICDAMethod(MetaLearner):
 
     inner_loss = ICDALoss
     criterion: ICDALoss
+    given: Tensor  # (2, N) the strength each training sample was given in this epoch, and whether it was
 
     def __init__(
         self,
@@ -51,6 +54,8 @@ class MetaICDAMethod(MetaLearner):
         statistics_rate: NotNegative = 0.1,
         correct_statistics: bool = True,
         persist: bool = False,
+        strength_output: StrengthOutput = "sigmoid",
+        centre_strengths: bool = True,
         criterion: ICDALoss | None = None,
         strength_network: StrengthNetwork | None = None,
         **options: Any,
@@ -63,7 +68,9 @@ class MetaICDAMethod(MetaLearner):
                 "the attributes of each batch, which its look-ahead does not have. Leave prior out, or use group_prior."
             )
         self.characteristics = Characteristics(setup.class_counts)
-        self.strength_network = strength_network or StrengthNetwork()
+        self.strength_network = strength_network or StrengthNetwork(
+            output=strength_output, centred=centre_strengths and strength_output != "sigmoid"
+        )
         # Decoupled decay: inside Adam's normalised step it would outweigh a meta-gradient of order beta * eta / n.
         self.optimizer = torch.optim.AdamW(
             self.strength_network.parameters(), lr=strength_rate, weight_decay=strength_decay
@@ -73,6 +80,7 @@ class MetaICDAMethod(MetaLearner):
         self._corrected: Moments | None = None
         groups = 0 if setup.group_counts is None else len(setup.group_counts)
         self.log = StrengthLog(setup.num_classes, groups)
+        self.register_buffer("given", torch.zeros(2, setup.num_samples), persistent=False)
 
     def observe(self, output: Output, batch: Batch, context: Context) -> None:
         self.criterion.statistics.update(output.features, batch.targets)
@@ -84,9 +92,11 @@ class MetaICDAMethod(MetaLearner):
         weight, features = context.head_weight.detach(), output.features.detach()
         direct = self.criterion.strength(features, batch.targets, weight)
         if context.progress < self.start:
+            if self.strength_network.is_signed:  # beta belongs to the network's strengths, which start at 0
+                return direct._replace(per_sample=torch.zeros_like(direct.per_sample))
             return direct
         described = self.characteristics(output.logits, features, batch.targets, weight)
-        return direct._replace(per_sample=self.strength_network(described).to(direct.per_class))
+        return direct._replace(per_sample=self.strength_network(described, batch.targets).to(direct.per_class))
 
     def outer(self, output: Output, batch: Batch, context: Context) -> Outer:
         strength = self.strength(output, batch, context)
@@ -116,6 +126,7 @@ class MetaICDAMethod(MetaLearner):
         with torch.no_grad():
             strength = self.strength(output, batch, context)
         self.log.add(strength.per_sample, batch.targets, batch.groups)
+        self._note(batch.index, strength.per_sample)
         moments = self._corrected or self.criterion.statistics.moments()
         return self._loss(output.logits, weight, batch.targets, context.progress, strength, moments)
 
@@ -125,11 +136,24 @@ class MetaICDAMethod(MetaLearner):
     def epoch_figures(self) -> Mapping[str, Figure]:
         return self.log.take()
 
+    def sample_figures(self) -> Mapping[str, Tensor]:
+        """The strength each sample was given in the epoch that just ended; starts a new epoch."""
+        (strengths, seen), self.given = self.given, torch.zeros_like(self.given)
+        return {"strength": torch.where(seen > 0, strengths, torch.nan)} if len(seen) else {}
+
     def get_extra_state(self) -> dict[str, Any]:
-        return {"optimizer": self.optimizer.state_dict()}
+        return {"optimizer": self.optimizer.state_dict(), "given": self.given}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         self.optimizer.load_state_dict(state["optimizer"])
+        if "given" in state:  # which versions up to 0.1.0 did not keep
+            self.given = state["given"].to(self.given.device)
+
+    def _note(self, index: Tensor, strengths: Tensor) -> None:
+        """Keep what the batch of all ranks was given; nothing in a loop whose samples have no numbers."""
+        if self.given.shape[1]:
+            rows = all_gather_rows(index.to(self.given.device))
+            self.given[0, rows], self.given[1, rows] = all_gather_rows(strengths.to(self.given)), 1.0
 
     def _loss(
         self, logits: Tensor, weight: Tensor, targets: Tensor, progress: float, strength: Strength, moments: Moments

@@ -52,6 +52,7 @@ class MetaICDA:
         self.method = MetaICDAMethod(
             setup, criterion=loss, strength_network=strength_network, lookahead=lookahead, every=every, **options
         )
+        self.method.given = torch.zeros(2, 0)  # samples have no numbers here
         self.method.to(next(model.parameters()).device)
         self.context = Context(
             networks=[model],

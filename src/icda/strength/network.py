@@ -1,13 +1,24 @@
-"""Small networks that turn numbers about a sample into a strength in (0, 1)."""
+"""Small networks that turn numbers about a sample into a strength: in (0, 1), in (-1, 1), or any number."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from icda.ranks import all_reduce
+from icda.errors import InputError
+from icda.ranks import all_gather_rows, all_reduce
+
+FEWEST = 4  # samples of a class in a batch, for a mean of its own
+StrengthOutput = Literal["sigmoid", "tanh", "linear"]
+OUTPUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "linear": lambda values: values,
+}
 
 
 class InputNorm(nn.Module):
@@ -46,17 +57,80 @@ class InputNorm(nn.Module):
         return mean, variance
 
 
+class _Centre(torch.autograd.Function):
+    """Values (N,) less the mean of their group, over the batches of all ranks; the gradient goes through the means."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, groups: Tensor, gather: Callable[[Tensor], Tensor]) -> Tensor:
+        ctx.groups, ctx.everyone, ctx.gather = groups, gather(groups), gather
+        return values - _group_means(gather(values), ctx.everyone)[groups]
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None]:
+        means = _group_means(ctx.gather(slopes[0].contiguous()), ctx.everyone)
+        return slopes[0] - means[ctx.groups], None, None
+
+
+def _group_means(values: Tensor, groups: Tensor) -> Tensor:
+    counts = torch.bincount(groups).to(values)
+    return torch.zeros_like(counts).index_add(0, groups, values) / counts.clamp(min=1)
+
+
+def centre(
+    values: Tensor, targets: Tensor | None = None, gather: Callable[[Tensor], Tensor] = all_gather_rows
+) -> Tensor:
+    """Values (N,) less their mean in the batch of all ranks; with targets (N,), less that of their class.
+
+    Classes with fewer than 4 samples in the batch are taken together: a mean of one or two would leave nothing.
+
+    >>> centre(torch.tensor([1.0, 3.0]))
+    tensor([-1.,  1.])
+    >>> centre(torch.tensor([1.0, 1.0, 1.0, 5.0, 9.0]), torch.tensor([0, 0, 0, 0, 1]))
+    tensor([-1., -1., -1.,  3.,  0.])
+    """
+    groups = torch.zeros(len(values), dtype=torch.long, device=values.device)
+    if targets is not None:
+        often = torch.bincount(gather(targets)) >= FEWEST
+        groups = torch.where(often[targets], targets + 1, 0)
+    centred: Tensor = _Centre.apply(values, groups, gather)
+    return centred
+
+
+def _own_rows(rows: Tensor) -> Tensor:
+    return rows
+
+
 class StrengthNetwork(nn.Module):
-    """alpha_i = sigmoid(MLP(characteristics)): two hidden layers of 100, about 0.5 at the start.
+    """alpha_i = f(MLP(characteristics)): two hidden layers of 100.
+
+    f is the sigmoid: strengths in (0, 1), about 0.5 at the start. With `output` "tanh" or "linear" strengths have a sign:
+    a negative margin withdraws the sample. Unless `centred` is False the mean of its class over the batch is then taken
+    off each (mathematics 9.4). A margin that all samples share says nothing about any of them, but it makes the classifier
+    less sure, which lowers the loss on metadata: left alone, that is what is learned. A margin of a class is the prior's.
 
     Reference: section 4.2 of arXiv 2304.13431 ("a two-layer MLP"); sizes after the same authors' code (mathematics 1).
+    Signed outputs and centring are ours.
 
     >>> StrengthNetwork()(torch.randn(4, 10)).shape
     torch.Size([4])
+    >>> bool(StrengthNetwork(output="tanh")(torch.randn(4, 10)).sum().abs() < 1e-6)
+    True
     """
 
-    def __init__(self, num_inputs: int = 10, hidden: int = 100, layers: int = 2, normalise_inputs: bool = True) -> None:
+    def __init__(
+        self,
+        num_inputs: int = 10,
+        hidden: int = 100,
+        layers: int = 2,
+        normalise_inputs: bool = True,
+        output: StrengthOutput = "sigmoid",
+        centred: bool | None = None,
+    ) -> None:
         super().__init__()
+        if output not in OUTPUTS:
+            raise InputError(f"the output of a strength network is one of {', '.join(OUTPUTS)}, got {output!r}.")
+        self.output: StrengthOutput = output
+        self.centred = self.is_signed if centred is None else centred
         sizes = [num_inputs, *([hidden] * layers)]
         blocks: list[nn.Module] = [InputNorm(num_inputs)] if normalise_inputs else []
         for before, after in pairwise(sizes):
@@ -65,5 +139,15 @@ class StrengthNetwork(nn.Module):
         nn.init.zeros_(last.bias)
         self.layers = nn.Sequential(*blocks, last)
 
-    def forward(self, characteristics: Tensor) -> Tensor:
-        return torch.sigmoid(self.layers(characteristics)).squeeze(1)
+    @property
+    def is_signed(self) -> bool:
+        """Whether strengths may be negative before they are centred."""
+        return self.output != "sigmoid"
+
+    def forward(self, characteristics: Tensor, targets: Tensor | None = None) -> Tensor:
+        """Strengths (N,); `targets` (N,) are read where strengths are centred within classes."""
+        strengths = OUTPUTS[self.output](self.layers(characteristics)).squeeze(1)
+        if not self.centred:
+            return strengths
+        # What is trained is described by one rank alone: it must not wait for the others.
+        return centre(strengths, targets, all_gather_rows if self.training else _own_rows)

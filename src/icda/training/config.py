@@ -32,6 +32,9 @@ class TrainConfig:
     """Name of a task (`icda list tasks`)."""
     data: str | None = None
     """Your own data instead of a task: a folder of images (one sub-folder per class), a CSV file or an .npz of features."""
+    labels: str | None = None
+    """File of training labels that take the place of the task's own, such as labels that people gave: .txt, .csv, .npy,
+    .npz or .pt, FILE:NAME where it holds several."""
     root: str | None = None
     """Where datasets lie; the environment variable ICDA_DATA, or ./data, if not given."""
     method: str = "icda"
@@ -141,7 +144,7 @@ def describe_changes(earlier: Mapping[str, Any], config: TrainConfig) -> str:
 
 NOT_SHAPING = ("out", "root", "tensorboard", "checkpoint_every", "allow_outside", "plugin")  # a plugin may be installed
 # At these values a run is what it was before the settings existed.
-ADDED_LATER = (("attributes", "known"), ("subset", None), ("skip_unreadable", False))
+ADDED_LATER = (("attributes", "known"), ("subset", None), ("skip_unreadable", False), ("labels", None))
 
 
 def config_from_dict(values: Mapping[str, Any], origin: str = "configuration") -> TrainConfig:

@@ -17,6 +17,7 @@ from accelerate.state import AcceleratorState
 from icda import plugins
 from icda.bf16 import require_bf16
 from icda.data import Task, create_task, csv_task, folder_task
+from icda.data.given_labels import relabelled
 from icda.data.own.features_task import features_task
 from icda.data.subset import take_subset
 from icda.errors import ExistingFileError, InputError, MissingFileError
@@ -155,6 +156,8 @@ def load_task(config: TrainConfig) -> Task:
 
 def _prepared(config: TrainConfig, task: Task, model: GivenModel | None) -> Task:
     """A task cut to the subset asked for, and as its model reads it; one that was given as an object reads it as it is."""
+    if config.labels is not None:
+        task = relabelled(task, config.labels)
     if config.subset is not None:  # which groups samples belong to must not decide who is taken, if it is not known
         task = take_subset(task, config.subset, config.data_seed, by_groups=config.attributes == "known")
     named_model = config.model or task.default_model

@@ -27,6 +27,7 @@ from icda.training.logs import EpochLog
 from icda.training.plan import Plan
 from icda.training.position import Position
 from icda.training.progress import ProgressView, QuietView
+from icda.training.sample_figures import describe_samples
 from icda.training.seeding import random_state
 from icda.training.stage_run import Crew, StageRun
 
@@ -159,6 +160,7 @@ class Trainer:
         """Figures of the epoch that was just trained; its model is kept if the selection rule says so."""
         seconds, tally = time.perf_counter() - started, self.position.tally.reduced(self.accelerator)
         own = {**tally.extras(), **self.method.epoch_figures()}
+        own |= describe_samples(self.method.sample_figures(), self.task.train)
         seen = None if self.task.validation is None else self._look_at_validation(self.task.validation)
         observed = {} if seen is None else self.selector.observe(seen)
         record = EpochRecord(

@@ -21,7 +21,7 @@ from icda.training import TrainConfig
 from icda.training.run import load_folder
 
 TASKS = ("digits_lt", "digits_flip_noise", "digits_coloured")
-METHODS = ("icda", "meta_icda", "metasaug", "meta_weight_net", "lsda")
+METHODS = ("icda", "meta_icda", "meta_icda_signed", "metasaug", "meta_weight_net", "lsda")
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def _numbers(task: Task, network: FeatureClassifier, method: MetaICDAMethod) -> 
     described = method.characteristics(output.logits, output.features, batch.targets, weight)
     direct = method.criterion.strength(output.features, batch.targets, weight)
     return {
-        "low_learned_strength": 1 - method.strength_network(described),
+        "low_learned_strength": -method.strength_network(described, batch.targets),
         "direct_strength": direct.per_sample,
         "loss": F.cross_entropy(output.logits, batch.targets, reduction="none"),
     }

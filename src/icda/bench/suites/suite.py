@@ -33,6 +33,7 @@ SUITES = (
     "gain",
     "shortcut",
     "text",
+    "noise",
 )
 NOTHING = "nothing"  # what a column is like that no column of the paper is like
 

@@ -19,6 +19,26 @@ PANELS = (
         {"validation_worst_class_accuracy": "worst class", "validation_worst_group_accuracy": "worst group"},
     ),
     ("Loss", False, {"train_loss": "training", "validation_loss": "validation"}),
+    (
+        "Strength given to right and wrong labels",
+        False,
+        {"strength_right_labels": "right", "strength_wrong_labels": "wrong"},
+    ),
+    (
+        "Strength given to the largest group of a class and to the others",
+        False,
+        {"strength_majority": "largest group", "strength_minority": "others"},
+    ),
+    (
+        "Strength given to large and small classes",
+        False,
+        {"strength_large_classes": "above the median size", "strength_small_classes": "below it"},
+    ),
+    (
+        "AUROC of the strength",
+        True,
+        {"strength_auroc_wrong": "low: wrong label", "strength_auroc_minority": "high: not the largest group"},
+    ),
 )
 OVERLAID = (
     ("Validation accuracy", True, "validation_accuracy"),

@@ -1,0 +1,42 @@
+"""Meta-ICDA with signed strengths: metadata may withdraw a sample as well as push it."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from icda.methods.base import METHODS, Setup
+from icda.methods.meta_icda import MetaICDAMethod
+from icda.strength.network import StrengthOutput
+
+
+@METHODS.register("meta_icda_signed")
+class SignedMetaICDA(MetaICDAMethod):
+    """Meta-ICDA whose strengths lie in (-1, 1), less their mean over the batch, with a margin that is large enough to act.
+
+    The margin beta alpha_i of a sample may be negative: its logits then count as right already, and it stops pulling. So
+    one number per sample withdraws wrong labels and pushes samples that are too few, whichever the metadata ask for.
+    Everything else, options included, is `meta_icda`, the paper's form, where strengths lie in (0, 1) and beta is 0.1: a
+    gradient that is at most 1.1 times as large. Settings were chosen on two seeds of three tasks of digits.
+
+    Ours; mathematics 9.4.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        *,
+        beta: float = 5.0,
+        strength_output: StrengthOutput = "tanh",
+        **options: Any,
+    ) -> None:
+        super().__init__(setup, beta=beta, strength_output=strength_output, **options)
+
+
+def _signature() -> inspect.Signature:
+    """The options of `meta_icda`, those of its loss included, with the defaults above: what option checks read."""
+    merged = {**inspect.signature(MetaICDAMethod).parameters, **inspect.signature(SignedMetaICDA).parameters}
+    return inspect.Signature(sorted(merged.values(), key=lambda parameter: parameter.kind))
+
+
+SignedMetaICDA.__signature__ = _signature()  # type: ignore[attr-defined]

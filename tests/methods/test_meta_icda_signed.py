@@ -1,0 +1,84 @@
+"""Signed Meta-ICDA: what it is made of, and that metadata make it withdraw wrong labels."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+
+from icda import ICDALoss, MetaICDA
+from icda.data.task import Batch
+from icda.errors import InputError
+from icda.methods import Context, Setup, create_method
+from icda.methods.meta_icda import MetaICDAMethod
+from icda.models import create_model
+from icda.training import TrainConfig, train
+
+SETUP = Setup(3, 6, torch.tensor([30, 20, 10]), epochs=1, num_samples=60)
+DEFAULTS = {"strength_output": "tanh", "beta": 5.0}
+
+
+def test_it_is_meta_icda_with_other_defaults() -> None:
+    torch.manual_seed(0)
+    signed = create_method("meta_icda_signed", SETUP, {"lookahead": "head", "lambda0": 0.25})
+    torch.manual_seed(0)
+    plain = create_method("meta_icda", SETUP, {**DEFAULTS, "lookahead": "head", "lambda0": 0.25})
+    assert isinstance(signed, MetaICDAMethod)
+    assert isinstance(plain, MetaICDAMethod)
+    for method in (signed, plain):
+        assert (method.lookahead, method.criterion.lambda0, method.criterion.beta) == ("head", 0.25, 5.0)
+        assert (method.strength_network.output, method.strength_network.centred) == ("tanh", True)
+    for name, value in plain.strength_network.state_dict().items():
+        assert torch.equal(signed.strength_network.state_dict()[name], value), name
+
+
+def test_the_papers_form_stays_the_default_of_meta_icda() -> None:
+    method = create_method("meta_icda", SETUP)
+    assert isinstance(method, MetaICDAMethod)
+    assert (method.strength_network.output, method.strength_network.centred) == ("sigmoid", False)
+    assert method.criterion.beta == 0.1
+
+
+def test_before_the_start_signed_strengths_are_zero_and_the_margin_with_them() -> None:
+    torch.manual_seed(0)
+    model = create_model("mlp", 3, (5,), hidden=6).double()
+    method = MetaICDAMethod(SETUP, start=0.5, strength_output="tanh", beta=5.0).double().train()
+    without = MetaICDAMethod(SETUP, start=0.5, sample_margin=False).double().train()
+    batch = Batch(torch.randn(9, 5, dtype=torch.float64), torch.arange(9) % 3, None, torch.arange(9))
+    losses = []
+    for each in (method, without):
+        network = copy.deepcopy(model)
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+        context = Context([network], [network], [optimizer], lambda loss: None, lambda: iter(()), progress=0.4)
+        losses.append(each.step(batch, context).loss)
+    torch.testing.assert_close(losses[0], losses[1], rtol=1e-12, atol=0)
+
+
+def test_a_loop_of_ones_own_takes_signed_strengths() -> None:
+    model = create_model("mlp", num_classes=3, input_shape=(8,))
+    loss = ICDALoss(3, model.feature_dim, class_counts=torch.tensor([3, 2, 1]), beta=5.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    meta = MetaICDA(model, loss, optimizer=optimizer, strength_output="tanh")
+    batch, clean = [(torch.randn(12, 8), torch.arange(12) % 3) for _ in range(2)]  # more samples than the counts say
+    assert torch.isfinite(meta.step(batch, clean, progress=0.5))
+    assert abs(meta.end_epoch()["strength_mean"]) < 1e-6
+
+
+def test_an_unknown_output_is_refused() -> None:
+    with pytest.raises(InputError, match="one of sigmoid, tanh, linear"):
+        create_method("meta_icda", SETUP, {"strength_output": "softmax"})
+
+
+def test_metadata_make_it_withdraw_wrong_labels(tmp_path: Path) -> None:
+    """Against the same run with strengths that cannot be negative; both read the same metadata."""
+    runs = {}
+    for name in ("meta_icda", "meta_icda_signed"):
+        config = TrainConfig(task="digits_flip_noise", method=name, model="mlp", epochs=12, out=str(tmp_path / name))
+        runs[name] = train(config)
+    last = runs["meta_icda_signed"]["history"][-1]
+    assert last["strength_wrong_labels"] < 0 < last["strength_right_labels"]
+    assert last["strength_auroc_wrong"] > 0.8
+    accuracies = {name: run["metrics"]["accuracy"] for name, run in runs.items()}
+    assert accuracies["meta_icda_signed"] > accuracies["meta_icda"] + 0.05
