@@ -69,9 +69,32 @@ def check_numbers(values: Mapping[str, Any], annotations: Mapping[str, Any]) -> 
 
 
 def check_options(cls: type, options: Mapping[str, Any]) -> None:
-    """`check_numbers` for the keyword arguments that an object of `cls` is made with."""
-    if options:
-        check_numbers(options, _annotations(cls))
+    """`check_numbers` for the keyword arguments that an object of `cls` is to be made with.
+
+    NaN and infinity are left to the class where it declares no range; `check_numbers` is for what it has let pass.
+    """
+    annotations = _annotations(cls)
+    for name, value in options.items():
+        annotation = annotations.get(name, Any)
+        entries = value if isinstance(value, list | tuple) else (value,)
+        odd = any(isinstance(entry, float) and not math.isfinite(entry) for entry in entries)
+        if not odd or _ranges(annotation):
+            _check(name, value, annotation)
+
+
+class RangesChecked(type):
+    """Kind of classes whose options are finite numbers within their ranges, whoever makes an object of them.
+
+    Options named in `may_be_infinite` of the class are its own affair.
+    """
+
+    def __call__(cls, *arguments: Any, **options: Any) -> Any:
+        own = getattr(cls, "may_be_infinite", ())
+        checked = {name: value for name, value in options.items() if name not in own}
+        check_options(cls, checked)
+        made = super().__call__(*arguments, **options)
+        check_numbers(checked, {})
+        return made
 
 
 @functools.cache

@@ -132,7 +132,11 @@ def spoiled(X: np.ndarray, value: float) -> np.ndarray:
     [
         (lambda X, y: (spoiled(X, np.nan), y), ValueError, "Input X contains NaN"),
         (lambda X, y: (spoiled(X, np.inf), y), ValueError, "Input X contains infinity or a value too large"),
-        (lambda X, y: (csr_matrix(X), y), TypeError, "Sparse data was passed for X, but dense data is required"),
+        (
+            lambda X, y: (csr_matrix(X), y),
+            TypeError,
+            r"takes dense features, and X is a sparse matrix of shape .*: use X\.toarray\(\)",
+        ),
         (lambda X, y: (np.full(X.shape, "x", dtype=object), y), ValueError, "could not convert string to float"),
         (lambda X, y: (X, np.full(len(y), "land")), ValueError, "at least 2 classes, got one class: .*land"),
         (lambda X, y: (X[:, 0], y), ValueError, "Expected 2D array, got 1D array instead"),

@@ -245,6 +245,6 @@ def test_the_bar_shows_where_it_is_wanted_and_there_is_a_terminal(
     shown: bool, parquet: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = io.StringIO()
-    monkeypatch.setattr(streaming, "Console", lambda **_: Console(file=page, force_terminal=True, width=100))
+    monkeypatch.setattr(streaming, "make_console", lambda **_: Console(file=page, force_terminal=True, width=100))
     ICDAClassifier("ce").fit_parquet(parquet, features="embedding", target="label", progress=shown)
     assert ("1797/1797" in page.getvalue()) == shown

@@ -87,7 +87,10 @@ def test_wrong_settings_are_named(change: dict, message: str) -> None:
         ((X_META, Y_META[:-1], None), "inconsistent numbers of samples"),
         ((np.where(X_META > 3, np.nan, X_META), Y_META, None), "NaN"),
         ((X_META[:3], Y_META[:3], None), "needs at least folds=2"),
-        ((X_META, Y_META, PLACE[:-1]), "inconsistent numbers of samples"),
+        (
+            (X_META, Y_META, PLACE[:-1]),
+            r"groups_meta must have one entry per sample, expected shape \(80,\), got \(79,\)",
+        ),
     ],
 )
 def test_wrong_metadata_is_named(metadata: tuple, message: str) -> None:

@@ -201,8 +201,8 @@ def test_the_prior_is_counted_where_the_networks_repeat_each_other_and_calibrate
     counted = answer_log_prior(logits.argmax(1), targets, 2)
     soft = fit_calibration(logits, targets).log_probabilities(logits)
     for form, disagreement, expected in (
-        ("auto", 0.09, counted),
-        ("auto", 0.11, soft),
+        ("auto", 0.05, counted),  # two networks agree on 99.2 % of the samples
+        ("auto", 0.07, soft),  # on 98.8 %
         ("counted", 0.9, counted),
         ("soft", 0.0, soft),
     ):

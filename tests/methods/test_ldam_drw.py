@@ -72,7 +72,13 @@ def test_the_network_gets_a_cosine_head_and_predicts_with_it() -> None:
 
 
 def test_the_options_of_the_loss_are_known() -> None:
-    assert set(option_names(method_class("ldam_drw"))) == {"start", "effective_beta", "max_margin", "scale"}
+    assert set(option_names(method_class("ldam_drw"))) == {
+        "start",
+        "effective_beta",
+        "max_margin",
+        "scale",
+        "label_smoothing",
+    }
 
 
 @pytest.mark.parametrize(

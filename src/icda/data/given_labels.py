@@ -88,7 +88,7 @@ def _table(path: Path, name: str | None) -> Any:
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     if name is None:
-        raise ValueError(f"it has columns {', '.join(rows[0] if rows else ())}: name one of them, as {path.name}:NAME")
+        raise InputError(f"it has columns {', '.join(rows[0] if rows else ())}: name one of them, as {path.name}:NAME")
     return np.array([int(row[name]) for row in rows])
 
 
@@ -114,7 +114,7 @@ def _torch(path: Path, name: str | None) -> Any:
 
 def _one_of(found: Mapping[str, Any], name: str | None, path: Path) -> Any:
     if name is None:
-        raise ValueError(f"it holds {', '.join(map(str, found))}: name one of them, as {path.name}:NAME")
+        raise InputError(f"it holds {', '.join(map(str, found))}: name one of them, as {path.name}:NAME")
     return found[name]
 
 

@@ -13,7 +13,7 @@ from icda.errors import InputError, InputTypeError
 from icda.losses.terms.batch import LossBatch, check_batch, check_progress, check_values, spread_rows
 from icda.losses.terms.head import Head
 from icda.losses.terms.prior import check_counted
-from icda.ranges import check_options
+from icda.ranges import RangesChecked
 from icda.registry import Registry
 from icda.signature import check_kinds, full_signature
 from icda.statistics.checks import (
@@ -28,7 +28,6 @@ from icda.statistics.rollback import Rollback, holds_only_finite_values
 
 LOSSES: Registry[type[AdjustedLoss]] = Registry("loss", "icda.losses", "icda.losses", type)
 Reduction = Literal["none", "mean", "sum"]
-UNBOUNDED = ("variance_bound",)  # options that may be infinite
 
 
 class LossOptions(TypedDict, total=False):
@@ -40,7 +39,7 @@ class LossOptions(TypedDict, total=False):
     class_weight: Tensor | None
 
 
-class AdjustedLoss(nn.Module):
+class AdjustedLoss(nn.Module, metaclass=RangesChecked):
     """Cross entropy of adjusted logits: softmax CE of z + phi.
 
     A subclass writes `compute_adjustment`, the (N, C) tensor phi; the base class checks arguments, computes the logits
@@ -59,6 +58,7 @@ class AdjustedLoss(nn.Module):
     needs_counts: ClassVar[bool] = False  # whether there is no such loss without class_counts
     moves_features: ClassVar[bool] = False  # whether the gradient of phi reaches the features
     squares_weights: ClassVar[bool] = False  # whether phi grows with the square of the head's weights
+    may_be_infinite: ClassVar[tuple[str, ...]] = ("variance_bound",)
     is_cross_entropy: ClassVar[bool] = True  # whether `reduce` is cross entropy, for which soft targets have a meaning
 
     _is_wide = False  # whether a batch of huge values was folded in
@@ -95,9 +95,8 @@ class AdjustedLoss(nn.Module):
         self.register_load_state_dict_post_hook(_look_at_state)
 
     def __new__(cls, *_: Any, **options: Any) -> Self:
-        """Options are checked against the kinds and ranges in their annotations, whoever makes the loss."""
-        check_kinds(cls.__signature__, options, cls.__name__, skip=UNBOUNDED, finite=False)  # type: ignore[attr-defined]
-        check_options(cls, {name: value for name, value in options.items() if name not in UNBOUNDED})
+        """Options are of the kinds of their defaults, whoever makes the loss."""
+        check_kinds(cls.__signature__, options, cls.__name__, cls.may_be_infinite, finite=False)  # type: ignore[attr-defined]
         return super().__new__(cls)
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -16,7 +16,11 @@ from icda.errors import InputError
 from icda.losses import LOSSES
 from icda.methods.base import METHODS, Method, Setup
 from icda.methods.from_loss import LossMethod
+from icda.ranges import check_numbers
 from icda.registry import UnknownNameError, did_you_mean
+
+# What a loss can do, but a training under one recipe leaves as it is.
+NOT_CHOSEN = ("reduction", "ignore_index", "class_weight")
 
 
 def method_names() -> list[str]:
@@ -85,7 +89,9 @@ def create_method(name: str, setup: Setup, options: Mapping[str, Any] | None = N
             )
     check_option_types(name, options)
     build: Callable[..., Method] = partial(LossMethod.build, cls) if resolve_method(name) in LOSSES else cls
-    return build(setup, **options)
+    made = build(setup, **options)
+    check_numbers(options, {})  # NaN and infinity that the method has let pass
+    return made
 
 
 def option_names(cls: type[Any]) -> list[str]:
@@ -97,7 +103,7 @@ def option_names(cls: type[Any]) -> list[str]:
     passes_on = False
     for parameter in inspect.signature(cls).parameters.values():
         passes_on |= parameter.kind is parameter.VAR_KEYWORD
-        is_option = parameter.name != "reduction" and "Tensor" not in str(parameter.annotation)
+        is_option = parameter.name not in NOT_CHOSEN and "Tensor" not in str(parameter.annotation)
         if parameter.kind is parameter.KEYWORD_ONLY and is_option:
             names.append(parameter.name)
     if passes_on and getattr(cls, "inner_loss", None) is not None:

@@ -128,7 +128,7 @@ class StrengthNetwork(nn.Module):
     ) -> None:
         super().__init__()
         if output not in OUTPUTS:
-            raise InputError(f"the output of a strength network is one of {', '.join(OUTPUTS)}, got {output!r}.")
+            raise InputError(f"strength_output is one of {', '.join(OUTPUTS)}, got {output!r}.")
         self.output: StrengthOutput = output
         self.centred = self.is_signed if centred is None else centred
         sizes = [num_inputs, *([hidden] * layers)]
