@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from icda import RobustClassifier
+from icda import ICDAClassifier, RobustClassifier
 from icda.estimators.robust import weighted_moments
 
 Data = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -174,3 +176,16 @@ def test_a_feature_with_a_small_deviation_beside_its_mean_is_no_constant() -> No
     y = np.arange(200) % 2
     X = 1e-3 + 1e-8 * (3 * y + generator.normal(size=200))[:, None]
     assert RobustClassifier().fit(X, y).score(X, y) > 0.85
+
+
+@pytest.mark.parametrize("make", [RobustClassifier, ICDAClassifier])
+def test_a_refused_fit_leaves_the_model_as_it_was(make: Callable[[], Any]) -> None:
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(60, 5))
+    y = np.where(X[:, 0] > 0, "a", "b")
+    model = make().fit(X, y)
+    before = model.predict(X)
+    with pytest.raises(ValueError):
+        model.fit(X, np.where(X[:, 0] > 0, "c", "d"), sample_weight=np.full(60, -1.0))
+    assert model.classes_.tolist() == ["a", "b"]
+    assert (model.predict(X) == before).all()

@@ -166,3 +166,14 @@ def test_projections_in_parts_equal_those_at_once(monkeypatch: pytest.MonkeyPatc
 def test_options_of_another_kind_are_refused_with_the_name_of_the_loss(name: str, wrong: dict[str, Any]) -> None:
     with pytest.raises(IcdaError):
         LOSSES.get(name)(3, 4, torch.tensor([3, 2, 1]), **wrong)
+
+
+@pytest.mark.parametrize("covariance", ["diagonal", "full", "low_rank"])
+def test_a_refused_call_leaves_the_graphs_of_earlier_ones_alone(covariance: str) -> None:
+    loss, head = ICDALoss(3, 4, torch.tensor([4, 4, 4]), covariance=covariance), nn.Linear(4, 3)
+    features, targets = torch.randn(12, 4, requires_grad=True), torch.arange(12) % 3
+    first = loss(features, targets, head)
+    with pytest.raises(InputError):
+        loss(features.detach() * 1e25, targets, head)
+    first.backward()
+    assert torch.isfinite(features.grad).all()

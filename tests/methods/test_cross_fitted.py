@@ -319,3 +319,22 @@ def test_without_a_sign_of_a_shortcut_the_prior_is_that_of_logit_adjustment(tmp_
     assert method.found["no_shortcut"] == 1
     with pytest.warns(UserWarning, match="no sign of a shortcut"):
         train(configure(tmp_path / "plain", "shortcut_prior", task="digits_lt"))
+
+
+def test_a_reuse_that_cannot_be_read_is_refused_before_an_earlier_run_is_given_up(tmp_path: Path) -> None:
+    config = configure(tmp_path / "run", "cross_entropy")
+    train(config)
+    kept = (tmp_path / "run" / "result.json").read_bytes()
+    again = configure(tmp_path / "run", "shortcut_prior", options={"reuse": str(tmp_path / "typo")})
+    with pytest.raises(ValueError, match="is not there"):
+        train(again, overwrite=True)
+    with pytest.raises(ValueError, match="the folder of this run itself"):
+        train(replace(again, options={"reuse": str(tmp_path / "run")}), overwrite=True)
+    assert (tmp_path / "run" / "result.json").read_bytes() == kept
+
+
+def test_the_soft_form_refuses_networks_that_only_learned_flipped_labels(tmp_path: Path) -> None:
+    train(configure(tmp_path / "counted", "shortcut_prior", options={"form": "counted"}))
+    options = {"form": "soft", "reuse": str(tmp_path / "counted")}
+    with pytest.raises(ValueError, match="trained no networks on the labels as they are"):
+        train(configure(tmp_path / "soft", "shortcut_prior", options=options))

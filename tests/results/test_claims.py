@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -134,3 +137,29 @@ def test_a_folder_nobody_may_write_to_can_be_claimed_to_be_read(tmp_path: Path, 
     monkeypatch.setattr("icda.results.claims.write_atomically", full)
     with claimed(tmp_path):
         assert owner_of(tmp_path) == "another process"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_does_not_keep_the_claim_of_a_process_that_is_killed(tmp_path: Path) -> None:
+    code = (
+        "import os, sys, time\n"
+        "from pathlib import Path\n"
+        "from icda.results.claims import claimed\n"
+        "with claimed(Path(sys.argv[1])):\n"
+        "    if os.fork() == 0:\n"
+        "        time.sleep(60)\n"
+        "    print('claimed', flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    owner = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        assert owner.stdout is not None
+        owner.stdout.readline()
+        owner.kill()
+        owner.wait()
+        with claimed(tmp_path, wait=False):
+            pass
+    finally:
+        os.killpg(owner.pid, signal.SIGKILL)

@@ -16,6 +16,7 @@ from sklearn.utils.validation import _check_sample_weight
 from icda.errors import InputError
 from icda.estimators.predictions import LinearPredictions
 from icda.estimators.prior import GivenPrior
+from icda.estimators.refusals import unchanged_if_refused
 from icda.estimators.samples import check_random_seed, check_samples, encode_classes, encode_groups, solver_unit
 from icda.estimators.streaming import StreamingFit
 from icda.linear.balance import Through, rebalance, reweigh
@@ -101,6 +102,7 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         self.random_state = random_state
         self.class_weight = class_weight
 
+    @unchanged_if_refused
     def fit(
         self,
         X: Any,

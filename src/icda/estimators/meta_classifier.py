@@ -22,6 +22,7 @@ from icda.errors import InputError
 from icda.estimators.classifier import LOSSES
 from icda.estimators.predictions import LinearPredictions
 from icda.estimators.prior import GivenPrior
+from icda.estimators.refusals import unchanged_if_refused
 from icda.estimators.samples import check_random_seed, encode_classes, encode_groups, solver_unit, warn_of_other_scale
 from icda.linear.balance import rebalance
 from icda.linear.meta import MetaHead, MetaSettings, StrengthsAs, fit_meta_head
@@ -118,6 +119,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         self.class_weight = class_weight
         self.strength_output = strength_output
 
+    @unchanged_if_refused
     def fit(
         self,
         X: Any,

@@ -29,6 +29,7 @@ from icda.auditing.page import render_assessment_page
 from icda.auditing.treatment import Treatment
 from icda.errors import InputError
 from icda.estimators.predictions import LinearPredictions
+from icda.estimators.refusals import unchanged_if_refused
 from icda.linear.objective import LossSettings
 from icda.linear.problem import Problem
 from icda.linear.pseudo_groups import guess_attributes
@@ -83,6 +84,7 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         self.tol = tol
         self.random_state = random_state
 
+    @unchanged_if_refused
     def fit(
         self,
         X: Any,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import torch
@@ -195,6 +196,9 @@ class Method(nn.Module):
         raise InputTypeError(f"{type(self).__name__} samples by its own weights and defines no sampling_weights().")
 
     def on_stage_start(self, context: Context) -> None: ...
+
+    def before_training(self, folder: Path) -> None:
+        """Refuse what cannot be trained in `folder`, before anything that lies there is given up."""
 
     def on_epoch_start(self, context: Context) -> None: ...
 

@@ -89,11 +89,22 @@ class CrossFittedMethod(Method):
         figures = self.held_out.step(batch, context.networks[1:], context.models[1:], context.apply, context.epoch)
         return StepResult(figures.loss, figures.held_out, {"flipped_labels": figures.flipped})
 
+    def before_training(self, folder: Path) -> None:
+        if not self.reuse:
+            return
+        if Path(self.reuse).resolve() == folder.resolve():
+            raise InputError(f"reuse={self.reuse}: that is the folder of this run itself. Give that of an earlier one.")
+        self._check_earlier(read_earlier(self.reuse, self._class_counts, self.num_networks))
+
+    def _check_earlier(self, earlier: Mapping[str, Any]) -> None:
+        """Refuse an earlier run that lacks what this method needs."""
+
     def on_stage_start(self, context: Context) -> None:
         if not self.reuse:
             return
         # Only here: a trained model holds all it needs, and is evaluated wherever that folder has gone.
         earlier = read_earlier(self.reuse, self._class_counts, self.num_networks)
+        self._check_earlier(earlier)
         for model, state in zip(context.models[1:], earlier["networks"][1:], strict=True):
             try:
                 model.load_state_dict(state)

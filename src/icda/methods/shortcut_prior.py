@@ -93,6 +93,14 @@ class ShortcutPrior(CrossFittedMethod):
             for model in context.models[1:]:
                 model.load_state_dict(context.models[0].state_dict())  # that one still waits as it was made
 
+    def _check_earlier(self, earlier: Mapping[str, Any]) -> None:
+        evidence = HeldOut(**earlier["method"]["_extra_state"]["evidence"])
+        if self._form(evidence) == "soft" and evidence.unflipped is None:
+            raise InputError(
+                f"reuse={self.reuse}: the run there trained no networks on the labels as they are, which the soft form "
+                "reads. Give a run with the soft form, or leave reuse out."
+            )
+
     def step(self, batch: Batch, context: Context) -> StepResult:
         if context.stage.name != AGAIN:
             return super().step(batch, context)

@@ -22,6 +22,21 @@ _held: dict[
 ] = {}  # by device and inode of a folder: the process and thread that has it
 
 
+_handles: set[int] = set()  # open descriptors that hold locks
+
+
+def _leave_to_parent() -> None:
+    """A fork shares its parent's locks, and would keep them after the parent's end."""
+    for handle in _handles:
+        with contextlib.suppress(OSError):
+            os.close(handle)
+    _handles.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
+
+
 class FolderInUseError(OperationError):
     """Another process works in the folder."""
 
@@ -44,6 +59,7 @@ def claimed(folder: Path, *, wait: bool = True, say: Callable[[str], None] | Non
         yield
         return
     handle = _lock(folder, wait, say)
+    _handles.add(handle)
     place = _place(os.fstat(handle))
     if first := _held.get(place) != _who():
         _held[place] = _who()
@@ -58,7 +74,9 @@ def claimed(folder: Path, *, wait: bool = True, say: Callable[[str], None] | Non
         with contextlib.suppress(OSError):  # not empty
             for parent in made:
                 parent.rmdir()
-        os.close(handle)
+        if handle in _handles:  # in a fork it was closed, and the number may be another file's by now
+            _handles.discard(handle)
+            os.close(handle)
 
 
 def owner_of(folder: Path) -> str:

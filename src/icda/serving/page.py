@@ -18,6 +18,10 @@ from icda.serving.trial import Line, Trial
 
 SHOWN = 50  # rows of each ranking
 LOSS = 0.01  # of accuracy, from which the page says what it is given for
+NO_GAIN = (
+    "Plain training gets more of these samples right. No shortcut was treated, so that a plain model (--method ce) may "
+    "serve you better, unless rare classes matter to you as much as frequent ones."
+)
 TRADE = (
     "Plain training is better on samples like these, most of which the shortcut helps; this model is better where the "
     "shortcut is absent or misleads. If your new samples come from the same source as these and always will, a plain model "
@@ -31,7 +35,7 @@ def render_fit_page(fitted: Fitted, folder: str, data: str) -> str:
     audited = {**fitted.audit.as_dict(SHOWN), **_exhibits(fitted)}
     parts: list[Part] = [
         ("result", "The result", _result(fitted, audited)),
-        ("brought", "What it brought", section("What it brought", 2, *_brought(fitted.trial, fitted.plain))),
+        ("brought", "What it brought", section("What it brought", 2, *_brought(fitted))),
         ("check", "What to check by hand", section("What to check by hand", 2, _checks(fitted, audited))),
         ("use", "How to use it", section("How to use it", 2, *_use(fitted, folder))),
         *((f"audit-{place}", title, part) for place, title, part in anchored_parts(audited, 2, ("short", "advice"))),
@@ -63,7 +67,9 @@ def _result(fitted: Fitted, audited: Mapping[str, Any]) -> Markup:
     return section("The result", 2, lede, found, done, left)
 
 
-def _brought(trial: Trial, plain: str) -> list[Markup]:
+def _brought(fitted: Fitted) -> list[Markup]:
+    trial, plain = fitted.trial, fitted.plain
+
     def row(line: Line) -> list[object]:
         before = "" if line.before is None else percent(line.before.accuracy)
         return [line.name, line.which, line.after.samples, before, percent(line.after.accuracy)]
@@ -74,7 +80,7 @@ def _brought(trial: Trial, plain: str) -> list[Markup]:
     if trial.before is not None:
         said.append(element("p", _sentence(trial)))
         if trial.after.accuracy < trial.before.accuracy - LOSS:
-            said.append(element("p", TRADE))
+            said.append(element("p", TRADE if fitted.has_shortcut_reader else NO_GAIN))
     note = (
         f"Plain training is {plain}. Suspected groups are guessed from the features, by class and by what the shortcut "
         "says; the labels are taken as they are, wrong ones included."
@@ -100,7 +106,9 @@ def _checks(fitted: Fitted, audited: Mapping[str, Any]) -> Markup:
         steps.append(f"Look at “{where}” below: do they share something that has nothing to do with their class?")
     if answer_of(verdicts, "label_noise") != "no" or int(fitted.audit.noise.issues.sum()):
         where = "Labels to check" if pictures else "Doubtful labels"
-        steps.append(f"Check the labels under “{where}” from the top. Correct them in your data and fit again.")
+        tied = answer_of(verdicts, "shortcut") == "yes"
+        caution = " Samples that a shortcut misleads stand there, too, and their labels are right." if tied else ""
+        steps.append(f"Check the labels under “{where}” from the top. Correct wrong ones, and fit again.{caution}")
     if trial.after.worst_class.accuracy < trial.after.accuracy - 0.1:
         steps.append(f"The class {trial.after.worst_class.name} lies far behind: it needs more or clearer samples.")
     if fitted.has_shortcut_reader:

@@ -98,6 +98,7 @@ def _train(
     told = told_task(config, task)
     networks, method = build(config, told, given.model)
     trainer = Trainer(config, told, networks, method, folder, accelerator, view)
+    method.before_training(folder)
     if overwrite and accelerator.is_main_process:  # not sooner: a run that is refused must not cost the earlier one
         for name in (RESULT, EXPLANATIONS, REPORT, CHECKPOINT, MODEL):
             (folder / name).unlink(missing_ok=True)

@@ -19,6 +19,9 @@ LABEL_WORDS = (
     "What heads that have not seen these samples take them for. If they are right, the label is wrong: correct it, or "
     "leave the sample out."
 )
+BUT_TIED = (
+    " Look first: a shortcut was found, and samples that it misleads look the same, though their labels are right."
+)
 
 
 def vocabulary_of(audited: Mapping[str, Any]) -> Vocabulary:
@@ -53,7 +56,12 @@ def doubtful(audited: Mapping[str, Any], level: int) -> Markup:
         return Markup("")
     vocabulary = vocabulary_of(audited)
     cards = element("div", *(_card(entry, vocabulary, with_rival=True) for entry in entries), class_="cards")
-    return section("Labels to check", level, element("p", LABEL_WORDS), cards)
+    return section("Labels to check", level, element("p", LABEL_WORDS + _caution(audited)), cards)
+
+
+def _caution(audited: Mapping[str, Any]) -> str:
+    shortcut = mapping(mapping(audited, "verdicts"), "shortcut")
+    return BUT_TIED if shortcut.get("answer") == "yes" else ""
 
 
 def _pair(pair: Mapping[str, Any], vocabulary: Vocabulary, level: int) -> Markup:

@@ -44,7 +44,10 @@ def _answers(audited: Mapping[str, Any], level: int) -> Markup:
         meant = f": {MEANINGS[kind]}" if kind in MEANINGS else ""
         reasons.append(element("p", element("strong", name), f"{meant}."))
         reasons.append(element("ul", *(element("li", reason) for reason in listing(verdict, "reasons"))))
-    caption = "One answer per kind of trouble; the confidence is a score from 0.5 to 1, not a probability"
+    caption = (
+        "One answer per kind of trouble; the confidence of the first two is how often such an answer was right on data "
+        "with known troubles"
+    )
     shown = table(caption, ["Kind", "Answer", "Confidence"], rows, names=2)
     # A whole audit says it under "In short" already.
     said = "" if mapping(audited, "ties") else audited.get("summary")
