@@ -28,9 +28,9 @@ LEAST_GAIN = 0.05  # of those the shortcut hurts, what a treatment must get righ
 LEAST_RETURN = 0.5  # and what it must gain on them per loss on the others; they are few, and groups are to be equal
 Name = Literal["logit_adjustment", "shortcut_prior", "group_prior", "group_weights", "trust"]
 SENTENCES = {
-    "logit_adjustment": "Logit adjustment: the class prior is taken off, nothing else is done.",
-    "shortcut_prior": "A prior over what the shortcut says of each sample, log P(y | answer), is taken off.",
-    "group_prior": "A prior over the given groups, log P(y | group), is taken off.",
+    "logit_adjustment": "Classes count the same, however many samples they have (logit adjustment); nothing else is done.",
+    "shortcut_prior": "What the shortcut tells of a sample is given in training, so that the model learns the rest (prior log P(y | answer)).",
+    "group_prior": "What the groups tell of a sample is given in training, so that the model learns the rest (prior log P(y | group)).",
     "group_weights": "Every given group counts the same.",
     "trust": "Samples count by how far heads that have not seen them believe their label.",
 }
