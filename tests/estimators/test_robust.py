@@ -119,7 +119,7 @@ def test_moments_with_weights_are_those_of_repeated_rows() -> None:
 def test_a_page_says_what_was_found_and_done(shortcut, tmp_path: Path) -> None:
     (X, y, _), _ = shortcut
     page = RobustClassifier().fit(X, y).report(tmp_path / "deep" / "page.html").read_text()
-    assert "A prior over what the shortcut says of each sample" in page
+    assert "What the shortcut tells of a sample is given" in page
     assert "suspected samples" in page
     assert page.count("<script") == 1  # the page's own
 

@@ -29,8 +29,8 @@ LEAST_RETURN = 0.5  # and what it must gain on them per loss on the others; they
 Name = Literal["logit_adjustment", "shortcut_prior", "group_prior", "group_weights", "trust"]
 SENTENCES = {
     "logit_adjustment": "Classes count the same, however many samples they have (logit adjustment); nothing else is done.",
-    "shortcut_prior": "What the shortcut tells of a sample is given in training, so that the model learns the rest (prior log P(y | answer)).",
-    "group_prior": "What the groups tell of a sample is given in training, so that the model learns the rest (prior log P(y | group)).",
+    "shortcut_prior": "What the shortcut tells of a sample is given, so that the model learns the rest: log P(y | answer).",
+    "group_prior": "What the group tells of a sample is given, so that the model learns the rest: log P(y | group).",
     "group_weights": "Every given group counts the same.",
     "trust": "Samples count by how far heads that have not seen them believe their label.",
 }
