@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from icda.errors import InputError
 from icda.linear import decay as module
 from icda.linear.cross_fit import cross_fitted_logits
 from icda.linear.decay import FACTORS, LEAST_GAIN, balanced_share, choose_decay
 from icda.linear.objective import LossSettings
 from icda.linear.problem import Problem
+from icda.linear.solver import fit_head
 
 SETTINGS = LossSettings("la")
 
@@ -59,3 +61,9 @@ def test_a_large_problem_keeps_its_decay(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_strata_without_samples_do_not_count() -> None:
     assert balanced_share(torch.tensor([True, False, True]), torch.tensor([0, 5, 5])) == 0.75
+
+
+@pytest.mark.parametrize("decay", [1e300, float("inf"), float("nan"), -1.0])
+def test_a_decay_that_the_features_cannot_hold_is_refused(decay: float) -> None:
+    with pytest.raises(InputError, match="choose a larger C"):
+        fit_head(problem_of(0.0, decay), SETTINGS)

@@ -9,7 +9,7 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from icda.errors import OperationError
+from icda.errors import InputError, OperationError
 from icda.linear.evaluation import make_objective
 from icda.linear.objective import LossSettings
 from icda.linear.problem import Problem
@@ -50,6 +50,7 @@ def fit_head(
     Within a round they are constants, as the paper has them, so that L-BFGS sees one smooth function. The first round
     starts near the logit-adjusted head, whose angles mean something; `tol` bounds the largest entry of the gradient.
     """
+    check_decay(problem)
     if settings.name in ("ce", "la", "isda"):
         return _minimise(problem, settings, start or _zero_head(problem), None, None, max_iter, tol)
     steps = min(max_iter, ICDA_START) if settings.name == "icda" else max_iter
@@ -64,6 +65,16 @@ def fit_head(
             break
     head.iterations = spent
     return head
+
+
+def check_decay(problem: Problem) -> None:
+    """Refuse a decay that the features' own numbers cannot hold: then the loss would be infinite, or an error of torch."""
+    most = torch.finfo(problem.features.dtype).max ** 0.5  # it is multiplied by weights
+    if not 0 <= problem.decay <= most:
+        raise InputError(
+            f"a weight decay of {problem.decay:.3g} does not fit {problem.features.dtype}, at most {most:.3g}: choose a "
+            "larger C."
+        )
 
 
 def _zero_head(problem: Problem) -> LinearHead:
