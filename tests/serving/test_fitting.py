@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 
 import icda
-from icda.data.embedding import load_features
+from icda.data.embedding import embed, load_features, read_samples
 from icda.errors import ExistingFileError, InputError
+from icda.models.encoders import create_encoder
 from icda.serving import predict_data
 from icda.serving.fit_data import Asked, held_out_rows
 from icda.serving.fitting import check_out, fit_model
@@ -213,3 +214,24 @@ def test_features_of_one_dimension_are_refused(made: SimpleNamespace, tmp_path: 
 def test_an_unknown_method_is_refused_before_any_work(made: SimpleNamespace) -> None:
     with pytest.raises(InputError, match="did you mean 'icda'"):
         fit_model(None, "icdaa")  # type: ignore[arg-type]
+
+
+def test_images_are_read_at_the_size_of_the_embedded_file(made: SimpleNamespace, tmp_path: Path) -> None:
+    """At the encoder's own size the features, and with them the predictions, would be others."""
+    photos = made.write_images(tmp_path / "photos", 24)
+    samples = read_samples(photos)
+    embed(samples, create_encoder(None, "image", 64), tmp_path / "f.npz")
+    made.fit_to(tmp_path / "f.npz", tmp_path / "model")
+    model, features = icda.load(tmp_path / "model"), load_features(tmp_path / "f.npz")
+    assert (model.reads.kind, model.reads.image_size) == ("image", 64)
+    assert np.allclose(model.embed(list(samples.inputs)), features.features, atol=1e-5)
+    with np.load(tmp_path / "f.npz") as file:
+        arrays = {name: file[name] for name in file.files}
+    assert arrays.pop("image_size") == 64
+    np.savez(tmp_path / "other.npz", **arrays, image_size=32)
+    with pytest.raises(InputError, match="embed with --image-size 64"):
+        predict_data(model, tmp_path / "other.npz")
+    np.savez(tmp_path / "older.npz", **arrays)
+    made.fit_to(tmp_path / "older.npz", tmp_path / "older")
+    with pytest.raises(InputError, match="the model reads 1280 features"):
+        predict_data(icda.load(tmp_path / "older"), photos)

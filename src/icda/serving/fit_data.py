@@ -146,9 +146,12 @@ def _reads(found: LabelledFeatures) -> Reads:
     width, encoder = int(np.asarray(found.features).shape[-1]), found.embedding.get("encoder")
     version, column = found.embedding.get("encoder_version"), found.embedding.get("source_column")
     kind = next((kind for kind, name in DEFAULTS.items() if name == encoder), None)
-    if kind is None or version is None:
-        return Reads("features", width, encoder, version, columns=found.columns)
-    return Reads(kind, width, encoder, version, column=column)
+    given = found.embedding.get("image_size", "")
+    size = int(given) if given.isdecimal() else None
+    # Files of an earlier icda do not say how large the images were: at another size their features would be others.
+    if kind is None or version is None or (kind == "image" and size is None):
+        return Reads("features", width, encoder, version, size, columns=found.columns)
+    return Reads(kind, width, encoder, version, size, column)
 
 
 def _kept(samples: Samples, made: Features) -> Samples:

@@ -12,13 +12,13 @@ from icda.data.embedding import Samples, read_samples
 from icda.data.embedding.features import member_names, read_arrays
 from icda.data.embedding.samples import Columns
 from icda.data.images import IMAGE_SUFFIXES
-from icda.data.own.feature_files import FEATURES, NAMES
+from icda.data.own.feature_files import EMBEDDING, FEATURES, NAMES
 from icda.data.own.table import IMAGE, TEXT, CsvTable, read_table
 from icda.errors import InputError, MissingFileError
 from icda.extras import require
 from icda.registry import did_you_mean
 from icda.serving.model import check_features
-from icda.serving.reads import Reads, weights_of
+from icda.serving.reads import Reads
 
 NAMED = 5  # missing columns that a message lists
 
@@ -90,13 +90,8 @@ def _from_npz(path: Path, reads: Reads, column: str | None) -> NewData:
     if name not in members:
         raise InputError(f"{path} has no array {name or 'of features by a usual name'!r}: it has {', '.join(members)}.")
     ids = next((known for known in NAMES if known in members), None)
-    arrays = read_arrays(path, [part for part in (name, ids, "encoder", "encoder_version") if part])
-    version, fitted = arrays.get("encoder_version"), reads.encoder_version
-    if version is not None and fitted is not None and weights_of(str(version)) != weights_of(fitted):
-        raise InputError(
-            f"{path} holds features of {arrays.get('encoder')} ({version}), the model was fitted to those of "
-            f"{reads.encoder} ({fitted}): embed with the same encoder."
-        )
+    arrays = read_arrays(path, [part for part in (name, ids, *EMBEDDING) if part])
+    reads.check_made_alike(arrays, path)
     return _rows(_width(arrays[name], reads, path), reads, arrays.get(ids) if ids else None)
 
 

@@ -80,6 +80,8 @@ def embed(
             progress(rows.stop, len(samples))
     arrays = _columns(samples, np.concatenate([outline.kept for outline in outlines]))
     arrays |= _scalars(encoder=encoder.name, encoder_version=encoder.version, fingerprint=fingerprint)
+    if encoder.image_size is not None:  # the same image at another size has other features
+        arrays |= _scalars(image_size=encoder.image_size)
     arrays |= _scalars(**_origin(samples, out))
     # A chunk of which nothing could be read has no width.
     shape = len(arrays["id"]), max(outline.width for outline in outlines)
@@ -176,7 +178,7 @@ def _columns(samples: Samples, kept: np.ndarray) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _scalars(**values: str) -> dict[str, np.ndarray]:
+def _scalars(**values: str | int) -> dict[str, np.ndarray]:
     return {name: np.array(value) for name, value in values.items()}
 
 

@@ -21,9 +21,10 @@ LABELS = ("y", "labels", "label", "targets", "target")
 EMBEDDING = (
     "encoder",
     "encoder_version",
+    "image_size",
     "source",
     "source_column",
-)  # texts that `icda embed` leaves beside the arrays
+)  # what `icda embed` leaves beside the arrays
 NAMES = ("id", "ids", "names", "name", "path", "paths", "img_id")
 
 
@@ -32,7 +33,7 @@ class LabelledFeatures:
     """What a file holds, one entry per sample; what it does not say is None.
 
     `columns` are the names of the features, where they stand in columns of their own; `embedding` is what else
-    `icda embed` wrote: the encoder and its version, and where the inputs lie.
+    `icda embed` wrote: the encoder and its version, the size of images, and where the inputs lie.
     """
 
     features: np.ndarray
