@@ -110,10 +110,20 @@ def embed_once(
 
 
 def held_out_rows(splits: np.ndarray, origin: str) -> np.ndarray | None:
-    """Which rows are of the test split; None if none is.
+    """Which rows are of the test split; None if none is, or all are.
 
     >>> held_out_rows(np.array(["train", "test"]), "a.csv").tolist(), held_out_rows(np.array([0, 1, 2]), "a.npz").tolist()
     ([False, True], [False, False, True])
+    """
+    test = np.array([split == "test" for split in split_names(splits, origin)])
+    return test if test.any() and not test.all() else None
+
+
+def split_names(splits: np.ndarray, origin: str) -> list[str]:
+    """The split of each row by the name that icda has for it.
+
+    >>> split_names(np.array(["Training", "val"]), "a.csv"), split_names(np.array([0, 1, 2]), "a.npz")
+    (['train', 'validation'], ['train', 'validation', 'test'])
     """
     words = [str(value).strip().lower() for value in splits.tolist()]
     known = {**SPLIT_WORDS, **(NUMBERED_SPLITS if "2" in words else {})}
@@ -123,8 +133,7 @@ def held_out_rows(splits: np.ndarray, origin: str) -> np.ndarray | None:
             f"{origin}: the split {strange!r} is not understood (expected train, validation, test, or 0, 1 and 2): rename "
             "it, or the column if it means something else."
         )
-    test = np.array([known[word] == "test" for word in words])
-    return test if test.any() and not test.all() else None
+    return [known[word] for word in words]
 
 
 def _from_file(path: Path, asked: Asked) -> FitData:
@@ -136,7 +145,8 @@ def _from_file(path: Path, asked: Asked) -> FitData:
         labels = labels.astype(str)
     names = range(len(labels)) if found.names is None else found.names
     test = None if found.splits is None else held_out_rows(found.splits, str(path))
-    reads = replace(_reads(found), label=asked.labels)
+    # The labels of an .npy are another file: those of these rows, and of no others that the model is judged on later.
+    reads = replace(_reads(found), label=None if path.suffix.lower() == ".npy" else asked.labels)
     features = np.asarray(found.features)
     return FitData(features, labels, [str(name) for name in names], reads, None, test, found.notes)
 

@@ -12,7 +12,7 @@ from icda.data.embedding import Samples, read_samples
 from icda.data.embedding.features import member_names, read_arrays
 from icda.data.embedding.samples import Columns
 from icda.data.images import IMAGE_SUFFIXES
-from icda.data.own.feature_files import EMBEDDING, FEATURES, NAMES
+from icda.data.own.feature_files import EMBEDDING, FEATURES, NAMES, features_column
 from icda.data.own.table import IMAGE, TEXT, CsvTable, read_table
 from icda.errors import InputError, MissingFileError
 from icda.extras import require
@@ -107,11 +107,15 @@ def _from_npy(path: Path, reads: Reads, column: str | None) -> NewData:
 def _from_parquet(path: Path, reads: Reads, column: str | None) -> NewData:
     parquet: Any = require("pyarrow.parquet", "parquet", "Parquet files")
     try:
-        known = list(parquet.read_schema(path).names)
+        schema = parquet.read_schema(path)
     except (OSError, ValueError) as error:
         raise InputError(f"{path} is no Parquet file, or it is damaged ({error}).") from error
-    listed = column or next((name for name in FEATURES if name in known), None)
-    names = [listed] if listed in known else _wanted_columns(reads, known, path)
+    known = list(schema.names)
+    if column is not None and column not in known:
+        raise InputError(f"{path} has no column {column!r}: {did_you_mean(column, known)}It has {', '.join(known)}.")
+    listed = column or features_column(schema)
+    own = column is None and reads.columns is not None and all(name in known for name in reads.columns)
+    names = [listed] if listed is not None and not own else _wanted_columns(reads, known, path)
     ids = next((name for name in NAMES if name in known and name not in names), None)
     table = parquet.read_table(path, columns=[*names, *([ids] if ids else [])])
     for name in names:
