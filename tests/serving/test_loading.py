@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import pickle
 import struct
+import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -131,6 +132,20 @@ def test_what_a_file_names_is_not_fetched_from_a_hub(folder: Path, tmp_path: Pat
     change(folder, reads={"kind": "text", "width": 2, "encoder": "hf:somebody/anything"})
     with pytest.raises(UnreadableError, match="--allow-hub"):
         icda.load(folder).predict(["a text"])
+
+
+@pytest.mark.parametrize("name", ["timm:resnet18", "timm:hf_hub:somebody/anything"])
+def test_timm_is_not_asked_for_weights_that_a_file_names(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    timm: Any = ModuleType("timm")
+    timm.create_model = lambda target, **_: asked.append(target)
+    monkeypatch.setitem(sys.modules, "timm", timm)
+    change(folder, reads={"kind": "image", "width": 2, "encoder": name})
+    with pytest.raises(InputError, match=f"the pretrained weights of '{name}' come from a hub.*--allow-hub"):
+        icda.load(folder).predict(["a.png"])
+    assert asked == []
 
 
 @pytest.mark.parametrize(
