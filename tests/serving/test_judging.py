@@ -66,7 +66,7 @@ def test_labels_of_the_training_file_are_never_those_of_new_features(tmp_path: P
     assert data.labels.tolist() == LABELS.tolist()
     assert data.reads.label is None
     older = save(tmp_path / "older", label=labels)  # a model of an earlier icda
-    with pytest.raises(InputError, match="features without labels: put both into one .npz"):
+    with pytest.raises(InputError, match="features without labels: put both into one"):
         judge_data(older, str(tmp_path / "X.npy"))
     np.savez(tmp_path / "f.npz", X=X, y=LABELS)
     assert accuracy(older, tmp_path / "f.npz") == ("all", 6, pytest.approx(4 / 6))

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import icda
-from icda.errors import InputError, MissingFileError, OperationError, UnreadableError
+from icda.errors import InputError, InputTypeError, MissingFileError, OperationError, UnreadableError
 from icda.serving import predict_data
 from icda.serving.folder import read_model, write_model
 from icda.training import TrainConfig, train
@@ -109,6 +109,12 @@ def test_weights_that_are_no_numbers_are_refused(value: float, folder: Path) -> 
     write_model(folder, {key: facts[key] for key in facts if key not in ("format", "version")}, weights)
     with pytest.raises(InputError, match="NaN or infinite"):
         icda.load(folder)
+
+
+@pytest.mark.parametrize("path", [None, 3, ["model"]])
+def test_what_is_no_path_is_one_sentence(path: Any) -> None:
+    with pytest.raises(InputTypeError, match="load expects the path of a model's folder, got"):
+        icda.load(path)
 
 
 def test_a_missing_part_is_named(folder: Path, tmp_path: Path) -> None:

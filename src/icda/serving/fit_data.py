@@ -20,6 +20,7 @@ from icda.serving.reads import Reads
 FILES = (".npz", ".parquet", ".npy")
 EMBEDDED = "features.npz"
 REMEDY = "Repair or remove them, or leave them out with --skip-unreadable; the same command keeps what was done."
+ADVICE = "A model learns from examples of each class: put the images of each into a folder of its own."
 Progress = Callable[[int, int], None]
 
 
@@ -63,15 +64,19 @@ def read_fit_data(
         return _from_file(path, asked)
     if not path.exists():
         raise MissingFileError(f"{path.absolute()} is not there: give a folder of images, a .csv, .npz or .parquet.")
-    samples = read_samples(path, asked.columns, allow_outside=asked.allow_outside)
+    samples = read_samples(path, asked.columns, allow_outside=asked.allow_outside, advice=ADVICE)
+    assert samples.labels is not None
+    test = None if samples.splits is None else held_out_rows(np.array(samples.splits), str(path))
+    check_classes(np.array(samples.labels), test, path)  # before hours of embedding
     encoder = create_encoder(asked.encoder, samples.kind, asked.image_size)
     made = embed_once(samples, encoder, folder / EMBEDDED, asked.skip_unreadable, overwrite, progress)
     samples = _kept(samples, made)
+    test = None if samples.splits is None else held_out_rows(np.array(samples.splits), str(path))
     width, size, label = made.features.shape[1], encoder.image_size, asked.columns.label
     reads = Reads(samples.kind, width, made.encoder, made.encoder_version, size, samples.column, label=label)
     assert made.y is not None
+    check_classes(made.y, test, path)  # again: what could not be read is left out
     names = [str(name) for name in made.id]
-    test = None if samples.splits is None else held_out_rows(np.array(samples.splits), str(path))
     skipped = tuple(map(str, made.skipped))
     return FitData(made.features, made.y, names, reads, samples, test, skipped=skipped, embedded=True)
 
@@ -102,11 +107,41 @@ def embed_once(
 
     try:
         return make()
-    except ExistingFileError:
+    except ExistingFileError as error:
         if not overwrite:
-            raise
+            raise ExistingFileError(
+                f"{out} is there from another fit, made of other inputs or settings: --overwrite makes it again; or choose "
+                "another --out."
+            ) from error
         out.unlink()
         return make()
+
+
+def check_classes(labels: np.ndarray, test: np.ndarray | None, path: Path) -> None:
+    """Refuse training samples that are all of one class."""
+    known = np.unique(labels if test is None else labels[~test])
+    if len(known) == 1:
+        which = "samples" if test is None else "training samples"
+        raise InputError(f"{path}: all {which} are of one class, {known[0]}; a classifier needs at least 2 classes.")
+
+
+def check_finite(features: np.ndarray, columns: tuple[str, ...] | None, path: Path) -> None:
+    """Refuse NaN and infinity by their place."""
+    if features.ndim != 2 or features.dtype.kind != "f":
+        return
+    finite = np.isfinite(features)
+    if finite.all():
+        return
+    row, place = (int(number) for number in np.argwhere(~finite)[0])
+    named = columns is not None and len(columns) == features.shape[1]
+    where = (
+        f" (counted from 0), column {columns[place]!r}" if columns and named else f", column {place} (counted from 0)"
+    )
+    rows = int((~finite.all(1)).sum())
+    raise InputError(
+        f"{path}: the features of {rows} of {len(features)} rows hold NaN or infinite values, the first in row "
+        f"{row}{where}: fill or drop them."
+    )
 
 
 def held_out_rows(splits: np.ndarray, origin: str) -> np.ndarray | None:
@@ -148,6 +183,9 @@ def _from_file(path: Path, asked: Asked) -> FitData:
     # The labels of an .npy are another file: those of these rows, and of no others that the model is judged on later.
     reads = replace(_reads(found), label=None if path.suffix.lower() == ".npy" else asked.labels)
     features = np.asarray(found.features)
+    check_finite(features, found.columns, path)
+    if labels.ndim == 1:
+        check_classes(labels, test, path)
     return FitData(features, labels, [str(name) for name in names], reads, None, test, found.notes)
 
 

@@ -28,6 +28,7 @@ from icda.serving.reads import Reads
 from icda.statistics.confusion import count_confusions
 from icda.training.environment import describe_environment
 
+ADVICE = "Without labels there is nothing to judge: `icda predict` takes images in any folders."
 SUFFIXES = (".npz", ".npy", ".parquet")
 
 
@@ -92,7 +93,7 @@ def _read(path: Path, model: Model, split: str, allow_outside: bool, origin: str
             _checked(table.names(named), model, origin)
     inputs = {model.reads.kind: model.reads.column}
     columns = Columns(label=column, group=group, split=marked, **inputs) if path.is_file() else None
-    samples = read_samples(path, columns, allow_outside=allow_outside)
+    samples = read_samples(path, columns, allow_outside=allow_outside, advice=ADVICE)
     assert samples.labels is not None
     _checked(samples.labels, model, origin)
     return _of_split(samples, split)

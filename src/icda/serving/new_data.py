@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from icda.data.embedding import Samples, read_samples
-from icda.data.embedding.features import member_names, read_arrays
+from icda.data.embedding.features import member_names, read_arrays, why
 from icda.data.embedding.samples import Columns
 from icda.data.images import IMAGE_SUFFIXES
 from icda.data.own.feature_files import EMBEDDING, FEATURES, NAMES, features_column
@@ -66,14 +66,14 @@ def _from_table(table: CsvTable, reads: Reads, column: str | None, allow_outside
         named = None if ids is None or ids in names else np.array(table.columns[ids], dtype=object)
         return _rows(np.stack([_numbers(table, name) for name in names], 1), reads, named)
     usual = TEXT if reads.kind == "text" else IMAGE
-    option = f"--{reads.kind}-column"
     if column is None and reads.column in table.columns:
         column = reads.column
     found = table.find(reads.kind, column, usual)
     if found is None:
+        called = "" if reads.column is None else f" (in the fit it was called {reads.column!r})"
         raise InputError(
-            f"{table.path} has no column of {reads.kind}s, which the model reads (in the fit it was called "
-            f"{reads.column!r}): name it with {option}. It has {table.described()}."
+            f"{table.path} has no column of {reads.kind}s by a usual name, which the model reads{called}: name it with "
+            f"--column (column= in Python). It has {table.described()}."
         )
     columns = Columns(text=found) if reads.kind == "text" else Columns(image=found)
     samples = read_samples(table.path, columns, unlabelled=True, allow_outside=allow_outside)
@@ -101,7 +101,7 @@ def _from_npy(path: Path, reads: Reads, column: str | None) -> NewData:
     except (ValueError, OSError, EOFError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path} is no .npy file of plain numbers, or it is damaged ({error}).") from error
+        raise InputError(f"{path} is no .npy file of plain numbers, or it is damaged ({why(error)}).") from error
 
 
 def _from_parquet(path: Path, reads: Reads, column: str | None) -> NewData:

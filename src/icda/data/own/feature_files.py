@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from icda.data.embedding.features import member_names, read_arrays
+from icda.data.embedding.features import member_names, read_arrays, why
 from icda.data.own.parquet import ParquetTable, numeric_columns
 from icda.data.own.table import GROUP, LABEL, NAMED_COLUMNS, SPLIT, CsvTable, read_table
 from icda.errors import InputError, MissingFileError
@@ -103,7 +103,7 @@ def _from_npy(path: Path, asked: Wanted) -> LabelledFeatures:
             arrays.append(np.load(file, mmap_mode="r", allow_pickle=False))
         except (ValueError, OSError, EOFError) as error:
             raise InputError(
-                f"{file} is no .npy file of plain numbers or texts, or it is damaged ({error})."
+                f"{file} is no .npy file of plain numbers or texts, or it is damaged ({why(error)})."
             ) from error
     return LabelledFeatures(arrays[0], np.asarray(arrays[1]))
 
@@ -206,7 +206,9 @@ def _is_index(name: str, values: np.ndarray) -> bool:
     """
     if not name or name.lower().startswith(("unnamed", "__index_level_")):
         return True
-    return len(values) > 2 and bool((np.diff(np.sort(values)) == 1).all()) and float(values[0]).is_integer()
+    if len(values) < 3 or not np.isfinite(values).all():
+        return False
+    return bool((np.diff(np.sort(values)) == 1).all()) and float(values[0]).is_integer()
 
 
 def _is_index_column(name: str, cells: Sequence[str]) -> bool:
