@@ -168,8 +168,11 @@ def _from_csv(path: Path, asked: Wanted) -> LabelledFeatures:
     arrays = {name: np.array(table.columns[name], dtype=object) for name in conditions if name in table.columns}
     chosen = _rows(path, arrays, table.columns, asked.where, len(table.lines))
     rows = np.arange(len(table.lines)) if chosen is None else np.flatnonzero(chosen)
+    indices: list[str] = []
+    answers: list[str] = []
+    skipped: set[str | None] = {*table.columns}
     if asked.columns is not None:
-        indices, answers, skipped = [], [], {*table.columns} - {*asked.columns}
+        skipped -= {*asked.columns}
     else:
         indices = [name for name, cells in table.columns.items() if name != named and _is_index_column(name, cells)]
         answers = _answers(table.columns, label)
