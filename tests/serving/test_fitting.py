@@ -183,7 +183,7 @@ def test_the_page_says_what_was_found_done_and_brought(image_model: tuple[Path, 
     page = (folder / "page.html").read_text(encoding="utf-8")
     for words in ("The result", "What it brought", "What to check by hand", "How to use it", "Words on this page"):
         assert words in page
-    assert "Logit adjustment" in page
+    assert "Classes count the same, however many samples they have (logit adjustment)" in page
     assert "icda predict" in page
     assert f"{100 * fitted.trial.after.accuracy:.1f}" in page
     facts = json.loads((folder / "model.json").read_text())
