@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -113,6 +114,28 @@ def photos(tmp_path: Path) -> Path:
     return tmp_path / "photos"
 
 
+def test_one_class_is_refused_before_anything_is_embedded(icda: Command, photos: Path) -> None:
+    shutil.move(photos / "red", photos.parent / "red")
+    answer = icda("fit", "photos")
+    assert answer.code == 1
+    assert "photos: all samples are of one class, blue; a classifier needs at least 2 classes." in answer.err
+    assert not Path("model").exists()
+    for data in ("photos/blue", "empty"):
+        Path(data).mkdir(exist_ok=True)
+        answer = icda("fit", data)
+        assert "put the images of each into a folder of its own" in answer.err
+        assert "--unlabelled" not in answer.err
+
+
+def test_features_of_an_earlier_fit_are_made_again_on_request(icda: Command, photos: Path) -> None:
+    Path("model").mkdir()
+    np.savez("model/features.npz", fingerprint="of other images")
+    answer = icda("fit", "photos", "--image-size", 32)
+    assert answer.code == 1
+    assert "--overwrite makes it again" in answer.err
+    assert icda("fit", "photos", "--image-size", 32, "--overwrite").code == 0
+
+
 def test_a_network_is_trained_judged_and_used(icda: Command, photos: Path) -> None:
     (photos / "red" / "broken.png").write_bytes(b"no image")
     answer = icda("fit", "photos", "--train", "--epochs", 1, "--model", "small_cnn")
@@ -128,7 +151,7 @@ def test_a_network_is_trained_judged_and_used(icda: Command, photos: Path) -> No
     assert "the same network trained with cross entropy" in Path("model/page.html").read_text()
     answer = icda("predict", "model", "photos", "--skip-unreadable")
     assert answer.code == 0, answer.err
-    assert "41 predictions" in answer.out
+    assert "40 predictions (blue " in answer.out  # the one that could not be read has none
     assert icda("eval", "model", "--data", "photos").code == 1
     judged = icda("eval", "model", "--data", "photos", "--skip-unreadable")
     assert "Judged: 40 samples (blue 20, red 20)" in judged.out

@@ -12,10 +12,11 @@ import pandas as pd
 import pytest
 
 import icda
-from icda.data.embedding import load_features
+from icda.data.embedding import embed, load_features, read_samples
 from icda.errors import ExistingFileError, InputError
+from icda.models.encoders import create_encoder
 from icda.serving import predict_data
-from icda.serving.fit_data import Asked, held_out_rows
+from icda.serving.fit_data import Asked, held_out_rows, read_fit_data
 from icda.serving.fitting import check_out, fit_model
 from icda.serving.head_fit import fit_named
 from icda.serving.trial import cross_validate, judge
@@ -182,7 +183,7 @@ def test_the_page_says_what_was_found_done_and_brought(image_model: tuple[Path, 
     page = (folder / "page.html").read_text(encoding="utf-8")
     for words in ("The result", "What it brought", "What to check by hand", "How to use it", "Words on this page"):
         assert words in page
-    assert "Logit adjustment" in page
+    assert "Classes count the same, however many samples they have (logit adjustment)" in page
     assert "icda predict" in page
     assert f"{100 * fitted.trial.after.accuracy:.1f}" in page
     facts = json.loads((folder / "model.json").read_text())
@@ -210,6 +211,57 @@ def test_features_of_one_dimension_are_refused(made: SimpleNamespace, tmp_path: 
         made.fit_to(tmp_path / "f.npz", tmp_path / "model")
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_value_that_is_not_finite_is_named_by_its_place(value: float, made: SimpleNamespace, tmp_path: Path) -> None:
+    X, y = made.numbers(30)
+    X[[4, 9], 2] = value
+    np.savez(tmp_path / "f.npz", X=X, y=y)
+    with pytest.raises(InputError, match=r"2 of 30 rows .* the first in row 4, column 2 \(counted from 0\)"):
+        read_fit_data(tmp_path / "f.npz", Asked(), tmp_path / "model")
+    made.write_numbers(tmp_path / "f.csv", X, y)
+    with pytest.raises(InputError, match=r"the first in row 4 \(counted from 0\), column 'f2'"):
+        read_fit_data(tmp_path / "f.csv", LABELS, tmp_path / "model")
+
+
+def test_training_samples_of_one_class_are_refused(tmp_path: Path) -> None:
+    y, split = np.array(["a", "a", "b", "b"]), np.array(["train", "train", "test", "test"])
+    np.savez(tmp_path / "f.npz", X=np.eye(4), y=y, split=split)
+    with pytest.raises(InputError, match="all training samples are of one class, a; a classifier needs at least 2"):
+        read_fit_data(tmp_path / "f.npz", Asked(), tmp_path / "model")
+    np.savez(tmp_path / "g.npz", X=np.eye(4), y=np.full(4, "a"))
+    with pytest.raises(InputError, match="all samples are of one class, a;"):
+        read_fit_data(tmp_path / "g.npz", Asked(), tmp_path / "model")
+
+
+@pytest.mark.parametrize("name", ["f.npz", "f.npy"])
+def test_a_text_by_the_name_of_an_array_is_no_reason_to_allow_pickles(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("these are words")
+    with pytest.raises(InputError, match=f"is no {Path(name).suffix} file") as caught:
+        read_fit_data(tmp_path / name, Asked(labels="y" if name == "f.npz" else __file__), tmp_path / "model")
+    assert "pickle" not in str(caught.value)
+
+
 def test_an_unknown_method_is_refused_before_any_work(made: SimpleNamespace) -> None:
     with pytest.raises(InputError, match="did you mean 'icda'"):
         fit_model(None, "icdaa")  # type: ignore[arg-type]
+
+
+def test_images_are_read_at_the_size_of_the_embedded_file(made: SimpleNamespace, tmp_path: Path) -> None:
+    """At the encoder's own size the features, and with them the predictions, would be others."""
+    photos = made.write_images(tmp_path / "photos", 24)
+    samples = read_samples(photos)
+    embed(samples, create_encoder(None, "image", 64), tmp_path / "f.npz")
+    made.fit_to(tmp_path / "f.npz", tmp_path / "model")
+    model, features = icda.load(tmp_path / "model"), load_features(tmp_path / "f.npz")
+    assert (model.reads.kind, model.reads.image_size) == ("image", 64)
+    assert np.allclose(model.embed(list(samples.inputs)), features.features, atol=1e-5)
+    with np.load(tmp_path / "f.npz") as file:
+        arrays = {name: file[name] for name in file.files}
+    assert arrays.pop("image_size") == 64
+    np.savez(tmp_path / "other.npz", **arrays, image_size=32)
+    with pytest.raises(InputError, match="embed with --image-size 64"):
+        predict_data(model, tmp_path / "other.npz")
+    np.savez(tmp_path / "older.npz", **arrays)
+    made.fit_to(tmp_path / "older.npz", tmp_path / "older")
+    with pytest.raises(InputError, match="the model reads 1280 features"):
+        predict_data(icda.load(tmp_path / "older"), photos)

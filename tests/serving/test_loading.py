@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import pickle
 import struct
+import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 import torch
 
 import icda
-from icda.errors import InputError, MissingFileError, OperationError, UnreadableError
+from icda.errors import InputError, InputTypeError, MissingFileError, OperationError, UnreadableError
 from icda.serving import predict_data
 from icda.serving.folder import read_model, write_model
 from icda.training import TrainConfig, train
@@ -110,6 +111,12 @@ def test_weights_that_are_no_numbers_are_refused(value: float, folder: Path) -> 
         icda.load(folder)
 
 
+@pytest.mark.parametrize("path", [None, 3, ["model"]])
+def test_what_is_no_path_is_one_sentence(path: Any) -> None:
+    with pytest.raises(InputTypeError, match="load expects the path of a model's folder, got"):
+        icda.load(path)
+
+
 def test_a_missing_part_is_named(folder: Path, tmp_path: Path) -> None:
     (folder / "weights.safetensors").unlink()
     with pytest.raises(MissingFileError, match="not whole"):
@@ -131,6 +138,20 @@ def test_what_a_file_names_is_not_fetched_from_a_hub(folder: Path, tmp_path: Pat
     change(folder, reads={"kind": "text", "width": 2, "encoder": "hf:somebody/anything"})
     with pytest.raises(UnreadableError, match="--allow-hub"):
         icda.load(folder).predict(["a text"])
+
+
+@pytest.mark.parametrize("name", ["timm:resnet18", "timm:hf_hub:somebody/anything"])
+def test_timm_is_not_asked_for_weights_that_a_file_names(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    timm: Any = ModuleType("timm")
+    timm.create_model = lambda target, **_: asked.append(target)
+    monkeypatch.setitem(sys.modules, "timm", timm)
+    change(folder, reads={"kind": "image", "width": 2, "encoder": name})
+    with pytest.raises(InputError, match=f"the pretrained weights of '{name}' come from a hub.*--allow-hub"):
+        icda.load(folder).predict(["a.png"])
+    assert asked == []
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import icda
+from icda.cli.predict import describe
 from icda.data.embedding import encode_rows, read_samples
 from icda.errors import InputError, MissingFileError, UnreadableError
 from icda.serving import predict_data
@@ -92,6 +93,7 @@ def test_unreadable_images_are_all_named_or_left_without_a_prediction(
     rows = {row["path"]: row for row in read_csv(found.to_csv(tmp_path / "p.csv"))}
     assert rows["broken.png"]["label"] == rows["broken.png"]["p_red"] == ""
     assert len(rows) == 6
+    assert describe(found, tmp_path / "p.csv").splitlines()[0].endswith("p.csv: 4 predictions (blue 2, red 2)")
     for path in new.rglob("*.png"):
         path.write_bytes(b"gone")
     with pytest.raises(InputError, match="none of the 6 inputs"):
@@ -106,6 +108,16 @@ def test_features_of_another_encoder_are_refused(image_model: tuple[Path, Any], 
         predict_data(model, tmp_path / "f.npz")
     np.savez(tmp_path / "g.npz", features=features, id=np.array(["x", "y"]))
     assert predict_data(model, tmp_path / "g.npz").ids == ["x", "y"]
+
+
+def test_a_table_without_the_column_names_the_option_of_predict(tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text("picture\na.png\n")
+    for fitted, said in ((None, "which the model reads: name it"), ("photo", "in the fit it was called 'photo'")):
+        reads = Reads("image", 3, "efficientnet_lite0", column=fitted)
+        model = HeadModel(np.array(["a", "b", "c"]), np.eye(3), np.zeros(3), reads)
+        with pytest.raises(InputError, match=said) as caught:
+            predict_data(model, tmp_path / "new.csv")
+        assert "name it with --column (column= in Python). It has picture." in str(caught.value)
 
 
 def test_lists_and_columns_of_a_parquet_file_are_the_same(head: HeadModel, tmp_path: Path) -> None:

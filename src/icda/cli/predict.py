@@ -71,9 +71,10 @@ def describe(predictions: Predictions, out: Path) -> str:
     """How many of each class there are, and what to look at."""
     from icda.serving.predictions import count_labels
 
+    written = len(predictions) - len(predictions.skipped)
     counts = count_labels(predictions).items()
     shown = ", ".join(f"{name} {count}" for name, count in list(counts)[:NAMED])
-    lines = [f"{out}: {len(predictions)} predictions ({shown}{' ...' if len(counts) > NAMED else ''})"]
+    lines = [f"{out}: {written} predictions ({shown}{' ...' if len(counts) > NAMED else ''})"]
     disagreements = predictions.disagreements
     if disagreements is not None:
         lines.append(f"{disagreements} go against what the shortcut points to (column disagree).")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from icda.data.augmentation import Normaliser
 from icda.errors import InputError
 from icda.extras import require
-from icda.models.hub import check_plain_name
+from icda.models.hub import check_fetching
 from icda.registry import Registry, UnknownNameError, did_you_mean
 
 Kind = Literal["image", "text"]
@@ -152,9 +152,9 @@ def weights_digest(network: nn.Module) -> str:
 
 def load_timm_encoder(target: str, kind: Kind, image_size: int | None = None) -> ImageEncoder:
     """A pretrained model of timm without its head, with the image size, mean and std it was trained with."""
+    check_fetching(f"timm:{target}")
     timm: Any = require("timm", "timm", "timm encoders")
     check_kind(f"timm:{target}", "image", kind)
-    check_plain_name(target)
     network = timm.create_model(target, pretrained=True, num_classes=0)
     data = timm.data.resolve_model_data_config(network)
     size = image_size or int(data["input_size"][-1])

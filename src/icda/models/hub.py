@@ -53,6 +53,15 @@ def local_place(target: str) -> str:
     raise UnreadableError(f"the model {target} is not on this machine. {HOW}")
 
 
+def check_fetching(name: str) -> None:
+    """Refuse a model whose pretrained weights a library would look for by itself, where the hub is not allowed.
+
+    Which files it takes, and whether they are on this machine, only that library knows.
+    """
+    if not hub_allowed():
+        raise InputError(f"the pretrained weights of {name!r} come from a hub. {HOW}")
+
+
 def check_plain_name(target: str) -> None:
     """Refuse a name that makes timm ask a hub, such as hf_hub:owner/model, where that is not allowed."""
     if not hub_allowed() and ":" in target:

@@ -20,6 +20,7 @@ from icda.serving.reads import Reads
 FILES = (".npz", ".parquet", ".npy")
 EMBEDDED = "features.npz"
 REMEDY = "Repair or remove them, or leave them out with --skip-unreadable; the same command keeps what was done."
+ADVICE = "A model learns from examples of each class: put the images of each into a folder of its own."
 Progress = Callable[[int, int], None]
 
 
@@ -63,15 +64,19 @@ def read_fit_data(
         return _from_file(path, asked)
     if not path.exists():
         raise MissingFileError(f"{path.absolute()} is not there: give a folder of images, a .csv, .npz or .parquet.")
-    samples = read_samples(path, asked.columns, allow_outside=asked.allow_outside)
+    samples = read_samples(path, asked.columns, allow_outside=asked.allow_outside, advice=ADVICE)
+    assert samples.labels is not None
+    test = None if samples.splits is None else held_out_rows(np.array(samples.splits), str(path))
+    check_classes(np.array(samples.labels), test, path)  # before hours of embedding
     encoder = create_encoder(asked.encoder, samples.kind, asked.image_size)
     made = embed_once(samples, encoder, folder / EMBEDDED, asked.skip_unreadable, overwrite, progress)
     samples = _kept(samples, made)
+    test = None if samples.splits is None else held_out_rows(np.array(samples.splits), str(path))
     width, size, label = made.features.shape[1], encoder.image_size, asked.columns.label
     reads = Reads(samples.kind, width, made.encoder, made.encoder_version, size, samples.column, label=label)
     assert made.y is not None
+    check_classes(made.y, test, path)  # again: what could not be read is left out
     names = [str(name) for name in made.id]
-    test = None if samples.splits is None else held_out_rows(np.array(samples.splits), str(path))
     skipped = tuple(map(str, made.skipped))
     return FitData(made.features, made.y, names, reads, samples, test, skipped=skipped, embedded=True)
 
@@ -102,18 +107,58 @@ def embed_once(
 
     try:
         return make()
-    except ExistingFileError:
+    except ExistingFileError as error:
         if not overwrite:
-            raise
+            raise ExistingFileError(
+                f"{out} is there from another fit, made of other inputs or settings: --overwrite makes it again; or choose "
+                "another --out."
+            ) from error
         out.unlink()
         return make()
 
 
+def check_classes(labels: np.ndarray, test: np.ndarray | None, path: Path) -> None:
+    """Refuse training samples that are all of one class."""
+    known = np.unique(labels if test is None else labels[~test])
+    if len(known) == 1:
+        which = "samples" if test is None else "training samples"
+        raise InputError(f"{path}: all {which} are of one class, {known[0]}; a classifier needs at least 2 classes.")
+
+
+def check_finite(features: np.ndarray, columns: tuple[str, ...] | None, path: Path) -> None:
+    """Refuse NaN and infinity by their place."""
+    if features.ndim != 2 or features.dtype.kind != "f":
+        return
+    finite = np.isfinite(features)
+    if finite.all():
+        return
+    row, place = (int(number) for number in np.argwhere(~finite)[0])
+    named = columns is not None and len(columns) == features.shape[1]
+    where = (
+        f" (counted from 0), column {columns[place]!r}" if columns and named else f", column {place} (counted from 0)"
+    )
+    rows = int((~finite.all(1)).sum())
+    raise InputError(
+        f"{path}: the features of {rows} of {len(features)} rows hold NaN or infinite values, the first in row "
+        f"{row}{where}: fill or drop them."
+    )
+
+
 def held_out_rows(splits: np.ndarray, origin: str) -> np.ndarray | None:
-    """Which rows are of the test split; None if none is.
+    """Which rows are of the test split; None if none is, or all are.
 
     >>> held_out_rows(np.array(["train", "test"]), "a.csv").tolist(), held_out_rows(np.array([0, 1, 2]), "a.npz").tolist()
     ([False, True], [False, False, True])
+    """
+    test = np.array([split == "test" for split in split_names(splits, origin)])
+    return test if test.any() and not test.all() else None
+
+
+def split_names(splits: np.ndarray, origin: str) -> list[str]:
+    """The split of each row by the name that icda has for it.
+
+    >>> split_names(np.array(["Training", "val"]), "a.csv"), split_names(np.array([0, 1, 2]), "a.npz")
+    (['train', 'validation'], ['train', 'validation', 'test'])
     """
     words = [str(value).strip().lower() for value in splits.tolist()]
     known = {**SPLIT_WORDS, **(NUMBERED_SPLITS if "2" in words else {})}
@@ -123,8 +168,7 @@ def held_out_rows(splits: np.ndarray, origin: str) -> np.ndarray | None:
             f"{origin}: the split {strange!r} is not understood (expected train, validation, test, or 0, 1 and 2): rename "
             "it, or the column if it means something else."
         )
-    test = np.array([known[word] == "test" for word in words])
-    return test if test.any() and not test.all() else None
+    return [known[word] for word in words]
 
 
 def _from_file(path: Path, asked: Asked) -> FitData:
@@ -136,8 +180,12 @@ def _from_file(path: Path, asked: Asked) -> FitData:
         labels = labels.astype(str)
     names = range(len(labels)) if found.names is None else found.names
     test = None if found.splits is None else held_out_rows(found.splits, str(path))
-    reads = replace(_reads(found), label=asked.labels)
+    # The labels of an .npy are another file: those of these rows, and of no others that the model is judged on later.
+    reads = replace(_reads(found), label=None if path.suffix.lower() == ".npy" else asked.labels)
     features = np.asarray(found.features)
+    check_finite(features, found.columns, path)
+    if labels.ndim == 1:
+        check_classes(labels, test, path)
     return FitData(features, labels, [str(name) for name in names], reads, None, test, found.notes)
 
 
@@ -146,9 +194,12 @@ def _reads(found: LabelledFeatures) -> Reads:
     width, encoder = int(np.asarray(found.features).shape[-1]), found.embedding.get("encoder")
     version, column = found.embedding.get("encoder_version"), found.embedding.get("source_column")
     kind = next((kind for kind, name in DEFAULTS.items() if name == encoder), None)
-    if kind is None or version is None:
-        return Reads("features", width, encoder, version, columns=found.columns)
-    return Reads(kind, width, encoder, version, column=column)
+    given = found.embedding.get("image_size", "")
+    size = int(given) if given.isdecimal() else None
+    # Files of an earlier icda do not say how large the images were: at another size their features would be others.
+    if kind is None or version is None or (kind == "image" and size is None):
+        return Reads("features", width, encoder, version, size, columns=found.columns)
+    return Reads(kind, width, encoder, version, size, column)
 
 
 def _kept(samples: Samples, made: Features) -> Samples:

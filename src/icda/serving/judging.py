@@ -12,20 +12,23 @@ import torch
 
 from icda.data.embedding import Samples, read_samples
 from icda.data.embedding.samples import Columns
-from icda.data.own.feature_files import Wanted, read_feature_file
+from icda.data.own.feature_files import LabelledFeatures, Wanted, read_feature_file
 from icda.data.own.own_data import natural_order
 from icda.data.own.table import LABEL, read_table
 from icda.errors import InputError
 from icda.methods import resolve_method
 from icda.metrics import evaluate_predictions
 from icda.results import RunResult
+from icda.serving.fit_data import split_names
 from icda.serving.head import HeadModel
 from icda.serving.loading import load
 from icda.serving.model import CHUNK, Model, check_features
 from icda.serving.network import NetworkModel
+from icda.serving.reads import Reads
 from icda.statistics.confusion import count_confusions
 from icda.training.environment import describe_environment
 
+ADVICE = "Without labels there is nothing to judge: `icda predict` takes images in any folders."
 SUFFIXES = (".npz", ".npy", ".parquet")
 
 
@@ -82,7 +85,7 @@ def judge_data(
 def _read(path: Path, model: Model, split: str, allow_outside: bool, origin: str) -> Labelled:
     column, group, marked = _columns(model)
     if path.is_file() and (path.suffix.lower() in SUFFIXES or model.reads.kind == "features"):
-        return _read_features(path, model, column, origin)
+        return _read_features(path, model, split, origin)
     if path.is_file():  # other classes are the commoner mistake: name them before other columns
         table = read_table(path)
         named = table.find("label", column, LABEL)
@@ -90,25 +93,56 @@ def _read(path: Path, model: Model, split: str, allow_outside: bool, origin: str
             _checked(table.names(named), model, origin)
     inputs = {model.reads.kind: model.reads.column}
     columns = Columns(label=column, group=group, split=marked, **inputs) if path.is_file() else None
-    samples = read_samples(path, columns, allow_outside=allow_outside)
+    samples = read_samples(path, columns, allow_outside=allow_outside, advice=ADVICE)
     assert samples.labels is not None
     _checked(samples.labels, model, origin)
     return _of_split(samples, split)
 
 
-def _read_features(path: Path, model: Model, column: str | None, origin: str) -> Labelled:
-    found = read_feature_file(path, Wanted(labels=column))
-    labels, features = np.asarray(found.labels), found.features
-    names = found.class_names[labels] if found.class_names is not None else labels
-    wanted = model.reads.columns
-    if found.columns is not None and wanted is not None and len(found.columns) == features.shape[1]:
-        places = {name: place for place, name in enumerate(found.columns)}
-        missing = [name for name in wanted if name not in places]
-        if missing:
-            raise InputError(f"{path} lacks the column {missing[0]!r}, which the model was fitted to.")
-        features = features[:, [places[name] for name in wanted]]
-    known = _checked([str(name) for name in names], model, origin)
-    return Labelled(known, "all", features=check_features(features, model.reads))
+def _read_features(path: Path, model: Model, split: str, origin: str) -> Labelled:
+    if path.suffix.lower() == ".npy":
+        raise InputError(f"{path} holds features without labels: put both into one .npz, under the names X and y.")
+    column, _, _ = _columns(model)
+    found = read_feature_file(path, Wanted(labels=column, columns=model.reads.columns))
+    model.reads.check_made_alike(found.embedding, path)
+    rows = np.ones(len(found.labels), dtype=bool)
+    if found.splits is not None:
+        named = np.array(split_names(found.splits, str(path))) == split
+        rows = named if named.any() else rows
+    labels = _checked(_class_labels(found, model, path), model, origin)
+    chosen = [label for label, here in zip(labels, rows, strict=True) if here]
+    features = check_features(_own_columns(found, model.reads, path)[rows], model.reads)
+    return Labelled(chosen, "all" if rows.all() else split, features=features)
+
+
+def _own_columns(found: LabelledFeatures, reads: Reads, path: Path) -> np.ndarray:
+    """The features in the order of the fit."""
+    features, wanted = np.asarray(found.features), reads.columns
+    if found.columns is None or wanted is None or features.ndim != 2 or len(found.columns) != features.shape[1]:
+        return features
+    places = {name: place for place, name in enumerate(found.columns)}
+    missing = [name for name in wanted if name not in places]
+    if missing:
+        raise InputError(f"{path} lacks the column {missing[0]!r} of numbers, which the model was fitted to.")
+    return features[:, [places[name] for name in wanted]]
+
+
+def _class_labels(found: LabelledFeatures, model: Model, path: Path) -> list[str]:
+    """Labels as texts: numbers that the file's class_names explain by those names."""
+    labels, names = np.asarray(found.labels), found.class_names
+    plain = [str(label) for label in labels.tolist()]
+    if names is None:
+        return plain
+    strange = (labels < 0) | (labels >= len(names))
+    if not strange.any():
+        return [str(name) for name in names[labels]]
+    if set(plain) <= {str(name) for name in model.classes}:  # fitted to such numbers as they are
+        return plain
+    row = int(strange.argmax())
+    raise InputError(
+        f"{path}: the label of row {row} is {labels[row]}, expected 0 to {len(names) - 1} for its {len(names)} "
+        "class_names: repair or drop such rows."
+    )
 
 
 def _of_split(samples: Samples, split: str) -> Labelled:
@@ -158,7 +192,9 @@ def _groups(labelled: Labelled, kept: np.ndarray) -> tuple[list[str], torch.Tens
 
 def _columns(model: Model) -> tuple[str | None, str | None, str | None]:
     if not isinstance(model, NetworkModel):
-        return model.reads.label, None, None
+        label = model.reads.label
+        is_file = label is not None and label.lower().endswith(".npy")  # an earlier icda kept the path of the fit
+        return None if is_file else label, None, None
     return model.config.label_column, model.config.group_column, model.config.split_column
 
 

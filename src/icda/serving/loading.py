@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from pathlib import Path
 
-from icda.errors import MissingFileError
+from icda.errors import InputTypeError, MissingFileError
 from icda.results.files import MODEL
 from icda.serving.folder import FACTS
 from icda.serving.model import Model
@@ -19,6 +19,8 @@ def load(path: str | PathLike[str], *, allow_hub: bool = False) -> Model:
     safetensors, and the checkpoint of a run is read as plain tensors. An encoder or network that the folder names by a
     hub (hf:, timm:) must be on this machine, unless `allow_hub` lets it be fetched.
     """
+    if not isinstance(path, str | PathLike):
+        raise InputTypeError(f"load expects the path of a model's folder, got {path!r}.")
     folder = Path(path).expanduser()
     if (folder / FACTS).is_file():
         from icda.serving.head import load_head

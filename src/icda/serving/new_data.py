@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from icda.data.embedding import Samples, read_samples
-from icda.data.embedding.features import member_names, read_arrays
+from icda.data.embedding.features import member_names, read_arrays, why
 from icda.data.embedding.samples import Columns
 from icda.data.images import IMAGE_SUFFIXES
-from icda.data.own.feature_files import FEATURES, NAMES
+from icda.data.own.feature_files import EMBEDDING, FEATURES, NAMES, features_column
 from icda.data.own.table import IMAGE, TEXT, CsvTable, read_table
 from icda.errors import InputError, MissingFileError
 from icda.extras import require
 from icda.registry import did_you_mean
 from icda.serving.model import check_features
-from icda.serving.reads import Reads, weights_of
+from icda.serving.reads import Reads
 
 NAMED = 5  # missing columns that a message lists
 
@@ -66,14 +66,14 @@ def _from_table(table: CsvTable, reads: Reads, column: str | None, allow_outside
         named = None if ids is None or ids in names else np.array(table.columns[ids], dtype=object)
         return _rows(np.stack([_numbers(table, name) for name in names], 1), reads, named)
     usual = TEXT if reads.kind == "text" else IMAGE
-    option = f"--{reads.kind}-column"
     if column is None and reads.column in table.columns:
         column = reads.column
     found = table.find(reads.kind, column, usual)
     if found is None:
+        called = "" if reads.column is None else f" (in the fit it was called {reads.column!r})"
         raise InputError(
-            f"{table.path} has no column of {reads.kind}s, which the model reads (in the fit it was called "
-            f"{reads.column!r}): name it with {option}. It has {table.described()}."
+            f"{table.path} has no column of {reads.kind}s by a usual name, which the model reads{called}: name it with "
+            f"--column (column= in Python). It has {table.described()}."
         )
     columns = Columns(text=found) if reads.kind == "text" else Columns(image=found)
     samples = read_samples(table.path, columns, unlabelled=True, allow_outside=allow_outside)
@@ -90,13 +90,8 @@ def _from_npz(path: Path, reads: Reads, column: str | None) -> NewData:
     if name not in members:
         raise InputError(f"{path} has no array {name or 'of features by a usual name'!r}: it has {', '.join(members)}.")
     ids = next((known for known in NAMES if known in members), None)
-    arrays = read_arrays(path, [part for part in (name, ids, "encoder", "encoder_version") if part])
-    version, fitted = arrays.get("encoder_version"), reads.encoder_version
-    if version is not None and fitted is not None and weights_of(str(version)) != weights_of(fitted):
-        raise InputError(
-            f"{path} holds features of {arrays.get('encoder')} ({version}), the model was fitted to those of "
-            f"{reads.encoder} ({fitted}): embed with the same encoder."
-        )
+    arrays = read_arrays(path, [part for part in (name, ids, *EMBEDDING) if part])
+    reads.check_made_alike(arrays, path)
     return _rows(_width(arrays[name], reads, path), reads, arrays.get(ids) if ids else None)
 
 
@@ -106,17 +101,21 @@ def _from_npy(path: Path, reads: Reads, column: str | None) -> NewData:
     except (ValueError, OSError, EOFError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path} is no .npy file of plain numbers, or it is damaged ({error}).") from error
+        raise InputError(f"{path} is no .npy file of plain numbers, or it is damaged ({why(error)}).") from error
 
 
 def _from_parquet(path: Path, reads: Reads, column: str | None) -> NewData:
     parquet: Any = require("pyarrow.parquet", "parquet", "Parquet files")
     try:
-        known = list(parquet.read_schema(path).names)
+        schema = parquet.read_schema(path)
     except (OSError, ValueError) as error:
         raise InputError(f"{path} is no Parquet file, or it is damaged ({error}).") from error
-    listed = column or next((name for name in FEATURES if name in known), None)
-    names = [listed] if listed in known else _wanted_columns(reads, known, path)
+    known = list(schema.names)
+    if column is not None and column not in known:
+        raise InputError(f"{path} has no column {column!r}: {did_you_mean(column, known)}It has {', '.join(known)}.")
+    listed = column or features_column(schema)
+    own = column is None and reads.columns is not None and all(name in known for name in reads.columns)
+    names = [listed] if listed is not None and not own else _wanted_columns(reads, known, path)
     ids = next((name for name in NAMES if name in known and name not in names), None)
     table = parquet.read_table(path, columns=[*names, *([ids] if ids else [])])
     for name in names:

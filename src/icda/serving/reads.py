@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from icda.data.embedding import Encoder
@@ -58,6 +59,21 @@ class Reads:
             columns=None if columns is None else tuple(columns),
             label=values.get("label"),
         )
+
+    def check_made_alike(self, embedding: Mapping[str, Any], path: Path) -> None:
+        """Refuse a file whose features another encoder made, or the same one of images of another size."""
+        version, size = embedding.get("encoder_version"), embedding.get("image_size")
+        fitted = self.encoder_version
+        if version is not None and fitted is not None and weights_of(str(version)) != weights_of(fitted):
+            raise InputError(
+                f"{path} holds features of {embedding.get('encoder')} ({version}), the model was fitted to those of "
+                f"{self.encoder} ({fitted}): embed with the same encoder."
+            )
+        if size is not None and self.image_size is not None and str(size) != str(self.image_size):
+            raise InputError(
+                f"{path} holds features of images of {size} pixels a side, the model was fitted to those of "
+                f"{self.image_size}: embed with --image-size {self.image_size}."
+            )
 
     def load_encoder(self) -> Encoder:
         """The encoder that the features were made with, loaded once; refused if its weights are others here."""

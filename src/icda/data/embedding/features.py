@@ -70,11 +70,24 @@ def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, n
 def _opened(path: Path) -> Iterator[Any]:
     if not path.is_file():
         raise MissingFileError(f"{path.absolute()} is not there: `icda embed DATA --out {path}` makes it.")
+    if not zipfile.is_zipfile(path):  # NumPy would take it for a pickle
+        raise InputError(
+            f"{path} is no .npz file, which is an archive of arrays as np.savez writes it, or it is damaged."
+        )
     try:
         with np.load(path, allow_pickle=False) as file:
             yield file
     except (ValueError, OSError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} is no .npz file of plain arrays, or it is damaged ({error}).") from error
+        raise InputError(f"{path} is no .npz file of plain arrays, or it is damaged ({why(error)}).") from error
+
+
+def why(error: Exception) -> str:
+    """What NumPy says of a file; not its advice to allow pickles, which can run code.
+
+    >>> why(ValueError("Object arrays cannot be loaded when allow_pickle=False"))
+    'it holds no plain array'
+    """
+    return "it holds no plain array" if "pickle" in str(error) else str(error)
 
 
 def write_arrays(

@@ -79,7 +79,7 @@ def embed(
         if progress is not None:
             progress(rows.stop, len(samples))
     arrays = _columns(samples, np.concatenate([outline.kept for outline in outlines]))
-    arrays |= _scalars(encoder=encoder.name, encoder_version=encoder.version, fingerprint=fingerprint)
+    arrays |= _scalars(**_made_by(encoder), fingerprint=fingerprint)
     arrays |= _scalars(**_origin(samples, out))
     # A chunk of which nothing could be read has no width.
     shape = len(arrays["id"]), max(outline.width for outline in outlines)
@@ -176,8 +176,14 @@ def _columns(samples: Samples, kept: np.ndarray) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _scalars(**values: str) -> dict[str, np.ndarray]:
+def _scalars(**values: str | int) -> dict[str, np.ndarray]:
     return {name: np.array(value) for name, value in values.items()}
+
+
+def _made_by(encoder: Encoder) -> dict[str, str | int]:
+    """Which encoder, and at which size it was given images: at another one the same image has other features."""
+    size = {} if encoder.image_size is None else {"image_size": encoder.image_size}
+    return {"encoder": encoder.name, "encoder_version": encoder.version, **size}
 
 
 def _origin(samples: Samples, out: Path) -> dict[str, str]:

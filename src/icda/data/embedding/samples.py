@@ -25,6 +25,8 @@ from icda.data.own.table import (
 )
 from icda.errors import InputError, MissingFileError
 
+ADVICE = "For images without classes: --unlabelled."
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -79,17 +81,19 @@ def read_samples(
     *,
     unlabelled: bool = False,
     allow_outside: bool = False,
+    advice: str = ADVICE,
 ) -> Samples:
     """The samples of a folder, laid out as for `folder_task`, or of a CSV table, as for `csv_task`.
 
     No split is made where none is given. `unlabelled` takes every image below a folder whatever its subfolder, and a
-    table without a label column. `allow_outside` trusts a table that names images outside its own folder.
+    table without a label column. `allow_outside` trusts a table that names images outside its own folder. `advice` is what
+    the error about a folder without classes says at its end.
     """
     root = Path(path).expanduser()
     if root.is_dir():
         if columns not in (None, Columns()):
             raise InputError(f"{root} is a folder: columns can be named only for a CSV table.")
-        return replace(_unlabelled_folder(root) if unlabelled else _folder(root), source=root)
+        return replace(_unlabelled_folder(root) if unlabelled else _folder(root, advice), source=root)
     if not root.is_file():
         raise MissingFileError(f"{root.absolute()} is not there. Expected: a CSV table, or a folder: {LAYOUT}.")
     if root.suffix.lower() in IMAGE_SUFFIXES:
@@ -97,8 +101,8 @@ def read_samples(
     return replace(_table(read_table(root), columns or Columns(), unlabelled, allow_outside), source=root)
 
 
-def _folder(root: Path) -> Samples:
-    images = labelled_images(root, "For images without classes: --unlabelled.")
+def _folder(root: Path, advice: str) -> Samples:
+    images = labelled_images(root, advice)
     splits = images.splits if images.was_split else None
     return Samples("image", images.paths, _relative(images.paths, root), images.labels, splits=splits)
 

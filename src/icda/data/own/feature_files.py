@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
-from icda.data.embedding.features import member_names, read_arrays
+from icda.data.embedding.features import member_names, read_arrays, why
 from icda.data.own.parquet import ParquetTable, numeric_columns
 from icda.data.own.table import GROUP, LABEL, NAMED_COLUMNS, SPLIT, CsvTable, read_table
 from icda.errors import InputError, MissingFileError
@@ -21,9 +21,10 @@ LABELS = ("y", "labels", "label", "targets", "target")
 EMBEDDING = (
     "encoder",
     "encoder_version",
+    "image_size",
     "source",
     "source_column",
-)  # texts that `icda embed` leaves beside the arrays
+)  # what `icda embed` leaves beside the arrays
 NAMES = ("id", "ids", "names", "name", "path", "paths", "img_id")
 
 
@@ -32,7 +33,7 @@ class LabelledFeatures:
     """What a file holds, one entry per sample; what it does not say is None.
 
     `columns` are the names of the features, where they stand in columns of their own; `embedding` is what else
-    `icda embed` wrote: the encoder and its version, and where the inputs lie.
+    `icda embed` wrote: the encoder and its version, the size of images, and where the inputs lie.
     """
 
     features: np.ndarray
@@ -47,12 +48,16 @@ class LabelledFeatures:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which arrays or columns to take, as the user named them; None is guessed from common names."""
+    """Which arrays or columns to take, as the user named them; None is guessed from common names.
+
+    `columns` are those that a model was fitted to: a table that has them is read by them, and nothing is guessed.
+    """
 
     features: str | None = None
     labels: str | None = None
     names: str | None = None
     where: tuple[str, ...] = ()
+    columns: tuple[str, ...] | None = None
 
 
 def read_feature_file(path: Path, wanted: Wanted) -> LabelledFeatures:
@@ -98,7 +103,7 @@ def _from_npy(path: Path, asked: Wanted) -> LabelledFeatures:
             arrays.append(np.load(file, mmap_mode="r", allow_pickle=False))
         except (ValueError, OSError, EOFError) as error:
             raise InputError(
-                f"{file} is no .npy file of plain numbers or texts, or it is damaged ({error})."
+                f"{file} is no .npy file of plain numbers or texts, or it is damaged ({why(error)})."
             ) from error
     return LabelledFeatures(arrays[0], np.asarray(arrays[1]))
 
@@ -113,9 +118,13 @@ def _from_parquet(path: Path, asked: Wanted) -> LabelledFeatures:
     named = asked.names or next((name for name in NAMES if name in schema.names), None)
     chosen: str | list[str] | None = asked.features
     answers: list[str] = []
-    if chosen is None:
+    own = asked.columns is not None and all(name in schema.names for name in asked.columns)
+    if own:
+        chosen = list(asked.columns or ())
+        named = None if named in chosen else named
+    elif chosen is None:
         answers = _answers(schema.names, label)
-        chosen = next((name for name in FEATURES if name in schema.names), None) or [
+        chosen = features_column(schema) or [
             name for name in numeric_columns(schema) if name not in (label, named, *answers)
         ]
     if not chosen:
@@ -124,7 +133,7 @@ def _from_parquet(path: Path, asked: Wanted) -> LabelledFeatures:
     parts = list(table.batches(2**14))
     names = None if named is None else np.concatenate([np.asarray(part.groups, dtype=object) for part in parts])
     values = np.concatenate([part.features for part in parts])
-    guessed = asked.features is None and not table.is_list  # what the user named is taken as named
+    guessed = asked.features is None and not own and not table.is_list  # what the user named is taken as named
     indices = [name for k, name in enumerate(table.features) if _is_index(name, values[:, k])] if guessed else []
     kept = [k for k, name in enumerate(table.features) if name not in indices]
     if not kept:
@@ -136,6 +145,14 @@ def _from_parquet(path: Path, asked: Wanted) -> LabelledFeatures:
     split = next((name for name in SPLIT if name in schema.names), None)
     splits = None if split is None else parquet.read_table(path, columns=[split])[split].to_numpy()
     return LabelledFeatures(features, labels, names, notes=notes, columns=columns, splits=splits)
+
+
+def features_column(schema: Any) -> str | None:
+    """The column of lists that is called as features usually are; one number called x is a column among others."""
+    kinds: Any = require("pyarrow.types", "parquet", "Parquet files")
+    is_list = (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list)
+    lists = {field.name for field in schema if any(fits(field.type) for fits in is_list)}
+    return next((name for name in FEATURES if name in lists), None)
 
 
 def _from_csv(path: Path, asked: Wanted) -> LabelledFeatures:
@@ -151,9 +168,16 @@ def _from_csv(path: Path, asked: Wanted) -> LabelledFeatures:
     arrays = {name: np.array(table.columns[name], dtype=object) for name in conditions if name in table.columns}
     chosen = _rows(path, arrays, table.columns, asked.where, len(table.lines))
     rows = np.arange(len(table.lines)) if chosen is None else np.flatnonzero(chosen)
-    indices = [name for name, cells in table.columns.items() if name != named and _is_index_column(name, cells)]
-    answers = _answers(table.columns, label)
-    columns, left_out = _numbers(table, rows, {label, named, *conditions, *indices, *answers})
+    indices: list[str] = []
+    answers: list[str] = []
+    skipped: set[str | None] = {*table.columns}
+    if asked.columns is not None:
+        skipped -= {*asked.columns}
+    else:
+        indices = [name for name, cells in table.columns.items() if name != named and _is_index_column(name, cells)]
+        answers = _answers(table.columns, label)
+        skipped = {label, named, *conditions, *indices, *answers}
+    columns, left_out = _numbers(table, rows, skipped)
     if not columns:
         raise InputError(f"{path} has no column of numbers beside {label!r}: left out {', '.join(left_out + indices)}.")
     names = None if named is None else np.array(table.columns[named], dtype=object)[rows]
@@ -185,7 +209,9 @@ def _is_index(name: str, values: np.ndarray) -> bool:
     """
     if not name or name.lower().startswith(("unnamed", "__index_level_")):
         return True
-    return len(values) > 2 and bool((np.diff(np.sort(values)) == 1).all()) and float(values[0]).is_integer()
+    if len(values) < 3 or not np.isfinite(values).all():
+        return False
+    return bool((np.diff(np.sort(values)) == 1).all()) and float(values[0]).is_integer()
 
 
 def _is_index_column(name: str, cells: Sequence[str]) -> bool:
