@@ -108,7 +108,7 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise InputError(
-                f"RobustClassifier needs samples of at least 2 classes, got one class: {self.classes_[0]!r}."
+                f"RobustClassifier needs samples of at least 2 classes, got one class: {self.classes_.tolist()[0]!r}."
             )
         weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
         used = weights > 0

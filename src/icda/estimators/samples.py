@@ -36,7 +36,7 @@ def encode_classes(estimator: Any, y: np.ndarray) -> np.ndarray:
     estimator.classes_, codes = np.unique(y, return_inverse=True)
     if len(estimator.classes_) < 2:
         raise InputError(
-            f"{type(estimator).__name__} needs samples of at least 2 classes, got one class: {estimator.classes_[0]!r}."
+            f"{type(estimator).__name__} needs samples of at least 2 classes, got one class: {estimator.classes_.tolist()[0]!r}."
         )
     return codes
 

@@ -145,7 +145,9 @@ class StreamingFit:
 
     def _codes(self, y: np.ndarray) -> np.ndarray:
         if len(self.classes_) < 2:
-            raise InputError(f"{type(self).__name__} needs at least 2 classes, got one class: {self.classes_[0]!r}.")
+            raise InputError(
+                f"{type(self).__name__} needs at least 2 classes, got one class: {self.classes_.tolist()[0]!r}."
+            )
         codes = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         unknown = self.classes_[codes] != y
         if unknown.any():
