@@ -35,9 +35,8 @@ def encode_classes(estimator: Any, y: np.ndarray) -> np.ndarray:
     check_classification_targets(y)
     estimator.classes_, codes = np.unique(y, return_inverse=True)
     if len(estimator.classes_) < 2:
-        raise InputError(
-            f"{type(estimator).__name__} needs samples of at least 2 classes, got one class: {estimator.classes_.tolist()[0]!r}."
-        )
+        only = estimator.classes_.tolist()[0]
+        raise InputError(f"{type(estimator).__name__} needs samples of at least 2 classes, got one class: {only!r}.")
     return codes
 
 
