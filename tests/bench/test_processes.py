@@ -49,6 +49,11 @@ def wait_until(condition: object, seconds: float = 60.0) -> None:
         time.sleep(0.05)
 
 
+def heed_ctrl_c() -> None:
+    """What a shell starts in the background ignores Ctrl-C, and so would all its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_workers_end_with_their_driver(how: signal.Signals, tmp_path: Path) -> None:
     (tmp_path / "pool_work.py").write_text(WORK)
@@ -58,6 +63,7 @@ def test_workers_end_with_their_driver(how: signal.Signals, tmp_path: Path) -> N
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=heed_ctrl_c,
     )
     wait_until(lambda: len(list(tmp_path.glob("*.pid"))) == 2 and all(p.read_text() for p in tmp_path.glob("*.pid")))
     workers = [int(path.read_text()) for path in tmp_path.glob("*.pid")]

@@ -20,8 +20,8 @@ class Rollback:
     """
 
     def __init__(self, module: nn.Module) -> None:
-        self._saved: list[tuple[nn.Module, str, Tensor, Tensor, int]] = [
-            (part, name, buffer, buffer.detach().clone(), buffer._version)
+        self._saved: list[tuple[nn.Module, str, Tensor, Tensor]] = [
+            (part, name, buffer, buffer.detach().clone())
             for part in module.modules()
             for name, buffer in part._buffers.items()
             if buffer is not None
@@ -29,8 +29,8 @@ class Rollback:
 
     @torch.no_grad()
     def restore(self) -> None:
-        for part, name, buffer, values, version in self._saved:
-            if buffer._version != version:  # changed in place; one that was not may be part of an earlier call's graph
+        for part, name, buffer, values in self._saved:
+            if not torch.equal(buffer, values):  # one that is as it was may be part of an earlier call's graph
                 buffer.copy_(values)
             part._buffers[name] = buffer
 
