@@ -98,7 +98,7 @@ def test_methods_that_matter_most_get_three_seeds_at_tier_cpu(name: str) -> None
     suite = load_suite(name)
     seeds = suite.tiers["cpu"].row_seeds
     present = {row.key for row in suite.rows}
-    assert {key for key in seeds if seeds[key] == 3} == THREE_SEEDS & present
+    assert {key for key in seeds if seeds[key] == 3} >= THREE_SEEDS & present
     assert suite.tiers["cpu"].seeds == 1
 
 
