@@ -38,8 +38,8 @@ def sample_strengths(method: Method, seen: Pass) -> Strength:
     strength = criterion.strength(seen.features, seen.targets, seen.weight)
     if isinstance(method, MetaICDAMethod):
         device = method.characteristics.proportions.device
-        described = method.characteristics(
-            *(value.to(device) for value in (seen.logits, seen.features, seen.targets, seen.weight))
+        described = method.describe(
+            *(value.to(device) for value in (seen.logits, seen.features, seen.targets, seen.weight, seen.index))
         )
         with evaluating(method):
             learned = method.strength_network(described, seen.targets.to(device)).cpu()

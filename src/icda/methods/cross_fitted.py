@@ -183,31 +183,38 @@ def first_stage_epochs(share: float, epochs: int) -> int:
     return max(1, round(share * epochs))
 
 
-def read_earlier(folder: str, class_counts: Tensor, num_networks: int) -> dict[str, Any]:
-    """What a finished run left of its cross-fitted networks, refused where it cannot be of the same samples."""
+def read_earlier(
+    folder: str, class_counts: Tensor, num_networks: int | None = None, option: str = "reuse"
+) -> dict[str, Any]:
+    """What a finished run left of its cross-fitted networks, refused where it cannot be of the same samples.
+
+    `num_networks` is checked where it is given; `option` is what the user calls the folder.
+    """
     path = Path(folder) / "model.pt"
     if not path.is_file():
         raise InputError(
-            f"reuse={folder}: {path} is not there. Give the folder of a finished run of this or a like method."
+            f"{option}={folder}: {path} is not there. Give the folder of a finished run of this or a like method."
         )
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # what torch raises on a damaged file depends on where it is damaged
-        raise InputError(f"reuse={folder}: {path} cannot be read ({type(error).__name__}): it is damaged.") from error
+        raise InputError(
+            f"{option}={folder}: {path} cannot be read ({type(error).__name__}): it is damaged."
+        ) from error
     kept = state.get("method", {}).get("_extra_state", {})
     evidence = kept.get("evidence") if isinstance(kept, dict) else None
     if evidence is None:
         raise InputError(
-            f"reuse={folder}: the run there trained no cross-fitted networks: give one of xrm, mat, shortcut_prior."
+            f"{option}={folder}: the run there trained no cross-fitted networks: give one of xrm, mat, shortcut_prior."
         )
-    if len(state["networks"]) != num_networks:
+    if num_networks is not None and len(state["networks"]) != num_networks:
         raise InputError(
-            f"reuse={folder}: the run there trained {len(state['networks']) - 1} cross-fitted networks, this method needs "
-            f"{num_networks - 1}."
+            f"{option}={folder}: the run there trained {len(state['networks']) - 1} cross-fitted networks, this method "
+            f"needs {num_networks - 1}."
         )
     counts = torch.bincount(evidence["targets"], minlength=len(class_counts))
     if not torch.equal(counts, class_counts.to(counts)):
         raise InputError(
-            f"reuse={folder}: its samples have classes of {counts.tolist()}, this task's {class_counts.tolist()}."
+            f"{option}={folder}: its samples have classes of {counts.tolist()}, this task's {class_counts.tolist()}."
         )
     return state

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,13 +14,16 @@ from icda.errors import InputError
 from icda.losses.icda import ICDALoss
 from icda.meta.lookahead import Mode
 from icda.methods.base import METHODS, Context, Setup
+from icda.methods.held_out_figures import NAMES as HELD_OUT_NAMES
+from icda.methods.held_out_figures import HeldOutFigures, read_held_out_figures
 from icda.methods.meta_learning import MetaLearner, Outer, step_network
 from icda.ranges import NotNegative
 from icda.ranks import all_gather_rows
 from icda.results.epoch import Figure
 from icda.statistics import Moments
 from icda.strength import Characteristics, Strength, StrengthLog, StrengthNetwork
-from icda.strength.network import StrengthOutput
+from icda.strength.characteristics import NAMES
+from icda.strength.network import InputNorm, StrengthOutput
 
 if TYPE_CHECKING:
     from icda.data.task import Batch
@@ -33,7 +37,9 @@ class MetaICDAMethod(MetaLearner):
     Each iteration tries a virtual SGD step on the ICDA loss, measures it on metadata, and steps the strength network
     (AdamW), the class means and the covariances (SGD with `statistics_rate`) along the exact gradient; then the real step
     is taken with what was corrected. Corrected statistics serve one step, or stay for good with `persist` (covariances
-    are then kept positive semidefinite). Options not listed here are those of `ICDALoss`.
+    are then kept positive semidefinite). With `held_out`, the folder of a finished run of a method with cross-fitted
+    networks (shortcut_prior, xrm, mat) on the same samples, the strength network also reads what those say of a sample
+    they have not learned from: -log p(y | x) and the entropy of p. Options not listed here are those of `ICDALoss`.
 
     Reference: section 4.2 and algorithm 1 of arXiv 2304.13431; mathematics 4.13 to 4.20.
     """
@@ -41,6 +47,7 @@ class MetaICDAMethod(MetaLearner):
     inner_loss = ICDALoss
     criterion: ICDALoss
     given: Tensor  # (2, N) the strength each training sample was given in this epoch, and whether it was
+    held_out_figures: HeldOutFigures | None  # of an earlier run, where its folder was given
 
     def __init__(
         self,
@@ -56,6 +63,7 @@ class MetaICDAMethod(MetaLearner):
         persist: bool = False,
         strength_output: StrengthOutput = "sigmoid",
         centre_strengths: bool = True,
+        held_out: str = "",
         criterion: ICDALoss | None = None,
         strength_network: StrengthNetwork | None = None,
         **options: Any,
@@ -68,14 +76,18 @@ class MetaICDAMethod(MetaLearner):
                 "the attributes of each batch, which its look-ahead does not have. Leave prior out, or use group_prior."
             )
         self.characteristics = Characteristics(setup.class_counts)
+        self.held_out, self.held_out_figures = held_out, None
         self.strength_network = strength_network or StrengthNetwork(
-            output=strength_output, centred=centre_strengths and strength_output != "sigmoid"
+            len(NAMES) + (len(HELD_OUT_NAMES) if held_out else 0),
+            output=strength_output,
+            centred=centre_strengths and strength_output != "sigmoid",
         )
         # Decoupled decay: inside Adam's normalised step it would outweigh a meta-gradient of order beta * eta / n.
         self.optimizer = torch.optim.AdamW(
             self.strength_network.parameters(), lr=strength_rate, weight_decay=strength_decay
         )
         self.statistics_rate, self.persist = statistics_rate, persist
+        self._class_counts = setup.class_counts
         self.correct_statistics = correct_statistics and statistics_rate > 0
         self._corrected: Moments | None = None
         groups = 0 if setup.group_counts is None else len(setup.group_counts)
@@ -95,8 +107,22 @@ class MetaICDAMethod(MetaLearner):
             if self.strength_network.is_signed:  # beta belongs to the network's strengths, which start at 0
                 return direct._replace(per_sample=torch.zeros_like(direct.per_sample))
             return direct
-        described = self.characteristics(output.logits, features, batch.targets, weight)
+        described = self.describe(output.logits, features, batch.targets, weight, batch.index)
         return direct._replace(per_sample=self.strength_network(described, batch.targets).to(direct.per_class))
+
+    def describe(self, logits: Tensor, features: Tensor, targets: Tensor, weight: Tensor, index: Tensor) -> Tensor:
+        """What the strength network reads of samples (N, K); those no earlier network knows get the means of the rest."""
+        described = self.characteristics(logits, features, targets, weight)
+        if not self.held_out:
+            return described
+        norm = self.strength_network.layers[0]
+        means = norm.running_mean[len(NAMES) :] if isinstance(norm, InputNorm) else described.new_zeros(2)
+        assert self.held_out_figures is not None, "they are read before training, and kept with the model"
+        return torch.cat([described, self.held_out_figures.rows(index, targets, means).to(described)], 1)
+
+    def before_training(self, folder: Path) -> None:
+        if self.held_out:
+            self.held_out_figures = read_held_out_figures(self.held_out, self._class_counts, folder)
 
     def outer(self, output: Output, batch: Batch, context: Context) -> Outer:
         strength = self.strength(output, batch, context)
@@ -142,12 +168,17 @@ class MetaICDAMethod(MetaLearner):
         return {"strength": torch.where(seen > 0, strengths, torch.nan)} if len(seen) else {}
 
     def get_extra_state(self) -> dict[str, Any]:
-        return {"optimizer": self.optimizer.state_dict(), "given": self.given}
+        state = {"optimizer": self.optimizer.state_dict(), "given": self.given}
+        if self.held_out_figures is not None:
+            state["held_out_figures"] = self.held_out_figures._asdict()
+        return state
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         self.optimizer.load_state_dict(state["optimizer"])
         if "given" in state:  # which versions up to 0.1.0 did not keep
             self.given = state["given"].to(self.given.device)
+        if "held_out_figures" in state:
+            self.held_out_figures = HeldOutFigures(**state["held_out_figures"])
 
     def _note(self, index: Tensor, strengths: Tensor) -> None:
         """Keep what the batch of all ranks was given; nothing in a loop whose samples have no numbers."""

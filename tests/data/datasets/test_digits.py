@@ -89,3 +89,14 @@ class TestColoured:
     def test_labels_are_those_of_the_digits(self) -> None:
         task, plain = create_task("digits_coloured"), create_task("digits")
         assert torch.equal(task.train.targets, (plain.train.targets >= 5).long())
+
+    def test_a_fifth_of_each_classs_labels_may_be_wrong_as_well(self) -> None:
+        task, clean = create_task("digits_coloured_noise"), create_task("digits_coloured")
+        assert task.train.clean_targets is not None
+        assert torch.equal(task.train.clean_targets, clean.train.targets)
+        wrong = task.train.targets != clean.train.targets
+        for k in range(2):
+            assert wrong[clean.train.targets == k].double().mean().item() == pytest.approx(0.2, abs=0.002)
+        assert torch.equal(task.train.groups, clean.train.groups)  # of the true labels
+        for part in ("validation", "test", "metadata"):
+            assert torch.equal(task.splits()[part].targets, clean.splits()[part].targets)

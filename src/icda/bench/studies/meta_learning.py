@@ -60,7 +60,7 @@ def _numbers(task: Task, network: FeatureClassifier, method: MetaICDAMethod) -> 
     batch = task.train.batch(torch.arange(len(task.train)))
     output = network(batch.inputs)
     weight = network.head_weight
-    described = method.characteristics(output.logits, output.features, batch.targets, weight)
+    described = method.describe(output.logits, output.features, batch.targets, weight, batch.index)
     direct = method.criterion.strength(output.features, batch.targets, weight)
     return {
         "low_learned_strength": -method.strength_network(described, batch.targets),

@@ -6,6 +6,7 @@ metadata, and the rest, 104 to 113, is what a bias is built from. Test, validati
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +27,7 @@ TEST, VALIDATION, METADATA = 50, 10, 10
 LONG_TAIL_RATIO = 50
 NOISE_RATE = 0.4
 COLOUR_AGREEMENT = 0.95
+COLOURED_NOISE = 0.2
 MEAN, STD = 0.3054, 0.3761  # of all pixels
 SIZE = 8
 
@@ -122,6 +124,25 @@ def digits_coloured(root: Path | None, seed: int) -> Task:
     Groups are class x colour; validation, test and metadata hold every group in equal parts. No label is wrong, so the
     shape alone suffices.
     """
+    return _coloured_task(seed, "digits_coloured")
+
+
+@TASKS.register("digits_coloured_noise", "digits_colored_noise")
+def digits_coloured_noise(root: Path | None, seed: int) -> Task:
+    """The coloured digits, and a fifth of the training labels of each class are wrong: a shortcut and noise at once.
+
+    Groups are those of the true labels.
+    """
+    task = _coloured_task(seed, "digits_coloured_noise")
+    clean = task.train.targets
+    noisy = flip_share(clean, COLOURED_NOISE, generator_for(seed, "digits_coloured_noise"))
+    train = replace(task.train, targets=noisy, clean_targets=clean)
+    return replace(
+        task, train=train, description=f"{task.description[:-1]}; {COLOURED_NOISE:.0%} of train is mislabelled."
+    )
+
+
+def _coloured_task(seed: int, name: str) -> Task:
     cut = _cut(seed)
     generator = generator_for(seed, "digits_coloured")
     targets = (cut.digits >= 5).long()
@@ -137,7 +158,7 @@ def digits_coloured(root: Path | None, seed: int) -> Task:
         return Split(source, rows, targets[rows], groups[rows])
 
     return Task(
-        name="digits_coloured",
+        name=name,
         num_classes=2,
         train=split(cut.train),
         validation=split(cut.validation),
