@@ -24,7 +24,6 @@ from icda.auditing.evidence import (
     margin_of,
     pair_rows,
 )
-from icda.auditing.treatment import even_classes
 from icda.auditing.verdicts import (
     KINDS,
     MOST_LOST,
@@ -207,15 +206,14 @@ def test_a_sketch_keeps_what_varies_most_and_no_more_samples_than_it_asks() -> N
 
 def test_pairs_are_cut_to_even_classes_and_leave_scarce_ones_out() -> None:
     targets = torch.cat([torch.full((count,), k) for k, count in enumerate([400, 100, 5, 60])])
-    pairs = {pair: (rows, mask) for pair, rows, mask in pair_rows(targets, torch.Generator().manual_seed(0))}
+    pairs = {pair: (rows, uneven) for pair, rows, uneven in pair_rows(targets, torch.Generator().manual_seed(0))}
     assert set(pairs) == {(0, 1), (0, 3), (1, 3)}
-    rows, mask = pairs[0, 1]
+    rows, uneven = pairs[0, 1]
     assert torch.bincount(targets[rows], minlength=4).tolist() == [PAIR_RATIO * 100, 100, 0, 0]
-    assert mask is None
-    rows, mask = pairs[0, 3]  # more than four times as large: all are asked about, some train twins
+    assert not uneven
+    rows, uneven = pairs[0, 3]  # more than four times as large: all are asked about
     assert torch.bincount(targets[rows], minlength=4).tolist() == [400, 0, 0, 60]
-    assert mask is not None
-    assert torch.bincount(targets[rows[mask]], minlength=4).tolist() == [PAIR_RATIO * 60, 0, 0, 60]
+    assert uneven
     many = pair_rows(torch.arange(600) % 12, torch.Generator().manual_seed(0))
     assert len(many) == PAIRS
 
@@ -233,14 +231,6 @@ def test_the_same_seed_gives_the_same_evidence() -> None:
     features, targets = torch.randn(300, 20, generator=generator), torch.arange(300) % 3
     first, second = (gather_evidence(make_sketch(features, 5), targets, 3, 5) for _ in range(2))
     assert first == second
-
-
-def test_even_classes_cut_what_is_larger_and_keep_what_is_scarce() -> None:
-    targets = torch.cat([torch.full((count,), k) for k, count in enumerate([500, 40, 5])])
-    mask = even_classes(targets, 3)
-    assert mask is not None
-    assert torch.bincount(targets[mask]).tolist() == [80, 40, 5]
-    assert even_classes(targets[460:], 3) is None
 
 
 def test_what_the_principal_directions_lack_is_said() -> None:

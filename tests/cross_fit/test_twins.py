@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from icda.cross_fit.twins import LENGTH, TwinSettings, scaled_to, twin_logits, twin_margins
+from icda.cross_fit.twins import LENGTH, TwinSettings, even_cuts, scaled_to, twin_logits, twin_margins
 
 SETTINGS = TwinSettings(steps=9, steps_between_flips=4)
 
@@ -115,7 +115,7 @@ def test_samples_outside_the_mask_train_nothing_and_hear_both_heads() -> None:
     trained = torch.arange(80) < 50
     changed = torch.where(trained, targets, 1 - targets)  # labels outside must not matter
     for twins in (
-        lambda labels: twin_margins(features, labels, 2, 1, SETTINGS, trained),
+        lambda labels: twin_margins(features, labels, 2, 1, SETTINGS, trained[:, None].expand(-1, 2)),
         lambda labels: twin_logits(features, labels, 2, 1, SETTINGS, trained),
     ):
         torch.testing.assert_close(twins(targets), twins(changed))
@@ -123,3 +123,28 @@ def test_samples_outside_the_mask_train_nothing_and_hear_both_heads() -> None:
     torch.testing.assert_close(
         twin_logits(features, targets, 2, 1, SETTINGS, everything), twin_logits(features, targets, 2, 1, SETTINGS)
     )
+
+
+def test_cuts_take_as_many_of_larger_classes_keep_what_is_scarce_and_differ() -> None:
+    targets = torch.cat([torch.full((count,), k) for k, count in enumerate([500, 40, 5])])
+    masks = even_cuts(targets, cuts=4, ratio=2, fewest=15)
+    assert masks is not None
+    for cut in masks.T:
+        assert torch.bincount(targets[cut]).tolist() == [80, 40, 5]
+    assert len({tuple(cut.tolist()) for cut in masks.T}) == 4
+    assert even_cuts(targets[460:], cuts=4, ratio=2, fewest=15) is None
+
+
+def test_pairs_with_cuts_of_their_own_are_those_of_one_pair_each() -> None:
+    """Masks per pair: each pair learns from its own cut alone, so labels outside it change nothing."""
+    generator = torch.Generator().manual_seed(0)
+    targets = torch.cat([torch.zeros(60), torch.ones(10)]).long()
+    features = torch.randn(70, 3, generator=generator) + 2 * targets[:, None]
+    masks = even_cuts(targets, cuts=2, ratio=2)
+    assert masks is not None
+    outside = ~masks[:, 0]
+    changed = torch.where(outside, 1 - targets, targets)
+    before = twin_margins(features, targets, 2, 3, SETTINGS, masks)
+    after = twin_margins(features, changed, 2, 3, SETTINGS, masks)
+    torch.testing.assert_close(before[:, 0], after[:, 0])
+    assert not torch.allclose(before[:, 1], after[:, 1])

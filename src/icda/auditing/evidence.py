@@ -10,7 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from icda.cross_fit.pairs import DECAY, MAX_ITER, TOL, PairEvidence, measure_pair, ratio_of_medians, share
+from icda.cross_fit.pairs import (
+    DECAY,
+    MAX_ITER,
+    PAIR_RATIO,
+    TOL,
+    PairEvidence,
+    measure_pair,
+    ratio_of_medians,
+    share,
+)
 from icda.cross_fit.twins import LENGTH, scaled_to
 from icda.linear.cross_fit import cross_fitted_logits, stratified_folds
 from icda.linear.objective import LossSettings
@@ -22,7 +31,6 @@ WIDTH = 128  # principal directions kept; simple functions of an embedding lie i
 FEW = 15  # samples below which a class is left out of the question for a shortcut
 PAIRS = 10  # pairs of classes looked at
 PAIR_SAMPLES = 1500  # of each class of a pair
-PAIR_RATIO = 2  # of a larger class, so many times the smaller train twins: they would split a much larger one instead
 UNEVEN = 4  # times the smaller class: a larger one is looked at as a whole
 SIDE_SAMPLES, SIDE_ERRORS = 20, 5  # predictions as one class, and errors among them, from which they are looked at
 SIDE_SHRINKAGE = 40  # errors of one class's predictions that count as much as all others
@@ -141,8 +149,8 @@ def gather_evidence(sketch: Sketch, targets: Tensor, num_classes: int, seed: int
         sure_errors=overall.sure_errors,
         sided=flattest_side(overall, margins, logits.argmax(1), right),
         pairs=[
-            measure_pair(features[rows], (labels[rows] == pair[1]).long(), pair, seed, trained)
-            for pair, rows, trained in pair_rows(labels, generator)
+            measure_pair(features[rows], (labels[rows] == pair[1]).long(), pair, seed, uneven=uneven)
+            for pair, rows, uneven in pair_rows(labels, generator)
         ],
         lost=lost_accuracy(sketch, labels, num_classes, seed),
     )
@@ -201,11 +209,11 @@ def flattest_side(overall: Flatness, margins: Tensor, predicted: Tensor, right: 
     return best
 
 
-def pair_rows(targets: Tensor, generator: torch.Generator) -> list[tuple[tuple[int, int], Tensor, Tensor | None]]:
-    """Up to `PAIRS` pairs of classes that have samples enough, the rows to look at for each, and those that train twins.
+def pair_rows(targets: Tensor, generator: torch.Generator) -> list[tuple[tuple[int, int], Tensor, bool]]:
+    """Up to `PAIRS` pairs of classes that have samples enough, the rows to look at for each, and whether it is uneven.
 
-    A larger class is cut to `PAIR_RATIO` times the smaller, and the mask is None. Above `UNEVEN` times that leaves too
-    few samples to ask about: then all are asked about, and those of the cut train twins.
+    A larger class is cut to `PAIR_RATIO` times the smaller. Above `UNEVEN` times that would leave too few samples to ask
+    about: then all are asked about, the pair is uneven, and only cuts train twins.
     """
     counts = torch.bincount(targets)
     large = [k for k in range(len(counts)) if counts[k] >= FEW]
@@ -219,9 +227,7 @@ def pair_rows(targets: Tensor, generator: torch.Generator) -> list[tuple[tuple[i
         most = PAIR_SAMPLES if uneven else min(PAIR_SAMPLES, PAIR_RATIO * small)
         parts = [(targets == k).nonzero().flatten() for k in (first, second)]
         parts = [part[torch.randperm(len(part), generator=generator)[:most]] for part in parts]
-        rows, order = torch.cat(parts).sort()
-        trained = torch.cat([torch.arange(len(part)) < PAIR_RATIO * small for part in parts])[order]
-        chosen.append(((first, second), rows, trained if uneven else None))
+        chosen.append(((first, second), torch.cat(parts).sort().values, uneven))
     return chosen
 
 

@@ -12,17 +12,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from icda.auditing.evidence import FEW, PAIR_RATIO, Sketch
+from icda.auditing.evidence import FEW, Sketch
 from icda.auditing.verdicts import Verdict
-from icda.cross_fit.pairs import DECAY, MAX_ITER, TOL, share
-from icda.cross_fit.twins import twin_logits, twin_margins
+from icda.cross_fit.pairs import DECAY, EACH, MAX_ITER, PAIR_RATIO, TOL, TWINS, share
+from icda.cross_fit.twins import even_cuts, twin_logits, twin_margins
 from icda.linear.balance import rebalance, reweigh
 from icda.linear.cross_fit import cross_fitted_logits
 from icda.linear.decay import balanced_share, choose_decay
 from icda.linear.objective import LossSettings
 from icda.linear.problem import Problem
 
-TWINS = 3
 TRUST_ROUNDS = 2
 LEAST_GAIN = 0.05  # of those the shortcut hurts, what a treatment must get right more
 LEAST_RETURN = 0.5  # and what it must gain on them per loss on the others; they are few, and groups are to be equal
@@ -119,30 +118,17 @@ def choose_treatment(
 
 
 def shortcut_answers(features: Tensor, targets: Tensor, num_classes: int, seed: int = 0) -> Tensor:
-    """What the shortcut says of each sample (N,): the answer of three pairs of twins, none of which has seen it.
+    """What the shortcut says of each sample (N,): the mean answer of pairs of twins, none of which has seen it.
 
     Twins would rather split a class that is much larger than the others: they are trained on even classes.
     """
-    trained = even_classes(targets, num_classes, seed)
     if num_classes == 2:
-        return (twin_margins(features, targets, TWINS, seed, trained=trained).mean(1) > 0).long()
-    logits = (twin_logits(features, targets, num_classes, seed + k, trained=trained) for k in range(TWINS))
+        trained = even_cuts(targets, TWINS * EACH, PAIR_RATIO, seed, FEW)
+        return (twin_margins(features, targets, TWINS * EACH, seed, trained=trained).mean(1) > 0).long()
+    trained = even_cuts(targets, TWINS, PAIR_RATIO, seed, FEW)
+    cuts: list[Tensor | None] = [None] * TWINS if trained is None else list(trained.T)
+    logits = (twin_logits(features, targets, num_classes, seed + k, trained=cuts[k]) for k in range(TWINS))
     return torch.stack([torch.softmax(each, 1) for each in logits]).mean(0).argmax(1)
-
-
-def even_classes(targets: Tensor, num_classes: int, seed: int = 0) -> Tensor | None:
-    """A mask that cuts each class to `PAIR_RATIO` times the smallest with samples enough; None if none is larger."""
-    counts = torch.bincount(targets, minlength=num_classes)
-    enough = counts[counts >= FEW]
-    if not len(enough) or int(counts.max()) <= PAIR_RATIO * int(enough.min()):
-        return None
-    most = PAIR_RATIO * int(enough.min())
-    generator = torch.Generator().manual_seed(seed)
-    mask = torch.zeros_like(targets, dtype=torch.bool)
-    for k in range(num_classes):
-        rows = (targets == k).nonzero().flatten()
-        mask[rows[torch.randperm(len(rows), generator=generator)[:most]]] = True
-    return mask
 
 
 def _against_shortcut(problem: Problem, confidence: float, seed: int) -> Treatment:

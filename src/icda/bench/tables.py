@@ -28,7 +28,10 @@ from icda.bench.estimator_tables import (
 )
 from icda.bench.ledger import read_ledger
 from icda.bench.markdown import markdown, spread
+from icda.bench.studies.best_epoch import BestEpochRow, best_epoch_table
+from icda.bench.studies.few_metadata import FewMetadataRow, few_metadata_table
 from icda.bench.studies.group_strengths import group_strengths_table
+from icda.bench.studies.row_file import read_row_file
 from icda.bench.studies.selection_rules import read_rule_rows, selection_table
 from icda.bench.studies.stability import read_stability, stability_table
 from icda.bench.studies.verdicts.fit import left_out_table
@@ -138,6 +141,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "faults": lambda: csv_table(FAULTS)(RESULTS / "faults.csv"),
     "group-strengths": lambda: group_strengths_table(RESULTS / "group_strengths.csv"),
     "stability": lambda: stability_table(read_stability(RESULTS / "stability.csv")),
+    "best-epoch": lambda: best_epoch_table(read_row_file(RESULTS / "best_epoch.csv", BestEpochRow)),
+    "few-metadata": lambda: few_metadata_table(read_row_file(RESULTS / "few_metadata.csv", FewMetadataRow)),
     "selection": lambda: selection_table(read_rule_rows(RESULTS / "selection.csv")),
     **{name: partial(paper_table, name) for name in SUITES},
 }

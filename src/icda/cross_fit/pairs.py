@@ -15,13 +15,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from icda.cross_fit.twins import LENGTH, TwinSettings, scaled_to, twin_margins
+from icda.cross_fit.twins import LENGTH, even_cuts, scaled_to, twin_margins
 from icda.linear.balance import rebalance
 from icda.linear.cross_fit import cross_fitted_logits
 from icda.linear.objective import LossSettings
 from icda.linear.problem import Problem
 
-TWINS = 3  # pairs of twin heads with different halves
+TWINS = 3  # answers that are compared
+EACH = 3  # pairs of twin heads with different halves behind each answer: few samples make one pair's answer a draw
+PAIR_RATIO = 2  # of a larger class, so many times the smaller train twins
 PAIRS_OF_TWINS = tuple(combinations(range(TWINS), 2))
 MAX_ITER, TOL = 50, 1e-3
 DECAY = 16e-3  # a thousandth of the mean squared length of the features, which are scaled to 4
@@ -33,8 +35,8 @@ class PairEvidence:
 
     classes: tuple[int, int]
     samples: int
-    agreement: float  # of two pairs of twins, mean over the three ways to take two
-    errors: float  # share of labels that a pair of twins contradicts
+    agreement: float  # of two answers of twins, mean over the three ways to take two
+    errors: float  # share of labels that an answer of twins contradicts
     against: int  # samples whose label the twins contradict together
     against_share: float  # their share
     sureness: float  # median margin of the twins where they contradict the label over that elsewhere
@@ -63,21 +65,22 @@ def measure_pair(
     targets: Tensor,
     classes: tuple[int, int] = (0, 1),
     seed: int = 0,
-    trained: Tensor | None = None,
+    *,
+    uneven: bool = False,
 ) -> PairEvidence:
     """Evidence on samples of two classes, `targets` 0 or 1; any scale will do.
 
-    Of classes of very different sizes only some samples train twins, a mask `trained` (N,): twins would split a much larger
-    class instead of telling the two apart. Then both classes count the same in every share and median, and the plain heads
-    have the class prior taken off: else all that is rare would look like something that a shortcut hurts.
+    Of classes of very `uneven` sizes only some samples train each pair of twins (`even_cuts`). Then both classes count the
+    same in every share and median, and the plain heads have the class prior taken off: else all that is rare would look
+    like something that a shortcut hurts.
     """
     features = scaled_to(features, LENGTH)
-    margins = twin_margins(features, targets, TWINS, seed, TwinSettings(), trained)
+    trained = even_cuts(targets, TWINS * EACH, PAIR_RATIO, seed) if uneven else None
+    margins = twin_margins(features, targets, TWINS * EACH, seed, trained=trained).view(-1, TWINS, EACH).mean(2)
     answers = (margins > 0).long()
     together = margins.mean(1)
     answer = (together > 0).long()
     against = answer != targets
-    uneven = trained is not None
     plain, treated = trial(features, targets, answer, 2, seed, "la" if uneven else "ce")
     right = plain.argmax(1) == targets
     after = treated.argmax(1) == targets

@@ -106,7 +106,7 @@ def twin_margins(
     """Two classes, several pairs of twins at once: margins (N, pairs) towards class 1 by the heads that have not seen them.
 
     The same rule as `twin_logits` with one row per head. All heads stand side by side in one matrix, so that the features
-    are read once per step however many pairs there are.
+    are read once per step however many pairs there are. `trained` (N, pairs) says which samples train each pair.
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> truth = torch.arange(400) % 2
@@ -120,7 +120,7 @@ def twin_margins(
     own = torch.randint(0, 2, (count, pairs), generator=generator)
     inside = torch.stack([own == 0, own == 1], 2).reshape(count, 2 * pairs).to(features)  # head k of pair p: 2 p + k
     if trained is not None:
-        inside = inside * trained[:, None]
+        inside = inside * trained.repeat_interleave(2, 1)
     other = 2 * torch.arange(pairs) + 1 - own
     inputs = torch.cat([scaled_to(features, LENGTH), features.new_ones(count, 1)], 1)
     labels = targets[:, None].expand(count, pairs).to(features)
@@ -138,7 +138,29 @@ def twin_margins(
     held_out = margins.gather(1, other)
     if trained is None:
         return held_out
-    return torch.where(trained[:, None], held_out, margins.view(count, pairs, 2).mean(2))
+    return torch.where(trained, held_out, margins.view(count, pairs, 2).mean(2))
+
+
+def even_cuts(targets: Tensor, cuts: int, ratio: int, seed: int = 0, fewest: int = 1) -> Tensor | None:
+    """Masks (N, cuts), each a draw that cuts every class to `ratio` times the smallest; None if none is larger.
+
+    Twins would rather split a class that is much larger than the others than tell it from them. Several draws see more of
+    such a class than one. Classes of fewer than `fewest` samples are kept whole and do not count as the smallest.
+
+    >>> even_cuts(torch.tensor([0] * 9 + [1] * 2), cuts=3, ratio=2).sum(0).tolist()
+    [6, 6, 6]
+    """
+    counts = torch.bincount(targets)
+    enough = counts[counts >= fewest]
+    if not len(enough) or int(counts.max()) <= ratio * int(enough.min()):
+        return None
+    most = ratio * int(enough.min())
+    generator = torch.Generator().manual_seed(seed)
+    masks = torch.zeros(len(targets), cuts, dtype=torch.bool)
+    for rows in ((targets == k).nonzero().flatten() for k in range(len(counts))):
+        for cut in range(cuts):
+            masks[rows[torch.randperm(len(rows), generator=generator)[:most]], cut] = True
+    return masks
 
 
 def scaled_to(features: Tensor, length: float) -> Tensor:

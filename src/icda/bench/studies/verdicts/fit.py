@@ -17,15 +17,16 @@ from icda.bench.studies.verdicts.run import read_rows
 
 # Candidates for the place of each limit; widths and everything else stay as they are.
 CANDIDATES: dict[str, tuple[float, ...]] = {
-    "sureness": (1.2, 1.35, 1.5, 1.7),
-    "agreement": (0.94, 0.95, 0.96, 0.97, 0.98),
-    "disagreement": (0.34, 0.42, 0.5, 0.6),
-    "gain": (0.025, 0.04, 0.055),
-    "noisy_agreement": (0.98, 0.986, 0.990),
+    "sureness": (1.1, 1.2, 1.35, 1.5),
+    "agreement": (0.94, 0.95, 0.96, 0.97),
+    "disagreement": (0.42, 0.5, 0.6),
+    "gain": (0.01, 0.025, 0.04),
+    "noisy_agreement": (0.98, 0.986, 0.990, 0.994),
+    "noisy_followed": (0.38, 0.46),
     "sure_errors": (0.025, 0.035, 0.045),
 }
 SHIFTS = (-0.1, -0.05, 0.0, 0.05, 0.1)  # of the flatness that is needed
-ALARM_COST = 3.0  # a false alarm counts as so many misses: a treatment for nothing does harm
+ALARM_COST = 2.0  # a false alarm counts as so many misses: a treatment for nothing does harm
 
 
 @dataclass(frozen=True)
