@@ -104,7 +104,7 @@ def test_many_errors_are_reported_even_with_few_samples(tmp_path: Path) -> None:
     assert found.ties.separability is None
     assert (found.ties.predicted != y).mean() > 0.1
     assert found.verdicts["overlap"].answer == "yes"
-    assert found.summary == "Found: overlap. Cannot tell: shortcut."
+    assert found.summary == "Found: overlap."
     assert "are predicted wrongly" in found.to_html(tmp_path / "audit.html").read_text()
 
 

@@ -23,8 +23,6 @@ from icda.linear.objective import LossSettings
 from icda.linear.problem import Problem
 
 TRUST_ROUNDS = 2
-LEAST_GAIN = 0.05  # of those the shortcut hurts, what a treatment must get right more
-LEAST_RETURN = 0.5  # and what it must gain on them per loss on the others; they are few, and groups are to be equal
 Name = Literal["logit_adjustment", "shortcut_prior", "group_prior", "group_weights", "trust"]
 SENTENCES = {
     "logit_adjustment": "Classes count the same, however many samples they have (logit adjustment); nothing else is done.",
@@ -139,10 +137,9 @@ def _against_shortcut(problem: Problem, confidence: float, seed: int) -> Treatme
     before = _right(problem, targets, seed)
     after = _right(with_prior(problem, answers, confidence), targets * problem.num_classes + answers, seed)
     effect = Effect(int(against.sum()), share(before[against]), share(after[against]), share(before), share(after))
-    gain = share(after[against]) - share(before[against])
-    loss = share(before[~against]) - share(after[~against])
-    if gain < max(LEAST_GAIN, LEAST_RETURN * loss):
-        why = f"A prior against the shortcut was tried and dropped: it would have gained too little ({effect})."
+    # What others lose says nothing here: the shortcut served them, and where it is gone it will not.
+    if effect.suspected_after <= effect.suspected_before:
+        why = f"A prior against the shortcut was tried and dropped: those it hurts gain nothing ({effect})."
         return Treatment("logit_adjustment", [why])
     return Treatment("shortcut_prior", [], effect, confidence, answers)
 

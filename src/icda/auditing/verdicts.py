@@ -43,7 +43,7 @@ class Limits:
     """Every limit of the rules; `icda.bench.studies.verdicts.fit` looks for them on all sets but one at a time."""
 
     # A shortcut between two classes. All must hold.
-    sureness: Limit = Limit(1.2, 0.15)  # twins' margin where they contradict labels, over what overlap would give
+    sureness: Limit = Limit(1.35, 0.15)  # twins' margin where they contradict labels, over what overlap would give
     agreement: Limit = Limit(
         0.96, 0.01
     )  # of two answers of twins on all samples: below, what they follow is not clear-cut
@@ -58,7 +58,7 @@ class Limits:
     # With wrong labels around, nothing is gained on those: then twins must agree as they do on a shortcut only.
     noisy_agreement: Limit = Limit(0.99, 0.003)
     noisy_sureness: Limit = Limit(0.75, 0.06)
-    noisy_followed: Limit = Limit(0.46, 0.08)
+    noisy_followed: Limit = Limit(0.38, 0.08)
     noisy_gain: Limit = Limit(
         -0.02, 0.01
     )  # where classes are easy, twins agree on the truth, and the treatment loses more
@@ -83,7 +83,18 @@ FEW_AGAINST = 6.0  # a gain seen on n samples counts n / (n + this)
 # How often a trouble was there in cases of `icda bench verdicts` with such a chance by the rules, linear between. Of those
 # cases four in ten have it: where nothing is seen, a shortcut is still there in one of five.
 FREQUENCY: dict[str, tuple[tuple[float, float], ...]] = {
-    "shortcut": ((0.0, 0.2), (0.02, 0.25), (0.1, 0.42), (0.57, 0.5), (0.585, 0.6), (0.65, 0.85), (0.9, 0.9), (1.0, 0.98)),
+    "shortcut": (
+        (0.0, 0.2),
+        (0.02, 0.3),
+        (0.1, 0.38),
+        (0.2, 0.42),
+        (0.55, 0.52),
+        (0.585, 0.6),
+        (0.65, 0.8),
+        (0.85, 0.88),
+        (0.93, 0.97),
+        (1.0, 0.98),
+    ),
     "label_noise": ((0.0, 0.01), (0.01, 0.1), (0.1, 0.18), (0.4, 0.4), (0.6, 0.6), (0.9, 0.8), (1.0, 0.88)),
 }
 TAIL_RATIO = (4.0, 8.0)  # largest class over smallest: no up to the first, yes from the second

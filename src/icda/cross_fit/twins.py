@@ -25,7 +25,7 @@ class TwinSettings:
     steps_between_flips: int = 4
     rate: float = 0.5
     momentum: float = 0.9
-    decay: float = 1e-3
+    decay: float = 1e-2
 
 
 def twin_logits(
