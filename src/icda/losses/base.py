@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.errors import InputError, InputTypeError
-from icda.losses.terms.batch import LossBatch, check_batch, check_progress, check_values, spread_rows
+from icda.losses.terms.batch import LossBatch, check_batch, check_values, spread_rows
 from icda.losses.terms.head import Head
 from icda.losses.terms.prior import check_counted
+from icda.losses.terms.progress import check_progress, traced_progress
 from icda.ranges import RangesChecked
 from icda.registry import Registry
 from icda.signature import check_kinds, full_signature
@@ -215,6 +216,8 @@ class AdjustedLoss(nn.Module, metaclass=RangesChecked):
             owner=self.owner,
         )
         check_progress(progress)
+        if torch.compiler.is_compiling():
+            batch = self._check_compiled(batch, progress)
         state = next(self.buffers(), None)
         if state is not None:
             check_device(state, "the loss's own state", batch.features.device, self.owner)
@@ -224,6 +227,14 @@ class AdjustedLoss(nn.Module, metaclass=RangesChecked):
             )
         self._check_counts(batch.targets)
         return batch
+
+    def _check_compiled(self, batch: LossBatch, progress: Any) -> LossBatch:
+        from icda.losses.terms.operators import labels  # registers operators, which only a graph needs
+
+        ignored = self.ignore_index if batch.soft is None else -1
+        return batch._replace(
+            targets=labels(batch.targets, traced_progress(progress), self.num_classes, ignored, self.owner)
+        )
 
     def _check_counts(self, targets: Tensor) -> None:
         if self.reads_counts and self.class_counts is not None:
@@ -264,7 +275,7 @@ class AdjustedLoss(nn.Module, metaclass=RangesChecked):
                 products = products - bias.detach().to(dtype)
             features = features if self.moves_features else features.detach()
             return self.compute_adjustment(
-                features.to(dtype), batch.targets, weight.to(dtype), progress, products, **given
+                features.to(dtype), batch.targets, weight.to(dtype), traced_progress(progress), products, **given
             )
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> AdjustedLoss:
