@@ -51,7 +51,8 @@ class AdjustedLoss(nn.Module, metaclass=RangesChecked):
     (N, C): the most likely class then says which phi a sample has and which statistics it joins.
 
     In `train()` mode a call first folds the batch into whatever the loss keeps (class statistics, centres, a count of
-    steps), then computes; in `eval()` mode it only computes. A call that is refused changes nothing in either.
+    steps), then computes; in `eval()` mode it only computes. A call that is refused changes nothing in either, nor does
+    the second pass of `torch.utils.checkpoint`.
     """
 
     class_counts: Tensor | None
@@ -112,6 +113,11 @@ class AdjustedLoss(nn.Module, metaclass=RangesChecked):
     def reads_counts(self) -> bool:
         """Whether class_counts enter the loss, so that a sample of an uncounted class is an error."""
         return False
+
+    @property
+    def folds(self) -> bool:
+        """Whether a call takes its batch in: in train mode, but not when `torch.utils.checkpoint` runs it again."""
+        return self.training and (torch.compiler.is_compiling() or not within_backward())
 
     def forward(
         self,
@@ -177,7 +183,7 @@ class AdjustedLoss(nn.Module, metaclass=RangesChecked):
 
     def _compute(self, batch: LossBatch, progress: float, logits: Tensor, **given: Tensor | None) -> Tensor:
         extra = self.extra_loss(batch.features, batch.targets, logits)
-        if self.training:
+        if self.folds:
             self.observe(batch.features, batch.targets, logits)
         adjustment = self._adjust(batch, progress, logits, **given)
         adjusted = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
@@ -296,6 +302,11 @@ def _look_at_state(loss: Any, _: Any) -> None:
     """State that was loaded may hold the traces of huge features."""
     buffers = [buffer for buffer in loss.buffers() if buffer.is_floating_point() and buffer.numel()]
     loss._is_wide = any(float(buffer.abs().max()) > ORDINARY**2 for buffer in buffers)
+
+
+def within_backward() -> bool:
+    """Whether a backward pass is under way: a forward pass inside it is a repetition of one that was made."""
+    return torch._C._current_graph_task_id() != -1  # -1 outside; torch's own checkpointing asks the same
 
 
 def check_counts(class_counts: Any, num_classes: int, owner: str, name: str = "class_counts") -> Tensor:

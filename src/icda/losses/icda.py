@@ -157,7 +157,7 @@ class ICDALoss(PriorLoss, StatisticsLoss):
         self, batch: LossBatch, progress: float, plain: Tensor, prior_margin: Tensor | None = None
     ) -> Tensor:
         features, targets, weight, bias = batch.features, batch.targets, batch.weight, batch.bias
-        if self.training:
+        if self.folds:
             self.statistics.fold(features, targets)
         strength = self.strength(features.detach(), targets, weight, plain)
         coefficients, towards = self._coefficients(targets, strength)

@@ -81,10 +81,10 @@ def _brought(fitted: Fitted) -> list[Markup]:
         said.append(element("p", _sentence(trial)))
         if trial.after.accuracy < trial.before.accuracy - LOSS:
             said.append(element("p", TRADE if fitted.has_shortcut_reader else NO_GAIN))
-    note = (
-        f"Plain training is {plain}. Suspected groups are guessed from the features, by class and by what the shortcut "
-        "says; the labels are taken as they are, wrong ones included."
-    )
+    groups = "Suspected groups are guessed from the features, by class and by what the shortcut says"
+    if trial.are_known:
+        groups = "Groups are those that were given, for each class"
+    note = f"Plain training is {plain}. {groups}; the labels are taken as they are, wrong ones included."
     return [*said, element("p", note, class_="note")]
 
 
