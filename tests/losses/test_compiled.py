@@ -1,7 +1,10 @@
 """torch.compile: one graph without breaks, one for all progress, and the values of eager mode."""
 
 import copy
+import linecache
 import math
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -122,6 +125,16 @@ def test_a_compiled_loss_refuses_labels_and_progress_as_eager_mode_does(targets,
     compiled = torch.compile(loss, backend="eager", fullgraph=True)
     with pytest.raises(InputError, match=words):
         compiled(torch.randn(3, FEATURES), targets, nn.Linear(FEATURES, CLASSES), torch.tensor(progress))
+
+
+def test_the_block_of_the_page_runs():
+    page = (Path(__file__).parents[2] / "docs" / "compile.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    # dynamo reads the source of what it follows
+    names = {}
+    linecache.cache["compile.md"] = (len(block), None, block.splitlines(True), "compile.md")
+    exec(compile(block, "compile.md", "exec"), names)
+    assert names["loss_fn"].statistics.count.sum() == 16
 
 
 def test_network_and_loss_compile_as_one_step():
