@@ -59,6 +59,7 @@ def test_the_head_is_that_of_the_estimator_given_the_groups(file: Path, tmp_path
     assert "Worst group" in page
     assert "Worst suspected group" not in page
     assert "Groups are those that were given" in page
+    assert "No shortcut was treated" not in page
 
 
 def test_the_test_split_is_judged_by_its_own_groups(tmp_path: Path) -> None:
@@ -112,3 +113,16 @@ def test_holes_of_several_columns_are_named_at_once(tmp_path: Path) -> None:
     frame.to_csv(tmp_path / "data.csv", index=False)
     with pytest.raises(InputError, match=r"2 columns .*'f1' in 1 of 20 \(first in line 5: ''\); 'f4' in 2 of 20"):
         read_fit_data(tmp_path / "data.csv", Asked(), tmp_path / "model")
+
+
+def test_figures_of_the_audit_are_told_apart_from_those_of_the_model(tmp_path: Path) -> None:
+    """One page, two sets of heads: what came of the treatment stands there once, and the page says whose the rest is."""
+    X, y, background = _planted()
+    np.savez(tmp_path / "data.npz", features=X, labels=y)
+    fitted = fit_model(read_fit_data(tmp_path / "data.npz", Asked(), tmp_path / "model"))
+    page = render_fit_page(fitted, "model", "data.npz")
+    assert "Expected" not in fitted.done
+    assert "Expected, by heads" not in page
+    assert "come from plain heads of the audit" in page
+    suspected = fitted.trial.after.worst_group is not None
+    assert ("Suspected groups are guessed" in page) == suspected

@@ -14,6 +14,7 @@ from icda.report.sections.action import answer_of, found_sentences, glossary
 from icda.report.sections.audit import anchored_parts
 from icda.report.sections.exhibits import vocabulary_of
 from icda.serving.fitting import Fitted
+from icda.serving.head import HeadModel
 from icda.serving.trial import Line, Trial
 
 SHOWN = 50  # rows of each ranking
@@ -33,6 +34,8 @@ NEW = {"image": "new_photos", "text": "new_texts.csv", "features": "new.npz"}
 def render_fit_page(fitted: Fitted, folder: str, data: str) -> str:
     """One self-contained page."""
     audited = {**fitted.audit.as_dict(SHOWN), **_exhibits(fitted)}
+    # What the audit expects was estimated with its own heads; “What it brought” says what came of it.
+    audited["treatment"] = {**audited["treatment"], "effect": None}
     parts: list[Part] = [
         ("result", "The result", _result(fitted, audited)),
         ("brought", "What it brought", section("What it brought", 2, *_brought(fitted))),
@@ -80,12 +83,28 @@ def _brought(fitted: Fitted) -> list[Markup]:
     if trial.before is not None:
         said.append(element("p", _sentence(trial)))
         if trial.after.accuracy < trial.before.accuracy - LOSS:
-            said.append(element("p", TRADE if fitted.has_shortcut_reader else NO_GAIN))
-    groups = "Suspected groups are guessed from the features, by class and by what the shortcut says"
+            treated = fitted.has_shortcut_reader or trial.are_known
+            said.append(element("p", TRADE if treated else NO_GAIN))
+    notes = [f"Plain training is {plain}."]
     if trial.are_known:
-        groups = "Groups are those that were given, for each class"
-    note = f"Plain training is {plain}. {groups}; the labels are taken as they are, wrong ones included."
-    return [*said, element("p", note, class_="note")]
+        notes.append("Groups are those that were given, for each class.")
+    elif trial.after.worst_group is not None:
+        notes.append("Suspected groups are guessed from the features, by class and by what the shortcut says.")
+    notes.append("The labels are taken as they are, wrong ones included.")
+    said.append(element("p", " ".join(notes), class_="note"))
+    return [*said, element("p", _other_figures(fitted), class_="note")]
+
+
+def _other_figures(fitted: Fitted) -> str:
+    """Why figures further down are others: other heads, and where there is a test split, other samples."""
+    test = fitted.data.test
+    which = "the same samples" if test is None else f"the {int((~test).sum())} training samples"
+    if not isinstance(fitted.model, HeadModel):
+        which = f"all {len(fitted.audit)} samples"
+    return (
+        f"Figures of the audit, from “Verdicts” on, are about {which} and come from plain heads of the audit, each asked about "
+        "samples it has not seen: they say what a plain model would do, and differ from those above by some points."
+    )
 
 
 def _sentence(trial: Trial) -> str:
