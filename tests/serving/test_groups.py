@@ -126,3 +126,10 @@ def test_figures_of_the_audit_are_told_apart_from_those_of_the_model(tmp_path: P
     assert "come from plain heads of the audit" in page
     suspected = fitted.trial.after.worst_group is not None
     assert ("Suspected groups are guessed" in page) == suspected
+
+
+def test_a_class_of_one_sample_is_refused_before_anything_is_embedded(tmp_path: Path) -> None:
+    lines = ["text,label", *(f"a film {k},good" for k in range(5)), "another,bad"]
+    (tmp_path / "texts.csv").write_text("\n".join(lines))
+    with pytest.raises(InputError, match="at least 2 samples per class, and there is only one of bad"):
+        read_fit_data(tmp_path / "texts.csv", Asked(encoder="no_such_encoder"), tmp_path / "model")

@@ -124,8 +124,13 @@ def embed_once(
 
 
 def check_classes(labels: np.ndarray, test: np.ndarray | None, path: Path) -> None:
-    """Refuse training samples that are all of one class."""
-    known = np.unique(labels if test is None else labels[~test])
+    """Refuse training samples that are all of one class, or one alone of its class: the audit could not judge it."""
+    known, counts = np.unique(labels if test is None else labels[~test], return_counts=True)
+    if len(known) > 1 and counts.min() == 1:
+        raise InputError(
+            f"{path}: a model needs at least 2 samples per class, and there is only one of {known[counts.argmin()]}: add "
+            "more, leave the class out, or merge it with another."
+        )
     if len(known) == 1:
         which = "samples" if test is None else "training samples"
         raise InputError(f"{path}: all {which} are of one class, {known[0]}; a classifier needs at least 2 classes.")
