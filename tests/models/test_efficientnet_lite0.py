@@ -169,7 +169,8 @@ def test_the_model_to_fine_tune_starts_as_the_frozen_one_and_trains_all_of_it() 
 
 
 @pytest.mark.parametrize(
-    ("shape", "words"), [((3, 32, 32), "--image-size 128"), ((1, 64, 64), "3 channels"), ((40,), "feature vectors go to")]
+    ("shape", "words"),
+    [((3, 32, 32), "--image-size 128"), ((1, 64, 64), "3 channels"), ((40,), "feature vectors go to")],
 )
 def test_images_it_cannot_read_are_refused_before_training(shape: tuple[int, ...], words: str) -> None:
     with pytest.raises(InputError, match=words):

@@ -69,7 +69,9 @@ class RISDALoss(StatisticsLoss):
 
     def observe(self, features: Tensor, targets: Tensor, logits: Tensor) -> None:
         super().observe(features, targets, logits)
-        if torch.compiler.is_compiling():  # which cannot ask whether it is set, nor count into a table of unknown length
+        if (
+            torch.compiler.is_compiling()
+        ):  # which cannot ask whether it is set, nor count into a table of unknown length
             pairs = targets * self.num_classes + logits.detach().argmax(1)
             rows = torch.where(self.confusion_is_set, 0, torch.ones_like(pairs, dtype=torch.float64))
             counted = torch.zeros_like(self.confusion).view(-1).index_add(0, pairs, rows)

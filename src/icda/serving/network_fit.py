@@ -78,9 +78,7 @@ def fit_network(
         train(run, overwrite=settings.overwrite, view=view)
         spent[name] = time.perf_counter() - started
     are_known = data.groups is not None
-    groups = (
-        suspected_groups(found, found.treatment) if data.groups is None else named_groups(data.labels, data.groups)
-    )
+    groups = suspected_groups(found, found.treatment) if data.groups is None else named_groups(data.labels, data.groups)
     outcomes = {name: _judged(Path(run.out), groups) for name, run in runs.items()}
     after, split = outcomes["train"]
     before = outcomes["plain"][0] if "plain" in outcomes else None

@@ -23,7 +23,6 @@ from icda.ranges import NotNegative, NotNegativeInt, Positive, PositiveInt, Rang
 from icda.registry import did_you_mean
 from icda.results.files import write_atomically
 
-
 OWN_DATA_CLIP_NORM = 1.0
 
 

@@ -201,9 +201,7 @@ def _pull_mean(
         to_weight.index_add_(0, targets, to_own)
 
 
-def _make_form(
-    weight: Tensor, targets: Tensor, coef: Tensor, moments: Moments
-) -> Form:
+def _make_form(weight: Tensor, targets: Tensor, coef: Tensor, moments: Moments) -> Form:
     """A form has `value`, P up to the clamp, and `pull_back`, the gradient of <grad, P/2> at all w_c and, apart, at w_y."""
     if moments.kind == "diagonal":
         return DiagonalForm.make(weight, targets, coef, moments.scatter)

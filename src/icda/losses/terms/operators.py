@@ -12,7 +12,15 @@ import torch
 from torch import Tensor
 
 from icda.errors import InputError
-from icda.losses.terms.fused import DiagonalForm, Form, SampleForm, TableForm, takes_table, term_and_form, weight_gradient
+from icda.losses.terms.fused import (
+    DiagonalForm,
+    Form,
+    SampleForm,
+    TableForm,
+    takes_table,
+    term_and_form,
+    weight_gradient,
+)
 from icda.losses.terms.prior import check_counted
 from icda.losses.terms.progress import check_progress
 from icda.statistics import Moments
@@ -24,8 +32,8 @@ Parts = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 @torch.library.custom_op(
     "icda::augmentation",
     mutates_args=(),
-    schema="(Tensor weight, Tensor targets, Tensor coefficients, Tensor? towards, Tensor mean, Tensor scatter, Tensor scale, "
-    "str kind, Tensor lam, float? bound) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    schema="(Tensor weight, Tensor targets, Tensor coefficients, Tensor? towards, Tensor mean, Tensor scatter, "
+    "Tensor scale, str kind, Tensor lam, float? bound) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 def augmentation(
     weight: Tensor,

@@ -97,4 +97,6 @@ def _card(entry: Mapping[str, Any], vocabulary: Vocabulary, with_rival: bool) ->
     words = element("span", f"{label} → {rival}? ") if with_rival else ""
     shown = sample({**entry, "index": name}, f"{name}, labelled {label}")
     filters = class_filter(vocabulary, label, rival if with_rival else label)
-    return element("figure", shown, element("figcaption", words, element("small", *_breakable(name))), class_="card", **filters)
+    return element(
+        "figure", shown, element("figcaption", words, element("small", *_breakable(name))), class_="card", **filters
+    )
