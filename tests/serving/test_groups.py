@@ -117,7 +117,7 @@ def test_holes_of_several_columns_are_named_at_once(tmp_path: Path) -> None:
 
 def test_figures_of_the_audit_are_told_apart_from_those_of_the_model(tmp_path: Path) -> None:
     """One page, two sets of heads: what came of the treatment stands there once, and the page says whose the rest is."""
-    X, y, background = _planted()
+    X, y, _ = _planted()
     np.savez(tmp_path / "data.npz", features=X, labels=y)
     fitted = fit_model(read_fit_data(tmp_path / "data.npz", Asked(), tmp_path / "model"))
     page = render_fit_page(fitted, "model", "data.npz")

@@ -102,8 +102,8 @@ def _other_figures(fitted: Fitted) -> str:
     if not isinstance(fitted.model, HeadModel):
         which = f"all {len(fitted.audit)} samples"
     return (
-        f"Figures of the audit, from “Verdicts” on, are about {which} and come from plain heads of the audit, each asked about "
-        "samples it has not seen: they say what a plain model would do, and differ from those above by some points."
+        f"Figures of the audit, from “Verdicts” on, are about {which} and come from plain heads of the audit, each asked "
+        "about samples it has not seen: they say what a plain model would do, and differ from those above by some points."
     )
 
 

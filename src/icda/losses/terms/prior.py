@@ -48,7 +48,7 @@ def attribute_log_prior(counts: Tensor, unit: float = 1.0) -> Tensor:
 
 
 def check_counted(class_counts: Tensor, targets: Tensor) -> Tensor:
-    """The targets; one of a class that was counted zero times means that the counts are not those of the training labels."""
+    """The targets; a class that was counted zero times means that the counts are not those of the training labels."""
     if torch.compiler.is_compiling():
         from icda.losses.terms.operators import counted_labels  # registers operators, which only a graph needs
 
