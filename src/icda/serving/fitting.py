@@ -172,7 +172,7 @@ def _trial(
     named = None if data.groups is None else named_groups(labels, data.groups[data.test])
     if named is None and towards is not None:
         named = [f"{label}, shortcut points to {model.classes[k]}" for label, k in zip(labels, towards, strict=True)]
-    before, after = judge(way(PLAIN)(X, y, new), labels, named), judge(model.predict(new), labels, named)
+    before, after = judge(way(PLAIN)(X, y, new, None), labels, named), judge(model.predict(new), labels, named)
     words = f"the {len(labels)} samples of the test split, which no head has seen"
     return Trial(before, after, len(labels), words, are_known=given is not None)
 

@@ -27,7 +27,7 @@ def augmentation_term(
     coefficients: Tensor,
     towards: Tensor | None,
     moments: Moments,
-    lam: float,
+    lam: float | Tensor,
     bound: float = math.inf,
 ) -> Tensor:
     """(lambda/2) P + lambda M, shape (N, C), zero at the target; `towards` is alpha-hat (N, C), or None to leave M out.
