@@ -60,6 +60,7 @@ def test_the_head_is_that_of_the_estimator_given_the_groups(file: Path, tmp_path
     assert "Worst suspected group" not in page
     assert "Groups are those that were given" in page
     assert "No shortcut was treated" not in page
+    assert "<h2>Treatment" not in page  # the audit's own advice was another
 
 
 def test_the_test_split_is_judged_by_its_own_groups(tmp_path: Path) -> None:

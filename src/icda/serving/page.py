@@ -34,14 +34,18 @@ NEW = {"image": "new_photos", "text": "new_texts.csv", "features": "new.npz"}
 def render_fit_page(fitted: Fitted, folder: str, data: str) -> str:
     """One self-contained page."""
     audited = {**fitted.audit.as_dict(SHOWN), **_exhibits(fitted)}
-    # What the audit expects was estimated with its own heads; “What it brought” says what came of it.
-    audited["treatment"] = {**audited["treatment"], "effect": None}
+    # “Done” and “What it brought” say what was done and what came of it; the audit's own advice may have been another,
+    # and what it expects was estimated with its own heads.
+    audited["treatment"] = {}
     parts: list[Part] = [
         ("result", "The result", _result(fitted, audited)),
         ("brought", "What it brought", section("What it brought", 2, *_brought(fitted))),
         ("check", "What to check by hand", section("What to check by hand", 2, _checks(fitted, audited))),
         ("use", "How to use it", section("How to use it", 2, *_use(fitted, folder))),
-        *((f"audit-{place}", title, part) for place, title, part in anchored_parts(audited, 2, ("short", "advice"))),
+        *(
+            (f"audit-{place}", title.removesuffix(" and treatment"), part)
+            for place, title, part in anchored_parts(audited, 2, ("short", "advice"))
+        ),
         ("cost", "What it cost", section("What it cost", 2, definitions(_cost(fitted), "facts"))),
         ("words", "Words on this page", glossary(audited, 2)),
         *settings_part(audited),
