@@ -77,7 +77,7 @@ def check_batch(
     if targets.is_floating_point() and targets.dim() == 2:
         soft = check_soft_targets(targets, size, num_classes, owner)
         return LossBatch(features, soft.argmax(1), weight, bias, logits, soft)
-    if torch.compiler.is_compiling():  # whose values `compiled_labels` looks at
+    if torch.compiler.is_compiling():  # `_check_compiled` of the loss has their values looked at
         check_label_shape(targets, size, owner)
         return LossBatch(features, targets, weight, bias, logits)
     targets = check_targets(targets, size, num_classes, owner, ignore_index)
