@@ -106,9 +106,21 @@ def test_inputs_are_found_beside_the_file_and_nowhere_else(
     assert find_inputs(names, outside, tmp_path / "sub" / "f.npz") is None
     given = find_inputs(names, outside, tmp_path / "sub" / "f.npz", tmp_path)
     assert given is not None
-    assert find_inputs(["../secret.png"], {}, tmp_path / "f.npz", tmp_path / "sub").items[0].name == "missing"
+    (tmp_path / "sub" / "own.png").touch()
+    shown = find_inputs(["../secret.png", "own.png"], {}, tmp_path / "f.npz", tmp_path / "sub")
+    assert shown is not None
+    assert [Path(str(item)).name for item in shown.items] == ["missing", "own.png"]
     with pytest.raises(MissingFileError, match="that `icda embed` read"):
         find_inputs(names, {}, tmp_path / "f.npz", tmp_path / "nowhere")
+
+
+def test_a_folder_without_any_of_the_images_is_refused(pictures: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    names = [path.name for path in pictures]
+    with pytest.raises(
+        InputError, match=f"has none of the {len(names)} images that the features name, such as {names[0]}"
+    ):
+        find_inputs(names, {}, tmp_path / "f.npz", tmp_path / "empty")
 
 
 def test_texts_are_found_by_their_rows(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from icda import AdjustedLoss, CrossEntropyLoss, ICDALoss, ISDALoss, LogitAdjustmentLoss, RISDALoss
 from icda.losses import LOSSES
@@ -374,3 +375,24 @@ def test_a_subclass_sees_detached_features_and_products_without_bias() -> None:
     loss(features, targets, head)
     assert not any(tensor.requires_grad for tensor in loss.seen)
     torch.testing.assert_close(loss.seen[1], (features @ head.weight.T).detach(), rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_a_checkpointed_call_counts_its_batch_once(reentrant: bool, covariance: str) -> None:
+    """torch.utils.checkpoint runs it again in the backward pass: gradients and statistics are those without it."""
+    torch.manual_seed(0)
+    head, targets = nn.Linear(6, 3), torch.arange(9) % 3
+    inputs = torch.randn(9, 6)
+    found = []
+    for checkpointed in (False, True):
+        loss, features = ICDALoss(3, 6, covariance=covariance), inputs.clone().requires_grad_()
+        for _ in range(2):
+            if checkpointed:
+                value = checkpoint(loss, features, targets, head, 0.5, use_reentrant=reentrant)
+            else:
+                value = loss(features, targets, head, 0.5)
+            value.backward()
+        assert loss.statistics.count.sum() == 18
+        found.append((features.grad, loss.statistics.covariance))
+    torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)

@@ -10,6 +10,9 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from icda.data.augmentation import Normaliser
+from icda.errors import InputError
+from icda.models import create_model
 from icda.models.efficientnet_lite0 import EfficientNetLite0, SameConv, load_network
 from icda.models.encoders import ImageEncoder, create_encoder
 
@@ -131,3 +134,44 @@ def test_real_pictures_lie_nearer_to_their_own_class(
     dogs = [int(guess) in DOGS for guess in guesses[labels == 5]]
     planes_as_dogs = [int(guess) in DOGS for guess in guesses[labels == 0]]
     assert np.mean(dogs) >= np.mean(planes_as_dogs) + 0.5
+
+
+def _own_images(size: int = 64) -> tuple[Tensor, Tensor]:
+    """Bytes, and the same pixels as a folder of images brings them."""
+    images = torch.randint(0, 256, (6, size, size, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    return images, Normaliser((0.5,) * 3, (0.25,) * 3)(images)
+
+
+def test_features_of_the_frozen_model_are_those_of_the_encoder() -> None:
+    images, pixels = _own_images()
+    model = create_model("efficientnet_lite0_frozen", 3, (3, 64, 64))
+    encoder = create_encoder("efficientnet_lite0", "image", 64)
+    assert isinstance(encoder, ImageEncoder)
+    torch.testing.assert_close(model(pixels).features, encoder.encode(images), rtol=1e-4, atol=1e-4)
+
+
+def test_of_the_frozen_model_only_the_head_is_trained() -> None:
+    model = create_model("efficientnet_lite0_frozen", 3, (3, 64, 64)).requires_grad_(True).train()
+    before = {name: value.clone() for name, value in model.encoder.state_dict().items()}
+    model(_own_images()[1]).logits.square().sum().backward()
+    assert [name for name, value in model.named_parameters() if value.grad is not None] == ["head.weight", "head.bias"]
+    assert not any(module.training for module in model.encoder.children())
+    assert all(torch.equal(value, before[name]) for name, value in model.encoder.state_dict().items())
+
+
+def test_the_model_to_fine_tune_starts_as_the_frozen_one_and_trains_all_of_it() -> None:
+    pixels = _own_images()[1]
+    model, frozen = (create_model(name, 3, (3, 64, 64)) for name in ("efficientnet_lite0", "efficientnet_lite0_frozen"))
+    torch.testing.assert_close(model.eval()(pixels).features, frozen(pixels).features, rtol=1e-3, atol=1e-3)
+    model.train()(pixels).logits.square().sum().backward()
+    assert all(value.grad is not None for value in model.parameters())
+    assert sum(isinstance(module, nn.BatchNorm2d) for module in model.modules()) > 40
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [((3, 32, 32), "--image-size 128"), ((1, 64, 64), "3 channels"), ((40,), "feature vectors go to")],
+)
+def test_images_it_cannot_read_are_refused_before_training(shape: tuple[int, ...], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        create_model("efficientnet_lite0", 3, shape)

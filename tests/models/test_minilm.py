@@ -114,6 +114,14 @@ def test_every_weight_is_trained_and_the_pooler_is_not_there(batch: dict[str, Te
     assert not any("pooler" in name for name, _ in model.named_parameters())
 
 
+def test_of_the_frozen_model_only_the_head_is_trained(batch: dict[str, Tensor]) -> None:
+    model = create_model("minilm_frozen", 2).requires_grad_(True).train()
+    model(batch).logits.square().sum().backward()
+    assert [name for name, value in model.named_parameters() if value.grad is not None] == ["head.weight", "head.bias"]
+    assert torch.equal(model(batch).features, create_model("minilm", 2).eval()(batch).features)  # no dropout either
+    assert tokeniser_of("minilm_frozen") is not None
+
+
 def test_frozen_layers_stay_frozen_when_a_stage_trains_all(batch: dict[str, Tensor]) -> None:
     model = create_model("minilm_top3", 2)
     model.encoder.requires_grad_(False)

@@ -29,7 +29,8 @@ NAMES = [
     "wrn_16_8",
     "wrn_28_10",
 ]
-PRETRAINED = ["minilm", "minilm_top3"]  # texts, and weights of their own: tests/models/test_minilm.py
+# Weights of their own: tests/models/test_minilm.py and test_efficientnet_lite0.py
+PRETRAINED = ["efficientnet_lite0", "efficientnet_lite0_frozen", "minilm", "minilm_frozen", "minilm_top3"]
 QUICK = ["bag_of_words", "linear", "mlp", "resnet8", "small_cnn", "densenet_bc_100_12"]
 SHAPE = (3, 16, 16)
 

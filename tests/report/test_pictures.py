@@ -1,8 +1,10 @@
+import re
+
 import pytest
 import torch
 
 from icda.explain.pictures import data_uri
-from icda.report.pictures import picture, sample
+from icda.report.pictures import AT_ONCE, picture, sample
 
 
 def test_small_pictures_are_enlarged_without_blur_and_large_ones_smoothly() -> None:
@@ -29,3 +31,19 @@ def test_a_sample_shows_its_picture_or_its_text_or_its_number() -> None:
 
 def test_a_picture_cut_short_is_still_an_image_to_the_page() -> None:
     assert 'alt="cut"' in picture("data:image/png;base64,AAA", "cut")
+
+
+def test_a_long_text_is_folded_between_words_and_nothing_is_lost() -> None:
+    text = " ".join(f"word{k}" for k in range(200))
+    drawn = str(sample({"text": text}, "a text"))
+    seen, rest = re.findall(r"<summary>(.*?)</summary><span>(.*?)</span>", drawn)[0]
+    assert seen + rest == text
+    assert rest.startswith(" ")
+    assert len(seen) <= AT_ONCE
+    assert "<details>" not in str(sample({"text": text[:AT_ONCE]}, "a text"))
+    unbroken = str(sample({"text": "x" * 500}, "a text"))
+    assert f"<summary>{'x' * AT_ONCE}</summary>" in unbroken
+
+
+def test_a_folded_text_is_escaped() -> None:
+    assert "<script>" not in str(sample({"text": "<script>" * 100}, "a text"))

@@ -123,11 +123,11 @@ def test_the_trial_is_a_cross_validation_written_naively() -> None:
     y = np.array(["a", "b"])[(np.arange(50) % 5 == 0).astype(int)]
     seen = []
 
-    def constant(known: np.ndarray, labels: np.ndarray, new: np.ndarray) -> np.ndarray:
+    def constant(known: np.ndarray, labels: np.ndarray, new: np.ndarray, _: Any) -> np.ndarray:
         seen.append((len(known), len(new), sorted(labels).count("b")))
         return np.full(len(new), "a")
 
-    def perfect(known: np.ndarray, labels: np.ndarray, new: np.ndarray) -> np.ndarray:
+    def perfect(known: np.ndarray, labels: np.ndarray, new: np.ndarray, _: Any) -> np.ndarray:
         return np.array([y[(row == X).all(1)][0] for row in new])
 
     trial = cross_validate(constant, perfect, X, y, None, 0)

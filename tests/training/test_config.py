@@ -214,3 +214,24 @@ def test_changes_are_told_by_name_and_those_that_shape_nothing_are_left_out() ->
 def test_the_saved_file_is_plain_yaml_in_the_order_of_the_help(tmp_path: Path) -> None:
     save_config(TrainConfig(**OTHER), tmp_path / "config.yaml")
     assert list(yaml.safe_load((tmp_path / "config.yaml").read_text())) == list(OTHER)
+
+
+@pytest.mark.parametrize(
+    ("given", "norm"),
+    [({}, None), ({"data": "photos"}, 1.0), ({"data": "photos", "clip_norm": None}, None), ({"clip_norm": 3}, 3.0)],
+)
+def test_gradients_of_own_data_are_clipped_unless_said_otherwise(given: dict[str, Any], norm: float | None) -> None:
+    config = TrainConfig(**given)
+    assert config.largest_gradient == norm
+    assert config.as_dict()["clip_norm"] == norm  # a run's files say what was done
+
+
+def test_a_default_is_hashed_as_what_it_means() -> None:
+    assert TrainConfig().hash() == TrainConfig(clip_norm=None).hash()
+    assert TrainConfig(data="x").hash() == TrainConfig(data="x", clip_norm=1.0).hash()
+    assert TrainConfig(data="x").hash() != TrainConfig(data="x", clip_norm=None).hash()
+
+
+def test_a_word_that_is_not_known_is_refused_where_a_number_is_expected() -> None:
+    with pytest.raises(InputError, match="clip_norm must be auto or float or none, got 'often'"):
+        TrainConfig(clip_norm="often")  # type: ignore[arg-type]

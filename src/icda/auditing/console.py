@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from icda.auditing.result import Audit
 
 CLASSES_SHOWN = 20
+WHOLE_NAME = 12  # characters of a class name that are not broken in a narrow terminal
 
 
 def overview(audit: Audit, top: int = 10) -> RenderableType:
@@ -53,8 +54,10 @@ def _verdicts(audit: Audit) -> Table:
 def _costs(audit: Audit) -> Table:
     shown = sorted(audit.costs, key=lambda cost: -cost.gap)[:CLASSES_SHOWN]
     rest = f" ({CLASSES_SHOWN} widest gaps of {len(audit.costs)} classes)" if len(audit.costs) > len(shown) else ""
-    titles = ("class", "samples", "suspected", "tied to", "strength", "right, suspected", "right, rest")
+    titles = ("class", "n", "suspected", "tied to", "strength", "right, suspected", "right, rest")
     table = _table(f"what ties cost{rest}", titles)
+    for column, names in ((0, [cost.name for cost in shown]), (3, [cost.tied_to or "" for cost in shown])):
+        table.columns[column].min_width = min(WHOLE_NAME, max(map(len, names), default=0))
     for cost in shown:
         figures = (cost.mean_strength, cost.accuracy_suspected, cost.accuracy_rest)
         words = (cost.name, str(cost.samples), str(cost.suspected), cost.tied_to or "")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PAIRS, SUSPECTS, TYPICAL, LABELS = 4, 8, 4, 12
 SIDE = 160  # pixels of a thumbnail, at most
-LONGEST = 600  # characters of a text that are shown
+LONGEST = 3000  # characters of a text that are shown
 Show = Callable[[int], Mapping[str, str]]  # a sample's {"picture": data URI} or {"text": ...}; empty if neither
 
 

@@ -86,9 +86,13 @@ class Treatment:
         named = {"name": self.name, "sentence": SENTENCES[self.name], "reasons": self.reasons}
         return {**named, "strength": self.strength, "effect": effect}
 
+    @property
+    def description(self) -> str:
+        """What is done and why, without what is expected of it."""
+        return " ".join([SENTENCES[self.name], *self.reasons])
+
     def __str__(self) -> str:
-        said = [SENTENCES[self.name], *self.reasons]
-        return " ".join(said if self.effect is None else [*said, f"Expected: {self.effect}."])
+        return self.description if self.effect is None else f"{self.description} Expected: {self.effect}."
 
 
 def with_prior(problem: Problem, attributes: Tensor, strength: float = 1.0, unit: float = 1.0) -> Problem:

@@ -44,6 +44,8 @@ class FitArguments:
     """Array or column with the labels; guessed from common names if not given."""
     names: Annotated[str | None, tyro.conf.arg(aliases=["--name-column"])] = None
     """Array or column with ids to show beside ranks; guessed from common names if not given."""
+    groups: Annotated[str | None, tyro.conf.arg(aliases=["--group-column"])] = None
+    """Array or column with known groups, such as the background: used instead of what the audit would guess."""
     image_column: str | None = None
     """CSV column with image paths; guessed from common names if not given."""
     text_column: str | None = None
@@ -69,8 +71,8 @@ class FitArguments:
         from icda.data.embedding.samples import Columns
         from icda.serving.fit_data import Asked
 
-        columns = Columns(self.image_column, self.text_column, self.labels)
-        asked = Asked(self.features, self.labels, self.names, columns, self.encoder, self.image_size)
+        columns = Columns(self.image_column, self.text_column, self.labels, self.groups)
+        asked = Asked(self.features, self.labels, self.names, self.groups, columns, self.encoder, self.image_size)
         return replace(asked, skip_unreadable=self.skip_unreadable, allow_outside=self.allow_outside)
 
     def config(self) -> TrainConfig:
@@ -86,6 +88,7 @@ class FitArguments:
             image_column=self.image_column,
             text_column=self.text_column,
             label_column=self.labels,
+            group_column=self.groups,
             skip_unreadable=self.skip_unreadable,
             allow_outside=self.allow_outside,
             image_size=self.image_size or TrainConfig.image_size,

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.errors import InputError, InputTypeError
-from icda.losses.terms.batch import LossBatch, check_batch, check_progress, check_values, spread_rows
+from icda.losses.terms.batch import LossBatch, check_batch, check_values, spread_rows
 from icda.losses.terms.head import Head
 from icda.losses.terms.prior import check_counted
+from icda.losses.terms.progress import check_progress, traced_progress
 from icda.ranges import RangesChecked
 from icda.registry import Registry
 from icda.signature import check_kinds, full_signature
@@ -50,7 +51,8 @@ class AdjustedLoss(nn.Module, metaclass=RangesChecked):
     (N, C): the most likely class then says which phi a sample has and which statistics it joins.
 
     In `train()` mode a call first folds the batch into whatever the loss keeps (class statistics, centres, a count of
-    steps), then computes; in `eval()` mode it only computes. A call that is refused changes nothing in either.
+    steps), then computes; in `eval()` mode it only computes. A call that is refused changes nothing in either, nor does
+    the second pass of `torch.utils.checkpoint`.
     """
 
     class_counts: Tensor | None
@@ -111,6 +113,11 @@ class AdjustedLoss(nn.Module, metaclass=RangesChecked):
     def reads_counts(self) -> bool:
         """Whether class_counts enter the loss, so that a sample of an uncounted class is an error."""
         return False
+
+    @property
+    def folds(self) -> bool:
+        """Whether a call takes its batch in: in train mode, but not when `torch.utils.checkpoint` runs it again."""
+        return self.training and (torch.compiler.is_compiling() or not within_backward())
 
     def forward(
         self,
@@ -176,7 +183,7 @@ class AdjustedLoss(nn.Module, metaclass=RangesChecked):
 
     def _compute(self, batch: LossBatch, progress: float, logits: Tensor, **given: Tensor | None) -> Tensor:
         extra = self.extra_loss(batch.features, batch.targets, logits)
-        if self.training:
+        if self.folds:
             self.observe(batch.features, batch.targets, logits)
         adjustment = self._adjust(batch, progress, logits, **given)
         adjusted = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
@@ -215,6 +222,8 @@ class AdjustedLoss(nn.Module, metaclass=RangesChecked):
             owner=self.owner,
         )
         check_progress(progress)
+        if torch.compiler.is_compiling():
+            batch = self._check_compiled(batch, progress)
         state = next(self.buffers(), None)
         if state is not None:
             check_device(state, "the loss's own state", batch.features.device, self.owner)
@@ -224,6 +233,14 @@ class AdjustedLoss(nn.Module, metaclass=RangesChecked):
             )
         self._check_counts(batch.targets)
         return batch
+
+    def _check_compiled(self, batch: LossBatch, progress: Any) -> LossBatch:
+        from icda.losses.terms.operators import labels  # registers operators, which only a graph needs
+
+        ignored = self.ignore_index if batch.soft is None else -1
+        return batch._replace(
+            targets=labels(batch.targets, traced_progress(progress), self.num_classes, ignored, self.owner)
+        )
 
     def _check_counts(self, targets: Tensor) -> None:
         if self.reads_counts and self.class_counts is not None:
@@ -264,7 +281,7 @@ class AdjustedLoss(nn.Module, metaclass=RangesChecked):
                 products = products - bias.detach().to(dtype)
             features = features if self.moves_features else features.detach()
             return self.compute_adjustment(
-                features.to(dtype), batch.targets, weight.to(dtype), progress, products, **given
+                features.to(dtype), batch.targets, weight.to(dtype), traced_progress(progress), products, **given
             )
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> AdjustedLoss:
@@ -285,6 +302,11 @@ def _look_at_state(loss: Any, _: Any) -> None:
     """State that was loaded may hold the traces of huge features."""
     buffers = [buffer for buffer in loss.buffers() if buffer.is_floating_point() and buffer.numel()]
     loss._is_wide = any(float(buffer.abs().max()) > ORDINARY**2 for buffer in buffers)
+
+
+def within_backward() -> bool:
+    """Whether a backward pass is under way: a forward pass inside it is a repetition of one that was made."""
+    return torch._C._current_graph_task_id() != -1  # -1 outside; torch's own checkpointing asks the same
 
 
 def check_counts(class_counts: Any, num_classes: int, owner: str, name: str = "class_counts") -> Tensor:

@@ -14,6 +14,7 @@ from icda.losses.prior_loss import PriorLoss
 from icda.losses.terms.augmentation import off_target, variance_term
 from icda.losses.terms.batch import LossBatch
 from icda.losses.terms.fused import adjusted_logits
+from icda.losses.terms.progress import is_off
 from icda.ranges import NotNegative
 from icda.statistics import Moments
 from icda.strength import Strength, direct_strength
@@ -124,7 +125,7 @@ class ICDALoss(PriorLoss, StatisticsLoss):
     ) -> Tensor | None:
         terms = self._margins(targets, strength, prior_margin)
         lam = self.lambda0 * progress
-        if lam > 0 and (self.semantic or self.counterfactual):
+        if not is_off(lam) and (self.semantic or self.counterfactual):
             coefficients, towards = self._coefficients(targets, strength)
             moments = moments or self.statistics.moments()
             terms.append(variance_term(weight, targets, coefficients, moments, lam, towards, self.variance_bound))
@@ -146,7 +147,7 @@ class ICDALoss(PriorLoss, StatisticsLoss):
 
     def _fuses(self, features: Tensor, weight: Tensor, progress: float) -> bool:
         """Whether logits and augmentation term can be computed, and differentiated, in one step."""
-        if self.statistics.kind != "diagonal" or not self.lambda0 * progress > 0:
+        if torch.compiler.is_compiling() or self.statistics.kind != "diagonal" or is_off(self.lambda0 * progress):
             return False
         same = features.dtype == self.statistics.mean.dtype == weight.dtype
         plain = not torch.is_autocast_enabled(features.device.type)
@@ -156,7 +157,7 @@ class ICDALoss(PriorLoss, StatisticsLoss):
         self, batch: LossBatch, progress: float, plain: Tensor, prior_margin: Tensor | None = None
     ) -> Tensor:
         features, targets, weight, bias = batch.features, batch.targets, batch.weight, batch.bias
-        if self.training:
+        if self.folds:
             self.statistics.fold(features, targets)
         strength = self.strength(features.detach(), targets, weight, plain)
         coefficients, towards = self._coefficients(targets, strength)

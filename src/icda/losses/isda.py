@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from icda.losses.augmented import StatisticsLoss
 from icda.losses.base import LOSSES
-from icda.losses.terms.augmentation import variance_term
+from icda.losses.terms.augmentation import distinct_labels, variance_term
+from icda.losses.terms.progress import is_off
 from icda.statistics import Moments
 
 
@@ -33,8 +33,8 @@ class ISDALoss(StatisticsLoss):
     def own_variance(self, targets: Tensor, weight: Tensor, progress: float, moments: Moments) -> Tensor | None:
         """The term from given moments; None while lambda is zero."""
         lam = self.lambda0 * progress
-        if lam == 0:
+        if is_off(lam):
             return None
-        labels, inverse = torch.unique(targets, return_inverse=True)
+        labels, inverse = distinct_labels(targets, self.num_classes)
         own = F.one_hot(labels, self.num_classes).to(weight)
         return variance_term(weight, labels, own, moments, lam, bound=self.variance_bound)[inverse]

@@ -63,8 +63,10 @@ class LargeMarginSoftmaxLoss(AdjustedLoss):
         self.register_buffer("steps", torch.tensor(0))
 
     @property
-    def blend(self) -> float:
-        """lambda: how much of the plain cosine is left at this step."""
+    def blend(self) -> float | Tensor:
+        """lambda: how much of the plain cosine is left at this step; a tensor in a compiled graph."""
+        if torch.compiler.is_compiling():
+            return (self.base * (1 + self.gamma * self.steps.double()) ** -self.power).clamp(min=self.lambda_min)
         return max(self.base * (1 + self.gamma * int(self.steps)) ** -self.power, self.lambda_min)
 
     def observe(self, features: Tensor, targets: Tensor, logits: Tensor) -> None:

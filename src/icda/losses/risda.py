@@ -12,7 +12,8 @@ from torch.nn import functional as F
 from icda.errors import InputError
 from icda.losses.augmented import StatisticsLoss, StatisticsOptions
 from icda.losses.base import LOSSES
-from icda.losses.terms.augmentation import variance_term
+from icda.losses.terms.augmentation import distinct_labels, variance_term
+from icda.losses.terms.progress import is_off
 from icda.ranges import NotNegative
 from icda.ranks import all_reduce
 from icda.statistics.confusion import count_confusions
@@ -68,7 +69,14 @@ class RISDALoss(StatisticsLoss):
 
     def observe(self, features: Tensor, targets: Tensor, logits: Tensor) -> None:
         super().observe(features, targets, logits)
-        if not self.confusion_is_set:
+        if (
+            torch.compiler.is_compiling()
+        ):  # which cannot ask whether it is set, nor count into a table of unknown length
+            pairs = targets * self.num_classes + logits.detach().argmax(1)
+            rows = torch.where(self.confusion_is_set, 0, torch.ones_like(pairs, dtype=torch.float64))
+            counted = torch.zeros_like(self.confusion).view(-1).index_add(0, pairs, rows)
+            self.confusion += all_reduce(counted.view_as(self.confusion))
+        elif not self.confusion_is_set:
             self.confusion += all_reduce(count_confusions(logits.detach().argmax(1), targets, self.num_classes))
 
     def set_confusion(self, confusion: Tensor) -> None:
@@ -87,9 +95,9 @@ class RISDALoss(StatisticsLoss):
     def compute_adjustment(
         self, features: Tensor, targets: Tensor, weight: Tensor, progress: float, products: Tensor
     ) -> Tensor | None:
-        if progress == 0:
+        if is_off(progress):
             return None
-        labels, inverse = torch.unique(targets, return_inverse=True)
+        labels, inverse = distinct_labels(targets, self.num_classes)
         relations = self.relations()[labels].to(weight)
         own = F.one_hot(labels, self.num_classes).to(weight)
         moments = self.statistics.moments().to(weight.dtype)

@@ -13,7 +13,8 @@ from icda.errors import InputError
 from icda.losses.augmented import StatisticsLoss, StatisticsOptions
 from icda.losses.base import LOSSES
 from icda.losses.cosine import cosines
-from icda.losses.terms.augmentation import variance_term
+from icda.losses.terms.augmentation import distinct_labels, variance_term
+from icda.losses.terms.progress import is_off
 from icda.ranges import NotNegative
 
 
@@ -72,9 +73,9 @@ class SGIDALoss(StatisticsLoss):
         self, features: Tensor, targets: Tensor, weight: Tensor, progress: float, products: Tensor
     ) -> Tensor | None:
         lam = self.lambda0 * progress
-        if lam == 0:
+        if is_off(lam):
             return None
-        labels, inverse = torch.unique(targets, return_inverse=True)
+        labels, inverse = distinct_labels(targets, self.num_classes)
         own = F.one_hot(labels, self.num_classes).to(weight)
         mixing = torch.lerp(own, self.relations()[labels].to(weight), self.smoothing)
         return variance_term(weight, labels, mixing, self.statistics.moments(), lam, bound=self.variance_bound)[inverse]

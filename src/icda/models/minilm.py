@@ -13,6 +13,7 @@ from icda.errors import InputError, InputTypeError
 from icda.extras import require
 from icda.models.base import FeatureClassifier
 from icda.models.encoders import ENCODERS, Kind, TextEncoder, check_kind, version_of
+from icda.models.frozen import Frozen
 from icda.models.huggingface import huggingface_config
 from icda.models.huggingface_encoder import load_pretrained, load_text_encoder
 from icda.models.registry import MODELS
@@ -93,7 +94,14 @@ def minilm_top3(num_classes: int, input_shape: tuple[int, ...] = ()) -> FeatureC
     return trainable_minilm(num_classes, input_shape, frozen_layers=LAYERS - 3)
 
 
-@TOKENISERS.register("minilm", "minilm_top3")
+@MODELS.register("minilm_frozen")
+def minilm_frozen(num_classes: int, input_shape: tuple[int, ...] = ()) -> FeatureClassifier:
+    """MiniLM of which only the head is trained."""
+    model = trainable_minilm(num_classes, input_shape)
+    return FeatureClassifier(Frozen(model.encoder), model.head)
+
+
+@TOKENISERS.register("minilm", "minilm_top3", "minilm_frozen")
 def minilm_tokeniser() -> Tokeniser:
     """The 30,522 lower-case word pieces of BERT."""
     folder = _folder()

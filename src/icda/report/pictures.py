@@ -13,6 +13,7 @@ from icda.errors import InputError
 from icda.report.markup import Markup, element, void
 
 URI = re.compile(r"data:image/(?:png|webp|jpeg|gif);base64,[A-Za-z0-9+/=]+")
+AT_ONCE = 280  # characters of a text that are seen without opening it
 SMALL = 96  # pixels a side; smaller pictures are enlarged without blur
 
 
@@ -29,8 +30,17 @@ def sample(entry: Mapping[str, Any], alt: str) -> Markup:
     if entry.get("picture") is not None:
         return picture(entry["picture"], alt)
     if entry.get("text") is not None:
-        return element("blockquote", str(entry["text"]), class_="text")
+        return element("blockquote", *_folded(str(entry["text"])), class_="text")
     return element("span", f"sample {entry.get('index', '')}", class_="text")
+
+
+def _folded(text: str) -> list[str | Markup]:
+    """A text as it is, or its beginning, to be opened; cut between words where there are any."""
+    if len(text) <= AT_ONCE:
+        return [text]
+    place = text.rfind(" ", AT_ONCE // 2, AT_ONCE)
+    place = AT_ONCE if place < 0 else place
+    return [element("details", element("summary", text[:place]), element("span", text[place:]))]
 
 
 def _is_small(uri: str) -> bool:

@@ -31,6 +31,7 @@ class Asked:
     features: str | None = None
     labels: str | None = None
     names: str | None = None
+    groups: str | None = None
     columns: Columns = field(default_factory=Columns)
     encoder: str | None = None
     image_size: int | None = None
@@ -47,6 +48,7 @@ class FitData:
     names: list[str]
     reads: Reads
     samples: Samples | None = None
+    groups: np.ndarray | None = None  # (N,) as the user named them
     test: np.ndarray | None = None  # (N,) whether a row is of the test split, where the data name one
     notes: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
@@ -78,7 +80,11 @@ def read_fit_data(
     check_classes(made.y, test, path)  # again: what could not be read is left out
     names = [str(name) for name in made.id]
     skipped = tuple(map(str, made.skipped))
-    return FitData(made.features, made.y, names, reads, samples, test, skipped=skipped, embedded=True)
+    groups = None
+    if asked.groups is not None:
+        assert samples.groups is not None  # the column was named, so it was found or refused
+        groups = np.array(samples.groups)
+    return FitData(made.features, made.y, names, reads, samples, groups, test, skipped=skipped, embedded=True)
 
 
 def has_raw_inputs(path: Path, columns: Columns) -> bool:
@@ -118,8 +124,13 @@ def embed_once(
 
 
 def check_classes(labels: np.ndarray, test: np.ndarray | None, path: Path) -> None:
-    """Refuse training samples that are all of one class."""
-    known = np.unique(labels if test is None else labels[~test])
+    """Refuse training samples that are all of one class, or one alone of its class: the audit could not judge it."""
+    known, counts = np.unique(labels if test is None else labels[~test], return_counts=True)
+    if len(known) > 1 and counts.min() == 1:
+        raise InputError(
+            f"{path}: a model needs at least 2 samples per class, and there is only one of {known[counts.argmin()]}: add "
+            "more, leave the class out, or merge it with another."
+        )
     if len(known) == 1:
         which = "samples" if test is None else "training samples"
         raise InputError(f"{path}: all {which} are of one class, {known[0]}; a classifier needs at least 2 classes.")
@@ -172,7 +183,7 @@ def split_names(splits: np.ndarray, origin: str) -> list[str]:
 
 
 def _from_file(path: Path, asked: Asked) -> FitData:
-    found = read_feature_file(path, Wanted(asked.features, asked.labels, asked.names))
+    found = read_feature_file(path, Wanted(asked.features, asked.labels, asked.names, groups=asked.groups))
     labels = np.asarray(found.labels)
     if found.class_names is not None and len(labels) and 0 <= labels.min() <= labels.max() < len(found.class_names):
         labels = found.class_names[labels]
@@ -186,7 +197,10 @@ def _from_file(path: Path, asked: Asked) -> FitData:
     check_finite(features, found.columns, path)
     if labels.ndim == 1:
         check_classes(labels, test, path)
-    return FitData(features, labels, [str(name) for name in names], reads, None, test, found.notes)
+    groups = None if found.groups is None else np.asarray(found.groups)
+    if groups is not None and groups.dtype == object:
+        groups = groups.astype(str)
+    return FitData(features, labels, [str(name) for name in names], reads, None, groups, test, found.notes)
 
 
 def _reads(found: LabelledFeatures) -> Reads:

@@ -67,7 +67,8 @@ def fit_model(data: FitData, method: str = AUTO, seed: int = 0, say: Say | None 
     found = audit(X, y, sample_names=names, seed=seed)
     audited = time.perf_counter()
     say("Fitting the head ...")
-    head = fit_named(method, X, y, seed)
+    groups = None if data.groups is None else data.groups[train]
+    head = fit_named(method, X, y, seed, groups)
     reader = None
     if head.treatment is not None and head.treatment.name == "shortcut_prior" and head.treatment.attributes is not None:
         reader = fit_shortcut_reader(X, y, head.treatment.attributes)
@@ -123,6 +124,16 @@ def suspected_groups(found: Audit, treatment: Treatment) -> list[str] | None:
     return [f"{names[y]}, {'tied' if part else 'rest'}" for y, part in zip(targets, found.ties.suspected, strict=True)]
 
 
+def named_groups(labels: np.ndarray, groups: np.ndarray) -> list[str]:
+    """Class and group of every sample; a group whose name begins with its class has it once.
+
+    >>> named_groups(np.array(["cat", "dog"]), np.array(["snow", "dog/grass"]))
+    ['cat, snow', 'dog/grass']
+    """
+    pairs = zip(labels.tolist(), groups.tolist(), strict=True)
+    return [str(group) if str(group).startswith(str(label)) else f"{label}, {group}" for label, group in pairs]
+
+
 def _trial(
     data: FitData,
     X: np.ndarray,
@@ -133,31 +144,39 @@ def _trial(
     treatment: Treatment | None,
     seed: int,
 ) -> Trial:
-    groups = suspected_groups(found, treatment or found.treatment)
+    train = np.ones(len(data), dtype=bool) if data.test is None else ~data.test
+    given = None if data.groups is None else data.groups[train]
+    groups = suspected_groups(found, treatment or found.treatment) if given is None else named_groups(y, given)
     chosen: list[str] = []  # by the audits of parts of the samples
 
     def way(name: str) -> Answer:
-        def answer(known: np.ndarray, labels: np.ndarray, new: np.ndarray) -> np.ndarray:
-            head = fit_named(name, known, labels, seed)
+        def answer(
+            known: np.ndarray, labels: np.ndarray, new: np.ndarray, given: np.ndarray | None = None
+        ) -> np.ndarray:
+            head = fit_named(name, known, labels, seed, given)
             chosen.extend([] if head.treatment is None else [head.treatment.name])
             return HeadModel(head.classes, head.coef, head.intercept, data.reads).predict(new)
 
         return answer
 
     if data.test is None:
-        trial = cross_validate(way(PLAIN), way(method), X, y, groups, seed)
+        trial = cross_validate(way(PLAIN), way(method), X, y, groups, seed, given)
+        if given is not None:
+            return replace(trial, are_known=True)
         if not chosen or treatment is None:
             return trial
         same = f"; there the same treatment was chosen {chosen.count(treatment.name)} of {len(chosen)} times"
         return replace(trial, held_out=trial.held_out + same)
     new, labels = as_floats(data.features[data.test]), data.labels[data.test]
     towards = model.answer_features(new).points_to
-    named = None
-    if towards is not None:
+    named = None if data.groups is None else named_groups(labels, data.groups[data.test])
+    if named is None and towards is not None:
         named = [f"{label}, shortcut points to {model.classes[k]}" for label, k in zip(labels, towards, strict=True)]
-    before, after = judge(way(PLAIN)(X, y, new), labels, named), judge(model.predict(new), labels, named)
-    return Trial(before, after, len(labels), f"the {len(labels)} samples of the test split, which no head has seen")
+    before, after = judge(way(PLAIN)(X, y, new, None), labels, named), judge(model.predict(new), labels, named)
+    words = f"the {len(labels)} samples of the test split, which no head has seen"
+    return Trial(before, after, len(labels), words, are_known=given is not None)
 
 
 def _done(method: str, head: Head) -> str:
-    return SENTENCES[method] if head.treatment is None else str(head.treatment)
+    """The audit's expectation is left out: the trial says what came of it."""
+    return SENTENCES[method] if head.treatment is None else head.treatment.description

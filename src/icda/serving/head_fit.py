@@ -64,10 +64,13 @@ def check_method(name: str) -> str:
     return name
 
 
-def fit_named(method: str, X: np.ndarray, y: np.ndarray, seed: int) -> Head:
-    """Audit, treat and fit (`auto`), or fit the named loss to standardised features."""
+def fit_named(method: str, X: np.ndarray, y: np.ndarray, seed: int, groups: np.ndarray | None = None) -> Head:
+    """Audit, treat and fit (`auto`), or fit the named loss to standardised features.
+
+    With `groups` nothing has to be guessed: `auto` takes the prior, or the weights, of the groups.
+    """
     if method == AUTO:
-        robust = RobustClassifier(random_state=seed).fit(X, y)
+        robust = RobustClassifier(random_state=seed).fit(X, y, groups=groups)
         return Head(robust.classes_, robust.coef_, robust.intercept_, robust.treatment_, robust)
     X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
     mean, scale = weighted_moments(X, np.ones(len(X), X.dtype))

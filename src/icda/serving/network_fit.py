@@ -13,7 +13,7 @@ from icda.data.task import Split
 from icda.errors import InputError
 from icda.methods import resolve_method
 from icda.serving.fit_data import FitData
-from icda.serving.fitting import Fitted, Say, as_floats, suspected_groups
+from icda.serving.fitting import Fitted, Say, as_floats, named_groups, suspected_groups
 from icda.serving.head_fit import AUTO
 from icda.serving.network import NetworkModel, load_network
 from icda.serving.trial import Outcome, Trial, judge
@@ -30,6 +30,7 @@ REASONS = {
     "shortcut_prior": "the audit found a shortcut",
     "generalized_cross_entropy": "the audit found wrong labels",
     "icda": "the audit found a long tail",
+    "group_prior": "groups were given",
     "logit_adjustment": "the audit found nothing that calls for more",
 }
 
@@ -65,7 +66,8 @@ def fit_network(
     say(f"Auditing {len(data)} samples ...")
     found = audit(as_floats(data.features), data.labels, sample_names=data.names, seed=config.seed)
     spent = {"audit": time.perf_counter() - started}
-    chosen = recommended_method(found) if method == AUTO else resolve_method(method)
+    advised = recommended_method(found) if data.groups is None else "group_prior"
+    chosen = advised if method == AUTO else resolve_method(method)
     config = replace(config, method=chosen)
     runs = {"train": config}
     if settings.compare and chosen != "cross_entropy":
@@ -75,7 +77,8 @@ def fit_network(
         started = time.perf_counter()
         train(run, overwrite=settings.overwrite, view=view)
         spent[name] = time.perf_counter() - started
-    groups = suspected_groups(found, found.treatment)
+    are_known = data.groups is not None
+    groups = suspected_groups(found, found.treatment) if data.groups is None else named_groups(data.labels, data.groups)
     outcomes = {name: _judged(Path(run.out), groups) for name, run in runs.items()}
     after, split = outcomes["train"]
     before = outcomes["plain"][0] if "plain" in outcomes else None
@@ -83,7 +86,7 @@ def fit_network(
     model = load_network(Path(config.out))
     why = "as asked for" if method != AUTO else REASONS[chosen]
     done = f"A network ({model.config.model}) was trained end to end with {chosen}, {why}."
-    trial = Trial(before, after, len(split), words)
+    trial = Trial(before, after, len(split), words, are_known)
     return Fitted(model, found, trial, chosen, done, data, spent, PLAIN, _answers_for_shortcut(model))
 
 

@@ -14,6 +14,7 @@ from icda.report.sections.action import answer_of, found_sentences, glossary
 from icda.report.sections.audit import anchored_parts
 from icda.report.sections.exhibits import vocabulary_of
 from icda.serving.fitting import Fitted
+from icda.serving.head import HeadModel
 from icda.serving.trial import Line, Trial
 
 SHOWN = 50  # rows of each ranking
@@ -33,12 +34,18 @@ NEW = {"image": "new_photos", "text": "new_texts.csv", "features": "new.npz"}
 def render_fit_page(fitted: Fitted, folder: str, data: str) -> str:
     """One self-contained page."""
     audited = {**fitted.audit.as_dict(SHOWN), **_exhibits(fitted)}
+    # “Done” and “What it brought” say what was done and what came of it; the audit's own advice may have been another,
+    # and what it expects was estimated with its own heads.
+    audited["treatment"] = {}
     parts: list[Part] = [
         ("result", "The result", _result(fitted, audited)),
         ("brought", "What it brought", section("What it brought", 2, *_brought(fitted))),
         ("check", "What to check by hand", section("What to check by hand", 2, _checks(fitted, audited))),
         ("use", "How to use it", section("How to use it", 2, *_use(fitted, folder))),
-        *((f"audit-{place}", title, part) for place, title, part in anchored_parts(audited, 2, ("short", "advice"))),
+        *(
+            (f"audit-{place}", title.removesuffix(" and treatment"), part)
+            for place, title, part in anchored_parts(audited, 2, ("short", "advice"))
+        ),
         ("cost", "What it cost", section("What it cost", 2, definitions(_cost(fitted), "facts"))),
         ("words", "Words on this page", glossary(audited, 2)),
         *settings_part(audited),
@@ -80,12 +87,28 @@ def _brought(fitted: Fitted) -> list[Markup]:
     if trial.before is not None:
         said.append(element("p", _sentence(trial)))
         if trial.after.accuracy < trial.before.accuracy - LOSS:
-            said.append(element("p", TRADE if fitted.has_shortcut_reader else NO_GAIN))
-    note = (
-        f"Plain training is {plain}. Suspected groups are guessed from the features, by class and by what the shortcut "
-        "says; the labels are taken as they are, wrong ones included."
+            treated = fitted.has_shortcut_reader or trial.are_known
+            said.append(element("p", TRADE if treated else NO_GAIN))
+    notes = [f"Plain training is {plain}."]
+    if trial.are_known:
+        notes.append("Groups are those that were given, for each class.")
+    elif trial.after.worst_group is not None:
+        notes.append("Suspected groups are guessed from the features, by class and by what the shortcut says.")
+    notes.append("The labels are taken as they are, wrong ones included.")
+    said.append(element("p", " ".join(notes), class_="note"))
+    return [*said, element("p", _other_figures(fitted), class_="note")]
+
+
+def _other_figures(fitted: Fitted) -> str:
+    """Why figures further down are others: other heads, and where there is a test split, other samples."""
+    test = fitted.data.test
+    which = "the same samples" if test is None else f"the {int((~test).sum())} training samples"
+    if not isinstance(fitted.model, HeadModel):
+        which = f"all {len(fitted.audit)} samples"
+    return (
+        f"Figures of the audit, from “Verdicts” on, are about {which} and come from plain heads of the audit, each asked "
+        "about samples it has not seen: they say what a plain model would do, and differ from those above by some points."
     )
-    return [*said, element("p", note, class_="note")]
 
 
 def _sentence(trial: Trial) -> str:

@@ -12,7 +12,8 @@ from sklearn.model_selection import StratifiedKFold
 FOLDS = 5
 FEWEST = 5  # samples below which a group's share of right answers says nothing
 
-Answer = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]  # (X, y, new X) -> predicted labels
+# (X, y, new X, groups of X where they are known) -> predicted labels
+Answer = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -60,22 +61,29 @@ class Trial:
     after: Outcome
     samples: int
     held_out: str  # in words: which samples were judged by heads that had not seen them
+    are_known: bool = False  # whether the groups were given, not guessed
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     def lines(self) -> list[Line]:
-        """Accuracy, the worst class and the worst suspected group, as a table has them."""
-        names = ("Accuracy", "Worst class", "Worst suspected group")
+        """Accuracy, the worst class and the worst group, known or suspected, as a table has them."""
+        names = ("Accuracy", "Worst class", "Worst group" if self.are_known else "Worst suspected group")
         before = (None,) * 3 if self.before is None else self.before.parts()
         pairs = zip(names, before, self.after.parts(), strict=True)
         return [Line(name, first, second) for name, first, second in pairs if second is not None]
 
 
 def cross_validate(
-    before: Answer, after: Answer, X: np.ndarray, y: np.ndarray, groups: Sequence[str] | None, seed: int
+    before: Answer,
+    after: Answer,
+    X: np.ndarray,
+    y: np.ndarray,
+    groups: Sequence[str] | None,
+    seed: int,
+    known: np.ndarray | None = None,
 ) -> Trial:
-    """Both ways, each sample answered by heads fitted to four fifths of the others.
+    """Both ways, each sample answered by heads fitted to four fifths of the others; `known` are groups to fit with.
 
     What a way chooses, such as a treatment, it chooses again each time: the sample has no part in that either.
     """
@@ -83,7 +91,7 @@ def cross_validate(
     answers = [np.empty_like(y), np.empty_like(y)]
     for train, test in StratifiedKFold(folds, shuffle=True, random_state=seed).split(X, y):
         for answered, way in zip(answers, (before, after), strict=True):
-            answered[test] = way(X[train], y[train], X[test])
+            answered[test] = way(X[train], y[train], X[test], None if known is None else known[train])
     words = f"each of the {len(y)} samples by a head that was fitted to the other {folds - 1} of {folds} parts"
     return Trial(judge(answers[0], y, groups), judge(answers[1], y, groups), len(y), words)
 

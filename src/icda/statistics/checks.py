@@ -77,11 +77,7 @@ def check_targets(
     targets: Tensor, num_samples: int, num_classes: int, owner: str, ignore_index: int | None = None
 ) -> Tensor:
     """The labels as int64: smaller integers mean something else as indices, uint8 a mask."""
-    check_tensor(targets, "targets", owner)
-    if targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool:
-        raise InputTypeError(f"{owner} expects integer class labels, got {targets.dtype}: use targets.long().")
-    if targets.shape != (num_samples,):
-        raise InputError(f"{owner} expects targets of shape ({num_samples},), got {tuple(targets.shape)}.")
+    check_label_shape(targets, num_samples, owner)
     targets = targets.long()
     low, high = torch.stack(torch.aminmax(targets)).tolist()
     if low >= 0 and high < num_classes:
@@ -91,6 +87,15 @@ def check_targets(
         label = wrong[0] if wrong[0] < 0 else wrong[-1]
         raise InputError(f"{owner} got label {label}, outside 0..{num_classes - 1} ({num_classes} classes).")
     return targets
+
+
+def check_label_shape(targets: Tensor, num_samples: int, owner: str) -> None:
+    """All that can be said of labels without looking at their values."""
+    check_tensor(targets, "targets", owner)
+    if targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool:
+        raise InputTypeError(f"{owner} expects integer class labels, got {targets.dtype}: use targets.long().")
+    if targets.shape != (num_samples,):
+        raise InputError(f"{owner} expects targets of shape ({num_samples},), got {tuple(targets.shape)}.")
 
 
 def check_weights(weights: Tensor, num_samples: int, owner: str) -> None:

@@ -122,6 +122,9 @@ class ClassStatistics(nn.Module):
     @torch.no_grad()
     def fold(self, features: Tensor, targets: Tensor, weights: Tensor | None = None) -> None:
         """`update` for a caller that has checked its arguments."""
+        if torch.compiler.is_compiling():
+            self._fold_compiled(features.detach(), targets, weights)
+            return
         with torch.autocast(features.device.type, enabled=False):
             features = features.detach().to(self.mean.dtype)
             mass = torch.ones_like(features[:, 0]) if weights is None else weights.detach().to(features)
@@ -132,6 +135,12 @@ class ClassStatistics(nn.Module):
             batch_mean = sums[:, :-1] / total.clamp(min=torch.finfo(total.dtype).tiny)[:, None]
             residuals = (features - batch_mean[places]) * mass.sqrt()[:, None]
             self._merge_batch(groups, total.double(), batch_mean, residuals)
+
+    def _fold_compiled(self, features: Tensor, targets: Tensor, weights: Tensor | None) -> None:
+        from icda.statistics.operators import fold  # registers operators, which only a graph needs
+
+        state = self.count, self.mean, self.scatter, self.factor
+        fold(*state, features, targets, weights, self.kind, self.rank, self.forgetting)
 
     @torch.no_grad()
     def merge(self, other: ClassStatistics) -> ClassStatistics:

@@ -23,6 +23,8 @@ from icda.ranges import NotNegative, NotNegativeInt, Positive, PositiveInt, Rang
 from icda.registry import did_you_mean
 from icda.results.files import write_atomically
 
+OWN_DATA_CLIP_NORM = 1.0
+
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -63,8 +65,8 @@ class TrainConfig:
     """What the step schedule multiplies by."""
     warmup_epochs: NotNegative = 0.0
     """Epochs over which the learning rate rises from zero."""
-    clip_norm: Positive | None = None
-    """Largest gradient norm; None leaves gradients alone."""
+    clip_norm: Positive | Literal["auto"] | None = "auto"
+    """Largest gradient norm; None leaves gradients alone. auto: 1 for your own data (--data), none for tasks."""
     attributes: Literal["known", "unknown"] = "known"
     """Whether training and selection may see group labels; "unknown" withholds them from both."""
     subset: Positive | None = None
@@ -107,6 +109,17 @@ class TrainConfig:
             _check_kind(name, getattr(self, name), kind)
         check_numbers(vars(self), _kinds(include_extras=True))
 
+    @property
+    def largest_gradient(self) -> float | None:
+        """The norm at which gradients are clipped; None where they are not.
+
+        >>> TrainConfig().largest_gradient, TrainConfig(data="photos").largest_gradient
+        (None, 1.0)
+        """
+        if self.clip_norm == "auto":
+            return None if self.data is None else OWN_DATA_CLIP_NORM
+        return None if self.clip_norm is None else float(self.clip_norm)
+
     def folder(self) -> Path:
         task = Path(self.data).stem if self.data else self.task
         if "\0" in f"{self.out}{task}{self.method}":
@@ -120,6 +133,8 @@ class TrainConfig:
 
     def as_dict(self) -> dict[str, Any]:
         values: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
+        if self.clip_norm == "auto":  # a run's files say what was done
+            values["clip_norm"] = self.largest_gradient
         if not self.plugin:  # a run without one is written as it was before there were any
             del values["plugin"]
         return values
@@ -191,10 +206,14 @@ def _check_kind(name: str, value: Any, kind: Any) -> None:
             raise InputError(f"{name} is {value!r}: {hint}Known: {', '.join(get_args(kind))}.")
         return
     parts = get_args(kind) if get_origin(kind) in (UnionType, Union) else (kind,)
+    words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
+    if value in words:
+        return
+    parts = tuple(part for part in parts if get_origin(part) is not Literal)
     plain = [get_origin(part) or part for part in parts]  # tuple[float, ...] is checked as a tuple
     fits = isinstance(value, (*plain, int) if float in plain else tuple(plain))
     if not fits or (isinstance(value, bool) and bool not in plain):
-        kinds = " or ".join("none" if part is NoneType else part.__name__ for part in plain)
+        kinds = " or ".join([*words, *("none" if part is NoneType else part.__name__ for part in plain)])
         raise InputError(f"{name} must be {kinds}, got {value!r}.")
     if get_origin(kind) is tuple:
         for entry in value:
@@ -220,4 +239,5 @@ def load_config(path: Path) -> TrainConfig:
 
 def save_config(config: TrainConfig, path: Path) -> None:
     """Write the settings as `load_config` reads them."""
-    write_atomically(path, yaml.safe_dump(config.as_dict(), sort_keys=False).encode())
+    values = {**config.as_dict(), "clip_norm": config.clip_norm}  # what was asked for
+    write_atomically(path, yaml.safe_dump(values, sort_keys=False).encode())

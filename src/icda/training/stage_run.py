@@ -129,7 +129,7 @@ class StageRun:
 
     def _apply(self, loss: Tensor, share: float = 1.0) -> None:
         """Backward and one optimiser step. DDP averages over ranks, so a rank with fewer samples must count for less."""
-        accelerator, clip_norm = self.crew.accelerator, self.crew.config.clip_norm
+        accelerator, clip_norm = self.crew.accelerator, self.crew.config.largest_gradient
         for optimizer in self.context.optimizers:
             optimizer.zero_grad()
         accelerator.backward(loss * share if share != 1 else loss)
@@ -139,7 +139,7 @@ class StageRun:
             if clip_norm is not None:
                 # Not accelerator.clip_grad_norm_: in half precision it unscales every optimiser's gradients at each call.
                 accelerator.unscale_gradients(optimizer)
-                nn.utils.clip_grad_norm_(model.parameters(), float(clip_norm))
+                nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
             optimizer.step()
 
     def _set_learning_rate(self) -> None:

@@ -1,6 +1,7 @@
 import csv
 import gc
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -147,3 +148,14 @@ def test_the_table_shows_every_figure_and_leaves_blank_what_was_not_measured() -
     printed = capture.get()
     assert all(str(figure) in printed for figure in ("head", "icda", 1000, 2048, 64, 1.5, 3.0, 2.0, 12.5))
     assert "None" not in printed
+
+
+def test_the_table_fits_a_terminal_of_80_columns() -> None:
+    wide = replace(ROWS[0], what="head, no logits", classes=10000, quartiles="10.862 to 12.589", ratio=11.6603)
+    console = Console(width=80)
+    with console.capture() as capture:
+        console.print(to_table([wide]))
+    printed = capture.get()
+    assert max(len(line) for line in printed.splitlines()) <= 80
+    assert "11.66 (10.86 to 12.59)" in printed
+    assert "…" not in printed

@@ -192,7 +192,7 @@ def test_labels_that_would_pad_badly_give_the_same_numbers() -> None:
     targets = torch.tensor([0] * 360 + list(range(1, 40)))
     coefficients = torch.rand(len(targets), 40, dtype=torch.float64)
     assert LabelGroups.of(targets).wasteful
-    assert isinstance(fused._make_form(weight, targets, coefficients * moments.scale, moments), fused._TableForm)
+    assert isinstance(fused._make_form(weight, targets, coefficients * moments.scale, moments), fused.TableForm)
     weight.requires_grad_()
     found = augmentation_term(weight, targets, coefficients, None, moments, 0.7)
     parts = [

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from torch import nn
 from torch.nn import functional as F
@@ -188,11 +189,16 @@ def _quartiles(ratios: list[float]) -> str:
 
 
 def to_table(rows: list[SpeedRow]) -> Table:
-    """The rows for a terminal."""
-    titles = ("step", "C", "A", "N", "CE ms", "ms", "ratio", "quartiles", "extra MiB")
-    table = Table(*titles, title="time against cross entropy")
+    """The rows for a terminal of 80 columns; a CSV file has all digits."""
+    table = Table(title="time against cross entropy", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("step")
+    for title in ("C x A, N", "CE ms", "ms", "ratio (quartiles)", "MiB"):
+        table.add_column(title, justify="right", no_wrap=True)
     for row in rows:
-        sizes = (row.classes, row.features, row.batch, row.base_ms, row.method_ms, row.ratio, row.quartiles)
+        size = f"{row.classes} x {row.features}, {row.batch}"
+        low, _, high = row.quartiles.partition(" to ")
+        ratio = f"{row.ratio:.2f} ({float(low):.2f} to {float(high):.2f})" if high else f"{row.ratio:.2f}"
         extra = "" if row.extra_mib is None else str(row.extra_mib)
-        table.add_row(f"{row.what}, {row.method}, {row.covariance}", *map(str, sizes), extra)
+        times = (f"{row.base_ms:.1f}", f"{row.method_ms:.1f}")
+        table.add_row(f"{row.what}, {row.method}, {row.covariance}", size, *times, ratio, extra)
     return table

@@ -34,14 +34,20 @@ UNBOUNDED = 1e30  # a bound on mapped variances that is none
 
 @dataclass(frozen=True)
 class StabilityRow:
-    """One training: whether it came to its end, and what it learned. `bound` says whether variances are bounded."""
+    """One training: whether it came to its end, and what it learned.
+
+    `bound` says whether variances are bounded, `clip` whether gradients are clipped; `largest_loss` is that of the worst
+    epoch (None in rows that were measured before it was kept).
+    """
 
     images: int
     classes: int
     method: str
     bound: str
+    clip: str
     seed: int
     diverged: bool
+    largest_loss: float | None
     train_loss: float | None
     test_accuracy: float | None
     seconds: float
@@ -63,6 +69,8 @@ class Arguments:
     """Methods of `icda list methods`."""
     unbounded: bool = False
     """Let mapped variances grow without bound, as before version 0.2.0."""
+    unclipped: bool = False
+    """Leave gradients as they are, as `icda train --data` did before they were clipped by default."""
 
 
 def make_folder(root: Path, num_images: int, num_classes: int) -> Path:
@@ -77,11 +85,19 @@ def make_folder(root: Path, num_images: int, num_classes: int) -> Path:
     return folder
 
 
-def train_once(folder: Path, method: str, seed: int, unbounded: bool, out: Path) -> tuple[float, float] | None:
-    """The last training loss and the test accuracy; None when training diverged."""
-    options: dict[str, Any] = {"variance_bound": UNBOUNDED} if unbounded else {}
+def train_once(
+    folder: Path, method: str, seed: int, asked: Arguments, out: Path
+) -> tuple[float | None, float | None, float | None]:
+    """The largest and the last training loss of an epoch and the test accuracy; None when training diverged."""
+    options: dict[str, Any] = {"variance_bound": UNBOUNDED} if asked.unbounded else {}
     config = TrainConfig(
-        data=str(folder), method=method, seed=seed, image_size=IMAGE_SIZE, options=options, out=str(out)
+        data=str(folder),
+        method=method,
+        seed=seed,
+        image_size=IMAGE_SIZE,
+        options=options,
+        clip_norm=None if asked.unclipped else "auto",
+        out=str(out),
     )
     task = load_task(config)
     networks, built = build(config, task)
@@ -92,29 +108,29 @@ def train_once(folder: Path, method: str, seed: int, unbounded: bool, out: Path)
         metrics, _ = evaluate_split(trainer.method, trainer.models, task, task.test, accelerator)
     except IcdaError as error:
         if "became" in str(error) or "diverged" in str(error):
-            return None
+            return None, None, None
         raise
-    return float(trainer.history[-1].train_loss or 0), float(metrics["accuracy"])
+    losses = [float(epoch.train_loss or 0) for epoch in trainer.history]
+    return max(losses), losses[-1], float(metrics["accuracy"])
 
 
 def measure(options: Arguments, known: Sequence[StabilityRow]) -> Iterator[StabilityRow]:
     """Seed 0 of all cells first, so that a study cut short has some of each."""
-    have = {(row.images, row.classes, row.method, row.bound, row.seed) for row in known}
-    bound = "none" if options.unbounded else "default"
+    have = {(row.images, row.classes, row.method, row.bound, row.clip, row.seed) for row in known}
+    bound, clip = ("none" if off else "default" for off in (options.unbounded, options.unclipped))
     with tempfile.TemporaryDirectory() as scratch:
         folders: dict[tuple[int, int], Path] = {}
         for seed in range(options.seeds):
             for cell in [(n, c) for n in options.images for c in options.classes]:
                 for method in options.methods:
-                    if (*cell, method, bound, seed) in have:
+                    if (*cell, method, bound, clip, seed) in have:
                         continue
                     if cell not in folders:
                         folders[cell] = make_folder(Path(scratch), *cell)
                     started, run = time.perf_counter(), Path(scratch) / f"{cell}{method}{seed}"
-                    found = train_once(folders[cell], method, seed, options.unbounded, run)
-                    loss, accuracy = found or (None, None)
+                    found = train_once(folders[cell], method, seed, options, run)
                     seconds = round(time.perf_counter() - started, 1)
-                    yield StabilityRow(*cell, method, bound, seed, found is None, loss, accuracy, seconds)
+                    yield StabilityRow(*cell, method, bound, clip, seed, found[0] is None, *found, seconds)
 
 
 def read_stability(path: Path) -> list[StabilityRow]:
@@ -123,15 +139,18 @@ def read_stability(path: Path) -> list[StabilityRow]:
 
 
 def stability_table(rows: Sequence[StabilityRow]) -> str:
-    """For each folder and method: how many trainings diverged, and the accuracy of the others."""
+    """For each folder and method: how many trainings diverged, how high losses rose, and the accuracy of the others."""
     body = []
-    keys = dict.fromkeys((row.images, row.classes, row.method, row.bound) for row in rows)
+    keys = dict.fromkeys((row.images, row.classes, row.method, row.bound, row.clip) for row in rows)
     for key in sorted(keys):
-        mine = [row for row in rows if (row.images, row.classes, row.method, row.bound) == key]
+        mine = [row for row in rows if (row.images, row.classes, row.method, row.bound, row.clip) == key]
         accuracies = [100 * row.test_accuracy for row in mine if row.test_accuracy is not None]
         diverged = f"{sum(row.diverged for row in mine)} of {len(mine)}"
-        body.append([*map(str, key), diverged, spread(accuracies, digits=1)])
-    return markdown(["images", "classes", "method", "bound", "diverged", "test accuracy of the others, %"], body)
+        highest = [row.largest_loss for row in mine if row.largest_loss is not None]
+        worst = f"{max(highest):.1f} ({len(highest)})" if highest else ""
+        body.append([*map(str, key), diverged, worst, spread(accuracies, digits=1)])
+    header = ["images", "classes", "method", "bound", "clipping", "diverged", "largest loss of an epoch"]
+    return markdown([*header, "test accuracy of the others, %"], body)
 
 
 def main(options: Arguments) -> None:
@@ -155,8 +174,10 @@ def _parse(row: dict[str, str]) -> StabilityRow:
         int(row["classes"]),
         row["method"],
         row["bound"],
+        row["clip"],
         int(row["seed"]),
         row["diverged"] == "True",
+        number("largest_loss"),
         number("train_loss"),
         number("test_accuracy"),
         float(row["seconds"]),

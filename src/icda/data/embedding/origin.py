@@ -32,7 +32,13 @@ def find_inputs(
     if not root.exists():
         raise MissingFileError(f"{root.absolute()} is not there: give the folder or table that `icda embed` read.")
     if root.is_dir():
-        return Inputs("image", [_below(root, name) for name in names])
+        paths = [_below(root, name) for name in names]
+        if given is not None and names and not any(path.is_file() for path in paths):
+            raise InputError(
+                f"{root} has none of the {len(names)} images that the features name, such as {names[0]}: give the folder "
+                "that `icda embed` read."
+            )
+        return Inputs("image", paths)
     column = embedding.get("source_column")
     table = read_table(root)
     column = column if column in table.columns else table.find("text", None, (*IMAGE, *TEXT))

@@ -43,6 +43,7 @@ class LabelledFeatures:
     notes: tuple[str, ...] = ()  # what was taken and what was left out, for the user
     columns: tuple[str, ...] | None = None
     splits: np.ndarray | None = None
+    groups: np.ndarray | None = None
     embedding: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -58,6 +59,7 @@ class Wanted:
     names: str | None = None
     where: tuple[str, ...] = ()
     columns: tuple[str, ...] | None = None
+    groups: str | None = None  # never guessed
 
 
 def read_feature_file(path: Path, wanted: Wanted) -> LabelledFeatures:
@@ -78,6 +80,8 @@ def _from_npz(path: Path, asked: Wanted) -> LabelledFeatures:
     }
     if asked.names is not None or any(name in members for name in NAMES):
         chosen["names"] = _pick(path, members, "names", asked.names, NAMES)
+    if asked.groups is not None:
+        chosen["groups"] = _pick(path, members, "groups", asked.groups, ())
     conditions = [condition.partition("=")[0] for condition in asked.where]
     arrays = read_arrays(path, [*chosen.values(), *conditions, *SPLIT, *EMBEDDING, "class_names"])
     features, labels = arrays[chosen["features"]], arrays[chosen["labels"]]
@@ -86,13 +90,16 @@ def _from_npz(path: Path, asked: Wanted) -> LabelledFeatures:
     rows = _rows(path, arrays, members, asked.where, len(features))
     embedding = {name: str(arrays[name]) for name in EMBEDDING if name in arrays and arrays[name].ndim == 0}
     splits = next((arrays[name] for name in SPLIT if name in arrays and arrays[name].shape == labels.shape), None)
-    found = LabelledFeatures(features, labels, names, class_names, splits=splits, embedding=embedding)
+    groups = arrays[chosen["groups"]] if "groups" in chosen else None
+    found = LabelledFeatures(features, labels, names, class_names, splits=splits, groups=groups, embedding=embedding)
     return _select(path, found, rows)
 
 
 def _from_npy(path: Path, asked: Wanted) -> LabelledFeatures:
     if asked.labels is None or asked.features is not None or asked.names is not None:
         raise InputError(f"{path} holds one array: name the other file with --labels LABELS.npy, and nothing else.")
+    if asked.groups is not None:
+        raise InputError(f"--groups needs named arrays or columns, and {path} holds one: use an .npz or a .csv.")
     if asked.where:
         raise InputError("--where needs named arrays or columns: use an .npz or a .csv.")
     arrays = []
@@ -116,6 +123,7 @@ def _from_parquet(path: Path, asked: Wanted) -> LabelledFeatures:
     schema = parquet.read_schema(path)
     label = _pick(path, schema.names, "labels", asked.labels, [*LABELS, *LABEL])
     named = asked.names or next((name for name in NAMES if name in schema.names), None)
+    group = None if asked.groups is None else _pick(path, schema.names, "groups", asked.groups, ())
     chosen: str | list[str] | None = asked.features
     answers: list[str] = []
     own = asked.columns is not None and all(name in schema.names for name in asked.columns)
@@ -123,9 +131,9 @@ def _from_parquet(path: Path, asked: Wanted) -> LabelledFeatures:
         chosen = list(asked.columns or ())
         named = None if named in chosen else named
     elif chosen is None:
-        answers = _answers(schema.names, label)
+        answers = [name for name in _answers(schema.names, label) if name != group]
         chosen = features_column(schema) or [
-            name for name in numeric_columns(schema) if name not in (label, named, *answers)
+            name for name in numeric_columns(schema) if name not in (label, named, group, *answers)
         ]
     if not chosen:
         raise InputError(f"{path} has no column of numbers beside {label!r}: name the features with --features.")
@@ -143,8 +151,13 @@ def _from_parquet(path: Path, asked: Wanted) -> LabelledFeatures:
     columns = tuple(table.features) if table.is_list else tuple(np.array(table.features, dtype=object)[kept])
     features = values if table.is_list else values[:, kept]
     split = next((name for name in SPLIT if name in schema.names), None)
-    splits = None if split is None else parquet.read_table(path, columns=[split])[split].to_numpy()
-    return LabelledFeatures(features, labels, names, notes=notes, columns=columns, splits=splits)
+
+    def read(name: str | None) -> np.ndarray | None:
+        return None if name is None else parquet.read_table(path, columns=[name])[name].to_numpy()
+
+    return LabelledFeatures(
+        features, labels, names, notes=notes, columns=columns, splits=read(split), groups=read(group)
+    )
 
 
 def features_column(schema: Any) -> str | None:
@@ -163,6 +176,7 @@ def _from_csv(path: Path, asked: Wanted) -> LabelledFeatures:
     if label is None:
         raise table.missing(["label"], LABEL)
     named = table.find("name", asked.names, NAMES)
+    group = table.find("group", asked.groups, ())
     conditions = {condition.partition("=")[0] for condition in asked.where}
     # As objects: one long text would make a NumPy text column as wide for every row.
     arrays = {name: np.array(table.columns[name], dtype=object) for name in conditions if name in table.columns}
@@ -175,8 +189,8 @@ def _from_csv(path: Path, asked: Wanted) -> LabelledFeatures:
         skipped -= {*asked.columns}
     else:
         indices = [name for name, cells in table.columns.items() if name != named and _is_index_column(name, cells)]
-        answers = _answers(table.columns, label)
-        skipped = {label, named, *conditions, *indices, *answers}
+        answers = [name for name in _answers(table.columns, label) if name != group]
+        skipped = {label, named, group, *conditions, *indices, *answers}
     columns, left_out = _numbers(table, rows, skipped)
     if not columns:
         raise InputError(f"{path} has no column of numbers beside {label!r}: left out {', '.join(left_out + indices)}.")
@@ -186,7 +200,8 @@ def _from_csv(path: Path, asked: Wanted) -> LabelledFeatures:
     split = table.find("split", None, SPLIT)
     splits = None if split is None or split in conditions else np.array(table.columns[split], dtype=object)[rows]
     labels = np.array(table.names(label))[rows]
-    return LabelledFeatures(features, labels, names, notes=notes, columns=tuple(columns), splits=splits)
+    groups = None if group is None else np.array(table.names(group))[rows]
+    return LabelledFeatures(features, labels, names, notes=notes, columns=tuple(columns), splits=splits, groups=groups)
 
 
 def _notes(taken: list[str], indices: list[str], answers: list[str], words: Sequence[str] = ()) -> tuple[str, ...]:
@@ -239,7 +254,7 @@ def _numbers(table: CsvTable, rows: np.ndarray, skipped: set[str | None]) -> tup
     to hold one: to leave a feature out for one empty cell would change the audit without a word.
     """
     columns: dict[str, np.ndarray] = {}
-    left_out = []
+    left_out, holes = [], []
     for name in table.columns:
         if name in skipped:
             continue
@@ -248,13 +263,28 @@ def _numbers(table: CsvTable, rows: np.ndarray, skipped: set[str | None]) -> tup
         if not wrong:
             columns[name] = np.array(cells, dtype=np.float64)
         elif 2 * (len(cells) - len(wrong)) >= sum(bool(cell.strip()) for cell in cells) > 0:
-            raise InputError(
-                f"{table.path}: column {name!r} holds numbers, but {len(wrong)} of its {len(cells)} cells do not, the "
-                f"first in line {table.lines[rows[wrong[0]]]}: {cells[wrong[0]]!r}. Fill them, or drop the column."
-            )
+            holes.append((name, len(wrong), table.lines[rows[wrong[0]]], cells[wrong[0]]))
         else:
             left_out.append(name)
+    if holes:
+        raise InputError(f"{table.path}: {_hole_sentence(holes, len(rows))}")
     return columns, left_out
+
+
+def _hole_sentence(holes: Sequence[tuple[str, int, int, str]], num_rows: int) -> str:
+    """All columns of numbers with cells that hold none, so that they can be repaired at once."""
+    if len(holes) == 1:
+        name, wrong, line, cell = holes[0]
+        return (
+            f"column {name!r} holds numbers, but {wrong} of its {num_rows} cells do not, the first in line {line}: "
+            f"{cell!r}. Fill them, or drop the column."
+        )
+    listed = "; ".join(
+        f"{name!r} in {wrong} of {num_rows} (first in line {line}: {cell!r})"
+        for name, wrong, line, cell in holes[:NAMED_COLUMNS]
+    )
+    more = f"; and {len(holes) - NAMED_COLUMNS} more columns" if len(holes) > NAMED_COLUMNS else ""
+    return f"{len(holes)} columns of numbers have cells without one: {listed}{more}. Fill them, or drop the columns."
 
 
 def _is_number(cell: str) -> bool:
@@ -299,15 +329,16 @@ def _rows(
 
 
 def _select(path: Path, data: LabelledFeatures, rows: np.ndarray | None) -> LabelledFeatures:
-    for role, array in (("labels", data.labels), ("names", data.names)):
+    for role, array in (("labels", data.labels), ("names", data.names), ("groups", data.groups)):
         if array is not None and (array.ndim != 1 or len(array) != len(data.features)):
             raise InputError(
                 f"{path}: {role} have shape {array.shape}, expected ({len(data.features)},) as the features."
             )
     if rows is None:
         return data
-    names, splits = (None if part is None else part[rows] for part in (data.names, data.splits))
-    return replace(data, features=data.features[rows], labels=data.labels[rows], names=names, splits=splits)
+    names, splits, groups = (None if part is None else part[rows] for part in (data.names, data.splits, data.groups))
+    chosen = replace(data, features=data.features[rows], labels=data.labels[rows])
+    return replace(chosen, names=names, splits=splits, groups=groups)
 
 
 def _unknown(path: Path, arrays: Collection[str], name: str, option: str) -> NoReturn:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from numbers import Real
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +16,7 @@ from icda.statistics.checks import (
     check_feature_shape,
     check_finite_rows,
     check_float,
+    check_label_shape,
     check_targets,
     check_tensor,
     largest_magnitude,
@@ -77,6 +77,9 @@ def check_batch(
     if targets.is_floating_point() and targets.dim() == 2:
         soft = check_soft_targets(targets, size, num_classes, owner)
         return LossBatch(features, soft.argmax(1), weight, bias, logits, soft)
+    if torch.compiler.is_compiling():  # `_check_compiled` of the loss has their values looked at
+        check_label_shape(targets, size, owner)
+        return LossBatch(features, targets, weight, bias, logits)
     targets = check_targets(targets, size, num_classes, owner, ignore_index)
     return _without_ignored(LossBatch(features, targets, weight, bias, logits), ignore_index, num_classes, owner)
 
@@ -99,22 +102,12 @@ def check_soft_targets(targets: Tensor, size: int, num_classes: int, owner: str)
     if targets.shape != (size, num_classes):
         shape = (size, num_classes)
         raise InputError(f"{owner} expects soft targets of shape {shape}, got {tuple(targets.shape)}.")
+    if torch.compiler.is_compiling():  # values are not looked at in a graph
+        return targets.detach()
     sums = targets.detach().float().sum(1)
     if not ((targets >= 0).all() and ((sums - 1).abs() < SUM_TOLERANCE).all()):
         raise InputError(f"{owner} expects soft targets whose rows are probabilities: not negative, with sum 1.")
     return targets.detach()
-
-
-def check_progress(progress: Any) -> Any:
-    """t/T as it is given, a number or a tensor that holds one."""
-    if isinstance(progress, Tensor):
-        if progress.numel() != 1 or progress.is_complex() or progress.is_meta:
-            raise InputError(f"progress is one number, t/T in [0, 1], got a tensor of {tuple(progress.shape)}.")
-    elif isinstance(progress, bool) or not isinstance(progress, Real):
-        raise InputTypeError(f"progress is a number, t/T in [0, 1], got {progress!r}.")
-    if not torch.compiler.is_compiling() and not 0 <= float(progress) <= 1:
-        raise InputError(f"progress is t/T in [0, 1], got {float(progress)}.")
-    return progress
 
 
 def check_values(batch: LossBatch, logits: Tensor, owner: str, squares_weights: bool) -> bool:
@@ -150,7 +143,7 @@ def spread_rows(value: Tensor, batch: LossBatch) -> Tensor:
 
 
 def _without_ignored(batch: LossBatch, ignore_index: int, num_classes: int, owner: str) -> LossBatch:
-    if 0 <= ignore_index < num_classes or torch.compiler.is_compiling():
+    if 0 <= ignore_index < num_classes:
         kept = batch.targets != ignore_index
     elif not bool((batch.targets == ignore_index).any()):
         return batch

@@ -27,7 +27,7 @@ def augmentation_term(
     coefficients: Tensor,
     towards: Tensor | None,
     moments: Moments,
-    lam: float,
+    lam: float | Tensor,
     bound: float = math.inf,
 ) -> Tensor:
     """(lambda/2) P + lambda M, shape (N, C), zero at the target; `towards` is alpha-hat (N, C), or None to leave M out.
@@ -70,8 +70,7 @@ class _AugmentationTerm(torch.autograd.Function):
         lam: float,
         bound: float,
     ) -> Tensor:
-        form = _make_form(weight, targets, coefficients * moments.scale, moments)
-        value, keep = _value(form, weight, targets, towards, moments, lam, bound)
+        value, keep, form = term_and_form(weight, targets, coefficients, towards, moments, lam, bound)
         ctx.kind, ctx.lam = type(form), lam
         # Saved, not kept as attributes: so they go when the graph goes, even if the loss value is held on to.
         ctx.save_for_backward(targets, keep, towards, moments.mean, *form)
@@ -81,10 +80,32 @@ class _AugmentationTerm(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         targets, keep, towards, mean, *parts = ctx.saved_tensors
-        grad = grad * ctx.lam
-        to_weight, to_own = ctx.kind(*parts).pull_back(grad * keep)
-        _pull_mean(to_weight, to_own, grad, targets, towards, mean)
+        to_weight = weight_gradient(grad, ctx.kind(*parts), targets, keep, towards, mean, ctx.lam)
         return to_weight, None, None, None, None, None, None
+
+
+def term_and_form(
+    weight: Tensor,
+    targets: Tensor,
+    coefficients: Tensor,
+    towards: Tensor | None,
+    moments: Moments,
+    lam: float,
+    bound: float,
+) -> tuple[Tensor, Tensor, Form]:
+    """The term, how much P counts, and what the gradient needs."""
+    form = _make_form(weight, targets, coefficients * moments.scale, moments)
+    value, keep = _value(form, weight, targets, towards, moments, lam, bound)
+    return value, keep, form
+
+
+def weight_gradient(
+    grad: Tensor, form: Form, targets: Tensor, keep: Tensor, towards: Tensor | None, mean: Tensor, lam: float
+) -> Tensor:
+    grad = grad * lam
+    to_weight, to_own = form.pull_back(grad * keep)
+    _pull_mean(to_weight, to_own, grad, targets, towards, mean)
+    return to_weight
 
 
 class _AdjustedLogits(torch.autograd.Function):
@@ -102,7 +123,7 @@ class _AdjustedLogits(torch.autograd.Function):
         lam: float,
         bound: float,
     ) -> Tensor:
-        form = _DiagonalForm.make(weight, targets, coefficients * moments.scale, moments.scatter)
+        form = DiagonalForm.make(weight, targets, coefficients * moments.scale, moments.scatter)
         value, keep = _value(form, weight, targets, towards, moments, lam, bound)
         value += plain
         ctx.lam, ctx.has_bias = lam, bias is not None
@@ -113,7 +134,7 @@ class _AdjustedLogits(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         features, targets, keep, towards, mean, *parts = ctx.saved_tensors
-        form = _DiagonalForm(*parts)
+        form = DiagonalForm(*parts)
         scaled = (grad * ctx.lam).scatter_(1, targets[:, None], 0)
         to_features = grad @ form.weight
         if _counts_everywhere(keep):  # nothing was clamped: the shared products are right as they are
@@ -132,7 +153,7 @@ class _AdjustedLogits(torch.autograd.Function):
 
 
 def _value(
-    form: _DiagonalForm | _TableForm | _SampleForm,
+    form: Form,
     weight: Tensor,
     targets: Tensor,
     towards: Tensor | None,
@@ -180,28 +201,31 @@ def _pull_mean(
         to_weight.index_add_(0, targets, to_own)
 
 
-def _make_form(
-    weight: Tensor, targets: Tensor, coef: Tensor, moments: Moments
-) -> _DiagonalForm | _TableForm | _SampleForm:
+def _make_form(weight: Tensor, targets: Tensor, coef: Tensor, moments: Moments) -> Form:
     """A form has `value`, P up to the clamp, and `pull_back`, the gradient of <grad, P/2> at all w_c and, apart, at w_y."""
     if moments.kind == "diagonal":
-        return _DiagonalForm.make(weight, targets, coef, moments.scatter)
+        return DiagonalForm.make(weight, targets, coef, moments.scatter)
+    form = TableForm if takes_table(weight, len(targets)) else SampleForm
+    return form.make(weight, targets, coef, moments.scatter)
+
+
+def takes_table(weight: Tensor, num_samples: int) -> bool:
+    """Whether full covariances are mapped for all pairs of classes at once, or for each sample.
+
+    A table over class pairs costs C^2 A^2 and holds C^2 A or C^3 numbers, one matrix per sample N C A^2 and N A^2.
+    """
     num_classes, feature_dim = weight.shape
-    # A table over class pairs costs C^2 A^2 and holds C^2 A or C^3 numbers, one matrix per sample N C A^2 and N A^2.
-    table = num_classes**2 * max(num_classes, feature_dim)
-    if num_classes <= 2 * len(targets) and table <= TABLE_ELEMENTS:
-        return _TableForm.make(weight, targets, coef, moments.scatter)
-    return _SampleForm.make(weight, targets, coef, moments.scatter)
+    return num_classes <= 2 * num_samples and num_classes**2 * max(num_classes, feature_dim) <= TABLE_ELEMENTS
 
 
-class _DiagonalForm(NamedTuple):
+class DiagonalForm(NamedTuple):
     weight: Tensor
     own: Tensor  # w_y (N, A)
     mixed: Tensor  # sum_j coef_{i,j} sigma_j (N, A)
     cross: Tensor  # their product
 
     @classmethod
-    def make(cls, weight: Tensor, targets: Tensor, coef: Tensor, variances: Tensor) -> _DiagonalForm:
+    def make(cls, weight: Tensor, targets: Tensor, coef: Tensor, variances: Tensor) -> DiagonalForm:
         own, mixed = weight[targets], coef @ variances
         return cls(weight, own, mixed, mixed * own)
 
@@ -215,7 +239,7 @@ class _DiagonalForm(NamedTuple):
         return to_weight, to_own
 
 
-class _TableForm(NamedTuple):
+class TableForm(NamedTuple):
     """Sigma_j w_c for all pairs: independent of N, right for small C."""
 
     weight: Tensor
@@ -225,7 +249,7 @@ class _TableForm(NamedTuple):
     own_image: Tensor  # V_i w_y (N, A)
 
     @classmethod
-    def make(cls, weight: Tensor, targets: Tensor, coef: Tensor, scatter: Tensor) -> _TableForm:
+    def make(cls, weight: Tensor, targets: Tensor, coef: Tensor, scatter: Tensor) -> TableForm:
         groups = LabelGroups.of_all(targets, len(weight))
         images = torch.bmm(weight.expand(len(weight), -1, -1), scatter)
         own_image = groups.apply(coef, images.transpose(0, 1))
@@ -248,7 +272,7 @@ class _TableForm(NamedTuple):
         return to_weight.sub_(by_label), None
 
 
-class _SampleForm(NamedTuple):
+class SampleForm(NamedTuple):
     """V_i = sum_j coef_{i,j} Sigma_j for every sample: right when classes outnumber samples."""
 
     weight: Tensor
@@ -257,7 +281,7 @@ class _SampleForm(NamedTuple):
     own_image: Tensor  # V_i w_y (N, A)
 
     @classmethod
-    def make(cls, weight: Tensor, targets: Tensor, coef: Tensor, scatter: Tensor) -> _SampleForm:
+    def make(cls, weight: Tensor, targets: Tensor, coef: Tensor, scatter: Tensor) -> SampleForm:
         mixed = (coef @ scatter.flatten(1)).view(-1, *scatter.shape[1:])
         return cls(weight, targets, mixed, torch.bmm(mixed, weight[targets][:, :, None])[:, :, 0])
 
@@ -280,3 +304,6 @@ class _SampleForm(NamedTuple):
         size = max(1, CHUNK_ELEMENTS // self.weight.numel())
         for part in self.mixed.split(size):
             yield torch.matmul(self.weight, part)
+
+
+Form = DiagonalForm | TableForm | SampleForm

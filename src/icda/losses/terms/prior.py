@@ -16,7 +16,7 @@ def prior_term(class_counts: Tensor, targets: Tensor, dtype: torch.dtype = torch
     >>> prior_term(torch.tensor([4.0, 1.0, 0.0]), torch.tensor([0])).round(decimals=3)
     tensor([[ 0.0000, -1.3860,    -inf]])
     """
-    check_counted(class_counts, targets)
+    targets = check_counted(class_counts, targets)
     log_prior = class_counts.to(torch.float64).log()
     return (log_prior[None, :] - log_prior[targets][:, None]).to(dtype)
 
@@ -43,15 +43,20 @@ def attribute_log_prior(counts: Tensor, unit: float = 1.0) -> Tensor:
             [0.5000, 5.0000, 0.0000]], dtype=torch.float64)
     """
     counts = counts.to(torch.float64)
-    unseen = min(UNSEEN * unit, float(counts[counts > 0].min()))
-    return counts.clamp(min=unseen).masked_fill(counts.sum(0) == 0, 0).log()
+    rarest = counts.masked_fill(counts <= 0, torch.inf).min()
+    return counts.clamp(min=rarest.clamp(max=UNSEEN * unit)).masked_fill(counts.sum(0) == 0, 0).log()
 
 
-def check_counted(class_counts: Tensor, targets: Tensor) -> None:
-    """A sample whose class was counted zero times means that the counts are not those of the training labels."""
+def check_counted(class_counts: Tensor, targets: Tensor) -> Tensor:
+    """The targets; a class that was counted zero times means that the counts are not those of the training labels."""
+    if torch.compiler.is_compiling():
+        from icda.losses.terms.operators import counted_labels  # registers operators, which only a graph needs
+
+        return counted_labels(targets, class_counts)
     missing = class_counts[targets] == 0
     if missing.any():
         raise InputError(
             f"the batch holds class {int(targets[missing][0])}, whose class_counts entry is 0: "
             "give the counts of the training labels."
         )
+    return targets

@@ -53,6 +53,9 @@ def _factored(weight: Tensor, targets: Tensor, coef: Tensor, factor: Tensor) -> 
     if num_classes**2 * rank > PROJECTION_ELEMENTS:
         return _factored_in_parts(weight, targets, coef, factor)
     projections = factor @ weight.T  # (C, r, C): F_j w_c
+    if torch.compiler.is_compiling():  # one shape whatever the labels: N C r numbers more
+        left = coef[:, :, None] * projections[:, :, targets].permute(2, 0, 1)
+        return _assemble(coef @ projections.square().sum(1), left.flatten(1) @ projections.flatten(0, 1), targets)
     groups = LabelGroups.of(targets)
     products = [
         block @ torch.linalg.vecdot(projections[:, :, label, None], projections, dim=1)

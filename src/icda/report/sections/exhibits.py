@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from icda.report.markup import Markup, element, section
+from icda.report.markup import Markup, element, section, void
 from icda.report.pictures import sample
 from icda.report.results import listing, mapping
 from icda.report.runs import Vocabulary
@@ -82,9 +82,21 @@ def _pair(pair: Mapping[str, Any], vocabulary: Vocabulary, level: int) -> Markup
     return element("div", heading, trio, class_="block", **class_filter(vocabulary, label, tied_to))
 
 
+def _breakable(name: str) -> list[str | Markup]:
+    """A path whose line may end after a slash, rather than in the middle of a word.
+
+    >>> "".join(_breakable("cats/1.jpg"))
+    'cats/<wbr>1.jpg'
+    """
+    *folders, last = name.split("/")
+    return [part for folder in folders for part in (f"{folder}/", void("wbr"))] + [last]
+
+
 def _card(entry: Mapping[str, Any], vocabulary: Vocabulary, with_rival: bool) -> Markup:
     name, label, rival = (str(entry.get(key, "")) for key in ("name", "label", "tied_to"))
     words = element("span", f"{label} → {rival}? ") if with_rival else ""
     shown = sample({**entry, "index": name}, f"{name}, labelled {label}")
     filters = class_filter(vocabulary, label, rival if with_rival else label)
-    return element("figure", shown, element("figcaption", words, element("small", name)), class_="card", **filters)
+    return element(
+        "figure", shown, element("figcaption", words, element("small", *_breakable(name))), class_="card", **filters
+    )

@@ -1,0 +1,136 @@
+"""`icda fit --groups`: groups that the user knows are used, and judged, instead of guessed ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import icda
+from icda.errors import InputError
+from icda.serving.fit_data import Asked, read_fit_data
+from icda.serving.fitting import fit_model
+from icda.serving.page import render_fit_page
+
+
+def _planted(samples: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Two classes and a background that agrees with the class nine times of ten and is easier to read."""
+    generator = np.random.default_rng(0)
+    y = np.arange(samples) % 2
+    background = np.where(generator.random(samples) < 0.9, y, 1 - y)
+    X = generator.normal(size=(samples, 6))
+    X[:, 0] += 1.2 * (2 * y - 1)
+    X[:, 1] += 3 * (2 * background - 1)
+    return X, np.array(["cat", "dog"])[y], np.array(["snow", "grass"])[background]
+
+
+@pytest.fixture(params=["npz", "csv", "parquet"])
+def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    X, y, background = _planted()
+    path = tmp_path / f"data.{request.param}"
+    frame = pd.DataFrame(X, columns=[f"f{k}" for k in range(6)]).assign(label=y, group=background)
+    if request.param == "npz":
+        np.savez(path, features=X, labels=y, group=background)
+    elif request.param == "csv":
+        frame.to_csv(path, index=False)
+    else:
+        frame.to_parquet(path)
+    return path
+
+
+def test_the_head_is_that_of_the_estimator_given_the_groups(file: Path, tmp_path: Path) -> None:
+    data = read_fit_data(file, Asked(groups="group"), tmp_path / "model")
+    X, y, background = _planted()
+    assert data.groups is not None
+    assert data.groups.tolist() == background.tolist()
+    assert data.features.shape == (400, 6)  # the group is no feature
+    fitted = fit_model(data)
+    expected = icda.RobustClassifier(random_state=0).fit(X, y, groups=background)
+    np.testing.assert_allclose(fitted.model.predict_proba(X), expected.predict_proba(X), atol=1e-6)
+    assert fitted.trial.are_known
+    assert fitted.trial.after.worst_group is not None
+    assert fitted.trial.after.worst_group.name in {"cat, snow", "cat, grass", "dog, snow", "dog, grass"}
+    assert fitted.trial.before is not None
+    assert fitted.trial.before.worst_group is not None
+    assert fitted.trial.after.worst_group.accuracy > fitted.trial.before.worst_group.accuracy + 0.2
+    page = render_fit_page(fitted, "model", file.name)
+    assert "Worst group" in page
+    assert "Worst suspected group" not in page
+    assert "Groups are those that were given" in page
+    assert "No shortcut was treated" not in page
+    assert "<h2>Treatment" not in page  # the audit's own advice was another
+
+
+def test_the_test_split_is_judged_by_its_own_groups(tmp_path: Path) -> None:
+    X, y, background = _planted()
+    split = np.where(np.arange(400) < 100, "test", "train")
+    np.savez(tmp_path / "data.npz", features=X, labels=y, background=background, split=split)
+    fitted = fit_model(read_fit_data(tmp_path / "data.npz", Asked(groups="background"), tmp_path / "model"))
+    right = fitted.model.predict(X[:100]) == y[:100]
+    shares = {
+        f"{label}, {place}": right[(y[:100] == label) & (background[:100] == place)].mean()
+        for label in ("cat", "dog")
+        for place in ("snow", "grass")
+        if ((y[:100] == label) & (background[:100] == place)).sum() >= 5
+    }
+    assert fitted.trial.after.worst_group is not None
+    assert fitted.trial.after.worst_group.accuracy == pytest.approx(min(shares.values()))
+
+
+def test_groups_that_hold_one_class_each_are_weights(tmp_path: Path) -> None:
+    X, y, background = _planted()
+    groups = np.char.add(np.char.add(y, "/"), background)
+    np.savez(tmp_path / "data.npz", features=X, labels=y, place=groups)
+    fitted = fit_model(read_fit_data(tmp_path / "data.npz", Asked(groups="place"), tmp_path / "model"))
+    assert fitted.trial.after.worst_group is not None
+    assert fitted.trial.after.worst_group.name in set(groups)
+
+
+@pytest.mark.parametrize("name", ["data.npz", "data.csv"])
+def test_an_unknown_group_column_is_refused_with_the_nearest_name(tmp_path: Path, name: str) -> None:
+    X, y, background = _planted(20)
+    if name.endswith("npz"):
+        np.savez(tmp_path / name, features=X, labels=y, background=background)
+    else:
+        pd.DataFrame(X).assign(label=y, background=background).to_csv(tmp_path / name, index=False)
+    with pytest.raises(InputError, match="did you mean 'background'"):
+        read_fit_data(tmp_path / name, Asked(groups="backgruond"), tmp_path / "model")
+
+
+def test_groups_of_another_length_are_refused(tmp_path: Path) -> None:
+    X, y, background = _planted(20)
+    np.savez(tmp_path / "data.npz", features=X, labels=y, place=background[:-1])
+    with pytest.raises(InputError, match="groups have shape"):
+        read_fit_data(tmp_path / "data.npz", Asked(groups="place"), tmp_path / "model")
+
+
+def test_holes_of_several_columns_are_named_at_once(tmp_path: Path) -> None:
+    X, y, _ = _planted(20)
+    frame = pd.DataFrame(X, columns=[f"f{k}" for k in range(6)]).assign(label=y)
+    frame.loc[3, "f1"] = np.nan
+    frame.loc[[5, 7], "f4"] = np.nan
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    with pytest.raises(InputError, match=r"2 columns .*'f1' in 1 of 20 \(first in line 5: ''\); 'f4' in 2 of 20"):
+        read_fit_data(tmp_path / "data.csv", Asked(), tmp_path / "model")
+
+
+def test_figures_of_the_audit_are_told_apart_from_those_of_the_model(tmp_path: Path) -> None:
+    """One page, two sets of heads: what came of the treatment stands there once, and the page says whose the rest is."""
+    X, y, _ = _planted()
+    np.savez(tmp_path / "data.npz", features=X, labels=y)
+    fitted = fit_model(read_fit_data(tmp_path / "data.npz", Asked(), tmp_path / "model"))
+    page = render_fit_page(fitted, "model", "data.npz")
+    assert "Expected" not in fitted.done
+    assert "Expected, by heads" not in page
+    assert "come from plain heads of the audit" in page
+    suspected = fitted.trial.after.worst_group is not None
+    assert ("Suspected groups are guessed" in page) == suspected
+
+
+def test_a_class_of_one_sample_is_refused_before_anything_is_embedded(tmp_path: Path) -> None:
+    lines = ["text,label", *(f"a film {k},good" for k in range(5)), "another,bad"]
+    (tmp_path / "texts.csv").write_text("\n".join(lines))
+    with pytest.raises(InputError, match="at least 2 samples per class, and there is only one of bad"):
+        read_fit_data(tmp_path / "texts.csv", Asked(encoder="no_such_encoder"), tmp_path / "model")
