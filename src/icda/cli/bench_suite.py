@@ -29,7 +29,8 @@ class SuiteArguments:
     """Run a table of the paper, resumably: finished cells are read, begun ones continued, failed ones reported."""
 
     tier: TierName = "cpu"
-    """How much: smoke (embedded digits, seconds), cpu (two cores, under an hour), paper (the paper's recipe, a GPU)."""
+    """How much: smoke (embedded digits, seconds), cpu (two cores, under an hour), long (tables 2 and 9 with larger
+    images and networks, a quarter of an hour or more per cell), paper (the paper's recipe, a GPU)."""
     methods: tuple[str, ...] = ()
     """Only these rows of the table, by method."""
     tasks: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ from icda.registry import UnknownNameError, did_you_mean
 from icda.training import TrainConfig
 from icda.training.config import config_from_dict
 
-TierName = Literal["smoke", "cpu", "paper"]
+TierName = Literal["smoke", "cpu", "long", "paper"]
 TIERS: tuple[TierName, ...] = get_args(TierName)
 SUITES = (
     "table2",
