@@ -40,6 +40,7 @@ class TailSet:
     validation: Part
     test: Part
     limits: tuple[int, int] = (MANY, FEW)
+    fixed_training: bool = False  # the same training part whatever the seed
 
     @property
     def counts(self) -> np.ndarray:
@@ -89,7 +90,8 @@ def tiny_imagenet_lt(root: Path, seed: int, cache: Path) -> TailSet:
     held_out = (split == HELD_OUT).nonzero().flatten()
     chosen, rest = take_per_class(stored.labels[held_out], [TINY_VALIDATION], generator_for(seed, "tail_features"))
     rows = ((split == TRAIN).nonzero().flatten(), held_out[chosen], held_out[rest])
-    return TailSet("tiny_imagenet_lt", *(Part(features[part.numpy()], targets[part.numpy()]) for part in rows))
+    parts = (Part(features[part.numpy()], targets[part.numpy()]) for part in rows)
+    return TailSet("tiny_imagenet_lt", *parts, fixed_training=True)
 
 
 SETS: dict[str, Callable[[Path, int, Path], TailSet]] = {
