@@ -48,7 +48,7 @@ class TailFeaturesArguments:
     """Seeds of each row: which images make tail and validation data (CIFAR-10), or the split of the balanced images."""
     root: ROOT = None
     cache: Path = Path("runs/tail_features")
-    """Folder for the features, computed once (76,000 images, about ten minutes on one core)."""
+    """Folder for the features, computed once (41,000 images, about five minutes on one core)."""
     out: Path = Path("runs/tail_features/tail_features.csv")
     """CSV file to fill (benchmarks/results/tail_features.csv is ours)."""
 

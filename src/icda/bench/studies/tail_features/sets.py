@@ -16,10 +16,13 @@ from icda.data.bias.long_tail import long_tail
 from icda.data.datasets.cifar10 import load_cifar10
 from icda.data.datasets.tiny_imagenet import HELD_OUT, TRAIN, locate_file, read_stored
 from icda.data.generators import generator_for
+from icda.data.sources import ImageArray
 from icda.data.splits import take_per_class
 
 BLOCK = 10_000  # pictures per file of the cache: a run that is killed goes on with the next
-CIFAR_VALIDATION = 100  # images per class
+CIFAR_IMAGES = 20_000  # of the 50,000 training images: about 2,000 per class
+CIFAR_TEST_IMAGES = 10_000
+CIFAR_VALIDATION = 50  # images per class
 TINY_VALIDATION = 10
 MANY, FEW = 100, 20  # a class of more than MANY images is frequent, one of fewer than FEW rare (ImageNet-LT's limits)
 
@@ -68,7 +71,7 @@ class TailSet:
 
 
 def cifar10_lt(root: Path, seed: int, cache: Path, ratio: int) -> TailSet:
-    """CIFAR-10 cut to a long tail. The seed draws the images: a hundred per class for validation, then the tail."""
+    """20,000 images of CIFAR-10 cut to a long tail. The seed draws them: fifty per class for validation, then the tail."""
     everything = _cifar10(root, cache)
     labels = torch.from_numpy(everything.train.targets)
     drawn = long_tail(labels, ratio, generator_for(seed, "tail_features"), metadata_per_class=CIFAR_VALIDATION)
@@ -109,10 +112,12 @@ class _Everything(NamedTuple):
 @lru_cache(maxsize=1)
 def _cifar10(root: Path, cache: Path) -> _Everything:
     data = load_cifar10(root)
-    train = _embedded(data.source.images.numpy(), cache / "tail_cifar10_train")
-    test_source = data.test.source
-    test = _embedded(test_source.images.numpy(), cache / "tail_cifar10_test")  # type: ignore[attr-defined]
-    return _Everything(Part(train, data.labels.numpy()), Part(test, data.test.targets.numpy()))
+    source = data.test.source
+    assert isinstance(source, ImageArray)
+    train = _embedded(data.source.images[:CIFAR_IMAGES].numpy(), cache / "tail_cifar10_train")
+    test = _embedded(source.images[:CIFAR_TEST_IMAGES].numpy(), cache / "tail_cifar10_test")
+    labels, test_labels = data.labels[:CIFAR_IMAGES].numpy(), data.test.targets[:CIFAR_TEST_IMAGES].numpy()
+    return _Everything(Part(train, labels), Part(test, test_labels))
 
 
 def _embedded(images: np.ndarray, stem: Path) -> np.ndarray:
