@@ -149,6 +149,16 @@ def test_only_what_the_ledger_lacks_is_trained_and_the_rest_is_shown_from_it(icd
     assert not list(Path("y").glob("**/icda/*"))
 
 
+def test_a_row_of_another_tables_ledger_is_taken_over_where_the_cell_is_the_same(icda: Command) -> None:
+    words = ("--tier", "smoke", "--methods", "cross_entropy", "--jobs", 1)
+    assert icda("bench", "table7", *words, "--ledger", "table7.csv", "--out", "x").code == 0
+    answer = icda("bench", "table8", *words, "--ledger", "table8.csv", "--missing", "--out", "y")
+    assert answer.code == 0, answer.err
+    assert "1 cells: 1 done, 0 to run, nothing to wait for" in answer.text
+    assert Path("table8.csv").read_text() == Path("table7.csv").read_text()
+    assert not Path("y").exists()
+
+
 def test_a_dry_run_lists_the_cells_and_runs_none(icda: Command) -> None:
     answer = icda("bench", "table4", "--tier", "paper", "--methods", "icda", "--tasks", "flip_20", "--dry-run")
     assert answer.code == 0

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from icda.bench.finished import all_finished
-from icda.bench.ledger import add_to_ledger, read_ledger, to_row
+from icda.bench.ledger import add_to_ledger, to_row
 from icda.bench.markdown import spread
-from icda.bench.suites.plan import in_ledger, plan_lines
+from icda.bench.suites.plan import in_ledger, ledgers_beside, plan_lines
 from icda.bench.suites.suite import Cell, Column, Suite, TierName, cell_config, cells, load_suite
 from icda.bench.suites.suite_figure import FIGURES, draw_suite
 from icda.bench.suites.suite_table import column_lines
@@ -48,7 +48,7 @@ class SuiteArguments:
     figure: Path | None = None
     """Draw what was run to this image (ablation and sensitivity)."""
     missing: bool = False
-    """Run only cells that --ledger has no row of; the others are shown from there."""
+    """Run only cells that neither --ledger nor another table's ledger beside it has a row of; show the others from there."""
     dry_run: bool = False
     """List the cells, which are done and what the others will cost; run nothing."""
 
@@ -74,13 +74,16 @@ def _suite(name: str, arguments: Sequence[str]) -> int:
     _check_suite_arguments(name, options)
     console, suite = make_console(), load_suite(name)
     chosen = cells(suite, options.tier, options.out, methods=options.methods, tasks=options.tasks, seeds=options.seeds)
-    earlier = read_ledger(options.ledger) if options.ledger is not None and options.ledger.exists() else []
+    earlier = [] if options.ledger is None else ledgers_beside(options.ledger)
     known = in_ledger(chosen, earlier) if options.missing else {}
     plan = plan_lines(suite, chosen, earlier, known)
     for line in plan if options.dry_run else plan[-1:]:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if options.dry_run:
         return 0
+    if options.ledger is not None:
+        for row in known.values():
+            add_to_ledger(options.ledger, row)  # it may have stood in another table's
     lacking = [cell for number, cell in enumerate(chosen) if number not in known]
     results, failed = ([], False) if known and not lacking else _results(lacking, options, console)
     rows = [*map(dict, known.values()), *(to_row(result, options.tier) for result in results)]

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import mean
 
 from icda.bench.finished import finished_result
-from icda.bench.suites.suite import Cell, Suite
+from icda.bench.ledger import read_ledger
+from icda.bench.suites.suite import SUITES, Cell, Suite
 
 Row = Mapping[str, str]
 BASE = "cross_entropy"  # what a method's cost is compared with
+
+
+def ledgers_beside(path: Path) -> list[Row]:
+    """The rows of a ledger and of the other tables' in its folder, which may share cells with it; its own come last."""
+    others = [path.with_name(f"{name}.csv") for name in SUITES]
+    return [row for ledger in (*others, path) if ledger.exists() for row in read_ledger(ledger)]
 
 
 def in_ledger(cells: Sequence[Cell], rows: Sequence[Row]) -> dict[int, Row]:
