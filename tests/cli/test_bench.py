@@ -131,7 +131,9 @@ def test_a_failed_cell_is_reported_the_rest_are_kept_and_the_exit_code_says_so(
 
 
 def test_only_what_the_ledger_lacks_is_trained_and_the_rest_is_shown_from_it(icda: Command) -> None:
-    first = icda("bench", "table2", "--tier", "smoke", "--methods", "icda", "--jobs", 1, "--ledger", "a.csv", "--out", "x")
+    first = icda(
+        "bench", "table2", "--tier", "smoke", "--methods", "icda", "--jobs", 1, "--ledger", "a.csv", "--out", "x"
+    )
     assert first.code == 0, first.err
     text = Path("a.csv").read_text()
     accuracy = next(csv.DictReader(text.splitlines()))["accuracy"]

@@ -158,7 +158,9 @@ def test_borrowed_covariances_are_those_of_the_features_mixed(name: str) -> None
     found = make_objective(problem, settings, constants(problem)[0])(weight.detach(), bias.detach())
     wanted = borrowed_oracle(problem, settings, weight, bias)
     assert found.value == pytest.approx(float(wanted.detach()), rel=1e-12)
-    for mine, gradient in zip((found.to_weight, found.to_bias), torch.autograd.grad(wanted, (weight, bias)), strict=True):
+    for mine, gradient in zip(
+        (found.to_weight, found.to_bias), torch.autograd.grad(wanted, (weight, bias)), strict=True
+    ):
         torch.testing.assert_close(mine, gradient, rtol=1e-9, atol=1e-12)
 
 

@@ -138,7 +138,9 @@ def test_mixing_is_read_not_written_back_into_the_statistics() -> None:
     assert torch.equal(risda.statistics.mean, isda.statistics.mean)
 
 
-def released_code(batches: list[tuple[Tensor, Tensor, nn.Linear]], relation: Tensor, head: int) -> tuple[Tensor, Tensor]:
+def released_code(
+    batches: list[tuple[Tensor, Tensor, nn.Linear]], relation: Tensor, head: int
+) -> tuple[Tensor, Tensor]:
     """Covariances and logits' adjustment (a = b = 1) after some batches, in the released code's order.
 
     Each batch is merged into the running mean and covariance by weights n / (n + N); then the covariances of all but the
@@ -186,7 +188,9 @@ def test_written_back_mixtures_compound_as_in_the_released_code(kind: str, head_
 
 
 def test_tail_classes_lose_their_own_covariance_where_it_is_written_back() -> None:
-    plain, written = (RISDALoss(4, 5, torch.tensor([9, 7, 5, 2]), head_classes=1, write_back=on).double() for on in (False, True))
+    plain, written = (
+        RISDALoss(4, 5, torch.tensor([9, 7, 5, 2]), head_classes=1, write_back=on).double() for on in (False, True)
+    )
     for loss in (plain, written):
         loss.set_confusion(torch.tensor([[8, 1, 1, 0], [2, 6, 1, 1], [3, 1, 5, 1], [4, 1, 1, 4]]))
         for seed in range(50):

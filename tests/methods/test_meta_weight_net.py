@@ -96,9 +96,14 @@ def step_by_double_backward(method: MetaWeightNet, model: FeatureClassifier, dat
     losses = F.cross_entropy(functional_call(model, parameters, (data.inputs,)).logits, data.targets, reduction="none")
     first, _, last = network.layers
     read = losses if method.recipe == "long_tail" else losses.detach()
-    weights = [torch.sigmoid((last.weight[0] * (first.weight[:, 0] * x + first.bias).relu()).sum() + last.bias) for x in read]
-    total = sum(weights) if method.normalise else torch.tensor(float(len(weights)))
-    loss = sum(w[0] / total[0] * x if method.normalise else w[0] / total * x for w, x in zip(weights, losses, strict=True))
+    weights = [
+        torch.sigmoid((last.weight[0] * (first.weight[:, 0] * x + first.bias).relu()).sum() + last.bias[0])
+        for x in read
+    ]
+    total = float(len(losses))
+    if method.normalise:
+        total = sum(weights)
+    loss = sum(weight / total * x for weight, x in zip(weights, losses, strict=True))
     slopes = torch.autograd.grad(loss, list(parameters.values()), create_graph=True)
     moved = {name: value - RATE * slope for (name, value), slope in zip(parameters.items(), slopes, strict=True)}
     meta_loss = F.cross_entropy(functional_call(model, moved, (metadata.inputs,)).logits, metadata.targets)

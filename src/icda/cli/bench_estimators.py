@@ -1,4 +1,4 @@
-"""`icda bench embeddings`, `tail-features`, `audit`, `verdicts`, `fit`, `strengths`, `selection`, `figures`: measured outside the suites"""
+"""`icda bench embeddings`, `tail-features`, `audit`, `verdicts`, `fit`, ...: what is measured outside the suites"""
 
 from __future__ import annotations
 

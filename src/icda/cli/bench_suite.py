@@ -48,7 +48,7 @@ class SuiteArguments:
     figure: Path | None = None
     """Draw what was run to this image (ablation and sensitivity)."""
     missing: bool = False
-    """Run only cells that neither --ledger nor another table's ledger beside it has a row of; show the others from there."""
+    """Run only cells that neither --ledger nor another table's ledger beside it has; the others are shown from there."""
     dry_run: bool = False
     """List the cells, which are done and what the others will cost; run nothing."""
 

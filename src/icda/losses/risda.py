@@ -62,7 +62,9 @@ class RISDALoss(StatisticsLoss):
         if not math.isfinite(mean_strength):
             raise InputError(f"mean_strength must be finite, got {mean_strength}.")
         if write_back and self.statistics.kind == "low_rank":
-            raise InputError("RISDALoss: write_back needs full or diagonal covariances, low_rank ones have no room for it.")
+            raise InputError(
+                "RISDALoss: write_back needs full or diagonal covariances, low_rank ones have no room for it."
+            )
         self.mean_strength, self.write_back = mean_strength, write_back
         keeps_own = torch.zeros(num_classes, dtype=torch.bool)
         if head_classes:

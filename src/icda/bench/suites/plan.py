@@ -86,7 +86,7 @@ def _seconds_per_epoch(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, f
 
 
 def _factors(own: Mapping[tuple[str, str], Mapping[str, float]]) -> dict[str, float]:
-    """How much longer than cross entropy a method takes, as the mean over the places where both were run."""
+    """The time of a method divided by that of cross entropy, as the mean over the places where both were run."""
     ratios: dict[str, list[float]] = defaultdict(list)
     for methods in own.values():
         for method, seconds in methods.items() if BASE in methods else ():

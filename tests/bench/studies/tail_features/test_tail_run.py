@@ -70,8 +70,8 @@ def test_a_fixed_training_part_is_fitted_once_for_all_seeds(tmp_path: Path, monk
 
     monkeypatch.setattr(run, "Heads", Counting)
     for fixed, number in ((True, 5), (False, 10)):
-        chosen = (lambda fixed: lambda *place: replace(made_up(*place), fixed_training=fixed))(fixed)
-        monkeypatch.setattr(run, "SETS", {"cifar10_lt_100": chosen})
+        data = replace(made_up(tmp_path, 0, tmp_path), fixed_training=fixed)
+        monkeypatch.setattr(run, "SETS", {"cifar10_lt_100": lambda *_, data=data: data})
         fitted.clear()
         path = tmp_path / f"{fixed}.csv"
         run_tail_features(path, tmp_path, tmp_path, ("cifar10_lt_100",), ("gda",), seeds=2, report=lambda _: None)
@@ -97,3 +97,14 @@ def test_standardising_reads_the_training_part_alone(tmp_path: Path) -> None:
     np.testing.assert_allclose(data.train.features.mean(0), 0, atol=1e-5)
     np.testing.assert_allclose(data.train.features.std(0), 1, atol=1e-5)
     assert np.abs(data.test.features.mean(0)).max() > 1e-3
+
+
+def test_principal_directions_are_those_of_the_training_part_largest_first(tmp_path: Path) -> None:
+    data = made_up(tmp_path, 0, tmp_path)
+    _, values, vectors = np.linalg.svd(data.train.features - data.train.features.mean(0), full_matrices=False)
+    reduced = data.reduced(2)
+    np.testing.assert_allclose(reduced.train.features.std(0), values[:2] / np.sqrt(len(data.train.targets)), rtol=1e-4)
+    for row in range(2):  # up to their sign
+        wanted = data.test.features @ vectors[row]
+        along = np.abs(np.dot(reduced.test.features[:, row], wanted)) / np.linalg.norm(wanted) ** 2
+        assert along == pytest.approx(1, abs=1e-3)

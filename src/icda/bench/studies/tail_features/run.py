@@ -13,7 +13,7 @@ import numpy as np
 from icda.bench.markdown import markdown, spread
 from icda.bench.studies.row_file import append_rows, read_row_file
 from icda.bench.studies.tail_features.heads import ROWS, Heads, Row
-from icda.bench.studies.tail_features.sets import SETS, Part, TailSet
+from icda.bench.studies.tail_features.sets import DIRECTIONS, SETS, Part, TailSet
 from icda.training.environment import describe_environment
 
 KINDS = ("many", "medium", "few")
@@ -64,7 +64,7 @@ def run_tail_features(
             ]
             if not missing:
                 continue
-            data = SETS[name](root, seed, cache).standardised()
+            data = SETS[name](root, seed, cache).standardised().reduced(DIRECTIONS)
             if not data.fixed_training:
                 heads = {}
             fits = Heads(data.train)
@@ -114,7 +114,9 @@ def tail_table(rows: Sequence[TailRow], name: str) -> str:
     for row in ROWS:
         mine = [found for found in rows if (found.set, found.method) == (name, row.name)]
         if mine:
-            figures = [spread([100 * getattr(found, figure) for found in mine], digits=1) for figure in ("accuracy", *KINDS)]
+            figures = [
+                spread([100 * getattr(found, figure) for found in mine], digits=1) for figure in ("accuracy", *KINDS)
+            ]
             chosen = ", ".join(f"{value:g}" for value in sorted({found.chosen for found in mine}))
             body.append([row.title, *figures, chosen])
     return markdown(["head", "accuracy", *KINDS, "chosen"], body)

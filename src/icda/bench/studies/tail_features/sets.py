@@ -21,8 +21,9 @@ from icda.data.splits import take_per_class
 
 BLOCK = 10_000  # pictures per file of the cache: a run that is killed goes on with the next
 CIFAR_IMAGES = 20_000  # of the 50,000 training images: about 2,000 per class
-CIFAR_TEST_IMAGES = 10_000
+CIFAR_TEST_IMAGES = 5_000
 CIFAR_VALIDATION = 50  # images per class
+DIRECTIONS = 256  # of 1,280 features
 TINY_VALIDATION = 10
 MANY, FEW = 100, 20  # a class of more than MANY images is frequent, one of fewer than FEW rare (ImageNet-LT's limits)
 
@@ -55,6 +56,17 @@ class TailSet:
         scale = np.where(scale > 1e-6, scale, 1.0).astype(np.float32)
         parts = {
             name: Part((part.features - mean) / scale, part.targets)
+            for name, part in (("train", self.train), ("validation", self.validation), ("test", self.test))
+        }
+        return replace(self, **parts)
+
+    def reduced(self, directions: int) -> TailSet:
+        """The principal directions of the training part, largest first: heads are fitted five times as fast."""
+        centred = self.train.features - self.train.features.mean(0)
+        _, vectors = np.linalg.eigh(centred.T.astype(np.float64) @ centred / len(centred))
+        basis = vectors[:, ::-1][:, :directions].astype(np.float32)
+        parts = {
+            name: Part(part.features @ basis, part.targets)
             for name, part in (("train", self.train), ("validation", self.validation), ("test", self.test))
         }
         return replace(self, **parts)
@@ -123,5 +135,7 @@ def _cifar10(root: Path, cache: Path) -> _Everything:
 def _embedded(images: np.ndarray, stem: Path) -> np.ndarray:
     """Features of EfficientNet-Lite0 at 128 pixels, computed once, a file per block."""
     starts = range(0, len(images), BLOCK)
-    blocks = [embedded_images(images[start : start + BLOCK], stem.with_name(f"{stem.name}_{start}.npy")) for start in starts]
+    blocks = [
+        embedded_images(images[start : start + BLOCK], stem.with_name(f"{stem.name}_{start}.npy")) for start in starts
+    ]
     return np.concatenate(blocks)
