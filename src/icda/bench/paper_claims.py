@@ -121,7 +121,7 @@ TITLE = ["the paper says", "its figures", "ours", "at which scale", "verdict"]
 
 
 def claims_table(results: Path) -> str:
-    """Every claim with the paper's figures, ours, the scale of ours and the verdict. Long runs are shown if there are any."""
+    """Every claim with the paper's figures, ours, their scale and the verdict. Long runs are shown if there are any."""
     lines = [_suite_line(claim, results) for claim in CLAIMS]
     extra = [_features_line(results), _cost_line(results)]
     return markdown(TITLE, [line for line in (*lines, *extra) if line is not None])

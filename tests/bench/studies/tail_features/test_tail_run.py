@@ -26,7 +26,8 @@ def made_up(root: Path, seed: int, cache: Path) -> TailSet:
 
 def test_rows_are_written_one_by_one_and_never_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "SETS", {"cifar10_lt_100": made_up})
-    path, words = tmp_path / "tail.csv", []
+    path = tmp_path / "tail.csv"
+    words: list[str] = []
     places = (path, tmp_path, tmp_path, ("cifar10_lt_100",))
     run_tail_features(*places, methods=("la", "gda"), seeds=1, report=words.append)
     rows = run_tail_features(*places, methods=("la", "gda"), seeds=2, report=words.append)

@@ -86,20 +86,19 @@ def judge(data: TailSet, fits: Heads, row: Row, heads: dict[tuple[str, float], A
     logits = heads[row.name, chosen](data.test.features)
     hits = logits.argmax(1) == data.test.targets
     per_class = np.array([hits[data.test.targets == label].mean() for label in range(logits.shape[1])])
-    kinds = {name: round(float(per_class[classes].mean()), 5) for name, classes in data.kinds().items()}
+    kinds: dict[str, Any] = {name: round(float(per_class[classes].mean()), 5) for name, classes in data.kinds().items()}
     environment = describe_environment()
-    machine = {name: environment[name] for name in ("processor", "cores", "torch")}
+    machine: dict[str, Any] = {name: environment[name] or "" for name in ("processor", "cores", "torch", "commit")}
     return TailRow(
-        data.name,
-        row.name,
-        seed,
-        round(float(per_class.mean()), 5),
+        set=data.name,
+        method=row.name,
+        seed=seed,
+        accuracy=round(float(per_class.mean()), 5),
         **kinds,
         chosen=chosen,
         validation_accuracy=round(score, 5),
         samples=len(data.train.targets),
         seconds=round(time.perf_counter() - started, 1),
-        commit=environment["commit"] or "",
         **machine,
     )
 

@@ -50,26 +50,24 @@ class TailSet:
     def counts(self) -> np.ndarray:
         return np.bincount(self.train.targets)
 
+    def changed(self, change: Callable[[np.ndarray], np.ndarray]) -> TailSet:
+        """The same samples with other features."""
+        parts = (Part(change(part.features), part.targets) for part in (self.train, self.validation, self.test))
+        train, validation, test = parts
+        return replace(self, train=train, validation=validation, test=test)
+
     def standardised(self) -> TailSet:
         """Every feature with mean zero and deviation one on the training part."""
         mean, scale = self.train.features.mean(0), self.train.features.std(0)
         scale = np.where(scale > 1e-6, scale, 1.0).astype(np.float32)
-        parts = {
-            name: Part((part.features - mean) / scale, part.targets)
-            for name, part in (("train", self.train), ("validation", self.validation), ("test", self.test))
-        }
-        return replace(self, **parts)
+        return self.changed(lambda features: (features - mean) / scale)
 
     def reduced(self, directions: int) -> TailSet:
         """The principal directions of the training part, largest first: heads are fitted five times as fast."""
         centred = self.train.features - self.train.features.mean(0)
         _, vectors = np.linalg.eigh(centred.T.astype(np.float64) @ centred / len(centred))
         basis = vectors[:, ::-1][:, :directions].astype(np.float32)
-        parts = {
-            name: Part(part.features @ basis, part.targets)
-            for name, part in (("train", self.train), ("validation", self.validation), ("test", self.test))
-        }
-        return replace(self, **parts)
+        return self.changed(lambda features: features @ basis)
 
     def kinds(self) -> dict[str, np.ndarray]:
         """The classes with many, a medium number and few training images."""
@@ -105,8 +103,8 @@ def tiny_imagenet_lt(root: Path, seed: int, cache: Path) -> TailSet:
     held_out = (split == HELD_OUT).nonzero().flatten()
     chosen, rest = take_per_class(stored.labels[held_out], [TINY_VALIDATION], generator_for(seed, "tail_features"))
     rows = ((split == TRAIN).nonzero().flatten(), held_out[chosen], held_out[rest])
-    parts = (Part(features[part.numpy()], targets[part.numpy()]) for part in rows)
-    return TailSet("tiny_imagenet_lt", *parts, fixed_training=True)
+    train, validation, test = (Part(features[part.numpy()], targets[part.numpy()]) for part in rows)
+    return TailSet("tiny_imagenet_lt", train, validation, test, fixed_training=True)
 
 
 SETS: dict[str, Callable[[Path, int, Path], TailSet]] = {
