@@ -14,7 +14,7 @@ from icda.linear.objective import LossName, LossSettings
 from icda.linear.problem import Problem
 from icda.linear.solver import fit_head
 
-INVERSE_DECAYS = (1e-5, 1e-4, 1e-3, 1e-2)  # what C is chosen from
+INVERSE_DECAYS = (1e-4, 1e-3, 1e-2, 1e-1)  # what C is chosen from
 SHRINKAGES = (0.03, 0.1, 0.3, 0.6, 0.9)  # how far the pooled covariance is drawn to a multiple of the identity
 NEIGHBOURS = 3  # head classes that a tail class borrows from
 BORROWED_MASS = 100.0  # as if so many samples of them had been seen in each class
