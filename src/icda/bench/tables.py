@@ -27,6 +27,7 @@ from icda.bench.estimator_tables import (
     embeddings_table,
 )
 from icda.bench.ledger import read_ledger
+from icda.bench.ledger_cost import ledger_cost_table
 from icda.bench.markdown import markdown, spread
 from icda.bench.paper_claims import claims_table
 from icda.bench.studies.best_epoch import BestEpochRow, best_epoch_table
@@ -145,6 +146,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "stability": lambda: stability_table(read_stability(RESULTS / "stability.csv")),
     "best-epoch": lambda: best_epoch_table(read_row_file(RESULTS / "best_epoch.csv", BestEpochRow)),
     "few-metadata": lambda: few_metadata_table(read_row_file(RESULTS / "few_metadata.csv", FewMetadataRow)),
+    "ledger-cost": lambda: ledger_cost_table(RESULTS),
     "claims": lambda: claims_table(RESULTS),
     "tail-features": lambda: tail_tables(read_row_file(RESULTS / "tail_features.csv", TailRow)),
     "selection": lambda: selection_table(read_rule_rows(RESULTS / "selection.csv")),
