@@ -130,6 +130,37 @@ def test_a_failed_cell_is_reported_the_rest_are_kept_and_the_exit_code_says_so(
     assert icda("bench", "table2", *SMOKE, "--jobs", 1, "--ledger", "table2.csv").code == 0
 
 
+def test_only_what_the_ledger_lacks_is_trained_and_the_rest_is_shown_from_it(icda: Command) -> None:
+    first = icda(
+        "bench", "table2", "--tier", "smoke", "--methods", "icda", "--jobs", 1, "--ledger", "a.csv", "--out", "x"
+    )
+    assert first.code == 0, first.err
+    text = Path("a.csv").read_text()
+    accuracy = next(csv.DictReader(text.splitlines()))["accuracy"]
+    Path("a.csv").write_text(text.replace(accuracy, "0.123000"))  # a figure that no training could give
+    words = ("--jobs", 1, "--ledger", "a.csv", "--missing", "--out", "y")
+    plan = icda("bench", "table2", *SMOKE, *words, "--dry-run")
+    assert "3 cells: 1 done, 2 to run, about" in plan.text
+    second = icda("bench", "table2", *SMOKE, *words)
+    assert second.code == 0, second.err
+    assert "2/2" in second.text
+    assert "12.3" in second.text
+    third = icda("bench", "table2", *SMOKE, *words)
+    assert "3 cells: 3 done, 0 to run, nothing to wait for" in third.text
+    assert "12.3" in third.text
+    assert not list(Path("y").glob("**/icda/*"))
+
+
+def test_a_row_of_another_tables_ledger_is_taken_over_where_the_cell_is_the_same(icda: Command) -> None:
+    words = ("--tier", "smoke", "--methods", "cross_entropy", "--jobs", 1)
+    assert icda("bench", "table7", *words, "--ledger", "table7.csv", "--out", "x").code == 0
+    answer = icda("bench", "table8", *words, "--ledger", "table8.csv", "--missing", "--out", "y")
+    assert answer.code == 0, answer.err
+    assert "1 cells: 1 done, 0 to run, nothing to wait for" in answer.text
+    assert Path("table8.csv").read_text() == Path("table7.csv").read_text()
+    assert not Path("y").exists()
+
+
 def test_a_dry_run_lists_the_cells_and_runs_none(icda: Command) -> None:
     answer = icda("bench", "table4", "--tier", "paper", "--methods", "icda", "--tasks", "flip_20", "--dry-run")
     assert answer.code == 0
@@ -143,6 +174,7 @@ def test_a_dry_run_lists_the_cells_and_runs_none(icda: Command) -> None:
     [
         (("table2", "--methods", "idca"), "has no method 'idca'"),
         (("table2", "--tasks", "mnist"), "has no task 'mnist'"),
+        (("table2", "--missing"), "--missing needs --ledger FILE"),
         (("table2", "--seeds", 0), "--seeds must be at least 1"),
         (("table2", "--figure", "x.png"), "--figure goes with ablation and sensitivity"),
         (("ablation", "--tier", "smoke", "--figure", "x.png"), "smoke runs are no measurement"),

@@ -120,3 +120,54 @@ def test_softmax_gradient_survives_large_logits() -> None:
     value = softmax_gradient_(logits, torch.tensor([0, 0]), torch.tensor([0.5, 0.5]))
     assert value == pytest.approx(1e4)
     assert logits.tolist() == [[0.0, 0.0], [-0.5, 0.5]]
+
+
+def borrowed_oracle(problem: Problem, settings: LossSettings, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """ICDA's or ISDA's loss, sample by sample, with covariances of features that are mixed as they stand."""
+    strength, _ = constants(problem)
+    features, classes, mixing = problem.features, problem.num_classes, problem.covariance_mixing
+    assert mixing is not None
+    means, own = [], []
+    for c in range(classes):
+        rows, share = features[problem.targets == c], problem.statistics_weights[problem.targets == c]
+        means.append((share[:, None] * rows).sum(0) / share.sum())
+        own.append((share[:, None] * (rows - means[c])).T @ (rows - means[c]) / share.sum())
+    sigma = [sum(mixing[j, k] * own[k] for k in range(classes)) for j in range(classes)]
+    prior, total = problem.class_counts.log(), torch.zeros((), dtype=torch.float64)
+    for i, y in enumerate(problem.targets.tolist()):
+        logits = []
+        for c in range(classes):
+            d, value = weight[c] - weight[y], features[i] @ weight[c] + bias[c]
+            value = value + settings.lam / 2 * d @ sigma[y] @ d
+            if settings.name == "icda" and c != y:
+                towards = strength.per_class[i] / (classes - 1)
+                value = value + settings.lam / 2 * sum(towards[j] * d @ sigma[j] @ d for j in range(classes) if j != y)
+                value = value + settings.lam * towards[c] * d @ means[c] + prior[c] - prior[y]
+                value = value + settings.beta * strength.per_sample[i]
+            logits.append(value)
+        total = total + problem.weights[i] * (torch.stack(logits).logsumexp(0) - logits[y])
+    return total / problem.weights.sum()
+
+
+@pytest.mark.parametrize("name", ["isda", "icda"])
+def test_borrowed_covariances_are_those_of_the_features_mixed(name: str) -> None:
+    problem = make_problem(size=40, classes=3)
+    problem = replace(problem, covariance_mixing=torch.softmax(torch.randn(3, 3).double(), 1))
+    weight, bias = torch.randn(3, 6).double().requires_grad_(), torch.randn(3).double().requires_grad_()
+    settings = LossSettings(name, lam=0.7, beta=0.3)  # type: ignore[arg-type]
+    found = make_objective(problem, settings, constants(problem)[0])(weight.detach(), bias.detach())
+    wanted = borrowed_oracle(problem, settings, weight, bias)
+    assert found.value == pytest.approx(float(wanted.detach()), rel=1e-12)
+    for mine, gradient in zip(
+        (found.to_weight, found.to_bias), torch.autograd.grad(wanted, (weight, bias)), strict=True
+    ):
+        torch.testing.assert_close(mine, gradient, rtol=1e-9, atol=1e-12)
+
+
+def test_mixing_by_the_identity_changes_nothing() -> None:
+    problem = make_problem()
+    weight, bias = torch.randn(4, 6).double(), torch.randn(4).double()
+    plain = make_objective(problem, LossSettings("isda"))(weight, bias)
+    mixed = make_objective(replace(problem, covariance_mixing=torch.eye(4)), LossSettings("isda"))(weight, bias)
+    assert mixed.value == pytest.approx(plain.value, rel=1e-14)
+    torch.testing.assert_close(mixed.to_weight, plain.to_weight, rtol=1e-12, atol=1e-14)

@@ -138,6 +138,80 @@ def test_mixing_is_read_not_written_back_into_the_statistics() -> None:
     assert torch.equal(risda.statistics.mean, isda.statistics.mean)
 
 
+def released_code(
+    batches: list[tuple[Tensor, Tensor, nn.Linear]], relation: Tensor, head: int
+) -> tuple[Tensor, Tensor]:
+    """Covariances and logits' adjustment (a = b = 1) after some batches, in the released code's order.
+
+    Each batch is merged into the running mean and covariance by weights n / (n + N); then the covariances of all but the
+    first `head` classes become their mixtures, and stay so.
+    """
+    _, dim = batches[0][0].shape
+    count, mean = [0.0] * len(relation), torch.zeros(len(relation), dim, dtype=torch.float64)
+    sigma = torch.zeros(len(relation), dim, dim, dtype=torch.float64)
+    for features, targets, _ in batches:
+        for c in range(len(relation)):
+            rows = features.detach()[targets == c]
+            if len(rows):
+                w = len(rows) / (len(rows) + count[c])
+                gap = mean[c] - rows.mean(0)
+                spread = (rows - rows.mean(0)).T @ (rows - rows.mean(0)) / len(rows)
+                sigma[c] = (1 - w) * sigma[c] + w * spread + w * (1 - w) * torch.outer(gap, gap)
+                mean[c] = (1 - w) * mean[c] + w * rows.mean(0)
+                count[c] += len(rows)
+        mixed = [sum(relation[c, j] * sigma[j] for j in range(len(relation))) for c in range(len(relation))]
+        sigma = torch.stack([sigma[c] if c < head else mixed[c] for c in range(len(relation))])
+    _, targets, linear = batches[-1]
+    phi = oracle_adjustment(targets, linear.weight, relation, mean, sigma, 1.0, 1.0, set(range(len(relation))))
+    return sigma, phi
+
+
+@pytest.mark.parametrize("kind", ["full", "diagonal"])
+@pytest.mark.parametrize("head_classes", [0, 2])
+def test_written_back_mixtures_compound_as_in_the_released_code(kind: str, head_classes: int) -> None:
+    counts = torch.tensor([9, 7, 5, 2])  # the first classes are the most frequent, as there
+    batches = [make_batch(seed, 12, 4, 5) for seed in range(6)]
+    batches = [(features, torch.arange(12) % 4, head) for features, _, head in batches]
+    options = {"lambda0": 1.0, "head_classes": head_classes, "covariance": kind, "write_back": True}
+    loss, relation = RISDALoss(4, 5, counts, **options).double(), torch.rand(4, 4, dtype=torch.float64)
+    loss.set_confusion(relation)
+    for features, targets, head in batches:
+        loss(features, targets, head)
+    sigma, phi = released_code(batches, relation / relation.sum(1, keepdim=True), head_classes)
+    features, targets, head = batches[-1]
+    found = loss.statistics.covariance
+    if kind == "diagonal":
+        torch.testing.assert_close(found, sigma.diagonal(dim1=1, dim2=2), rtol=0, atol=1e-12)
+        return
+    torch.testing.assert_close(found, sigma, rtol=0, atol=1e-12)
+    torch.testing.assert_close(loss.adjustment(features, targets, head), phi, rtol=0, atol=1e-10)
+
+
+def test_tail_classes_lose_their_own_covariance_where_it_is_written_back() -> None:
+    plain, written = (
+        RISDALoss(4, 5, torch.tensor([9, 7, 5, 2]), head_classes=1, write_back=on).double() for on in (False, True)
+    )
+    for loss in (plain, written):
+        loss.set_confusion(torch.tensor([[8, 1, 1, 0], [2, 6, 1, 1], [3, 1, 5, 1], [4, 1, 1, 4]]))
+        for seed in range(50):
+            features, targets, head = make_batch(seed, 12, 4, 5)
+            loss(features * (1 + targets[:, None]), targets, head)
+    own, mixed = plain.statistics.covariance, written.statistics.covariance
+    torch.testing.assert_close(mixed[0], own[0])
+    assert ((mixed - own).flatten(1).norm(dim=1) / own.flatten(1).norm(dim=1))[3] > 0.5
+
+
+def test_evaluation_writes_nothing_back_and_low_rank_covariances_are_refused() -> None:
+    features, targets, head = make_batch(0, 12, 4, 5)
+    loss = RISDALoss(4, 5, write_back=True).double()
+    loss(features, targets, head)
+    before = loss.statistics.covariance.clone()
+    loss.eval()(features, targets, head)
+    assert torch.equal(loss.statistics.covariance, before)
+    with pytest.raises(ValueError, match="write_back needs full or diagonal covariances"):
+        RISDALoss(4, 5, covariance="low_rank", write_back=True)
+
+
 @pytest.mark.parametrize("confusion", [torch.ones(3, 4), -torch.eye(4), torch.full((4, 4), float("nan"))])
 def test_a_bad_confusion_is_refused_and_nothing_is_lost(confusion: Tensor) -> None:
     loss = RISDALoss(4, 5)

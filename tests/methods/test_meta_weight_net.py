@@ -70,15 +70,15 @@ def test_weights_are_a_sigmoid_of_one_hidden_layer_over_the_loss(normalise: bool
     assert method.weight_network.layers[0].out_features == 100
 
 
-@pytest.mark.parametrize("normalise", [False, True])
+@pytest.mark.parametrize("options", [{}, {"normalise": True}, {"recipe": "long_tail"}])
 def test_a_step_learns_the_weights_and_then_descends_the_weighted_loss(
-    normalise: bool, model: FeatureClassifier
+    options: dict[str, Any], model: FeatureClassifier
 ) -> None:
-    method, reference, data = make(normalise=normalise, weight_rate=0.05), copy.deepcopy(model), batch(1)
+    method, reference, data = make(**options, weight_rate=0.05), copy.deepcopy(model), batch(1)
     twin = copy.deepcopy(method)
     step_by_double_backward(twin, reference, data)
     losses = F.cross_entropy(reference(data.inputs).logits, data.targets, reduction="none")
-    weights = torch.tensor(naive_weights(twin, losses.tolist(), normalise), dtype=torch.float64)
+    weights = torch.tensor(naive_weights(twin, losses.tolist(), bool(options)), dtype=torch.float64)
     loss = (weights * losses).mean()  # the weights are constants: no gradient goes through them
     gradients = torch.autograd.grad(loss, list(reference.parameters()))
     result = method.step(data, context_of(model))
@@ -90,17 +90,54 @@ def test_a_step_learns_the_weights_and_then_descends_the_weighted_loss(
 
 
 def step_by_double_backward(method: MetaWeightNet, model: FeatureClassifier, data: Batch) -> None:
-    """Adam on the gradient of the metadata loss through a virtual step, as the original code has it."""
+    """An optimiser step on the gradient of the metadata loss through a virtual step, as the original codes have it."""
     metadata, network = batch(99, size=8), method.weight_network
     parameters = {name: value.detach().clone().requires_grad_() for name, value in model.named_parameters()}
     losses = F.cross_entropy(functional_call(model, parameters, (data.inputs,)).logits, data.targets, reduction="none")
-    loss = (method.weights(losses) * losses).mean()
+    first, _, last = network.layers
+    read = losses if method.recipe == "long_tail" else losses.detach()
+    weights = [
+        torch.sigmoid((last.weight[0] * (first.weight[:, 0] * x + first.bias).relu()).sum() + last.bias[0])
+        for x in read
+    ]
+    total = float(len(losses))
+    if method.normalise:
+        total = sum(weights)
+    loss = sum(weight / total * x for weight, x in zip(weights, losses, strict=True))
     slopes = torch.autograd.grad(loss, list(parameters.values()), create_graph=True)
     moved = {name: value - RATE * slope for (name, value), slope in zip(parameters.items(), slopes, strict=True)}
     meta_loss = F.cross_entropy(functional_call(model, moved, (metadata.inputs,)).logits, metadata.targets)
-    optimizer = torch.optim.Adam(network.parameters(), lr=0.05, weight_decay=1e-4)
+    optimizer: torch.optim.Optimizer = torch.optim.Adam(network.parameters(), lr=0.05, weight_decay=1e-4)
+    if method.recipe == "long_tail":
+        settings = {"momentum": 0.9, "nesterov": True, "weight_decay": 5e-4}
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.05, **settings)
     meta_loss.backward(inputs=list(network.parameters()))
     optimizer.step()
+
+
+def test_the_recipe_says_how_the_network_learns_unless_a_rate_is_given() -> None:
+    usual = make(recipe="long_tail").optimizer
+    assert isinstance(usual, torch.optim.SGD)
+    names = ("lr", "momentum", "nesterov", "weight_decay")
+    assert [usual.defaults[name] for name in names] == [1e-5, 0.9, True, 5e-4]
+    noise = make().optimizer
+    assert isinstance(noise, torch.optim.Adam)
+    assert (noise.defaults["lr"], noise.defaults["weight_decay"]) == (1e-3, 1e-4)
+    assert make(recipe="long_tail", weight_rate=0.0).optimizer.defaults["lr"] == 0
+    with pytest.raises(ValueError, match="recipe must be noise or long_tail, got 'tail'"):
+        make(recipe="tail")
+
+
+def test_over_several_steps_momentum_of_the_weight_network_is_part_of_the_state(model: FeatureClassifier) -> None:
+    method, other = make(recipe="long_tail", weight_rate=0.05), copy.deepcopy(model)
+    method.step(batch(1), context_of(model))
+    restored = make(recipe="long_tail", weight_rate=0.05)
+    restored.load_state_dict(copy.deepcopy(method.state_dict()))
+    other.load_state_dict(model.state_dict())
+    method.step(batch(2), context_of(model))
+    restored.step(batch(2), context_of(other))
+    for mine, theirs in zip(method.weight_network.parameters(), restored.weight_network.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
 
 
 def test_before_the_start_it_is_cross_entropy(model: FeatureClassifier) -> None:

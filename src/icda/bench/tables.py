@@ -27,13 +27,16 @@ from icda.bench.estimator_tables import (
     embeddings_table,
 )
 from icda.bench.ledger import read_ledger
+from icda.bench.ledger_cost import ledger_cost_table
 from icda.bench.markdown import markdown, spread
+from icda.bench.paper_claims import claims_table
 from icda.bench.studies.best_epoch import BestEpochRow, best_epoch_table
 from icda.bench.studies.few_metadata import FewMetadataRow, few_metadata_table
 from icda.bench.studies.group_strengths import group_strengths_table
 from icda.bench.studies.row_file import read_row_file
 from icda.bench.studies.selection_rules import read_rule_rows, selection_table
 from icda.bench.studies.stability import read_stability, stability_table
+from icda.bench.studies.tail_features.run import TailRow, tail_tables
 from icda.bench.studies.verdicts.fit import left_out_table
 from icda.bench.studies.verdicts.judge import detail_table, regret_table, verdict_table
 from icda.bench.suites.suite import SUITES, load_suite
@@ -143,6 +146,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "stability": lambda: stability_table(read_stability(RESULTS / "stability.csv")),
     "best-epoch": lambda: best_epoch_table(read_row_file(RESULTS / "best_epoch.csv", BestEpochRow)),
     "few-metadata": lambda: few_metadata_table(read_row_file(RESULTS / "few_metadata.csv", FewMetadataRow)),
+    "ledger-cost": lambda: ledger_cost_table(RESULTS),
+    "claims": lambda: claims_table(RESULTS),
+    "tail-features": lambda: tail_tables(read_row_file(RESULTS / "tail_features.csv", TailRow)),
     "selection": lambda: selection_table(read_rule_rows(RESULTS / "selection.csv")),
     **{name: partial(paper_table, name) for name in SUITES},
 }

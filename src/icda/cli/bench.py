@@ -18,6 +18,7 @@ BENCHES = {
     "speed": "time and memory of losses against plain cross entropy, interleaved in one process",
     "meta": "meta-learning methods on three small tasks, and whether strengths find wrong labels",
     "embeddings": "every estimator and variant on features of real biased data",
+    "tail-features": "losses and a Gaussian discriminant on frozen features of long-tailed pictures",
     "audit": "how well the audit finds minority groups and wrong labels, beside cleanlab",
     "verdicts": "whether the audit's verdicts are right on planted biases, and what RobustClassifier makes of them",
     "fit": "fit times beside LogisticRegression, and memory for features on disk",
@@ -89,10 +90,10 @@ def main(arguments: Sequence[str]) -> int:
     measured = {"speed": _speed, "meta": _meta}
     if arguments[0] in measured:
         return measured[arguments[0]](arguments[1:])
-    if arguments[0] in ("embeddings", "audit", "verdicts", "fit", "strengths", "selection", "figures"):
+    if arguments[0] in ("embeddings", "tail-features", "audit", "verdicts", "fit", "strengths", "selection", "figures"):
         from icda.cli import bench_estimators
 
-        return int(getattr(bench_estimators, arguments[0])(arguments[1:]))
+        return int(getattr(bench_estimators, arguments[0].replace("-", "_"))(arguments[1:]))
     from icda.cli.bench_suite import main as run_suite  # takes seconds to import, which a list of names should not
 
     return run_suite(arguments[0], arguments[1:])

@@ -1,9 +1,9 @@
-"""`icda bench embeddings`, `audit`, `verdicts`, `fit`, `strengths`, `selection`, `figures`: measured outside the suites"""
+"""`icda bench embeddings`, `tail-features`, `audit`, `verdicts`, `fit`, ...: what is measured outside the suites"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -34,6 +34,23 @@ class EmbeddingsArguments:
     """Folder for embeddings of texts, computed once."""
     out: Path = Path("runs/embeddings/embeddings.csv")
     """CSV file to fill (benchmarks/results/embeddings.csv is ours)."""
+
+
+@dataclass
+class TailFeaturesArguments:
+    """Fit heads on EfficientNet-Lite0's features of long-tailed CIFAR-10 and Tiny ImageNet; finished cells are kept."""
+
+    sets: tuple[str, ...] = ()
+    """Only these sets: cifar10_lt_100, cifar10_lt_10, tiny_imagenet_lt."""
+    methods: tuple[str, ...] = ()
+    """Only these rows of the table."""
+    seeds: int = 5
+    """Seeds of each row: which images make tail and validation data (CIFAR-10), or the split of the balanced images."""
+    root: ROOT = None
+    cache: Path = Path("runs/tail_features")
+    """Folder for the features, computed once (41,000 images, about five minutes on one core)."""
+    out: Path = Path("runs/tail_features/tail_features.csv")
+    """CSV file to fill (benchmarks/results/tail_features.csv is ours)."""
 
 
 @dataclass
@@ -128,14 +145,33 @@ def embeddings(arguments: Sequence[str]) -> int:
     from icda.bench.studies.embeddings.run import run_table
     from icda.bench.studies.embeddings.sets import SETS
 
-    for name, known in (("sets", list(SETS)), ("methods", [row.name for row in ROWS])):
-        unknown = [value for value in getattr(options, name) if value not in known]
-        if unknown:
-            raise InputError(f"unknown {name}: {', '.join(unknown)}. Known: {', '.join(known)}.")
+    _check_names(options, SETS, [row.name for row in ROWS])
     root, sets = data_root(options.root), options.sets or tuple(SETS)
     run_table(options.out, root, options.cache, sets, options.methods, options.seeds, options.jobs)
     print(embeddings_table(options.out))
     return 0
+
+
+def tail_features(arguments: Sequence[str]) -> int:
+    options = tyro.cli(TailFeaturesArguments, args=list(arguments), prog="icda bench tail-features")
+    from icda.bench.studies.tail_features.heads import ROWS
+    from icda.bench.studies.tail_features.run import run_tail_features, tail_tables
+    from icda.bench.studies.tail_features.sets import SETS
+
+    _check_names(options, SETS, [row.name for row in ROWS])
+    root, sets = data_root(options.root), options.sets or tuple(SETS)
+    rows = run_tail_features(options.out, root, options.cache, sets, options.methods, options.seeds)
+    print(tail_tables(rows))
+    return 0
+
+
+def _check_names(
+    options: EmbeddingsArguments | TailFeaturesArguments, sets: Iterable[str], methods: Iterable[str]
+) -> None:
+    for name, known in (("sets", list(sets)), ("methods", list(methods))):
+        unknown = [value for value in getattr(options, name) if value not in known]
+        if unknown:
+            raise InputError(f"unknown {name}: {', '.join(unknown)}. Known: {', '.join(known)}.")
 
 
 def audit(arguments: Sequence[str]) -> int:

@@ -15,6 +15,7 @@ from rich.table import Table
 from icda.bench.finished import all_finished
 from icda.bench.ledger import add_to_ledger, to_row
 from icda.bench.markdown import spread
+from icda.bench.suites.plan import in_ledger, ledgers_beside, plan_lines
 from icda.bench.suites.suite import Cell, Column, Suite, TierName, cell_config, cells, load_suite
 from icda.bench.suites.suite_figure import FIGURES, draw_suite
 from icda.bench.suites.suite_table import column_lines
@@ -28,7 +29,8 @@ class SuiteArguments:
     """Run a table of the paper, resumably: finished cells are read, begun ones continued, failed ones reported."""
 
     tier: TierName = "cpu"
-    """How much: smoke (embedded digits, seconds), cpu (two cores, under an hour), paper (the paper's recipe, a GPU)."""
+    """How much: smoke (embedded digits, seconds), cpu (two cores, under an hour), long (tables 2 and 9 with larger
+    images and networks, a quarter of an hour or more per cell), paper (the paper's recipe, a GPU)."""
     methods: tuple[str, ...] = ()
     """Only these rows of the table, by method."""
     tasks: tuple[str, ...] = ()
@@ -45,8 +47,10 @@ class SuiteArguments:
     """CSV file that gets a row as soon as a cell is finished (benchmarks/results/NAME.csv is ours)."""
     figure: Path | None = None
     """Draw what was run to this image (ablation and sensitivity)."""
+    missing: bool = False
+    """Run only cells that neither --ledger nor another table's ledger beside it has; the others are shown from there."""
     dry_run: bool = False
-    """List the cells and which are done; run nothing."""
+    """List the cells, which are done and what the others will cost; run nothing."""
 
 
 @dataclass
@@ -70,15 +74,22 @@ def _suite(name: str, arguments: Sequence[str]) -> int:
     _check_suite_arguments(name, options)
     console, suite = make_console(), load_suite(name)
     chosen = cells(suite, options.tier, options.out, methods=options.methods, tasks=options.tasks, seeds=options.seeds)
+    earlier = [] if options.ledger is None else ledgers_beside(options.ledger)
+    known = in_ledger(chosen, earlier) if options.missing else {}
+    plan = plan_lines(suite, chosen, earlier, known)
+    for line in plan if options.dry_run else plan[-1:]:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     if options.dry_run:
-        from icda.bench.suites.runner import describe_plan
-
-        describe_plan(chosen, console)
         return 0
-    results, failed = _results(chosen, options, console)
-    _show(suite, chosen, [to_row(result, options.tier) for result in results], options.tier, console)
+    if options.ledger is not None:
+        for row in known.values():
+            add_to_ledger(options.ledger, row)  # it may have stood in another table's
+    lacking = [cell for number, cell in enumerate(chosen) if number not in known]
+    results, failed = ([], False) if known and not lacking else _results(lacking, options, console)
+    rows = [*map(dict, known.values()), *(to_row(result, options.tier) for result in results)]
+    _show(suite, chosen, rows, options.tier, console)
     if options.figure is not None:
-        draw_suite(suite, [to_row(result, options.tier) for result in results], options.figure)
+        draw_suite(suite, rows, options.figure)
         console.print(f"Drawn to {options.figure}", highlight=False)
     return int(failed)
 
@@ -100,6 +111,8 @@ def _results(chosen: Sequence[Cell], options: SuiteArguments, console: Console) 
 def _check_suite_arguments(name: str, options: SuiteArguments) -> None:
     if options.seeds is not None and options.seeds < 1:
         raise InputError(f"--seeds must be at least 1, got {options.seeds}.")
+    if options.missing and options.ledger is None:
+        raise InputError("--missing needs --ledger FILE: the ledger says which cells there are already.")
     if options.figure is not None and name not in FIGURES:
         raise InputError(f"{name} has no figure: --figure goes with {' and '.join(FIGURES)}.")
     if options.figure is not None and options.tier == "smoke":

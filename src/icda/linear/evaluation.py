@@ -114,6 +114,8 @@ class AugmentedObjective:
         self.share = _shares(problem)[self.order]  # of a sample in its class's statistics
         self.constant, per_sample = _constants(problem, settings)
         self.per_sample = None if per_sample is None else per_sample[self.order]
+        mixing = problem.covariance_mixing
+        self.mixing = None if mixing is None else mixing.to(self.mass)
         self.towards: Tensor | None = None
         if settings.name == "icda":
             assert strength is not None
@@ -168,6 +170,8 @@ class AugmentedObjective:
 
         For ICDA the second is multiplied by the strength towards c too.
         """
+        if self.mixing is not None:
+            covariance = torch.tensordot(self.mixing, covariance, 1)
         squares = covariance.diagonal(dim1=1, dim2=2)  # of class j and logit c
         half = 0.5 * self.settings.lam
         between = squares[None] - 2 * covariance.transpose(0, 1) + squares.T[:, :, None]  # Q_{y,j,c}

@@ -31,6 +31,7 @@ class Problem:
     strength: Strength | None = None  # fixed strengths; None reads them off the head's angles
     log_prior: Tensor | None = None  # (N, C), up to a constant per sample
     margins: Tensor | None = None  # (C,)
+    covariance_mixing: Tensor | None = None  # (C, C): class j is augmented with sum_k mixing_{j,k} Sigma_k
 
     @classmethod
     def of(

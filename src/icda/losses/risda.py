@@ -28,9 +28,11 @@ class RISDALoss(StatisticsLoss):
     and b = lambda0 * progress. K is counted from the predictions the loss sees in train mode, over the whole of training;
     the method `risda_two_stage` sets it once from a full pass (`set_confusion`), as the official schedule does.
 
+    The released code writes the mixed covariances back into the running ones at each step, so that classes other than
+    `head_classes` lose their own bit by bit (mathematics 5.1). `write_back=True` does so too, from the first step on.
+
     Reference: Chen et al., "Imagine by reasoning: a reasoning-based implicit semantic data augmentation for long-tailed
-    classification", AAAI 2022. Differs from the official code in that the mixed covariance is never written back into the
-    running one (there it compounds at each step; mathematics 5.1).
+    classification", AAAI 2022. Differs from the official code in that nothing is written back by default.
 
     >>> loss, head = RISDALoss(num_classes=3, feature_dim=4), torch.nn.Linear(4, 3)
     >>> loss(torch.randn(8, 4), torch.arange(8) % 3, head, progress=0.5).shape
@@ -50,6 +52,7 @@ class RISDALoss(StatisticsLoss):
         lambda0: NotNegative = 0.5,
         mean_strength: NotNegative = 1.0,
         head_classes: int = 0,
+        write_back: bool = False,
         **options: Unpack[StatisticsOptions],
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, lambda0=lambda0, **options)
@@ -59,7 +62,11 @@ class RISDALoss(StatisticsLoss):
             raise InputError(f"head_classes must lie in 0..{num_classes}, got {head_classes}.")
         if not math.isfinite(mean_strength):
             raise InputError(f"mean_strength must be finite, got {mean_strength}.")
-        self.mean_strength = mean_strength
+        if write_back and self.statistics.kind == "low_rank":
+            raise InputError(
+                "RISDALoss: write_back needs full or diagonal covariances, low_rank ones have no room for it."
+            )
+        self.mean_strength, self.write_back = mean_strength, write_back
         keeps_own = torch.zeros(num_classes, dtype=torch.bool)
         if head_classes:
             keeps_own[torch.as_tensor(class_counts).argsort(descending=True, stable=True)[:head_classes]] = True
@@ -78,6 +85,19 @@ class RISDALoss(StatisticsLoss):
             self.confusion += all_reduce(counted.view_as(self.confusion))
         elif not self.confusion_is_set:
             self.confusion += all_reduce(count_confusions(logits.detach().argmax(1), targets, self.num_classes))
+
+        if self.write_back:
+            self._write_back()
+
+    @torch.no_grad()
+    def _write_back(self) -> None:
+        """Sigma_y becomes its mixture in the running state; a class not seen yet keeps none."""
+        statistics = self.statistics
+        own = torch.eye(self.num_classes, dtype=torch.float64, device=self.confusion.device)
+        mixing = torch.where(self.keeps_own[:, None], own, self.relations()).to(statistics.scatter)
+        counts = statistics.count.to(mixing).view(-1, *(1,) * (statistics.scatter.dim() - 1))
+        covariances = statistics.scatter / counts.clamp(min=1e-12)
+        statistics.scatter.copy_(torch.tensordot(mixing, covariances, 1) * counts)
 
     def set_confusion(self, confusion: Tensor) -> None:
         """Fix K from counts or rates (C, C), rows being true classes; from here on it is no longer counted."""
@@ -101,7 +121,8 @@ class RISDALoss(StatisticsLoss):
         relations = self.relations()[labels].to(weight)
         own = F.one_hot(labels, self.num_classes).to(weight)
         moments = self.statistics.moments().to(weight.dtype)
-        mixing = torch.where(self.keeps_own[labels][:, None], own, relations)
+        keeps = self.keeps_own[labels][:, None] | self.write_back  # what was written back is mixed already
+        mixing = torch.where(keeps, own, relations)
         spread = variance_term(weight, labels, mixing, moments, self.lambda0 * progress, bound=self.variance_bound)
         shift = (relations - own) @ moments.mean  # mu~ (labels, A)
         moved = shift @ weight.T - (shift * weight[labels]).sum(1, keepdim=True)

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from icda.bench.backends import Numbered, Outcome
 from icda.bench.suites import runner
-from icda.bench.suites.runner import Clock, check_cells, describe_plan, run_suite
+from icda.bench.suites.runner import Clock, check_cells, run_suite
 from icda.bench.suites.suite import Cell
 from icda.methods.base import MissingNeedError
 from icda.registry import UnknownNameError
@@ -128,13 +128,3 @@ def test_a_method_without_its_metadata_is_refused_before_anything_is_run(
 def test_an_empty_grid_is_refused() -> None:
     with pytest.raises(ValueError, match="nothing to run"):
         check_cells([])
-
-
-def test_a_plan_tells_what_is_done(tmp_path: Path) -> None:
-    chosen = [cell(tmp_path, seed=seed) for seed in range(2)]
-    run_suite(chosen[:1], QUIET)
-    console = Console(record=True, width=200, file=io.StringIO())
-    describe_plan(chosen, console)
-    lines = console.export_text().splitlines()
-    assert [line.split()[0] for line in lines[:2]] == ["done", "open"]
-    assert lines[2] == "2 cells: 1 done, 1 to run"

@@ -79,6 +79,18 @@ def test_the_papers_tier_is_shown_before_ours_and_smoke_never() -> None:
     assert tier_shown(suite, column, cpu + paper) == "paper"
 
 
+def test_long_runs_stand_in_a_table_of_their_own_beside_the_usual_one() -> None:
+    suite = load_suite("table2")
+    rows = rows_for(suite, "logit_adjustment", "long", [0.70]) + rows_for(suite, "icda", "long", [0.76])
+    text = suite_table(suite, rows + rows_for(suite, "logit_adjustment", "cpu", [0.40]))
+    long, usual = text.split("tier `cpu`")[0], text.split("tier `cpu`")[1]
+    assert "tier `long`, task `cifar10_lt_100`, resnet8, 30 epochs; only trends can be compared" in long
+    assert "| ICDA | 81.69 | 76.0 (1) | trend holds: +6.0 to LA (noise 2.8) |" in long
+    assert "RISDA" not in long  # only what was run
+    assert "| LA | 77.67 | 40.0 (1) | reference |" in usual
+    assert "| RISDA | 79.89 |  | not run here |" in usual
+
+
 def test_a_setting_that_a_column_leaves_out_has_no_line_there() -> None:
     suite = load_suite("ablation")
     standard, long_tail = (column_lines(suite, column, "cpu", []) for column in suite.columns)

@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from icda.bench.backends import Outcome, Where, run_cells
-from icda.bench.finished import finished_result
 from icda.bench.ledger import add_to_ledger, to_row
 from icda.bench.suites.suite import Cell
 from icda.data import create_task
@@ -127,14 +126,3 @@ def _check_options(method: str, options: Sequence[str]) -> None:
             raise UnknownNameError(
                 f"method {method!r} has no option {option!r}: {hint}Known: {', '.join(known) or 'none'}."
             )
-
-
-def describe_plan(cells: Sequence[Cell], console: Console) -> None:
-    """List the cells without running any, and which of them are finished."""
-    done = 0
-    for cell in cells:
-        finished = finished_result(cell.config) is not None
-        done += finished
-        state = "done" if finished else "open"
-        console.print(f"{state}  {cell.label()}  {cell.config.folder()}", highlight=False, markup=False)
-    console.print(f"{len(cells)} cells: {done} done, {len(cells) - done} to run", highlight=False)

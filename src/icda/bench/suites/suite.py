@@ -18,7 +18,7 @@ from icda.registry import UnknownNameError, did_you_mean
 from icda.training import TrainConfig
 from icda.training.config import config_from_dict
 
-TierName = Literal["smoke", "cpu", "paper"]
+TierName = Literal["smoke", "cpu", "long", "paper"]
 TIERS: tuple[TierName, ...] = get_args(TierName)
 SUITES = (
     "table2",
@@ -94,6 +94,7 @@ class Tier:
     """A recipe: training settings, what changes for methods with metadata, and what single rows get of their own.
 
     `row_seeds` gives rows another number of seeds, `row_options` options that belong to the tier's length of training.
+    `cell_seconds` is what a cell of cross entropy takes on one core: the cost said before the ledger knows any.
     """
 
     recipe: dict[str, Any]
@@ -101,6 +102,7 @@ class Tier:
     seeds: int = 1
     row_seeds: dict[str, int] = field(default_factory=dict)
     row_options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    cell_seconds: float | None = None
 
 
 @dataclass(frozen=True)

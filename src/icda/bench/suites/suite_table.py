@@ -13,6 +13,7 @@ from icda.bench.suites.verdict import Entry, Verdict, judge
 from icda.training import TrainConfig
 
 SHOWN_TIERS = ("paper", "cpu")  # in this order of preference; smoke runs are no measurement
+LONG = "long"  # shown beside the tier above, with the rows that were run
 TITLES = ["method", "the paper", "ours, mean ± std (n)", "status"]
 
 
@@ -29,7 +30,12 @@ class Line:
 def suite_table(suite: Suite, rows: Sequence[dict[str, str]]) -> str:
     """One table per column that was run, with a line above it that says on what; the other columns share one."""
     tiers = {column.key: tier_shown(suite, column, rows) for column in suite.columns}
-    parts = [_column_text(suite, column, tier, rows) for column in suite.columns if (tier := tiers[column.key])]
+    parts = []
+    for column in suite.columns:
+        if long := _long_lines(suite, column, rows):
+            parts.append(_column_text(suite, column, LONG, long))
+        if tier := tiers[column.key]:
+            parts.append(_column_text(suite, column, tier, column_lines(suite, column, tier, rows)))
     absent = [column for column in suite.columns if tiers[column.key] is None]
     return "\n\n".join([*parts, *_absent_text(suite, absent), *_notes(suite)])
 
@@ -86,7 +92,13 @@ def tier_shown(suite: Suite, column: Column, rows: Sequence[dict[str, str]]) -> 
     return None
 
 
-def _column_text(suite: Suite, column: Column, tier: str, rows: Sequence[dict[str, str]]) -> str:
+def _long_lines(suite: Suite, column: Column, rows: Sequence[dict[str, str]]) -> list[Line]:
+    """Lines of tier `long` that have figures: of the others the column's usual table says more."""
+    lines = column_lines(suite, column, LONG, rows) if LONG in column.places else []
+    return [line for line in lines if line.values]
+
+
+def _column_text(suite: Suite, column: Column, tier: str, lines: Sequence[Line]) -> str:
     body = [
         [
             line.row.title,
@@ -94,7 +106,7 @@ def _column_text(suite: Suite, column: Column, tier: str, rows: Sequence[dict[st
             spread([_shown(suite, value) or 0.0 for value in line.values], digits=1),
             line.verdict.text(),
         ]
-        for line in column_lines(suite, column, tier, rows)
+        for line in lines
     ]
     return f"{_heading(suite, column, tier)}\n\n{markdown(TITLES, body)}"
 

@@ -69,8 +69,8 @@ def cifar10(root: Path, cache: Path) -> Pool:
     """Pictures of ten things, with and without a coloured frame, through EfficientNet-Lite0."""
     stored = read_grids(root / "cifar10")
     images, targets = stored.train_images[:CIFAR_IMAGES], stored.train_labels[:CIFAR_IMAGES]
-    features = _embedded_images(images, cache / "verdicts_cifar10.npy")
-    painted = _embedded_images(framed(images), cache / "verdicts_cifar10_framed.npy")
+    features = embedded_images(images, cache / "verdicts_cifar10.npy")
+    painted = embedded_images(framed(images), cache / "verdicts_cifar10_framed.npy")
     return Pool("cifar10", features, targets, painted=painted)
 
 
@@ -78,7 +78,7 @@ def tiny_imagenet(root: Path, cache: Path) -> Pool:
     """The 5,000 balanced pictures of a hundred classes through EfficientNet-Lite0."""
     stored = read_stored(locate_file(root))
     rows = (stored.split == HELD_OUT).nonzero().flatten().numpy()
-    features = _embedded_images(stored.images[rows], cache / "verdicts_tiny_imagenet.npy")
+    features = embedded_images(stored.images[rows], cache / "verdicts_tiny_imagenet.npy")
     return Pool("tiny_imagenet", features, stored.labels[rows].numpy())
 
 
@@ -160,7 +160,7 @@ def _tabular(name: str, found) -> Pool:  # type: ignore[no-untyped-def]
     return Pool(name, features, np.concatenate([part.targets for part in parts]), attributes)
 
 
-def _embedded_images(images: np.ndarray, path: Path) -> np.ndarray:
+def embedded_images(images: np.ndarray, path: Path) -> np.ndarray:
     if path.exists():
         return np.load(path, allow_pickle=False)
     import torch

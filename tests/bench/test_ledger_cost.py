@@ -1,0 +1,23 @@
+"""The cost of the committed runs is the sum of what their rows say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from icda.bench.ledger import COLUMNS, write_ledger
+from icda.bench.ledger_cost import ledger_cost_table
+
+
+def row(method: str, seed: int, seconds: float, tier: str = "cpu") -> dict[str, str]:
+    told = {"task": "digits", "method": method, "seed": str(seed), "seconds": str(seconds), "tier": tier}
+    return {**dict.fromkeys(COLUMNS, ""), **told, "machine": "chip, 2 cores", "torch": "2.0"}
+
+
+def test_runs_seeds_and_hours_are_counted_by_table_and_tier(tmp_path: Path) -> None:
+    rows = [row("icda", 0, 3600), row("icda", 1, 3600), row("isda", 0, 1800), row("icda", 0, 7200, "long")]
+    write_ledger(tmp_path / "table2.csv", rows)
+    lines = ledger_cost_table(tmp_path).splitlines()[2:]
+    assert lines == [
+        "| table2 | cpu | 3 | 1 to 2 | 2.5 | chip, 2 cores | 2.0 |",
+        "| table2 | long | 1 | 1 | 2.0 | chip, 2 cores | 2.0 |",
+    ]
