@@ -112,6 +112,7 @@ class Context:
     progress: float = 0.0  # t/T in [0, 1]
     stage: Stage = field(default_factory=lambda: Stage(1))
     draw: Callable[[Sampling], Batch] | None = None  # one more batch of this step, of training samples drawn that way
+    training_targets: Tensor | None = None  # (N,) labels of all training samples; None where nobody said
 
     @property
     def network(self) -> nn.Module:
