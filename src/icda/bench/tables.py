@@ -29,6 +29,7 @@ from icda.bench.estimator_tables import (
 from icda.bench.ledger import read_ledger
 from icda.bench.markdown import markdown, spread
 from icda.bench.studies.best_epoch import BestEpochRow, best_epoch_table
+from icda.bench.studies.embeddings.methods import BY_CLASS
 from icda.bench.studies.few_metadata import FewMetadataRow, few_metadata_table
 from icda.bench.studies.group_strengths import group_strengths_table
 from icda.bench.studies.row_file import read_row_file
@@ -129,7 +130,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "embeddings": lambda: embeddings_table(RESULTS / "embeddings.csv"),
     "embeddings-accuracy": lambda: embeddings_table(RESULTS / "embeddings.csv", "accuracy"),
     "embeddings-headline": lambda: embeddings_table(
-        RESULTS / "embeddings.csv", only=HEADLINE_ROWS, places=HEADLINE_COLUMNS
+        RESULTS / "embeddings.csv", only=HEADLINE_ROWS, places=HEADLINE_COLUMNS, left_out=BY_CLASS
     ),
     "audit": lambda: audit_table(RESULTS / "audit.csv"),
     "verdicts": lambda: verdict_table(RESULTS / "verdicts.csv"),
