@@ -55,7 +55,7 @@ def test_without_groups_the_worst_class_chooses_unless_a_rule_or_a_file_says_oth
         (("--attributes", "unknown"), "validation_worst_class"),
         (("--attributes", "unknown", "--selection", "last"), "last"),
         ((), "last"),
-        (("--config", "2/config.yaml", "--attributes", "unknown", "--overwrite"), "last"),
+        (("--config", "0/config.yaml", "--attributes", "unknown", "--overwrite"), "last"),
     ):
         folder = str(len(words))
         assert icda("train", *common, *words, "--out", folder).code == 0
