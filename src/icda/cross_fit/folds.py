@@ -10,7 +10,7 @@ from icda.errors import InputError
 
 
 def draw_folds(num_samples: int, folds: int, seed: int, repeat: int = 0) -> Tensor:
-    """A fold for each sample (N,), by a die with as many sides as there are folds; each repeat throws anew.
+    """A fold for each sample (N,), by a die with as many sides as there are folds; each repeat throws again.
 
     >>> draw_folds(6, 2, seed=0).shape
     torch.Size([6])
