@@ -45,6 +45,7 @@ class Stage:
     reset_network: bool = False  # back to the weights the run began with
     split: Literal["train", "validation"] = "train"  # whose samples it learns from
     learning_rate: float | None = None  # what the schedule starts from; None takes the configuration's
+    judged: bool = True  # whether the validation split is looked at after each epoch; not while the kept network waits
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ class CrossFittedMethod(Method):
     adds_epochs: ClassVar[bool] = True
     answers_later: ClassVar[bool] = True
     flips: ClassVar[bool] = True
+    judges_waiting: ClassVar[bool] = False  # whether the waiting network is evaluated, which costs and says nothing
     second_sampling: Sampling = "uniform"
     evidence: HeldOut | None = None  # None before the first stage ends
 
@@ -102,7 +103,8 @@ class CrossFittedMethod(Method):
     def passes(self, name: str, share: float, epochs: int) -> list[Stage]:
         """A stage for each repeat: `name`, `name`_2, `name`_3 ..."""
         names = [name, *(f"{name}_{number}" for number in range(2, self.repeats + 1))]
-        return [Stage(first_stage_epochs(share, epochs), each, restart=True) for each in names]
+        length = first_stage_epochs(share, epochs)
+        return [Stage(length, each, restart=True, judged=self.judges_waiting) for each in names]
 
     def step(self, batch: Batch, context: Context) -> StepResult:
         if repeat_of(context.stage, FIRST) is None:
