@@ -49,6 +49,19 @@ def test_a_run_on_digits_prints_its_table_and_says_where_the_files_are(icda: Com
     assert len(answer.err.splitlines()) == 5
 
 
+def test_without_groups_the_worst_class_chooses_unless_a_rule_or_a_file_says_otherwise(icda: Command) -> None:
+    common = ("--task", "digits_coloured", "--model", "mlp", "--method", "cross_entropy", "--epochs", 1, "--quiet")
+    for words, rule in (
+        (("--attributes", "unknown"), "validation_worst_class"),
+        (("--attributes", "unknown", "--selection", "last"), "last"),
+        ((), "last"),
+        (("--config", "0/config.yaml", "--attributes", "unknown", "--overwrite"), "last"),
+    ):
+        folder = str(len(words))
+        assert icda("train", *common, *words, "--out", folder).code == 0
+        assert result_of(folder)["selection"] == rule
+
+
 def test_quiet_shows_the_result_alone(icda: Command) -> None:
     answer = icda("train", "--epochs", 1, "--quiet", "--out", "run")
     assert answer.code == 0

@@ -144,11 +144,30 @@ def test_state_goes_with_the_checkpoint_whatever_the_size_of_the_data() -> None:
     assert not torch.equal(HeldOutNetworks(N, C, 2, seed=1).fold, held.fold)
 
 
+def test_a_repeat_begins_with_folds_of_its_own_and_labels_as_they_were_given() -> None:
+    held = HeldOutNetworks(N, C, 2, seed=0)
+    first = held.fold.clone()
+    held.labels[:5] = 1
+    held.begin(0)
+    assert torch.equal(held.fold, first)
+    assert (held.labels == -1).all()
+    held.begin(1)
+    assert not torch.equal(held.fold, first)
+    held.begin(1, TARGETS)
+    assert all(int(((c == TARGETS) & (held.fold == k)).sum()) == N / C / 2 for c in range(C) for k in range(2))
+    restored = HeldOutNetworks(N, C, 2, seed=0)
+    restored.load_state_dict(held.state_dict())
+    assert torch.equal(restored.fold, held.fold), "a run that resumes goes on with the folds it had"
+
+
 def trained(rank: int, world: int) -> tuple[list[Tensor], Tensor, Tensor, Tensor, float]:
+    """An epoch with the coin's folds, then one of a stratified repeat."""
     models, held = make_models(), HeldOutNetworks(N, C, 2, seed=0)
     for model in models:
         model.head.weight.data.mul_(3)
     for epoch in range(2):
+        if epoch == 1:
+            held.begin(1, TARGETS)
         order = torch.randperm(N, generator=torch.Generator().manual_seed(epoch))
         for rows in order.split(24):
             mine = rows[rank::world]

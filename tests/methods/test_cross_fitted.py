@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from icda.cross_fit import HeldOut, answer_log_prior, fit_calibration
+from icda.cross_fit import HeldOut, HeldOutNetworks, answer_log_prior, fit_calibration
 from icda.data import create_task
 from icda.data.task import Batch
 from icda.methods import Context, Setup, create_method
@@ -128,6 +128,71 @@ def test_the_soft_form_trains_the_networks_again_on_the_labels_as_they_are(
     assert reused["history"][-1]["held_out_nll"] == whole["history"][-1]["held_out_nll"]
 
 
+REPEATED = {"repeats": 2, "stratified": True}
+
+
+@pytest.mark.parametrize(("name", "options"), [("xrm", {}), ("shortcut_prior", {"form": "soft"})])
+def test_repeats_are_stages_with_other_folds_whose_answers_are_averaged_and_may_be_killed(
+    name: str, options: dict[str, Any], tmp_path: Path, train_for: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[HeldOut] = []
+    folds: list[Tensor] = []
+    ask = HeldOutNetworks.ask
+
+    def noted(networks: HeldOutNetworks, *given: Any) -> HeldOut:
+        heard.append(ask(networks, *given))
+        folds.append(networks.fold.clone())
+        return heard[-1]
+
+    monkeypatch.setattr(HeldOutNetworks, "ask", noted)
+    config = configure(tmp_path / "killed", name, checkpoint_every=3, options={**REPEATED, **options})
+    whole = train(replace(config, out=str(tmp_path / "whole")))
+    passes = [FIRST, f"{FIRST}_2", *([AGAIN, f"{AGAIN}_2"] if options else [])]
+    assert [record["stage"] for record in whole["history"]] == [*passes, "train", "train"]
+    targets = create_task("digits_coloured").train.targets
+    for fold in folds:
+        for c in range(2):
+            sizes = torch.bincount(fold[targets == c])
+            assert int(sizes.max() - sizes.min()) <= 1
+    assert not torch.equal(folds[0], folds[1])
+    evidence = load_checkpoint(tmp_path / "whole" / "model.pt")["method"]["_extra_state"]["evidence"]
+    torch.testing.assert_close(evidence["logits"], (heard[0].logits + heard[1].logits) / 2)
+    assert evidence["agreement"] == pytest.approx((heard[0].agreement + heard[1].agreement) / 2)
+    assert torch.equal(evidence["last"], heard[-1].logits)
+    if options:
+        torch.testing.assert_close(evidence["unflipped"], (heard[2].logits + heard[3].logits) / 2)
+    length = -(-len(targets) // 100)
+    # In the first repeat, at its end, in the second, and in the stage that follows.
+    for steps in (5, length - 5, 4, length - 1):
+        train_for(config, steps, resume=True)
+        torch.rand(3)
+    assert train(config, resume=True)["metrics"] == whole["metrics"]
+    states = [load_checkpoint(tmp_path / folder / "checkpoint.pt") for folder in ("killed", "whole")]
+    for one, other in zip(*(state["networks"] for state in states), strict=True):
+        assert all(torch.equal(value, other[key]) for key, value in one.items())
+    reuse = {**options, "reuse": str(tmp_path / "whole")}
+    reused = train(replace(config, out=str(tmp_path / "reused"), options=reuse))
+    assert reused["history"][-1]["held_out_errors"] == whole["history"][-1]["held_out_errors"]
+
+
+def test_one_repeat_by_a_coin_is_what_runs_did_before_there_was_a_choice(tmp_path: Path) -> None:
+    plain, same = ({}, {"repeats": 1, "stratified": False})
+    results = [train(configure(tmp_path / str(k), "mat", options=given)) for k, given in enumerate((plain, same))]
+    assert results[0]["metrics"] == results[1]["metrics"]
+    train(configure(tmp_path / "other", "mat", options={"stratified": True}))
+    kept = [
+        load_checkpoint(tmp_path / name / "model.pt")["method"]["_extra_state"]["evidence"] for name in ("0", "other")
+    ]
+    assert not torch.equal(kept[0]["logits"], kept[1]["logits"])
+
+
+def test_stratified_folds_need_the_labels_of_all_samples() -> None:
+    method = create_method("xrm", SETUP, {"stratified": True})
+    context = Context([], [], [], lambda loss: None, lambda: iter(()), stage=method.stages(10)[0])
+    with pytest.raises(ValueError, match="need the labels of all training samples"):
+        method.on_stage_start(context)
+
+
 def test_the_soft_prior_reads_the_networks_that_saw_the_labels_as_they_are() -> None:
     method = create_method("shortcut_prior", replace(SETUP, num_samples=6), {"form": "soft"})
     unflipped = LOGITS.flip(1) * 0.5
@@ -144,10 +209,11 @@ def test_a_method_without_groups_trains_where_groups_are_unknown_and_chooses_by_
     assert result["metrics"]["worst_group_accuracy"] is not None
     last = result["history"][-1]
     assert last["validation_worst_pseudo_group_accuracy"] is not None
-    first = result["history"][0]["validation_worst_pseudo_group_accuracy"]
     if name in NAMES:
-        assert result["history"][0]["stage"] == FIRST
-        assert first is not None  # the first stage has one epoch, and the networks answer when it ends
+        first, second = result["history"][:2]
+        assert (first["stage"], second["stage"]) == (FIRST, "train")
+        assert "validation_accuracy" not in first, "the network that is kept still waits: there is nothing to judge"
+        assert second["validation_worst_pseudo_group_accuracy"] is not None  # the networks answer from here on
 
 
 def test_the_second_stage_is_told_its_own_progress() -> None:
@@ -271,6 +337,7 @@ def test_a_later_run_reuses_the_networks_of_an_earlier_one(tmp_path: Path) -> No
         ("xrm", {"cross_fit_epochs": 11.0}, "not over 10, got 11"),
         ("shortcut_prior", {"form": "hard"}, "form is one of auto, counted, soft, got 'hard'"),
         ("mat", {"tau": -1.0}, "tau is a finite number, 0 or more, got -1"),
+        ("xrm", {"repeats": 0}, r"repeats must lie in \[1, 100\], got 0"),
     ],
 )
 def test_a_bad_option_is_refused(name: str, options: dict[str, Any], message: str) -> None:
@@ -285,6 +352,9 @@ def test_the_cost_is_said_before_it_starts() -> None:
     )
     assert "again" not in ShortcutPrior.cost_note(30, {"form": "counted"})
     assert "for 60 epochs" in ShortcutPrior.cost_note(30, {"cross_fit_epochs": 2.0})
+    assert "3 of 4 parts of the samples, 2 times over; then one for 30: about 3.2 times" in ShortcutPrior.cost_note(
+        30, {"repeats": 2}
+    )
     assert XRM.cost_note(30, {"reuse": "runs/x"}).endswith("the cost is that of plain training.")
 
 

@@ -78,6 +78,18 @@ def test_settings_added_later_leave_the_hashes_of_earlier_runs_as_they_were() ->
     assert TrainConfig(epochs=3, method="isda").hash() == "da724fd9b063"
 
 
+def test_the_default_rule_follows_whether_groups_are_known_and_leaves_earlier_hashes_alone() -> None:
+    assert TrainConfig().selection == "last"
+    unknown = TrainConfig(attributes="unknown")
+    assert unknown.selection == "validation_worst_class"
+    assert unknown.hash() == TrainConfig(attributes="unknown", selection="validation_worst_class").hash()
+    # What an earlier run wrote down names its rule.
+    earlier = {**TrainConfig(attributes="unknown", selection="last").as_dict()}
+    assert earlier["selection"] == "last"
+    assert config_from_dict(earlier).hash() == TrainConfig(attributes="unknown", selection="last").hash()
+    assert unknown.hash() != config_from_dict(earlier).hash()
+
+
 def test_the_hash_is_the_same_after_a_round_trip_and_in_any_order_of_options(tmp_path: Path) -> None:
     one = TrainConfig(options={"lambda0": 0.25, "beta": 0}, milestones=(3, 0.5))
     two = TrainConfig(options={"beta": 0, "lambda0": 0.25}, milestones=(3, 0.5))

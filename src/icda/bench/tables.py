@@ -31,6 +31,7 @@ from icda.bench.ledger_cost import ledger_cost_table
 from icda.bench.markdown import markdown, spread
 from icda.bench.paper_claims import claims_table
 from icda.bench.studies.best_epoch import BestEpochRow, best_epoch_table
+from icda.bench.studies.embeddings.methods import BY_CLASS
 from icda.bench.studies.few_metadata import FewMetadataRow, few_metadata_table
 from icda.bench.studies.group_strengths import group_strengths_table
 from icda.bench.studies.row_file import read_row_file
@@ -132,7 +133,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "embeddings": lambda: embeddings_table(RESULTS / "embeddings.csv"),
     "embeddings-accuracy": lambda: embeddings_table(RESULTS / "embeddings.csv", "accuracy"),
     "embeddings-headline": lambda: embeddings_table(
-        RESULTS / "embeddings.csv", only=HEADLINE_ROWS, places=HEADLINE_COLUMNS
+        RESULTS / "embeddings.csv", only=HEADLINE_ROWS, places=HEADLINE_COLUMNS, left_out=BY_CLASS
     ),
     "audit": lambda: audit_table(RESULTS / "audit.csv"),
     "verdicts": lambda: verdict_table(RESULTS / "verdicts.csv"),

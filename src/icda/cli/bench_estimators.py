@@ -99,7 +99,8 @@ class SelectionArguments:
     out: Path = Path("runs/selection")
     """Folder for the runs."""
     ledger: Path | None = None
-    """CSV file that gets the rows of a run as soon as it is finished (benchmarks/results/selection.csv is ours)."""
+    """CSV file that gets the rows of a run as soon as it is finished (benchmarks/results/selection.csv is ours); runs that
+    it has are not made again."""
 
 
 @dataclass
@@ -223,14 +224,16 @@ def strengths(arguments: Sequence[str]) -> int:
 
 def selection(arguments: Sequence[str]) -> int:
     options = tyro.cli(SelectionArguments, args=list(arguments), prog="icda bench selection")
-    from icda.bench.cost.rows import write_csv
-    from icda.bench.studies.selection_rules import compare_table6, selection_table
+    from icda.bench.cost.rows import append_csv
+    from icda.bench.studies.selection_rules import compare_table6, read_rule_rows, selection_table
 
-    rows = []
-    for of_run in compare_table6(options.methods, options.tasks, options.seeds, options.out, options.root):
+    kept = options.ledger is not None and options.ledger.exists()
+    rows = read_rule_rows(options.ledger) if kept and options.ledger is not None else []
+    done = {row.run for row in rows}
+    for of_run in compare_table6(options.methods, options.tasks, options.seeds, options.out, options.root, done):
         rows += of_run
         if options.ledger is not None:
-            write_csv(rows, options.ledger)
+            append_csv(of_run, options.ledger)
     print(selection_table(rows))
     return 0
 

@@ -51,6 +51,15 @@ def config_path(words: Sequence[str]) -> Path | None:
     return None
 
 
+def is_given(option: str, words: Sequence[str]) -> bool:
+    """Whether a command's words name an option.
+
+    >>> is_given("--selection", ["--selection=last"]), is_given("--selection", ["--out", "selection"])
+    (True, False)
+    """
+    return any(word.partition("=")[0] == option for word in words)
+
+
 def _file_asks(path: Path | None) -> bool:
     """Whether a file of settings has bf16. One that cannot be read is not complained about here: `icda train` does that."""
     if path is None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import tyro
 
-from icda.cli.environment import config_path
+from icda.cli.environment import config_path, is_given
 from icda.errors import InputError
 from icda.plain_yaml import read_yaml
 from icda.results.files import REPORT
@@ -41,6 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     default = TrainArguments(run=load_config(path)) if (path := config_path(arguments)) else TrainArguments()
     options = tyro.cli(TrainArguments, args=list(arguments), default=default, prog="icda train")
     config = replace(options.run, options={**options.run.options, **parse_options(options.set)})
+    config = with_default_rule(config, arguments)
     from icda.report import comparison_table, to_rich  # torch, seconds that --help should not take
     from icda.training import train
     from icda.training.progress import QuietView, TerminalView
@@ -56,6 +57,17 @@ def main(arguments: Sequence[str]) -> int:
     console.print(to_rich(comparison_table([result], HEADLINES)))
     console.print(f"Model, log and result: {folder}\nReport to open in a browser: {folder / REPORT}", highlight=False)
     return 0
+
+
+def with_default_rule(config: TrainConfig, arguments: Sequence[str]) -> TrainConfig:
+    """The selection rule that belongs to the other settings, where neither the command nor a file names one.
+
+    >>> words = ["--attributes", "unknown"]
+    >>> with_default_rule(TrainConfig(selection="last", attributes="unknown"), words).selection
+    'validation_worst_class'
+    """
+    named = is_given("--selection", arguments) or config_path(arguments) is not None
+    return config if named else replace(config, selection="")
 
 
 def cost_note(config: TrainConfig) -> str:

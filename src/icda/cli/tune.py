@@ -9,7 +9,7 @@ import tyro
 
 from icda.bench.search_space import parse_space
 from icda.bench.tune import BEST, tune
-from icda.cli.train import parse_options
+from icda.cli.train import parse_options, with_default_rule
 from icda.errors import InputError
 from icda.terminal import make_console
 from icda.training import TrainConfig
@@ -37,6 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.trials < 1:
         raise InputError(f"--trials must be at least 1, got {options.trials}.")
     config = replace(options.run, options={**options.run.options, **parse_options(options.set)})
+    config = with_default_rule(config, arguments)
     console = make_console()
     best = tune(
         config,

@@ -3,16 +3,21 @@
 from icda.cross_fit.calibration import Calibration, fit_calibration
 from icda.cross_fit.conditional_prior import answer_log_prior, conditional_log_prior, joint_counts
 from icda.cross_fit.flips import flip_labels, flip_probability
-from icda.cross_fit.networks import HeldOut, HeldOutNetworks
+from icda.cross_fit.folds import draw_folds, stratified_folds
+from icda.cross_fit.held_out import HeldOut, averaged
+from icda.cross_fit.networks import HeldOutNetworks
 
 __all__ = [
     "Calibration",
     "HeldOut",
     "HeldOutNetworks",
     "answer_log_prior",
+    "averaged",
     "conditional_log_prior",
+    "draw_folds",
     "fit_calibration",
     "flip_labels",
     "flip_probability",
     "joint_counts",
+    "stratified_folds",
 ]

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.cross_fit.flips import flip_labels
+from icda.cross_fit.folds import draw_folds, stratified_folds
+from icda.cross_fit.held_out import HeldOut
 from icda.data.generators import generator_for
-from icda.errors import InputError
 from icda.ranks import all_gather_rows, all_reduce, world_size
 
 if TYPE_CHECKING:
@@ -33,44 +34,13 @@ class StepFigures(NamedTuple):
     flipped: float
 
 
-class HeldOut(NamedTuple):
-    """What networks say of the training samples, on the CPU.
-
-    `logits` (N, C) are those of the network that has not learned from the sample, `targets` (N,) the samples' own labels,
-    `agreement` how often two of the networks give a sample the same answer, whether they have learned from it or not.
-    `unflipped` (N, C) are held-out logits of networks that learned the labels as they are, where there were any.
-    """
-
-    logits: Tensor
-    targets: Tensor
-    agreement: float
-    unflipped: Tensor | None = None
-
-    @property
-    def answers(self) -> Tensor:
-        return self.logits.argmax(1)
-
-    @property
-    def errors(self) -> float:
-        """The share of samples whose held-out answer is not their label."""
-        return float((self.answers != self.targets).double().mean())
-
-    @property
-    def disagreement(self) -> float:
-        """How many samples two networks answer differently, for each one that is answered wrongly; 0 without errors.
-
-        Networks that answer with an attribute of the sample are wrong together, and differ nowhere: 0. Networks that are
-        wrong because they have learned too little are wrong each in its own way.
-        """
-        return (1 - self.agreement) / self.errors if self.errors else 0.0
-
-
 class HeldOutNetworks(nn.Module):
     """Which network a sample is held out from, which label it has by now, and how the networks take a step.
 
-    The folds are drawn by a coin from the seed; which labels flip depends on the seed, the epoch and the sample alone. So
-    a resumed run repeats both, and several ranks draw what one process would. Each network's loss is the mean over the
-    classes of a class's mean cross entropy in the batch: a rare class counts as much as a frequent one.
+    The folds are drawn by a coin from the seed, or evenly within each class (`begin`); which labels flip depends on the
+    seed, the epoch and the sample alone. So a resumed run repeats both, and several ranks draw what one process would.
+    Each network's loss is the mean over the classes of a class's mean cross entropy in the batch: a rare class counts as
+    much as a frequent one.
     """
 
     labels: Tensor  # (N,) what each sample has flipped to; -1 while it has its own label
@@ -78,15 +48,22 @@ class HeldOutNetworks(nn.Module):
 
     def __init__(self, num_samples: int, num_classes: int, folds: int, seed: int, *, flips: bool = True) -> None:
         super().__init__()
-        if folds < 2:
-            raise InputError(
-                f"cross-fitting needs 2 folds or more, got {folds}: a network is blind to its own fold alone."
-            )
         self.num_classes, self.folds, self.seed, self.flips = num_classes, folds, seed, flips
-        fold = torch.randint(folds, (num_samples,), generator=generator_for(seed, "folds", folds))
-        self.register_buffer("fold", fold, persistent=False)
+        self.register_buffer("fold", draw_folds(num_samples, folds, seed), persistent=False)
         self.register_buffer("labels", torch.full((num_samples,), -1), persistent=False)
         self._drawn: tuple[int, Tensor] | None = None
+
+    def begin(self, repeat: int, targets: Tensor | None = None) -> None:
+        """Start the networks of a repeat: folds of its own, and every label as it was given.
+
+        With the `targets` (N,) of all training samples each class is split evenly, without them a coin decides.
+        """
+        if targets is None:
+            fold = draw_folds(len(self.fold), self.folds, self.seed, repeat)
+        else:
+            fold = stratified_folds(targets, self.folds, self.seed, repeat)
+        self.fold = fold.to(self.fold.device)
+        self.labels = torch.full_like(self.fold, -1)
 
     def step(
         self,
@@ -178,11 +155,13 @@ class HeldOutNetworks(nn.Module):
         self.labels[rows[:, 0]] = rows[:, 1]
 
     def get_extra_state(self) -> dict[str, Any]:
-        return {"labels": self.labels}
+        return {"labels": self.labels, "fold": self.fold}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         # Of any length, unlike a saved buffer: a trained model may be evaluated on data of another size.
         self.labels = state["labels"].to(self.labels.device)
+        if "fold" in state:  # a checkpoint from before there was a choice has those of the coin
+            self.fold = state["fold"].to(self.fold.device)
 
 
 def pairwise_agreement(answers: Tensor, num_classes: int) -> Tensor:

@@ -45,6 +45,7 @@ class Stage:
     reset_network: bool = False  # back to the weights the run began with
     split: Literal["train", "validation"] = "train"  # whose samples it learns from
     learning_rate: float | None = None  # what the schedule starts from; None takes the configuration's
+    judged: bool = True  # whether the validation split is looked at after each epoch; not while the kept network waits
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ class Context:
     progress: float = 0.0  # t/T in [0, 1]
     stage: Stage = field(default_factory=lambda: Stage(1))
     draw: Callable[[Sampling], Batch] | None = None  # one more batch of this step, of training samples drawn that way
+    training_targets: Tensor | None = None  # (N,) labels of all training samples; None where nobody said
 
     @property
     def network(self) -> nn.Module:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor
 
-from icda.cross_fit import HeldOut, HeldOutNetworks
+from icda.cross_fit import HeldOut, HeldOutNetworks, averaged
 from icda.cross_fit.networks import in_evaluation
 from icda.errors import InputError
 from icda.methods.base import Context, Method, Sampling, Setup, Stage, StepResult
+from icda.ranges import Range
 
 if TYPE_CHECKING:
     from icda.data.task import Batch, Inputs
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 FIRST = "cross_fit"
 SAME_LOGITS = 1e-2  # share of the largest logit by which another machine's arithmetic may differ
+Repeats: TypeAlias = Annotated[int, Range(1, 100)]
 FORWARD = 1 / 3  # of a training step: a backward pass costs about two forward passes
 
 
@@ -33,6 +35,9 @@ class CrossFittedMethod(Method):
     of the state: a run that is killed in either stage goes on as if nothing had happened, and `reuse`, the folder of a
     finished run on the same samples, takes its networks and logits in place of a first stage.
 
+    Folds are drawn by a coin, or, if `stratified`, each class is split evenly among them. With `repeats` the networks are
+    trained several times over, one stage after the other, with other folds; what they say is averaged.
+
     A subclass says how the networks are trained (`folds`, `flips`) and writes `learn_from` and `loss`.
     """
 
@@ -41,10 +46,19 @@ class CrossFittedMethod(Method):
     adds_epochs: ClassVar[bool] = True
     answers_later: ClassVar[bool] = True
     flips: ClassVar[bool] = True
+    judges_waiting: ClassVar[bool] = False  # whether the waiting network is evaluated, which costs and says nothing
     second_sampling: Sampling = "uniform"
     evidence: HeldOut | None = None  # None before the first stage ends
 
-    def __init__(self, setup: Setup, *, cross_fit_epochs: float = 0.5, reuse: str = "") -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        *,
+        cross_fit_epochs: float = 0.5,
+        reuse: str = "",
+        stratified: bool = False,
+        repeats: Repeats = 1,
+    ) -> None:
         super().__init__()
         if not 0 < cross_fit_epochs <= 10:
             raise InputError(
@@ -55,6 +69,8 @@ class CrossFittedMethod(Method):
         self.held_out = HeldOutNetworks(setup.num_samples, setup.num_classes, self.folds, setup.seed, flips=self.flips)
         self.found: dict[str, float] = {}  # figures of the held-out answers, for the log
         self.reuse, self._class_counts = reuse, setup.class_counts
+        self.stratified, self.repeats = stratified, repeats
+        self._so_far: HeldOut | None = None  # what was said in the repeats that are over, while others are to come
 
     @classmethod
     def cost_note(cls, epochs: int, options: Mapping[str, Any]) -> str:
@@ -62,10 +78,12 @@ class CrossFittedMethod(Method):
             return f"Takes the cross-fitted networks of {options['reuse']}: the cost is that of plain training."
         default = inspect.signature(cls).parameters["cross_fit_epochs"].default
         first = first_stage_epochs(float(options.get("cross_fit_epochs", default)), epochs)
-        ratio = 1 + first / epochs * (cls.folds - 1 + FORWARD)  # each sample trains all but one, which answers
+        repeats = int(options.get("repeats", 1))
+        ratio = 1 + repeats * pass_cost(cls.folds, first / epochs)
+        often = f", {repeats} times over" if repeats > 1 else ""
         return (
             f"First trains {cls.folds} networks for {first} epochs, each on {cls.folds - 1} of {cls.folds} parts of the "
-            f"samples; then one for {epochs}: about {ratio:.1f} times plain training."
+            f"samples{often}; then one for {epochs}: about {ratio:.1f} times plain training."
         )
 
     # -- what subclasses write ----------------------------------------------------------------------------------------
@@ -80,10 +98,16 @@ class CrossFittedMethod(Method):
         second = Stage(epochs, "train", sampling=self.second_sampling, restart=True)
         if self.reuse:
             return [second]
-        return [Stage(first_stage_epochs(self.cross_fit_epochs, epochs), FIRST, restart=True), second]
+        return [*self.passes(FIRST, self.cross_fit_epochs, epochs), second]
+
+    def passes(self, name: str, share: float, epochs: int) -> list[Stage]:
+        """A stage for each repeat: `name`, `name`_2, `name`_3 ..."""
+        names = [name, *(f"{name}_{number}" for number in range(2, self.repeats + 1))]
+        length = first_stage_epochs(share, epochs)
+        return [Stage(length, each, restart=True, judged=self.judges_waiting) for each in names]
 
     def step(self, batch: Batch, context: Context) -> StepResult:
-        if context.stage.name != FIRST:
+        if repeat_of(context.stage, FIRST) is None:
             self._check_same(batch)
             return super().step(batch, context)
         figures = self.held_out.step(batch, context.networks[1:], context.models[1:], context.apply, context.epoch)
@@ -101,6 +125,8 @@ class CrossFittedMethod(Method):
 
     def on_stage_start(self, context: Context) -> None:
         if not self.reuse:
+            if (repeat := repeat_of(context.stage, FIRST)) is not None:
+                self.begin_pass(context, repeat, afresh=repeat > 0)
             return
         # Only here: a trained model holds all it needs, and is evaluated wherever that folder has gone.
         earlier = read_earlier(self.reuse, self._class_counts, self.num_networks)
@@ -114,10 +140,37 @@ class CrossFittedMethod(Method):
         self._check_inputs(evidence, next(iter(context.training_batches())), context.models[1:])
         self._keep(evidence)
 
+    def begin_pass(self, context: Context, repeat: int, *, afresh: bool) -> None:
+        """Folds of the repeat's own; networks that were trained before get the weights of the one that waits."""
+        if self.stratified and context.training_targets is None:
+            raise InputError("stratified folds need the labels of all training samples: give Context training_targets.")
+        self.held_out.begin(repeat, context.training_targets if self.stratified else None)
+        for model in context.models[1:] if afresh else ():
+            model.load_state_dict(context.models[0].state_dict())
+
     def on_epoch_end(self, context: Context) -> None:
         # Not at the start of the second stage: a run that resumes there does not start it again.
-        if context.stage.name == FIRST and context.epoch + 1 == context.stage.epochs:
-            self._keep(self.held_out.ask(context.training_batches(), context.models[1:]))
+        if (repeat := repeat_of(context.stage, FIRST)) is not None and self.stage_ends(context):
+            heard = self.heard(context, repeat)
+            if heard is not None:
+                self._keep(heard)
+
+    def stage_ends(self, context: Context) -> bool:
+        """Whether the epoch is the last of its stage."""
+        end = 0
+        for stage in self.stages(self.epochs):
+            end += stage.epochs
+            if stage.name == context.stage.name:
+                return context.epoch + 1 == end
+        raise AssertionError(f"{context.stage.name} is no stage of this method")
+
+    def heard(self, context: Context, repeat: int) -> HeldOut | None:
+        """Ask the networks of a repeat; after the last one the mean of all, before that None."""
+        self._so_far = averaged(self._so_far, self.held_out.ask(context.training_batches(), context.models[1:]), repeat)
+        if repeat + 1 < self.repeats:
+            return None
+        heard, self._so_far = self._so_far, None
+        return heard
 
     def _keep(self, evidence: HeldOut) -> None:
         self.evidence = evidence
@@ -132,7 +185,8 @@ class CrossFittedMethod(Method):
     def _check_inputs(self, evidence: HeldOut, batch: Batch, models: Sequence[FeatureClassifier]) -> None:
         """One of the networks gave each sample's held-out answer: of other inputs they would say something else."""
         said = torch.stack([in_evaluation(model, batch.inputs).float().cpu() for model in models], 1)
-        logits = evidence.logits if evidence.unflipped is None else evidence.unflipped  # what the networks said last
+        said_last = (evidence.last, evidence.unflipped, evidence.logits)
+        logits = next(logits for logits in said_last if logits is not None)
         kept = logits[batch.index.cpu()][:, None]
         distance = (said - kept).abs().amax(2).amin(1)
         if float(distance.median()) > SAME_LOGITS * float(kept.abs().max().clamp(min=1)):
@@ -167,12 +221,37 @@ class CrossFittedMethod(Method):
         return dict(self.found)
 
     def get_extra_state(self) -> dict[str, Any]:
-        return {"evidence": None if self.evidence is None else self.evidence._asdict()}
+        heard = {"evidence": self.evidence, "so_far": self._so_far}
+        return {name: None if value is None else value._asdict() for name, value in heard.items()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         # Of any length, unlike saved buffers: a trained model may be evaluated on data of another size.
         if state["evidence"] is not None:
             self._keep(HeldOut(**state["evidence"]))
+        so_far = state.get("so_far")  # a checkpoint from before there were repeats has none
+        self._so_far = None if so_far is None else HeldOut(**so_far)
+
+
+def repeat_of(stage: Stage, name: str) -> int | None:
+    """Which repeat of the stage called `name` a stage is, from 0; None for one of another name.
+
+    >>> [repeat_of(Stage(1, given), FIRST) for given in ("cross_fit", "cross_fit_3", "cross_fit_again", "train")]
+    [0, 2, None, None]
+    """
+    if stage.name == name:
+        return 0
+    before, _, number = stage.name.rpartition("_")
+    return int(number) - 1 if before == name and number.isdigit() else None
+
+
+def pass_cost(folds: int, share: float) -> float:
+    """What `folds` networks cost over `share` of the run's epochs, in plain trainings: each sample trains all but one,
+    which answers.
+
+    >>> round(pass_cost(4, 1 / 3), 2)
+    1.11
+    """
+    return share * (folds - 1 + FORWARD)
 
 
 def first_stage_epochs(share: float, epochs: int) -> int:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from icda.cross_fit import HeldOut, conditional_log_prior, joint_counts
 from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Setup
-from icda.methods.cross_fitted import CrossFittedMethod
+from icda.methods.cross_fitted import CrossFittedMethod, Repeats
 
 if TYPE_CHECKING:
     from icda.data.task import Batch
@@ -32,8 +32,17 @@ class MAT(CrossFittedMethod):
 
     log_prior: Tensor
 
-    def __init__(self, setup: Setup, *, cross_fit_epochs: float = 0.5, reuse: str = "", tau: float = 1.0) -> None:
-        super().__init__(setup, cross_fit_epochs=cross_fit_epochs, reuse=reuse)
+    def __init__(
+        self,
+        setup: Setup,
+        *,
+        cross_fit_epochs: float = 0.5,
+        reuse: str = "",
+        stratified: bool = False,
+        repeats: Repeats = 1,
+        tau: float = 1.0,
+    ) -> None:
+        super().__init__(setup, cross_fit_epochs=cross_fit_epochs, reuse=reuse, stratified=stratified, repeats=repeats)
         if not 0 <= tau < float("inf"):
             raise InputError(f"tau is a finite number, 0 or more, got {tau}.")
         self.tau = tau

@@ -15,7 +15,7 @@ from icda.errors import InputError
 from icda.losses.icda import ICDALoss
 from icda.losses.prior_loss import PriorLoss
 from icda.methods.base import METHODS, Context, Setup, Stage, StepResult
-from icda.methods.cross_fitted import FIRST, FORWARD, CrossFittedMethod, first_stage_epochs
+from icda.methods.cross_fitted import FIRST, CrossFittedMethod, Repeats, first_stage_epochs, pass_cost, repeat_of
 from icda.methods.prior_criterion import LossName, prior_criterion
 
 if TYPE_CHECKING:
@@ -63,9 +63,11 @@ class ShortcutPrior(CrossFittedMethod):
         form: Literal["auto", "counted", "soft"] = "auto",
         loss: LossName = "la",
         reuse: str = "",
+        stratified: bool = False,
+        repeats: Repeats = 1,
         **options: Any,
     ) -> None:
-        super().__init__(setup, cross_fit_epochs=cross_fit_epochs, reuse=reuse)
+        super().__init__(setup, cross_fit_epochs=cross_fit_epochs, reuse=reuse, stratified=stratified, repeats=repeats)
         if form not in FORMS:
             raise InputError(f"form is one of {', '.join(FORMS)}, got {form!r}.")
         self.form = form
@@ -78,20 +80,19 @@ class ShortcutPrior(CrossFittedMethod):
         if options.get("reuse") or options.get("form", "auto") == "counted":
             return note
         again = first_stage_epochs(SOFT_EPOCHS, epochs)
-        more = again / epochs * (cls.folds - 1 + FORWARD)
+        more = int(options.get("repeats", 1)) * pass_cost(cls.folds, again / epochs)
         return f"{note} Networks that do not repeat each other are trained again, {again} epochs: {more:.1f} more."
 
     def stages(self, epochs: int) -> list[Stage]:
         *first, second = super().stages(epochs)
         if not first or self.evidence is None or self._form(self.evidence) != "soft":
             return [*first, second]
-        return [*first, Stage(first_stage_epochs(SOFT_EPOCHS, epochs), AGAIN, restart=True), second]
+        return [*first, *self.passes(AGAIN, SOFT_EPOCHS, epochs), second]
 
     def on_stage_start(self, context: Context) -> None:
         super().on_stage_start(context)
-        if context.stage.name == AGAIN:
-            for model in context.models[1:]:
-                model.load_state_dict(context.models[0].state_dict())  # that one still waits as it was made
+        if (repeat := repeat_of(context.stage, AGAIN)) is not None:
+            self.begin_pass(context, repeat, afresh=True)
 
     def _check_earlier(self, earlier: Mapping[str, Any]) -> None:
         evidence = HeldOut(**earlier["method"]["_extra_state"]["evidence"])
@@ -102,15 +103,11 @@ class ShortcutPrior(CrossFittedMethod):
             )
 
     def step(self, batch: Batch, context: Context) -> StepResult:
-        if context.stage.name != AGAIN:
+        if repeat_of(context.stage, AGAIN) is None:
             return super().step(batch, context)
         networks, models = context.networks[1:], context.models[1:]
         figures = self.held_out.step(batch, networks, models, context.apply, context.epoch, flips=False)
         return StepResult(figures.loss, figures.held_out)
-
-    def _second_begins(self) -> int:
-        """The first epoch of the network that is kept."""
-        return sum(stage.epochs for stage in self.stages(self.epochs)[:-1])
 
     def _form(self, held_out: HeldOut) -> Literal["counted", "soft", "shares"]:
         return chosen_form(held_out) if self.form == "auto" else self.form
@@ -129,10 +126,12 @@ class ShortcutPrior(CrossFittedMethod):
 
     def on_epoch_end(self, context: Context) -> None:
         super().on_epoch_end(context)
-        if context.stage.name == AGAIN and self.evidence is not None and context.epoch + 1 == self._second_begins():
-            again = self.held_out.ask(context.training_batches(), context.models[1:])
-            self._keep(self.evidence._replace(unflipped=again.logits))
-        if context.stage.name == FIRST and self.found.get("no_shortcut"):
+        repeat = repeat_of(context.stage, AGAIN)
+        if repeat is not None and self.evidence is not None and self.stage_ends(context):
+            again = self.heard(context, repeat)
+            if again is not None:
+                self._keep(self.evidence._replace(unflipped=again.logits, last=again.last))
+        if repeat_of(context.stage, FIRST) is not None and self.found.get("no_shortcut"):
             warnings.warn(
                 f"shortcut_prior: {self.found['held_out_errors']:.0%} of the held-out answers are wrong, and two networks "
                 f"disagree on {self.found['disagreement']:.2f} samples for each of them: no sign of a shortcut. The prior "

@@ -47,6 +47,7 @@ class TwinLabels(CrossFittedMethod):
     """
 
     answers_later: ClassVar[bool] = False  # the twins answer with the class itself, not with a shortcut
+    judges_waiting: ClassVar[bool] = True  # studies of the best epoch read a figure of every epoch
     given: Tensor
     said: Tensor
     average: Tensor

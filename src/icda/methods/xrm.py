@@ -13,7 +13,7 @@ from icda.cross_fit import HeldOut
 from icda.data.loader import balanced_weights
 from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Sampling, Setup
-from icda.methods.cross_fitted import CrossFittedMethod
+from icda.methods.cross_fitted import CrossFittedMethod, Repeats
 from icda.methods.group_dro import GroupDRO
 
 if TYPE_CHECKING:
@@ -50,8 +50,10 @@ class XRM(CrossFittedMethod):
         cross_fit_epochs: float = 0.5,
         second: Literal["uw", "group_dro"] = "uw",
         reuse: str = "",
+        stratified: bool = False,
+        repeats: Repeats = 1,
     ) -> None:
-        super().__init__(setup, cross_fit_epochs=cross_fit_epochs, reuse=reuse)
+        super().__init__(setup, cross_fit_epochs=cross_fit_epochs, reuse=reuse, stratified=stratified, repeats=repeats)
         if second not in SECONDS:
             raise InputError(f"second is one of {', '.join(SECONDS)}, got {second!r}.")
         self.second = second

@@ -24,6 +24,9 @@ from icda.registry import did_you_mean
 from icda.results.files import write_atomically
 
 OWN_DATA_CLIP_NORM = 1.0
+# Where groups are unknown, the rule that comes nearest to the one that knows them (docs/benchmarks.md, "Selection without
+# groups"). Else the last epoch: a run may have no validation split, and groups may be chosen by.
+DEFAULT_SELECTION = {"known": "last", "unknown": "validation_worst_class"}
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,9 @@ class TrainConfig:
     """Whether training and selection may see group labels; "unknown" withholds them from both."""
     subset: Positive | None = None
     """Part of the task, for a quick look: a share below 1, or a number of training samples."""
-    selection: str = "last"
-    """Rule that picks the checkpoint (`icda list selection`); none sees test data."""
+    selection: str = ""
+    """Rule that picks the checkpoint (`icda list selection`); none sees test data. If not given: last, and where attributes
+    are unknown validation_worst_class."""
     seed: Seed = 0
     """Seed of initialisation, order and augmentation."""
     data_seed: Seed = 0
@@ -108,6 +112,8 @@ class TrainConfig:
         for name, kind in _kinds().items():
             _check_kind(name, getattr(self, name), kind)
         check_numbers(vars(self), _kinds(include_extras=True))
+        if not self.selection:  # now, so that the rule is in the hash, and in the configuration that is written
+            object.__setattr__(self, "selection", DEFAULT_SELECTION[self.attributes])
 
     @property
     def largest_gradient(self) -> float | None:

@@ -125,6 +125,7 @@ class StageRun:
             iteration=position.iteration,
             progress=position.iteration / crew.plan.num_iterations,
             stage=self.stage,
+            training_targets=crew.batches.task.train.targets,
         )
 
     def _apply(self, loss: Tensor, share: float = 1.0) -> None:

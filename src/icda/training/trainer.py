@@ -161,7 +161,8 @@ class Trainer:
         seconds, tally = time.perf_counter() - started, self.position.tally.reduced(self.accelerator)
         own = {**tally.extras(), **self.method.epoch_figures()}
         own |= describe_samples(self.method.sample_figures(), self.task.train)
-        seen = None if self.task.validation is None else self._look_at_validation(self.task.validation)
+        validation = self.task.validation if run.stage.judged else None
+        seen = None if validation is None else self._look_at_validation(validation)
         observed = {} if seen is None else self.selector.observe(seen)
         record = EpochRecord(
             epoch=self.position.epoch,
@@ -174,7 +175,7 @@ class Trainer:
             seconds=round(seconds, 3),
         )
         metrics = None if seen is None else {**seen.metrics, **observed}
-        if self.selector.update(self.position.epoch, metrics) and self._is_main and self._keeps_now():
+        if run.stage.judged and self.selector.update(self.position.epoch, metrics) and self._keeps_now():
             self.save_model()
         self.history.append(record)
         self.position.next_epoch()
@@ -267,8 +268,9 @@ class Trainer:
         return self.accelerator.is_main_process
 
     def _keeps_now(self) -> bool:
-        """Rule `last` writes the model once, at the end; the others whenever it is the best so far."""
-        return self.selector.rule.needs_validation or self.position.epoch == self.plan.num_epochs - 1
+        """The first rank alone. Rule `last` writes the model once, at the end; the others whenever it is the best so far."""
+        at_end = self.position.epoch == self.plan.num_epochs - 1
+        return self._is_main and (self.selector.rule.needs_validation or at_end)
 
 
 def _check_selection(config: TrainConfig, stages: Sequence[Stage], selector: Selector) -> None:

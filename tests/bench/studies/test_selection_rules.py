@@ -107,5 +107,34 @@ def test_the_command_writes_a_row_for_each_rule_of_each_run(tmp_path: Path, monk
     )
 
 
+def test_runs_that_the_file_has_are_not_made_again_and_keep_their_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def compared(config: TrainConfig) -> list[RuleRow]:
+        asked.append(config.seed)
+        return rule_rows(config, HISTORY, [0.1, 0.2, 0.5, 0.6], 0)
+
+    monkeypatch.setattr(selection_rules, "compare_rules", compared)
+    path = tmp_path / "selection.csv"
+    words = ["--methods", "icda", "--tasks", "digits_coloured", "--ledger", str(path), "--out", str(tmp_path)]
+    bench_estimators.selection([*words, "--seeds", "1"])
+    before = path.read_text()
+    bench_estimators.selection([*words, "--seeds", "2"])
+    assert asked == [0, 1]
+    assert path.read_text().startswith(before)
+    assert [row.seed for row in read_rule_rows(path)] == [0] * len(RULES) + [1] * len(RULES)
+
+
+def test_several_tasks_are_also_shown_together() -> None:
+    rows = [
+        *rule_rows(TrainConfig(task="digits_coloured"), HISTORY, [0.1, 0.2, 0.5, 0.6], 0),
+        *rule_rows(TrainConfig(task="waterbirds"), HISTORY, [0.3, 0.2, 0.9, 0.6], 0),
+    ]
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in selection_table(rows).splitlines()]
+    assert [line for line in lines if line[0] == "all" and line[1] == "last"] == [["all", "last", "60.0", "10.0", "2"]]
+
+
 def replace_seed(seed: int) -> TrainConfig:
     return TrainConfig(task="digits_coloured", method="icda", seed=seed)

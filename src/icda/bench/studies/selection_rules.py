@@ -7,7 +7,7 @@ epoch that a rule has chosen. The rule that is given the validation groups is th
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,10 @@ class RuleRow:
     worst_group_accuracy: float
     below_oracle: float
 
+    @property
+    def run(self) -> tuple[str, str, int]:
+        return self.task, self.method, self.seed
+
 
 class WatchedTrainer(Trainer):
     """A trainer that also writes down the worst test group after each epoch."""
@@ -70,9 +74,17 @@ def compare_rules(config: TrainConfig) -> list[RuleRow]:
 
 
 def compare_table6(
-    methods: Sequence[str], tasks: Sequence[str], seeds: int, out: Path, root: str | None
+    methods: Sequence[str],
+    tasks: Sequence[str],
+    seeds: int,
+    out: Path,
+    root: str | None,
+    done: Set[tuple[str, str, int]] = frozenset(),
 ) -> Iterator[list[RuleRow]]:
-    """The rows of one run after the other, seed 0 of everything first; settings are those of table 6, tier cpu."""
+    """The rows of one run after the other, seed 0 of everything first; settings are those of table 6, tier cpu.
+
+    Runs (task, method, seed) that are `done` are left out.
+    """
     suite = load_suite("table6")
     places = {column.places["cpu"].task: column for column in suite.columns if "cpu" in column.places}
     known = {row.method: row for row in reversed(suite.rows) if row.method is not None}
@@ -81,7 +93,7 @@ def compare_table6(
             raise InputError(f"table 6 has no {name} {', '.join(unknown)}. Known: {', '.join(map(str, offered))}.")
     for seed in range(seeds):
         for task in tasks:
-            for method in methods:
+            for method in (method for method in methods if (task, method, seed) not in done):
                 config = cell_config(suite, "cpu", places[task], known[method], seed)
                 # Given the groups, which no method here reads, so that the oracle rule can be asked too.
                 asked = {"attributes": "known", "selection": "validation_worst_pseudo_group", "root": root}
@@ -90,13 +102,23 @@ def compare_table6(
 
 
 def selection_table(rows: Sequence[RuleRow]) -> str:
-    """For each task and rule, over methods and seeds: the mean worst group, and how far it lies below the oracle's."""
-    body = []
-    for task, rule in dict.fromkeys((row.task, row.rule) for row in rows):
-        mine = [row for row in rows if (row.task, row.rule) == (task, rule)]
-        worst, below = ([100 * getattr(row, name) for row in mine] for name in ("worst_group_accuracy", "below_oracle"))
-        body.append([task, rule, f"{sum(worst) / len(worst):.1f}", f"{sum(below) / len(below):.1f}", str(len(mine))])
+    """For each task and rule, over methods and seeds: the mean worst group, and how far it lies below the oracle's.
+
+    Last come all runs together, where there are several tasks.
+    """
+    tasks = dict.fromkeys(row.task for row in rows)
+    body = [_mean(task, rule, [row for row in rows if row.task == task]) for task in tasks for rule in RULES]
+    if len(tasks) > 1:
+        body += [_mean("all", rule, rows) for rule in RULES]
     return markdown(["task", "rule", "worst group, %", "below the oracle", "runs"], body)
+
+
+def _mean(task: str, rule: str, rows: Sequence[RuleRow]) -> list[str]:
+    mine = [row for row in rows if row.rule == rule]
+    worst, below = (
+        sum(100 * getattr(row, name) for row in mine) / len(mine) for name in ("worst_group_accuracy", "below_oracle")
+    )
+    return [task, rule, f"{worst:.1f}", f"{below:.1f}", str(len(mine))]
 
 
 def read_rule_rows(path: Path) -> list[RuleRow]:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from icda.bench.studies.embeddings import run, sets
-from icda.bench.studies.embeddings.methods import ROWS, Bench
+from icda.bench.studies.embeddings import methods, run, sets
+from icda.bench.studies.embeddings.methods import BY_ACCURACY, BY_CLASS, ROWS, RULES, Bench
 from icda.bench.studies.embeddings.run import read_cells, run_cells, write_cells
 from icda.bench.studies.embeddings.sets import FeatureSet, Part
 
@@ -32,8 +34,7 @@ def only_the_small_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def worst(method: str) -> float:
-    (cell,) = run_cells("small", 0, [method], Path(), Path())
-    return cell.worst_group_accuracy
+    return run_cells("small", 0, [method], Path(), Path())[0].worst_group_accuracy
 
 
 def test_guessed_groups_come_close_to_true_ones() -> None:
@@ -74,8 +75,50 @@ def test_rows_that_are_told_nothing_never_read_attributes() -> None:
 
 def test_every_row_gives_a_cell() -> None:
     cells = run_cells("small", 0, [row.name for row in ROWS], Path(), Path())
-    assert [cell.method for cell in cells] == [row.name for row in ROWS]
+    expected = [(row.name, rule) for row in ROWS for rule in RULES[row.knows]]
+    assert [(cell.method, cell.selection) for cell in cells] == expected
     assert all(0 < cell.worst_group_accuracy <= cell.accuracy <= 1 for cell in cells)
+
+
+def test_labels_alone_choose_C_by_accuracy_and_by_the_worst_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = small_set(Path(), 0, Path())
+    validation = data.validation
+    zeros, ones = (np.flatnonzero(validation.targets == label) for label in (0, 1))
+
+    class Answers:
+        """Right for a given share of each class: the more accurate one is wrong about half of class 1."""
+
+        def __init__(self, C: float, **options: object) -> None:
+            self.shares = (1.0, 0.5) if C == 0.01 else (0.7, 0.7)
+
+        def fit(self, *arguments: object, **options: object) -> Answers:
+            return self
+
+        def predict(self, features: np.ndarray) -> np.ndarray:
+            answers = validation.targets.copy()
+            for rows, share in zip((zeros, ones), self.shares, strict=True):
+                wrong = rows[round(share * len(rows)) :]
+                answers[wrong] = 1 - answers[wrong]
+            return answers
+
+    monkeypatch.setattr(methods, "ICDAClassifier", Answers)
+    chosen = Bench(data, seed=0).fit(ROWS[0], None)
+    assert {rule: fitted.C for rule, fitted in chosen.items()} == {BY_ACCURACY: 0.01, BY_CLASS: 0.1}
+    assert chosen[BY_ACCURACY].scores[BY_ACCURACY] == pytest.approx(0.75)
+    assert chosen[BY_CLASS].scores[BY_CLASS] == pytest.approx(0.7)
+
+
+def test_a_table_with_one_rule_gets_the_other_and_keeps_what_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "process_pool", ThreadPoolExecutor)  # another process would not know the small set
+    path = tmp_path / "a.csv"
+    earlier = replace(run_cells("small", 0, ["ce"], Path(), Path())[0], accuracy=0.123, commit="earlier")
+    write_cells(path, [earlier])
+    cells = run.run_table(path, Path(), Path(), sets=["small"], methods=["ce"], seeds=1, report=lambda text: None)
+    assert [cell.selection for cell in cells] == [BY_ACCURACY, BY_CLASS]
+    assert cells[0] == earlier
+    assert read_cells(path) == cells
 
 
 def test_cells_survive_the_file(tmp_path: Path) -> None:

@@ -17,6 +17,14 @@ from icda.linear.problem import Problem
 from icda.linear.pseudo_groups import PseudoGroups, contrast_groups
 
 Knows = Literal["labels", "groups", "metadata"]
+BY_ACCURACY, BY_CLASS, BY_GROUP = "validation accuracy", "validation worst class", "validation worst group"
+BY_METADATA = "cross-fitted metadata worst group"
+# What C is chosen by; from labels alone by one rule and by the other, so that they can be compared.
+RULES: dict[Knows, tuple[str, ...]] = {
+    "labels": (BY_ACCURACY, BY_CLASS),
+    "groups": (BY_GROUP,),
+    "metadata": (BY_METADATA,),
+}
 
 
 @dataclass(frozen=True)
@@ -66,12 +74,11 @@ ROWS = (
 
 @dataclass
 class Fitted:
-    """A model, the C it was chosen with, and the score it was chosen by."""
+    """A model, the C it was fitted with, and its score by each rule that may choose it."""
 
     model: Any
     C: float
-    score: float
-    selection: str
+    scores: dict[str, float]
 
 
 class Bench:
@@ -85,14 +92,14 @@ class Bench:
         """A row that is given nothing is fitted once, whatever groups it is judged by."""
         return (None,) if row.knows == "labels" else tuple(self.data.test.attributes)
 
-    def fit(self, row: Row, attribute: str | None) -> Fitted:
-        """The best over C, by validation data that may know of groups only where the row does."""
+    def fit(self, row: Row, attribute: str | None) -> dict[str, Fitted]:
+        """The best over C by each rule of the row. Validation data may know of groups only where the row does."""
         if row.knows == "metadata":
             assert attribute is not None
             choices = [self._fit_metadata(row, attribute, C) for C in self.data.inverse_decays]
         else:
             choices = [self._fit_training(row, attribute, C) for C in self.data.inverse_decays]
-        return max(choices, key=lambda fitted: fitted.score)
+        return {rule: _best(choices, rule) for rule in RULES[row.knows]}
 
     def _fit_training(self, row: Row, attribute: str | None, C: float) -> Fitted:
         train, validation = self.data.train, self.data.validation
@@ -105,8 +112,9 @@ class Bench:
         model = ICDAClassifier(**options).fit(train.features, train.targets, groups=groups)
         hits = model.predict(validation.features) == validation.targets
         if attribute is None:
-            return Fitted(model, C, float(hits.mean()), "validation accuracy")
-        return Fitted(model, C, worst_group(hits, validation.groups(attribute)), "validation worst group")
+            scores = {BY_ACCURACY: float(hits.mean()), BY_CLASS: worst_group(hits, validation.targets)}
+            return Fitted(model, C, scores)
+        return Fitted(model, C, {BY_GROUP: worst_group(hits, validation.groups(attribute))})
 
     def _guess(self, kind: str, C: float) -> PseudoGroups:
         """The same as ICDAClassifier(balance=kind) computes for itself."""
@@ -128,7 +136,7 @@ class Bench:
         model = MetaICDAClassifier(C=C, random_state=self.seed, **row.options)
         groups = metadata.attributes[attribute]
         model.fit(train.features, train.targets, metadata.features, metadata.targets, groups)
-        return Fitted(model, C, model.metadata_score_, "cross-fitted metadata worst group")
+        return Fitted(model, C, {BY_METADATA: model.metadata_score_})
 
     def _fit_dfr(self, attribute: str, C: float) -> Fitted:
         """A head on group-balanced metadata alone (Kirichenko et al., ICLR 2023); C by two-fold cross-validation."""
@@ -144,7 +152,7 @@ class Bench:
         for side in (0, 1):
             judged = half == side
             hits[judged] = fitted(metadata.rows(~judged)).predict(metadata.features[judged]) == metadata.targets[judged]
-        return Fitted(fitted(metadata), C, worst_group(hits, groups), "cross-fitted metadata worst group")
+        return Fitted(fitted(metadata), C, {BY_METADATA: worst_group(hits, groups)})
 
     @cached_property
     def test_attributes(self) -> tuple[str, ...]:
@@ -155,6 +163,10 @@ class Bench:
         test = self.data.test
         hits = model.predict(test.features) == test.targets
         return float(hits.mean()), worst_group(hits, test.groups(attribute))
+
+
+def _best(choices: Sequence[Fitted], rule: str) -> Fitted:
+    return max(choices, key=lambda fitted: fitted.scores[rule])
 
 
 def worst_group(hits: np.ndarray, groups: np.ndarray) -> float:

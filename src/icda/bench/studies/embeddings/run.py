@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from icda.bench.processes import process_pool
-from icda.bench.studies.embeddings.methods import ROWS, Bench
+from icda.bench.studies.embeddings.methods import ROWS, RULES, Bench, Row
 from icda.bench.studies.embeddings.sets import SETS
 from icda.results import write_atomically
 from icda.training.environment import describe_environment
@@ -42,8 +42,8 @@ class Cell:
     commit: str
 
     @property
-    def key(self) -> tuple[str, str, int]:
-        return self.set, self.method, int(self.seed)
+    def key(self) -> tuple[str, str, int, str]:
+        return self.set, self.method, int(self.seed), self.selection
 
 
 def run_table(
@@ -66,11 +66,11 @@ def run_table(
     with process_pool(jobs) as pool:
         futures = []
         for name, seed in pairs:
-            missing = [row.name for row in rows if (name, row.name, seed) not in known]
+            missing = [row.name for row in rows if not _keys(name, row, seed) <= known]
             if missing:
                 futures.append(pool.submit(run_cells, name, seed, missing, root, cache))
         for future in as_completed(futures):
-            done = sorted([*done, *future.result()], key=_order)
+            done = sorted([*done, *(cell for cell in future.result() if cell.key not in known)], key=_order)
             write_cells(path, done)
             report(f"{len(done)} rows in {path}")
     return done
@@ -86,13 +86,18 @@ def run_cells(name: str, seed: int, methods: Sequence[str], root: Path, cache: P
     for row in (row for row in ROWS if row.name in methods):
         for attribute in bench.attributes(row):
             started = time.perf_counter()
-            fitted = bench.fit(row, attribute)
+            chosen = bench.fit(row, attribute)
             seconds = round(time.perf_counter() - started, 2)
             for judged in bench.test_attributes if attribute is None else (attribute,):
-                accuracy, worst = bench.judge(fitted.model, judged)
-                figures = (round(accuracy, 5), round(worst, 5), fitted.C, fitted.selection, round(fitted.score, 5))
-                cells.append(Cell(name, judged, row.name, row.knows, seed, *figures, seconds, **machine))
+                for rule, fitted in chosen.items():
+                    accuracy, worst = bench.judge(fitted.model, judged)
+                    figures = (round(accuracy, 5), round(worst, 5), fitted.C, rule, round(fitted.scores[rule], 5))
+                    cells.append(Cell(name, judged, row.name, row.knows, seed, *figures, seconds, **machine))
     return cells
+
+
+def _keys(name: str, row: Row, seed: int) -> set[tuple[str, str, int, str]]:
+    return {(name, row.name, seed, rule) for rule in RULES[row.knows]}
 
 
 def read_cells(path: Path) -> list[Cell]:
@@ -112,6 +117,6 @@ def write_cells(path: Path, cells: Sequence[Cell]) -> None:
     write_atomically(path, text.getvalue().encode())
 
 
-def _order(cell: Cell) -> tuple[int, str, int, int]:
+def _order(cell: Cell) -> tuple[int, str, int, str, int]:
     methods = [row.name for row in ROWS]
-    return list(SETS).index(cell.set), cell.attribute, methods.index(cell.method), cell.seed
+    return list(SETS).index(cell.set), cell.attribute, methods.index(cell.method), cell.selection, cell.seed
