@@ -17,7 +17,7 @@ from icda.models import create_model
 from icda.training import TrainConfig, train
 
 SETUP = Setup(3, 6, torch.tensor([30, 20, 10]), epochs=1, num_samples=60)
-DEFAULTS = {"strength_output": "tanh", "beta": 5.0}
+DEFAULTS = {"strength_output": "tanh", "beta": 10.0, "memory": True}
 
 
 def test_it_is_meta_icda_with_other_defaults() -> None:
@@ -28,7 +28,7 @@ def test_it_is_meta_icda_with_other_defaults() -> None:
     assert isinstance(signed, MetaICDAMethod)
     assert isinstance(plain, MetaICDAMethod)
     for method in (signed, plain):
-        assert (method.lookahead, method.criterion.lambda0, method.criterion.beta) == ("head", 0.25, 5.0)
+        assert (method.lookahead, method.criterion.lambda0, method.criterion.beta) == ("head", 0.25, 10.0)
         assert (method.strength_network.output, method.strength_network.centred) == ("tanh", True)
     for name, value in plain.strength_network.state_dict().items():
         assert torch.equal(signed.strength_network.state_dict()[name], value), name
@@ -39,6 +39,7 @@ def test_the_papers_form_stays_the_default_of_meta_icda() -> None:
     assert isinstance(method, MetaICDAMethod)
     assert (method.strength_network.output, method.strength_network.centred) == ("sigmoid", False)
     assert method.criterion.beta == 0.1
+    assert method.history is None
 
 
 def test_before_the_start_signed_strengths_are_zero_and_the_margin_with_them() -> None:

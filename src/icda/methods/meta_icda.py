@@ -42,7 +42,7 @@ class MetaICDAMethod(MetaLearner):
     are then kept positive semidefinite). With `held_out`, the folder of a finished run of a method with cross-fitted
     networks (shortcut_prior, xrm, mat) on the same samples, the strength network also reads what those say of a sample
     they have not learned from: -log p(y | x) and the entropy of p. With `memory` it also reads the sample's mean loss and
-    margin over all epochs so far. Options not listed here are those of `ICDALoss`.
+    margin over all epochs so far. `withdrawal` multiplies negative strengths. Options not listed here are those of `ICDALoss`.
 
     Reference: section 4.2 and algorithm 1 of arXiv 2304.13431; mathematics 4.13 to 4.20.
     """
@@ -66,6 +66,7 @@ class MetaICDAMethod(MetaLearner):
         persist: bool = False,
         strength_output: StrengthOutput = "sigmoid",
         centre_strengths: bool = True,
+        withdrawal: NotNegative = 1.0,
         memory: bool = False,
         held_out: str = "",
         criterion: ICDALoss | None = None,
@@ -86,6 +87,7 @@ class MetaICDAMethod(MetaLearner):
             len(NAMES) + len(HISTORY_NAMES) * memory + len(HELD_OUT_NAMES) * bool(held_out),
             output=strength_output,
             centred=centre_strengths and strength_output != "sigmoid",
+            withdrawal=withdrawal,
         )
         # Decoupled decay: inside Adam's normalised step it would outweigh a meta-gradient of order beta * eta / n.
         self.optimizer = torch.optim.AdamW(
