@@ -56,7 +56,9 @@ def test_a_sample_with_another_label_or_number_has_its_present_figures() -> None
     assert torch.equal(found[3:], now[3:])
     assert not torch.isclose(found[:3], now[:3]).any()
     changed = (targets + 1) % CLASSES
-    assert torch.equal(history(logits[1], changed, torch.arange(SAMPLES)), SampleHistory(0)(logits[1], changed, targets))
+    assert torch.equal(
+        history(logits[1], changed, torch.arange(SAMPLES)), SampleHistory(0)(logits[1], changed, targets)
+    )
 
 
 def test_state_is_read_back_and_may_be_of_another_length() -> None:

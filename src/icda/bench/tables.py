@@ -31,8 +31,10 @@ from icda.bench.markdown import markdown, spread
 from icda.bench.studies.best_epoch import BestEpochRow, best_epoch_table
 from icda.bench.studies.few_metadata import FewMetadataRow, few_metadata_table
 from icda.bench.studies.group_strengths import group_strengths_table
+from icda.bench.studies.long_training import LongTrainingRow, long_training_table
 from icda.bench.studies.row_file import read_row_file
 from icda.bench.studies.selection_rules import read_rule_rows, selection_table
+from icda.bench.studies.shortcut_and_noise import ShortcutAndNoiseRow, shortcut_and_noise_table
 from icda.bench.studies.stability import read_stability, stability_table
 from icda.bench.studies.verdicts.fit import left_out_table
 from icda.bench.studies.verdicts.judge import detail_table, regret_table, verdict_table
@@ -143,6 +145,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "stability": lambda: stability_table(read_stability(RESULTS / "stability.csv")),
     "best-epoch": lambda: best_epoch_table(read_row_file(RESULTS / "best_epoch.csv", BestEpochRow)),
     "few-metadata": lambda: few_metadata_table(read_row_file(RESULTS / "few_metadata.csv", FewMetadataRow)),
+    "long-training": lambda: long_training_table(read_row_file(RESULTS / "long_training.csv", LongTrainingRow)),
+    "shortcut-and-noise": lambda: shortcut_and_noise_table(
+        read_row_file(RESULTS / "shortcut_and_noise.csv", ShortcutAndNoiseRow)
+    ),
     "selection": lambda: selection_table(read_rule_rows(RESULTS / "selection.csv")),
     **{name: partial(paper_table, name) for name in SUITES},
 }
