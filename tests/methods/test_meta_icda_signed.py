@@ -115,5 +115,5 @@ def test_a_loop_of_ones_own_with_memory_gives_sample_numbers() -> None:
     assert meta.method.history.sums[2].nonzero().flatten().tolist() == list(range(12, 24))
     with pytest.raises(InputError, match=r"give a batch as \(inputs, targets, index\)"):
         meta.step((inputs, targets), clean, progress=0.5)
-    with pytest.raises(InputError, match="sample numbers from 0 to 29, .* got 20 to 31"):
+    with pytest.raises(InputError, match=r"sample numbers from 0 to 29, .* got 20 to 31"):
         meta.step((inputs, targets, index + 8), clean, progress=0.5)

@@ -42,7 +42,7 @@ class MetaICDAMethod(MetaLearner):
     are then kept positive semidefinite). With `held_out`, the folder of a finished run of a method with cross-fitted
     networks (shortcut_prior, xrm, mat) on the same samples, the strength network also reads what those say of a sample
     they have not learned from: -log p(y | x) and the entropy of p. With `memory` it also reads the sample's mean loss and
-    margin over all epochs so far. `withdrawal` multiplies negative strengths. Options not listed here are those of `ICDALoss`.
+    margin over all epochs so far. `withdrawal` multiplies negative strengths. Options not listed are those of `ICDALoss`.
 
     Reference: section 4.2 and algorithm 1 of arXiv 2304.13431; mathematics 4.13 to 4.20.
     """

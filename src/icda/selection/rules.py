@@ -92,7 +92,9 @@ for _rule in (
 
 
 def get_rule(rule: str | SelectionRule) -> SelectionRule:
-    """The rule behind a name; a rule stands for itself, `validation_METRIC` and `metadata_METRIC` for the best of any metric.
+    """The rule behind a name; a rule stands for itself.
+
+    `validation_METRIC` and `metadata_METRIC` stand for the best of any metric on these splits.
 
     >>> get_rule("validation-worst-class").metric
     'worst_class_accuracy'

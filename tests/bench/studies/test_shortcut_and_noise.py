@@ -52,5 +52,6 @@ def test_the_table_leaves_out_what_a_method_does_not_have() -> None:
         ShortcutAndNoiseRow("signed", 0, 0.7, 0.5, 0.1, 0.4),
     ]
     lines = shortcut_and_noise_table(rows).splitlines()
-    assert lines[2].startswith("| CE |") and lines[2].endswith("|  |  |")
+    assert lines[2].startswith("| CE |")
+    assert lines[2].endswith("|  |  |")
     assert "nan" not in shortcut_and_noise_table(rows)
