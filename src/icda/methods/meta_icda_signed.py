@@ -16,7 +16,7 @@ class SignedMetaICDA(MetaICDAMethod):
 
     The margin beta alpha_i of a sample may be negative: its logits then count as right already, and it stops pulling. So
     one number per sample withdraws wrong labels and pushes samples that are too few, whichever the metadata ask for.
-    The strength network has a memory: without one a wrong label that was learned by heart looks like a right one, and comes
+    The strength network has a memory: without one a wrong label that was memorised looks like a right one, and comes
     back. Everything else, options included, is `meta_icda`, the paper's form, where strengths lie in (0, 1) and beta is
     0.1: a gradient that is at most 1.1 times as large. Settings were chosen on three tasks of digits, seeds 0 and 1.
 

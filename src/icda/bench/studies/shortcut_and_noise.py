@@ -1,4 +1,4 @@
-"""Whether the sign of learned strengths tells a wrong label from a sample that a shortcut speaks against.
+"""Whether the sign of learned strengths tells a wrong label from a sample that contradicts a shortcut.
 
     python -m icda.bench.studies.shortcut_and_noise --out benchmarks/results/shortcut_and_noise.csv
 
@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import tyro
 
@@ -54,17 +55,18 @@ class Arguments:
 
 def measure_one(form: str, seed: int, epochs: int) -> ShortcutAndNoiseRow:
     with tempfile.TemporaryDirectory() as place:
-        common = {"task": TASK, "seed": seed, "epochs": epochs}
-        options = {}
+        options: dict[str, Any] = {}
         if form == "held_out":
             options = {"held_out": f"{place}/earlier"}
-            train(TrainConfig(**common, method="shortcut_prior", options={"form": "soft"}, out=options["held_out"]))
+            earlier = TrainConfig(task=TASK, seed=seed, epochs=epochs, method="shortcut_prior", out=options["held_out"])
+            train(replace(earlier, options={"form": "soft"}))
         method = "cross_entropy" if form == "ce" else "meta_icda_signed"
-        result = train(TrainConfig(**common, method=method, options=options, out=f"{place}/run"))
-        separation = (UNKNOWN, UNKNOWN) if form == "ce" else separations(Path(place) / "run")
+        config = TrainConfig(task=TASK, seed=seed, epochs=epochs, method=method, options=options, out=f"{place}/run")
+        result = train(config)
+        wrong, few = (UNKNOWN, UNKNOWN) if form == "ce" else separations(Path(place) / "run")
     assert result.metrics is not None, "a finished run has them"
-    figures = (float(result.metrics[name]) for name in ("accuracy", "worst_group_accuracy"))
-    return ShortcutAndNoiseRow(form, seed, *figures, *separation)
+    accuracy, worst_group = (float(result.metrics[name]) for name in ("accuracy", "worst_group_accuracy"))
+    return ShortcutAndNoiseRow(form, seed, accuracy, worst_group, wrong, few)
 
 
 def separations(folder: Path) -> tuple[float, float]:
@@ -76,8 +78,8 @@ def separations(folder: Path) -> tuple[float, float]:
     strengths = sample_strengths(method, run_pass(method, networks, task.train)).per_sample.double()
     right = task.train.targets == clean
     few = minority(clean, groups)
-    found = auroc(-strengths, ~right), auroc(strengths[right], few[right])
-    return tuple(UNKNOWN if value is None else value for value in found)  # type: ignore[return-value]
+    for_wrong, for_few = auroc(-strengths, ~right), auroc(strengths[right], few[right])
+    return UNKNOWN if for_wrong is None else for_wrong, UNKNOWN if for_few is None else for_few
 
 
 def measure(options: Arguments, known: Sequence[ShortcutAndNoiseRow]) -> Iterator[ShortcutAndNoiseRow]:
