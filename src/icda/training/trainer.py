@@ -164,6 +164,10 @@ class Trainer:
         validation = self.task.validation if run.stage.judged else None
         seen = None if validation is None else self._look_at_validation(validation)
         observed = {} if seen is None else self.selector.observe(seen)
+        judged = None if seen is None else {**seen.metrics, **observed}
+        if run.stage.judged and self.selector.rule.needs_metadata:
+            judged = self._look_at_metadata()
+            own |= {f"metadata_{name}": judged[name] for name in ("accuracy", "nll")}
         record = EpochRecord(
             epoch=self.position.epoch,
             stage=run.stage.name,
@@ -174,8 +178,7 @@ class Trainer:
             validation={} if seen is None else {**{name: seen.metrics[name] for name in LOGGED}, **observed},
             seconds=round(seconds, 3),
         )
-        metrics = None if seen is None else {**seen.metrics, **observed}
-        if run.stage.judged and self.selector.update(self.position.epoch, metrics) and self._keeps_now():
+        if run.stage.judged and self.selector.update(self.position.epoch, judged) and self._keeps_now():
             self.save_model()
         self.history.append(record)
         self.position.next_epoch()
@@ -194,6 +197,10 @@ class Trainer:
             answers=lambda: answer_split(self.method, self.models, validation, self.accelerator),
             answers_later=self.method.answers_later,
         )
+
+    def _look_at_metadata(self) -> dict[str, Any]:
+        assert self.task.metadata is not None, "checked before training"
+        return evaluate_split(self.method, self.models, self.task, self.task.metadata, self.accelerator)[0]
 
     # -- saving and restoring -----------------------------------------------------------------------------------------
 
@@ -270,7 +277,7 @@ class Trainer:
     def _keeps_now(self) -> bool:
         """The first rank alone. Rule `last` writes the model once, at the end; the others whenever it is the best so far."""
         at_end = self.position.epoch == self.plan.num_epochs - 1
-        return self._is_main and (self.selector.rule.needs_validation or at_end)
+        return self._is_main and (self.selector.rule.compares or at_end)
 
 
 def _check_selection(config: TrainConfig, stages: Sequence[Stage], selector: Selector) -> None:
