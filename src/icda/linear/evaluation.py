@@ -70,7 +70,7 @@ class PlainObjective:
     def __init__(self, problem: Problem, settings: LossSettings, basis: Tensor | None) -> None:
         self.features, self.targets, self.basis = problem.features, problem.targets, basis
         self.mass = problem.weights / problem.weights.sum()
-        self.constant, self.per_sample = _constants(problem, settings)
+        self.constant, self.per_sample = constants_of(problem, settings)
 
     def __call__(self, weight: Tensor, bias: Tensor) -> Slope:
         value = 0.0
@@ -112,7 +112,7 @@ class AugmentedObjective:
         self.blocks = list(_label_blocks(sizes.tolist()))
         self.mass = (problem.weights / problem.weights.sum())[self.order]
         self.share = _shares(problem)[self.order]  # of a sample in its class's statistics
-        self.constant, per_sample = _constants(problem, settings)
+        self.constant, per_sample = constants_of(problem, settings)
         self.per_sample = None if per_sample is None else per_sample[self.order]
         self.towards: Tensor | None = None
         if settings.name == "icda":
@@ -211,7 +211,7 @@ class AugmentedObjective:
         return value, to_bias, (to_spread, to_shift)
 
 
-def _constants(problem: Problem, settings: LossSettings) -> tuple[Tensor, Tensor | None]:
+def constants_of(problem: Problem, settings: LossSettings) -> tuple[Tensor, Tensor | None]:
     """What is always added to the logits: the same for all samples (C,), and different for each (N, C) or None."""
     constant = torch.zeros(problem.num_classes, dtype=torch.float64)
     if problem.log_prior is not None:
