@@ -60,7 +60,7 @@ def find_ties(problem: Problem, folds: int, repeats: int, seed: int) -> Ties:
     logits = cross_fitted_logits(class_balanced(problem), LossSettings("ce"), targets, folds, repeats, seed)
     towards = cross_fitted_strength(logits.double(), targets).per_class
     strength, tied_to = towards.max(1)
-    groups = contrast_groups(problem, folds=folds, repeats=repeats, seed=seed)
+    groups = contrast_groups(problem, folds=folds, repeats=repeats, seed=seed, biased_logits=logits)
     sums = torch.zeros(problem.num_classes, problem.num_classes, dtype=towards.dtype).index_add_(0, targets, towards)
     return Ties(
         torch.softmax(logits.double(), 1).numpy(),

@@ -62,26 +62,24 @@ class StackedObjective:
 
     def __init__(self, problem: Problem, settings: LossSettings, inside: Tensor) -> None:
         self.features, self.targets, self.classes = problem.features, problem.targets, problem.num_classes
-        weights = problem.weights[:, None] * inside.T
-        self.mass = weights / weights.sum(0)  # (N, K)
-        constants = []
-        for mask in inside:
-            constant, self.per_sample = constants_of(problem.rows_but_features(mask), settings)
-            constants.append(constant)
-        if self.per_sample is not None:
-            self.per_sample = problem.added
+        weights = problem.weights * inside
+        self.mass = weights / weights.sum(1, keepdim=True)  # (K, N)
+        constants = [constants_of(problem.rows_but_features(mask), settings)[0] for mask in inside]
         self.constant = torch.stack(constants)  # (K, C)
+        # What differs between samples is added sample by sample, the rest is among the constants.
+        self.per_sample = None if problem.log_prior is None else problem.added
 
     def __call__(self, weight: Tensor, bias: Tensor) -> Slope:
         value = 0.0
         to_weight, to_bias = torch.zeros_like(weight), torch.zeros_like(bias)
         losses = self._two_classes_ if self.classes == 2 else self._classes_
-        shift = self._shift(bias)
+        shift = self._shift(bias)[:, None]
         for span, block in row_chunks(self.features):
-            outputs = torch.addmm(shift, block, weight.T)
+            # Samples stand in columns: few rows times many columns is the faster product.
+            outputs = torch.addmm(shift, weight, block.T)
             value += losses(outputs, span)
-            to_weight.addmm_(outputs.T, block)
-            to_bias += outputs.sum(0)
+            to_weight.addmm_(outputs, block)
+            to_bias += outputs.sum(1)
         return Slope(value, to_weight, to_bias)
 
     def _shift(self, bias: Tensor) -> Tensor:
@@ -91,10 +89,10 @@ class StackedObjective:
         return bias + self.constant.flatten()
 
     def _two_classes_(self, margins: Tensor, span: slice) -> float:
-        """Turn margins (n, K) of class 1 into the gradient, in place; the loss is returned."""
-        mass, signs = self.mass[span], (2 * self.targets[span] - 1).to(margins)[:, None]
+        """Turn margins (K, n) of class 1 into the gradient, in place; the loss is returned."""
+        mass, signs = self.mass[:, span], (2 * self.targets[span] - 1).to(margins)
         if self.per_sample is not None:
-            margins += (self.per_sample[:, 1] - self.per_sample[:, 0]).expand(len(self.targets))[span, None]
+            margins += self.per_sample[span, 1] - self.per_sample[span, 0]
         against = margins.mul_(-signs)
         # A class that a fold has no sample of has a prior of zero there: an infinite loss, of samples that count nothing.
         losses = torch.where(mass > 0, F.softplus(against) * mass, 0.0)
@@ -102,14 +100,15 @@ class StackedObjective:
         return float(losses.sum(dtype=torch.float64))
 
     def _classes_(self, logits: Tensor, span: slice) -> float:
-        """Turn logits (n, K C) into the gradient, in place; the loss is returned."""
-        stacked = logits.view(len(logits), -1, self.classes)
-        mass, targets = self.mass[span], self.targets[span, None, None].expand(-1, stacked.shape[1], 1)
+        """Turn logits (K C, n) into the gradient, in place; the loss is returned."""
+        stacked = logits.view(-1, self.classes, logits.shape[1])
+        mass = self.mass[:, span]
+        targets = self.targets[None, None, span].expand(len(mass), 1, -1)
         if self.per_sample is not None:
-            stacked += self.per_sample.expand(len(self.targets), self.classes)[span, None]
-        stacked.sub_(stacked.amax(2, keepdim=True))
-        own = stacked.gather(2, targets)
-        total = stacked.exp_().sum(2, keepdim=True)
-        losses = torch.where(mass > 0, (total.log() - own)[:, :, 0] * mass, 0.0)
-        stacked.mul_(mass[:, :, None] / total).scatter_add_(2, targets, -mass[:, :, None])
+            stacked += self.per_sample[span].T
+        stacked.sub_(stacked.amax(1, keepdim=True))
+        own = stacked.gather(1, targets)
+        total = stacked.exp_().sum(1, keepdim=True)
+        losses = torch.where(mass > 0, (total.log() - own)[:, 0] * mass, 0.0)
+        stacked.mul_(mass[:, None] / total).scatter_add_(1, targets, -mass[:, None])
         return float(losses.sum(dtype=torch.float64))
