@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from icda.cli.fit import main
+from icda.data.embedding import embed, read_samples
 from icda.data.own.blocks import find_blocks
 from icda.data.own.feature_files import Wanted
 from icda.engines import Here, OnRay
@@ -158,3 +159,31 @@ def test_files_that_do_not_fit_are_named(files: tuple[Path, Path], tmp_path: Pat
         find_blocks(empty, Wanted())
 
 
+
+
+class Lengths:
+    """An encoder of texts that can be worked out by hand."""
+
+    name, version, device, image_size, kind = "lengths", "1", "cpu", None, "text"
+
+    def encode(self, inputs: Any) -> torch.Tensor:
+        return torch.tensor([[float(len(text))] for text in inputs])
+
+
+def test_features_made_on_ray_are_the_same_file(tmp_path: Path, ray_engine: OnRay) -> None:
+    texts = [f"{'x' * (k % 17)},{'ab'[k % 2]}" for k in range(400)]
+    (tmp_path / "texts.csv").write_text("text,label\n" + "\n".join(texts) + "\n")
+    samples = read_samples(tmp_path / "texts.csv")
+    for name, engine in (("here", Here()), ("ray", ray_engine)):
+        embed(samples, Lengths(), tmp_path / f"{name}.npz", batch_size=4, engine=engine)
+    assert (tmp_path / "here.npz").read_bytes() == (tmp_path / "ray.npz").read_bytes()
+
+
+def test_a_file_of_embed_is_read_in_blocks(tmp_path: Path) -> None:
+    (tmp_path / "texts.csv").write_text("text,label\n" + "\n".join(f"{'x' * (k % 9)},{'ab'[k % 2]}" for k in range(40)))
+    made = embed(read_samples(tmp_path / "texts.csv"), Lengths(), tmp_path / "f.npz", batch_size=4)
+    blocks = find_blocks(tmp_path / "f.npz", Wanted(), block_bytes=4 * 15)
+    assert [len(block) for block in blocks] == [15, 15, 10]
+    read = [block.read() for block in blocks]
+    np.testing.assert_array_equal(np.concatenate([part[0] for part in read]), made.features)
+    np.testing.assert_array_equal(np.concatenate([part[1] for part in read]), made.y)

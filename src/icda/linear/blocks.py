@@ -23,6 +23,8 @@ from icda.linear.rows import rows_per_chunk
 from icda.statistics import ClassStatistics
 from icda.strength import direct_strength
 
+MERGED_ROWS = 8192
+
 
 class Block(Protocol):
     """Some rows that whoever holds this can read: features (n, A) and labels (n,), or the labels alone."""
@@ -129,7 +131,9 @@ def summarise(block: Block, classes: np.ndarray, full: bool, every: int) -> Summ
     features, labels = block.read()
     statistics = ClassStatistics(len(classes), features.shape[1], "full" if full else "diagonal").double()
     rows = torch.from_numpy(np.array(features[::every], dtype=np.float64))
-    for part, targets in _chunks(features, labels, classes, torch.float64):
+    # Each merge touches all covariances: many rows at once make it worth its while.
+    step = MERGED_ROWS if full else rows_per_chunk(features.shape[1], torch.float64)
+    for part, targets in _chunks(features, labels, classes, torch.float64, step):
         if not torch.isfinite(part).all():
             raise InputError(f"the features of {block} hold NaN or infinite values: fill or drop those rows.")
         statistics.fold(part, targets)
@@ -146,23 +150,22 @@ def answer(block: Block, question: Question) -> Answer:
     dtype = question.weight.dtype
     mean, scale = question.scaling.mean.to(dtype), question.scaling.scale.to(dtype)
     sums = [
-        _answer_rows((part - mean) / scale, targets, question)
+        _answer_rows(part.sub_(mean).div_(scale), targets, question)
         for part, targets in _chunks(features, labels, question.classes, dtype)
     ]
     return reduce(Answer.plus, sums)
 
 
 def _chunks(
-    features: np.ndarray, labels: np.ndarray, classes: np.ndarray, dtype: torch.dtype
+    features: np.ndarray, labels: np.ndarray, classes: np.ndarray, dtype: torch.dtype, step: int | None = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
     targets = torch.from_numpy(np.searchsorted(classes, labels))
-    step = rows_per_chunk(features.shape[1], dtype)
-    wanted: Any = np.float64 if dtype == torch.float64 else np.float32
+    step = step or rows_per_chunk(features.shape[1], dtype)
     for start in range(0, len(features), step):
-        yield (
-            torch.from_numpy(np.array(features[start : start + step], dtype=wanted)),
-            targets[start : start + step],
-        )
+        copied = np.array(features[start : start + step])
+        # torch widens half precision much faster than NumPy; other kinds of numbers it may not know.
+        part = torch.from_numpy(copied if copied.dtype.kind == "f" else copied.astype(np.float64))
+        yield part.to(dtype), targets[start : start + step]
 
 
 def _answer_rows(features: Tensor, targets: Tensor, question: Question) -> Answer:

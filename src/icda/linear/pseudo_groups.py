@@ -91,7 +91,7 @@ def _unit(values: Tensor) -> Tensor:
 
 
 def _cross_fit(problem: Problem, strata: Tensor, folds: int, repeats: int, seed: int) -> Tensor:
-    return cross_fitted_logits(problem, LossSettings("ce"), strata, folds, repeats, seed)
+    return cross_fitted_logits(problem, LossSettings("ce"), strata, folds, repeats, seed, together=True)
 
 
 def _wrong_margin(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
