@@ -146,7 +146,7 @@ def test_what_blocks_cannot_do_is_refused(
 
 
 def test_files_that_do_not_fit_are_named(files: tuple[Path, Path], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="--labels LABELS.npy"):
+    with pytest.raises(InputError, match=r"--labels LABELS\.npy"):
         find_blocks(files[0], Wanted())
     np.save(tmp_path / "short.npy", np.zeros(3))
     with pytest.raises(InputError, match="one label per row"):
@@ -157,8 +157,6 @@ def test_files_that_do_not_fit_are_named(files: tuple[Path, Path], tmp_path: Pat
     empty.mkdir()
     with pytest.raises(InputError, match=r"no \.parquet"):
         find_blocks(empty, Wanted())
-
-
 
 
 class Lengths:

@@ -25,8 +25,8 @@ from icda.linear.blocks import (
     rows_in,
     summarise,
 )
-from icda.linear.evaluation import Slope
 from icda.linear.descent import METRIC_SHARE, SAMPLED, Descent, Metric, descend
+from icda.linear.evaluation import Slope
 from icda.linear.objective import LossSettings
 from icda.linear.solver import ICDA_START, START_SLACK, memory_of
 
@@ -121,9 +121,7 @@ class _Job:
         if self.settings.name != "icda":
             return self._descend(self.settings, zero, None, max_iter, tol, metric)
         # As in `fit_head`: a few plain steps of logit adjustment say where the samples lie.
-        found = self._descend(
-            LossSettings("la"), zero, None, min(max_iter, ICDA_START), START_SLACK * tol, None
-        )
+        found = self._descend(LossSettings("la"), zero, None, min(max_iter, ICDA_START), START_SLACK * tol, None)
         for _ in range(rounds):
             angles = found.parameters[:, :-1].contiguous()
             found = self._descend(self.settings, found.parameters, angles, max_iter, tol, metric)
@@ -176,6 +174,4 @@ class _Job:
         intercept = head[:, -1] - coef @ self.scaling.mean
         kind = np.float64 if self.dtype == torch.float64 else np.float32
         arrays = coef.numpy().astype(kind), intercept.numpy().astype(kind)
-        return BlockFit(
-            self.classes, *arrays, self.counts, self.iterations, found.converged, self.passes, found.value
-        )
+        return BlockFit(self.classes, *arrays, self.counts, self.iterations, found.converged, self.passes, found.value)

@@ -15,7 +15,9 @@ from icda.errors import OperationError
 from icda.linear.evaluation import Slope
 from icda.linear.rows import Rows, StoredRows
 
-STRICTER = 0.5  # of `tol`, in a metric: equal slopes lie further from the optimum where the way was not along the steep axes
+STRICTER = (
+    0.5  # of `tol`, in a metric: equal slopes lie further from the optimum where the way was not along the steep axes
+)
 SAMPLED = 4  # rows per feature that a metric is estimated from
 RIDGE = 1e-3  # of the mean variance, for directions that those rows do not show
 LEAST_WORK = 10**8  # products in one evaluation from which a metric is looked for; below, it is not worth its own time

@@ -65,7 +65,7 @@ def fit_head(
     steps = min(max_iter, ICDA_START) if settings.name == "icda" else max_iter
     head = start
     if head is None:
-        # ICDA's strengths have more than one fixed point: where few iterations lead decides which, so they go the plain way.
+        # ICDA's strengths have several fixed points: where these few steps lead decides which, so they go the plain way.
         way = None if settings.name == "icda" else metric
         zero, slack = _zero_head(problem), START_SLACK * tol
         head = _minimise(problem, LossSettings("la"), zero, None, None, steps, slack, way)

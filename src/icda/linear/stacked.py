@@ -58,7 +58,7 @@ def fit_folds(
 
 
 class StackedObjective:
-    """The sum of the folds' losses as a function of their heads' rows, one below the other: C each, or 1 for two classes."""
+    """The sum of the folds' losses as a function of all heads' rows: C for each fold, or one for two classes."""
 
     def __init__(self, problem: Problem, settings: LossSettings, inside: Tensor) -> None:
         self.features, self.targets, self.classes = problem.features, problem.targets, problem.num_classes

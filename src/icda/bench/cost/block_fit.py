@@ -86,7 +86,9 @@ class BlockFitRow:
     answer_kib: float  # of a block and pass
     peak_mib: float  # resident memory of the largest worker
     killed: int
-    difference: float | None  # largest entry of the difference to the head of one process, over the largest of that head
+    difference: (
+        float | None
+    )  # largest entry of the difference to the head of one process, over the largest of that head
 
 
 def make_rows(folder: Path, rows: int, features: int, classes: int) -> tuple[Path, Path]:
