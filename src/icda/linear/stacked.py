@@ -37,7 +37,7 @@ def fit_folds(
     """
     folds, classes = len(inside), problem.num_classes
     if settings.name not in ("ce", "la") or folds * classes > MOST_ROWS:
-        each = starts or [None] * folds
+        each: Sequence[LinearHead | None] = starts or [None] * folds
         return [
             fit_head(problem.rows(mask), settings, max_iter, tol, start=start)
             for mask, start in zip(inside, each, strict=True)

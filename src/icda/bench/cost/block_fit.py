@@ -147,7 +147,8 @@ def measure(options: BlockFitOptions) -> list[BlockFitRow]:
     for loss in options.losses:
         terms = measure_terms(blocks, loss)
         reference: BlockFit | None = None
-        for engine in [*([Here()] if options.here else []), OnRay(options.jobs)]:
+        engines: list[Engine] = [Here()] if options.here else []
+        for engine in [*engines, OnRay(options.jobs)]:
             row, found = _fit(options, blocks, loss, terms, engine, reference)
             reference = reference or found
             rows.append(row)
