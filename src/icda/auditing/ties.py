@@ -57,10 +57,11 @@ def find_ties(problem: Problem, folds: int, repeats: int, seed: int) -> Ties:
     The heads balance the classes, so that a rare class is not called tied to a frequent one by its rareness alone.
     """
     targets = problem.targets
-    logits = cross_fitted_logits(class_balanced(problem), LossSettings("ce"), targets, folds, repeats, seed)
+    balanced, plain = class_balanced(problem), LossSettings("ce")
+    logits = cross_fitted_logits(balanced, plain, targets, folds, repeats, seed, together=True)
     towards = cross_fitted_strength(logits.double(), targets).per_class
     strength, tied_to = towards.max(1)
-    groups = contrast_groups(problem, folds=folds, repeats=repeats, seed=seed)
+    groups = contrast_groups(problem, folds=folds, repeats=repeats, seed=seed, biased_logits=logits)
     sums = torch.zeros(problem.num_classes, problem.num_classes, dtype=towards.dtype).index_add_(0, targets, towards)
     return Ties(
         torch.softmax(logits.double(), 1).numpy(),
@@ -93,7 +94,8 @@ def separability(problem: Problem, logits: Tensor, suspected: Tensor, folds: int
     cells = 2 * targets + chosen.long()
     by_cell = class_balanced(replace(problem, targets=cells, num_classes=2 * problem.num_classes))
     # Other folds than those that found the suspects, or a fold's luck would be seen twice.
-    found = cross_fitted_logits(by_cell, LossSettings("ce"), cells, folds, seed=seed + 1_000).double().numpy()
+    settings = LossSettings("ce")
+    found = cross_fitted_logits(by_cell, settings, cells, folds, seed=seed + 1_000, together=True).double().numpy()
     margins, own, other, part = logits.double().numpy(), targets.numpy(), predicted.numpy(), chosen.numpy()
     suspects, partners = [], []
     for a, c in np.unique(np.stack([own, other], 1)[part], axis=0):

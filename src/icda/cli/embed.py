@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from icda.data.embedding import Features, embed, read_samples
 from icda.data.embedding.samples import Columns
+from icda.engines import Where, make_engine
 from icda.errors import InputError
 from icda.models.encoders import create_encoder
 from icda.terminal import make_console
@@ -52,6 +53,10 @@ class EmbedArguments:
 
     allow_outside: bool = False
     """Trust a table that names images outside its own folder."""
+    on: Where = "local"
+    """Where inputs are encoded: local, or ray (the cluster RAY_ADDRESS names, else a Ray on this machine)."""
+    jobs: int | None = None
+    """With --on ray: processes of a Ray on this machine, one thread each; by default as many as there are cores."""
 
     def columns(self) -> Columns:
         return Columns(self.image_column, self.text_column, self.label_column, self.group_column, self.split_column)
@@ -90,7 +95,7 @@ def main(arguments: Sequence[str]) -> int:
         options.data, options.columns(), unlabelled=options.unlabelled, allow_outside=options.allow_outside
     )
     encoder = create_encoder(options.encoder, samples.kind, options.image_size)
-    with Bar(f"{samples.kind}s") as bar:
+    with make_engine(options.on, options.jobs) as engine, Bar(f"{samples.kind}s") as bar:
         result = embed(
             samples,
             encoder,
@@ -99,6 +104,7 @@ def main(arguments: Sequence[str]) -> int:
             skip_unreadable=options.skip_unreadable,
             resume=options.resume,
             progress=bar.update,
+            engine=engine,
         )
     make_console().print(_summary(options.out, result), highlight=False, markup=False, soft_wrap=True)
     return 0

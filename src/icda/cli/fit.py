@@ -6,13 +6,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from icda.errors import InputError
 from icda.terminal import make_console
 
 if TYPE_CHECKING:  # torch is loaded when there is something to fit, not for --help
@@ -58,6 +59,10 @@ class FitArguments:
     """With --train: name of a model (`icda list models`)."""
     epochs: int = 30
     """With --train: passes over the training set."""
+    on: Literal["local", "blocks", "ray"] = "local"
+    """local (audit, fit, judge in memory); blocks or ray: fit --method to an .npy, .npz or Parquet that stays on disk."""
+    jobs: int | None = None
+    """With --on ray: processes of a Ray on this machine, by default all cores; RAY_ADDRESS names a cluster instead."""
     seed: int = 0
     """Seed of all that is drawn; the same seed gives the same model."""
     overwrite: bool = False
@@ -107,6 +112,8 @@ def main(arguments: Sequence[str]) -> int:
     _check_method(options)
     folder = options.out.expanduser()
     check_out(folder, options.overwrite)
+    if options.on != "local":
+        return _fit_blocks(options, folder)
     started = time.perf_counter()
     with Bar("inputs embedded") as bar:
         data = read_fit_data(options.data.expanduser(), options.asked(), folder, options.overwrite, bar.update)
@@ -120,6 +127,36 @@ def main(arguments: Sequence[str]) -> int:
     console.print(
         f"Model: {folder}\nPage to open in a browser: {folder / PAGE}\n"
         f"Next: icda predict {folder} NEW --out predictions.csv",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+    return 0
+
+
+def _fit_blocks(options: FitArguments, folder: Path) -> int:
+    from icda.data.own.feature_files import Wanted
+    from icda.engines import make_engine
+    from icda.serving.block_fit import fit_from_blocks
+
+    if options.train or options.encoder is not None:
+        raise InputError("--on blocks and --on ray fit heads to features: leave out --train and --encoder.")
+    progress = make_console(stderr=True)
+    wanted = Wanted(options.features, options.labels, options.names)
+    with make_engine("ray" if options.on == "ray" else "local", options.jobs) as engine:
+        model, found = fit_from_blocks(
+            options.data.expanduser(),
+            wanted,
+            options.method,
+            engine,
+            lambda words: progress.print(words, highlight=False, markup=False),
+        )
+    model.save(folder)
+    rows = int(found.class_counts.sum())
+    state = "converged" if found.converged else "stopped at the limit of iterations"
+    make_console().print(
+        f"{rows} rows, {len(found.classes)} classes: {found.iterations} iterations, {found.passes} passes, {state}.\n"
+        f"Model: {folder}\nNext: icda predict {folder} NEW --out predictions.csv",
         highlight=False,
         markup=False,
         soft_wrap=True,

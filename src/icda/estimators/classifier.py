@@ -177,7 +177,8 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         return rebalance(problem, attributes, self.through, unit)
 
     def _cross_fitted_strength(self, problem: Problem) -> Strength:
-        logits = cross_fitted_logits(problem, LossSettings("ce"), problem.targets, seed=self.random_state or 0)
+        seed = self.random_state or 0
+        logits = cross_fitted_logits(problem, LossSettings("ce"), problem.targets, seed=seed, together=True)
         return cross_fitted_strength(logits, problem.targets)
 
     def _check_settings(self) -> None:

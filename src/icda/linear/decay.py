@@ -7,14 +7,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from icda.linear.cross_fit import cross_fitted_logits
+from icda.linear.cross_fit import held_out_logits, outside_folds
 from icda.linear.objective import LossSettings
 from icda.linear.problem import Problem
+from icda.linear.stacked import fit_folds
 
 FACTORS = (1.0, 0.1, 0.01)  # of the decay a problem comes with
 LEAST_GAIN = 0.005  # of balanced accuracy: for less, or for less than its standard error, the stronger decay stays
 MOST_NUMBERS = 3_000_000  # samples times features: above, fifteen heads would take too long, and the decay stays
-MAX_ITER, TOL = 100, 1e-3
+FOLDS, MAX_ITER, TOL = 5, 100, 1e-3
 
 
 def choose_decay(problem: Problem, settings: LossSettings, strata: Tensor, seed: int = 0) -> Problem:
@@ -25,11 +26,13 @@ def choose_decay(problem: Problem, settings: LossSettings, strata: Tensor, seed:
     """
     if problem.features.shape[0] * problem.features.shape[1] > MOST_NUMBERS:
         return problem
-    chosen, best = problem, None
+    chosen, best, heads = problem, None, None
+    inside = outside_folds(strata, FOLDS, seed)
     for factor in FACTORS:
         tried = replace(problem, decay=factor * problem.decay)
-        logits = cross_fitted_logits(tried, settings, strata, seed=seed, max_iter=MAX_ITER, tol=TOL)
-        right = logits.argmax(1) == problem.targets
+        # From the head of the same fold, which has seen the same samples, with more decay: near, and nothing leaks.
+        heads = fit_folds(tried, settings, inside, MAX_ITER, TOL, starts=heads)
+        right = held_out_logits(problem, heads, inside).argmax(1) == problem.targets
         if best is None or is_better(right, best, strata):
             chosen, best = tried, right
     return chosen

@@ -70,7 +70,7 @@ class PlainObjective:
     def __init__(self, problem: Problem, settings: LossSettings, basis: Tensor | None) -> None:
         self.features, self.targets, self.basis = problem.features, problem.targets, basis
         self.mass = problem.weights / problem.weights.sum()
-        self.constant, self.per_sample = _constants(problem, settings)
+        self.constant, self.per_sample = constants_of(problem, settings)
 
     def __call__(self, weight: Tensor, bias: Tensor) -> Slope:
         value = 0.0
@@ -112,7 +112,7 @@ class AugmentedObjective:
         self.blocks = list(_label_blocks(sizes.tolist()))
         self.mass = (problem.weights / problem.weights.sum())[self.order]
         self.share = _shares(problem)[self.order]  # of a sample in its class's statistics
-        self.constant, per_sample = _constants(problem, settings)
+        self.constant, per_sample = constants_of(problem, settings)
         self.per_sample = None if per_sample is None else per_sample[self.order]
         mixing = problem.covariance_mixing
         self.mixing = None if mixing is None else mixing.to(self.mass)
@@ -133,7 +133,8 @@ class AugmentedObjective:
         residuals = torch.index_select(logits, 0, self.order, out=self.second)
         mean, covariance = (part.requires_grad_() for part in self._centre(residuals))
         with torch.enable_grad():
-            spread, shift = self._tables(mean, covariance)
+            mixed = covariance if self.mixing is None else torch.tensordot(self.mixing, covariance, 1)
+            spread, shift = augmentation_tables(self.settings, mean, mixed, self.relations)
         gradient = self.first  # the logits themselves are no longer needed
         value, to_bias, slopes = self._losses(
             residuals, gradient, mean.detach() + bias, spread.detach(), shift.detach()
@@ -165,26 +166,6 @@ class AugmentedObjective:
             covariance[label].addmm_((residuals * self.share[span][:, None]).T, residuals)
         return mean, covariance
 
-    def _tables(self, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
-        """What strengths multiply, (C, C, C), and what is added to the logits of a label's samples, (C, C).
-
-        For ICDA the second is multiplied by the strength towards c too.
-        """
-        if self.mixing is not None:
-            covariance = torch.tensordot(self.mixing, covariance, 1)
-        squares = covariance.diagonal(dim1=1, dim2=2)  # of class j and logit c
-        half = 0.5 * self.settings.lam
-        between = squares[None] - 2 * covariance.transpose(0, 1) + squares.T[:, :, None]  # Q_{y,j,c}
-        if self.settings.name == "icda":
-            return half * between, self.settings.lam * (mean.diagonal() - mean.T)  # d_c . mu_c
-        labels = torch.arange(len(mean))
-        if self.settings.name == "isda":
-            return covariance, half * between[labels, labels]
-        assert self.relations is not None
-        moved = (self.relations - torch.eye(len(mean), dtype=mean.dtype)) @ mean  # w_c . mu~_y
-        shift = half * (self.relations[:, :, None] * between).sum(1)
-        return covariance, shift + self.settings.mean_strength * (moved - moved.diagonal()[:, None])
-
     def _losses(
         self, residuals: Tensor, gradient: Tensor, base: Tensor, spread: Tensor, shift: Tensor
     ) -> tuple[float, Tensor, tuple[Tensor, Tensor]]:
@@ -215,7 +196,29 @@ class AugmentedObjective:
         return value, to_bias, (to_spread, to_shift)
 
 
-def _constants(problem: Problem, settings: LossSettings) -> tuple[Tensor, Tensor | None]:
+def augmentation_tables(
+    settings: LossSettings, mean: Tensor, covariance: Tensor, relations: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """What strengths multiply, (C, C, C), and what is added to the logits of a label's samples, (C, C).
+
+    From the logits' means (C, C) and covariances (C, C, C) within classes. For ICDA the second is multiplied by the
+    strength towards c too.
+    """
+    squares = covariance.diagonal(dim1=1, dim2=2)  # of class j and logit c
+    half = 0.5 * settings.lam
+    between = squares[None] - 2 * covariance.transpose(0, 1) + squares.T[:, :, None]  # Q_{y,j,c}
+    if settings.name == "icda":
+        return half * between, settings.lam * (mean.diagonal() - mean.T)  # d_c . mu_c
+    labels = torch.arange(len(mean))
+    if settings.name == "isda":
+        return covariance, half * between[labels, labels]
+    assert relations is not None
+    moved = (relations - torch.eye(len(mean), dtype=mean.dtype)) @ mean  # w_c . mu~_y
+    shift = half * (relations[:, :, None] * between).sum(1)
+    return covariance, shift + settings.mean_strength * (moved - moved.diagonal()[:, None])
+
+
+def constants_of(problem: Problem, settings: LossSettings) -> tuple[Tensor, Tensor | None]:
     """What is always added to the logits: the same for all samples (C,), and different for each (N, C) or None."""
     constant = torch.zeros(problem.num_classes, dtype=torch.float64)
     if problem.log_prior is not None:

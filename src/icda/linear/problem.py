@@ -67,10 +67,13 @@ class Problem:
         >>> problem.rows(torch.tensor([0, 1, 2])).class_counts.tolist()
         [2.0, 1.0]
         """
+        return replace(self.rows_but_features(chosen), features=self.features[chosen])
+
+    def rows_but_features(self, chosen: Tensor) -> Problem:
+        """As `rows`, with the features of all samples left in place: for those who skip the others themselves."""
         targets, weights = self.targets[chosen], self.weights[chosen]
         return replace(
             self,
-            features=self.features[chosen],
             targets=targets,
             weights=weights,
             statistics_weights=self.statistics_weights[chosen],

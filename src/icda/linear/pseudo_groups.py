@@ -55,15 +55,18 @@ def contrast_groups(
     repeats: int = 3,
     robust_decay: float = 10.0,
     seed: int = 0,
+    biased_logits: Tensor | None = None,
 ) -> PseudoGroups:
     """Guess groups in `rounds`: tie = margin of the best wrong class under the biased head - share * that under the robust.
 
     Without rounds the tie is the biased head's margin: the samples it gets wrong are a group. `robust_decay` multiplies
-    the weight decay of the robust heads, which have few samples in the rarest group.
+    the weight decay of the robust heads, which have few samples in the rarest group. `biased_logits` (N, C) are those of
+    class-balanced heads with the same folds, repeats and seed, where they are known already.
     """
     targets = problem.targets
     same = torch.zeros_like(targets)
-    biased_logits = _cross_fit(rebalance(problem, same), targets, folds, repeats, seed)
+    if biased_logits is None:
+        biased_logits = _cross_fit(rebalance(problem, same), targets, folds, repeats, seed)
     biased, rivals = _wrong_margin(biased_logits, targets)
     guess = PseudoGroups(biased, targets, rivals)
     robust_problem = replace(problem, decay=problem.decay * robust_decay)
@@ -88,7 +91,7 @@ def _unit(values: Tensor) -> Tensor:
 
 
 def _cross_fit(problem: Problem, strata: Tensor, folds: int, repeats: int, seed: int) -> Tensor:
-    return cross_fitted_logits(problem, LossSettings("ce"), strata, folds, repeats, seed)
+    return cross_fitted_logits(problem, LossSettings("ce"), strata, folds, repeats, seed, together=True)
 
 
 def _wrong_margin(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

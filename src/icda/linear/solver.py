@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
-from scipy.optimize import minimize
 from torch import Tensor
 
-from icda.errors import InputError, OperationError
+from icda.errors import InputError
+from icda.linear.descent import Descent, Metric, descend, find_metric
 from icda.linear.evaluation import make_objective
 from icda.linear.objective import LossSettings
 from icda.linear.problem import Problem
@@ -33,6 +32,13 @@ class LinearHead:
     converged: bool = True
     value: float = field(default=float("nan"))
 
+    @classmethod
+    def of(cls, found: Descent, basis: Tensor | None = None) -> LinearHead:
+        """Where L-BFGS stopped; with a `basis` (C, R) its rows are coordinates of the classes' rows."""
+        parameters = found.parameters if basis is None else basis @ found.parameters
+        weight, bias = parameters[:, :-1].contiguous(), parameters[:, -1].contiguous()
+        return cls(weight, bias, found.iterations, found.converged, found.value)
+
     def logits(self, features: Rows) -> Tensor:
         return times(features, self.weight).add_(self.bias)
 
@@ -51,15 +57,23 @@ def fit_head(
     starts near the logit-adjusted head, whose angles mean something; `tol` bounds the largest entry of the gradient.
     """
     check_decay(problem)
+    metric = None
+    if problem.num_classes > 2:
+        metric = find_metric(problem.features, problem.decay, problem.num_classes, problem.num_classes)
     if settings.name in ("ce", "la", "isda"):
-        return _minimise(problem, settings, start or _zero_head(problem), None, None, max_iter, tol)
+        return _minimise(problem, settings, start or _zero_head(problem), None, None, max_iter, tol, metric)
     steps = min(max_iter, ICDA_START) if settings.name == "icda" else max_iter
-    head = start or _minimise(problem, LossSettings("la"), _zero_head(problem), None, None, steps, START_SLACK * tol)
+    head = start
+    if head is None:
+        # ICDA's strengths have several fixed points: where these few steps lead decides which, so they go the plain way.
+        way = None if settings.name == "icda" else metric
+        zero, slack = _zero_head(problem), START_SLACK * tol
+        head = _minimise(problem, LossSettings("la"), zero, None, None, steps, slack, way)
     spent = head.iterations if start is None else 0
     for _ in range(rounds):
         strength = problem.strength or _angles(problem, head) if settings.name == "icda" else None
         relations = _relations(problem, head) if settings.name == "risda" else None
-        head = _minimise(problem, settings, head, strength, relations, max_iter, tol)
+        head = _minimise(problem, settings, head, strength, relations, max_iter, tol, metric)
         spent += head.iterations
         if head.iterations <= 1:  # the strengths no longer move the optimum
             break
@@ -109,40 +123,19 @@ def _minimise(
     relations: Tensor | None,
     max_iter: int,
     tol: float,
+    metric: Metric | None = None,
 ) -> LinearHead:
-    dtype, width = problem.features.dtype, problem.features.shape[1]
     begin = torch.cat([start.weight, start.bias[:, None]], 1)
-    basis = None
+    basis, decay = None, problem.decay
     if len(begin) == 2 and torch.equal(begin[0], -begin[1]):
         # The optimum of two classes is two opposite rows, and the way to it too: one row does, at half the cost.
-        basis, begin = torch.tensor([[-0.5], [0.5]], dtype=dtype), 2 * begin[1:]
-    decay = problem.decay * (1.0 if basis is None else 0.5)
+        basis, begin = torch.tensor([[-0.5], [0.5]], dtype=begin.dtype), 2 * begin[1:]
+        decay, metric = 0.5 * decay, None
     objective = make_objective(problem, settings, strength, relations, basis)
-
-    def evaluate(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        head = torch.from_numpy(flat).to(dtype).view(-1, width + 1)
-        weight = head[:, :-1].contiguous()
-        slope = objective(weight, head[:, -1])
-        value = slope.value + 0.5 * decay * float(weight.square().sum(dtype=torch.float64))
-        to_weight = slope.to_weight.add_(weight, alpha=decay)
-        return value, torch.cat([to_weight, slope.to_bias[:, None]], 1).flatten().double().numpy()
-
-    memory = PLAIN_MEMORY if settings.name in ("ce", "la") else AUGMENTED_MEMORY
-    options = {"maxiter": max_iter, "gtol": tol, "ftol": 0.1 * float(torch.finfo(dtype).eps), "maxcor": memory}
-    solution = minimize(evaluate, begin.flatten().double().numpy(), jac=True, method="L-BFGS-B", options=options)
-    parameters = torch.from_numpy(solution.x).to(dtype).view(-1, width + 1)
-    if basis is not None:
-        parameters = basis @ parameters
-    _check_finite(solution.fun)
-    converged = solution.nit < max_iter
-    return LinearHead(
-        parameters[:, :-1].contiguous(), parameters[:, -1].contiguous(), solution.nit, converged, solution.fun
-    )
+    found = descend(objective, begin, decay, max_iter, tol, memory_of(settings), metric)
+    return LinearHead.of(found, basis)
 
 
-def _check_finite(value: float) -> None:
-    if not np.isfinite(value):
-        raise OperationError(
-            "the fit has become NaN or infinite: look for features of extreme size (scale them, as StandardScaler does) "
-            "and for priors or weights that are not finite."
-        )
+def memory_of(settings: LossSettings) -> int:
+    """How many pairs L-BFGS remembers."""
+    return PLAIN_MEMORY if settings.name in ("ce", "la") else AUGMENTED_MEMORY

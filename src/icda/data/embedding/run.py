@@ -19,6 +19,7 @@ from icda.data.embedding.features import Features, load_features, read_arrays, w
 from icda.data.embedding.samples import Samples
 from icda.data.images import DECODER_THREADS, UnreadableImageError, decode_image, find_unreadable, unreadable
 from icda.data.own.own_data import natural_order
+from icda.engines import Engine, Here
 from icda.errors import ExistingFileError, InputError
 
 Progress = Callable[[int, int], None]  # samples done, samples in all
@@ -51,12 +52,14 @@ def embed(
     resume: bool = False,
     progress: Progress | None = None,
     remedy: str = REMEDY,
+    engine: Engine | None = None,
 ) -> Features:
     """Encode `samples` and write the features file `out`; see `Features` for what is in it.
 
     Finished chunks wait in `<out>.part/`. With `resume` those that still fit their inputs are taken as they are, and the
     file is the same to the byte as that of a run without a break. An unreadable image stops the run, unless
-    `skip_unreadable` leaves it out and lists it under `skipped`; `remedy` is what the error advises.
+    `skip_unreadable` leaves it out and lists it under `skipped`; `remedy` is what the error advises. The `engine` says
+    where chunks are encoded: here by default, or on Ray, whose workers must see the inputs' files.
     """
     out = Path(out).expanduser()
     plan = _plan(samples, encoder, batch_size)
@@ -69,20 +72,27 @@ def embed(
     if not skip_unreadable:
         check_present(samples, remedy)
     store = ChunkStore(out, plan)
-    outlines = []
-    for number, (rows, digest) in enumerate(chunks):
+    outlines: dict[int, Outline] = {}
+    for number, (_, digest) in enumerate(chunks):
         chunk = store.load(number, digest)
-        if chunk is None or not (skip_unreadable or chunk.kept.all()):
-            chunk = encode_rows(samples, rows, encoder, batch_size, skip_unreadable, remedy)
-            store.save(number, digest, chunk)
-        outlines.append(Outline(chunk.kept, chunk.features.shape[1]))
+        if chunk is not None and (skip_unreadable or chunk.kept.all()):
+            outlines[number] = Outline.of(chunk)
+    missing = [number for number in range(len(chunks)) if number not in outlines]
+    done = len(samples) - sum(len(chunks[number][0]) for number in missing)
+    spans = [chunks[number][0] for number in missing]
+    made = (engine or Here()).each(encode_span, spans, samples, encoder, batch_size, skip_unreadable, remedy)
+    for number, chunk in zip(missing, made, strict=True):
+        rows, digest = chunks[number]
+        store.save(number, digest, chunk)
+        outlines[number] = Outline.of(chunk)
+        done += len(rows)
         if progress is not None:
-            progress(rows.stop, len(samples))
-    arrays = _columns(samples, np.concatenate([outline.kept for outline in outlines]))
+            progress(done, len(samples))
+    arrays = _columns(samples, np.concatenate([outlines[number].kept for number in range(len(chunks))]))
     arrays |= _scalars(**_made_by(encoder), fingerprint=fingerprint)
     arrays |= _scalars(**_origin(samples, out))
     # A chunk of which nothing could be read has no width.
-    shape = len(arrays["id"]), max(outline.width for outline in outlines)
+    shape = len(arrays["id"]), max(outline.width for outline in outlines.values())
     write_arrays(out, arrays, store.blocks(digest for _, digest in chunks), shape)
     shutil.rmtree(store.folder)
     return load_features(out)
@@ -94,6 +104,10 @@ class Outline(NamedTuple):
     kept: np.ndarray
     width: int
 
+    @classmethod
+    def of(cls, chunk: Chunk) -> Outline:
+        return cls(chunk.kept, chunk.features.shape[1])
+
 
 def _plan(samples: Samples, encoder: Encoder, batch_size: int) -> Plan:
     if batch_size < 1:
@@ -101,6 +115,13 @@ def _plan(samples: Samples, encoder: Encoder, batch_size: int) -> Plan:
     if samples.kind != encoder.kind:
         raise InputError(f"the encoder {encoder.name} takes {encoder.kind}s, but the inputs are {samples.kind}s.")
     return Plan(encoder.name, encoder.version, encoder.image_size, encoder.device, batch_size)
+
+
+def encode_span(
+    rows: range, samples: Samples, encoder: Encoder, batch_size: int, skip_unreadable: bool, remedy: str
+) -> Chunk:
+    """`encode_rows` as engines call it: what differs between calls comes first."""
+    return encode_rows(samples, rows, encoder, batch_size, skip_unreadable, remedy)
 
 
 def encode_rows(

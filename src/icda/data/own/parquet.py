@@ -86,6 +86,18 @@ class ParquetTable:
             others = [None if name is None else _values(batch.column(name), name) for name in self._others()]
             yield Samples(self._matrix(batch), others[0], others[1], others[2])  # type: ignore[arg-type]
 
+    def read_group(self, group: int, columns: Sequence[str] | None = None) -> Samples:
+        """The samples of one row group of a single file; `columns` may leave the features out."""
+        parquet = require("pyarrow.parquet", "parquet", "Parquet files")
+        wanted = [*dict.fromkeys(columns or [*self.features, *self.other_columns])]
+        read = parquet.ParquetFile(self.dataset.files[0]).read_row_group(group, columns=wanted, use_threads=False)
+        batch = read.combine_chunks().to_batches()[0]
+        others = [
+            None if name is None or name not in wanted else _values(batch.column(name), name) for name in self._others()
+        ]
+        features = np.empty((batch.num_rows, 0)) if columns else self._matrix(batch)
+        return Samples(features, others[0], others[1], others[2])  # type: ignore[arg-type]
+
     def _others(self) -> tuple[str, str | None, str | None]:
         return self.target, self.sample_weight, self.groups
 

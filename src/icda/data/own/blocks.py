@@ -1,0 +1,151 @@
+"""Rows of feature files in blocks: what a worker needs to know to read its part itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from icda.data.embedding.features import Features
+from icda.data.embedding.mapped import map_features
+from icda.data.own.feature_files import LABELS, Wanted, features_column
+from icda.data.own.parquet import ParquetTable
+from icda.data.own.table import LABEL
+from icda.errors import InputError, MissingFileError
+
+BLOCK_BYTES = 64 * 2**20  # of features as they lie on disk
+
+
+@dataclass(frozen=True)
+class ArrayBlock:
+    """Rows start:stop of an .npy, with their labels in another."""
+
+    features: Path
+    targets: Path
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def labels(self) -> np.ndarray:
+        return np.array(np.load(self.targets, mmap_mode="r", allow_pickle=False)[self.start : self.stop])
+
+    def read(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.load(self.features, mmap_mode="r", allow_pickle=False)[self.start : self.stop], self.labels()
+
+
+@dataclass(frozen=True)
+class MappedBlock:
+    """Rows start:stop of a file of `icda embed`."""
+
+    path: Path
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def labels(self) -> np.ndarray:
+        labels = _mapped(self.path).y
+        if labels is None:
+            raise InputError(f"{self.path} has no labels: embed inputs with labels, or choose another file.")
+        return labels[self.start : self.stop]
+
+    def read(self) -> tuple[np.ndarray, np.ndarray]:
+        return _mapped(self.path).features[self.start : self.stop], self.labels()
+
+
+@dataclass(frozen=True)
+class ParquetBlock:
+    """One row group of a Parquet file."""
+
+    path: Path
+    group: int
+    rows: int
+    features: tuple[str, ...]
+    target: str
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def labels(self) -> np.ndarray:
+        return _table(self.path, self.features, self.target).read_group(self.group, [self.target]).targets
+
+    def read(self) -> tuple[np.ndarray, np.ndarray]:
+        samples = _table(self.path, self.features, self.target).read_group(self.group)
+        return samples.features, samples.targets
+
+
+Block = ArrayBlock | MappedBlock | ParquetBlock
+
+
+def find_blocks(path: Path, wanted: Wanted, block_bytes: int = BLOCK_BYTES) -> list[Block]:
+    """The blocks of an .npy (beside `--labels LABELS.npy`), of an .npz of `icda embed`, or of Parquet files in a folder."""
+    if not path.exists():
+        raise MissingFileError(f"{path.absolute()} is not there: give an .npy, .npz, .parquet or a folder of Parquet.")
+    kind = path.suffix.lower()
+    if wanted.where or wanted.names:
+        raise InputError("--where and --names are for files that are read as a whole: leave them out with --on ray.")
+    if kind == ".npy":
+        return _array_blocks(path, wanted, block_bytes)
+    if kind == ".npz":
+        features = map_features(path).features
+        return [MappedBlock(path.absolute(), *span) for span in _spans(features, block_bytes)]
+    if kind == ".parquet" or path.is_dir():
+        return _parquet_blocks(path, wanted)
+    raise InputError(f"{path} ends in {path.suffix!r}, expected .npy, .npz, .parquet or a folder of Parquet files.")
+
+
+def _array_blocks(path: Path, wanted: Wanted, block_bytes: int) -> list[Block]:
+    if wanted.labels is None:
+        raise InputError(f"{path} holds one array: name the other file with --labels LABELS.npy.")
+    targets = Path(wanted.labels).expanduser()
+    if not targets.is_file():
+        raise MissingFileError(f"{targets.absolute()} is not there.")
+    features, labels = (np.load(file, mmap_mode="r", allow_pickle=False) for file in (path, targets))
+    if features.ndim != 2 or labels.shape != features.shape[:1]:
+        raise InputError(
+            f"{path} has shape {features.shape} and {targets} {labels.shape}: expected (N, A) and (N,), one label per row."
+        )
+    spans = _spans(features, block_bytes)
+    return [ArrayBlock(path.absolute(), targets.absolute(), start, stop) for start, stop in spans]
+
+
+def _parquet_blocks(path: Path, wanted: Wanted) -> list[Block]:
+    files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+    if not files:
+        raise InputError(f"{path} holds no .parquet file.")
+    from icda.extras import require
+
+    parquet = require("pyarrow.parquet", "parquet", "Parquet files")
+    schema = parquet.read_schema(files[0])
+    target = wanted.labels or next((name for name in (*LABELS, *LABEL) if name in schema.names), None)
+    features = wanted.features or features_column(schema)
+    if target is None or features is None:
+        missing = "labels" if target is None else "features"
+        raise InputError(f"{files[0]}: name the column of the {missing} with --{missing}. It has {schema.names}.")
+    blocks: list[Block] = []
+    for file in files:
+        columns = tuple(_table(file.absolute(), (features,), target).features)
+        details = parquet.ParquetFile(file).metadata
+        groups = ((group, details.row_group(group).num_rows) for group in range(details.num_row_groups))
+        blocks += [ParquetBlock(file.absolute(), group, rows, columns, target) for group, rows in groups if rows]
+    return blocks
+
+
+def _spans(features: np.ndarray, block_bytes: int) -> list[tuple[int, int]]:
+    step = max(1, block_bytes // max(1, features.itemsize * features.shape[1]))
+    return [(start, min(start + step, len(features))) for start in range(0, len(features), step)]
+
+
+@lru_cache(maxsize=4)
+def _mapped(path: Path) -> Features:
+    return map_features(path)
+
+
+@lru_cache(maxsize=256)
+def _table(path: Path, features: tuple[str, ...], target: str) -> ParquetTable:
+    return ParquetTable(path, features[0] if len(features) == 1 else list(features), target)

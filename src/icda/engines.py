@@ -1,0 +1,111 @@
+"""Where work on blocks of rows is done: here, one block after the other, or as tasks on a Ray cluster."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self
+
+from icda.errors import OperationError
+from icda.extras import require
+
+Where = Literal["local", "ray"]
+RETRIES = 3  # a worker that dies takes its block along: the block is done again, the job goes on
+AHEAD = 2  # blocks waiting for each processor, so that none is idle while results are added up
+
+
+class Engine(Protocol):
+    """Applies work(item, *shared) to items and gives results in the order of the items, so that sums are always equal."""
+
+    def each(self, work: Callable[..., Any], items: Iterable[Any], *shared: Any) -> Iterator[Any]: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Here:
+    """In this process; torch's own threads use the cores.
+
+    >>> list(Here().each(pow, [2, 3], 2))
+    [4, 9]
+    """
+
+    def each(self, work: Callable[..., Any], items: Iterable[Any], *shared: Any) -> Iterator[Any]:
+        return (work(item, *shared) for item in items)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+
+class OnRay:
+    """Tasks of one processor each, on the cluster that RAY_ADDRESS names, else on a Ray of `jobs` processes here.
+
+    What is `shared` is stored once and fetched by each worker once. Workers read blocks themselves, by paths as they see
+    them: on several machines the files lie on a shared disk.
+    """
+
+    def __init__(self, jobs: int | None = None) -> None:
+        self.ray = require("ray", "ray", "blocks on a cluster")
+        self.jobs = jobs or os.cpu_count() or 1
+        self._own = False
+
+    def __enter__(self) -> Self:
+        self._own = not self.ray.is_initialized()
+        if self._own:
+            cpus = None if os.environ.get("RAY_ADDRESS") else self.jobs
+            self.ray.init(num_cpus=cpus, include_dashboard=False, log_to_driver=False)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._own:
+            self.ray.shutdown()
+
+    def each(self, work: Callable[..., Any], items: Iterable[Any], *shared: Any) -> Iterator[Any]:
+        ray = self.ray
+        task = ray.remote(num_cpus=1, max_retries=RETRIES)(_alone)
+        stored = [ray.put(part) for part in shared]
+        most = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
+        waiting: deque[Any] = deque()
+        for item in items:
+            waiting.append(task.remote(work, item, *stored))
+            if len(waiting) >= most:
+                yield self._get(waiting.popleft())
+        while waiting:
+            yield self._get(waiting.popleft())
+
+    def _get(self, waiting: Any) -> Any:
+        exceptions = self.ray.exceptions
+        try:
+            return self.ray.get(waiting)
+        except exceptions.RayTaskError as error:
+            raise error.cause from error  # what the work itself raised, as it would be here
+        except exceptions.RayError as error:
+            raise OperationError(
+                f"a Ray worker died {RETRIES + 1} times on the same block ({type(error).__name__}): look for too little "
+                "memory, or make blocks smaller."
+            ) from error
+
+
+def make_engine(where: Where, jobs: int | None = None) -> Engine:
+    """By its name on the command line."""
+    return OnRay(jobs) if where == "ray" else Here()
+
+
+def _alone(work: Callable[..., Any], item: Any, *shared: Any) -> Any:
+    """Each task has one processor: more threads would only be in each other's way."""
+    import torch
+
+    torch.set_num_threads(1)
+    return work(item, *shared)

@@ -1,0 +1,187 @@
+"""Blocks of rows here and on Ray: the same head, whoever dies on the way. One Ray serves all tests of this file."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from icda.cli.fit import main
+from icda.data.embedding import embed, read_samples
+from icda.data.own.blocks import find_blocks
+from icda.data.own.feature_files import Wanted
+from icda.engines import Here, OnRay
+from icda.errors import InputError
+from icda.linear.block_fit import fit_blocks
+from icda.linear.objective import LossSettings
+from icda.serving.loading import load
+
+
+@pytest.fixture(scope="module")
+def ray_engine() -> Iterator[OnRay]:
+    pytest.importorskip("ray")
+    with OnRay(jobs=2) as engine:
+        yield engine
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, 3, 400)
+    features = generator.normal(size=(400, 5)) + 0.6 * labels[:, None]
+    paths = tmp_path / "features.npy", tmp_path / "labels.npy"
+    np.save(paths[0], features)
+    np.save(paths[1], labels)
+    return paths
+
+
+def decay(rows: int, _: int) -> float:
+    return 1 / rows
+
+
+def test_results_come_in_the_order_of_the_items(ray_engine: OnRay) -> None:
+    assert list(ray_engine.each(pow, range(9), 2)) == list(Here().each(pow, range(9), 2))
+
+
+@pytest.mark.parametrize("name", ["la", "icda"])
+def test_ray_finds_the_head_of_one_process(files: tuple[Path, Path], ray_engine: OnRay, name: str) -> None:
+    blocks = find_blocks(files[0], Wanted(labels=str(files[1])), block_bytes=5 * 8 * 90)
+    assert [len(block) for block in blocks] == [90, 90, 90, 90, 40]
+    settings = LossSettings(name)  # type: ignore[arg-type]
+    heads = [
+        fit_blocks(blocks, settings, decay, engine, tol=1e-7, dtype=torch.float64) for engine in (Here(), ray_engine)
+    ]
+    np.testing.assert_allclose(heads[0].coef, heads[1].coef, atol=1e-9)
+    assert heads[0].iterations == heads[1].iterations
+
+
+class Mortal:
+    """A block that kills the process that reads it, once."""
+
+    def __init__(self, block: Any, marker: Path) -> None:
+        self.block, self.marker = block, marker
+
+    def __len__(self) -> int:
+        return len(self.block)
+
+    def labels(self) -> np.ndarray:
+        labels: np.ndarray = self.block.labels()
+        return labels
+
+    def read(self) -> tuple[np.ndarray, np.ndarray]:
+        rows: tuple[np.ndarray, np.ndarray] = self.block.read()
+        if not self.marker.exists():
+            self.marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return rows
+
+
+def test_a_killed_worker_costs_its_block_and_not_the_fit(
+    files: tuple[Path, Path], tmp_path: Path, ray_engine: OnRay
+) -> None:
+    blocks: list[Any] = list(find_blocks(files[0], Wanted(labels=str(files[1])), block_bytes=5 * 8 * 90))
+    whole = fit_blocks(blocks, LossSettings("icda"), decay, tol=1e-7, dtype=torch.float64)
+    marker = tmp_path / "dead"
+    mortal = [*blocks[:2], Mortal(blocks[2], marker), *blocks[3:]]
+    found = fit_blocks(mortal, LossSettings("icda"), decay, ray_engine, tol=1e-7, dtype=torch.float64)
+    assert marker.exists(), "a worker must have been killed"
+    np.testing.assert_allclose(found.coef, whole.coef, atol=1e-9)
+
+
+def test_what_the_work_refuses_is_said_as_it_would_be_here(ray_engine: OnRay) -> None:
+    with pytest.raises(InputError, match="refused"):
+        list(ray_engine.each(refuse, [1]))
+
+
+def refuse(_: int) -> None:
+    raise InputError("refused")
+
+
+def test_a_folder_of_parquet_gives_the_head_of_the_array(files: tuple[Path, Path], tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    features, labels = np.load(files[0]).astype(np.float32), np.load(files[1])
+    folder = tmp_path / "parquet"
+    folder.mkdir()
+    for k, rows in enumerate((slice(0, 150), slice(150, 400))):
+        table = arrow.table({"embedding": list(features[rows]), "label": labels[rows]})
+        parquet.write_table(table, folder / f"{k}.parquet", row_group_size=100)
+    blocks = find_blocks(folder, Wanted(features="embedding"))
+    assert [len(block) for block in blocks] == [100, 50, 100, 100, 50]
+    found = fit_blocks(blocks, LossSettings("la"), decay, tol=1e-7, dtype=torch.float64)
+    np.save(tmp_path / "single.npy", features)
+    alike = find_blocks(tmp_path / "single.npy", Wanted(labels=str(files[1])))
+    wanted = fit_blocks(alike, LossSettings("la"), decay, tol=1e-7, dtype=torch.float64)
+    np.testing.assert_allclose(found.coef, wanted.coef, atol=1e-6)
+
+
+def test_the_command_writes_a_model_that_predicts(
+    files: tuple[Path, Path], tmp_path: Path, ray_engine: OnRay, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = [tmp_path / where for where in ("blocks", "ray")]
+    for folder in folders:
+        words = [str(files[0]), "--labels", str(files[1]), "--method", "icda", "--on", folder.name]
+        assert main([*words, "--out", str(folder)]) == 0
+    assert "3 classes" in capsys.readouterr().out
+    here, there = (load(folder) for folder in folders)
+    features = np.load(files[0])
+    assert (here.predict(features) == there.predict(features)).all()
+    assert (here.predict(features) == np.load(files[1])).mean() > 0.5
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["--method", "auto"], "a loss that is named"), (["--method", "la", "--train"], "leave out --train")],
+)
+def test_what_blocks_cannot_do_is_refused(
+    files: tuple[Path, Path], tmp_path: Path, words: list[str], said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        main([str(files[0]), "--labels", str(files[1]), "--on", "blocks", "--out", str(tmp_path / "m"), *words])
+
+
+def test_files_that_do_not_fit_are_named(files: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--labels LABELS\.npy"):
+        find_blocks(files[0], Wanted())
+    np.save(tmp_path / "short.npy", np.zeros(3))
+    with pytest.raises(InputError, match="one label per row"):
+        find_blocks(files[0], Wanted(labels=str(tmp_path / "short.npy")))
+    with pytest.raises(FileNotFoundError):
+        find_blocks(tmp_path / "nothing.npy", Wanted())
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(InputError, match=r"no \.parquet"):
+        find_blocks(empty, Wanted())
+
+
+class Lengths:
+    """An encoder of texts that can be worked out by hand."""
+
+    name, version, device, image_size, kind = "lengths", "1", "cpu", None, "text"
+
+    def encode(self, inputs: Any) -> torch.Tensor:
+        return torch.tensor([[float(len(text))] for text in inputs])
+
+
+def test_features_made_on_ray_are_the_same_file(tmp_path: Path, ray_engine: OnRay) -> None:
+    texts = [f"{'x' * (k % 17)},{'ab'[k % 2]}" for k in range(400)]
+    (tmp_path / "texts.csv").write_text("text,label\n" + "\n".join(texts) + "\n")
+    samples = read_samples(tmp_path / "texts.csv")
+    for name, engine in (("here", Here()), ("ray", ray_engine)):
+        embed(samples, Lengths(), tmp_path / f"{name}.npz", batch_size=4, engine=engine)
+    assert (tmp_path / "here.npz").read_bytes() == (tmp_path / "ray.npz").read_bytes()
+
+
+def test_a_file_of_embed_is_read_in_blocks(tmp_path: Path) -> None:
+    (tmp_path / "texts.csv").write_text("text,label\n" + "\n".join(f"{'x' * (k % 9)},{'ab'[k % 2]}" for k in range(40)))
+    made = embed(read_samples(tmp_path / "texts.csv"), Lengths(), tmp_path / "f.npz", batch_size=4)
+    blocks = find_blocks(tmp_path / "f.npz", Wanted(), block_bytes=4 * 15)
+    assert [len(block) for block in blocks] == [15, 15, 10]
+    read = [block.read() for block in blocks]
+    np.testing.assert_array_equal(np.concatenate([part[0] for part in read]), made.features)
+    np.testing.assert_array_equal(np.concatenate([part[1] for part in read]), made.y)
