@@ -39,12 +39,13 @@ class MetaWeightNet(MetaLearner):
         lookahead: Mode = "full",
         every: int = 1,
         start: float = 0.0,
+        meta_batch_size: PositiveInt | None = None,
         hidden: PositiveInt = 100,
         weight_rate: NotNegative = 1e-3,
         weight_decay: NotNegative = 1e-4,
         normalise: bool = False,
     ) -> None:
-        super().__init__(lookahead=lookahead, every=every, start=start)
+        super().__init__(lookahead=lookahead, every=every, start=start, meta_batch_size=meta_batch_size)
         self.weight_network = StrengthNetwork(1, hidden, layers=1, normalise_inputs=False)
         self.optimizer = torch.optim.Adam(self.weight_network.parameters(), lr=weight_rate, weight_decay=weight_decay)
         self.normalise = normalise
