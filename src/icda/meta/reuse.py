@@ -161,7 +161,7 @@ def _unpack(part: Tensor | None) -> tuple[Any, Tensor | None]:
 _CONVOLUTION_NAMES = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
 _NORM_NAMES = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
 RULES: dict[Any, tuple[tuple[str, ...], Rule]] = {
-    **{function: (_CONVOLUTION_NAMES, _convolution) for function in CONVOLUTIONS},
+    **dict.fromkeys(CONVOLUTIONS, (_CONVOLUTION_NAMES, _convolution)),
     F.linear: (("input", "weight", "bias"), _linear),
     F.relu: (("input", "inplace"), _relu),
     F.batch_norm: (_NORM_NAMES, _batch_norm),

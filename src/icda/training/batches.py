@@ -91,9 +91,7 @@ class TrainingBatches:
             return None
         return self._loader(self.task.metadata, self.config.seed + 1, size=self.method.meta_batch_size)
 
-    def _loader(
-        self, split: Split, seed: int, weights: Tensor | None = None, size: int | None = None
-    ) -> BatchLoader:
+    def _loader(self, split: Split, seed: int, weights: Tensor | None = None, size: int | None = None) -> BatchLoader:
         if self.method.augment_images is not None:
             split = replace(split, source=transformed(split.source, self.method.augment_images))
         return BatchLoader(
