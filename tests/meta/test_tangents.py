@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from icda.bench.cost.method_cost import count_operations
+from icda.bench.cost.operations import count_operations
 from icda.meta import Forward, look_ahead
 from icda.meta.forward import replay
 from icda.meta.reuse import FixedSigns, Reusing
