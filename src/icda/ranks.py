@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+Found = TypeVar("Found")
 
 
 def world_size() -> int:
@@ -27,6 +31,29 @@ def is_first_rank() -> bool:
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank() == 0
     return os.environ.get("RANK", "0") == "0"
+
+
+def from_first_rank(compute: Callable[[], Found]) -> Found:
+    """What `compute` returns on the first rank, for all of them; an error there is raised on all.
+
+    Files of a run lie where the first rank runs: ranks on other machines need not see that folder.
+
+    >>> from_first_rank(lambda: 3)
+    3
+    """
+    if world_size() == 1:
+        return compute()
+    found: list[Any] = [None, None]
+    if dist.get_rank() == 0:
+        try:
+            found[0] = compute()
+        except Exception as error:  # all ranks must hear of it, or they would wait for this one
+            found[1] = error
+    dist.broadcast_object_list(found, src=0)
+    if found[1] is not None:
+        raise found[1]
+    result: Found = found[0]
+    return result
 
 
 def all_reduce(tensor: Tensor) -> Tensor:

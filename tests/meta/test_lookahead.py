@@ -110,27 +110,38 @@ METHODS: dict[str, Callable[[FeatureClassifier], Any]] = {
 }
 
 
+WAYS = {
+    "exact": ("full", False, 1e-8),
+    "outputs reused": ("full", True, 1e-8),
+    "difference": ("difference", True, 1e-5),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", METHODS)
-def test_full_look_ahead_equals_double_backward_through_a_batchnorm_resnet(name: str) -> None:
+def test_full_look_ahead_equals_double_backward_through_a_batchnorm_resnet(name: str, way: str) -> None:
+    mode, record, tolerance = WAYS[way]
     model, data, metadata = network(), batch(12, 1), batch(9, 2)
     method = METHODS[name](model).double().train()
     where = context(model.train(), metadata)
-    forward = Forward.of(model, data.inputs)
+    forward = Forward.of(model, data.inputs, record)
     method.observe(forward.output, data, where)
     tensors, inner = method.outer(forward.output, data, where)
-    found = look_ahead(model, forward, inner, tensors, metadata.inputs, metadata.targets, RATE)
+    found = look_ahead(model, forward, inner, tensors, metadata.inputs, metadata.targets, RATE, mode)
     tensors, inner = method.outer(forward.output, data, where)  # anew: the first graph is spent
     wanted = textbook(model, data.inputs, inner, tensors, metadata, forward.random_state)
     for gradient, reference in zip(found.gradients, wanted, strict=True):
         if name == "meta_icda linear" and gradient.shape == (1,):  # what all strengths share is taken off again
             assert max(float(gradient.abs()), float(reference.abs())) < 1e-15
         else:
-            close(gradient, reference, 1e-8)
+            close(gradient, reference, tolerance)
 
 
-def test_full_look_ahead_draws_the_same_dropout_masks_again() -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_full_look_ahead_draws_the_same_dropout_masks_again(way: str) -> None:
+    mode, record, tolerance = WAYS[way]
     model, data, metadata = network("dropout"), batch(12, 1), batch(9, 2)
-    forward = Forward.of(model.train(), data.inputs)
+    forward = Forward.of(model.train(), data.inputs, record)
     weights = torch.randn(12, dtype=torch.float64).requires_grad_()
 
     def weighted(logits: Tensor, weight: Tensor) -> Tensor:
@@ -138,10 +149,10 @@ def test_full_look_ahead_draws_the_same_dropout_masks_again() -> None:
 
     # The metadata pass draws masks of its own: fix them so that both ways see the same.
     torch.manual_seed(7)
-    found = look_ahead(model, forward, weighted, [weights], metadata.inputs, metadata.targets, RATE)
+    found = look_ahead(model, forward, weighted, [weights], metadata.inputs, metadata.targets, RATE, mode)
     torch.manual_seed(7)
     wanted = textbook(model, data.inputs, weighted, [weights], metadata, forward.random_state)
-    close(found.gradients[0], wanted[0], 1e-8)
+    close(found.gradients[0], wanted[0], tolerance)
 
 
 class HeadProblem:
@@ -229,7 +240,7 @@ def test_head_look_ahead_equals_the_closed_form_for_alpha() -> None:
         assert torch.allclose(found[i], wanted, rtol=1e-9, atol=1e-16)
 
 
-@pytest.mark.parametrize("mode", ["full", "head"])
+@pytest.mark.parametrize("mode", ["full", "head", "difference"])
 def test_buffers_parameters_and_random_state_are_left_as_they_were(mode: str) -> None:
     model, data, metadata = network().train(), batch(12, 1), batch(9, 2)
     forward = Forward.of(model, data.inputs)
@@ -247,7 +258,9 @@ def test_buffers_parameters_and_random_state_are_left_as_they_were(mode: str) ->
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_the_shared_forward_pass_still_serves_the_real_step() -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_the_shared_forward_pass_still_serves_the_real_step(way: str) -> None:
+    mode, record, _ = WAYS[way]
     model, data, metadata = network().train(), batch(12, 1), batch(9, 2)
     reference = {name: value.clone() for name, value in model.state_dict().items()}
     weights = torch.ones(12, dtype=torch.float64, requires_grad=True)
@@ -255,8 +268,8 @@ def test_the_shared_forward_pass_still_serves_the_real_step() -> None:
     def inner(logits: Tensor, weight: Tensor) -> Tensor:
         return (weights * F.cross_entropy(logits, data.targets, reduction="none")).mean()
 
-    forward = Forward.of(model, data.inputs)
-    look_ahead(model, forward, inner, [weights], metadata.inputs, metadata.targets, RATE)
+    forward = Forward.of(model, data.inputs, record)
+    look_ahead(model, forward, inner, [weights], metadata.inputs, metadata.targets, RATE, mode)
     F.cross_entropy(forward.output.logits, data.targets).backward()
     found = [parameter.grad.clone() for parameter in model.parameters()]
     model.zero_grad()

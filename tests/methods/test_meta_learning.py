@@ -11,18 +11,21 @@ from typing import Any
 
 import pytest
 import torch
+from accelerate import Accelerator
 from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional as F
 
 from icda.data import TASKS, Split, Task, create_task
 from icda.data.task import Batch
+from icda.meta import Forward
 from icda.methods import Context, Setup, create_method
-from icda.methods.base import MissingNeedError
+from icda.methods.base import MissingNeedError, Stage
 from icda.methods.meta_icda import MetaICDAMethod
 from icda.methods.meta_learning import MetaLearner, Outer, step_network
 from icda.models import FeatureClassifier, create_model
 from icda.training import TrainConfig, train
+from icda.training.batches import TrainingBatches
 from icda.training.checkpoint import load_checkpoint
 from icda.training.progress import QuietView
 
@@ -138,10 +141,11 @@ def test_no_metadata_is_drawn_where_nothing_looks_ahead(model: FeatureClassifier
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"lookahead": "half"}, "lookahead must be full or head, got 'half'"),
+        ({"lookahead": "half"}, "lookahead must be full, head or difference, got 'half'"),
         ({"every": 0}, "every must be at least 1"),
         ({"start": 1.5}, r"start lie in \[0, 1\]"),
         ({"start": -0.1}, r"start lie in \[0, 1\]"),
+        ({"meta_batch_size": 0}, "meta_batch_size must be positive, got 0"),
     ],
 )
 def test_options_out_of_range_are_refused(options: dict[str, Any], words: str) -> None:
@@ -171,10 +175,40 @@ def test_step_network_takes_an_optimiser_step_along_given_gradients() -> None:
         assert mine.grad is None
 
 
+def test_meta_batch_size_says_how_many_samples_a_step_looks_at(tmp_path: Path) -> None:
+    """The gradient is that of double backward on just those samples, whole passes of which follow each other."""
+    task = create_task("digits_lt")
+    assert task.metadata is not None
+    config = TrainConfig(task="digits_lt", method="meta_weight_net", model="mlp", batch_size=48, out=str(tmp_path))
+    model = create_model("mlp", task.num_classes, task.input_shape).double()
+    method = create_method("meta_weight_net", Setup.of(task, model, 1), {"meta_batch_size": 20}).double()
+    batches = TrainingBatches(config, task, method, Accelerator(cpu=True))
+    drawn = [batches.metadata(iteration) for iteration in range(5)]
+    assert [len(part.targets) for part in drawn] == [20] * 5
+    assert sorted(row for part in drawn for row in part.index.tolist()) == list(range(len(task.metadata)))
+    one, clean = (
+        Batch(part.inputs.double(), part.targets, None, part.index)
+        for part in (batches.stage_loader(Stage(1)).batch(0, 0), drawn[3])
+    )
+    forward = Forward.of(model, one.inputs, record=True)
+    where = context_of(model, next_metadata=lambda: clean)
+    found: list[Tensor] = []
+    method.correct = lambda tensors, gradients, context: found.extend(gradients)
+    method.meta_step(forward, one, where)
+    tensors, inner = method.outer(forward.output, one, where)
+    slopes = torch.autograd.grad(
+        inner(forward.output.logits, model.head.weight), list(model.parameters()), create_graph=True
+    )
+    moved = {name: p - RATE * g for (name, p), g in zip(model.named_parameters(), slopes, strict=True)}
+    meta_loss = F.cross_entropy(functional_call(model, moved, (clean.inputs,)).logits, clean.targets)
+    for gradient, wanted in zip(found, torch.autograd.grad(meta_loss, tensors), strict=True):
+        torch.testing.assert_close(gradient, wanted, rtol=1e-8, atol=1e-14)
+
+
 # -- BatchNorm --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("lookahead", ["full", "head"])
+@pytest.mark.parametrize("lookahead", ["full", "head", "difference"])
 @pytest.mark.parametrize("name", LEARNERS)
 def test_batchnorm_sees_the_training_batch_once_a_step_and_metadata_never(name: str, lookahead: str) -> None:
     model = create_model("small_cnn", CLASSES, (1, 8, 8)).train()
@@ -277,9 +311,17 @@ def flat(value: Any, name: str = "") -> dict[str, Any]:
     return {path: leaf for key, part in parts for path, leaf in flat(part, f"{name}/{key}").items()}
 
 
-@pytest.mark.parametrize("name", LEARNERS)
-def test_a_run_stopped_within_an_epoch_resumes_bit_for_bit(name: str, tmp_path: Path) -> None:
-    options = {"start": 0.2} if name == "metasaug" else {}
+RESUMED: dict[str, tuple[str, dict[str, Any]]] = {
+    **{name: (name, {"start": 0.2} if name == "metasaug" else {}) for name in LEARNERS},
+    "difference": ("meta_icda", {"lookahead": "difference"}),
+    "small batches of metadata": ("meta_icda", {"meta_batch_size": 20}),
+    "both": ("meta_weight_net", {"lookahead": "difference", "meta_batch_size": 13}),
+}
+
+
+@pytest.mark.parametrize("case", RESUMED)
+def test_a_run_stopped_within_an_epoch_resumes_bit_for_bit(case: str, tmp_path: Path) -> None:
+    name, options = RESUMED[case]
 
     def config(out: str) -> TrainConfig:
         settings = {"method": name, "options": options, "epochs": 2, "batch_size": 48, "checkpoint_every": 2}

@@ -16,6 +16,7 @@ from icda.losses.large_margin_softmax import LargeMarginSoftmaxLoss
 from icda.losses.ldam import LDAMLoss
 from icda.losses.logit_adjustment import LogitAdjustmentLoss
 from icda.losses.risda import RISDALoss
+from icda.losses.sampled_icda import SampledICDALoss
 from icda.losses.sgida import SGIDALoss
 
 __all__ = [
@@ -37,4 +38,5 @@ __all__ = [
     "LogitAdjustmentLoss",
     "RISDALoss",
     "SGIDALoss",
+    "SampledICDALoss",
 ]

@@ -1,5 +1,6 @@
-"""The look-ahead step and its exact gradient; knows no method by name."""
+"""The look-ahead step and its gradient; knows no method by name."""
 
-from icda.meta.lookahead import Forward, MetaGradient, look_ahead
+from icda.meta.forward import Forward
+from icda.meta.lookahead import MetaGradient, look_ahead
 
 __all__ = ["Forward", "MetaGradient", "look_ahead"]

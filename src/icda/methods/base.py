@@ -147,6 +147,7 @@ class Method(nn.Module):
     num_networks: ClassVar[int] = 1
     prior_per_sample: ClassVar[bool] = False  # whether each training sample brings a prior of its own to the loss
     adds_epochs: ClassVar[bool] = False  # whether its stages are longer than the run's epochs; else they share them
+    meta_batch_size: int | None = None  # samples of metadata in a step, over all processes; None: the batch size
     answers_later: ClassVar[bool] = False  # whether `shortcut_answers` will have an answer once a stage is over
     # What training batches of images go through as bytes (N, H, W, C), before they are cropped, mirrored and standardised.
     augment_images: Callable[[Tensor, torch.Generator], Tensor] | None = None

@@ -17,7 +17,7 @@ from icda.methods.base import METHODS, Context, Setup
 from icda.methods.held_out_figures import NAMES as HELD_OUT_NAMES
 from icda.methods.held_out_figures import HeldOutFigures, read_held_out_figures
 from icda.methods.meta_learning import MetaLearner, Outer, step_network
-from icda.ranges import NotNegative
+from icda.ranges import NotNegative, PositiveInt
 from icda.ranks import all_gather_rows
 from icda.results.epoch import Figure
 from icda.statistics import Moments
@@ -59,6 +59,7 @@ class MetaICDAMethod(MetaLearner):
         lookahead: Mode = "full",
         every: int = 1,
         start: float = 0.0,
+        meta_batch_size: PositiveInt | None = None,
         strength_rate: NotNegative = 1e-3,
         strength_decay: NotNegative = 1e-4,
         statistics_rate: NotNegative = 0.1,
@@ -73,7 +74,7 @@ class MetaICDAMethod(MetaLearner):
         strength_network: StrengthNetwork | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(lookahead=lookahead, every=every, start=start)
+        super().__init__(lookahead=lookahead, every=every, start=start, meta_batch_size=meta_batch_size)
         self.criterion = criterion or ICDALoss(setup.num_classes, setup.feature_dim, setup.class_counts, **options)
         if self.criterion.prior is not None:
             raise InputError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from icda.errors import InputError, InputTypeError
 from icda.meta import Forward, look_ahead
 from icda.meta.lookahead import InnerLoss, Mode
 from icda.methods.base import Context, Method, StepResult
+from icda.ranges import PositiveInt
 
 if TYPE_CHECKING:
     from icda.data.task import Batch
@@ -29,18 +30,27 @@ class MetaLearner(Method):
     """Algorithm 1 of arXiv 2304.13431 with blanks: a subclass says what is learned on metadata and how it is stepped.
 
     `start` is the share of training before which the method trains without looking ahead; `every` looks ahead at each
-    k-th iteration only.
+    k-th iteration only. `meta_batch_size` is how many samples of metadata a step looks at, over all processes; by default
+    as many as are trained on.
     """
 
     needs = frozenset({"metadata"})
 
-    def __init__(self, *, lookahead: Mode = "full", every: int = 1, start: float = 0.0) -> None:
+    def __init__(
+        self,
+        *,
+        lookahead: Mode = "full",
+        every: int = 1,
+        start: float = 0.0,
+        meta_batch_size: PositiveInt | None = None,
+    ) -> None:
         super().__init__()
-        if lookahead not in ("full", "head"):
-            raise InputError(f"lookahead must be full or head, got {lookahead!r}.")
+        if lookahead not in get_args(Mode):
+            raise InputError(f"lookahead must be full, head or difference, got {lookahead!r}.")
         if every < 1 or not 0 <= start <= 1:
             raise InputError(f"every must be at least 1 and start lie in [0, 1], got {every} and {start}.")
         self.lookahead, self.every, self.start = lookahead, every, start
+        self.meta_batch_size = meta_batch_size
 
     def observe(self, output: Output, batch: Batch, context: Context) -> None:
         """Fold the batch into whatever the method keeps, before anything is computed from it."""
@@ -57,12 +67,14 @@ class MetaLearner(Method):
         return context.progress >= self.start and context.iteration % self.every == 0
 
     def step(self, batch: Batch, context: Context) -> StepResult:
-        forward = Forward.of(context.network, batch.inputs)
+        looks_ahead = self.looks_ahead(context)
+        forward = Forward.of(context.network, batch.inputs, record=looks_ahead and self.lookahead != "head")
         output: Any = forward.output
         self.observe(output, batch, context)
         extra = {}
-        if self.looks_ahead(context):
+        if looks_ahead:
             extra["meta_loss"] = self.meta_step(forward, batch, context)
+        del forward  # the real backward pass lets go of activations layer by layer
         loss = self.loss(output, batch, context)
         context.apply(loss)
         return StepResult(loss.detach(), output.logits.detach(), extra)

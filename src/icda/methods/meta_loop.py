@@ -48,6 +48,8 @@ class MetaICDA:
         every: int = 1,
         **options: Any,
     ) -> None:
+        if "meta_batch_size" in options:
+            raise InputError("MetaICDA looks at the metadata that step() is given: give it a batch of that size.")
         counts = torch.ones(loss.num_classes) if loss.class_counts is None else loss.class_counts
         setup = Setup(loss.num_classes, loss.feature_dim, counts, epochs=1, num_samples=int(counts.sum()))
         self.method = MetaICDAMethod(

@@ -48,13 +48,14 @@ class MetaWeightNet(MetaLearner):
         lookahead: Mode = "full",
         every: int = 1,
         start: float = 0.0,
+        meta_batch_size: PositiveInt | None = None,
         hidden: PositiveInt = 100,
         recipe: Literal["noise", "long_tail"] = "noise",
         weight_rate: NotNegative | None = None,
         weight_decay: NotNegative | None = None,
         normalise: bool = False,
     ) -> None:
-        super().__init__(lookahead=lookahead, every=every, start=start)
+        super().__init__(lookahead=lookahead, every=every, start=start, meta_batch_size=meta_batch_size)
         if recipe not in RECIPES:
             raise InputError(f"recipe must be {' or '.join(RECIPES)}, got {recipe!r}.")
         self.weight_network = StrengthNetwork(1, hidden, layers=1, normalise_inputs=False)

@@ -13,7 +13,7 @@ from icda.losses.terms.class_balance import effective_number_weights
 from icda.meta.lookahead import Mode
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.meta_learning import MetaLearner, Outer
-from icda.ranges import NotNegative
+from icda.ranges import NotNegative, PositiveInt
 from icda.ranks import weighted_mean
 from icda.statistics import Moments
 
@@ -46,11 +46,12 @@ class MetaSAug(MetaLearner):
         lookahead: Mode = "full",
         every: int = 1,
         start: float = 0.8,
+        meta_batch_size: PositiveInt | None = None,
         statistics_rate: NotNegative = 0.1,
         effective_beta: float = 0.9999,
         **options: Any,
     ) -> None:
-        super().__init__(lookahead=lookahead, every=every, start=start)
+        super().__init__(lookahead=lookahead, every=every, start=start, meta_batch_size=meta_batch_size)
         self.criterion = ISDALoss(setup.num_classes, setup.feature_dim, setup.class_counts, **options)
         self.statistics_rate = statistics_rate
         self.register_buffer("weights", effective_number_weights(setup.class_counts, effective_beta))

@@ -120,8 +120,13 @@ class ClassStatistics(nn.Module):
             )
 
     @torch.no_grad()
-    def fold(self, features: Tensor, targets: Tensor, weights: Tensor | None = None) -> None:
-        """`update` for a caller that has checked its arguments."""
+    def fold(
+        self, features: Tensor, targets: Tensor, weights: Tensor | None = None, *, in_place: bool = False
+    ) -> None:
+        """`update` for a caller that has checked its arguments.
+
+        `in_place` spares a copy of all means, for a caller whose graphs hold rows of them and not the whole.
+        """
         if torch.compiler.is_compiling():
             self._fold_compiled(features.detach(), targets, weights)
             return
@@ -134,7 +139,7 @@ class ClassStatistics(nn.Module):
             total = sums[:, -1]
             batch_mean = sums[:, :-1] / total.clamp(min=torch.finfo(total.dtype).tiny)[:, None]
             residuals = (features - batch_mean[places]) * mass.sqrt()[:, None]
-            self._merge_batch(groups, total.double(), batch_mean, residuals)
+            self._merge_batch(groups, total.double(), batch_mean, residuals, in_place)
 
     def _fold_compiled(self, features: Tensor, targets: Tensor, weights: Tensor | None) -> None:
         from icda.statistics.operators import fold  # registers operators, which only a graph needs
@@ -175,11 +180,16 @@ class ClassStatistics(nn.Module):
             raise InputError("the merged statistics would be NaN or infinite: nothing was merged.")
         return self
 
-    def moments(self) -> Moments:
-        """What the losses read; `scatter` is shared with the running state unless shrinkage is on."""
-        scale = torch.where(self.count > 0, 1 / self.count, 0).to(self.mean.dtype)
-        scatter, factor = self.scatter, self.factor
-        few = self.shrinkage * (self.count < self.feature_dim).to(scatter)
+    def moments(self, classes: Tensor | None = None) -> Moments:
+        """What the losses read, of all classes or of those given, in that order.
+
+        Of all, `scatter` is shared with the running state unless shrinkage is on; of some, everything is a copy.
+        """
+        rows = slice(None) if classes is None else classes
+        count, mean, scatter = self.count[rows], self.mean[rows], self.scatter[rows]
+        factor = None if self.factor is None else self.factor[rows]
+        scale = torch.where(count > 0, 1 / count, 0).to(mean.dtype)
+        few = self.shrinkage * (count < self.feature_dim).to(scatter)
         if factor is not None:
             if self.shrinkage > 0:
                 factor = factor * (1 - few).sqrt()[:, None, None]
@@ -188,7 +198,7 @@ class ClassStatistics(nn.Module):
         elif self.shrinkage > 0 and self.kind == "full":
             diagonal = torch.diag_embed(scatter.diagonal(dim1=1, dim2=2))
             scatter = torch.lerp(scatter, diagonal, few[:, None, None])
-        return Moments(self.kind, self.mean, scatter, scale, factor)
+        return Moments(self.kind, mean, scatter, scale, factor)
 
     @torch.no_grad()
     def assign(self, moments: Moments) -> None:
@@ -237,7 +247,9 @@ class ClassStatistics(nn.Module):
         weight = torch.where(total > 0, added / total, 0)
         return weight, mean - self.mean[rows]
 
-    def _merge_batch(self, groups: LabelGroups, added: Tensor, mean: Tensor, residuals: Tensor) -> None:
+    def _merge_batch(
+        self, groups: LabelGroups, added: Tensor, mean: Tensor, residuals: Tensor, in_place: bool
+    ) -> None:
         classes = groups.labels
         whole = len(classes) == self.num_classes
         where = slice(None) if whole else classes  # a slice reads without copying
@@ -246,11 +258,14 @@ class ClassStatistics(nn.Module):
         shared = (weight * count).to(delta)[:, None]  # n m / (n + m)
         spread = shared.sqrt() * delta
         if self.factor is not None:
-            self._merge_factor(groups, residuals, spread)
+            self._merge_factor(groups, residuals, spread, in_place)
         self._merge_scatter(groups, where, residuals, spread, shared * delta.square())
-        # New tensors, not in place: a graph built before this update may still hold the old means (and factors).
+        # New tensors, where we may not do it in place: a graph built before may still hold the old means (and factors).
         moved = self.mean[where] + weight.to(delta)[:, None] * delta
-        self.mean = moved if whole else self.mean.index_copy(0, classes, moved)
+        if in_place:
+            self.mean[where] = moved
+        else:
+            self.mean = moved if whole else self.mean.index_copy(0, classes, moved)
         self.count[where] = count + added
 
     def _merge_scatter(
@@ -271,7 +286,7 @@ class ClassStatistics(nn.Module):
         else:
             self.scatter[where] = batch.add_(self.scatter[where], alpha=self.forgetting)
 
-    def _merge_factor(self, groups: LabelGroups, residuals: Tensor, spread: Tensor) -> None:
+    def _merge_factor(self, groups: LabelGroups, residuals: Tensor, spread: Tensor, in_place: bool) -> None:
         assert self.factor is not None
         places = all_gather_rows(groups.slots // groups.width)
         blocks = LabelGroups.from_places(groups.labels, places).blocks(all_gather_rows(residuals))
@@ -279,7 +294,8 @@ class ClassStatistics(nn.Module):
             compress(torch.cat([old * self.forgetting**0.5, block, row[None]]), self.rank)
             for old, block, row in zip(self.factor[groups.labels], blocks, spread, strict=True)
         ]
-        self.factor = self.factor.index_copy(0, groups.labels, torch.stack(merged))
+        copy = self.factor.index_copy_ if in_place else self.factor.index_copy
+        self.factor = copy(0, groups.labels, torch.stack(merged))
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> ClassStatistics:
         floors = {"mean": torch.float32, "scatter": torch.float32, "factor": torch.float32, "count": torch.float64}

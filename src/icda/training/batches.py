@@ -26,7 +26,7 @@ class TrainingBatches:
     def __init__(self, config: TrainConfig, task: Task, method: Method, accelerator: Accelerator) -> None:
         self.config, self.task, self.method, self.accelerator = config, task, method, accelerator
         self._drawing: dict[str, BatchLoader] = {}
-        self._metadata = None if task.metadata is None else self._loader(task.metadata, config.seed + 1)
+        self._metadata = self._metadata_loader()
 
     def stage_length(self, stage: Stage) -> int:
         """Batches per epoch of this stage; sampling changes which samples they hold, not how many."""
@@ -86,12 +86,17 @@ class TrainingBatches:
         by_group = sampling == "group_balanced"
         return balanced_weights(split.groups if by_group else self.task.group_domains()[split.groups])
 
-    def _loader(self, split: Split, seed: int, weights: Tensor | None = None) -> BatchLoader:
+    def _metadata_loader(self) -> BatchLoader | None:
+        if self.task.metadata is None:
+            return None
+        return self._loader(self.task.metadata, self.config.seed + 1, size=self.method.meta_batch_size)
+
+    def _loader(self, split: Split, seed: int, weights: Tensor | None = None, size: int | None = None) -> BatchLoader:
         if self.method.augment_images is not None:
             split = replace(split, source=transformed(split.source, self.method.augment_images))
         return BatchLoader(
             split,
-            min(self.config.batch_size, len(split)),
+            min(size or self.config.batch_size, len(split)),
             seed=seed,
             shuffle=True,
             augment=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ from icda.methods.create import num_networks
 from icda.models import FeatureClassifier, create_model
 from icda.models.hub import hub
 from icda.models.tokenisers import read_by
-from icda.ranks import is_first_rank
+from icda.ranks import from_first_rank, is_first_rank
 from icda.report import write_report
 from icda.results import RunResult
 from icda.results.claims import claimed
@@ -74,7 +75,9 @@ def train(
     plugins.load(config.plugin)
     folder = config.folder()
     with claimed(folder, wait=False) if is_first_rank() else nullcontext():
-        finished = _earlier_result(folder, config, resume, overwrite)
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            make_accelerator(config.precision)  # ranks meet here, and only the first need see the folder
+        finished = from_first_rank(lambda: _earlier_result(folder, config, resume, overwrite))
         if finished is None:
             return _train(config, folder, Given(model, task), resume and not overwrite, overwrite, view)
         if is_first_rank():

@@ -16,6 +16,7 @@ from icda.data.task import Batch, Split, Task
 from icda.errors import InputError, OperationError
 from icda.methods.base import Method, Setup, Stage, check_networks
 from icda.models.base import FeatureClassifier
+from icda.ranks import from_first_rank
 from icda.results.epoch import EpochRecord
 from icda.results.files import CHECKPOINT, CONFIG, MODEL
 from icda.selection import Selector, ValidationView
@@ -80,7 +81,7 @@ class Trainer:
     def run(self, resume: bool = False) -> None:
         """Train to the end, from the checkpoint in `folder` when `resume` is set and there is one."""
         path = self.folder / CHECKPOINT
-        saved = load_checkpoint(path, RESUMED) if resume and path.exists() else None
+        saved = from_first_rank(lambda: load_checkpoint(path, RESUMED) if path.exists() else None) if resume else None
         if saved is not None:
             self._restore(saved, path)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -219,7 +220,7 @@ class Trainer:
     def load_model(self) -> int:
         """Read `model.pt` back; returns the epoch it was taken from."""
         path = self.folder / MODEL
-        state = load_checkpoint(path, ("networks", "method", "epoch", "config"))
+        state = from_first_rank(lambda: load_checkpoint(path, ("networks", "method", "epoch", "config")))
         with understood(path):
             config_hash = config_from_dict(state["config"], str(path)).hash()
         if config_hash != self.config.hash():

@@ -1,26 +1,28 @@
 import csv
 import gc
+import math
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 from rich.console import Console
 
-from icda.bench import speed
+from icda.bench.cost import speed, timing
+from icda.bench.cost.peers import PeersISDA
 from icda.bench.cost.rows import write_csv
 from icda.bench.cost.speed import (
     FUSED,
     SpeedRow,
     head_rows,
     head_steps,
-    interleave,
     measure_speed,
     network_rows,
     to_table,
 )
-from icda.losses import ICDALoss
+from icda.bench.cost.timing import interleave
+from icda.losses import ICDALoss, ISDALoss
 
 
 class Clock:
@@ -35,7 +37,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(speed, "time", SimpleNamespace(perf_counter=clock.perf_counter))
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=clock.perf_counter))
     return clock
 
 
@@ -120,14 +122,15 @@ def test_the_grid_is_measured_when_asked_for_and_every_measurement_is_announced(
     large = (1000, 2048, 64, "diagonal", 2)
     whole = [("mlp", 10, 4, 2), (10, 64, 4, "full", 2), ("mlp", 100, 4, 2), (100, 64, 4, "full", 2)]
     assert asked == [*whole, large, (7, 8, 128, "diagonal", 2), (9, 16, 128, "diagonal", 2)]
-    assert len(said) == len(asked)
+    assert len(said) == len(asked) + 1
+    assert "limit" in said[-1]
     asked.clear()
     measure_speed("mlp", 4, 2, False, said.append)
     assert asked == [*whole, large]
 
 
 ROWS = [
-    SpeedRow("head", "icda", "diagonal", 1000, 2048, 64, 1.5, 3.0, 2.0, 12.5),
+    SpeedRow("head", "icda", "diagonal", 1000, 2048, 64, 1.5, 3.0, 2.0, 12.5, "1.834 to 2.134", 2.4, 0.75),
     SpeedRow("mlp step", "isda", "full", 10, 128, 4, 1.0, 1.0, 1.0),
 ]
 
@@ -141,21 +144,46 @@ def test_the_file_holds_the_rows_and_the_machine(tmp_path: Path) -> None:
     assert {"processor", "cores", "threads", "torch", "commit"} <= rows[0].keys()
 
 
-def test_the_table_shows_every_figure_and_leaves_blank_what_was_not_measured() -> None:
-    console = Console(width=160)
-    with console.capture() as capture:
-        console.print(to_table(ROWS))
-    printed = capture.get()
-    assert all(str(figure) in printed for figure in ("head", "icda", 1000, 2048, 64, 1.5, 3.0, 2.0, 12.5))
-    assert "None" not in printed
-
-
-def test_the_table_fits_a_terminal_of_80_columns() -> None:
-    wide = replace(ROWS[0], what="head, no logits", classes=10000, quartiles="10.862 to 12.589", ratio=11.6603)
+def test_the_table_fits_80_columns_shows_every_figure_and_leaves_blank_what_was_not_measured() -> None:
+    large = SpeedRow("resnet32 step", "icda", "full", 10_000, 2048, 128, 12345.6, 23456.7, 19.0, 512.5)
     console = Console(width=80)
     with console.capture() as capture:
-        console.print(to_table([wide]))
+        console.print(to_table([*ROWS, large]))
     printed = capture.get()
-    assert max(len(line) for line in printed.splitlines()) <= 80
-    assert "11.66 (10.86 to 12.59)" in printed
-    assert "…" not in printed
+    figures = ("head", "isda", 1000, 2048, 64, 1.5, 3, "2.00", "1.834-2.13", 0.75, 4, 12, 12346, 23457, "19.00", 512)
+    assert all(str(figure) in printed for figure in figures)
+    assert "None" not in printed
+    assert "\u2026" not in printed, "a figure was cut"
+
+
+def test_the_limit_is_the_time_of_the_matrix_products_alone() -> None:
+    """A head of C = 50, A = 32, N = 16 has three products; ICDA's own add to them."""
+    rows = head_rows(classes=50, features=32, batch=16, covariance="diagonal", rounds=1)
+    product = 2 * 50 * 32 * 16 / 1e9
+    gflop = {row.what: row.gflop for row in rows}
+    assert gflop["head"] == pytest.approx(11 * product, rel=0.05)
+    assert gflop["head, no logits"] == pytest.approx(9 * product, rel=0.05)
+    (row, *_) = speed.with_limits(rows, rate=1e9)
+    assert row.limit_ms == pytest.approx(1e3 * gflop["head"], rel=1e-3)
+    assert row.over_limit == pytest.approx(row.method_ms / row.limit_ms)
+
+
+def test_the_peers_form_stands_beside_full_covariances_where_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = head_rows(classes=6, features=5, batch=8, covariance="full", rounds=1)
+    assert [(row.what, row.method) for row in rows] == [("head", "icda"), ("head, N x C x A", "isda")]
+    monkeypatch.setattr(speed, "PEERS_BYTES", 100)
+    assert len(head_rows(classes=6, features=5, batch=8, covariance="full", rounds=1)) == 1
+
+
+def test_the_peers_form_has_the_value_and_gradients_of_our_isda() -> None:
+    """Over two batches, the second merged with the statistics of the first."""
+    torch.manual_seed(0)
+    losses = (PeersISDA(4, 5).double(), ISDALoss(4, 5, covariance="full", variance_bound=math.inf).double())
+    head = torch.nn.Linear(5, 4).double()
+    for seed in range(2):
+        features = torch.randn(9, 5, dtype=torch.float64)
+        targets = torch.randint(3, (9,), generator=torch.Generator().manual_seed(seed))  # class 3 stays empty
+        values = [loss(features, targets, head, 0.5, head(features)) for loss in losses]
+        slopes = [torch.autograd.grad(value, head.weight)[0] for value in values]
+        torch.testing.assert_close(values[0], values[1], rtol=1e-10, atol=0)
+        torch.testing.assert_close(slopes[0], slopes[1], rtol=1e-9, atol=1e-13)

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from icda.bench.cost.rows import write_csv
-from icda.bench.cost.speed import Step, interleave
+from icda.bench.cost.timing import Step, interleave
 from icda.estimators.classifier import LOSSES, ICDAClassifier
 
 REFERENCE = "logistic regression"

@@ -93,7 +93,7 @@ def fit_from_disk(folder: Path, loss: str) -> LargeFitRow:
     """One fit in this process, whose peak memory is then that of the fit."""
     from icda.estimators.classifier import ICDAClassifier
 
-    imports = _peak_mib()
+    imports = peak_mib()
     features, labels = np.load(folder / "features.npy", mmap_mode="r"), np.load(folder / "labels.npy")
     start = time.perf_counter()
     model = ICDAClassifier(loss).fit(features, labels)  # type: ignore[arg-type]
@@ -106,14 +106,15 @@ def fit_from_disk(folder: Path, loss: str) -> LargeFitRow:
         len(model.classes_),
         round(features.nbytes / 2**30, 2),
         round(imports, 1),
-        round(_peak_mib(), 1),
+        round(peak_mib(), 1),
         round(seconds, 1),
         int(model.n_iter_),
         round(float(model.score(np.array(features[first]), labels[first])), 4),
     )
 
 
-def _peak_mib() -> float:
+def peak_mib() -> float:
+    """The largest resident memory of this process so far."""
     status = Path("/proc/self/status")
     if status.exists():  # where there is one: a child's ru_maxrss begins with what its parent had
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
+from rich import box
 from rich.table import Table
 from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional as F
 
 from icda.bench.cost.memory import peak_bytes
-from icda.bench.cost.speed import Step, interleave
+from icda.bench.cost.operations import count_operations, matrix_rate
+from icda.bench.cost.timing import Step, interleave, quartiles
 from icda.data.task import Batch
 from icda.losses import ICDALoss
 from icda.meta import Forward
@@ -26,7 +28,11 @@ from icda.models.base import FeatureClassifier
 
 @dataclass(frozen=True)
 class MetaSpeedRow:
-    """One way of taking a Meta-ICDA step: median milliseconds, ratio to cross entropy, ratio of peak memory."""
+    """One way of taking a Meta-ICDA step: median milliseconds, ratio to cross entropy, ratio of peak memory.
+
+    `gflop` counts matrix products and convolutions, of which `limit_ratio` is the ratio to those of cross entropy: what the
+    time's ratio would be if nothing else took time. `limit_ms` is their time at the machine's rate of matrix products.
+    """
 
     what: str
     way: str
@@ -35,21 +41,29 @@ class MetaSpeedRow:
     ms: float
     ratio: float
     memory_ratio: float
+    quartiles: str = ""  # of the paired ratios
+    gflop: float | None = None
+    limit_ratio: float | None = None
+    limit_ms: float | None = None
 
 
 def measure_meta_speed(model: str, batch_size: int, classes: int, rounds: int) -> list[MetaSpeedRow]:
-    """Cross entropy, head, full and double backward, interleaved in one process."""
+    """Cross entropy, every way of looking ahead and double backward, interleaved in one process."""
     torch.manual_seed(0)
     batch, metadata = (_batch(batch_size, classes) for _ in range(2))
+    half = (metadata[0][: batch_size // 2], metadata[1][: batch_size // 2])
     steps: dict[str, Step] = {"cross entropy": _plain_step(model, classes, batch)}
-    for way in ("head", "full"):
-        learner = _learner(model, classes, lookahead=way)
-        steps[way] = partial(_meta_step, learner, batch, metadata)
+    for way in ("head", "full", "difference"):
+        steps[way] = partial(_meta_step, _learner(model, classes, lookahead=way), batch, metadata)
+    for way in ("full", "difference"):
+        steps[f"{way}, half metadata"] = partial(_meta_step, _learner(model, classes, lookahead=way), batch, half)
     steps["full, every 5th"] = partial(_meta_step, _learner(model, classes, lookahead="full", every=5), batch, metadata)
     steps["double backward"] = partial(_textbook_step, _learner(model, classes, lookahead="full"), batch, metadata)
     times = interleave(steps, 5 * math.ceil(rounds / 5), warm_up=1)  # whole cycles of "every 5th"
     base = times["cross entropy"]
     memory = {name: peak_bytes(partial(_cycle, step) if "every" in name else step) for name, step in steps.items()}
+    operations = {name: count_operations(step) / 1e9 for name, step in steps.items() if "every" not in name}
+    rate = matrix_rate()
     rows = []
     for name, seconds in times.items():
         paired = [b / a for a, b in zip(base, seconds, strict=True)]
@@ -57,18 +71,37 @@ def measure_meta_speed(model: str, batch_size: int, classes: int, rounds: int) -
         ratio = statistics.mean(seconds) / statistics.mean(base) if "every" in name else statistics.median(paired)
         middle = statistics.mean(seconds) if "every" in name else statistics.median(seconds)
         share = memory[name] / memory["cross entropy"]
-        rows.append(
-            MetaSpeedRow(model, name, classes, batch_size, round(1e3 * middle, 1), round(ratio, 3), round(share, 2))
-        )
+        row = MetaSpeedRow(model, name, classes, batch_size, round(1e3 * middle, 1), round(ratio, 3), round(share, 2))
+        rows.append(row if "every" in name else replace(row, quartiles=quartiles(paired), **_limits(name, operations, rate)))
     return rows
 
 
+def _limits(name: str, operations: dict[str, float], rate: float) -> dict[str, float]:
+    gflop = operations[name]
+    return {
+        "gflop": round(gflop, 3),
+        "limit_ratio": round(gflop / operations["cross entropy"], 3),
+        "limit_ms": round(1e12 * gflop / rate, 1),
+    }
+
+
 def to_meta_table(rows: list[MetaSpeedRow]) -> Table:
-    table = Table(
-        "network", "way", "C", "N", "ms", "ratio", "memory ratio", title="a Meta-ICDA step against cross entropy"
-    )
+    """The rows for a terminal of 80 columns."""
+    first = rows[0]
+    title = f"a Meta-ICDA step against cross entropy: {first.what}, C = {first.classes}, N = {first.batch}"
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("way", no_wrap=True)
+    for column in ("ms", "ratio", "quartiles", "limit", "over", "memory"):
+        table.add_column(column, justify="right", no_wrap=True)
     for row in rows:
-        table.add_row(row.what, row.way, *map(str, (row.classes, row.batch, row.ms, row.ratio, row.memory_ratio)))
+        times = (f"{row.ms:.0f}", f"{row.ratio:.2f}", row.quartiles.replace(" to ", "-"))
+        limits = ("", "")
+        if row.limit_ms and row.limit_ratio:
+            limits = (f"{row.limit_ratio:.2f}", f"{row.ms / row.limit_ms:.1f}")
+        table.add_row(row.way, *times, *limits, f"{row.memory_ratio:.2f}")
+    table.caption = (
+        "limit: ratio of products and convolutions alone; over: ms divided by\nwhat these take at this machine's rate"
+    )
     return table
 
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
 
-from icda.bench.cost.speed import Step, interleave
+from icda.bench.cost.operations import count_operations
+from icda.bench.cost.timing import Step, interleave
 from icda.data.task import Batch
 from icda.errors import InputError
 from icda.methods import Context, Method, Setup, create_method
@@ -75,32 +74,6 @@ def measure_method_cost(
         counted = round(operations[name] / 1e9, 4)
         rows.append(MethodCostRow(name, model, batch_size, milliseconds, middle, low, high, counted, own, extra))
     return rows
-
-
-def count_operations(step: Step) -> int:
-    """Floating-point operations of the matrix products and convolutions of a step.
-
-    >>> def step() -> None:
-    ...     torch.ones(2, 3) @ torch.ones(3, 5)
-    >>> count_operations(step)  # 2 * 3 * 5 multiplications and as many additions
-    60
-    """
-    with _Operations() as counter:
-        step()
-    return counter.total
-
-
-class _Operations(TorchDispatchMode):
-    """torch's own FlopCounterMode, less its count by module, whose hooks `torch.autograd.grad` does not allow."""
-
-    total = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        formula = flop_registry.get(func._overloadpacket)
-        if formula is not None:
-            self.total += formula(*args, **(kwargs or {}), out_val=result)
-        return result
 
 
 def _prepare(

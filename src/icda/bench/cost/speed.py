@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import gc
 import statistics
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
-from rich.box import SIMPLE_HEAD
+from rich import box
 from rich.table import Table
 from torch import nn
 from torch.nn import functional as F
 
 from icda.bench.cost.memory import peak_bytes
+from icda.bench.cost.operations import count_operations, matrix_rate
+from icda.bench.cost.peers import PeersISDA
+from icda.bench.cost.timing import Step, interleave, quartiles
 from icda.losses import AdjustedLoss, ICDALoss
 from icda.losses.augmented import StatisticsLoss
 from icda.models import create_model
 
-Step = Callable[[], None]
-
 FUSED = "icda, no logits"
+PEERS = "isda, N x C x A"
+PEERS_BYTES = 2**29  # largest of their tensors that is still measured
 HEAD_GRID = ((10, 64), (100, 64), (1000, 64), (10_000, 64), (1000, 512), (1000, 2048), (10_000, 512))
 
 
@@ -41,26 +42,13 @@ class SpeedRow:
     ratio: float
     extra_mib: float | None = None
     quartiles: str = ""  # of the paired ratios: how far the machine's own noise goes
+    gflop: float | None = None  # of the loss's matrix products, forward and backward
+    limit_ms: float | None = None  # what these alone would take at the machine's measured rate
 
-
-def interleave(steps: dict[str, Step], rounds: int, warm_up: int = 3) -> dict[str, list[float]]:
-    """Seconds of each step, taking turns so that a busy moment of the machine strikes all alike."""
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(warm_up):
-        for step in steps.values():
-            step()
-    gc.disable()
-    try:
-        names = list(steps)
-        for number in range(rounds):
-            for place in range(len(names)):
-                name = names[(place + number) % len(names)]  # nobody always goes first
-                start = time.perf_counter()
-                steps[name]()
-                times[name].append(time.perf_counter() - start)
-    finally:
-        gc.enable()
-    return times
+    @property
+    def over_limit(self) -> float | None:
+        """How many times as long as its matrix products a step takes."""
+        return None if not self.limit_ms else self.method_ms / self.limit_ms
 
 
 def measure_speed(model: str, batch_size: int, rounds: int, grid: bool, say: Callable[[str], None]) -> list[SpeedRow]:
@@ -77,14 +65,22 @@ def measure_speed(model: str, batch_size: int, rounds: int, grid: bool, say: Cal
         for classes, features in HEAD_GRID:
             say(f"head alone: {classes} classes, {features} features, batch 128, diagonal")
             rows += head_rows(classes, features, 128, "diagonal", rounds)
-    return rows
+    say("matrix products of 1024 x 1024, for the machine's limit")
+    return with_limits(rows, matrix_rate())
+
+
+def with_limits(rows: list[SpeedRow], rate: float) -> list[SpeedRow]:
+    """The rows with what their matrix products alone would take at `rate` operations per second."""
+    return [replace(row, limit_ms=None if row.gflop is None else round(1e12 * row.gflop / rate, 4)) for row in rows]
 
 
 def network_rows(model: str, classes: int, batch_size: int, rounds: int) -> list[SpeedRow]:
     """Full training steps: forward, loss with statistics, backward, optimiser."""
     steps, loss = training_steps(model, classes, batch_size)
     times = interleave(steps, rounds)
-    return [_row(f"{model} step", "icda", loss.statistics.kind, classes, loss.feature_dim, batch_size, times)]
+    sizes = (classes, loss.feature_dim, batch_size)
+    row = _row(f"{model} step", "icda", loss.statistics.kind, *sizes, times)
+    return [replace(row, gflop=_gflop(steps["icda"]))]
 
 
 def training_steps(model: str, classes: int, batch_size: int) -> tuple[dict[str, Step], StatisticsLoss]:
@@ -113,17 +109,44 @@ def head_rows(classes: int, features: int, batch: int, covariance: str, rounds: 
     """Forward and backward of the head alone, gradients for features and weights.
 
     "head" is what `icda train` and the integrations run: the network has made the logits, and the loss gets them. With
-    diagonal covariances the loss is faster when it makes them itself: "head, no logits".
+    diagonal covariances the loss is faster when it makes them itself: "head, no logits". With full ones ISDA stands beside
+    it as public code has it, where its tensors fit: "head, N x C x A".
     """
     steps = head_steps(classes, features, batch, covariance)
+    if covariance == "full" and 4 * batch * classes * max(classes, features) <= PEERS_BYTES:
+        steps[PEERS] = peers_step(classes, features, batch)
     times = interleave(steps, rounds)
     rows = []
-    for name, what in (("icda", "head"), (FUSED, "head, no logits")):
+    for name, what, method in (
+        ("icda", "head", "icda"),
+        (FUSED, "head, no logits", "icda"),
+        (PEERS, "head, N x C x A", "isda"),
+    ):
         if name in steps:
             extra = (peak_bytes(steps[name]) - peak_bytes(steps["ce"])) / 2**20
-            pair = {"ce": times["ce"], "icda": times[name]}
-            rows.append(_row(what, "icda", covariance, classes, features, batch, pair, extra))
+            pair = {"ce": times["ce"], method: times[name]}
+            row = _row(what, method, covariance, classes, features, batch, pair, extra)
+            rows.append(replace(row, gflop=_gflop(steps[name])))
     return rows
+
+
+def peers_step(classes: int, features: int, batch: int) -> Step:
+    """Forward and backward of a head with ISDA as public code has it."""
+    torch.manual_seed(0)
+    head, loss = nn.Linear(features, classes), PeersISDA(classes, features)
+    inputs = torch.rand(batch, features, requires_grad=True)
+    targets = torch.randint(classes, (batch,))
+
+    def step() -> None:
+        head.zero_grad()
+        inputs.grad = None
+        loss(inputs, targets, head, 0.5, head(inputs)).backward()
+
+    return step
+
+
+def _gflop(step: Step) -> float:
+    return round(count_operations(step) / 1e9, 5)
 
 
 def head_steps(classes: int, features: int, batch: int, covariance: str) -> dict[str, Step]:
@@ -177,28 +200,35 @@ def _row(
         round(1e3 * statistics.median(times[method]), 3),
         round(statistics.median(ratios), 4),
         None if extra is None else round(extra, 1),
-        _quartiles(ratios),
+        quartiles(ratios),
     )
 
 
-def _quartiles(ratios: list[float]) -> str:
-    if len(ratios) < 2:
-        return ""
-    low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
-    return f"{low:.3f} to {high:.3f}"
-
-
 def to_table(rows: list[SpeedRow]) -> Table:
-    """The rows for a terminal of 80 columns; a CSV file has all digits."""
-    table = Table(title="time against cross entropy", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("step")
-    for title in ("C x A, N", "CE ms", "ms", "ratio (quartiles)", "MiB"):
+    """The rows for a terminal of 80 columns."""
+    table = Table(title="time against cross entropy", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("step", min_width=9)
+    for title in ("C", "A", "N", "CE ms", "ms", "ratio", "quartiles", "limit", "over", "MiB"):
         table.add_column(title, justify="right", no_wrap=True)
     for row in rows:
-        size = f"{row.classes} x {row.features}, {row.batch}"
-        low, _, high = row.quartiles.partition(" to ")
-        ratio = f"{row.ratio:.2f} ({float(low):.2f} to {float(high):.2f})" if high else f"{row.ratio:.2f}"
-        extra = "" if row.extra_mib is None else str(row.extra_mib)
-        times = (f"{row.base_ms:.1f}", f"{row.method_ms:.1f}")
-        table.add_row(f"{row.what}, {row.method}, {row.covariance}", size, *times, ratio, extra)
+        what = f"{row.what}, {row.covariance}" if row.method == "icda" else f"{row.what}, {row.method}"
+        sizes = map(str, (row.classes, row.features, row.batch))
+        ends = "-".join(_ratio(float(end)) for end in row.quartiles.split(" to ") if end)
+        times = (_figure(row.base_ms), _figure(row.method_ms), _ratio(row.ratio), ends)
+        extra = "" if row.extra_mib is None else f"{row.extra_mib:.0f}"
+        table.add_row(what, *sizes, *times, _figure(row.limit_ms), _figure(row.over_limit), extra)
+    table.caption = "limit: ms of the matrix products alone at this machine's rate; over: ms / limit"
     return table
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.3f}" if value < 2 else f"{value:.2f}"  # near 1 the third digit is what a loss adds
+
+
+def _figure(value: float | None) -> str:
+    """Three digits, and no more than six characters.
+
+    >>> _figure(726.006), _figure(4.8274), _figure(0.1), _figure(None)
+    ('726', '4.83', '0.1', '')
+    """
+    return "" if value is None else f"{value:.0f}" if value >= 100 else f"{value:.3g}"

@@ -11,7 +11,8 @@ import statistics
 import warnings
 from dataclasses import dataclass
 
-from icda.bench.cost.speed import head_steps, interleave, training_steps
+from icda.bench.cost.speed import head_steps, training_steps
+from icda.bench.cost.timing import interleave
 from icda.errors import InputError
 from icda.models import create_model
 

@@ -17,7 +17,8 @@ from torch.autograd.function import once_differentiable
 from icda.statistics import Moments
 from icda.statistics.grouping import LabelGroups
 
-CHUNK_ELEMENTS = 1 << 20  # largest temporary of the per-sample form, in numbers
+CHUNK_ELEMENTS = 1 << 20  # largest temporary, in numbers
+CACHE_ELEMENTS = 1 << 17  # of the table form
 TABLE_ELEMENTS = 1 << 26  # largest table of the table form
 
 
@@ -139,8 +140,11 @@ class _AdjustedLogits(torch.autograd.Function):
         to_features = grad @ form.weight
         if _counts_everywhere(keep):  # nothing was clamped: the shared products are right as they are
             at_target = grad.gather(1, targets[:, None])
-            to_weight = grad.T @ torch.add(features, form.cross, alpha=-ctx.lam)
-            to_weight.addcmul_(scaled.T @ form.mixed, form.weight)
+            to_weight = torch.empty_like(form.weight)
+            shared = torch.add(features, form.cross, alpha=-ctx.lam)
+            for rows in _parts(*form.weight.shape):
+                part = torch.mm(grad.T[rows], shared, out=to_weight[rows])
+                part.addcmul_(scaled.T[rows] @ form.mixed, form.weight[rows])
             through = (to_features - at_target * form.own).mul_(ctx.lam)  # scaled @ weight, without another product
             to_own = form.cross * (scaled.sum(1, keepdim=True) + ctx.lam * at_target)
             to_own.addcmul_(form.mixed, through, value=-1)
@@ -169,7 +173,8 @@ def _value(
         keep = keep * share_within(value, bound)
         value.clamp_(max=bound)
     if towards is not None:
-        distance = torch.linalg.vecdot(weight, moments.mean) - weight[targets] @ moments.mean.T
+        own = torch.cat([torch.linalg.vecdot(weight[rows], moments.mean[rows]) for rows in _parts(*weight.shape)])
+        distance = own - weight[targets] @ moments.mean.T
         value.addcmul_(towards, distance, value=lam)
     return value.scatter_(1, targets[:, None], 0), keep
 
@@ -199,6 +204,12 @@ def _pull_mean(
         to_own = away if to_own is None else to_own.add_(away)
     if to_own is not None:
         to_weight.index_add_(0, targets, to_own)
+
+
+def _parts(rows: int, width: int, limit: int = CHUNK_ELEMENTS) -> Iterator[slice]:
+    """Rows of a (rows, width) table, a few at a time: one part where the table is small."""
+    size = max(1, limit // width)
+    return (slice(start, start + size) for start in range(0, rows, size))
 
 
 def _make_form(weight: Tensor, targets: Tensor, coef: Tensor, moments: Moments) -> Form:
@@ -231,10 +242,16 @@ class DiagonalForm(NamedTuple):
 
     def value(self) -> Tensor:
         own_square = (self.cross * self.own).sum(1, keepdim=True)
-        return torch.addmm(own_square, self.mixed, self.weight.square().T).addmm_(self.cross, self.weight.T, alpha=-2)
+        squares = [
+            torch.addmm(own_square, self.mixed, self.weight[rows].square().T) for rows in _parts(*self.weight.shape)
+        ]
+        return torch.cat(squares, 1).addmm_(self.cross, self.weight.T, alpha=-2)
 
     def pull_back(self, grad: Tensor) -> tuple[Tensor, Tensor]:
-        to_weight = (grad.T @ self.mixed).mul_(self.weight).addmm_(grad.T, self.cross, alpha=-1)
+        to_weight = torch.empty_like(self.weight)
+        for rows in _parts(*self.weight.shape):
+            part = torch.mm(grad.T[rows], self.mixed, out=to_weight[rows])
+            part.mul_(self.weight[rows]).addmm_(grad.T[rows], self.cross, alpha=-1)
         to_own = (self.cross * grad.sum(1, keepdim=True)).addcmul_(self.mixed, grad @ self.weight, value=-1)
         return to_weight, to_own
 
@@ -256,20 +273,26 @@ class TableForm(NamedTuple):
         return cls(weight, targets, coef, images, own_image)
 
     def value(self) -> Tensor:
-        squares = self.coef @ torch.linalg.vecdot(self.images, self.weight)
+        parts = [torch.linalg.vecdot(self.images[rows], self.weight) for rows in self._parts()]
+        squares = self.coef @ torch.cat(parts)
         own_square = squares.gather(1, self.targets[:, None])
         return (squares + own_square).addmm_(self.own_image, self.weight.T, alpha=-2)
 
     def pull_back(self, grad: Tensor) -> tuple[Tensor, None]:
         num_classes, feature_dim = self.weight.shape
-        groups = LabelGroups.of_all(self.targets, num_classes)
         to_squares = grad.scatter(1, self.targets[:, None], grad.sum(1, keepdim=True))  # grad is zero at the target
-        to_weight = (self.images * (self.coef.T @ to_squares)[:, :, None]).sum(0)
+        counts = (self.coef.T @ to_squares)[:, :, None]
+        to_weight = torch.cat([(self.images[:, rows] * counts[:, rows]).sum(0) for rows in self._parts()])
         to_weight.addmm_(grad.T, self.own_image, alpha=-1)
         # sum_c grad_{i,c} V_i w_c over the samples of one label: the gradient of the cross term at w_y.
-        pairs = groups.products(self.coef, grad)  # (C, C, C)
+        groups = LabelGroups.of(self.targets)
+        pairs = groups.products(self.coef, grad)  # (labels of the batch, C, C)
         by_label = pairs.view(-1, num_classes**2) @ self.images.view(-1, feature_dim)
-        return to_weight.sub_(by_label), None
+        return to_weight.index_add_(0, groups.labels, by_label, alpha=-1), None
+
+    def _parts(self) -> Iterator[slice]:
+        """Of the table, as much as stays in a core's cache and on the heap: fresh memory costs as much as the product."""
+        return _parts(len(self.weight), self.weight.numel(), CACHE_ELEMENTS)
 
 
 class SampleForm(NamedTuple):
@@ -301,9 +324,8 @@ class SampleForm(NamedTuple):
 
     def _images(self) -> Iterator[Tensor]:
         """V_i w_c in chunks of samples, so that N x C x A never stands in memory."""
-        size = max(1, CHUNK_ELEMENTS // self.weight.numel())
-        for part in self.mixed.split(size):
-            yield torch.matmul(self.weight, part)
+        for rows in _parts(len(self.mixed), self.weight.numel()):
+            yield torch.matmul(self.weight, self.mixed[rows])
 
 
 Form = DiagonalForm | TableForm | SampleForm

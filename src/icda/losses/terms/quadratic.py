@@ -12,7 +12,7 @@ from torch import Tensor
 from icda.statistics import Moments
 from icda.statistics.grouping import LabelGroups
 
-PROJECTION_ELEMENTS = 1 << 26  # largest table of projections of the low-rank form, in numbers
+PROJECTION_ELEMENTS = 1 << 26  # of the low-rank form: most numbers that its table and the products with it may hold
 
 
 def quadratic_form(weight: Tensor, targets: Tensor, coefficients: Tensor, moments: Moments) -> Tensor:
@@ -50,13 +50,14 @@ def _full(weight: Tensor, targets: Tensor, coef: Tensor, scatter: Tensor) -> Ten
 
 def _factored(weight: Tensor, targets: Tensor, coef: Tensor, factor: Tensor) -> Tensor:
     num_classes, rank = factor.shape[:2]
-    if num_classes**2 * rank > PROJECTION_ELEMENTS:
+    groups = None if torch.compiler.is_compiling() else LabelGroups.of(targets)
+    kept = 1 if groups is None else len(groups.labels)  # the graph keeps one product per label
+    if kept * num_classes**2 * rank > PROJECTION_ELEMENTS:
         return _factored_in_parts(weight, targets, coef, factor)
     projections = factor @ weight.T  # (C, r, C): F_j w_c
-    if torch.compiler.is_compiling():  # one shape whatever the labels: N C r numbers more
+    if groups is None:  # one shape whatever the labels: N C r numbers more
         left = coef[:, :, None] * projections[:, :, targets].permute(2, 0, 1)
         return _assemble(coef @ projections.square().sum(1), left.flatten(1) @ projections.flatten(0, 1), targets)
-    groups = LabelGroups.of(targets)
     products = [
         block @ torch.linalg.vecdot(projections[:, :, label, None], projections, dim=1)
         for label, block in zip(groups.labels.tolist(), groups.blocks(coef), strict=True)
@@ -74,7 +75,7 @@ def _factored_in_parts(weight: Tensor, targets: Tensor, coef: Tensor, factor: Te
     images = []
     for label, block in zip(groups.labels.tolist(), groups.blocks(coef), strict=True):
         projected = factor @ weight[label]  # (C, r)
-        images.append(block @ torch.bmm(projected[:, None], factor)[:, 0])  # V_i w_y (n, A)
+        images.append((block[:, :, None] * projected).flatten(1) @ factor.flatten(0, 1))  # V_i w_y (n, A)
     own_image = torch.cat(images)[torch.argsort(torch.argsort(groups.slots))]
     return _assemble(coef @ squares, own_image @ weight.T, targets)
 
