@@ -276,7 +276,7 @@ class Trainer:
         return self.accelerator.is_main_process
 
     def _keeps_now(self) -> bool:
-        """The first rank alone. Rule `last` writes the model once, at the end; the others whenever it is the best so far."""
+        """The first rank alone. Rule `last` writes the model once, at the end; others whenever it is the best so far."""
         at_end = self.position.epoch == self.plan.num_epochs - 1
         return self._is_main and (self.selector.rule.compares or at_end)
 
