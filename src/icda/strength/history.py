@@ -24,8 +24,8 @@ class SampleHistory(nn.Module):
     >>> history = SampleHistory(num_samples=2)
     >>> index, targets = torch.tensor([0, 1]), torch.tensor([0, 1])
     >>> history.observe(torch.tensor([[4.0, 0.0], [0.0, 0.0]]), targets, index)
-    >>> history(torch.zeros(2, 2), targets, index)[:, 1].round(decimals=2).tolist()
-    [0.48, 0.0]
+    >>> history(torch.zeros(2, 2), targets, index)[:, 1].round(decimals=2)
+    tensor([0.4800, 0.0000])
     """
 
     sums: Tensor  # (3, N) of loss, margin and how often
