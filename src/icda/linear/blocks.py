@@ -23,8 +23,6 @@ from icda.linear.rows import rows_per_chunk
 from icda.statistics import ClassStatistics
 from icda.strength import direct_strength
 
-MERGED_ROWS = 8192
-
 
 class Block(Protocol):
     """Some rows that whoever holds this can read: features (n, A) and labels (n,), or the labels alone."""
@@ -131,9 +129,7 @@ def summarise(block: Block, classes: np.ndarray, full: bool, every: int) -> Summ
     features, labels = block.read()
     statistics = ClassStatistics(len(classes), features.shape[1], "full" if full else "diagonal").double()
     rows = torch.from_numpy(np.array(features[::every], dtype=np.float64))
-    # Each merge touches all covariances: many rows at once make it worth its while.
-    step = MERGED_ROWS if full else rows_per_chunk(features.shape[1], torch.float64)
-    for part, targets in _chunks(features, labels, classes, torch.float64, step):
+    for part, targets in _chunks(features, labels, classes, torch.float64):
         if not torch.isfinite(part).all():
             raise InputError(f"the features of {block} hold NaN or infinite values: fill or drop those rows.")
         statistics.fold(part, targets)
@@ -157,10 +153,10 @@ def answer(block: Block, question: Question) -> Answer:
 
 
 def _chunks(
-    features: np.ndarray, labels: np.ndarray, classes: np.ndarray, dtype: torch.dtype, step: int | None = None
+    features: np.ndarray, labels: np.ndarray, classes: np.ndarray, dtype: torch.dtype
 ) -> Iterator[tuple[Tensor, Tensor]]:
     targets = torch.from_numpy(np.searchsorted(classes, labels))
-    step = step or rows_per_chunk(features.shape[1], dtype)
+    step = rows_per_chunk(features.shape[1], dtype)
     for start in range(0, len(features), step):
         copied = np.array(features[start : start + step])
         # torch widens half precision much faster than NumPy; other kinds of numbers it may not know.
