@@ -69,6 +69,7 @@ def test_seed_decides_the_fit() -> None:
         ({"strengths_as": "both"}, "strengths_as must be"),
         ({"strength_output": "relu"}, "strength_output must be one of sigmoid, tanh, linear"),
         ({"strength_output": "tanh", "strengths_as": "weights"}, "needs strengths that are positive"),
+        ({"beta": "large"}, 'beta is a number or "auto"'),
         ({"C": 0}, "must be positive"),
         ({"folds": 1}, "folds must be at least 2"),
     ],
@@ -167,6 +168,17 @@ def test_samples_of_weight_zero_are_as_if_they_were_not_there() -> None:
     np.testing.assert_allclose(whole, part, atol=1e-10)
     with pytest.raises(ValueError, match="a class has no sample with a positive sample_weight"):
         model.fit(X, y, X_META, Y_META, sample_weight=(y == "cat").astype(float), attributes=attributes)
+
+
+def test_beta_may_be_chosen_on_metadata() -> None:
+    settings = {"C": 0.1, "steps": 3, "strength_output": "tanh"}
+    chosen = MetaICDAClassifier(beta="auto", **settings).fit(X, y, X_META, Y_META)
+    each = [MetaICDAClassifier(beta=beta, **settings).fit(X, y, X_META, Y_META) for beta in (0.1, 1.0, 5.0)]
+    scores = [model.metadata_score_ for model in each]
+    best = each[scores.index(max(scores))]
+    assert (chosen.beta_, chosen.metadata_score_) == (best.beta_, best.metadata_score_)
+    np.testing.assert_array_equal(chosen.coef_, best.coef_)
+    np.testing.assert_array_equal(chosen.strengths_, best.strengths_)
 
 
 def test_signed_strengths_withdraw_wrong_labels_as_those_of_the_sigmoid_cannot() -> None:

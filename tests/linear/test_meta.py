@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from icda.linear.balance import rebalance
-from icda.linear.meta import MetaSettings, fit_meta_head
+from icda.linear.meta import MetaSettings, Outer, _Fold, fit_meta_head
 from icda.linear.objective import LossSettings
 from icda.linear.problem import Problem
 from icda.linear.solver import LinearHead, fit_head
@@ -136,3 +136,38 @@ def test_the_prior_of_the_training_samples_does_not_reach_metadata() -> None:
     plain = fit_meta_head(problem, metadata, labels, LossSettings("ce"), nothing)
     prior = fit_meta_head(rebalance(problem, attribute, "prior"), metadata, labels, LossSettings("ce"), nothing)
     assert worst_group(prior.head) > worst_group(plain.head) + 0.05
+
+
+@pytest.mark.parametrize(("output", "beta"), [("sigmoid", 0.5), ("tanh", 5.0), ("linear", 3.0)])
+def test_the_gradient_in_the_strength_network_is_that_of_refitting(output: str, beta: float) -> None:
+    """Without covariances: the angles in front of them are read off the head, and held fixed in the gradient."""
+    (problem, _), (metadata, other) = biased(60, 0.9, seed=0, decay=0.05), biased(40, 0.5, seed=1)
+    problem, metadata = as_doubles(problem), as_doubles(metadata)
+    settings = MetaSettings(
+        strength_output=output,
+        use_metadata=False,
+        class_margins=False,
+        max_iter=3000,
+        tol=1e-12,  # type: ignore[arg-type]
+    )
+    outer = Outer(problem, len(other), settings).double()
+    outer.described = outer.described.double()
+    everything, loss = torch.ones(40, dtype=torch.bool), LossSettings("icda", 0.0, beta)
+    fold = _Fold(problem, metadata, everything, everything, 2 * metadata.targets + other, settings)
+    fold.backward(outer, loss)
+    last = outer.network.layers[-1].weight
+    slopes, step = last.grad[0], 1e-3
+    for place in slopes.abs().topk(3).indices.tolist():
+        values = []
+        for sign in (1, -1):
+            with torch.no_grad():
+                last[0, place] += sign * step
+                head = fold.fit(outer, loss)
+                values.append(float(fold._outer_loss(head.logits(fold.judged))))
+                last[0, place] -= sign * step
+        assert float(slopes[place]) == pytest.approx((values[0] - values[1]) / (2 * step), rel=2e-3)
+
+
+def as_doubles(problem: Problem) -> Problem:
+    ones = torch.ones(len(problem.targets), dtype=torch.float64)
+    return replace(problem, features=problem.features.double(), weights=ones, statistics_weights=ones)

@@ -97,6 +97,10 @@ METHODS: dict[str, Callable[[FeatureClassifier], Any]] = {
     "meta_icda low rank": lambda model: MetaICDAMethod(setup(model), covariance="low_rank", rank=3),
     "meta_icda tanh": lambda model: MetaICDAMethod(setup(model), strength_output="tanh", beta=5.0),
     "meta_icda linear": lambda model: MetaICDAMethod(setup(model), strength_output="linear", beta=3.0),
+    "meta_icda memory": lambda model: MetaICDAMethod(setup(model), strength_output="tanh", beta=10.0, memory=True),
+    "meta_icda withdrawal": lambda model: MetaICDAMethod(
+        setup(model), strength_output="tanh", beta=5.0, withdrawal=3.0, memory=True
+    ),
     "meta_icda not centred": lambda model: MetaICDAMethod(
         setup(model), strength_output="linear", beta=3.0, centre_strengths=False
     ),

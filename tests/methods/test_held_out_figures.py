@@ -61,8 +61,8 @@ def test_a_model_trained_with_them_is_explained_without_the_earlier_folder(earli
     with torch.no_grad():
         output = networks[0](batch.inputs)
         described = method.describe(output.logits, output.features, batch.targets, networks[0].head_weight, batch.index)
-    assert described.shape == (8, 12)
-    assert torch.equal(described[:, 10:], method.held_out_figures.values[:8])
+    assert described.shape == (8, 14)  # ten characteristics, two of the past, two of the networks
+    assert torch.equal(described[:, 12:], method.held_out_figures.values[:8])
 
 
 def test_the_run_itself_other_samples_and_runs_without_such_networks_are_refused(earlier: Path, tmp_path: Path) -> None:

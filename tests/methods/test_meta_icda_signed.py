@@ -17,7 +17,7 @@ from icda.models import create_model
 from icda.training import TrainConfig, train
 
 SETUP = Setup(3, 6, torch.tensor([30, 20, 10]), epochs=1, num_samples=60)
-DEFAULTS = {"strength_output": "tanh", "beta": 5.0}
+DEFAULTS = {"strength_output": "tanh", "beta": 10.0, "memory": True}
 
 
 def test_it_is_meta_icda_with_other_defaults() -> None:
@@ -28,7 +28,7 @@ def test_it_is_meta_icda_with_other_defaults() -> None:
     assert isinstance(signed, MetaICDAMethod)
     assert isinstance(plain, MetaICDAMethod)
     for method in (signed, plain):
-        assert (method.lookahead, method.criterion.lambda0, method.criterion.beta) == ("head", 0.25, 5.0)
+        assert (method.lookahead, method.criterion.lambda0, method.criterion.beta) == ("head", 0.25, 10.0)
         assert (method.strength_network.output, method.strength_network.centred) == ("tanh", True)
     for name, value in plain.strength_network.state_dict().items():
         assert torch.equal(signed.strength_network.state_dict()[name], value), name
@@ -39,6 +39,7 @@ def test_the_papers_form_stays_the_default_of_meta_icda() -> None:
     assert isinstance(method, MetaICDAMethod)
     assert (method.strength_network.output, method.strength_network.centred) == ("sigmoid", False)
     assert method.criterion.beta == 0.1
+    assert method.history is None
 
 
 def test_before_the_start_signed_strengths_are_zero_and_the_margin_with_them() -> None:
@@ -82,3 +83,37 @@ def test_metadata_make_it_withdraw_wrong_labels(tmp_path: Path) -> None:
     assert last["strength_auroc_wrong"] > 0.8
     accuracies = {name: run["metrics"]["accuracy"] for name, run in runs.items()}
     assert accuracies["meta_icda_signed"] > accuracies["meta_icda"] + 0.05
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+
+def test_with_memory_the_network_reads_two_numbers_more_and_a_sample_keeps_its_past() -> None:
+    torch.manual_seed(0)
+    method = MetaICDAMethod(SETUP, memory=True).train()
+    features, targets, index = torch.randn(4, 6), torch.tensor([0, 1, 2, 0]), torch.tensor([3, 40, 59, 0])
+    first, second, weight = torch.randn(4, 3), torch.randn(4, 3), torch.randn(3, 6)
+    assert method.history is not None
+    method.history.observe(first, targets, index)
+    described = method.describe(second, features, targets, weight, index)
+    assert described.shape == (4, 12)
+    losses = [torch.nn.functional.cross_entropy(logits, targets, reduction="none") for logits in (first, second)]
+    torch.testing.assert_close(described[:, 10], (losses[0] + losses[1]) / 2)
+    torch.testing.assert_close(described[:, 0], losses[1])
+
+
+def test_a_loop_of_ones_own_with_memory_gives_sample_numbers() -> None:
+    model = create_model("mlp", num_classes=3, input_shape=(8,))
+    loss = ICDALoss(3, model.feature_dim, class_counts=torch.tensor([10, 10, 10]), beta=10.0)
+    meta = MetaICDA(
+        model, loss, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), strength_output="tanh", memory=True
+    )
+    inputs, targets, index = torch.randn(12, 8), torch.arange(12) % 3, torch.arange(12, 24)
+    clean = (torch.randn(6, 8), torch.arange(6) % 3)
+    assert torch.isfinite(meta.step((inputs, targets, index), clean, progress=0.5))
+    assert meta.method.history is not None
+    assert meta.method.history.sums[2].nonzero().flatten().tolist() == list(range(12, 24))
+    with pytest.raises(InputError, match=r"give a batch as \(inputs, targets, index\)"):
+        meta.step((inputs, targets), clean, progress=0.5)
+    with pytest.raises(InputError, match=r"sample numbers from 0 to 29, .* got 20 to 31"):
+        meta.step((inputs, targets, index + 8), clean, progress=0.5)

@@ -13,6 +13,7 @@ METRICS = {
     "worst_class_accuracy": 0.7,
     "worst_group_accuracy": 0.6,
     "worst_pseudo_group_accuracy": 0.5,
+    "nll": 0.4,
 }
 
 
@@ -24,6 +25,8 @@ METRICS = {
         ("validation_worst_class", 0.7),
         ("validation_worst_group", 0.6),
         ("validation_worst_pseudo_group", 0.5),
+        ("metadata_nll", -0.4),
+        ("metadata_accuracy", 0.9),
         ("last", 0.0),
     ],
 )
@@ -34,6 +37,7 @@ def test_each_rule_scores_by_its_own_metric(name: str, score: float) -> None:
 def test_the_registry_holds_exactly_the_named_rules() -> None:
     assert list(SELECTION_RULES) == [
         "last",
+        "metadata_nll",
         "validation_accuracy",
         "validation_balanced_accuracy",
         "validation_worst_class",
@@ -49,8 +53,9 @@ def test_every_rule_reads_a_metric_that_is_computed() -> None:
             assert isinstance(get_rule(name).score(found), float)
 
 
-def test_only_last_works_without_validation_and_only_worst_group_needs_groups() -> None:
-    assert [name for name in SELECTION_RULES if not get_rule(name).needs_validation] == ["last"]
+def test_last_and_rules_of_metadata_work_without_validation_and_only_worst_group_needs_groups() -> None:
+    assert [name for name in SELECTION_RULES if not get_rule(name).needs_validation] == ["last", "metadata_nll"]
+    assert [name for name in SELECTION_RULES if get_rule(name).needs_metadata] == ["metadata_nll"]
     assert [name for name in SELECTION_RULES if get_rule(name).needs_groups] == ["validation_worst_group"]
 
 
@@ -74,6 +79,7 @@ def test_a_rule_that_fits_passes() -> None:
     check("last", has_validation=False, has_groups=False)
     check("validation_accuracy", has_validation=True, has_groups=False)
     check("validation_worst_group", has_validation=True, has_groups=True)
+    check("metadata_nll", has_validation=False, has_groups=False, has_metadata=True)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +102,11 @@ def test_a_rule_that_fits_passes() -> None:
             False,
             "selection rule 'validation_accuracy' needs a validation split; "
             "task 'cifar10' has none: use --selection last",
+        ),
+        (
+            "metadata_nll",
+            True,
+            "selection rule 'metadata_nll' needs metadata; task 'cifar10' has none: use --selection last",
         ),
     ],
 )

@@ -67,3 +67,16 @@ def test_a_state_with_other_keys_is_refused() -> None:
 def test_a_rule_that_needs_validation_refuses_to_go_without() -> None:
     with pytest.raises(ValueError, match="got no validation metrics for epoch 3"):
         Selector("validation_accuracy").update(3, None)
+
+
+def test_a_rule_of_metadata_keeps_the_epoch_of_the_lowest_loss_there() -> None:
+    selector = Selector("metadata_nll")
+    losses = (0.9, 0.4, 0.5, 0.4)
+    assert [selector.update(k, {"nll": loss, "accuracy": 0.5}) for k, loss in enumerate(losses)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    with pytest.raises(ValueError, match="got no metadata metrics for epoch 4: evaluate the metadata first"):
+        selector.update(4, None)

@@ -160,6 +160,25 @@ def test_signed_outputs_are_the_plain_ones_less_their_means(output: Any) -> None
     assert (centred(inputs(1)) < 0).any()
 
 
+def test_withdrawal_multiplies_negative_strengths_after_centring_and_their_gradients() -> None:
+    torch.manual_seed(0)
+    plain = StrengthNetwork(SIZE, output="tanh").double().train()
+    harder = StrengthNetwork(SIZE, output="tanh", withdrawal=3.0).double().train()
+    harder.load_state_dict(plain.state_dict())
+    inputs = torch.randn(9, SIZE, dtype=torch.float64)
+    strengths, found = plain(inputs), harder(inputs)
+    wanted = torch.tensor([value * 3 if value < 0 else value for value in strengths.tolist()], dtype=torch.float64)
+    assert (strengths < 0).any()
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=0)
+    slopes = torch.where(strengths < 0, 3.0, 1.0).double()
+    expected = torch.autograd.grad((slopes * strengths).sum(), list(plain.parameters()), allow_unused=True)
+    gradients = torch.autograd.grad(found.sum(), list(harder.parameters()), allow_unused=True)
+    for one, two in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-10, atol=1e-14)
+    with pytest.raises(InputError, match="a number of 0 or more, got -1"):
+        StrengthNetwork(withdrawal=-1)
+
+
 def test_the_sigmoid_is_neither_signed_nor_centred_and_its_state_is_that_of_the_first_version() -> None:
     network = StrengthNetwork()
     assert not network.is_signed

@@ -107,6 +107,18 @@ def test_the_model_kept_is_the_best_on_validation_data_or_the_last(
     assert result["metrics"]["accuracy"] > 0.2
 
 
+def test_the_model_kept_may_be_the_best_on_metadata(
+    configure: Configure, register_method: Callable[[str, type[Any]], str]
+) -> None:
+    method = register_method("spoiled", Spoiled)
+    config = configure("metadata", method=method, selection="metadata_nll", epochs=5)
+    result = train(config)
+    losses = [record["metadata_nll"] for record in result["history"]]
+    assert result["selected_epoch"] == losses.index(min(losses)) < 3
+    assert evaluate_folder(config.folder(), "metadata")["metrics"]["nll"] == pytest.approx(min(losses))
+    assert all(record["validation_accuracy"] is not None for record in result["history"])
+
+
 def test_tensorboard_files_are_written_when_asked_for_and_only_then(configure: Configure) -> None:
     config = configure("run", tensorboard=True, epochs=2)
     result = train(config)

@@ -33,8 +33,10 @@ from icda.bench.paper_claims import claims_table
 from icda.bench.studies.best_epoch import BestEpochRow, best_epoch_table
 from icda.bench.studies.few_metadata import FewMetadataRow, few_metadata_table
 from icda.bench.studies.group_strengths import group_strengths_table
+from icda.bench.studies.long_training import LongTrainingRow, long_training_table
 from icda.bench.studies.row_file import read_row_file
 from icda.bench.studies.selection_rules import read_rule_rows, selection_table
+from icda.bench.studies.shortcut_and_noise import ShortcutAndNoiseRow, shortcut_and_noise_table
 from icda.bench.studies.stability import read_stability, stability_table
 from icda.bench.studies.tail_features.run import TailRow, tail_tables
 from icda.bench.studies.verdicts.fit import left_out_table
@@ -149,6 +151,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "ledger-cost": lambda: ledger_cost_table(RESULTS),
     "claims": lambda: claims_table(RESULTS),
     "tail-features": lambda: tail_tables(read_row_file(RESULTS / "tail_features.csv", TailRow)),
+    "long-training": lambda: long_training_table(read_row_file(RESULTS / "long_training.csv", LongTrainingRow)),
+    "shortcut-and-noise": lambda: shortcut_and_noise_table(
+        read_row_file(RESULTS / "shortcut_and_noise.csv", ShortcutAndNoiseRow)
+    ),
     "selection": lambda: selection_table(read_rule_rows(RESULTS / "selection.csv")),
     **{name: partial(paper_table, name) for name in SUITES},
 }

@@ -33,6 +33,8 @@ from icda.linear.rows import refuse_sparse
 from icda.signature import check_kinds
 from icda.strength.network import OUTPUTS, StrengthOutput
 
+AUTO_BETAS = (0.1, 1.0, 5.0)  # the paper's, and sizes that can withdraw a sample where strengths have a sign
+
 
 class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
     """A linear classifier on fixed features that learns on metadata how to use its training data.
@@ -48,12 +50,13 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     loss : {"icda", "ce", "la", "isda"}; only "icda" has margins that strengths can be.
-    lambda0, beta, C : as in ICDAClassifier.
+    lambda0, beta, C : as in ICDAClassifier. With beta="auto" fits with 0.1, 1 and 5 are made, and the one with the highest
+        `metadata_score_` is kept, of equals the smallest beta: three times the time.
     strengths_as : {"margins", "weights"}; the paper adds beta * alpha_i to the other classes' logits; weights count a
         sample alpha_i times within its class.
     strength_output : {"sigmoid", "tanh", "linear"}; the sigmoid's strengths lie in (0, 1). The others have a sign, with the
         mean of each class at 0: a negative margin withdraws a sample, such as one with a wrong label. Give `beta` a size
-        that can act then, such as 5. Not with strengths_as="weights".
+        that can act then, such as 5, or "auto". Not with strengths_as="weights".
     prior : {"attribute", "class"}; "attribute" needs groups of the metadata, or attributes or log_prior of the training
         samples, and is "class" without them.
     use_metadata : whether the head is fitted to metadata too.
@@ -71,6 +74,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
     attributes_ : (N,) the group read off the training samples, with prior="attribute", or the given attribute: its place
         among the sorted groups.
     class_margins_ : (C,)
+    beta_ : the margin that was used.
     metadata_share_ : of the metadata in the fit.
     metadata_score_ : accuracy on metadata, each sample by a head not fitted to it; of the worst group if there are
         groups. Choose `C` and the rest by it.
@@ -87,7 +91,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         loss: LossName = "icda",
         *,
         lambda0: float = 0.5,
-        beta: float = 0.1,
+        beta: float | Literal["auto"] = 0.1,
         C: float = 1.0,
         strengths_as: StrengthsAs = "margins",
         prior: Literal["attribute", "class"] = "attribute",
@@ -164,11 +168,23 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
                 self.attributes_ = prior.codes.numpy()
         elif self.prior == "attribute" and groups_meta is not None:
             problem = self._with_guessed_prior(problem, metadata, X, groups_meta, unit)
-        settings = LossSettings(self.loss, self.lambda0, self.beta)
-        solution = fit_meta_head(problem, metadata, labels, settings, self._meta_settings())
-        self._keep_learned(solution, metadata.targets, None if groups_meta is None else labels)
+        solution = self._learn(problem, metadata, labels, None if groups_meta is None else labels)
         self._keep(solution.head, scale)
         return self
+
+    def _learn(
+        self, problem: Problem, metadata: Problem, labels: torch.Tensor, groups: torch.Tensor | None
+    ) -> MetaHead:
+        """Fit with each beta that comes into question, and keep what was learned with the best on metadata."""
+        found: list[tuple[float, float, MetaHead]] = []
+        for beta in AUTO_BETAS if self.beta == "auto" else (float(self.beta),):
+            settings = LossSettings(self.loss, self.lambda0, beta)
+            solution = fit_meta_head(problem, metadata, labels, settings, self._meta_settings())
+            found.append((_score(solution, metadata.targets, groups), beta, solution))
+        self.metadata_score_, self.beta_, solution = max(found, key=lambda each: each[0])  # of equals the first
+        self.strengths_, self.class_margins_ = solution.strengths.numpy(), solution.margins.numpy()
+        self.metadata_share_ = solution.share
+        return solution
 
     def _with_guessed_prior(
         self, problem: Problem, metadata: Problem, X: np.ndarray, groups_meta: Any, unit: float
@@ -178,14 +194,6 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         attributes = guess_attributes(torch.from_numpy(X), metadata, groups)
         self.attributes_ = attributes.numpy()
         return rebalance(problem, attributes, "prior", unit)
-
-    def _keep_learned(self, solution: MetaHead, targets: torch.Tensor, groups: torch.Tensor | None) -> None:
-        """What was learned on the metadata, and how well it does there: in the worst of `groups` if there are any."""
-        self.strengths_, self.class_margins_ = solution.strengths.numpy(), solution.margins.numpy()
-        self.metadata_share_ = solution.share
-        hits = (solution.metadata_logits.argmax(1) == targets).double()
-        parts = [hits] if groups is None else [hits[groups == group] for group in torch.unique(groups)]
-        self.metadata_score_ = min(float(part.mean()) for part in parts)
 
     def _given_prior(self, attributes: Any, log_prior: Any, num_samples: int) -> GivenPrior | None:
         prior = GivenPrior.checked(attributes, log_prior, num_samples, len(self.classes_), "MetaICDAClassifier")
@@ -247,7 +255,10 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         )
 
     def _check_settings(self) -> None:
-        check_kinds(inspect.signature(type(self)), self.get_params(False), "MetaICDAClassifier", skip=("random_state",))
+        if isinstance(self.beta, str) and self.beta != "auto":
+            raise InputError(f'beta is a number or "auto", got {self.beta!r}.')
+        skip = ("random_state", "beta") if self.beta == "auto" else ("random_state",)
+        check_kinds(inspect.signature(type(self)), self.get_params(False), "MetaICDAClassifier", skip=skip)
         check_random_seed(self.random_state, "MetaICDAClassifier")
         known = tuple(name for name in LOSSES if name != "risda")
         if self.loss not in known:
@@ -270,3 +281,10 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             )
         if self.folds < 2 or self.steps < 0:
             raise InputError(f"folds must be at least 2 and steps not negative, got {self.folds} and {self.steps}.")
+
+
+def _score(solution: MetaHead, targets: torch.Tensor, groups: torch.Tensor | None) -> float:
+    """Accuracy on metadata by heads that were not fitted to the sample, in the worst of `groups` if there are any."""
+    hits = (solution.metadata_logits.argmax(1) == targets).double()
+    parts = [hits] if groups is None else [hits[groups == group] for group in torch.unique(groups)]
+    return min(float(part.mean()) for part in parts)

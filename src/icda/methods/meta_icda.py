@@ -23,6 +23,8 @@ from icda.results.epoch import Figure
 from icda.statistics import Moments
 from icda.strength import Characteristics, Strength, StrengthLog, StrengthNetwork
 from icda.strength.characteristics import NAMES
+from icda.strength.history import NAMES as HISTORY_NAMES
+from icda.strength.history import SampleHistory
 from icda.strength.network import InputNorm, StrengthOutput
 
 if TYPE_CHECKING:
@@ -39,7 +41,8 @@ class MetaICDAMethod(MetaLearner):
     is taken with what was corrected. Corrected statistics serve one step, or stay for good with `persist` (covariances
     are then kept positive semidefinite). With `held_out`, the folder of a finished run of a method with cross-fitted
     networks (shortcut_prior, xrm, mat) on the same samples, the strength network also reads what those say of a sample
-    they have not learned from: -log p(y | x) and the entropy of p. Options not listed here are those of `ICDALoss`.
+    they have not learned from: -log p(y | x) and the entropy of p. With `memory` it also reads the sample's mean loss and
+    margin over all epochs so far. `withdrawal` multiplies negative strengths. Options not listed are those of `ICDALoss`.
 
     Reference: section 4.2 and algorithm 1 of arXiv 2304.13431; mathematics 4.13 to 4.20.
     """
@@ -63,6 +66,8 @@ class MetaICDAMethod(MetaLearner):
         persist: bool = False,
         strength_output: StrengthOutput = "sigmoid",
         centre_strengths: bool = True,
+        withdrawal: NotNegative = 1.0,
+        memory: bool = False,
         held_out: str = "",
         criterion: ICDALoss | None = None,
         strength_network: StrengthNetwork | None = None,
@@ -76,11 +81,13 @@ class MetaICDAMethod(MetaLearner):
                 "the attributes of each batch, which its look-ahead does not have. Leave prior out, or use group_prior."
             )
         self.characteristics = Characteristics(setup.class_counts)
+        self.history = SampleHistory(setup.num_samples) if memory else None
         self.held_out, self.held_out_figures = held_out, None
         self.strength_network = strength_network or StrengthNetwork(
-            len(NAMES) + (len(HELD_OUT_NAMES) if held_out else 0),
+            len(NAMES) + len(HISTORY_NAMES) * memory + len(HELD_OUT_NAMES) * bool(held_out),
             output=strength_output,
             centred=centre_strengths and strength_output != "sigmoid",
+            withdrawal=withdrawal,
         )
         # Decoupled decay: inside Adam's normalised step it would outweigh a meta-gradient of order beta * eta / n.
         self.optimizer = torch.optim.AdamW(
@@ -113,10 +120,12 @@ class MetaICDAMethod(MetaLearner):
     def describe(self, logits: Tensor, features: Tensor, targets: Tensor, weight: Tensor, index: Tensor) -> Tensor:
         """What the strength network reads of samples (N, K); those no earlier network knows get the means of the rest."""
         described = self.characteristics(logits, features, targets, weight)
+        if self.history is not None:
+            described = torch.cat([described, self.history(logits, targets, index).to(described)], 1)
         if not self.held_out:
             return described
         norm = self.strength_network.layers[0]
-        means = norm.running_mean[len(NAMES) :] if isinstance(norm, InputNorm) else described.new_zeros(2)
+        means = norm.running_mean[-len(HELD_OUT_NAMES) :] if isinstance(norm, InputNorm) else described.new_zeros(2)
         assert self.held_out_figures is not None, "they are read before training, and kept with the model"
         return torch.cat([described, self.held_out_figures.rows(index, targets, means).to(described)], 1)
 
@@ -153,6 +162,8 @@ class MetaICDAMethod(MetaLearner):
             strength = self.strength(output, batch, context)
         self.log.add(strength.per_sample, batch.targets, batch.groups)
         self._note(batch.index, strength.per_sample)
+        if self.history is not None:
+            self.history.observe(output.logits, batch.targets, batch.index)
         moments = self._corrected or self.criterion.statistics.moments()
         return self._loss(output.logits, weight, batch.targets, context.progress, strength, moments)
 

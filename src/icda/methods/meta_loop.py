@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -25,7 +25,8 @@ class MetaICDA:
     `model` returns features and logits and has a linear `head` (`icda.models.from_torch` and `from_huggingface` make one
     of almost any network); `loss` holds the class statistics; `optimizer` is the model's. `step` does forward, look-ahead,
     backward and optimiser step, and returns the loss. Call `end_epoch` after each epoch: the characteristics compare a
-    sample with its class in the epoch before. The keyword arguments are those of the method `meta_icda`.
+    sample with its class in the epoch before. The keyword arguments are those of the method `meta_icda`; with `memory`
+    a batch is (inputs, targets, index), the numbers (N,) of its samples in the training data.
 
     >>> from icda.models import create_model
     >>> model = create_model("mlp", num_classes=3, input_shape=(8,))
@@ -52,7 +53,8 @@ class MetaICDA:
         self.method = MetaICDAMethod(
             setup, criterion=loss, strength_network=strength_network, lookahead=lookahead, every=every, **options
         )
-        self.method.given = torch.zeros(2, 0)  # samples have no numbers here
+        self._num_samples = setup.num_samples
+        self.method.given = torch.zeros(2, 0)  # samples have no numbers here unless the caller gives them
         self.method.to(next(model.parameters()).device)
         self.context = Context(
             networks=[model],
@@ -62,14 +64,16 @@ class MetaICDA:
             training_batches=lambda: iter(()),
         )
 
-    def step(self, batch: tuple[Any, Tensor], meta_batch: tuple[Any, Tensor], progress: float) -> Tensor:
+    def step(self, batch: Sequence[Any], meta_batch: Sequence[Any], progress: float) -> Tensor:
         """Train on (inputs, targets) with (inputs, targets) of clean metadata; returns the detached loss."""
         return self.detailed_step(batch, meta_batch, progress).loss
 
-    def detailed_step(self, batch: tuple[Any, Tensor], meta_batch: tuple[Any, Tensor], progress: float) -> StepResult:
+    def detailed_step(self, batch: Sequence[Any], meta_batch: Sequence[Any], progress: float) -> StepResult:
         """As `step`, with the logits and the metadata loss."""
         if not 0 <= progress <= 1:
             raise InputError(f"progress is t/T in [0, 1], got {progress}.")
+        if self.method.history is not None:
+            self._check_numbers(batch)
         self.context.progress = progress
         self.context.next_metadata = lambda: _as_batch(meta_batch)
         self.method.train()
@@ -90,6 +94,19 @@ class MetaICDA:
         self.method.load_state_dict(state["method"])
         self.context.iteration = state["iteration"]
 
+    def _check_numbers(self, batch: Sequence[Any]) -> None:
+        if len(batch) < 3:
+            raise InputError(
+                "memory=True remembers samples by their numbers: give a batch as (inputs, targets, index), or leave memory "
+                "out."
+            )
+        count, index = self._num_samples, torch.as_tensor(batch[2])
+        if len(index) and not 0 <= int(index.min()) <= int(index.max()) < count:
+            raise InputError(
+                f"index holds sample numbers from 0 to {count - 1}, as many as the class counts of the loss say; got "
+                f"{int(index.min())} to {int(index.max())}."
+            )
+
     def _apply(self, loss: Tensor) -> None:
         (optimizer,) = self.context.optimizers
         optimizer.zero_grad()
@@ -97,6 +114,6 @@ class MetaICDA:
         optimizer.step()
 
 
-def _as_batch(pair: tuple[Any, Tensor]) -> Batch:
-    inputs, targets = pair[0], pair[1]
-    return Batch(inputs, targets, None, torch.arange(len(targets)))
+def _as_batch(parts: Sequence[Any]) -> Batch:
+    inputs, targets = parts[0], parts[1]
+    return Batch(inputs, targets, None, torch.as_tensor(parts[2]) if len(parts) > 2 else torch.arange(len(targets)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from icda.errors import InputError
 from icda.metrics import METRICS
@@ -17,7 +17,7 @@ NOT_YET = -math.inf  # the score of an epoch whose figure an observer cannot kno
 
 @dataclass(frozen=True)
 class SelectionRule:
-    """Which validation figure makes one epoch's model better than another's.
+    """Which figure makes one epoch's model better than another's, of the validation split or of the metadata.
 
     `metric` is a name from `icda.metrics.evaluate_predictions`, or one that the rule's `observer` makes of the validation
     split; without one the newest model is taken.
@@ -33,13 +33,23 @@ class SelectionRule:
     description: str = ""
     higher_is_better: bool = True
     observer: Callable[[], Observer] | None = None  # called once for each training
+    split: Literal["validation", "metadata"] = "validation"  # whose figure it is
+
+    @property
+    def compares(self) -> bool:
+        """Whether epochs are compared; if not, the newest is kept."""
+        return self.metric is not None
 
     @property
     def needs_validation(self) -> bool:
-        return self.metric is not None
+        return self.compares and self.split == "validation"
+
+    @property
+    def needs_metadata(self) -> bool:
+        return self.compares and self.split == "metadata"
 
     def score(self, metrics: Mapping[str, Any]) -> float:
-        """How good a model with these validation metrics is, more being better; 0 for a rule that compares nothing."""
+        """How good a model with these metrics of the split is, more being better; 0 for a rule that compares nothing."""
         if self.metric is None:
             return 0.0
         value = metrics.get(self.metric)
@@ -47,7 +57,7 @@ class SelectionRule:
             return NOT_YET
         if value is None or not math.isfinite(value):
             raise InputError(
-                f"selection rule {self.name!r} needs {self.metric!r} of the validation split, got {value}: "
+                f"selection rule {self.name!r} needs {self.metric!r} of the {_words(self.split)}, got {value}: "
                 "evaluate it with what the metric needs, or use --selection last."
             )
         return float(value) if self.higher_is_better else -float(value)
@@ -70,12 +80,21 @@ for _rule in (
         needs_groups=True,
         description="highest accuracy of the worst group; needs group labels on validation data",
     ),
+    SelectionRule(
+        "metadata_nll",
+        "nll",
+        higher_is_better=False,
+        description="lowest loss on metadata, which no network is fitted to",
+        split="metadata",
+    ),
 ):
     SELECTION_RULES.register(_rule.name)(_rule)
 
 
 def get_rule(rule: str | SelectionRule) -> SelectionRule:
-    """The rule behind a name; a rule stands for itself, and `validation_METRIC` for the best of any metric.
+    """The rule behind a name; a rule stands for itself.
+
+    `validation_METRIC` and `metadata_METRIC` stand for the best of any metric on these splits.
 
     >>> get_rule("validation-worst-class").metric
     'worst_class_accuracy'
@@ -85,18 +104,24 @@ def get_rule(rule: str | SelectionRule) -> SelectionRule:
     if isinstance(rule, SelectionRule):
         return rule
     prefix, _, name = rule.lower().replace("-", "_").partition("_")
-    if rule in SELECTION_RULES or prefix != "validation" or name not in METRICS:
+    if rule in SELECTION_RULES or prefix not in ("validation", "metadata") or name not in METRICS:
         return SELECTION_RULES.get(rule)
     metric = METRICS.get(name)
     return SelectionRule(
-        f"validation_{metric.name}", metric.name, metric.needs_groups, higher_is_better=metric.higher_is_better
+        f"{prefix}_{metric.name}",
+        metric.name,
+        metric.needs_groups,
+        higher_is_better=metric.higher_is_better,
+        split="metadata" if prefix == "metadata" else "validation",
     )
 
 
-def check(rule: str | SelectionRule, has_validation: bool, has_groups: bool, task: str = "") -> None:
+def check(
+    rule: str | SelectionRule, has_validation: bool, has_groups: bool, task: str = "", has_metadata: bool = False
+) -> None:
     """Raise before training when the task cannot give the rule what it needs.
 
-    `has_groups` says whether the validation split has group labels.
+    `has_groups` says whether the rule's split, validation or metadata, has group labels.
 
     >>> check("validation_worst_group", has_validation=False, has_groups=False, task="cifar10")
     Traceback (most recent call last):
@@ -104,12 +129,17 @@ def check(rule: str | SelectionRule, has_validation: bool, has_groups: bool, tas
 'cifar10' has none: use --selection last
     """
     rule = get_rule(rule)
-    needed = "a validation split with group labels" if rule.needs_groups else "a validation split"
+    there = "a validation split" if rule.split == "validation" else "metadata"
+    needed = f"{there} with group labels" if rule.needs_groups else there
     owner = f"task {task!r}" if task else "this task"
-    if rule.needs_validation and not has_validation:
+    if (rule.needs_validation and not has_validation) or (rule.needs_metadata and not has_metadata):
         raise InputError(f"selection rule {rule.name!r} needs {needed}; {owner} has none: use --selection last")
     if rule.needs_groups and not has_groups:
         raise InputError(
             f"selection rule {rule.name!r} needs {needed}; {owner} has none: "
             "use --selection last or --selection validation_worst_class"
         )
+
+
+def _words(split: str) -> str:
+    return "validation split" if split == "validation" else split

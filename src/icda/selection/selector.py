@@ -37,17 +37,18 @@ class Selector:
         """The figures that the rule makes of the validation split beside the common ones; none for most rules."""
         return {} if self.observer is None else self.observer.observe(seen)
 
-    def update(self, epoch: int, validation_metrics: Mapping[str, Any] | None = None) -> bool:
-        """Whether the model of `epoch` is the best so far."""
-        if not self.rule.needs_validation:
+    def update(self, epoch: int, metrics: Mapping[str, Any] | None = None) -> bool:
+        """Whether the model of `epoch` is the best so far, by the metrics of the rule's split."""
+        if not self.rule.compares:
             self.best_epoch = epoch
             return True
-        if validation_metrics is None:
+        if metrics is None:
             raise InputError(
-                f"selection rule {self.rule.name!r} got no validation metrics for epoch {epoch}: "
-                "evaluate the validation split first, or use --selection last."
+                f"selection rule {self.rule.name!r} got no {self.rule.split} metrics for epoch {epoch}: "
+                f"evaluate the {'validation split' if self.rule.split == 'validation' else 'metadata'} first, or use "
+                "--selection last."
             )
-        score, accuracy = self.rule.score(validation_metrics), float(validation_metrics.get("accuracy", 0.0))
+        score, accuracy = self.rule.score(metrics), float(metrics.get("accuracy", 0.0))
         if self.best_score is not None and (score, accuracy) <= (self.best_score, self.best_accuracy):
             return False
         self.best_epoch, self.best_score, self.best_accuracy = epoch, score, accuracy

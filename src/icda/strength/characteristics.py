@@ -55,7 +55,7 @@ class Characteristics(nn.Module):
     @torch.no_grad()
     def forward(self, logits: Tensor, features: Tensor, targets: Tensor, weight: Tensor) -> Tensor:
         """The characteristics (N, 10) of a batch, in the order of NAMES."""
-        loss, margin, probabilities, log_probabilities = _loss_and_margin(logits, targets)
+        loss, margin, probabilities, log_probabilities = loss_and_margin(logits, targets)
         own = weight[targets]
         onehot = F.one_hot(targets, logits.shape[1]).to(probabilities)
         class_loss, class_margin = self.mean_loss[targets].to(loss), self.mean_margin[targets].to(loss)
@@ -77,7 +77,7 @@ class Characteristics(nn.Module):
     @torch.no_grad()
     def observe(self, logits: Tensor, targets: Tensor) -> None:
         """Add a batch to the class means of the running epoch; of all ranks, so that any rank's state is the whole."""
-        loss, margin, _, _ = _loss_and_margin(logits, targets)
+        loss, margin, _, _ = loss_and_margin(logits, targets)
         rows = torch.stack([loss, margin, torch.ones_like(loss)]).to(self.sums)
         batch = torch.zeros_like(self.sums).index_add_(1, targets, rows)
         self.sums += all_reduce(batch)
@@ -93,7 +93,7 @@ class Characteristics(nn.Module):
         self.sums.zero_()
 
 
-def _loss_and_margin(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def loss_and_margin(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """-log p_y, p_y - max_{c != y} p_c, and p and log p themselves."""
     log_probabilities = F.log_softmax(logits.detach().to(torch.promote_types(logits.dtype, torch.float32)), dim=1)
     probabilities = log_probabilities.exp()

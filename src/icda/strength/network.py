@@ -107,9 +107,11 @@ class StrengthNetwork(nn.Module):
     a negative margin withdraws the sample. Unless `centred` is False the mean of its class over the batch is then taken
     off each (mathematics 9.4). A margin that all samples share says nothing about any of them, but it makes the classifier
     less sure, which lowers the loss on metadata: left alone, that is what is learned. A margin of a class is the prior's.
+    `withdrawal` multiplies negative strengths: pushed samples make all logits larger, so that what withdraws a sample has
+    to be larger than what pushes one.
 
     Reference: section 4.2 of arXiv 2304.13431 ("a two-layer MLP"); sizes after the same authors' code (mathematics 1).
-    Signed outputs and centring are ours.
+    Signed outputs, centring and withdrawal are ours.
 
     >>> StrengthNetwork()(torch.randn(4, 10)).shape
     torch.Size([4])
@@ -125,10 +127,14 @@ class StrengthNetwork(nn.Module):
         normalise_inputs: bool = True,
         output: StrengthOutput = "sigmoid",
         centred: bool | None = None,
+        withdrawal: float = 1.0,
     ) -> None:
         super().__init__()
         if output not in OUTPUTS:
             raise InputError(f"strength_output is one of {', '.join(OUTPUTS)}, got {output!r}.")
+        if not 0 <= withdrawal < float("inf"):
+            raise InputError(f"withdrawal multiplies negative strengths: a number of 0 or more, got {withdrawal}.")
+        self.withdrawal = withdrawal
         self.output: StrengthOutput = output
         self.centred = self.is_signed if centred is None else centred
         sizes = [num_inputs, *([hidden] * layers)]
@@ -147,7 +153,7 @@ class StrengthNetwork(nn.Module):
     def forward(self, characteristics: Tensor, targets: Tensor | None = None) -> Tensor:
         """Strengths (N,); `targets` (N,) are read where strengths are centred within classes."""
         strengths = OUTPUTS[self.output](self.layers(characteristics)).squeeze(1)
-        if not self.centred:
-            return strengths
-        # What is trained is described by one rank alone: it must not wait for the others.
-        return centre(strengths, targets, all_gather_rows if self.training else _own_rows)
+        if self.centred:
+            # What is trained is described by one rank alone: it must not wait for the others.
+            strengths = centre(strengths, targets, all_gather_rows if self.training else _own_rows)
+        return strengths if self.withdrawal == 1 else torch.where(strengths < 0, self.withdrawal * strengths, strengths)

@@ -43,6 +43,7 @@ from icda.results.files import (
     write_json,
 )
 from icda.selection import check as check_selection
+from icda.selection import get_rule
 from icda.statistics.confusion import count_confusions
 from icda.training.checkpoint import CheckpointError, load_checkpoint, load_networks, load_state, understood
 from icda.training.config import TrainConfig, config_from_dict, describe_changes, save_config
@@ -201,9 +202,11 @@ def build(config: TrainConfig, task: Task, model: GivenModel | None = None) -> t
     if config.attributes == "unknown" and needs & {"groups", "validation groups"}:
         raise MissingNeedError(f"method {config.method!r} needs group labels, which --attributes unknown withholds.")
     check_needs(resolve_method(config.method), needs, task)
-    validation = task.validation
-    has_groups = validation is not None and validation.groups is not None
-    check_selection(config.selection, validation is not None, has_groups, task.name)
+    looked_at = task.metadata if get_rule(config.selection).needs_metadata else task.validation
+    has_groups = looked_at is not None and looked_at.groups is not None
+    check_selection(
+        config.selection, task.validation is not None, has_groups, task.name, has_metadata=task.metadata is not None
+    )
     return _assemble(config, task, None, model)
 
 

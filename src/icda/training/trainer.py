@@ -163,6 +163,10 @@ class Trainer:
         own |= describe_samples(self.method.sample_figures(), self.task.train)
         seen = None if self.task.validation is None else self._look_at_validation(self.task.validation)
         observed = {} if seen is None else self.selector.observe(seen)
+        judged = None if seen is None else {**seen.metrics, **observed}
+        if self.selector.rule.needs_metadata:
+            judged = self._look_at_metadata()
+            own |= {f"metadata_{name}": judged[name] for name in ("accuracy", "nll")}
         record = EpochRecord(
             epoch=self.position.epoch,
             stage=run.stage.name,
@@ -173,8 +177,7 @@ class Trainer:
             validation={} if seen is None else {**{name: seen.metrics[name] for name in LOGGED}, **observed},
             seconds=round(seconds, 3),
         )
-        metrics = None if seen is None else {**seen.metrics, **observed}
-        if self.selector.update(self.position.epoch, metrics) and self._is_main and self._keeps_now():
+        if self.selector.update(self.position.epoch, judged) and self._is_main and self._keeps_now():
             self.save_model()
         self.history.append(record)
         self.position.next_epoch()
@@ -193,6 +196,10 @@ class Trainer:
             answers=lambda: answer_split(self.method, self.models, validation, self.accelerator),
             answers_later=self.method.answers_later,
         )
+
+    def _look_at_metadata(self) -> dict[str, Any]:
+        assert self.task.metadata is not None, "checked before training"
+        return evaluate_split(self.method, self.models, self.task, self.task.metadata, self.accelerator)[0]
 
     # -- saving and restoring -----------------------------------------------------------------------------------------
 
@@ -268,7 +275,7 @@ class Trainer:
 
     def _keeps_now(self) -> bool:
         """Rule `last` writes the model once, at the end; the others whenever it is the best so far."""
-        return self.selector.rule.needs_validation or self.position.epoch == self.plan.num_epochs - 1
+        return self.selector.rule.compares or self.position.epoch == self.plan.num_epochs - 1
 
 
 def _check_selection(config: TrainConfig, stages: Sequence[Stage], selector: Selector) -> None:
