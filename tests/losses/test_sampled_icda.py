@@ -88,7 +88,9 @@ class Chosen(SampledICDALoss):
 
     def draw(self, targets: Tensor) -> Subset:
         own, places = torch.unique(targets, return_inverse=True)
-        mass = torch.cat([torch.ones(len(own)), torch.full((len(self.chosen),), (CLASSES - len(own)) / len(self.chosen))])
+        mass = torch.cat(
+            [torch.ones(len(own)), torch.full((len(self.chosen),), (CLASSES - len(own)) / len(self.chosen))]
+        )
         return Subset(torch.cat([own, torch.tensor(self.chosen)]), places, mass.double())
 
 

@@ -83,7 +83,16 @@ FEW_AGAINST = 6.0  # a gain seen on n samples counts n / (n + this)
 # How often a trouble was there in cases of `icda bench verdicts` with such a chance by the rules, linear between. Of those
 # cases four in ten have it: where nothing is seen, a shortcut is still there in one of five.
 FREQUENCY: dict[str, tuple[tuple[float, float], ...]] = {
-    "shortcut": ((0.0, 0.2), (0.02, 0.25), (0.1, 0.42), (0.57, 0.5), (0.585, 0.6), (0.65, 0.85), (0.9, 0.9), (1.0, 0.98)),
+    "shortcut": (
+        (0.0, 0.2),
+        (0.02, 0.25),
+        (0.1, 0.42),
+        (0.57, 0.5),
+        (0.585, 0.6),
+        (0.65, 0.85),
+        (0.9, 0.9),
+        (1.0, 0.98),
+    ),
     "label_noise": ((0.0, 0.01), (0.01, 0.1), (0.1, 0.18), (0.4, 0.4), (0.6, 0.6), (0.9, 0.8), (1.0, 0.88)),
 }
 TAIL_RATIO = (4.0, 8.0)  # largest class over smallest: no up to the first, yes from the second

@@ -120,9 +120,7 @@ class ClassStatistics(nn.Module):
             )
 
     @torch.no_grad()
-    def fold(
-        self, features: Tensor, targets: Tensor, weights: Tensor | None = None, *, in_place: bool = False
-    ) -> None:
+    def fold(self, features: Tensor, targets: Tensor, weights: Tensor | None = None, *, in_place: bool = False) -> None:
         """`update` for a caller that has checked its arguments.
 
         `in_place` spares a copy of all means, for a caller whose graphs hold rows of them and not the whole.
@@ -238,9 +236,7 @@ class ClassStatistics(nn.Module):
         weight = torch.where(total > 0, added / total, 0)
         return weight, mean - self.mean[rows]
 
-    def _merge_batch(
-        self, groups: LabelGroups, added: Tensor, mean: Tensor, residuals: Tensor, in_place: bool
-    ) -> None:
+    def _merge_batch(self, groups: LabelGroups, added: Tensor, mean: Tensor, residuals: Tensor, in_place: bool) -> None:
         classes = groups.labels
         whole = len(classes) == self.num_classes
         where = slice(None) if whole else classes  # a slice reads without copying

@@ -72,7 +72,9 @@ def measure_meta_speed(model: str, batch_size: int, classes: int, rounds: int) -
         middle = statistics.mean(seconds) if "every" in name else statistics.median(seconds)
         share = memory[name] / memory["cross entropy"]
         row = MetaSpeedRow(model, name, classes, batch_size, round(1e3 * middle, 1), round(ratio, 3), round(share, 2))
-        rows.append(row if "every" in name else replace(row, quartiles=quartiles(paired), **_limits(name, operations, rate)))
+        rows.append(
+            row if "every" in name else replace(row, quartiles=quartiles(paired), **_limits(name, operations, rate))
+        )
     return rows
 
 
