@@ -88,7 +88,7 @@ def all_mean(tensor: Tensor) -> Tensor:
 
 
 def all_means(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """`all_mean` of tensors of one type in one message: a network's gradients are many, and each would wait for an answer."""
+    """`all_mean` of tensors of one type in one message: gradients are many, and each would wait for an answer."""
     if world_size() == 1 or not tensors:
         return list(tensors)
     whole = all_reduce(torch.cat([tensor.reshape(-1) for tensor in tensors])) / world_size()

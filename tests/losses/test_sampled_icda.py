@@ -197,7 +197,7 @@ def test_a_refused_call_changes_nothing() -> None:
     before = {name: value.clone() for name, value in loss.state_dict().items()}
     (features, targets), layer = batch(), head()
     soft = F.one_hot(targets, CLASSES).double()
-    with pytest.raises(ValueError, match="soft targets speak of classes that are not drawn"):
+    with pytest.raises(ValueError, match="soft targets have a share for classes that are not drawn"):
         loss(features, soft, layer)
     with pytest.raises(ValueError, match="NaN"):
         loss(features * torch.nan, targets, layer)

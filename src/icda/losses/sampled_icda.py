@@ -32,7 +32,7 @@ class Subset(NamedTuple):
 
 
 class SampledICDALoss(ICDALoss):
-    """The ICDA loss with `negatives` classes drawn anew in each call, besides those of the batch; memory and time per call
+    """The ICDA loss with `negatives` classes drawn in each call, besides those of the batch; memory and time per call
     grow with these, not with C.
 
     A drawn class stands for (C - B)/K classes, where B are in the batch and K are drawn, uniformly and without
@@ -88,7 +88,9 @@ class SampledICDALoss(ICDALoss):
         if not self.training:
             return super()._loss(batch, progress, **given)
         if batch.soft is not None:
-            raise InputError(f"{self.owner} expects class labels: soft targets speak of classes that are not drawn.")
+            raise InputError(
+                f"{self.owner} expects class labels: soft targets have a share for classes that are not drawn."
+            )
         subset = self.draw(batch.targets)
         small = _select(batch, subset)
         logits = F.linear(small.features, small.weight, small.bias) if small.logits is None else small.logits
