@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+from icda.errors import OperationError
 
 Found = TypeVar("Found")
 
@@ -56,6 +59,20 @@ def from_first_rank(compute: Callable[[], Found]) -> Found:
     return result
 
 
+@contextmanager
+def together() -> Iterator[None]:
+    """Inside, ranks compute together: the end of another one is said in a sentence."""
+    try:
+        yield
+    except RuntimeError as error:
+        if world_size() == 1 or not (isinstance(error, dist.DistError) or "gloo" in str(error)):
+            raise
+        raise OperationError(
+            "another process of this run has ended, or cannot be reached: its own output says why. Start all of them again "
+            f"with --resume; they go on from the last checkpoint. ({str(error).splitlines()[0][:200]})"
+        ) from error
+
+
 def all_reduce(tensor: Tensor) -> Tensor:
     """Sum over ranks, in place; returns the tensor."""
     if world_size() > 1:
@@ -68,6 +85,15 @@ def all_mean(tensor: Tensor) -> Tensor:
     if world_size() == 1:
         return tensor
     return all_reduce(tensor.contiguous().clone()) / world_size()
+
+
+def all_means(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """`all_mean` of tensors of one type in one message: gradients are many, and each would wait for an answer."""
+    if world_size() == 1 or not tensors:
+        return list(tensors)
+    whole = all_reduce(torch.cat([tensor.reshape(-1) for tensor in tensors])) / world_size()
+    parts = whole.split([tensor.numel() for tensor in tensors])
+    return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
 
 def all_gather_rows(tensor: Tensor) -> Tensor:

@@ -88,7 +88,9 @@ class Chosen(SampledICDALoss):
 
     def draw(self, targets: Tensor) -> Subset:
         own, places = torch.unique(targets, return_inverse=True)
-        mass = torch.cat([torch.ones(len(own)), torch.full((len(self.chosen),), (CLASSES - len(own)) / len(self.chosen))])
+        mass = torch.cat(
+            [torch.ones(len(own)), torch.full((len(self.chosen),), (CLASSES - len(own)) / len(self.chosen))]
+        )
         return Subset(torch.cat([own, torch.tensor(self.chosen)]), places, mass.double())
 
 
@@ -195,7 +197,7 @@ def test_a_refused_call_changes_nothing() -> None:
     before = {name: value.clone() for name, value in loss.state_dict().items()}
     (features, targets), layer = batch(), head()
     soft = F.one_hot(targets, CLASSES).double()
-    with pytest.raises(ValueError, match="soft targets speak of classes that are not drawn"):
+    with pytest.raises(ValueError, match="soft targets have a share for classes that are not drawn"):
         loss(features, soft, layer)
     with pytest.raises(ValueError, match="NaN"):
         loss(features * torch.nan, targets, layer)

@@ -32,9 +32,9 @@ class Subset(NamedTuple):
 
 
 class SampledICDALoss(ICDALoss):
-    """The ICDA loss with `negatives` classes drawn anew in each call, besides those of the batch; memory and time per call
-    grow with these, not with C.
+    """The ICDA loss of the batch's classes and of `negatives` others, drawn in each call.
 
+    What a call computes grows with these, not with C; the gradient of the head's weight has all its rows, as ever.
     A drawn class stands for (C - B)/K classes, where B are in the batch and K are drawn, uniformly and without
     repetition: its exponential counts that often in the softmax, and its covariance that often among those that a sample is
     tied to. Both sums are then unbiased estimates of those of `ICDALoss`. The logarithm of the softmax's sum is not: the
@@ -88,7 +88,9 @@ class SampledICDALoss(ICDALoss):
         if not self.training:
             return super()._loss(batch, progress, **given)
         if batch.soft is not None:
-            raise InputError(f"{self.owner} expects class labels: soft targets speak of classes that are not drawn.")
+            raise InputError(
+                f"{self.owner} expects class labels: soft targets have a share for classes that are not drawn."
+            )
         subset = self.draw(batch.targets)
         small = _select(batch, subset)
         logits = F.linear(small.features, small.weight, small.bias) if small.logits is None else small.logits

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from icda.errors import InputError
 from icda.meta.forward import Forward
 from icda.meta.tangents import buffer_copies, difference_tangent, exact_tangent
-from icda.ranks import all_mean
+from icda.ranks import all_mean, all_means
 
 InnerLoss = Callable[[Tensor, Tensor], Tensor]  # (logits, head weight) -> scalar, with psi in its graph
 Mode = Literal["full", "head", "difference"]
@@ -73,7 +73,7 @@ def look_ahead(
     along = sum((slope * tangent).sum() for slope, tangent in zip(slopes, tangents, strict=True))
     assert isinstance(along, Tensor)
     gradients = torch.autograd.grad(along, list(outer), allow_unused=True, materialize_grads=True)
-    return MetaGradient(tuple(all_mean(-rate * gradient) for gradient in gradients), all_mean(meta_loss))
+    return MetaGradient(tuple(all_means([-rate * gradient for gradient in gradients])), all_mean(meta_loss))
 
 
 def _move_all(model: nn.Module, logits: Tensor, slopes: Sequence[Tensor], rate: float) -> dict[str, Tensor]:
@@ -83,13 +83,15 @@ def _move_all(model: nn.Module, logits: Tensor, slopes: Sequence[Tensor], rate: 
     gradients = torch.autograd.grad(
         logits, list(named.values()), to_logits, retain_graph=True, allow_unused=True, materialize_grads=True
     )
-    moved = {}
     weight, _ = _head_tensors(model)
-    for (name, value), gradient in zip(named.items(), gradients, strict=True):
-        if value is weight:
-            gradient = gradient + to_weight
-        moved[name] = (value.detach() - rate * all_mean(gradient)).requires_grad_()
-    return moved
+    whole = [
+        gradient + to_weight if value is weight else gradient
+        for value, gradient in zip(named.values(), gradients, strict=True)
+    ]
+    return {
+        name: (value.detach() - rate * mean).requires_grad_()
+        for (name, value), mean in zip(named.items(), all_means(whole), strict=True)
+    }
 
 
 def _meta_pull(
@@ -99,7 +101,7 @@ def _meta_pull(
         logits = functional_call(model, (moved, buffer_copies(model)), (inputs,)).logits
         loss = F.cross_entropy(logits, targets) * _share(targets)
     gradients = torch.autograd.grad(loss, list(moved.values()), allow_unused=True, materialize_grads=True)
-    return loss.detach(), {name: all_mean(value) for name, value in zip(moved, gradients, strict=True)}
+    return loss.detach(), dict(zip(moved, all_means(gradients), strict=True))
 
 
 def _tangents(model: nn.Module, forward: Forward, pull: dict[str, Tensor], mode: Mode) -> tuple[Tensor, Tensor]:

@@ -28,7 +28,7 @@ from icda.methods.create import num_networks
 from icda.models import FeatureClassifier, create_model
 from icda.models.hub import hub
 from icda.models.tokenisers import read_by
-from icda.ranks import from_first_rank, is_first_rank
+from icda.ranks import from_first_rank, is_first_rank, together
 from icda.report import write_report
 from icda.results import RunResult
 from icda.results.claims import claimed
@@ -107,8 +107,9 @@ def _train(
         for name in (RESULT, EXPLANATIONS, REPORT, CHECKPOINT, MODEL):
             (folder / name).unlink(missing_ok=True)
     trainer.view.run(describe_run(task, config.model or task.default_model, networks, resolve_method(config.method)))
-    trainer.run(resume)
-    accelerator.wait_for_everyone()
+    with together():
+        trainer.run(resume)
+        accelerator.wait_for_everyone()
     epoch = trainer.load_model()
     result = replace(
         evaluate_run(config, task, trainer.models, trainer.method, accelerator),

@@ -76,9 +76,9 @@ def train_head(way: str, classes: int, features: int, steps: int) -> LargeHeadRo
     counts = torch.full((classes,), 10)
     loss: ICDALoss | None = None
     if "sampled" in way:
-        loss = SampledICDALoss(classes, features, counts, negatives=NEGATIVES, **options)  # type: ignore[arg-type]
+        loss = SampledICDALoss(classes, features, counts, negatives=NEGATIVES, **options)
     elif way == "icda":
-        loss = ICDALoss(classes, features, counts, **options)  # type: ignore[arg-type]
+        loss = ICDALoss(classes, features, counts, **options)
 
     def step(progress: float) -> Tensor:
         optimizer.zero_grad()

@@ -72,17 +72,16 @@ def measure_meta_speed(model: str, batch_size: int, classes: int, rounds: int) -
         middle = statistics.mean(seconds) if "every" in name else statistics.median(seconds)
         share = memory[name] / memory["cross entropy"]
         row = MetaSpeedRow(model, name, classes, batch_size, round(1e3 * middle, 1), round(ratio, 3), round(share, 2))
-        rows.append(row if "every" in name else replace(row, quartiles=quartiles(paired), **_limits(name, operations, rate)))
+        if "every" not in name:
+            row = _with_limits(replace(row, quartiles=quartiles(paired)), operations, rate)
+        rows.append(row)
     return rows
 
 
-def _limits(name: str, operations: dict[str, float], rate: float) -> dict[str, float]:
-    gflop = operations[name]
-    return {
-        "gflop": round(gflop, 3),
-        "limit_ratio": round(gflop / operations["cross entropy"], 3),
-        "limit_ms": round(1e12 * gflop / rate, 1),
-    }
+def _with_limits(row: MetaSpeedRow, operations: dict[str, float], rate: float) -> MetaSpeedRow:
+    gflop = operations[row.way]
+    limit_ratio = round(gflop / operations["cross entropy"], 3)
+    return replace(row, gflop=round(gflop, 3), limit_ratio=limit_ratio, limit_ms=round(1e12 * gflop / rate, 1))
 
 
 def to_meta_table(rows: list[MetaSpeedRow]) -> Table:

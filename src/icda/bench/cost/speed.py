@@ -47,7 +47,7 @@ class SpeedRow:
 
     @property
     def over_limit(self) -> float | None:
-        """How many times as long as its matrix products a step takes."""
+        """The step's time as a multiple of that of its matrix products."""
         return None if not self.limit_ms else self.method_ms / self.limit_ms
 
 
