@@ -47,8 +47,7 @@ def find_inputs(
     cells = table.columns[column]
     if all(cell.lower().endswith(IMAGE_SUFFIXES) for cell in cells[:5]):
         samples = read_samples(root, Columns(image=column), unlabelled=True)
-        paths = (Path(str(item)) for item in samples.inputs)
-        by_name = {str(name): path for name, path in zip(samples.ids, paths, strict=True)}
+        by_name = {str(name): Path(str(item)) for name, item in zip(samples.ids, samples.inputs, strict=True)}
         return Inputs("image", [by_name.get(name, root / "missing") for name in names])
     rows = [int(name) if name.isdigit() else -1 for name in names]
     if not all(0 <= row < len(cells) for row in rows):
