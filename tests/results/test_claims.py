@@ -145,9 +145,12 @@ def test_a_fork_does_not_keep_the_claim_of_a_process_that_is_killed(tmp_path: Pa
         "import os, sys, time\n"
         "from pathlib import Path\n"
         "from icda.results.claims import claimed\n"
+        "end, start = os.pipe()\n"
         "with claimed(Path(sys.argv[1])):\n"
         "    if os.fork() == 0:\n"
+        "        os.write(start, b'x')\n"  # the fork has begun, so it has let go of what it must
         "        time.sleep(60)\n"
+        "    os.read(end, 1)\n"
         "    print('claimed', flush=True)\n"
         "    time.sleep(60)\n"
     )

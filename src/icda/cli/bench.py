@@ -18,7 +18,7 @@ BENCHES = {
     "speed": "time and memory of losses against plain cross entropy, interleaved in one process",
     "meta": "meta-learning methods on three small tasks, and whether strengths find wrong labels",
     "embeddings": "every estimator and variant on features of real biased data",
-    "tail-features": "losses and a Gaussian discriminant on frozen features of long-tailed pictures",
+    "tail-features": "losses and a Gaussian discriminant on frozen features of pictures with a long tail",
     "audit": "how well the audit finds minority groups and wrong labels, beside cleanlab",
     "verdicts": "whether the audit's verdicts are right on planted biases, and what RobustClassifier makes of them",
     "fit": "fit times beside LogisticRegression, and memory for features on disk",

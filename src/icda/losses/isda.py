@@ -20,6 +20,7 @@ class ISDALoss(StatisticsLoss):
 
     Reference: Wang et al., "Implicit semantic data augmentation for deep networks", NeurIPS 2019.
 
+    >>> import torch
     >>> loss, head = ISDALoss(num_classes=3, feature_dim=4), torch.nn.Linear(4, 3)
     >>> loss(torch.randn(8, 4), torch.arange(8) % 3, head, progress=0.5).shape
     torch.Size([])

@@ -161,8 +161,9 @@ class CrossFittedMethod(Method):
         for stage in self.stages(self.epochs):
             end += stage.epochs
             if stage.name == context.stage.name:
-                return context.epoch + 1 == end
-        raise AssertionError(f"{context.stage.name} is no stage of this method")
+                break
+        assert stage.name == context.stage.name
+        return context.epoch + 1 == end
 
     def heard(self, context: Context, repeat: int) -> HeldOut | None:
         """Ask the networks of a repeat; after the last one the mean of all, before that None."""
