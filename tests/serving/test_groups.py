@@ -134,3 +134,28 @@ def test_a_class_of_one_sample_is_refused_before_anything_is_embedded(tmp_path: 
     (tmp_path / "texts.csv").write_text("\n".join(lines))
     with pytest.raises(InputError, match="at least 2 samples per class, and there is only one of bad"):
         read_fit_data(tmp_path / "texts.csv", Asked(encoder="no_such_encoder"), tmp_path / "model")
+
+
+def test_rows_of_a_file_can_be_chosen_as_in_the_audit(file: Path, tmp_path: Path) -> None:
+    wanted = Asked(where=("group=snow",))
+    if file.suffix == ".parquet":
+        with pytest.raises(InputError, match="where"):
+            read_fit_data(file, wanted, tmp_path / "model")
+        return
+    everything, chosen = (read_fit_data(file, asked, tmp_path / "model") for asked in (Asked(groups="group"), wanted))
+    assert everything.groups is not None
+    assert 0 < len(chosen) == int((everything.groups == "snow").sum()) < len(everything)
+    assert chosen.labels.tolist() == everything.labels[everything.groups == "snow"].tolist()
+
+
+def test_rows_of_a_folder_of_images_cannot(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--where goes with a file of features or numbers"):
+        read_fit_data(tmp_path, Asked(where=("a=b",)), tmp_path / "model")
+
+
+def test_the_audit_hands_over_what_rows_it_was_asked_about_but_for_a_split() -> None:
+    from icda.cli.audit import AuditArguments
+
+    asked = AuditArguments(Path("x.npz"), labels="y", where=("split=0", "year=2020"))
+    assert asked.named() == ["--labels", "y", "--where", "year=2020"]
+    assert AuditArguments(Path("x.npz"), where=("split=0",)).named() == []

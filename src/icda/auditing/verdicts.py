@@ -225,7 +225,7 @@ def _shortcut(evidence: Evidence, limits: Limits) -> Verdict:
         f"The simplest answer that fits most labels contradicts {pair.against} of {pair.samples}; there its margin is "
         f"{pair.sureness:.2f} of what it is elsewhere, {excess_sureness(pair):.1f} times what overlap would give (a "
         f"shortcut: above {limits.sureness.at}).",
-        f"Two pairs of heads disagree on {pair.disagreement:.2f} of what they contradict (a shortcut: below "
+        f"Two such answers disagree on {pair.disagreement:.2f} of what they contradict (a shortcut: below "
         f"{limits.disagreement.at}), and plain heads get {_per_cent(pair.hurt_before)} of it right (a shortcut: below "
         f"{_per_cent(limits.followed.at)}).",
         f"Given that answer as a prior, heads that have not seen those samples get {_per_cent(pair.hurt_after)} of them "

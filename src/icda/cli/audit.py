@@ -49,9 +49,11 @@ class AuditArguments:
     """Mark doubtful labels by cleanlab's rule instead of ours (extra: audit)."""
 
     def named(self) -> list[str]:
-        """What the user named, as `icda fit` takes it."""
+        """What the user named, as `icda fit` takes it; a split it knows by itself, and judges on the test part."""
         pairs = (("--features", self.features), ("--labels", self.labels), ("--names", self.names))
-        return [word for option, value in pairs if value is not None for word in (option, value)]
+        words = [word for option, value in pairs if value is not None for word in (option, value)]
+        chosen = [condition for condition in self.where if not condition.startswith("split=")]
+        return [*words, "--where", *chosen] if chosen else words
 
 
 def main(arguments: Sequence[str]) -> int:

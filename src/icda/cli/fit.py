@@ -47,6 +47,8 @@ class FitArguments:
     """Array or column with ids to show beside ranks; guessed from common names if not given."""
     groups: Annotated[str | None, tyro.conf.arg(aliases=["--group-column"])] = None
     """Array or column with known groups, such as the background: used instead of what the audit would guess."""
+    where: tuple[str, ...] = ()
+    """Of a file of features or numbers, keep only rows in which an array or column has a value: --where year=2020."""
     image_column: str | None = None
     """CSV column with image paths; guessed from common names if not given."""
     text_column: str | None = None
@@ -78,7 +80,8 @@ class FitArguments:
 
         columns = Columns(self.image_column, self.text_column, self.labels, self.groups)
         asked = Asked(self.features, self.labels, self.names, self.groups, columns, self.encoder, self.image_size)
-        return replace(asked, skip_unreadable=self.skip_unreadable, allow_outside=self.allow_outside)
+        lenient = {"skip_unreadable": self.skip_unreadable, "allow_outside": self.allow_outside}
+        return replace(asked, where=self.where, **lenient)
 
     def config(self) -> TrainConfig:
         """The run that --train asks for."""
@@ -139,8 +142,8 @@ def _fit_blocks(options: FitArguments, folder: Path) -> int:
     from icda.engines import make_engine
     from icda.serving.block_fit import fit_from_blocks
 
-    if options.train or options.encoder is not None:
-        raise InputError("--on blocks and --on ray fit heads to features: leave out --train and --encoder.")
+    if options.train or options.encoder is not None or options.where:
+        raise InputError("--on blocks and --on ray fit heads to features: leave out --train, --encoder and --where.")
     progress = make_console(stderr=True)
     wanted = Wanted(options.features, options.labels, options.names)
     with make_engine("ray" if options.on == "ray" else "local", options.jobs) as engine:

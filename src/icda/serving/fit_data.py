@@ -35,6 +35,7 @@ class Asked:
     columns: Columns = field(default_factory=Columns)
     encoder: str | None = None
     image_size: int | None = None
+    where: tuple[str, ...] = ()  # rows of a file to keep, each "name=value"
     skip_unreadable: bool = False
     allow_outside: bool = False
 
@@ -66,6 +67,8 @@ def read_fit_data(
         return _from_file(path, asked)
     if not path.exists():
         raise MissingFileError(f"{path.absolute()} is not there: give a folder of images, a .csv, .npz or .parquet.")
+    if asked.where:
+        raise InputError(f"--where goes with a file of features or numbers; {path} has images or texts: leave it out.")
     samples = read_samples(path, asked.columns, allow_outside=asked.allow_outside, advice=ADVICE)
     assert samples.labels is not None
     test = None if samples.splits is None else held_out_rows(np.array(samples.splits), str(path))
@@ -183,7 +186,7 @@ def split_names(splits: np.ndarray, origin: str) -> list[str]:
 
 
 def _from_file(path: Path, asked: Asked) -> FitData:
-    found = read_feature_file(path, Wanted(asked.features, asked.labels, asked.names, groups=asked.groups))
+    found = read_feature_file(path, Wanted(asked.features, asked.labels, asked.names, asked.where, groups=asked.groups))
     labels = np.asarray(found.labels)
     if found.class_names is not None and len(labels) and 0 <= labels.min() <= labels.max() < len(found.class_names):
         labels = found.class_names[labels]
