@@ -80,9 +80,7 @@ class FitArguments:
 
         columns = Columns(self.image_column, self.text_column, self.labels, self.groups)
         asked = Asked(self.features, self.labels, self.names, self.groups, columns, self.encoder, self.image_size)
-        return replace(
-            asked, where=self.where, skip_unreadable=self.skip_unreadable, allow_outside=self.allow_outside
-        )
+        return replace(asked, where=self.where, skip_unreadable=self.skip_unreadable, allow_outside=self.allow_outside)
 
     def config(self) -> TrainConfig:
         """The run that --train asks for."""
