@@ -37,6 +37,8 @@ class SuiteArguments:
     """Only these columns, by task or by the suite's own name for them; columns marked optional must be named."""
     seeds: int | None = None
     """Seeds of every row, instead of as many as the suite says."""
+    first_seed: int = 0
+    """The first of them; seeds on which no setting was chosen begin later (digits of `noise`: 10)."""
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
     """Cells at the same time, each on one core; all cores by default."""
     on: Literal["local", "ray"] = "local"
@@ -73,7 +75,15 @@ def _suite(name: str, arguments: Sequence[str]) -> int:
     options = tyro.cli(SuiteArguments, args=list(arguments), prog=f"icda bench {name}")
     _check_suite_arguments(name, options)
     console, suite = make_console(), load_suite(name)
-    chosen = cells(suite, options.tier, options.out, methods=options.methods, tasks=options.tasks, seeds=options.seeds)
+    chosen = cells(
+        suite,
+        options.tier,
+        options.out,
+        methods=options.methods,
+        tasks=options.tasks,
+        seeds=options.seeds,
+        first_seed=options.first_seed,
+    )
     earlier = [] if options.ledger is None else ledgers_beside(options.ledger)
     known = in_ledger(chosen, earlier) if options.missing else {}
     plan = plan_lines(suite, chosen, earlier, known)
@@ -113,6 +123,8 @@ def _check_suite_arguments(name: str, options: SuiteArguments) -> None:
         raise InputError(f"--seeds must be at least 1, got {options.seeds}.")
     if options.missing and options.ledger is None:
         raise InputError("--missing needs --ledger FILE: the ledger says which cells there are already.")
+    if options.first_seed < 0:
+        raise InputError(f"--first-seed must not be negative, got {options.first_seed}.")
     if options.figure is not None and name not in FIGURES:
         raise InputError(f"{name} has no figure: --figure goes with {' and '.join(FIGURES)}.")
     if options.figure is not None and options.tier == "smoke":

@@ -186,3 +186,8 @@ def test_a_suite_whose_parts_do_not_fit_is_refused(rows: list[dict[str, Any]], m
 def test_an_unknown_suite_gets_a_proposal() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'table2'"):
         load_suite("tabel2")
+
+
+def test_seeds_may_begin_later() -> None:
+    chosen = cells(load_suite("noise"), "cpu", "out", methods=("elr",), tasks=("digits_flip",), seeds=2, first_seed=10)
+    assert [cell.config.seed for cell in chosen] == [10, 11]

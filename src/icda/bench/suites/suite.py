@@ -187,8 +187,9 @@ def cells(
     methods: Sequence[str] = (),
     tasks: Sequence[str] = (),
     seeds: int | None = None,
+    first_seed: int = 0,
 ) -> list[Cell]:
-    """The runs of a suite, seed 0 of everything first, so that a table is soon whole and then grows more certain.
+    """The runs of a suite, the first seed of everything first: a table is soon whole and then grows more certain.
 
     `methods` are rows or method names, `tasks` columns or task names; a column marked optional is only run when named.
     """
@@ -202,7 +203,7 @@ def cells(
             if column.key in row.skip:
                 continue
             count = seeds or suite.tiers[tier].row_seeds.get(row.key, suite.tiers[tier].seeds)
-            chosen += [_cell(suite, tier, column, place, row, seed, out) for seed in range(count)]
+            chosen += [_cell(suite, tier, column, place, row, first_seed + k, out) for k in range(count)]
     once: dict[str, Cell] = {}
     for cell in chosen:
         once.setdefault(cell.config.out, cell)  # two columns may show figures of the same run
