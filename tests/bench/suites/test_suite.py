@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from icda.bench.suites.suite import SUITES, TIERS, Suite, cell_config, cells, load_suite, parse_suite
 from icda.data import TASKS
+from icda.losses import LargeMarginSoftmaxLoss
 from icda.methods import method_names, method_needs, resolve_method
 from icda.methods.create import method_class, option_names
 from icda.models import MODELS
@@ -191,3 +193,13 @@ def test_an_unknown_suite_gets_a_proposal() -> None:
 def test_seeds_may_begin_later() -> None:
     chosen = cells(load_suite("noise"), "cpu", "out", methods=("elr",), tasks=("digits_flip",), seeds=2, first_seed=10)
     assert [cell.config.seed for cell in chosen] == [10, 11]
+
+
+@pytest.mark.parametrize(("tier", "images"), [("cpu", 2500), ("long", 5000)])
+def test_the_large_margin_is_not_there_before_the_network_fits(tier: str, images: int) -> None:
+    """Its lambda passes 1 with the last steps: earlier, weights of hard classes shrink to zero."""
+    suite = load_suite("table9")
+    config = cell_config(suite, tier, suite.column("resnet_c10"), suite.row("large_margin_softmax"))
+    loss = LargeMarginSoftmaxLoss(10, 64, **config.options)
+    loss.steps.fill_(config.epochs * math.ceil(images / config.batch_size))
+    assert 0.5 < loss.blend < 1.5
