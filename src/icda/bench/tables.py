@@ -167,6 +167,7 @@ TABLES: dict[str, Callable[[], str]] = {
     ),
     "audit": lambda: audit_table(RESULTS / "audit.csv"),
     "verdicts": lambda: verdict_table(RESULTS / "verdicts.csv"),
+    "verdicts-fresh": lambda: verdict_table(RESULTS / "verdicts_fresh.csv"),
     "verdicts-detail": lambda: detail_table(RESULTS / "verdicts.csv"),
     "verdicts-left-out": lambda: left_out_table(RESULTS / "verdicts_left_out.csv"),
     "robust": lambda: regret_table(RESULTS / "robust.csv"),
