@@ -77,13 +77,13 @@ class Dealing:
 
     def chunks(self, place: Place) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Scaled features, classes and folds of a block's rows, a chunk at a time."""
-        folds = self.folds_of(place, place.block.labels())
-        for span, features, targets in scaled_chunks(place.block, self.classes, self.scaling, self.dtype):
-            yield features, targets, folds[span]
+        before = place.before
+        for features, targets in scaled_chunks(place.block, self.classes, self.scaling, self.dtype):
+            yield features, targets, self.folds_of(targets.numpy(), before)
+            before = before + np.bincount(targets.numpy(), minlength=len(before))
 
-    def folds_of(self, place: Place, labels: np.ndarray) -> Tensor:
-        codes = np.searchsorted(self.classes, labels)
-        return torch.from_numpy(deal_folds(codes, place.before, self.folds, self.seed))
+    def folds_of(self, codes: np.ndarray, before: np.ndarray) -> Tensor:
+        return torch.from_numpy(deal_folds(codes, before, self.folds, self.seed))
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,9 @@ def count_cells(place: Place, dealing: Dealing, contrast: Contrast | None) -> Te
     number = len(dealing.classes) * (1 if contrast is None else 2)
     counts = torch.zeros(dealing.folds, number, dtype=torch.long)
     if contrast is None:  # labels do
-        labels = place.block.labels()
-        cells, folds = torch.from_numpy(np.searchsorted(dealing.classes, labels)), dealing.folds_of(place, labels)
-        return counts + torch.bincount(folds * number + cells, minlength=counts.numel()).view_as(counts)
+        codes = np.searchsorted(dealing.classes, place.block.labels())
+        pairs = dealing.folds_of(codes, place.before) * number + torch.from_numpy(codes)
+        return counts + torch.bincount(pairs, minlength=counts.numel()).view_as(counts)
     for features, targets, folds in dealing.chunks(place):
         cells = _cells(contrast, features, targets, folds)
         counts += torch.bincount(folds * number + cells, minlength=counts.numel()).view_as(counts)

@@ -179,13 +179,13 @@ def merge_summaries(parts: Iterable[Summary]) -> Summary:
 def answer(block: Block, question: Question) -> Answer:
     """The block's part of value and gradient: one pass over its rows."""
     scaled = scaled_chunks(block, question.classes, question.scaling, question.weight.dtype)
-    return reduce(Answer.plus, (_answer_rows(part, targets, question) for _, part, targets in scaled))
+    return reduce(Answer.plus, (_answer_rows(part, targets, question) for part, targets in scaled))
 
 
 def count_mistakes(block: Block, classes: np.ndarray, scaling: Scaling, weight: Tensor, bias: Tensor) -> Tensor:
     """How often a head takes each class (row) for each class (column) in a block, (C, C)."""
     counts = torch.zeros(len(classes), len(classes), dtype=torch.long)
-    for _, part, targets in scaled_chunks(block, classes, scaling, weight.dtype):
+    for part, targets in scaled_chunks(block, classes, scaling, weight.dtype):
         counts += count_confusions(torch.addmm(bias, part, weight.T).argmax(1), targets, len(classes))
     return counts
 
@@ -193,7 +193,7 @@ def count_mistakes(block: Block, classes: np.ndarray, scaling: Scaling, weight: 
 def count_attributes(block: Block, classes: np.ndarray, scaling: Scaling, reader: AttributeReader) -> Tensor:
     """How many rows of a block have each value of the attribute and each class, (K, C)."""
     counts = torch.zeros(len(reader.bias), len(classes), dtype=torch.long)
-    for _, part, targets in scaled_chunks(block, classes, scaling, reader.weight.dtype):
+    for part, targets in scaled_chunks(block, classes, scaling, reader.weight.dtype):
         pairs = reader.read(part) * len(classes) + targets
         counts += torch.bincount(pairs, minlength=counts.numel()).view_as(counts)
     return counts
@@ -201,14 +201,12 @@ def count_attributes(block: Block, classes: np.ndarray, scaling: Scaling, reader
 
 def scaled_chunks(
     block: Block, classes: np.ndarray, scaling: Scaling, dtype: torch.dtype
-) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Spans of a block's rows, their scaled features, and the numbers of their classes."""
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Scaled features of a block's rows and the numbers of their classes, a chunk at a time."""
     features, labels = block.read()
     mean, scale = scaling.mean.to(dtype), scaling.scale.to(dtype)
-    start = 0
     for part, targets in _chunks(features, labels, classes, dtype):
-        yield slice(start, start + len(targets)), part.sub_(mean).div_(scale), targets
-        start += len(targets)
+        yield part.sub_(mean).div_(scale), targets
 
 
 def _chunks(

@@ -88,4 +88,5 @@ def deal_folds(codes: np.ndarray, before: np.ndarray, folds: int, seed: int) -> 
     # The group is what is scrambled, with its class: its rows are then ordered by numbers of their own.
     groups = scrambled(ranks // folds, seed) + scrambled(codes, seed + 1)
     drawn = scrambled(groups[:, None] + np.arange(folds, dtype=np.uint64), seed + 2)
-    return np.argsort(np.argsort(drawn, axis=1), axis=1)[np.arange(len(codes)), ranks % folds]
+    own = drawn[np.arange(len(codes)), ranks % folds]
+    return (drawn < own[:, None]).sum(1)
