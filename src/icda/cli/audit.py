@@ -113,8 +113,9 @@ def _audit_blocks(options: AuditArguments) -> int:
         options.inverse_decay, options.folds, options.rounds, options.seed, top=top, dtype=number_kind(blocks[0])
     )
     progress, console = make_console(stderr=True), make_console()
-    folder = None if options.out is None else options.out / "rows"
-    with make_engine("ray" if options.on == "ray" else "local", options.jobs) as engine:
+    # Absolute: a worker may stand in another folder.
+    folder = None if options.out is None else (options.out.expanduser() / "rows").absolute()
+    with make_engine("ray", options.jobs) if options.on == "ray" else make_engine("local") as engine:
         result = audit_blocks(
             blocks,
             engine,

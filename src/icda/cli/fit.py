@@ -145,7 +145,7 @@ def _fit_blocks(options: FitArguments, folder: Path) -> int:
         raise InputError("--on blocks and --on ray fit heads to features: leave out --train, --encoder and --where.")
     progress = make_console(stderr=True)
     wanted = Wanted(options.features, options.labels, options.names)
-    with make_engine("ray" if options.on == "ray" else "local", options.jobs) as engine:
+    with make_engine("ray", options.jobs) if options.on == "ray" else make_engine("local") as engine:
         model, found = fit_from_blocks(
             options.data.expanduser(),
             wanted,
