@@ -107,11 +107,14 @@ class Verdict:
     """`answer` is "yes", "no" or "cannot tell"; `confidence` (0.5 to 1) is how often the likelier of yes and no is right.
 
     For a shortcut and wrong labels that is a frequency among the cases of `icda bench verdicts`, for the others a score.
+    `chance` (0 to 1) is the same of "yes" alone: it says which of the two is likelier where the answer is "cannot tell". It
+    is None where nothing could be measured.
     """
 
     answer: Answer
     confidence: float
     reasons: list[str]
+    chance: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -132,7 +135,7 @@ def decide(evidence: Evidence, limits: Limits = LIMITS) -> dict[str, Verdict]:
 def answered(chance: float, reasons: list[str]) -> Verdict:
     """The answer that a chance between 0 and 1 stands for."""
     answer: Answer = "yes" if chance >= YES else "no" if chance <= NO else "cannot tell"
-    return Verdict(answer, round(max(chance, 1 - chance), 3), reasons)
+    return Verdict(answer, round(max(chance, 1 - chance), 3), reasons, round(chance, 3))
 
 
 def frequency(kind: str, chance: float) -> float:
@@ -238,7 +241,7 @@ def _shortcut(evidence: Evidence, limits: Limits) -> Verdict:
             f"Heads on all features get {_per_cent(evidence.lost)} more right than heads on the principal directions that "
             "this question is asked in: a shortcut may lie where they do not look."
         )
-        return Verdict("cannot tell", 0.5, [*reasons, why])
+        return Verdict("cannot tell", 0.5, [*reasons, why], found.chance)
     return found
 
 

@@ -19,6 +19,7 @@ from icda.linear.objective import LossSettings
 from icda.linear.problem import Problem
 from icda.linear.rows import row_chunks
 from icda.linear.solver import LinearHead, check_decay, fit_head, memory_of
+from icda.linear.threads import threads_for
 
 MOST_ROWS = 64  # of all heads together: above, products are as fast one fold after the other, and hold no idle samples
 
@@ -50,9 +51,10 @@ def fit_folds(
     if starts is not None:
         whole = torch.stack([torch.cat([head.weight, head.bias[:, None]], 1) for head in starts])
         begin = (whole if basis is None else whole[:, 1:] - whole[:, :1]).flatten(0, 1)
-    objective = StackedObjective(problem, settings, inside)
     decay = problem.decay * (1.0 if basis is None else 0.5)
-    found = descend(objective, begin, decay, max_iter, tol, memory_of(settings))
+    with threads_for(len(begin) * problem.features.shape[0] * problem.features.shape[1]):
+        objective = StackedObjective(problem, settings, inside)
+        found = descend(objective, begin, decay, max_iter, tol, memory_of(settings))
     parts = found.parameters.view(folds, rows, -1)
     return [LinearHead.of(found._replace(parameters=part, value=float("nan")), basis) for part in parts]
 
