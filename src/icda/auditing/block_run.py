@@ -45,6 +45,7 @@ from icda.linear.block_folds import (
 from icda.linear.blocks import Block
 from icda.linear.descent import METRIC_SHARE, Metric
 from icda.linear.problem import Problem
+from icda.linear.threads import threads_for
 
 ROBUST_DECAY = 10.0  # times the decay, for heads that have few rows in the rarest group, as in `contrast_groups`
 
@@ -92,11 +93,12 @@ def audit_blocks(
     say(f"Looking at a sample of {len(sample.targets)} rows ...")
     assessment, asked = assess_sample(sample, outline.counts, settings.seed)
     ranking = _Ranking(outline, engine, settings, say)
-    contrast, confidence = ranking.contrast()
-    say("Looking at every row ...")
-    thresholds = confidence / outline.counts
-    question = RowQuestion(ranking.dealing, contrast, thresholds, ranking.names, settings.top, folder, form)
-    sums = ranking.sum_rows(question)
+    with threads_for(ranking.products):
+        contrast, confidence = ranking.contrast()
+        say("Looking at every row ...")
+        thresholds = confidence / outline.counts
+        question = RowQuestion(ranking.dealing, contrast, thresholds, ranking.names, settings.top, folder, form)
+        sums = ranking.sum_rows(question)
     result = ranking.result(assessment, thresholds, sums, ranking.separability_of(asked, contrast))
     return replace(result, seconds=time.perf_counter() - start)
 
@@ -126,6 +128,12 @@ class _Ranking:
             found = replace(found, robust=robust)
             found = replace(found, robust_deviation=self._margins(found).deviation)
         return found, sums.confidence
+
+    @property
+    def products(self) -> int:
+        """How many numbers one pass over a block multiplies, in this process."""
+        rows = max(map(len, self.outline.places))
+        return rows * self.outline.width * self.settings.folds * len(self.outline.classes)
 
     @property
     def names(self) -> list[str]:

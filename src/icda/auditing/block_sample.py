@@ -20,6 +20,7 @@ from icda.linear.block_fit import Say
 from icda.linear.blocks import Block, Scaling, count_labels, merge_counts, merge_summaries, rows_in, summarise
 from icda.linear.dealing import Place, deal_folds, draw_rows, place_blocks
 from icda.linear.descent import SAMPLED
+from icda.linear.threads import threads_for
 
 
 @dataclass(frozen=True)
@@ -98,9 +99,10 @@ def assess_sample(sample: BlockSample, counts: np.ndarray, seed: int) -> tuple[A
         )
     sample = BlockSample(sample.features[rows], sample.targets[rows], sample.folds[rows])
     sketch = make_sketch(sample.features, seed)
-    evidence = gather_evidence(sketch, sample.targets, len(counts), seed)
-    evidence = replace(evidence, samples=int(counts.sum()), class_counts=[int(count) for count in counts])
-    verdicts = decide(evidence)
-    numbers = kept.cumsum(0) - 1  # logit adjustment knows no class without samples
-    treatment = choose_treatment(sketch, numbers[sample.targets], int(kept.sum()), verdicts, seed)
+    with threads_for(sketch.features.numel() * len(counts)):
+        evidence = gather_evidence(sketch, sample.targets, len(counts), seed)
+        evidence = replace(evidence, samples=int(counts.sum()), class_counts=[int(count) for count in counts])
+        verdicts = decide(evidence)
+        numbers = kept.cumsum(0) - 1  # logit adjustment knows no class without samples
+        treatment = choose_treatment(sketch, numbers[sample.targets], int(kept.sum()), verdicts, seed)
     return Assessment(evidence, verdicts, treatment), sample

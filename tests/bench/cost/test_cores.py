@@ -14,7 +14,9 @@ def test_no_plan_asks_for_more_threads_than_two_cores() -> None:
 
 def test_a_row_is_the_median_and_its_gain_is_over_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     rates = iter([4.0, 8.0, 5.0, 9.0, 3.0, 7.0])
-    monkeypatch.setattr(cores, "_in_child", lambda task, p, t: CoresRow(task, "made up", p, t, 100, 1.0, next(rates)))
+    monkeypatch.setattr(
+        cores, "_in_child", lambda task, p, t: CoresRow(task, "made up", p, t, 100, 1.0, 1.0, next(rates))
+    )
     rows = measure_cores(["fit"], rounds=3, say=lambda _: None)
     assert [(row.threads, row.per_second, row.speedup) for row in rows] == [(1, 4.0, 1.0), (2, 8.0, 2.0)]
 
@@ -27,6 +29,7 @@ def test_a_task_runs(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     row = run_task(task, 1, 1)
     assert (row.task, row.processes, row.threads) == (task, 1, 1)
     assert row.seconds > 0
+    assert row.processor_seconds > 0
 
 
 def test_wrong_arguments_get_the_usage(capsys: pytest.CaptureFixture[str]) -> None:

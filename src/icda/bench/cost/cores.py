@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-IMAGES, BATCH = 768, 4  # chunks of 64 images
+IMAGES, BATCH = 512, 2  # chunks of 32 images
 SAMPLES, FEATURES, CLASSES = 20_000, 256, 10
 PLANS = {"embed": ((1, 1), (1, 2), (2, 1)), "audit": ((1, 1), (1, 2)), "fit": ((1, 1), (1, 2))}
 
@@ -28,8 +29,9 @@ Work = Callable[[int, Progress], None]
 class CoresRow:
     """A task with so many processes of so many threads each; `speedup` is that of the rate, over one of both.
 
-    `seconds` are those of the whole task. The rate of embed is that after every process has done its first chunk: the start
-    of processes takes some seconds, once.
+    `seconds` are those of the whole task, `processor_seconds` those that all its threads and processes worked: where they
+    stay the same, only neighbours keep more threads from being as many times faster. The rate of embed is that after every
+    process has done its first chunk: the start of processes takes some seconds, once.
     """
 
     task: str
@@ -38,6 +40,7 @@ class CoresRow:
     threads: int
     items: int
     seconds: float
+    processor_seconds: float
     per_second: float
     speedup: float = 1.0
 
@@ -71,12 +74,18 @@ def run_task(task: str, processes: int, threads: int) -> CoresRow:
     torch.set_num_threads(processes * threads)
     with tempfile.TemporaryDirectory() as folder:
         work, items, data = {"embed": _embed, "audit": _audit, "fit": _fit}[task](Path(folder))
-        marks = [(time.perf_counter(), 0)]
+        marks, worked = [(time.perf_counter(), 0)], _worked()
         work(processes, lambda done, _: marks.append((time.perf_counter(), done)))
         marks.append((time.perf_counter(), items))
     (begun, _), (ready, before), (ended, _) = marks[0], marks[processes if len(marks) > 2 else 0], marks[-1]
-    rate = (items - before) / (ended - ready)
-    return CoresRow(task, data, processes, threads, items, round(ended - begun, 2), round(rate, 1))
+    times = round(ended - begun, 2), round(_worked() - worked, 2)
+    return CoresRow(task, data, processes, threads, items, *times, round((items - before) / (ended - ready), 1))
+
+
+def _worked() -> float:
+    """Processor seconds of this process and of those it has started and seen end."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(part.ru_utime + part.ru_stime for part in used)
 
 
 def _embed(folder: Path) -> tuple[Work, int, str]:
