@@ -77,7 +77,7 @@ class Processes:
                     "one of the processes died: look for too little memory, or ask for fewer with --jobs."
                 ) from error
             finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+                pool.shutdown(cancel_futures=True)
 
     def __enter__(self) -> Self:
         return self

@@ -121,7 +121,7 @@ def main(arguments: Sequence[str]) -> int:
 def local_jobs(asked: int | None, inputs: int, batch_size: int, device: str) -> int:
     """How many processes encode on this machine: what was asked for, else one for every four cores.
 
-    On two cores two threads of one process are as fast as two processes. Above four its decoders would keep the others
+    On two cores two processes were no faster than two threads of one. Above four its decoders would keep the others
     waiting. A process that has too few chunks to do is not worth its start. The number depends on all inputs, not on those
     that are left, so that a run that goes on has the threads of its beginning.
 

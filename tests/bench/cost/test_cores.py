@@ -18,7 +18,7 @@ def test_a_row_is_the_median_and_its_gain_is_over_one_thread(monkeypatch: pytest
         cores, "_in_child", lambda task, p, t: CoresRow(task, "made up", p, t, 100, 1.0, 1.0, next(rates))
     )
     rows = measure_cores(["fit"], rounds=3, say=lambda _: None)
-    assert [(row.threads, row.per_second, row.speedup) for row in rows] == [(1, 4.0, 1.0), (2, 8.0, 2.0)]
+    assert [(row.threads_each, row.per_second, row.speedup) for row in rows] == [(1, 4.0, 1.0), (2, 8.0, 2.0)]
 
 
 @pytest.mark.parametrize("task", ["audit", "fit"])
@@ -27,7 +27,7 @@ def test_a_task_runs(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cores, "FEATURES", 6)
     monkeypatch.setattr(cores, "CLASSES", 2)
     row = run_task(task, 1, 1)
-    assert (row.task, row.processes, row.threads) == (task, 1, 1)
+    assert (row.task, row.processes, row.threads_each) == (task, 1, 1)
     assert row.seconds > 0
     assert row.processor_seconds > 0
 

@@ -37,7 +37,7 @@ class CoresRow:
     task: str
     data: str
     processes: int
-    threads: int
+    threads_each: int
     items: int
     seconds: float
     processor_seconds: float
@@ -55,7 +55,7 @@ def measure_cores(
         middle = [sorted(way, key=lambda row: row.per_second)[rounds // 2] for way in zip(*runs, strict=True)]
         found = [replace(row, speedup=round(row.per_second / middle[0].per_second, 2)) for row in middle]
         for row in found:
-            say(f"{task}, {row.processes} x {row.threads}: {row.per_second:.1f} per second, {row.speedup:.2f} x")
+            say(f"{task}, {row.processes} x {row.threads_each}: {row.per_second:.1f} per second, {row.speedup:.2f} x")
         rows += found
     return rows
 
