@@ -12,12 +12,15 @@ import numpy as np
 import pytest
 import torch
 
+from icda.auditing.block_run import BlockAuditSettings, audit_blocks
+from icda.cli.audit import main as audit_main
+from icda.cli.embed import local_jobs
 from icda.cli.fit import main
 from icda.data.embedding import embed, read_samples
 from icda.data.own.blocks import find_blocks
 from icda.data.own.feature_files import Wanted
-from icda.engines import Here, OnRay
-from icda.errors import InputError
+from icda.engines import Here, OnRay, Processes, make_engine
+from icda.errors import InputError, OperationError
 from icda.linear.block_fit import fit_blocks
 from icda.linear.objective import LossSettings
 from icda.serving.loading import load
@@ -136,7 +139,7 @@ def test_the_command_writes_a_model_that_predicts(
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["--method", "auto"], "a loss that is named"), (["--method", "la", "--train"], "leave out --train")],
+    [(["--method", "icad"], "did you mean 'icda'"), (["--method", "la", "--train"], "leave out --train")],
 )
 def test_what_blocks_cannot_do_is_refused(
     files: tuple[Path, Path], tmp_path: Path, words: list[str], said: str
@@ -185,3 +188,79 @@ def test_a_file_of_embed_is_read_in_blocks(tmp_path: Path) -> None:
     read = [block.read() for block in blocks]
     np.testing.assert_array_equal(np.concatenate([part[0] for part in read]), made.features)
     np.testing.assert_array_equal(np.concatenate([part[1] for part in read]), made.y)
+
+
+EXACT = BlockAuditSettings(folds=3, rounds=2, tol=1e-7, dtype=torch.float64)
+
+
+def same_rows(one: Path, other: Path) -> bool:
+    """Whether two audits have written the same files."""
+    names = [[path.name for path in sorted(folder.iterdir())] for folder in (one, other)]
+    return names[0] == names[1] and all((one / name).read_bytes() == (other / name).read_bytes() for name in names[0])
+
+
+def test_an_audit_on_ray_is_that_of_one_process_and_outlives_a_worker(
+    files: tuple[Path, Path], tmp_path: Path, ray_engine: OnRay
+) -> None:
+    blocks: list[Any] = list(find_blocks(files[0], Wanted(labels=str(files[1])), block_bytes=5 * 8 * 90))
+    marker = tmp_path / "dead"
+    mortal = [*blocks[:2], Mortal(blocks[2], marker), *blocks[3:]]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as in a worker: then the sums are the same to the bit
+    here = audit_blocks(blocks, settings=EXACT, folder=tmp_path / "here")
+    torch.set_num_threads(threads)
+    there = audit_blocks(mortal, ray_engine, EXACT, folder=tmp_path / "there")
+    assert marker.exists(), "a worker must have been killed"
+    assert here.passes == there.passes
+    assert here.verdicts == there.verdicts
+    np.testing.assert_allclose(here.matrix, there.matrix, atol=1e-9)
+    np.testing.assert_allclose(here.tied.tie, there.tied.tie, atol=1e-9)
+    assert len(list((tmp_path / "there").iterdir())) == len(blocks)
+    assert same_rows(tmp_path / "here", tmp_path / "there")
+
+
+def test_the_command_audits_a_folder_of_parquet_on_ray(
+    files: tuple[Path, Path], tmp_path: Path, ray_engine: OnRay, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    features, labels = np.load(files[0]).astype(np.float32), np.load(files[1])
+    folder = tmp_path / "parquet"
+    folder.mkdir()
+    for k, rows in enumerate((slice(0, 150), slice(150, 400))):
+        table = arrow.table({"embedding": list(features[rows]), "label": labels[rows]})
+        parquet.write_table(table, folder / f"{k}.parquet", row_group_size=100)
+    for where in ("blocks", "ray"):
+        words = [str(folder), "--features", "embedding", "--on", where, "--rounds", "1", "--out", str(tmp_path / where)]
+        assert audit_main(words) == 0
+    assert "400 samples" in capsys.readouterr().out
+    starts = ["000000000000", "000000000100", "000000000150", "000000000250", "000000000350"]
+    assert sorted(path.name for path in (tmp_path / "ray/rows").iterdir()) == [f"rows-{at}.csv" for at in starts]
+    assert same_rows(tmp_path / "blocks/rows", tmp_path / "ray/rows")
+
+
+def test_processes_share_the_threads_and_keep_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("icda.engines.thread_budget", lambda: 5)
+    shares = [(engine.jobs, engine.threads) for engine in map(Processes, (1, 2, 3, 9))]
+    assert shares == [(1, 5), (2, 2), (3, 1), (5, 1)]
+    with make_engine("local", 2) as engine:
+        assert list(engine.each(pow, range(7), 2)) == [0, 1, 4, 9, 16, 25, 36]
+
+
+def test_a_process_that_dies_ends_the_job_with_a_sentence() -> None:
+    with pytest.raises(OperationError, match="processes died"):
+        list(Processes(1).each(os._exit, [1]))
+
+
+def test_an_error_in_a_process_is_said_as_it_would_be_here() -> None:
+    with pytest.raises(ZeroDivisionError):
+        list(Processes(1).each(divmod, [1], 0))
+
+
+def test_processes_of_embed_follow_inputs_and_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("icda.cli.embed.thread_budget", lambda: 33)
+    assert [local_jobs(None, inputs, 32, "cpu") for inputs in (10, 2048, 10_000, 10**6)] == [1, 1, 4, 8]
+    monkeypatch.setattr("icda.cli.embed.thread_budget", lambda: 2)
+    assert local_jobs(None, 10**6, 32, "cpu") == 1
+    assert isinstance(make_engine("local", 1), Here)
+    with pytest.raises(InputError, match="--jobs is 0"):
+        local_jobs(0, 10, 32, "cpu")

@@ -1,10 +1,13 @@
-"""Where work on blocks of rows is done: here, one block after the other, or as tasks on a Ray cluster."""
+"""Where work on blocks of rows is done: here, in processes of this machine, or as tasks on a Ray cluster."""
 
 from __future__ import annotations
 
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
@@ -37,6 +40,44 @@ class Here:
 
     def each(self, work: Callable[..., Any], items: Iterable[Any], *shared: Any) -> Iterator[Any]:
         return (work(item, *shared) for item in items)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+
+class Processes:
+    """In at most `jobs` processes of this machine, which share its cores: jobs x threads are never more than torch's.
+
+    What is `shared` is sent to each process once. A process that dies ends the job with a sentence.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        self.jobs = max(1, min(jobs, thread_budget()))
+        self.threads = thread_budget() // self.jobs
+
+    def each(self, work: Callable[..., Any], items: Iterable[Any], *shared: Any) -> Iterator[Any]:
+        begin = self.threads, work, shared
+        spawn = get_context("spawn")  # a fork of a process with threads may wait for ever
+        with ProcessPoolExecutor(self.jobs, mp_context=spawn, initializer=_begin, initargs=begin) as pool:
+            waiting: deque[Any] = deque()
+            try:
+                for item in items:
+                    waiting.append(pool.submit(_work_on, item))
+                    if len(waiting) >= AHEAD * self.jobs:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            except BrokenProcessPool as error:
+                raise OperationError(
+                    "one of the processes died: look for too little memory, or ask for fewer with --jobs."
+                ) from error
+            finally:
+                pool.shutdown(cancel_futures=True)
 
     def __enter__(self) -> Self:
         return self
@@ -99,8 +140,31 @@ class OnRay:
 
 
 def make_engine(where: Where, jobs: int | None = None) -> Engine:
-    """By its name on the command line."""
-    return OnRay(jobs) if where == "ray" else Here()
+    """By its name on the command line; `jobs` above 1 are processes, of a Ray or of our own."""
+    if where == "ray":
+        return OnRay(jobs)
+    return Here() if jobs is None or jobs <= 1 else Processes(jobs)
+
+
+def thread_budget() -> int:
+    """How many threads this process may use: torch's number, which follows the cores and OMP_NUM_THREADS."""
+    import torch
+
+    return torch.get_num_threads()
+
+
+_HELD: dict[str, Any] = {}  # what a process of `Processes` was given when it began
+
+
+def _begin(threads: int, work: Callable[..., Any], shared: tuple[Any, ...]) -> None:
+    import torch
+
+    torch.set_num_threads(threads)
+    _HELD.update(work=work, shared=shared)
+
+
+def _work_on(item: Any) -> Any:
+    return _HELD["work"](item, *_HELD["shared"])
 
 
 def _alone(work: Callable[..., Any], item: Any, *shared: Any) -> Any:

@@ -247,3 +247,20 @@ def test_what_the_principal_directions_lack_is_said() -> None:
     assert lost_accuracy(narrow, targets, 2, 0) == 0
     assert decide(replace(PLAIN, lost=0.1))["shortcut"].answer == "cannot tell"
     assert decide(replace(PLAIN, lost=0.1, pairs=[SHORTCUT]))["shortcut"].answer == "yes"
+
+
+def test_beside_wrong_labels_a_shortcut_must_be_read_off_and_only_between_two_classes() -> None:
+    """Where classes are easy, twins agree on the truth too: what is left to read tells a shortcut from wrong labels."""
+    contradicted = {"against": 230, "against_share": 0.23, "sureness": 0.95, "hurt_before": 0.05, "hurt_after": 0.1}
+    read = replace(SHORTCUT, **contradicted, agreement=0.993, readability=0.58, readability_error=0.015)
+    assert shortcut_chance(read, noise=1.0) > 0.9
+    assert shortcut_chance(replace(read, readability=0.51), noise=1.0) < 0.5
+    assert shortcut_chance(replace(read, readability=0.525, agreement=0.9995), noise=1.0) > 0.6
+    assert shortcut_chance(read, noise=1.0, num_classes=4) <= 0.5
+
+
+def test_of_classes_that_are_hardly_told_apart_wrong_labels_are_not_claimed() -> None:
+    flat = replace(PLAIN, accuracy=0.54, balanced_accuracy=0.54, error_sureness=0.99, sure_errors=0.99)
+    assert noise_chance(flat) > 0.9
+    assert answers(flat)["label_noise"] == "cannot tell"
+    assert answers(replace(flat, accuracy=0.7, balanced_accuracy=0.7))["label_noise"] == "yes"

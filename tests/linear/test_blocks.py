@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ import torch
 
 from icda.errors import InputError
 from icda.linear.block_fit import fit_blocks
-from icda.linear.blocks import Scaling, merge_summaries, summarise
+from icda.linear.blocks import AttributeReader, Scaling, merge_summaries, summarise
 from icda.linear.objective import LossSettings
 from icda.linear.problem import Problem
 from icda.linear.solver import fit_head
@@ -45,7 +45,7 @@ def cut(features: np.ndarray, labels: np.ndarray, parts: int) -> list[InMemory]:
     return [InMemory(*pair) for pair in pairs]
 
 
-@pytest.mark.parametrize("name", ["ce", "la", "isda", "icda"])
+@pytest.mark.parametrize("name", ["ce", "la", "isda", "risda", "icda"])
 @pytest.mark.parametrize("classes", [2, 4])
 def test_the_head_of_blocks_is_the_head_of_all_rows(name: str, classes: int) -> None:
     features, labels = make_rows(classes)
@@ -73,6 +73,34 @@ def test_how_rows_are_cut_changes_nothing(name: str) -> None:
         for parts in (1, 5)
     ]
     np.testing.assert_allclose(heads[0], heads[1], atol=1e-6)
+
+
+@pytest.mark.parametrize("strength", [1.0, 0.6])
+@pytest.mark.parametrize("classes", [2, 4])
+def test_a_prior_over_an_attribute_is_that_of_rows_which_bring_it_along(classes: int, strength: float) -> None:
+    features, labels = make_rows(classes)
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(3, 6, generator=generator, dtype=torch.float64)
+    bias = -weight @ torch.from_numpy(features.mean(0))
+    values = (torch.from_numpy(features) @ weight.T + bias).argmax(1)
+    assert len(values.unique()) == 3
+    mean, scale = features.mean(0), features.std(0)
+    codes = torch.from_numpy(np.unique(labels, return_inverse=True)[1])
+    problem = Problem.of(torch.from_numpy((features - mean) / scale), codes, classes, C=0.2)
+    counts = torch.stack([torch.bincount(codes[values == k], minlength=classes) for k in range(3)]).double()
+    given = (counts.clamp(min=0.5) / counts.clamp(min=0.5).sum(1, keepdim=True)).log()
+    mixed = strength * given + (1 - strength) * (counts.sum(0) / counts.sum()).log()
+    whole = fit_head(replace(problem, log_prior=mixed[values]), LossSettings("la"), 2000, 1e-9)
+    found = fit_blocks(
+        cut(features, labels, 5),
+        LossSettings("la"),
+        lambda n, _: 1 / (0.2 * n),
+        max_iter=2000,
+        tol=1e-9,
+        dtype=torch.float64,
+        attribute=AttributeReader(weight, bias, strength),
+    )
+    np.testing.assert_allclose(found.coef, whole.weight.numpy() / scale, atol=1e-6)
 
 
 def test_a_block_that_lacks_classes_is_no_trouble() -> None:
@@ -119,8 +147,9 @@ def test_float32_rows_give_the_head_of_float64_to_single_precision() -> None:
 
 def test_what_cannot_be_fitted_is_refused() -> None:
     features, labels = make_rows()
-    with pytest.raises(InputError, match="risda"):
-        fit_blocks(cut(features, labels, 2), LossSettings("risda"), lambda n, _: 1 / n)
+    reader = AttributeReader(torch.zeros(2, 6), torch.zeros(2))
+    with pytest.raises(InputError, match="prior of an attribute with la"):
+        fit_blocks(cut(features, labels, 2), LossSettings("icda"), lambda n, _: 1 / n, attribute=reader)
     with pytest.raises(InputError, match="at least 2 classes"):
         fit_blocks(cut(features, np.full(300, "ant"), 2), LossSettings("ce"), lambda n, _: 1 / n)
     with pytest.raises(InputError, match="no rows"):

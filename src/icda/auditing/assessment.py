@@ -10,6 +10,7 @@ from torch import Tensor
 from icda.auditing.evidence import Evidence, gather_evidence, make_sketch
 from icda.auditing.treatment import Treatment, choose_treatment
 from icda.auditing.verdicts import Verdict, decide
+from icda.linear.threads import threads_for
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,11 @@ class Assessment:
 def assess(features: Tensor, targets: Tensor, num_classes: int, seed: int = 0) -> Assessment:
     """Assess standardised features (N, A) and labels 0 .. C-1."""
     sketch = make_sketch(features, seed)
-    evidence = gather_evidence(sketch, targets, num_classes, seed)
-    verdicts = decide(evidence)
-    return Assessment(evidence, verdicts, choose_treatment(sketch, targets, num_classes, verdicts, seed))
+    with threads_for(sketch.features.numel() * num_classes):
+        evidence = gather_evidence(sketch, targets, num_classes, seed)
+        verdicts = decide(evidence)
+        treatment = choose_treatment(sketch, targets, num_classes, verdicts, seed)
+    return Assessment(evidence, verdicts, treatment)
 
 
 def summarise(verdicts: dict[str, Verdict]) -> str:

@@ -38,8 +38,7 @@ class AuditInputs:
 
 def check_inputs(X: Any, y: Any, class_names: Any, sample_names: Any, folds: int) -> AuditInputs:
     """Refuse what cannot be audited, as scikit-learn would; number the classes and scale the features."""
-    if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or folds < 2:
-        raise InputError(f"folds must be a whole number of at least 2, got {folds!r}.")
+    check_folds(folds)
     refuse_sparse(X, "X", "audit")
     for name, given in (("class_names", class_names), ("sample_names", sample_names)):
         if given is not None and not hasattr(given, "__len__"):
@@ -51,6 +50,25 @@ def check_inputs(X: Any, y: Any, class_names: Any, sample_names: Any, folds: int
         raise InputError(str(error)) from error
     classes, codes = np.unique(y, return_inverse=True)
     counts = np.bincount(codes)
+    check_class_counts(classes, counts)
+    names = _class_names(classes, class_names)
+    return AuditInputs(
+        torch.from_numpy(standardise(X)),
+        torch.from_numpy(codes.astype(np.int64)),
+        names,
+        _sample_names(sample_names, len(y)),
+        sample_names is not None,
+        scarce_notes(names, counts, folds),
+    )
+
+
+def check_folds(folds: int) -> None:
+    if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or folds < 2:
+        raise InputError(f"folds must be a whole number of at least 2, got {folds!r}.")
+
+
+def check_class_counts(classes: np.ndarray, counts: np.ndarray) -> None:
+    """Refuse a single class, and classes of a single sample."""
     if len(classes) < 2:
         raise InputError(f"audit needs samples of at least 2 classes, got one class: {classes[0]!r}.")
     if (counts < 2).any():
@@ -59,15 +77,6 @@ def check_inputs(X: Any, y: Any, class_names: Any, sample_names: Any, folds: int
             f"audit needs at least 2 samples per class, but there is only one of {alone}: a head that has not seen the "
             "sample would not know its class. Leave such classes out, or merge them."
         )
-    names = _class_names(classes, class_names)
-    return AuditInputs(
-        torch.from_numpy(standardise(X)),
-        torch.from_numpy(codes.astype(np.int64)),
-        names,
-        _sample_names(sample_names, len(y)),
-        sample_names is not None,
-        _notes(names, counts, folds),
-    )
 
 
 def default_inverse_decay(samples: int, features: int) -> float:
@@ -126,7 +135,8 @@ def _sample_names(given: Sequence[object] | None, samples: int) -> list[str]:
     return [str(name) for name in given]
 
 
-def _notes(names: list[str], counts: np.ndarray, folds: int) -> list[str]:
+def scarce_notes(names: list[str], counts: np.ndarray, folds: int) -> list[str]:
+    """A sentence about classes with fewer samples than folds, if there are any."""
     scarce = np.flatnonzero(counts < folds)
     if not len(scarce):
         return []

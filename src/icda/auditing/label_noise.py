@@ -25,6 +25,24 @@ class LabelNoise:
     issues: np.ndarray
     found_by: str
 
+    @property
+    def num_issues(self) -> int:
+        return int(self.issues.sum())
+
+
+@dataclass(frozen=True)
+class NoiseFigures:
+    """The same without a number per sample, for rows that are not in memory."""
+
+    thresholds: np.ndarray
+    joint: np.ndarray
+    num_issues: int
+    found_by: str = "icda"
+
+    @property
+    def rate(self) -> float:
+        return wrong_share(self.joint)
+
 
 def find_label_noise(probabilities: np.ndarray, targets: np.ndarray, use_cleanlab: bool = False) -> LabelNoise:
     """Score every label, and mark those that are confidently another class's."""
@@ -35,9 +53,8 @@ def find_label_noise(probabilities: np.ndarray, targets: np.ndarray, use_cleanla
     if use_cleanlab:
         cleanlab = require("cleanlab.filter", "audit", "cleanlab's label issues")
         issues = np.asarray(cleanlab.find_label_issues(targets, probabilities, n_jobs=1), dtype=bool)
-    rate = float(1 - np.trace(joint) / joint.sum())
     found_by = "cleanlab" if use_cleanlab else "icda"
-    return LabelNoise(label_quality(probabilities, targets), thresholds, joint, rate, issues, found_by)
+    return LabelNoise(label_quality(probabilities, targets), thresholds, joint, wrong_share(joint), issues, found_by)
 
 
 def label_quality(probabilities: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -71,6 +88,21 @@ def confident_joint(confident: np.ndarray, targets: np.ndarray, num_classes: int
     """Samples by label (row) and confident class (column), each row scaled to the number of samples with that label."""
     counted = confident >= 0
     pairs = targets[counted] * num_classes + confident[counted]
-    table = np.bincount(pairs, minlength=num_classes**2).reshape(num_classes, -1).astype(float)
-    table[table.sum(1) == 0] = np.eye(num_classes)[table.sum(1) == 0]  # nothing confident: take the labels as they are
-    return table / table.sum(1, keepdims=True) * np.bincount(targets, minlength=num_classes)[:, None]
+    table = np.bincount(pairs, minlength=num_classes**2).reshape(num_classes, -1)
+    return scaled_joint(table, np.bincount(targets, minlength=num_classes))
+
+
+def scaled_joint(table: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Counts (C, C) by label and confident class, each row scaled to the number (C,) of samples with that label.
+
+    >>> scaled_joint(np.array([[3, 1], [0, 0]]), np.array([8, 5])).tolist()
+    [[6.0, 2.0], [0.0, 5.0]]
+    """
+    table = table.astype(float)
+    table[table.sum(1) == 0] = np.eye(len(counts))[table.sum(1) == 0]  # nothing confident: take the labels as they are
+    return table / table.sum(1, keepdims=True) * counts[:, None]
+
+
+def wrong_share(joint: np.ndarray) -> float:
+    """The share of the joint that lies off its diagonal."""
+    return float(1 - np.trace(joint) / joint.sum())

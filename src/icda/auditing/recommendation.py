@@ -7,7 +7,7 @@ from typing import Any
 
 from icda.auditing.assessment import Assessment
 from icda.auditing.imbalance import FEW, Imbalance
-from icda.auditing.label_noise import LabelNoise
+from icda.auditing.label_noise import LabelNoise, NoiseFigures
 from icda.auditing.ties import Separability
 
 UNEVEN_RATIO = 3.0  # largest class over smallest from which balancing the classes is worth a try
@@ -27,7 +27,7 @@ class Finding:
         return asdict(self)
 
 
-def recommend(assessment: Assessment, imbalance: Imbalance, noise: LabelNoise) -> list[Finding]:
+def recommend(assessment: Assessment, imbalance: Imbalance, noise: LabelNoise | NoiseFigures) -> list[Finding]:
     """All findings; empty when no verdict says yes and the classes are about even."""
     made = {
         "uninformative": _uninformative,
@@ -61,17 +61,17 @@ def _shortcut(assessed: Assessment) -> Finding:
     return Finding("shortcut", advice, assessed.verdicts["shortcut"].reasons, figures)
 
 
-def _label_noise(assessed: Assessment, noise: LabelNoise) -> Finding:
+def _label_noise(assessed: Assessment, noise: LabelNoise | NoiseFigures) -> Finding:
     reasons = [
         *assessed.verdicts["label_noise"].reasons,
-        f"{int(noise.issues.sum())} labels are confidently another class's; the confident joint puts the share of wrong "
+        f"{noise.num_issues} labels are confidently another class's; the confident joint puts the share of wrong "
         f"labels at {100 * noise.rate:.1f} %.",
     ]
     advice = (
         "Check the labels of lowest quality by hand, correct them or leave them out; icda.RobustClassifier().fit(X, y) "
         'lets doubtful ones count less where that helps. Do not use balance="contrast": it would let them count more.'
     )
-    figures = {"rate": noise.rate, "issues": int(noise.issues.sum()), "found_by": noise.found_by}
+    figures = {"rate": noise.rate, "issues": noise.num_issues, "found_by": noise.found_by}
     return Finding("label_noise", advice, reasons, figures)
 
 

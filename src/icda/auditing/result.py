@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from icda.auditing.assessment import Assessment
 from icda.auditing.exhibits import collect_exhibits, show_images, show_texts
-from icda.auditing.imbalance import Imbalance
 from icda.auditing.label_noise import LabelNoise
 from icda.auditing.page import render_audit_page
-from icda.auditing.recommendation import Finding
-from icda.auditing.ties import ClassCost, Ties
-from icda.auditing.treatment import Treatment
-from icda.auditing.verdicts import Verdict
+from icda.auditing.summary import AuditSummary, write_page
+from icda.auditing.ties import Separability, Ties
 from icda.errors import InputError
 from icda.extras import require
-from icda.report.markup import element
-from icda.report.sections.action import in_short
-from icda.report.sections.verdicts import verdict_parts
 from icda.results.foreign_text import write_csv
 
 COLUMNS = (
@@ -43,7 +35,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, repr=False)
-class Audit:
+class Audit(AuditSummary):
     """The findings of `icda.audit`.
 
     `verdicts` answer one question each: "shortcut", "label_noise", "long_tail", "overlap", "uninformative". `treatment` is
@@ -51,42 +43,27 @@ class Audit:
     `noise` hold figures of samples and classes. Rows come out most tied first.
     """
 
-    class_names: list[str]
     sample_names: list[str]
     targets: np.ndarray
     ties: Ties
-    costs: list[ClassCost]
-    imbalance: Imbalance
     noise: LabelNoise
-    assessment: Assessment
-    findings: list[Finding]
-    notes: list[str]
-    settings: dict[str, Any]
-    seconds: float = field(compare=False)
 
     def __len__(self) -> int:
         return len(self.targets)
 
     @property
-    def summary(self) -> str:
-        """What was found and what is not clear, in one line."""
-        return self.assessment.summary
+    def found_noise(self) -> LabelNoise:
+        return self.noise
 
     @property
-    def verdicts(self) -> dict[str, Verdict]:
-        """One answer per kind of trouble, with its confidence and its reasons."""
-        return self.assessment.verdicts
+    def tie_figures(self) -> tuple[np.ndarray, Separability | None, int]:
+        return self.ties.matrix, self.ties.separability, int(self.ties.suspected.sum())
 
-    @property
-    def treatment(self) -> Treatment:
-        """What `icda.RobustClassifier` would do, and what is expected of it."""
-        return self.assessment.treatment
+    def most_tied(self, top: int | None) -> list[dict[str, Any]]:
+        return list(self.rows(self.tie_ranking()[:top]))
 
-    @property
-    def worst(self) -> ClassCost | None:
-        """The class whose suspected part is predicted worst: the estimated worst pseudo-group."""
-        known = [cost for cost in self.costs if cost.accuracy_suspected is not None]
-        return min(known, key=lambda cost: (cost.accuracy_suspected, -cost.suspected), default=None)
+    def most_doubtful(self, top: int | None) -> list[dict[str, Any]]:
+        return list(self.rows(self.label_ranking()[:top]))
 
     def tie_ranking(self) -> np.ndarray:
         """Sample numbers, the most tied first."""
@@ -125,42 +102,6 @@ class Audit:
         """`labels` and `pred_probs` as cleanlab's functions take them: `cleanlab.filter.find_label_issues(**...)`."""
         return {"labels": self.targets, "pred_probs": self.ties.probabilities}
 
-    def as_dict(self, top: int | None = None) -> dict[str, Any]:
-        """Everything as plain lists and numbers; `top` keeps only that many rows of each ranking."""
-        ties, noise, worst = self.ties, self.noise, self.worst
-        spread = ties.separability
-        return {
-            "kind": "icda.audit",
-            "summary": self.summary,
-            "settings": dict(self.settings),
-            "seconds": self.seconds,
-            "class_names": list(self.class_names),
-            "notes": list(self.notes),
-            **{key: value for key, value in self.assessment.as_dict().items() if key != "summary"},
-            "findings": [finding.as_dict() for finding in self.findings],
-            "ties": {
-                "matrix": ties.matrix.tolist(),
-                "classes": [asdict(cost) for cost in self.costs],
-                "worst": None if worst is None else asdict(worst),
-                "separability": None if spread is None else asdict(spread),
-                "suspected": int(ties.suspected.sum()),
-            },
-            "imbalance": asdict(self.imbalance),
-            "label_noise": {
-                "rate": noise.rate,
-                "issues": int(noise.issues.sum()),
-                "found_by": noise.found_by,
-                "thresholds": noise.thresholds.tolist(),
-                "joint": noise.joint.tolist(),
-            },
-            "samples": list(self.rows(self.tie_ranking()[:top])),
-            "doubtful_labels": list(self.rows(self.label_ranking()[: 100 if top is None else top])),
-        }
-
-    def to_json(self, path: str | PathLike[str], top: int | None = None) -> Path:
-        """Write `as_dict` to a file."""
-        return _write(path, json.dumps(self.as_dict(top), indent=1, ensure_ascii=True, allow_nan=False) + "\n")
-
     def to_csv(self, path: str | PathLike[str]) -> Path:
         """Write all rows, the most tied first, as a table; names that spreadsheets take for formulas become text."""
         path = Path(path).expanduser()
@@ -181,7 +122,7 @@ class Audit:
 
         `images` (paths) or `texts`, one for each sample, are shown for the suspects and beside them.
         """
-        return _write(path, render_audit_page(self.as_dict(top) | self.exhibits(images=images, texts=texts)))
+        return write_page(path, render_audit_page(self.as_dict(top) | self.exhibits(images=images, texts=texts)))
 
     def exhibits(
         self, *, images: Sequence[object] | None = None, texts: Sequence[object] | None = None
@@ -194,29 +135,3 @@ class Audit:
         if texts is not None:
             return {"exhibits": collect_exhibits(self, show_texts(texts, len(self)))}
         return {}
-
-    def __rich__(self) -> Any:
-        from icda.auditing.console import overview
-
-        return overview(self)
-
-    def __repr__(self) -> str:
-        return f"<Audit of {len(self)} samples, {len(self.class_names)} classes. {self.summary}>"
-
-    def __str__(self) -> str:
-        from icda.auditing.console import as_text
-
-        return as_text(self)
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows: what was found, what to do, and the verdicts."""
-        audited = self.as_dict(10)
-        return str(element("div", in_short(audited, 3), verdict_parts(audited, 3)))
-
-
-def _write(path: str | PathLike[str], content: str) -> Path:
-    path = Path(path).expanduser()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Names read from a file system may hold lone surrogates, which UTF-8 cannot carry.
-    path.write_text(content, encoding="utf-8", errors="xmlcharrefreplace")
-    return path

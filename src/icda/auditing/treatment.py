@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from icda.auditing.evidence import FEW, Sketch
-from icda.auditing.verdicts import Verdict
+from icda.auditing.verdicts import NO, Verdict
 from icda.cross_fit.pairs import DECAY, EACH, MAX_ITER, PAIR_RATIO, TOL, TWINS, share
 from icda.cross_fit.twins import even_cuts, twin_logits, twin_margins
 from icda.linear.balance import rebalance, reweigh
@@ -23,6 +23,9 @@ from icda.linear.objective import LossSettings
 from icda.linear.problem import Problem
 
 TRUST_ROUNDS = 2
+MOST_STRENGTH = (
+    0.9  # of a prior over guesses: given whole, it would leave nothing to learn where the guess is the class
+)
 Name = Literal["logit_adjustment", "shortcut_prior", "group_prior", "group_weights", "trust"]
 SENTENCES = {
     "logit_adjustment": "Classes count the same, however many samples they have (logit adjustment); nothing else is done.",
@@ -109,14 +112,27 @@ def choose_treatment(
 ) -> Treatment:
     """The treatment that the verdicts call for, if the trial bears it out; else logit adjustment."""
     problem = _problem(sketch.features, targets, num_classes)
+    shortcut, noise = verdicts["shortcut"], verdicts["label_noise"]
     dropped: list[str] = []
-    for kind, treat in (("shortcut", _against_shortcut), ("label_noise", _against_noise)):
-        if verdicts[kind].answer == "yes":
-            found = treat(problem, verdicts[kind].confidence, seed)
-            if found.name != "logit_adjustment":
-                return replace(found, reasons=[*dropped, *found.reasons])
-            dropped += found.reasons
+    if shortcut.answer == "yes" or _is_possible(shortcut, noise):
+        assert shortcut.chance is not None
+        found = _against_shortcut(problem, min(shortcut.chance, MOST_STRENGTH), seed)
+        if found.name == "shortcut_prior":
+            return found if shortcut.answer == "yes" else replace(found, reasons=[_why_in_part(shortcut.chance)])
+        dropped += found.reasons
+    if noise.answer == "yes":
+        found = _against_noise(problem, seed)
+        if found.name == "trust":
+            return replace(found, reasons=[*dropped, *found.reasons])
+        dropped += found.reasons
     return Treatment("logit_adjustment", dropped or [_why_plain(verdicts)])
+
+
+def _is_possible(shortcut: Verdict, noise: Verdict) -> bool:
+    """Whether a prior is given in part though the audit cannot tell. Beside wrong labels it costs more than it gains."""
+    if shortcut.answer != "cannot tell" or noise.answer == "yes" or shortcut.chance is None:
+        return False
+    return shortcut.chance > NO
 
 
 def shortcut_answers(features: Tensor, targets: Tensor, num_classes: int, seed: int = 0) -> Tensor:
@@ -133,22 +149,22 @@ def shortcut_answers(features: Tensor, targets: Tensor, num_classes: int, seed: 
     return torch.stack([torch.softmax(each, 1) for each in logits]).mean(0).argmax(1)
 
 
-def _against_shortcut(problem: Problem, confidence: float, seed: int) -> Treatment:
+def _against_shortcut(problem: Problem, strength: float, seed: int) -> Treatment:
     targets = problem.targets
     assert isinstance(problem.features, Tensor)  # the sketch
     answers = shortcut_answers(problem.features, targets, problem.num_classes, seed)
     against = answers != targets
     before = _right(problem, targets, seed)
-    after = _right(with_prior(problem, answers, confidence), targets * problem.num_classes + answers, seed)
+    after = _right(with_prior(problem, answers, strength), targets * problem.num_classes + answers, seed)
     effect = Effect(int(against.sum()), share(before[against]), share(after[against]), share(before), share(after))
     # What others lose says nothing here: the shortcut served them, and where it is gone it will not.
     if effect.suspected_after <= effect.suspected_before:
         why = f"A prior against the shortcut was tried and dropped: those it hurts gain nothing ({effect})."
         return Treatment("logit_adjustment", [why])
-    return Treatment("shortcut_prior", [], effect, confidence, answers)
+    return Treatment("shortcut_prior", [], effect, strength, answers)
 
 
-def _against_noise(problem: Problem, confidence: float, seed: int) -> Treatment:
+def _against_noise(problem: Problem, seed: int) -> Treatment:
     weights = trusted_weights(problem, seed)
     before, after = _right(problem, problem.targets, seed), _right(reweigh(problem, weights), problem.targets, seed)
     effect = Effect(0, 1.0, 1.0, share(before), share(after))
@@ -184,6 +200,13 @@ def _right(problem: Problem, strata: Tensor, seed: int) -> Tensor:
 
 def _cross_fit(problem: Problem, strata: Tensor, seed: int) -> Tensor:
     return cross_fitted_logits(problem, LossSettings("la"), strata, 5, 1, seed, MAX_ITER, TOL)
+
+
+def _why_in_part(chance: float) -> str:
+    return (
+        f"The audit cannot tell whether there is a shortcut (chance {chance:.2f}): the prior is given with that strength, "
+        "which costs little if there is none."
+    )
 
 
 def _why_plain(verdicts: dict[str, Verdict]) -> str:

@@ -55,13 +55,14 @@ class Limits:
     served: Limit = Limit(0.40, 0.04)  # of those contradicted, right by the treated head: below, nothing is to be read
     gain: Limit = Limit(0.025, 0.015)  # of the trial, on those hurt less on the others: noise lies below
     counted: Limit = Limit(11.0, 3.0)  # samples contradicted: fewer are an anecdote, of which nothing can be told
-    # With wrong labels around, nothing is gained on those: then twins must agree as they do on a shortcut only.
-    noisy_agreement: Limit = Limit(0.99, 0.003)
-    noisy_sureness: Limit = Limit(0.75, 0.06)
-    noisy_followed: Limit = Limit(0.38, 0.08)
-    noisy_gain: Limit = Limit(
-        -0.02, 0.01
-    )  # where classes are easy, twins agree on the truth, and the treatment loses more
+    # With wrong labels around, nothing is gained on those. Twins then agree on the truth as well as on a shortcut; what
+    # tells them apart is whether labels can still be read where the twins contradict them. Two classes only.
+    noisy_agreement: Limit = Limit(0.985, 0.004)
+    noisy_sureness: Limit = Limit(0.85, 0.06)
+    noisy_followed: Limit = Limit(0.25, 0.08)
+    noisy_read: Limit = Limit(3.0, 0.7)  # standard errors above chance; fewer do where twins agree on nearly all:
+    sharp_agreement: Limit = Limit(0.9975, 0.0015)
+    sharp_bonus: float = 2.5
     # Wrong labels. How flat errors lie, their sureness plus their share among the surest: overlap explains the more of it
     # the harder the data, (skill, what is needed), linear between. And errors among the surest must not be too rare.
     flatness: tuple[tuple[float, float], ...] = (
@@ -76,6 +77,7 @@ class Limits:
 
 
 LIMITS = Limits()
+HARD_SKILL = 0.1  # below it, wrong labels are said as often of fresh cases that have none
 SIDED_SKILL = 0.2  # below it, the errors of one prediction may be flat because its class is hardly told apart
 SIDED_SHIFT = 0.1  # what the flattest of several predictions must have more than all together
 MOST_LOST = 0.03  # accuracy that the sketch may lose before "no" becomes "cannot tell"
@@ -107,11 +109,14 @@ class Verdict:
     """`answer` is "yes", "no" or "cannot tell"; `confidence` (0.5 to 1) is how often the likelier of yes and no is right.
 
     For a shortcut and wrong labels that is a frequency among the cases of `icda bench verdicts`, for the others a score.
+    `chance` (0 to 1) is the same of "yes" alone: it says which of the two is likelier where the answer is "cannot tell". It
+    is None where nothing could be measured.
     """
 
     answer: Answer
     confidence: float
     reasons: list[str]
+    chance: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -132,7 +137,7 @@ def decide(evidence: Evidence, limits: Limits = LIMITS) -> dict[str, Verdict]:
 def answered(chance: float, reasons: list[str]) -> Verdict:
     """The answer that a chance between 0 and 1 stands for."""
     answer: Answer = "yes" if chance >= YES else "no" if chance <= NO else "cannot tell"
-    return Verdict(answer, round(max(chance, 1 - chance), 3), reasons)
+    return Verdict(answer, round(max(chance, 1 - chance), 3), reasons, round(chance, 3))
 
 
 def frequency(kind: str, chance: float) -> float:
@@ -145,8 +150,11 @@ def frequency(kind: str, chance: float) -> float:
     return float(np.interp(chance, places, shares))
 
 
-def shortcut_chance(pair: PairEvidence, noise: float = 0.0, limits: Limits = LIMITS) -> float:
-    """The chance of a shortcut between two classes, given that of wrong labels: the better of two chains of limits."""
+def shortcut_chance(pair: PairEvidence, noise: float = 0.0, limits: Limits = LIMITS, num_classes: int = 2) -> float:
+    """The chance of a shortcut between two classes, given that of wrong labels: the better of two chains of limits.
+
+    Among several classes, samples of a third one with a wrong label look like a group that is hurt: no chain beside noise.
+    """
     clean = (
         limits.sureness.chance(excess_sureness(pair))
         * limits.agreement.chance(pair.agreement)
@@ -155,19 +163,25 @@ def shortcut_chance(pair: PairEvidence, noise: float = 0.0, limits: Limits = LIM
         * (1 - limits.contradicted.chance(pair.against_share))
         * limits.served.chance(pair.hurt_after)
         * limits.gain.chance(shrunk_gain(pair))
-        * (1 - 0.5 * noise)  # samples of a third class with a wrong label look a little like a group that is hurt
+        * (1 - 0.5 * noise)
     )
-    noisy = (
-        noise
-        * limits.noisy_agreement.chance(pair.agreement)
-        * limits.noisy_sureness.chance(pair.sureness)
-        * (1 - limits.noisy_followed.chance(pair.hurt_before))
-        * limits.noisy_gain.chance(shrunk_gain(pair))
-    )
+    noisy = noise * _beside_noise(pair, limits) if num_classes == 2 else 0.0
     chance = max(clean, noisy)
     if chance <= 0.5:
         return chance
     return 0.5 + (chance - 0.5) * limits.counted.chance(pair.against)
+
+
+def _beside_noise(pair: PairEvidence, limits: Limits) -> float:
+    """The chance of a shortcut between two classes, some of whose labels are wrong."""
+    read = (pair.readability - 0.5) / max(pair.readability_error, 1e-12)
+    bonus = limits.sharp_bonus * limits.sharp_agreement.chance(pair.agreement)
+    return (
+        limits.noisy_agreement.chance(pair.agreement)
+        * limits.noisy_sureness.chance(pair.sureness)
+        * (1 - limits.noisy_followed.chance(pair.hurt_before))
+        * limits.noisy_read.chance(read + bonus)
+    )
 
 
 def excess_sureness(pair: PairEvidence) -> float:
@@ -212,7 +226,8 @@ def _flat_chance(found: Flatness, needed: float, limits: Limits) -> float:
 
 def telling_pair(evidence: Evidence, noise: float, limits: Limits = LIMITS) -> PairEvidence:
     """The pair of classes that stands for all: a shortcut of two values leaves half of them alone, the others show it."""
-    ranked = sorted(evidence.pairs, key=lambda pair: shortcut_chance(pair, noise, limits), reverse=True)
+    classes = evidence.num_classes
+    ranked = sorted(evidence.pairs, key=lambda pair: shortcut_chance(pair, noise, limits, classes), reverse=True)
     return ranked[round(0.4 * (len(ranked) - 1))]
 
 
@@ -232,13 +247,14 @@ def _shortcut(evidence: Evidence, limits: Limits) -> Verdict:
         f"right, and of all others {_per_cent(pair.helped_after)} instead of {_per_cent(pair.helped_before)}: a gain of "
         f"{shrunk_gain(pair):.3f} (a shortcut: above {limits.gain.at}; wrong labels: below).",
     ]
-    found = answered(frequency("shortcut", shortcut_chance(pair, noise, limits)), reasons)
+    chance = shortcut_chance(pair, noise, limits, evidence.num_classes)
+    found = answered(frequency("shortcut", chance), reasons)
     if found.answer == "no" and evidence.lost > MOST_LOST:
         why = (
             f"Heads on all features get {_per_cent(evidence.lost)} more right than heads on the principal directions that "
             "this question is asked in: a shortcut may lie where they do not look."
         )
-        return Verdict("cannot tell", 0.5, [*reasons, why])
+        return Verdict("cannot tell", 0.5, [*reasons, why], found.chance)
     return found
 
 
@@ -255,7 +271,11 @@ def _label_noise(evidence: Evidence, limits: Limits) -> Verdict:
             f"Of what is predicted as one class the errors lie flatter: {sided.error_sureness:.2f} and "
             f"{sided.sure_errors:.2f} (labels of that class may have been given to another)."
         )
-    return answered(frequency("label_noise", noise_chance(evidence, limits)), reasons)
+    found = answered(frequency("label_noise", noise_chance(evidence, limits)), reasons)
+    if found.answer == "yes" and evidence.skill < HARD_SKILL:
+        why = "But the classes are hardly told apart: their errors look the same without a wrong label."
+        return Verdict("cannot tell", 0.5, [*reasons, why], found.chance)
+    return found
 
 
 def _long_tail(evidence: Evidence, noise: Verdict | None = None) -> Verdict:
@@ -264,7 +284,7 @@ def _long_tail(evidence: Evidence, noise: Verdict | None = None) -> Verdict:
         f"The largest class has {ratio:.3g} times the samples of the smallest ({max(evidence.class_counts)} and "
         f"{min(evidence.class_counts)}; a long tail: from {high:g} on)."
     ]
-    if noise is not None and noise.answer == "yes" and evidence.predicted_ratio > ratio > 2:
+    if noise is not None and (noise.chance or 0.0) >= YES and evidence.predicted_ratio > ratio > 2:
         # Wrong labels go from large classes to small ones: what heads say shows the sizes behind them.
         reasons.append(
             f"By what heads say, wrong labels left out, it has {evidence.predicted_ratio:.3g} times as many."

@@ -52,6 +52,17 @@ FAULTS = {
     "obscure": "tracebacks",
     "scraps": "files left over",
 }
+CORES = {
+    "task": "task",
+    "data": "data",
+    "processes": "processes",
+    "threads_each": "threads each",
+    "items": "items",
+    "seconds": "seconds",
+    "processor_seconds": "processor seconds",
+    "per_second": "items per second",
+    "speedup": "speed-up",
+}
 KNOWS = {"labels": "labels", "groups": "groups", "metadata": "metadata"}
 GIVEN = {BY_ACCURACY: "labels, C by accuracy", BY_CLASS: "labels, C by worst class"}
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from icda.bench.cost.network_cost import cost_table, read_costs
 from icda.bench.estimator_tables import (
+    CORES,
     FAULTS,
     FIT_TIME,
     HEADLINE_COLUMNS,
@@ -167,11 +168,13 @@ TABLES: dict[str, Callable[[], str]] = {
     ),
     "audit": lambda: audit_table(RESULTS / "audit.csv"),
     "verdicts": lambda: verdict_table(RESULTS / "verdicts.csv"),
+    "verdicts-fresh": lambda: verdict_table(RESULTS / "verdicts_fresh.csv"),
     "verdicts-detail": lambda: detail_table(RESULTS / "verdicts.csv"),
     "verdicts-left-out": lambda: left_out_table(RESULTS / "verdicts_left_out.csv"),
     "robust": lambda: regret_table(RESULTS / "robust.csv"),
     "fit-time": lambda: csv_table(FIT_TIME)(RESULTS / "fit_time.csv"),
     "large-fit": lambda: csv_table(LARGE_FIT)(RESULTS / "large_fit.csv"),
+    "cores": lambda: csv_table(CORES)(RESULTS / "cores.csv"),
     "faults": lambda: csv_table(FAULTS)(RESULTS / "faults.csv"),
     "group-strengths": lambda: group_strengths_table(RESULTS / "group_strengths.csv"),
     "stability": lambda: stability_table(read_stability(RESULTS / "stability.csv")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -22,7 +22,7 @@ class AuditArguments:
     """Find samples tied to a wrong class, doubtful labels and long tails, before any group label exists."""
 
     data: tyro.conf.Positional[Path]
-    """A file of `icda embed`, another .npz, a .csv with a column a feature, or an .npy beside --labels LABELS.npy."""
+    """A file of `icda embed`, another .npz, a .csv of numbers, a .parquet, or an .npy beside --labels LABELS.npy."""
     out: Path | None = None
     """Folder for audit.csv (all samples), audit.json and audit.html; by default only the summary is printed."""
     features: str | None = None
@@ -47,12 +47,21 @@ class AuditArguments:
     """C of the heads, as in LogisticRegression; by default 1000 / (samples x features)."""
     cleanlab: bool = False
     """Mark doubtful labels by cleanlab's rule instead of ours (extra: audit)."""
+    on: Literal["local", "blocks", "ray"] = "local"
+    """local (in memory); blocks or ray: an .npy, .npz or Parquet folder whose rows stay on disk."""
+    jobs: int | None = None
+    """With --on ray: processes of a Ray on this machine, by default all cores; RAY_ADDRESS names a cluster instead."""
+    rounds: int = 4
+    """With --on blocks or ray: rounds of robust heads behind a tie; 0 is faster, and the tie is a plain margin."""
+    rows: Literal["csv", "parquet"] = "csv"
+    """With --on blocks or ray: files in OUT/rows, one per block."""
 
     def named(self) -> list[str]:
         """What the user named, as `icda fit` takes it; a split it knows by itself, and judges on the test part."""
         pairs = (("--features", self.features), ("--labels", self.labels), ("--names", self.names))
         words = [word for option, value in pairs if value is not None for word in (option, value)]
         chosen = [condition for condition in self.where if not condition.startswith("split=")]
+        words += ["--on", self.on] if self.on != "local" else []
         return [*words, "--where", *chosen] if chosen else words
 
 
@@ -62,6 +71,8 @@ def main(arguments: Sequence[str]) -> int:
         raise InputError(f"--top is {options.top}, expected 0 or more.")
     if options.out is not None and options.out.exists() and not options.out.is_dir():
         raise InputError(f"--out is {options.out}, which is a file: expected a folder.")
+    if options.on != "local":
+        return _audit_blocks(options)
     columns = Wanted(options.features, options.labels, options.names, options.where)
     data = read_feature_file(options.data.expanduser(), columns)
     result = audit(
@@ -83,6 +94,40 @@ def main(arguments: Sequence[str]) -> int:
         names = [str(row) for row in range(len(result))] if data.names is None else [str(name) for name in data.names]
         inputs = find_inputs(names, data.embedding, options.data.expanduser(), options.show)
         written = _write(result, options.out, options.top, inputs)
+        console.print(f"Written: {', '.join(map(str, written))}", highlight=False, markup=False, soft_wrap=True)
+    return 0
+
+
+def _audit_blocks(options: AuditArguments) -> int:
+    from icda.auditing.block_run import BlockAuditSettings, audit_blocks
+    from icda.data.own.blocks import find_blocks, number_kind
+    from icda.engines import make_engine
+
+    if options.cleanlab or options.show is not None or options.repeats != 1:
+        raise InputError("--on blocks and --on ray have no --cleanlab, --show and --repeats: leave them out.")
+    blocks = find_blocks(
+        options.data.expanduser(), Wanted(options.features, options.labels, options.names, options.where)
+    )
+    top = max(options.top, 100)
+    settings = BlockAuditSettings(
+        options.inverse_decay, options.folds, options.rounds, options.seed, top=top, dtype=number_kind(blocks[0])
+    )
+    progress, console = make_console(stderr=True), make_console()
+    # Absolute: a worker may stand in another folder.
+    folder = None if options.out is None else (options.out.expanduser() / "rows").absolute()
+    with make_engine("ray", options.jobs) if options.on == "ray" else make_engine("local") as engine:
+        result = audit_blocks(
+            blocks,
+            engine,
+            settings,
+            folder=folder,
+            form=options.rows,
+            say=lambda words: progress.print(words, highlight=False, markup=False),
+        )
+    result = replace(result, settings={**result.settings, "data": str(options.data), "options": options.named()})
+    console.print(overview(result, options.top))
+    if options.out is not None:
+        written = [result.to_json(options.out / "audit.json"), result.to_html(options.out / "audit.html", top), folder]
         console.print(f"Written: {', '.join(map(str, written))}", highlight=False, markup=False, soft_wrap=True)
     return 0
 

@@ -128,6 +128,8 @@ class VerdictsArguments:
     """Also fit RobustClassifier and what it is compared with, and judge them on the unbiased test part: takes longer."""
     cases: int | None = None
     """Only so many cases of each pool; the first show every kind."""
+    fresh: int = 0
+    """Instead, so many cases of each pool drawn at random, on which no limit was set (40 in verdicts_fresh.csv)."""
     root: ROOT = None
     cache: Path = Path("runs/verdicts")
     """Folder for embeddings, computed once."""
@@ -253,12 +255,16 @@ def verdicts(arguments: Sequence[str]) -> int:
     options = tyro.cli(VerdictsArguments, args=list(arguments), prog="icda bench verdicts")
     from icda.bench.studies.verdicts.fit import left_out, left_out_table
     from icda.bench.studies.verdicts.judge import detail_table, regret_table, verdict_table
-    from icda.bench.studies.verdicts.run import ALL, run_evidence, run_treated, write_rows
+    from icda.bench.studies.verdicts.run import ALL, run_evidence, run_fresh, run_treated, write_rows
 
     unknown = [name for name in options.pools if name not in ALL]
     if unknown:
         raise InputError(f"unknown pools: {', '.join(unknown)}. Known: {', '.join(ALL)}.")
     root, pools = data_root(options.root), options.pools or ALL
+    if options.fresh:
+        run_fresh(options.out, root, options.cache, pools, options.fresh)
+        print(verdict_table(options.out), detail_table(options.out), sep="\n\n")
+        return 0
     run_evidence(options.out, root, options.cache, pools, options.cases)
     print(verdict_table(options.out), detail_table(options.out), sep="\n\n")
     if len(pools) > 1:

@@ -11,13 +11,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from icda.data.embedding import Features, embed, read_samples
+from icda.data.embedding.chunks import CHUNK_BATCHES
 from icda.data.embedding.samples import Columns
-from icda.engines import Where, make_engine
+from icda.data.images import DECODER_THREADS
+from icda.engines import Where, make_engine, thread_budget
 from icda.errors import InputError
 from icda.models.encoders import create_encoder
 from icda.terminal import make_console
 
 NAMED = 20
+CHUNKS_EACH = 4  # chunks for each process from which its start, some seconds, is worth it
 
 
 @dataclass
@@ -56,7 +59,7 @@ class EmbedArguments:
     on: Where = "local"
     """Where inputs are encoded: local, or ray (the cluster RAY_ADDRESS names, else a Ray on this machine)."""
     jobs: int | None = None
-    """With --on ray: processes of a Ray on this machine, one thread each; by default as many as there are cores."""
+    """Processes on this machine, which share its cores; by default one for every four, and with --on ray one per core."""
 
     def columns(self) -> Columns:
         return Columns(self.image_column, self.text_column, self.label_column, self.group_column, self.split_column)
@@ -95,7 +98,12 @@ def main(arguments: Sequence[str]) -> int:
         options.data, options.columns(), unlabelled=options.unlabelled, allow_outside=options.allow_outside
     )
     encoder = create_encoder(options.encoder, samples.kind, options.image_size)
-    with make_engine(options.on, options.jobs) as engine, Bar(f"{samples.kind}s") as bar:
+    jobs = (
+        options.jobs
+        if options.on == "ray"
+        else local_jobs(options.jobs, len(samples), options.batch_size, encoder.device)
+    )
+    with make_engine(options.on, jobs) as engine, Bar(f"{samples.kind}s") as bar:
         result = embed(
             samples,
             encoder,
@@ -108,6 +116,23 @@ def main(arguments: Sequence[str]) -> int:
         )
     make_console().print(_summary(options.out, result), highlight=False, markup=False, soft_wrap=True)
     return 0
+
+
+def local_jobs(asked: int | None, inputs: int, batch_size: int, device: str) -> int:
+    """How many processes encode on this machine: what was asked for, else one for every four cores.
+
+    On two cores two processes were no faster than two threads of one. Above four its decoders would keep the others
+    waiting. A process that has too few chunks to do is not worth its start. The number depends on all inputs, not on those
+    that are left, so that a run that goes on has the threads of its beginning.
+
+    >>> local_jobs(None, 100, 32, "cpu"), local_jobs(3, 100, 32, "cpu"), local_jobs(None, 10**6, 32, "cuda")
+    (1, 3, 1)
+    """
+    if asked is not None and asked < 1:
+        raise InputError(f"--jobs is {asked}, expected 1 or more.")
+    if asked is not None or device != "cpu":
+        return asked or 1
+    return max(1, min(thread_budget() // DECODER_THREADS, inputs // (max(batch_size, 1) * CHUNK_BATCHES * CHUNKS_EACH)))
 
 
 def _summary(out: Path, result: Features) -> str:

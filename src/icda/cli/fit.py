@@ -62,7 +62,7 @@ class FitArguments:
     epochs: int = 30
     """With --train: passes over the training set."""
     on: Literal["local", "blocks", "ray"] = "local"
-    """local (audit, fit, judge in memory); blocks or ray: fit --method to an .npy, .npz or Parquet that stays on disk."""
+    """local (audit, fit, judge in memory); blocks or ray: an .npy, .npz or Parquet whose rows stay on disk, no trial."""
     jobs: int | None = None
     """With --on ray: processes of a Ray on this machine, by default all cores; RAY_ADDRESS names a cluster instead."""
     seed: int = 0
@@ -145,19 +145,21 @@ def _fit_blocks(options: FitArguments, folder: Path) -> int:
         raise InputError("--on blocks and --on ray fit heads to features: leave out --train, --encoder and --where.")
     progress = make_console(stderr=True)
     wanted = Wanted(options.features, options.labels, options.names)
-    with make_engine("ray" if options.on == "ray" else "local", options.jobs) as engine:
+    with make_engine("ray", options.jobs) if options.on == "ray" else make_engine("local") as engine:
         model, found = fit_from_blocks(
             options.data.expanduser(),
             wanted,
             options.method,
             engine,
             lambda words: progress.print(words, highlight=False, markup=False),
+            options.seed,
         )
     model.save(folder)
     rows = int(found.class_counts.sum())
     state = "converged" if found.converged else "stopped at the limit of iterations"
     make_console().print(
-        f"{rows} rows, {len(found.classes)} classes: {found.iterations} iterations, {found.passes} passes, {state}.\n"
+        f"{model.facts.get('found', '')}\nDone: {model.facts['done']}\n".lstrip()
+        + f"{rows} rows, {len(found.classes)} classes: {found.iterations} iterations, {found.passes} passes, {state}.\n"
         f"Model: {folder}\nNext: icda predict {folder} NEW --out predictions.csv",
         highlight=False,
         markup=False,

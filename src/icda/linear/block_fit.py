@@ -13,13 +13,17 @@ from icda.engines import Engine, Here
 from icda.errors import InputError
 from icda.linear.blocks import (
     Answer,
+    AttributePrior,
+    AttributeReader,
     Block,
     BlockObjective,
     Moments,
     Question,
     Scaling,
     answer,
+    count_attributes,
     count_labels,
+    count_mistakes,
     merge_counts,
     merge_summaries,
     rows_in,
@@ -30,7 +34,8 @@ from icda.linear.evaluation import Slope
 from icda.linear.objective import LossSettings
 from icda.linear.solver import ICDA_START, START_SLACK, memory_of
 
-LOSSES = ("ce", "la", "isda", "icda")
+LOSSES = ("ce", "la", "isda", "risda", "icda")
+AUGMENTED = ("isda", "risda", "icda")  # losses that need covariances of the classes
 Say = Callable[[str], None]
 
 
@@ -59,24 +64,22 @@ def fit_blocks(
     rounds: int = 3,
     dtype: torch.dtype = torch.float32,
     say: Say | None = None,
+    attribute: AttributeReader | None = None,
 ) -> BlockFit:
     """Scale the features to mean 0 and variance 1 and fit, as `fit_head` would with all rows in memory.
 
     Every pass asks each block one question and adds the answers, in the order of the blocks: the head does not depend on
-    the engine. `decay` is asked with the numbers of samples and features. Of the losses RISDA is missing: its confusions
-    would take a pass of their own.
+    the engine. `decay` is asked with the numbers of samples and features. With an `attribute`, which is read off the
+    features of each row, the prior of the classes given the attribute takes the place of that of the classes.
     """
-    if settings.name not in LOSSES:
-        raise InputError(f"blocks are fitted with {', '.join(LOSSES)}, got {settings.name!r}: use one process.")
-    if not blocks:
-        raise InputError("there are no rows.")
+    _check_asked(blocks, settings, attribute)
     engine, say = engine or Here(), say or (lambda _: None)
     say(f"Counting the labels of {rows_in(blocks)} rows in {len(blocks)} blocks ...")
     classes, counts = merge_counts(engine.each(count_labels, blocks))
     if len(classes) < 2:
         raise InputError(f"a classifier needs at least 2 classes, got one: {classes[0]!r}.")
     say(f"Gathering the statistics of {len(classes)} classes ...")
-    full = settings.name in ("isda", "icda")
+    full = settings.name in AUGMENTED
     width = blocks[0].read()[0].shape[1]
     every = max(1, int(counts.sum()) // (SAMPLED * width))
     summary = merge_summaries(engine.each(summarise, blocks, classes, full, every))
@@ -86,7 +89,18 @@ def fit_blocks(
     metric = None
     if width**2 <= METRIC_SHARE * int(counts.sum()) * len(classes):
         metric = Metric.of((summary.rows - scaling.mean) / scaling.scale, job.decay, 1 / len(classes))
+    if attribute is not None:
+        job.prior = job.prior_of(attribute)
     return job.finished(job.fit(max_iter, tol, rounds, metric))
+
+
+def _check_asked(blocks: Sequence[Block], settings: LossSettings, attribute: AttributeReader | None) -> None:
+    if settings.name not in LOSSES:
+        raise InputError(f"blocks are fitted with {', '.join(LOSSES)}, got {settings.name!r}: use one process.")
+    if not blocks:
+        raise InputError("there are no rows.")
+    if attribute is not None and settings.name != "la":
+        raise InputError(f"blocks take the prior of an attribute with la, got {settings.name!r}.")
 
 
 @dataclass(frozen=True)
@@ -113,33 +127,53 @@ class _Job:
     decay: float
     dtype: torch.dtype
     say: Say
+    prior: AttributePrior | None = None
     passes: int = 2
     iterations: int = 0
 
     def fit(self, max_iter: int, tol: float, rounds: int, metric: Metric | None) -> Descent:
         zero = torch.zeros(len(self.classes), len(self.scaling.mean) + 1, dtype=self.dtype)
-        if self.settings.name != "icda":
-            return self._descend(self.settings, zero, None, max_iter, tol, metric)
-        # As in `fit_head`: a few plain steps of logit adjustment say where the samples lie.
-        found = self._descend(LossSettings("la"), zero, None, min(max_iter, ICDA_START), START_SLACK * tol, None)
+        name = self.settings.name
+        if name not in ("icda", "risda"):
+            return self._descend(self.settings, zero, max_iter, tol, metric)
+        # As in `fit_head`: a few plain steps of logit adjustment say where the samples lie; confusions need a good head.
+        steps, way = (min(max_iter, ICDA_START), None) if name == "icda" else (max_iter, metric)
+        found = self._descend(LossSettings("la"), zero, steps, START_SLACK * tol, way)
         for _ in range(rounds):
-            angles = found.parameters[:, :-1].contiguous()
-            found = self._descend(self.settings, found.parameters, angles, max_iter, tol, metric)
+            angles = found.parameters[:, :-1].contiguous() if name == "icda" else None
+            relations = self._relations(found.parameters) if name == "risda" else None
+            found = self._descend(self.settings, found.parameters, max_iter, tol, metric, angles, relations)
             if found.iterations <= 1:
                 break
         return found
+
+    def prior_of(self, attribute: AttributeReader) -> AttributePrior:
+        """The prior of the classes given the attribute, counted in one pass."""
+        reader = attribute.scaled(self.scaling, self.dtype)
+        parts = self.engine.each(count_attributes, self.blocks, self.classes, self.scaling, reader)
+        self.passes += 1
+        return AttributePrior.of(reader, sum(parts, torch.zeros(len(reader.bias), len(self.classes))))
+
+    def _relations(self, head: Tensor) -> Tensor:
+        """RISDA's K: the row-normalised confusion matrix of a head on all rows, one pass."""
+        self.passes += 1
+        weight, bias = head[:, :-1].contiguous(), head[:, -1].contiguous()
+        parts = self.engine.each(count_mistakes, self.blocks, self.classes, self.scaling, weight, bias)
+        counts = sum(parts, torch.zeros(len(head), len(head), dtype=torch.long)).to(self.dtype)
+        return counts / counts.sum(1, keepdim=True).clamp(min=1e-12)
 
     def _descend(
         self,
         settings: LossSettings,
         begin: Tensor,
-        angles: Tensor | None,
         max_iter: int,
         tol: float,
         metric: Metric | None,
+        angles: Tensor | None = None,
+        relations: Tensor | None = None,
     ) -> Descent:
         constant = torch.zeros(len(self.classes), dtype=torch.float64)
-        if settings.name in ("la", "icda"):
+        if settings.name in ("la", "icda") and self.prior is None:
             constant = torch.from_numpy(self.counts).double().log()
             constant = constant - constant.max()
         question = Question(
@@ -150,9 +184,10 @@ class _Job:
             begin[:, :-1],
             begin[:, -1],
             angles=angles,
+            prior=self.prior,
         )
-        moments = self.moments if settings.name in ("isda", "icda") else None
-        objective = BlockObjective(self._ask, question, constant.to(self.dtype), moments)
+        moments = self.moments if settings.name in AUGMENTED else None
+        objective = BlockObjective(self._ask, question, constant.to(self.dtype), moments, relations)
         memory = memory_of(settings)
         if len(begin) > 2:
             found = descend(objective, begin, self.decay, max_iter, tol, memory, metric)

@@ -20,7 +20,9 @@ from icda.errors import InputError
 from icda.linear.evaluation import Slope, augmentation_tables, softmax_gradient_
 from icda.linear.objective import LossSettings
 from icda.linear.rows import rows_per_chunk
+from icda.losses.terms.prior import attribute_log_prior
 from icda.statistics import ClassStatistics
+from icda.statistics.confusion import count_confusions
 from icda.strength import direct_strength
 
 
@@ -80,6 +82,39 @@ class Summary(NamedTuple):
 
 
 @dataclass(frozen=True)
+class AttributeReader:
+    """A linear head (K, A) that reads an attribute of K values off the features, and how far its prior is trusted."""
+
+    weight: Tensor
+    bias: Tensor
+    strength: float = 1.0
+
+    def scaled(self, scaling: Scaling, dtype: torch.dtype) -> AttributeReader:
+        """The same head for scaled features."""
+        weight, bias = self.weight.double(), self.bias.double()
+        moved = bias + weight @ scaling.mean
+        return replace(self, weight=(weight * scaling.scale).to(dtype), bias=moved.to(dtype))
+
+    def read(self, features: Tensor) -> Tensor:
+        return torch.addmm(self.bias, features, self.weight.T).argmax(1)
+
+
+class AttributePrior(NamedTuple):
+    """log P(y | attribute) (K, C) as far as it is trusted, the prior of the classes for the rest; and how to read it."""
+
+    reader: AttributeReader
+    table: Tensor
+
+    @classmethod
+    def of(cls, reader: AttributeReader, counts: Tensor) -> AttributePrior:
+        """From the numbers (K, C) of rows with each value and class."""
+        given = torch.log_softmax(attribute_log_prior(counts.double()), 1)
+        classes = torch.log_softmax(counts.double().sum(0).clamp(min=0.5).log(), 0)
+        mixed = reader.strength * given + (1 - reader.strength) * classes
+        return cls(reader, mixed.to(reader.weight))
+
+
+@dataclass(frozen=True)
 class Question:
     """What is asked of every block in one pass: value and gradient at a head."""
 
@@ -92,6 +127,7 @@ class Question:
     spread: Tensor | None = None  # tables of `augmentation_tables`, for losses that have them
     offsets: Tensor | None = None
     angles: Tensor | None = None  # the head whose angles are the strengths
+    prior: AttributePrior | None = None  # what each row adds to its logits by itself
 
 
 class Answer(NamedTuple):
@@ -142,14 +178,35 @@ def merge_summaries(parts: Iterable[Summary]) -> Summary:
 
 def answer(block: Block, question: Question) -> Answer:
     """The block's part of value and gradient: one pass over its rows."""
+    scaled = scaled_chunks(block, question.classes, question.scaling, question.weight.dtype)
+    return reduce(Answer.plus, (_answer_rows(part, targets, question) for part, targets in scaled))
+
+
+def count_mistakes(block: Block, classes: np.ndarray, scaling: Scaling, weight: Tensor, bias: Tensor) -> Tensor:
+    """How often a head takes each class (row) for each class (column) in a block, (C, C)."""
+    counts = torch.zeros(len(classes), len(classes), dtype=torch.long)
+    for part, targets in scaled_chunks(block, classes, scaling, weight.dtype):
+        counts += count_confusions(torch.addmm(bias, part, weight.T).argmax(1), targets, len(classes))
+    return counts
+
+
+def count_attributes(block: Block, classes: np.ndarray, scaling: Scaling, reader: AttributeReader) -> Tensor:
+    """How many rows of a block have each value of the attribute and each class, (K, C)."""
+    counts = torch.zeros(len(reader.bias), len(classes), dtype=torch.long)
+    for part, targets in scaled_chunks(block, classes, scaling, reader.weight.dtype):
+        pairs = reader.read(part) * len(classes) + targets
+        counts += torch.bincount(pairs, minlength=counts.numel()).view_as(counts)
+    return counts
+
+
+def scaled_chunks(
+    block: Block, classes: np.ndarray, scaling: Scaling, dtype: torch.dtype
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Scaled features of a block's rows and the numbers of their classes, a chunk at a time."""
     features, labels = block.read()
-    dtype = question.weight.dtype
-    mean, scale = question.scaling.mean.to(dtype), question.scaling.scale.to(dtype)
-    sums = [
-        _answer_rows(part.sub_(mean).div_(scale), targets, question)
-        for part, targets in _chunks(features, labels, question.classes, dtype)
-    ]
-    return reduce(Answer.plus, sums)
+    mean, scale = scaling.mean.to(dtype), scaling.scale.to(dtype)
+    for part, targets in _chunks(features, labels, classes, dtype):
+        yield part.sub_(mean).div_(scale), targets
 
 
 def _chunks(
@@ -168,6 +225,8 @@ def _answer_rows(features: Tensor, targets: Tensor, question: Question) -> Answe
     mass = features.new_full((len(features),), 1 / question.total)
     if question.spread is None:
         logits = torch.addmm(question.shift, features, question.weight.T)
+        if question.prior is not None:
+            logits += question.prior.table[question.prior.reader.read(features)]
         value = softmax_gradient_(logits, targets, mass)
         return Answer(value, logits.T @ features, logits.sum(0))
     order = torch.argsort(targets, stable=True)
@@ -219,20 +278,21 @@ def _augmented_(
 class BlockObjective:
     """The mean loss over all blocks as a function of weight and bias: one pass for value and gradient."""
 
-    def __init__(self, ask: Any, question: Question, constant: Tensor, moments: Moments | None) -> None:
-        """`ask` gives the answers of all blocks to a `Question`, one by one."""
+    def __init__(
+        self, ask: Any, question: Question, constant: Tensor, moments: Moments | None, relations: Tensor | None = None
+    ) -> None:
+        """`ask` gives the answers of all blocks to a `Question`, one by one; `relations` are RISDA's confusions."""
         self.ask, self.question, self.constant, self.moments = ask, question, constant, moments
-        self.passes = 0
+        self.relations = relations
 
     def __call__(self, weight: Tensor, bias: Tensor) -> Slope:
-        self.passes += 1
         question = replace(self.question, weight=weight, shift=bias + self.constant)
         if self.moments is None:
             found = reduce(Answer.plus, self.ask(question))
             return Slope(found.value, found.to_weight, found.to_bias)
         leaf = weight.clone().requires_grad_()
         with torch.enable_grad():
-            tables = augmentation_tables(question.settings, *self.moments.of_logits(leaf))
+            tables = augmentation_tables(question.settings, *self.moments.of_logits(leaf), self.relations)
         spread, offsets = (table.detach() for table in tables)
         found = reduce(Answer.plus, self.ask(replace(question, spread=spread, offsets=offsets)))
         slopes = (found.to_spread, found.to_offsets)

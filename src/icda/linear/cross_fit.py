@@ -11,6 +11,7 @@ from icda.linear.objective import LossSettings
 from icda.linear.problem import Problem
 from icda.linear.solver import LinearHead, fit_head
 from icda.linear.stacked import fit_folds
+from icda.linear.threads import threads_for
 from icda.strength import Strength
 
 
@@ -33,11 +34,12 @@ def cross_fitted_logits(
     at another place near it. The audit's verdicts do without: their limits were set with heads fitted one by one.
     """
     inside = torch.cat([outside_folds(strata, folds, seed + repeat) for repeat in range(repeats)])
-    if together:
-        heads = fit_folds(problem, settings, inside, max_iter, tol)
-    else:
-        heads = [fit_head(problem.rows(mask), settings, max_iter, tol) for mask in inside]
-    return held_out_logits(problem, heads, inside) / repeats
+    with threads_for(problem.features.shape[0] * problem.features.shape[1] * problem.num_classes):
+        if together:
+            heads = fit_folds(problem, settings, inside, max_iter, tol)
+        else:
+            heads = [fit_head(problem.rows(mask), settings, max_iter, tol) for mask in inside]
+        return held_out_logits(problem, heads, inside) / repeats
 
 
 def outside_folds(strata: Tensor, folds: int, seed: int) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor
 from icda.errors import OperationError
 from icda.linear.evaluation import Slope
 from icda.linear.rows import Rows, StoredRows
+from icda.linear.threads import quiet_blas
 
 STRICTER = (
     0.5  # of `tol`, in a metric: equal slopes lie further from the optimum where the way was not along the steep axes
@@ -101,7 +102,12 @@ def descend(
     `tol` bounds the largest entry of the gradient. In a metric it is bounded by `STRICTER` times that, in the features'
     own coordinates and in the metric's at once: then the value is no worse, in half the iterations or fewer.
     """
-    run = _Run(objective, begin, decay, tol, metric)
+    with quiet_blas():
+        return _descend(_Run(objective, begin, decay, tol, metric), begin, max_iter, tol, memory)
+
+
+def _descend(run: _Run, begin: Tensor, max_iter: int, tol: float, memory: int) -> Descent:
+    metric = run.metric
     options = {"maxiter": max_iter, "gtol": tol, "ftol": 0.1 * float(torch.finfo(begin.dtype).eps), "maxcor": memory}
     start = begin.double()
     if metric is None:

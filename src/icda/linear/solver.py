@@ -13,6 +13,7 @@ from icda.linear.evaluation import make_objective
 from icda.linear.objective import LossSettings
 from icda.linear.problem import Problem
 from icda.linear.rows import Rows, row_chunks, times
+from icda.linear.threads import threads_for
 from icda.statistics.confusion import count_confusions
 from icda.strength import Strength, direct_strength
 
@@ -57,6 +58,13 @@ def fit_head(
     starts near the logit-adjusted head, whose angles mean something; `tol` bounds the largest entry of the gradient.
     """
     check_decay(problem)
+    with threads_for(problem.features.shape[0] * problem.features.shape[1] * problem.num_classes):
+        return _fit(problem, settings, max_iter, tol, rounds, start)
+
+
+def _fit(
+    problem: Problem, settings: LossSettings, max_iter: int, tol: float, rounds: int, start: LinearHead | None
+) -> LinearHead:
     metric = None
     if problem.num_classes > 2:
         metric = find_metric(problem.features, problem.decay, problem.num_classes, problem.num_classes)

@@ -19,6 +19,7 @@ from icda.linear.objective import LossSettings
 from icda.linear.problem import Problem
 from icda.linear.rows import row_chunks
 from icda.linear.solver import LinearHead, check_decay, fit_head, memory_of
+from icda.linear.threads import threads_for
 
 MOST_ROWS = 64  # of all heads together: above, products are as fast one fold after the other, and hold no idle samples
 
@@ -50,9 +51,10 @@ def fit_folds(
     if starts is not None:
         whole = torch.stack([torch.cat([head.weight, head.bias[:, None]], 1) for head in starts])
         begin = (whole if basis is None else whole[:, 1:] - whole[:, :1]).flatten(0, 1)
-    objective = StackedObjective(problem, settings, inside)
     decay = problem.decay * (1.0 if basis is None else 0.5)
-    found = descend(objective, begin, decay, max_iter, tol, memory_of(settings))
+    with threads_for(len(begin) * problem.features.shape[0] * problem.features.shape[1]):
+        objective = StackedObjective(problem, settings, inside)
+        found = descend(objective, begin, decay, max_iter, tol, memory_of(settings))
     parts = found.parameters.view(folds, rows, -1)
     return [LinearHead.of(found._replace(parameters=part, value=float("nan")), basis) for part in parts]
 
@@ -72,15 +74,25 @@ class StackedObjective:
     def __call__(self, weight: Tensor, bias: Tensor) -> Slope:
         value = 0.0
         to_weight, to_bias = torch.zeros_like(weight), torch.zeros_like(bias)
-        losses = self._two_classes_ if self.classes == 2 else self._classes_
+        slope_ = two_class_slope_ if self.classes == 2 else class_slope_
         shift = self._shift(bias)[:, None]
         for span, block in row_chunks(self.features):
             # Samples stand in columns: few rows times many columns is the faster product.
             outputs = torch.addmm(shift, weight, block.T)
-            value += losses(outputs, span)
+            self._add_per_sample_(outputs, span)
+            value += slope_(outputs, self.targets[span], self.mass[:, span])
             to_weight.addmm_(outputs, block)
             to_bias += outputs.sum(1)
         return Slope(value, to_weight, to_bias)
+
+    def _add_per_sample_(self, outputs: Tensor, span: slice) -> None:
+        if self.per_sample is None:
+            return
+        added = self.per_sample[span].T
+        if self.classes == 2:
+            outputs += added[1] - added[0]
+        else:
+            outputs.view(-1, self.classes, outputs.shape[1]).add_(added)
 
     def _shift(self, bias: Tensor) -> Tensor:
         """What is added to the outputs of all samples."""
@@ -88,27 +100,24 @@ class StackedObjective:
             return bias + self.constant[:, 1] - self.constant[:, 0]
         return bias + self.constant.flatten()
 
-    def _two_classes_(self, margins: Tensor, span: slice) -> float:
-        """Turn margins (K, n) of class 1 into the gradient, in place; the loss is returned."""
-        mass, signs = self.mass[:, span], (2 * self.targets[span] - 1).to(margins)
-        if self.per_sample is not None:
-            margins += self.per_sample[span, 1] - self.per_sample[span, 0]
-        against = margins.mul_(-signs)
-        # A class that a fold has no sample of has a prior of zero there: an infinite loss, of samples that count nothing.
-        losses = torch.where(mass > 0, F.softplus(against) * mass, 0.0)
-        against.sigmoid_().mul_(mass).mul_(-signs)
-        return float(losses.sum(dtype=torch.float64))
 
-    def _classes_(self, logits: Tensor, span: slice) -> float:
-        """Turn logits (K C, n) into the gradient, in place; the loss is returned."""
-        stacked = logits.view(-1, self.classes, logits.shape[1])
-        mass = self.mass[:, span]
-        targets = self.targets[None, None, span].expand(len(mass), 1, -1)
-        if self.per_sample is not None:
-            stacked += self.per_sample[span].T
-        stacked.sub_(stacked.amax(1, keepdim=True))
-        own = stacked.gather(1, targets)
-        total = stacked.exp_().sum(1, keepdim=True)
-        losses = torch.where(mass > 0, (total.log() - own)[:, 0] * mass, 0.0)
-        stacked.mul_(mass[:, None] / total).scatter_add_(1, targets, -mass[:, None])
-        return float(losses.sum(dtype=torch.float64))
+def two_class_slope_(margins: Tensor, targets: Tensor, mass: Tensor) -> float:
+    """Turn margins (K, n) of class 1 into the gradient of the losses with `mass` (K, n), in place; return their sum."""
+    signs = (2 * targets - 1).to(margins)
+    against = margins.mul_(-signs)
+    # A class that a fold has no sample of has a prior of zero there: an infinite loss, of samples that count nothing.
+    losses = torch.where(mass > 0, F.softplus(against) * mass, 0.0)
+    against.sigmoid_().mul_(mass).mul_(-signs)
+    return float(losses.sum(dtype=torch.float64))
+
+
+def class_slope_(logits: Tensor, targets: Tensor, mass: Tensor) -> float:
+    """Turn logits (K C, n) into the gradient of the losses with `mass` (K, n), in place; return their sum."""
+    stacked = logits.view(len(mass), -1, logits.shape[1])
+    each = targets[None, None].expand(len(mass), 1, -1)
+    stacked.sub_(stacked.amax(1, keepdim=True))
+    own = stacked.gather(1, each)
+    total = stacked.exp_().sum(1, keepdim=True)
+    losses = torch.where(mass > 0, (total.log() - own)[:, 0] * mass, 0.0)
+    stacked.mul_(mass[:, None] / total).scatter_add_(1, each, -mass[:, None])
+    return float(losses.sum(dtype=torch.float64))

@@ -58,7 +58,7 @@ def measure_fit_time(
     rows: list[FitTimeRow] = []
     sets = {"waterbirds": partial(_waterbirds, root)}
     if large is not None:
-        sets["synthetic"] = partial(_synthetic, large)
+        sets["synthetic"] = partial(synthetic_rows, large)
     for name, make in sets.items():
         X, y = make()
         say(f"{name}: {X.shape[0]} x {X.shape[1]}, {len(np.unique(y))} classes")
@@ -127,7 +127,7 @@ def _waterbirds(root: Path) -> tuple[np.ndarray, np.ndarray]:
     return StandardScaler().fit_transform(X), y
 
 
-def _synthetic(size: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
+def synthetic_rows(size: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
     """Classes around their means, in features that are correlated as an encoder's are, standardised."""
     samples, width, classes = size
     generator = np.random.default_rng(0)

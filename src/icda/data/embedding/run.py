@@ -162,7 +162,8 @@ def _read(samples: Samples, batch: list[int], image_size: int | None, remedy: st
         except UnreadableImageError as error:
             return error
 
-    with ThreadPoolExecutor(DECODER_THREADS) as pool:
+    # In a process that has few of the cores, more decoders would take those of its neighbours.
+    with ThreadPoolExecutor(min(DECODER_THREADS, torch.get_num_threads())) as pool:
         decoded = list(pool.map(decode, batch))
     images = {row: image for row, image in zip(batch, decoded, strict=True) if isinstance(image, np.ndarray)}
     if len(images) < len(batch) and remedy is not None:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from icda.data.embedding.features import Features
 from icda.data.embedding.mapped import map_features
@@ -97,6 +98,11 @@ def find_blocks(path: Path, wanted: Wanted, block_bytes: int = BLOCK_BYTES) -> l
     if kind == ".parquet" or path.is_dir():
         return _parquet_blocks(path, wanted)
     raise InputError(f"{path} ends in {path.suffix!r}, expected .npy, .npz, .parquet or a folder of Parquet files.")
+
+
+def number_kind(block: Block) -> torch.dtype:
+    """What a block's rows are computed in: float64 as they are, all else in float32."""
+    return torch.float64 if block.read()[0].dtype.name == "float64" else torch.float32
 
 
 def _array_blocks(path: Path, wanted: Wanted, block_bytes: int) -> list[Block]:

@@ -11,6 +11,7 @@ import pytest
 from icda.bench.studies.verdicts.cases import Plan, flipped, plant, tail_counts
 from icda.bench.studies.verdicts.judge import evidence_of, regret_table, truth_of, verdict_table
 from icda.bench.studies.verdicts.methods import fit_rows, judge
+from icda.bench.studies.verdicts.fresh import fresh_plans
 from icda.bench.studies.verdicts.plans import plans_of
 from icda.bench.studies.verdicts.pools import Pool, framed, load_pool
 from icda.bench.studies.verdicts.run import ALL, evidence_row, read_rows, run_rows
@@ -139,3 +140,14 @@ def test_a_frame_is_put_around_pictures() -> None:
 def test_an_unknown_pool_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="unknown pool 'nothing': known are digits"):
         load_pool("nothing", None, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["digits", "hatecheck", "gaussian0"])
+def test_fresh_plans_are_the_same_again_and_none_of_the_fixed_ones(name: str) -> None:
+    plans = fresh_plans(name, 40)
+    assert plans == fresh_plans(name, 40)
+    assert plans[:5] == fresh_plans(name, 5)
+    assert plans != fresh_plans(name, 40, seed=1)
+    assert len({plan.kind for plan in plans}) >= 5
+    assert not {plan.seed for plan in plans} & {plan.seed for plan in plans_of(name)}
+    assert all(plan.attribute for plan in plans if plan.minority)

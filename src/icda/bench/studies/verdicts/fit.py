@@ -21,8 +21,9 @@ CANDIDATES: dict[str, tuple[float, ...]] = {
     "agreement": (0.94, 0.95, 0.96, 0.97),
     "disagreement": (0.42, 0.5, 0.6),
     "gain": (0.01, 0.025, 0.04),
-    "noisy_agreement": (0.98, 0.986, 0.990, 0.994),
-    "noisy_followed": (0.38, 0.46),
+    "noisy_agreement": (0.98, 0.985, 0.99),
+    "noisy_read": (2.0, 2.5, 3.0, 3.5),
+    "noisy_followed": (0.25, 0.38),
     "sure_errors": (0.025, 0.035, 0.045),
 }
 SHIFTS = (-0.1, -0.05, 0.0, 0.05, 0.1)  # of the flatness that is needed

@@ -15,7 +15,8 @@ import torch
 
 from icda.auditing.evidence import as_numbers, gather_evidence, make_sketch
 from icda.auditing.inputs import standardise
-from icda.bench.studies.verdicts.cases import Case, plant
+from icda.bench.studies.verdicts.cases import Case, Plan, plant
+from icda.bench.studies.verdicts.fresh import fresh_plans
 from icda.bench.studies.verdicts.methods import fit_rows
 from icda.bench.studies.verdicts.plans import SYNTHETIC, plans_of
 from icda.bench.studies.verdicts.pools import POOLS, Pool, load_pool
@@ -36,6 +37,19 @@ def run_evidence(
 ) -> list[Row]:
     """The evidence of every case, one row each; kinds come before pools, so that a stopped run has seen all of them."""
     return run_rows(path, cases(root, cache, pools, most), evidence_row, report)
+
+
+def run_fresh(
+    path: Path,
+    root: Path | None,
+    cache: Path,
+    pools: Sequence[str] = ALL,
+    count: int = 40,
+    report: Callable[[str], None] = print,
+) -> list[Row]:
+    """The evidence of `count` cases of each pool that are drawn at random and that no limit has been set on."""
+    plans = {name: fresh_plans(name, count) for name in pools}
+    return run_rows(path, planted_cases(root, cache, plans), evidence_row, report)
 
 
 def run_treated(
@@ -68,10 +82,14 @@ def run_rows(
 
 def cases(root: Path | None, cache: Path, pools: Sequence[str], most: int | None = None) -> Iterator[Case]:
     """All cases of the pools, or the first `most` of each: the first of every pool, then the second, and so on."""
+    return planted_cases(root, cache, {name: plans_of(name)[:most] for name in pools})
+
+
+def planted_cases(root: Path | None, cache: Path, plans: dict[str, list[Plan]]) -> Iterator[Case]:
+    """The first case of every pool, then the second, and so on."""
     loaded: dict[str, Pool] = {}
-    plans = {name: plans_of(name)[:most] for name in pools}
     for number in range(max(map(len, plans.values()))):
-        for name in pools:
+        for name in plans:
             if number < len(plans[name]):
                 if name not in loaded:
                     loaded[name] = get_pool(name, root, cache)

@@ -1,0 +1,54 @@
+"""How many threads a fit is worth: small products are slower on two threads than on one.
+
+A fit calls hundreds of operations on a few thousand numbers each. Handing these to several threads costs more than it
+saves, and much more where another process has the other core: every operation then waits for a thread that is not running.
+The same goes for L-BFGS itself: the threads of scipy's BLAS go on turning after each of its short sums, and torch waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+import torch
+from threadpoolctl import ThreadpoolController
+
+SMALL = (
+    2 * 10**8
+)  # products of features and weights in one evaluation, below which one thread is faster (docs/scale.md)
+
+
+@contextmanager
+def threads_for(products: int) -> Iterator[None]:
+    """One thread within, if an evaluation multiplies fewer than `SMALL` numbers; else as many as torch has been given.
+
+    >>> before = torch.get_num_threads()
+    >>> with threads_for(1000):
+    ...     print(torch.get_num_threads())
+    1
+    >>> torch.get_num_threads() == before
+    True
+    """
+    before = torch.get_num_threads()
+    if products >= SMALL or before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def quiet_blas() -> Iterator[None]:
+    """One thread for the BLAS of scipy and numpy within; torch has its own, which keeps its threads."""
+    with _controller().limit(limits=1, user_api="blas"):
+        yield
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    """Looked for once: it takes milliseconds, and fits are many."""
+    return ThreadpoolController().select(internal_api="openblas")

@@ -1,0 +1,75 @@
+"""Threads within a fit: one for small products, and none of scipy's BLAS turning beside torch."""
+
+import pytest
+import torch
+from threadpoolctl import ThreadpoolController
+
+from icda.linear.objective import LossSettings
+from icda.linear.problem import Problem
+from icda.linear.solver import fit_head
+from icda.linear.threads import SMALL, quiet_blas, threads_for
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def blas_threads() -> set[int]:
+    return {library["num_threads"] for library in ThreadpoolController().select(internal_api="openblas").info()}
+
+
+@pytest.mark.parametrize(("products", "within"), [(SMALL - 1, 1), (SMALL, 2)])
+def test_small_products_get_one_thread_and_large_ones_what_torch_has(two_threads, products, within):
+    with threads_for(products):
+        assert torch.get_num_threads() == within
+    assert torch.get_num_threads() == 2
+
+
+def test_threads_come_back_after_an_error(two_threads):
+    with pytest.raises(ZeroDivisionError), threads_for(0):
+        raise ZeroDivisionError
+    assert torch.get_num_threads() == 2
+
+
+def test_one_within_another_gives_back_what_the_outer_had(two_threads):
+    with threads_for(0):
+        with threads_for(0):
+            pass
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 2
+
+
+def test_a_fit_evaluates_on_one_thread_of_either_library(two_threads, monkeypatch):
+    seen = []
+
+    def spy(problem, settings, *rest):
+        evaluate = make_objective(problem, settings, *rest)
+
+        def spied(weight, bias):
+            seen.append((torch.get_num_threads(), blas_threads()))
+            return evaluate(weight, bias)
+
+        return spied
+
+    from icda.linear import solver
+
+    make_objective = solver.make_objective
+    monkeypatch.setattr(solver, "make_objective", spy)
+    features = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+    targets = torch.arange(60) % 3
+    ones = torch.ones(60)
+    fit_head(Problem(features, targets, 3, ones, ones, torch.bincount(targets).double(), 0.1), LossSettings("ce"))
+    assert seen
+    assert all(threads == 1 and blas <= {1} for threads, blas in seen)
+    assert torch.get_num_threads() == 2
+
+
+def test_blas_gets_its_threads_back():
+    before = blas_threads()
+    with quiet_blas():
+        assert blas_threads() <= {1}
+    assert blas_threads() == before
