@@ -16,7 +16,7 @@ from threadpoolctl import ThreadpoolController
 
 SMALL = (
     2 * 10**8
-)  # products of features and weights in one evaluation, below which one thread is faster (docs/scale.md)
+)  # products of features and weights in one evaluation, below which one thread is faster (docs/speed.md)
 
 
 @contextmanager
