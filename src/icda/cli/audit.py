@@ -99,22 +99,24 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _audit_blocks(options: AuditArguments) -> int:
+    from icda.auditing.block_rows import check_folder
     from icda.auditing.block_run import BlockAuditSettings, audit_blocks
     from icda.data.own.blocks import find_blocks, number_kind
     from icda.engines import make_engine
 
     if options.cleanlab or options.show is not None or options.repeats != 1:
         raise InputError("--on blocks and --on ray have no --cleanlab, --show and --repeats: leave them out.")
-    blocks = find_blocks(
-        options.data.expanduser(), Wanted(options.features, options.labels, options.names, options.where)
-    )
+    data = options.data.expanduser()
+    # Absolute: a worker may stand in another folder.
+    folder = None if options.out is None else (options.out.expanduser() / "rows").absolute()
+    if folder is not None:
+        check_folder(folder, data, options.rows)
+    blocks = find_blocks(data, Wanted(options.features, options.labels, options.names, options.where))
     top = max(options.top, 100)
     settings = BlockAuditSettings(
         options.inverse_decay, options.folds, options.rounds, options.seed, top=top, dtype=number_kind(blocks[0])
     )
     progress, console = make_console(stderr=True), make_console()
-    # Absolute: a worker may stand in another folder.
-    folder = None if options.out is None else (options.out.expanduser() / "rows").absolute()
     with make_engine("ray", options.jobs) if options.on == "ray" else make_engine("local") as engine:
         result = audit_blocks(
             blocks,
