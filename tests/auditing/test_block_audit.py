@@ -180,7 +180,12 @@ def test_without_rounds_the_tie_is_the_margin_of_plain_heads() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "said"),
-    [({"folds": 1}, "folds"), ({"C": 0.0}, "C must be positive"), ({"rounds": -1}, "rounds")],
+    [
+        ({"folds": 1}, "folds"),
+        ({"C": 0.0}, "C must be positive"),
+        ({"C": float("inf")}, "finite"),
+        ({"rounds": -1}, "rounds"),
+    ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, float], said: str) -> None:
     with pytest.raises(InputError, match=said):
