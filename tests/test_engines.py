@@ -139,7 +139,13 @@ def test_the_command_writes_a_model_that_predicts(
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["--method", "icad"], "did you mean 'icda'"), (["--method", "la", "--train"], "leave out --train")],
+    [
+        (["--method", "icad"], "did you mean 'icda'"),
+        (["--method", "la", "--train"], "leave out --train"),
+        (["--groups", "g"], "--groups"),
+        (["--jobs", "2"], "--on ray"),
+        (["--on", "ray", "--jobs", "0"], "--jobs is 0"),
+    ],
 )
 def test_what_blocks_cannot_do_is_refused(
     files: tuple[Path, Path], tmp_path: Path, words: list[str], said: str

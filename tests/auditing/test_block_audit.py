@@ -265,6 +265,21 @@ def test_options_that_need_all_rows_are_refused(files: list[str]) -> None:
         main([*files, "--on", "blocks", "--where", "split=train"])
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--jobs", "2"], "--on ray"),
+        (["--on", "blocks", "--jobs", "2"], "--on ray"),
+        (["--on", "ray", "--jobs", "-2"], "--jobs is -2"),
+        (["--rounds", "0"], "--rounds and --rows"),
+        (["--rows", "parquet"], "--rounds and --rows"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(files: list[str], words: list[str], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        main([*files, *words])
+
+
 def test_it_prints_as_an_audit_does() -> None:
     features, labels = make_rows()
     found = audit_blocks(cut(features, labels, 3), settings=BlockAuditSettings(rounds=0))

@@ -71,6 +71,7 @@ def main(arguments: Sequence[str]) -> int:
         raise InputError(f"--top is {options.top}, expected 0 or more.")
     if options.out is not None and options.out.exists() and not options.out.is_dir():
         raise InputError(f"--out is {options.out}, which is a file: expected a folder.")
+    _check_place(options)
     if options.on != "local":
         return _audit_blocks(options)
     columns = Wanted(options.features, options.labels, options.names, options.where)
@@ -96,6 +97,16 @@ def main(arguments: Sequence[str]) -> int:
         written = _write(result, options.out, options.top, inputs)
         console.print(f"Written: {', '.join(map(str, written))}", highlight=False, markup=False, soft_wrap=True)
     return 0
+
+
+def _check_place(options: AuditArguments) -> None:
+    """Refuse options that would do nothing where the audit is made."""
+    if options.jobs is not None and options.on != "ray":
+        raise InputError(
+            f"--jobs are processes of a Ray, and the audit is --on {options.on}: add --on ray, or leave it out."
+        )
+    if options.on == "local" and (options.rounds != AuditArguments.rounds or options.rows != AuditArguments.rows):
+        raise InputError("--rounds and --rows are for --on blocks and --on ray: add one of them, or leave them out.")
 
 
 def _audit_blocks(options: AuditArguments) -> int:
@@ -129,7 +140,8 @@ def _audit_blocks(options: AuditArguments) -> int:
     result = replace(result, settings={**result.settings, "data": str(options.data), "options": options.named()})
     console.print(overview(result, options.top))
     if options.out is not None:
-        written = [result.to_json(options.out / "audit.json"), result.to_html(options.out / "audit.html", top), folder]
+        written = [result.to_json(options.out / "audit.json"), result.to_html(options.out / "audit.html", top)]
+        written.append(options.out / "rows")
         console.print(f"Written: {', '.join(map(str, written))}", highlight=False, markup=False, soft_wrap=True)
     return 0
 
