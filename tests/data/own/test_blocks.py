@@ -92,3 +92,14 @@ def test_files_of_other_widths_are_named(tmp_path: Path) -> None:
         parquet.write_table(table, tmp_path / f"{width}.parquet")
     with pytest.raises(InputError, match=r"3\.parquet has 3 features per row, and the files before it 2"):
         find_blocks(tmp_path, Wanted("embedding", "label"))
+
+
+@pytest.mark.parametrize("column", ["split", "other"])
+def test_a_fit_says_that_rows_of_the_test_split_are_fitted_too(tmp_path: Path, column: str) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = {"f0": np.arange(8.0), "label": list("ababbaab"), column: 4 * ["train", "test"]}
+    parquet.write_table(arrow.table(table), tmp_path / "rows.parquet")
+    said: list[str] = []
+    model, _ = fit_from_blocks(tmp_path / "rows.parquet", Wanted("f", "label"), "la", Here(), said.append)
+    assert any("test split" in words for words in said) == (column == "split")
+    assert bool(model.facts["notes"]) == (column == "split")

@@ -13,7 +13,7 @@ from icda.data.embedding.features import Features
 from icda.data.embedding.mapped import map_features
 from icda.data.own.feature_files import LABELS, Wanted, features_column, map_array
 from icda.data.own.parquet import ParquetTable
-from icda.data.own.table import LABEL
+from icda.data.own.table import LABEL, SPLIT
 from icda.errors import InputError, MissingFileError
 
 BLOCK_BYTES = 64 * 2**20  # of features as they lie on disk
@@ -111,6 +111,15 @@ def find_blocks(path: Path, wanted: Wanted, block_bytes: int = BLOCK_BYTES) -> l
 def number_kind(block: Block) -> torch.dtype:
     """What a block's rows are computed in: float64 as they are, all else in float32."""
     return torch.float64 if block.read()[0].dtype.name == "float64" else torch.float32
+
+
+def names_split(block: Block) -> bool:
+    """Whether the file of a block says which rows are kept apart for a test."""
+    if isinstance(block, MappedBlock):
+        return _mapped(block.path).split is not None
+    if isinstance(block, ParquetBlock):
+        return any(name in SPLIT for name in _table(block.path, block.features, block.target).dataset.schema.names)
+    return False
 
 
 def _array_blocks(path: Path, wanted: Wanted, block_bytes: int) -> list[Block]:
