@@ -257,6 +257,14 @@ def test_a_process_that_dies_ends_the_job_with_a_sentence() -> None:
         list(Processes(1).each(os._exit, [1]))
 
 
+def ends_silently(_: int) -> bool:
+    return signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+
+
+def test_an_interrupted_process_ends_without_a_traceback_of_its_own() -> None:
+    assert list(Processes(1).each(ends_silently, [0])) == [True]
+
+
 def test_an_error_in_a_process_is_said_as_it_would_be_here() -> None:
     with pytest.raises(ZeroDivisionError):
         list(Processes(1).each(divmod, [1], 0))

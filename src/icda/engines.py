@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -162,6 +163,7 @@ def _begin(threads: int, work: Callable[..., Any], shared: tuple[Any, ...]) -> N
     import torch
 
     torch.set_num_threads(threads)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches all processes: only the first one says so
     _HELD.update(work=work, shared=shared)
 
 
