@@ -160,7 +160,8 @@ def _parquet_blocks(path: Path, wanted: Wanted) -> list[Block]:
         missing = "labels" if target is None else "features"
         raise InputError(f"{files[0]}: name the column of the {missing} with --{missing}. It has {schema.names}.")
     blocks: list[Block] = []
-    columns, width = (features,), None
+    columns: tuple[str, ...] = (features,)
+    width: int | None = None
     for file in files:
         details = parquet.ParquetFile(file).metadata
         if not details.num_rows:  # many programs write a part without rows
