@@ -159,3 +159,13 @@ def test_the_audit_hands_over_what_rows_it_was_asked_about_but_for_a_split() -> 
     asked = AuditArguments(Path("x.npz"), labels="y", where=("split=0", "year=2020"))
     assert asked.named() == ["--labels", "y", "--where", "year=2020"]
     assert AuditArguments(Path("x.npz"), where=("split=0",)).named() == []
+
+
+def test_rows_of_one_numbered_split_are_fitted_as_the_audits_command_says(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    y = np.arange(120) % 2
+    features = (generator.normal(size=(120, 6)) + 2 * y[:, None]).astype(np.float32)
+    np.savez(tmp_path / "x.npz", X=features, y=y, split=np.repeat([0, 1, 2], 40))
+    for kept in ("0", "1", "2"):
+        data = read_fit_data(tmp_path / "x.npz", Asked(features="X", labels="y", where=(f"split={kept}",)), tmp_path)
+        assert (len(data.labels), data.test) == (40, None)

@@ -171,11 +171,13 @@ def held_out_rows(splits: np.ndarray, origin: str) -> np.ndarray | None:
 def split_names(splits: np.ndarray, origin: str) -> list[str]:
     """The split of each row by the name that icda has for it.
 
+    Of 0 and 1 alone, 1 might be the test: refused. One number for all rows is what `--where split=0` leaves.
+
     >>> split_names(np.array(["Training", "val"]), "a.csv"), split_names(np.array([0, 1, 2]), "a.npz")
     (['train', 'validation'], ['train', 'validation', 'test'])
     """
     words = [str(value).strip().lower() for value in splits.tolist()]
-    known = {**SPLIT_WORDS, **(NUMBERED_SPLITS if "2" in words else {})}
+    known = {**SPLIT_WORDS, **(NUMBERED_SPLITS if "2" in words or len(set(words)) == 1 else {})}
     strange = next((word for word in words if word not in known), None)
     if strange is not None:
         raise InputError(
