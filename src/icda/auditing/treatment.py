@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from icda.auditing.evidence import FEW, Sketch
-from icda.auditing.verdicts import NO, YES, Verdict
+from icda.auditing.verdicts import NO, Verdict
 from icda.cross_fit.pairs import DECAY, EACH, MAX_ITER, PAIR_RATIO, TOL, TWINS, share
 from icda.cross_fit.twins import even_cuts, twin_logits, twin_margins
 from icda.linear.balance import rebalance, reweigh
@@ -130,7 +130,7 @@ def choose_treatment(
 
 def _is_possible(shortcut: Verdict, noise: Verdict) -> bool:
     """Whether a prior is given in part though the audit cannot tell. Beside wrong labels it costs more than it gains."""
-    if shortcut.answer != "cannot tell" or (noise.chance or 0.0) >= YES or shortcut.chance is None:
+    if shortcut.answer != "cannot tell" or noise.answer == "yes" or shortcut.chance is None:
         return False
     return shortcut.chance > NO
 
