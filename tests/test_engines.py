@@ -139,7 +139,13 @@ def test_the_command_writes_a_model_that_predicts(
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["--method", "icad"], "did you mean 'icda'"), (["--method", "la", "--train"], "leave out --train")],
+    [
+        (["--method", "icad"], "did you mean 'icda'"),
+        (["--method", "la", "--train"], "leave out --train"),
+        (["--groups", "g"], "--groups"),
+        (["--jobs", "2"], "--on ray"),
+        (["--on", "ray", "--jobs", "0"], "--jobs is 0"),
+    ],
 )
 def test_what_blocks_cannot_do_is_refused(
     files: tuple[Path, Path], tmp_path: Path, words: list[str], said: str
@@ -249,6 +255,14 @@ def test_processes_share_the_threads_and_keep_the_order(monkeypatch: pytest.Monk
 def test_a_process_that_dies_ends_the_job_with_a_sentence() -> None:
     with pytest.raises(OperationError, match="processes died"):
         list(Processes(1).each(os._exit, [1]))
+
+
+def ends_silently(_: int) -> bool:
+    return signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+
+
+def test_an_interrupted_process_ends_without_a_traceback_of_its_own() -> None:
+    assert list(Processes(1).each(ends_silently, [0])) == [True]
 
 
 def test_an_error_in_a_process_is_said_as_it_would_be_here() -> None:

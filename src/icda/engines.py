@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -11,7 +12,7 @@ from multiprocessing import get_context
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
-from icda.errors import OperationError
+from icda.errors import InputError, OperationError
 from icda.extras import require
 
 Where = Literal["local", "ray"]
@@ -141,6 +142,8 @@ class OnRay:
 
 def make_engine(where: Where, jobs: int | None = None) -> Engine:
     """By its name on the command line; `jobs` above 1 are processes, of a Ray or of our own."""
+    if jobs is not None and jobs < 1:
+        raise InputError(f"--jobs is {jobs}, expected 1 or more.")
     if where == "ray":
         return OnRay(jobs)
     return Here() if jobs is None or jobs <= 1 else Processes(jobs)
@@ -160,6 +163,7 @@ def _begin(threads: int, work: Callable[..., Any], shared: tuple[Any, ...]) -> N
     import torch
 
     torch.set_num_threads(threads)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches all processes: only the first one says so
     _HELD.update(work=work, shared=shared)
 
 

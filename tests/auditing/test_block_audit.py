@@ -180,7 +180,12 @@ def test_without_rounds_the_tie_is_the_margin_of_plain_heads() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "said"),
-    [({"folds": 1}, "folds"), ({"C": 0.0}, "C must be positive"), ({"rounds": -1}, "rounds")],
+    [
+        ({"folds": 1}, "folds"),
+        ({"C": 0.0}, "C must be positive"),
+        ({"C": float("inf")}, "finite"),
+        ({"rounds": -1}, "rounds"),
+    ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, float], said: str) -> None:
     with pytest.raises(InputError, match=said):
@@ -228,11 +233,51 @@ def test_rows_may_be_parquet(files: list[str], tmp_path: Path) -> None:
     assert table.column("index").to_pylist() == list(range(420))
 
 
+def test_data_that_lie_where_rows_are_written_are_kept(tmp_path: Path) -> None:
+    features, labels = make_rows()
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    np.save(rows / "rows-1.npy", features)
+    np.save(tmp_path / "labels.npy", labels)
+    words = [str(rows / "rows-1.npy"), "--labels", str(tmp_path / "labels.npy"), "--on", "blocks", "--rounds", "0"]
+    with pytest.raises(InputError, match="choose another --out"):
+        main([*words, "--out", str(tmp_path)])
+    assert (rows / "rows-1.npy").exists()
+    (tmp_path / "other/rows").mkdir(parents=True)
+    (tmp_path / "other/rows/rows-mine.csv").write_text("of the user")
+    assert main([*words, "--out", str(tmp_path / "other")]) == 0
+    assert (tmp_path / "other/rows/rows-mine.csv").exists()
+
+
+def test_rows_that_would_be_read_as_data_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="read as data"):
+        main([str(tmp_path), "--on", "blocks", "--rows", "parquet", "--out", str(tmp_path / "audit")])
+    (tmp_path / "audit").mkdir()
+    (tmp_path / "audit/rows").write_text("a file")
+    with pytest.raises(InputError, match="is a file"):
+        main([str(tmp_path), "--on", "blocks", "--out", str(tmp_path / "audit")])
+
+
 def test_options_that_need_all_rows_are_refused(files: list[str]) -> None:
     with pytest.raises(InputError, match="--repeats"):
         main([*files, "--on", "blocks", "--repeats", "3"])
     with pytest.raises(InputError, match="--where"):
         main([*files, "--on", "blocks", "--where", "split=train"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--jobs", "2"], "--on ray"),
+        (["--on", "blocks", "--jobs", "2"], "--on ray"),
+        (["--on", "ray", "--jobs", "-2"], "--jobs is -2"),
+        (["--rounds", "0"], "--rounds and --rows"),
+        (["--rows", "parquet"], "--rounds and --rows"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(files: list[str], words: list[str], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        main([*files, *words])
 
 
 def test_it_prints_as_an_audit_does() -> None:

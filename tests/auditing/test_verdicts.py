@@ -257,10 +257,3 @@ def test_beside_wrong_labels_a_shortcut_must_be_read_off_and_only_between_two_cl
     assert shortcut_chance(replace(read, readability=0.51), noise=1.0) < 0.5
     assert shortcut_chance(replace(read, readability=0.525, agreement=0.9995), noise=1.0) > 0.6
     assert shortcut_chance(read, noise=1.0, num_classes=4) <= 0.5
-
-
-def test_of_classes_that_are_hardly_told_apart_wrong_labels_are_not_claimed() -> None:
-    flat = replace(PLAIN, accuracy=0.54, balanced_accuracy=0.54, error_sureness=0.99, sure_errors=0.99)
-    assert noise_chance(flat) > 0.9
-    assert answers(flat)["label_noise"] == "cannot tell"
-    assert answers(replace(flat, accuracy=0.7, balanced_accuracy=0.7))["label_noise"] == "yes"

@@ -1,9 +1,12 @@
 """Threads within a fit: one for small products, and none of scipy's BLAS turning beside torch."""
 
+from contextlib import ExitStack, contextmanager
+
 import pytest
 import torch
 from threadpoolctl import ThreadpoolController
 
+from icda.linear import threads
 from icda.linear.objective import LossSettings
 from icda.linear.problem import Problem
 from icda.linear.solver import fit_head
@@ -73,3 +76,29 @@ def test_blas_gets_its_threads_back():
     with quiet_blas():
         assert blas_threads() <= {1}
     assert blas_threads() == before
+
+
+class Blas:
+    """One number of threads for a whole process; who lowers it gives back what it met."""
+
+    number = 2
+
+    @contextmanager
+    def limit(self, limits, user_api):
+        met, self.number = self.number, limits
+        yield
+        self.number = met
+
+
+def test_blas_gets_its_threads_back_when_two_fits_overlap(monkeypatch):
+    blas = Blas()
+    monkeypatch.setattr(threads, "_controller", lambda: blas)
+    first, second = ExitStack(), ExitStack()  # as in two threads: the one that began first ends first
+    first.enter_context(quiet_blas())
+    second.enter_context(quiet_blas())
+    assert blas.number == 1
+    first.close()
+    second.close()
+    assert blas.number == 2
+    with quiet_blas():
+        assert blas.number == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from icda.auditing.label_noise import confident_class, label_quality
 from icda.auditing.result import COLUMNS
+from icda.errors import InputError
 from icda.extras import require
 from icda.linear.block_folds import Contrast, Dealing, wrong_margin
 from icda.linear.cross_fit import cross_fitted_strength
@@ -21,6 +23,7 @@ from icda.linear.dealing import Place
 from icda.results.foreign_text import safe_cell, write_csv
 
 RowForm = Literal["csv", "parquet"]
+WRITTEN = re.compile(r"rows-\d{12,}\.(csv|parquet)(\.\d+\.part)?")  # names of `write_part`
 
 
 class RowFigures(NamedTuple):
@@ -202,11 +205,27 @@ def _sums(rows: RowFigures, towards: np.ndarray, confident: np.ndarray, question
     )
 
 
+def check_folder(folder: Path, data: Path, form: RowForm) -> None:
+    """Refuse, before the first pass, a folder in which rows could not be written or would take the place of the data."""
+    place, source = folder.resolve(), data.resolve()
+    if place.exists() and not place.is_dir():
+        raise InputError(f"{folder} is a file: rows are written into a folder of that name. Choose another --out.")
+    if source.is_relative_to(place):
+        raise InputError(
+            f"{data} lies in {folder}, where rows are written and older ones deleted: choose another --out."
+        )
+    if form == "parquet" and place.is_relative_to(source):
+        raise InputError(
+            f"{folder} lies in {data}: its Parquet would be read as data the next time. Choose another --out."
+        )
+
+
 def prepare_folder(folder: Path) -> None:
     """A folder without the rows of an earlier audit: other blocks would have left files beside those of these."""
     folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("rows-*"):
-        old.unlink()
+    for old in folder.iterdir():
+        if WRITTEN.fullmatch(old.name):
+            old.unlink()
 
 
 def write_part(rows: RowFigures, question: RowQuestion, start: int) -> Path:

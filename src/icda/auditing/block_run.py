@@ -65,8 +65,8 @@ class BlockAuditSettings:
 
     def __post_init__(self) -> None:
         check_folds(self.folds)
-        if self.C is not None and not self.C > 0:
-            raise InputError(f"C must be positive, got {self.C}.")
+        if self.C is not None and not 0 < self.C < float("inf"):
+            raise InputError(f"C must be positive and finite, got {self.C}.")
         if self.rounds < 0:
             raise InputError(f"rounds must be 0 or more, got {self.rounds}.")
 

@@ -70,7 +70,7 @@ def check_folds(folds: int) -> None:
 def check_class_counts(classes: np.ndarray, counts: np.ndarray) -> None:
     """Refuse a single class, and classes of a single sample."""
     if len(classes) < 2:
-        raise InputError(f"audit needs samples of at least 2 classes, got one class: {classes[0]!r}.")
+        raise InputError(f"audit needs samples of at least 2 classes, got one class: {str(classes[0])!r}.")
     if (counts < 2).any():
         alone = ", ".join(str(label) for label in classes[counts < 2][:10])
         raise InputError(

@@ -77,7 +77,6 @@ class Limits:
 
 
 LIMITS = Limits()
-HARD_SKILL = 0.1  # below it, wrong labels are said as often of fresh cases that have none
 SIDED_SKILL = 0.2  # below it, the errors of one prediction may be flat because its class is hardly told apart
 SIDED_SHIFT = 0.1  # what the flattest of several predictions must have more than all together
 MOST_LOST = 0.03  # accuracy that the sketch may lose before "no" becomes "cannot tell"
@@ -271,11 +270,7 @@ def _label_noise(evidence: Evidence, limits: Limits) -> Verdict:
             f"Of what is predicted as one class the errors lie flatter: {sided.error_sureness:.2f} and "
             f"{sided.sure_errors:.2f} (labels of that class may have been given to another)."
         )
-    found = answered(frequency("label_noise", noise_chance(evidence, limits)), reasons)
-    if found.answer == "yes" and evidence.skill < HARD_SKILL:
-        why = "But the classes are hardly told apart: their errors look the same without a wrong label."
-        return Verdict("cannot tell", 0.5, [*reasons, why], found.chance)
-    return found
+    return answered(frequency("label_noise", noise_chance(evidence, limits)), reasons)
 
 
 def _long_tail(evidence: Evidence, noise: Verdict | None = None) -> Verdict:
@@ -284,7 +279,7 @@ def _long_tail(evidence: Evidence, noise: Verdict | None = None) -> Verdict:
         f"The largest class has {ratio:.3g} times the samples of the smallest ({max(evidence.class_counts)} and "
         f"{min(evidence.class_counts)}; a long tail: from {high:g} on)."
     ]
-    if noise is not None and (noise.chance or 0.0) >= YES and evidence.predicted_ratio > ratio > 2:
+    if noise is not None and noise.answer == "yes" and evidence.predicted_ratio > ratio > 2:
         # Wrong labels go from large classes to small ones: what heads say shows the sizes behind them.
         reasons.append(
             f"By what heads say, wrong labels left out, it has {evidence.predicted_ratio:.3g} times as many."

@@ -63,6 +63,18 @@ CORES = {
     "per_second": "items per second",
     "speedup": "speed-up",
 }
+BLOCK_FIT = {
+    "rows": "rows",
+    "loss": "loss",
+    "where": "where",
+    "workers": "workers",
+    "killed": "workers killed",
+    "passes": "passes",
+    "seconds": "seconds",
+    "predicted_seconds": "seconds by the model",
+    "peak_mib": "peak MiB of a process",
+    "difference": "difference to one process",
+}
 KNOWS = {"labels": "labels", "groups": "groups", "metadata": "metadata"}
 GIVEN = {BY_ACCURACY: "labels, C by accuracy", BY_CLASS: "labels, C by worst class"}
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from icda.bench.cost.network_cost import cost_table, read_costs
 from icda.bench.estimator_tables import (
+    BLOCK_FIT,
     CORES,
     FAULTS,
     FIT_TIME,
@@ -174,6 +175,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "robust": lambda: regret_table(RESULTS / "robust.csv"),
     "fit-time": lambda: csv_table(FIT_TIME)(RESULTS / "fit_time.csv"),
     "large-fit": lambda: csv_table(LARGE_FIT)(RESULTS / "large_fit.csv"),
+    "block-fit": lambda: csv_table(BLOCK_FIT)(RESULTS / "block_fit.csv"),
     "cores": lambda: csv_table(CORES)(RESULTS / "cores.csv"),
     "faults": lambda: csv_table(FAULTS)(RESULTS / "faults.csv"),
     "group-strengths": lambda: group_strengths_table(RESULTS / "group_strengths.csv"),

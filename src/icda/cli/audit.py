@@ -71,6 +71,7 @@ def main(arguments: Sequence[str]) -> int:
         raise InputError(f"--top is {options.top}, expected 0 or more.")
     if options.out is not None and options.out.exists() and not options.out.is_dir():
         raise InputError(f"--out is {options.out}, which is a file: expected a folder.")
+    _check_place(options)
     if options.on != "local":
         return _audit_blocks(options)
     columns = Wanted(options.features, options.labels, options.names, options.where)
@@ -98,23 +99,35 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _check_place(options: AuditArguments) -> None:
+    """Refuse options that would do nothing where the audit is made."""
+    if options.jobs is not None and options.on != "ray":
+        raise InputError(
+            f"--jobs are processes of a Ray, and the audit is --on {options.on}: add --on ray, or leave it out."
+        )
+    if options.on == "local" and (options.rounds != AuditArguments.rounds or options.rows != AuditArguments.rows):
+        raise InputError("--rounds and --rows are for --on blocks and --on ray: add one of them, or leave them out.")
+
+
 def _audit_blocks(options: AuditArguments) -> int:
+    from icda.auditing.block_rows import check_folder
     from icda.auditing.block_run import BlockAuditSettings, audit_blocks
     from icda.data.own.blocks import find_blocks, number_kind
     from icda.engines import make_engine
 
     if options.cleanlab or options.show is not None or options.repeats != 1:
         raise InputError("--on blocks and --on ray have no --cleanlab, --show and --repeats: leave them out.")
-    blocks = find_blocks(
-        options.data.expanduser(), Wanted(options.features, options.labels, options.names, options.where)
-    )
+    data = options.data.expanduser()
+    # Absolute: a worker may stand in another folder.
+    folder = None if options.out is None else (options.out.expanduser() / "rows").absolute()
+    if folder is not None:
+        check_folder(folder, data, options.rows)
+    blocks = find_blocks(data, Wanted(options.features, options.labels, options.names, options.where))
     top = max(options.top, 100)
     settings = BlockAuditSettings(
         options.inverse_decay, options.folds, options.rounds, options.seed, top=top, dtype=number_kind(blocks[0])
     )
     progress, console = make_console(stderr=True), make_console()
-    # Absolute: a worker may stand in another folder.
-    folder = None if options.out is None else (options.out.expanduser() / "rows").absolute()
     with make_engine("ray", options.jobs) if options.on == "ray" else make_engine("local") as engine:
         result = audit_blocks(
             blocks,
@@ -127,7 +140,8 @@ def _audit_blocks(options: AuditArguments) -> int:
     result = replace(result, settings={**result.settings, "data": str(options.data), "options": options.named()})
     console.print(overview(result, options.top))
     if options.out is not None:
-        written = [result.to_json(options.out / "audit.json"), result.to_html(options.out / "audit.html", top), folder]
+        written = [result.to_json(options.out / "audit.json"), result.to_html(options.out / "audit.html", top)]
+        written.append(options.out / "rows")
         console.print(f"Written: {', '.join(map(str, written))}", highlight=False, markup=False, soft_wrap=True)
     return 0
 

@@ -114,6 +114,10 @@ def main(arguments: Sequence[str]) -> int:
     _check_method(options)
     folder = options.out.expanduser()
     check_out(folder, options.overwrite)
+    if options.jobs is not None and options.on != "ray":
+        raise InputError(
+            f"--jobs are processes of a Ray, and the fit is --on {options.on}: add --on ray, or leave it out."
+        )
     if options.on != "local":
         return _fit_blocks(options, folder)
     started = time.perf_counter()
@@ -143,6 +147,8 @@ def _fit_blocks(options: FitArguments, folder: Path) -> int:
 
     if options.train or options.encoder is not None or options.where:
         raise InputError("--on blocks and --on ray fit heads to features: leave out --train, --encoder and --where.")
+    if options.groups is not None:
+        raise InputError("--on blocks and --on ray do not read --groups: leave it out, or fit in memory.")
     progress = make_console(stderr=True)
     wanted = Wanted(options.features, options.labels, options.names)
     with make_engine("ray", options.jobs) if options.on == "ray" else make_engine("local") as engine:

@@ -77,7 +77,7 @@ def fit_blocks(
     say(f"Counting the labels of {rows_in(blocks)} rows in {len(blocks)} blocks ...")
     classes, counts = merge_counts(engine.each(count_labels, blocks))
     if len(classes) < 2:
-        raise InputError(f"a classifier needs at least 2 classes, got one: {classes[0]!r}.")
+        raise InputError(f"a classifier needs at least 2 classes, got one: {str(classes[0])!r}.")
     say(f"Gathering the statistics of {len(classes)} classes ...")
     full = settings.name in AUGMENTED
     width = blocks[0].read()[0].shape[1]

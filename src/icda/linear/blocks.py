@@ -25,6 +25,8 @@ from icda.statistics import ClassStatistics
 from icda.statistics.confusion import count_confusions
 from icda.strength import direct_strength
 
+KNOWN = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))  # to torch
+
 
 class Block(Protocol):
     """Some rows that whoever holds this can read: features (n, A) and labels (n,), or the labels alone."""
@@ -146,7 +148,10 @@ class Answer(NamedTuple):
 
 def count_labels(block: Block) -> tuple[np.ndarray, np.ndarray]:
     """The distinct labels of a block and how often each is there."""
-    return np.unique(block.labels(), return_counts=True)
+    labels = block.labels()
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise InputError(f"the labels of {block} hold NaN: fill them or drop those rows.")
+    return np.unique(labels, return_counts=True)
 
 
 def merge_counts(parts: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
@@ -216,8 +221,8 @@ def _chunks(
     step = rows_per_chunk(features.shape[1], dtype)
     for start in range(0, len(features), step):
         copied = np.array(features[start : start + step])
-        # torch widens half precision much faster than NumPy; other kinds of numbers it may not know.
-        part = torch.from_numpy(copied if copied.dtype.kind == "f" else copied.astype(np.float64))
+        # torch widens half precision much faster than NumPy; other numbers, or bytes in another order, it may not know.
+        part = torch.from_numpy(copied if copied.dtype in KNOWN else copied.astype(np.float64))
         yield part.to(dtype), targets[start : start + step]
 
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from threading import Lock
 
 import torch
 from threadpoolctl import ThreadpoolController
 
-SMALL = (
-    2 * 10**8
-)  # products of features and weights in one evaluation, below which one thread is faster (docs/scale.md)
+SMALL = 2 * 10**8  # products of features and weights in one evaluation; below, one thread is faster (docs/speed.md)
 
 
 @contextmanager
@@ -43,9 +42,22 @@ def threads_for(products: int) -> Iterator[None]:
 
 @contextmanager
 def quiet_blas() -> Iterator[None]:
-    """One thread for the BLAS of scipy and numpy within; torch has its own, which keeps its threads."""
-    with _controller().limit(limits=1, user_api="blas"):
+    """One thread for the BLAS of scipy and numpy within; torch has its own, which keeps its threads.
+
+    BLAS has one number of threads for the whole process. So of fits in several threads only the first one lowers it and
+    gives it back: a second one would meet the lowered number, and leave it behind for good.
+    """
+    if not _LOWERED.acquire(blocking=False):
         yield
+        return
+    try:
+        with _controller().limit(limits=1, user_api="blas"):
+            yield
+    finally:
+        _LOWERED.release()
+
+
+_LOWERED = Lock()
 
 
 @cache

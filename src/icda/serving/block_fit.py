@@ -14,7 +14,7 @@ from icda._version import __version__
 from icda.auditing.assessment import Assessment
 from icda.auditing.block_sample import BlockOutline, BlockSample, assess_sample, draw_sample, outline_blocks
 from icda.auditing.inputs import default_inverse_decay
-from icda.data.own.blocks import find_blocks, number_kind
+from icda.data.own.blocks import find_blocks, names_split, number_kind
 from icda.data.own.feature_files import Wanted
 from icda.engines import Engine
 from icda.linear.block_fit import BlockFit, Say, fit_blocks
@@ -28,6 +28,11 @@ FOLDS = 5
 NO_TRUST = (
     "The audit would let doubtful labels count less. Over blocks this is not done: logit adjustment was fitted. "
     "`icda audit --on blocks --out FOLDER` lists the labels to check."
+)
+
+ALL_ROWS = (
+    "The file names a split. Over blocks all rows are fitted, those of the test split too: to judge the model, write the "
+    "rows for the fit into a file of their own."
 )
 
 
@@ -68,7 +73,10 @@ def fit_from_blocks(
     says of each row. There is no trial: judge the model with `icda predict` on rows that were kept apart.
     """
     name = check_method(method)
-    blocks = find_blocks(path, wanted)
+    blocks, say = find_blocks(path, wanted), say or (lambda _: None)
+    notes = [ALL_ROWS] if names_split(blocks[0]) else []
+    for note in notes:
+        say(note)
     started = time.perf_counter()
     advice = BlockAdvice(name, SENTENCES[name]) if name != AUTO else advise(blocks, engine, seed, say)
     found = fit_blocks(
@@ -84,6 +92,7 @@ def fit_from_blocks(
         "icda": __version__,
         "method": name,
         **advice.facts(),
+        "notes": notes,
         "samples": int(found.class_counts.sum()),
         "class_counts": dict(zip(map(str, found.classes), found.class_counts.tolist(), strict=True)),
         "iterations": found.iterations,

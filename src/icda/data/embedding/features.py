@@ -46,12 +46,17 @@ class Features:
 def load_features(path: str | PathLike[str]) -> Features:
     """Read a file of `icda embed`; nothing in it can run code."""
     arrays = read_arrays(Path(path).expanduser())
-    missing = [name for name in ("features", "id", "skipped", "encoder", "encoder_version") if name not in arrays]
-    if missing:
-        raise InputError(f"{path} lacks {', '.join(missing)}: it was not written by `icda embed`.")
+    check_written(path, arrays)
     known: dict[str, Any] = {name: arrays[name] for name in Features.__dataclass_fields__ if name in arrays}
     known |= {name: str(arrays[name]) for name in ("encoder", "encoder_version")}
     return Features(**known)
+
+
+def check_written(path: str | PathLike[str], names: Collection[str]) -> None:
+    """Refuse a file that lacks an array which every file of `icda embed` has."""
+    missing = [name for name in ("features", "id", "skipped", "encoder", "encoder_version") if name not in names]
+    if missing:
+        raise InputError(f"{path} lacks {', '.join(missing)}: it was not written by `icda embed`.")
 
 
 def member_names(path: Path) -> list[str]:

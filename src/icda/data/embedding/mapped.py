@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from icda.data.embedding.features import Features, read_arrays
+from icda.data.embedding.features import Features, check_written, member_names, read_arrays
 from icda.errors import InputError
 
 ENTRY = "features.npy"
@@ -21,10 +21,9 @@ def map_features(path: str | PathLike[str]) -> Features:
     `icda embed` stores arrays uncompressed, so that the features are one run of bytes inside the archive.
     """
     path = Path(path).expanduser()
+    check_written(path, member_names(path))
     others = read_arrays(path, [name for name in Features.__dataclass_fields__ if name != "features"])
     with zipfile.ZipFile(path) as archive:
-        if ENTRY not in archive.namelist():
-            raise InputError(f"{path} lacks features: it was not written by `icda embed`.")
         entry = archive.getinfo(ENTRY)
         if entry.compress_type != zipfile.ZIP_STORED:
             raise InputError(f"the features in {path} are compressed and cannot be mapped: use load_features.")

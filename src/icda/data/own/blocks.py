@@ -11,9 +11,9 @@ import torch
 
 from icda.data.embedding.features import Features
 from icda.data.embedding.mapped import map_features
-from icda.data.own.feature_files import LABELS, Wanted, features_column
+from icda.data.own.feature_files import LABELS, Wanted, features_column, map_array
 from icda.data.own.parquet import ParquetTable
-from icda.data.own.table import LABEL
+from icda.data.own.table import LABEL, SPLIT
 from icda.errors import InputError, MissingFileError
 
 BLOCK_BYTES = 64 * 2**20  # of features as they lie on disk
@@ -30,6 +30,9 @@ class ArrayBlock:
 
     def __len__(self) -> int:
         return self.stop - self.start
+
+    def __str__(self) -> str:
+        return f"rows {self.start} to {self.stop - 1} of {self.features}"
 
     def labels(self) -> np.ndarray:
         return np.array(np.load(self.targets, mmap_mode="r", allow_pickle=False)[self.start : self.stop])
@@ -48,6 +51,9 @@ class MappedBlock:
 
     def __len__(self) -> int:
         return self.stop - self.start
+
+    def __str__(self) -> str:
+        return f"rows {self.start} to {self.stop - 1} of {self.path}"
 
     def labels(self) -> np.ndarray:
         labels = _mapped(self.path).y
@@ -72,6 +78,9 @@ class ParquetBlock:
     def __len__(self) -> int:
         return self.rows
 
+    def __str__(self) -> str:
+        return f"row group {self.group} of {self.path}"
+
     def labels(self) -> np.ndarray:
         return _table(self.path, self.features, self.target).read_group(self.group, [self.target]).targets
 
@@ -93,8 +102,7 @@ def find_blocks(path: Path, wanted: Wanted, block_bytes: int = BLOCK_BYTES) -> l
     if kind == ".npy":
         return _array_blocks(path, wanted, block_bytes)
     if kind == ".npz":
-        features = map_features(path).features
-        return [MappedBlock(path.absolute(), *span) for span in _spans(features, block_bytes)]
+        return _mapped_blocks(path, wanted, block_bytes)
     if kind == ".parquet" or path.is_dir():
         return _parquet_blocks(path, wanted)
     raise InputError(f"{path} ends in {path.suffix!r}, expected .npy, .npz, .parquet or a folder of Parquet files.")
@@ -105,19 +113,37 @@ def number_kind(block: Block) -> torch.dtype:
     return torch.float64 if block.read()[0].dtype.name == "float64" else torch.float32
 
 
+def names_split(block: Block) -> bool:
+    """Whether the file of a block says which rows are kept apart for a test."""
+    if isinstance(block, MappedBlock):
+        return _mapped(block.path).split is not None
+    if isinstance(block, ParquetBlock):
+        return any(name in SPLIT for name in _table(block.path, block.features, block.target).dataset.schema.names)
+    return False
+
+
 def _array_blocks(path: Path, wanted: Wanted, block_bytes: int) -> list[Block]:
     if wanted.labels is None:
         raise InputError(f"{path} holds one array: name the other file with --labels LABELS.npy.")
     targets = Path(wanted.labels).expanduser()
-    if not targets.is_file():
-        raise MissingFileError(f"{targets.absolute()} is not there.")
-    features, labels = (np.load(file, mmap_mode="r", allow_pickle=False) for file in (path, targets))
+    features, labels = map_array(path), map_array(targets)
     if features.ndim != 2 or labels.shape != features.shape[:1]:
         raise InputError(
             f"{path} has shape {features.shape} and {targets} {labels.shape}: expected (N, A) and (N,), one label per row."
         )
-    spans = _spans(features, block_bytes)
+    spans = _spans(path, features, block_bytes)
     return [ArrayBlock(path.absolute(), targets.absolute(), start, stop) for start, stop in spans]
+
+
+def _mapped_blocks(path: Path, wanted: Wanted, block_bytes: int) -> list[Block]:
+    for option, name, taken in (("features", wanted.features, "features"), ("labels", wanted.labels, "y")):
+        if name not in (None, taken):
+            raise InputError(
+                f"blocks of an .npz are its arrays 'features' and 'y', as `icda embed` writes them, got --{option} {name}: "
+                "save the arrays as .npy files to choose others."
+            )
+    spans = _spans(path, map_features(path).features, block_bytes)
+    return [MappedBlock(path.absolute(), *span) for span in spans]
 
 
 def _parquet_blocks(path: Path, wanted: Wanted) -> list[Block]:
@@ -134,15 +160,28 @@ def _parquet_blocks(path: Path, wanted: Wanted) -> list[Block]:
         missing = "labels" if target is None else "features"
         raise InputError(f"{files[0]}: name the column of the {missing} with --{missing}. It has {schema.names}.")
     blocks: list[Block] = []
+    columns: tuple[str, ...] = (features,)
+    width: int | None = None
     for file in files:
-        columns = tuple(_table(file.absolute(), (features,), target).features)
         details = parquet.ParquetFile(file).metadata
+        if not details.num_rows:  # many programs write a part without rows
+            continue
+        table = _table(file.absolute(), columns, target)
+        if width not in (None, table.width):
+            raise InputError(f"{file} has {table.width} features per row, and the files before it {width}.")
+        columns, width = tuple(table.features), table.width  # in the order of the first file
         groups = ((group, details.row_group(group).num_rows) for group in range(details.num_row_groups))
         blocks += [ParquetBlock(file.absolute(), group, rows, columns, target) for group, rows in groups if rows]
+    if not blocks:
+        raise InputError(f"{path} has no rows.")
     return blocks
 
 
-def _spans(features: np.ndarray, block_bytes: int) -> list[tuple[int, int]]:
+def _spans(path: Path, features: np.ndarray, block_bytes: int) -> list[tuple[int, int]]:
+    if features.dtype.kind not in "fiub":
+        raise InputError(f"the features in {path} are of type {features.dtype}, expected numbers.")
+    if not features.size:
+        raise InputError(f"{path} has shape {features.shape}: there are no {'features' if len(features) else 'rows'}.")
     step = max(1, block_bytes // max(1, features.itemsize * features.shape[1]))
     return [(start, min(start + step, len(features))) for start in range(0, len(features), step)]
 

@@ -102,17 +102,19 @@ def _from_npy(path: Path, asked: Wanted) -> LabelledFeatures:
         raise InputError(f"--groups needs named arrays or columns, and {path} holds one: use an .npz or a .csv.")
     if asked.where:
         raise InputError("--where needs named arrays or columns: use an .npz or a .csv.")
-    arrays = []
-    for file in (path, Path(asked.labels).expanduser()):
-        if not file.is_file():
-            raise MissingFileError(f"{file.absolute()} is not there.")
-        try:
-            arrays.append(np.load(file, mmap_mode="r", allow_pickle=False))
-        except (ValueError, OSError, EOFError) as error:
-            raise InputError(
-                f"{file} is no .npy file of plain numbers or texts, or it is damaged ({why(error)})."
-            ) from error
-    return LabelledFeatures(arrays[0], np.asarray(arrays[1]))
+    return LabelledFeatures(map_array(path), np.asarray(map_array(Path(asked.labels).expanduser())))
+
+
+def map_array(file: Path) -> np.ndarray:
+    """The array of an .npy file, which stays on disk until it is used."""
+    if not file.is_file():
+        raise MissingFileError(f"{file.absolute()} is not there.")
+    try:
+        return np.load(file, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise InputError(
+            f"{file} is no .npy file of plain numbers or texts, or it is damaged ({why(error)})."
+        ) from error
 
 
 def _from_parquet(path: Path, asked: Wanted) -> LabelledFeatures:

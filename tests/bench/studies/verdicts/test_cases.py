@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from icda.bench.studies.verdicts.cases import Plan, flipped, plant, tail_counts
+from icda.bench.studies.verdicts.fresh import fresh_plans
 from icda.bench.studies.verdicts.judge import evidence_of, regret_table, truth_of, verdict_table
 from icda.bench.studies.verdicts.methods import fit_rows, judge
-from icda.bench.studies.verdicts.fresh import fresh_plans
 from icda.bench.studies.verdicts.plans import plans_of
 from icda.bench.studies.verdicts.pools import Pool, framed, load_pool
 from icda.bench.studies.verdicts.run import ALL, evidence_row, read_rows, run_rows
