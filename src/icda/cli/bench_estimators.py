@@ -129,7 +129,9 @@ class VerdictsArguments:
     cases: int | None = None
     """Only so many cases of each pool; the first show every kind."""
     fresh: int = 0
-    """Instead, so many cases of each pool drawn at random, on which no limit was set (40 in verdicts_fresh.csv)."""
+    """Instead, so many cases of each pool drawn at random, on which no limit was set (ours: 40)."""
+    fresh_out: Path = Path("runs/verdicts/verdicts_fresh.csv")
+    """CSV file of --fresh (benchmarks/results/verdicts_fresh.csv is ours)."""
     root: ROOT = None
     cache: Path = Path("runs/verdicts")
     """Folder for embeddings, computed once."""
@@ -262,8 +264,8 @@ def verdicts(arguments: Sequence[str]) -> int:
         raise InputError(f"unknown pools: {', '.join(unknown)}. Known: {', '.join(ALL)}.")
     root, pools = data_root(options.root), options.pools or ALL
     if options.fresh:
-        run_fresh(options.out, root, options.cache, pools, options.fresh)
-        print(verdict_table(options.out), detail_table(options.out), sep="\n\n")
+        run_fresh(options.fresh_out, root, options.cache, pools, options.fresh)
+        print(verdict_table(options.fresh_out), detail_table(options.fresh_out), sep="\n\n")
         return 0
     run_evidence(options.out, root, options.cache, pools, options.cases)
     print(verdict_table(options.out), detail_table(options.out), sep="\n\n")
