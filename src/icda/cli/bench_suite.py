@@ -34,7 +34,7 @@ class SuiteArguments:
     methods: tuple[str, ...] = ()
     """Only these rows of the table, by method."""
     tasks: tuple[str, ...] = ()
-    """Only these columns, by task or by the suite's own name for them; columns marked optional must be named."""
+    """Only these columns, by task or by the suite's own name for them."""
     seeds: int | None = None
     """Seeds of every row, instead of as many as the suite says."""
     first_seed: int = 0

@@ -26,7 +26,7 @@ SMALL: dict[str, Any] = {
     "reference": "cross_entropy",
     "columns": {
         "a": {"title": "A", "smoke": {"task": "digits"}, "cpu": {"task": "digits_lt", "metadata_task": "digits"}},
-        "b": {"title": "B", "cpu": {"task": "digits_lt", "optional": True, "settings": {"epochs": 9}}},
+        "b": {"title": "B", "cpu": {"task": "digits_lt", "settings": {"epochs": 9}}},
     },
     "tiers": {
         "smoke": {"recipe": {"epochs": 1}},
@@ -42,7 +42,7 @@ SMALL: dict[str, Any] = {
 
 
 NO_DATA_HERE = ("imagenet-lt",)  # what they want cannot be had on our machine
-LONG = ("table2", "table9")
+LONG = ("table2", "table9", "gain")
 FOREIGN = ("torchvision:resnet50@IMAGENET1K_V1", "torchvision:resnext50_32x4d", "hf:distilbert-base-uncased")
 
 
@@ -124,7 +124,7 @@ def test_the_papers_recipe_is_that_of_the_paper() -> None:
 
 
 def test_seed_0_of_everything_comes_first() -> None:
-    found = [(cell.column, cell.row, cell.config.seed) for cell in cells(small(), "cpu", "runs")]
+    found = [(cell.column, cell.row, cell.config.seed) for cell in cells(small(), "cpu", "runs", tasks=["a"])]
     assert found == [("a", "cross_entropy", 0), ("a", "icda", 0), ("a", "meta_icda", 0), ("a", "icda", 1)]
 
 
@@ -140,7 +140,7 @@ def test_recipes_places_and_rows_add_up() -> None:
 
 def test_rows_columns_and_seeds_can_be_chosen() -> None:
     suite = small()
-    assert [cell.row for cell in cells(suite, "cpu", "runs", methods=["icda"], seeds=3)] == ["icda"] * 3
+    assert [cell.row for cell in cells(suite, "cpu", "runs", methods=["icda"], tasks=["a"], seeds=3)] == ["icda"] * 3
     assert {cell.column for cell in cells(suite, "cpu", "runs", tasks=["digits_lt"])} == {"a", "b"}
     with pytest.raises(UnknownNameError, match="cited from the paper, not run"):
         cells(suite, "cpu", "runs", methods=["gan"])
@@ -183,6 +183,15 @@ def test_error_rates_become_accuracies() -> None:
 def test_a_suite_whose_parts_do_not_fit_is_refused(rows: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         small(rows=rows)
+
+
+def test_a_column_is_run_here_or_says_why_not() -> None:
+    silent = copy.deepcopy(SMALL["columns"]) | {"b": {"title": "B", "paper": {"task": "digits"}}}
+    with pytest.raises(ValueError, match="column 'b' needs tier cpu or long, or `absent: why not`"):
+        small(columns=silent)
+    assert small(columns=silent | {"b": {**silent["b"], "absent": "too long"}}).column("b").absent == "too long"
+    with pytest.raises(ValueError, match="column 'a' needs tier cpu or long"):
+        small(columns=SMALL["columns"] | {"a": {**SMALL["columns"]["a"], "absent": "too long"}})
 
 
 def test_an_unknown_suite_gets_a_proposal() -> None:

@@ -45,7 +45,6 @@ class Place:
     task: str
     metadata_task: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
-    optional: bool = False  # run only when --tasks names it
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,7 @@ class Column:
 
     Two columns may show two figures of the same runs. `metric` is the suite's own where it is not given. `like` names a
     column of the paper whose figures stand beside this one, which the paper does not have; "nothing" if none is like it.
+    `absent` says why a column has neither tier `cpu` nor `long`: its figures are cited, and our machine cannot run it.
     """
 
     key: str
@@ -61,6 +61,7 @@ class Column:
     places: dict[str, Place]
     metric: str | None = None
     like: str | None = None
+    absent: str | None = None
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ def cells(
 ) -> list[Cell]:
     """The runs of a suite, the first seed of everything first: a table is soon whole and then grows more certain.
 
-    `methods` are rows or method names, `tasks` columns or task names; a column marked optional is only run when named.
+    `methods` are rows or method names, `tasks` columns or task names.
     """
     if tier not in suite.tiers:
         raise InputError(f"suite {suite.name!r} has no tier {tier!r}: choose from {', '.join(suite.tiers)}.")
@@ -246,7 +247,7 @@ def _chosen_rows(suite: Suite, methods: Sequence[str]) -> list[Row]:
 def _chosen_places(suite: Suite, tier: str, tasks: Sequence[str]) -> list[tuple[Column, Place]]:
     there = [(column, column.places[tier]) for column in suite.columns if tier in column.places]
     if not tasks:
-        return [(column, place) for column, place in there if not place.optional]
+        return there
     names = [name for column, place in there for name in (column.key, place.task)]
     for name in tasks:
         if name not in names:
@@ -256,7 +257,7 @@ def _chosen_places(suite: Suite, tier: str, tasks: Sequence[str]) -> list[tuple[
 
 def _column(key: str, entry: dict[str, Any]) -> Column:
     places = {str(tier): Place(**entry[tier]) for tier in TIERS if tier in entry}
-    return Column(key, entry["title"], places, entry.get("metric"), entry.get("like"))
+    return Column(key, entry["title"], places, entry.get("metric"), entry.get("like"), entry.get("absent"))
 
 
 def _row(entry: dict[str, Any]) -> Row:
@@ -275,6 +276,9 @@ def _check(suite: Suite) -> None:
         strange += [name for name in (row.below,) if name is not None and name not in keys]
         if strange:
             raise InputError(f"suite {suite.name}: row {row.key!r} names {', '.join(strange)}, which is not there.")
+    for column in suite.columns:
+        if (column.absent is None) != bool({"cpu", "long"} & set(column.places)):
+            raise InputError(f"suite {suite.name}: column {column.key!r} needs tier cpu or long, or `absent: why not`.")
     for name, tier in suite.tiers.items():
         strange = [key for key in (*tier.row_seeds, *tier.row_options) if key not in keys]
         if strange:

@@ -30,13 +30,14 @@ class Line:
 def suite_table(suite: Suite, rows: Sequence[dict[str, str]]) -> str:
     """One table per column that was run, with a line above it that says on what; the other columns share one."""
     tiers = {column.key: tier_shown(suite, column, rows) for column in suite.columns}
-    parts = []
+    parts, absent = [], []
     for column in suite.columns:
         if long := _long_lines(suite, column, rows):
             parts.append(_column_text(suite, column, LONG, long))
         if tier := tiers[column.key]:
             parts.append(_column_text(suite, column, tier, column_lines(suite, column, tier, rows)))
-    absent = [column for column in suite.columns if tiers[column.key] is None]
+        if not long and not tier:
+            absent.append(column)
     return "\n\n".join([*parts, *_absent_text(suite, absent), *_notes(suite)])
 
 
@@ -62,6 +63,7 @@ def column_lines(suite: Suite, column: Column, tier: str, rows: Iterable[dict[st
         for row in suite.rows
     ]
     verdicts = judge(entries, suite.reference, at_paper_tier=tier == "paper")
+    verdicts |= {row.key: Verdict("cited") for row in suite.rows if row.method is None}
     return [
         Line(row, _shown(suite, suite.paper_points(row, column)), measured[row.key], verdicts[row.key])
         for row in suite.rows
@@ -115,24 +117,30 @@ def _heading(suite: Suite, column: Column, tier: str) -> str:
     row = next(row for row in suite.rows if row.method is not None)
     config = cell_config(suite, tier, column, row)
     trends = "" if tier == "paper" else "; only trends can be compared"
+    half = "" if config.precision == "no" else f" in {config.precision}"
     shown = f"{(column.metric or suite.shows).replace('_', ' ')} in per cent"
     return (
         f"**{column.title}** ({shown}; ours: tier `{tier}`, task `{config.task}`, {config.model}, "
-        f"{config.epochs} epochs{trends})"
+        f"{config.epochs} epochs{half}{trends})"
     )
 
 
 def _absent_text(suite: Suite, columns: Sequence[Column]) -> list[str]:
-    """The paper's figures of columns of which nothing was run."""
-    if not columns:
-        return []
-    figures = [[_shown(suite, suite.paper_points(row, column)) for column in columns] for row in suite.rows]
-    body = [
-        [row.title, *("" if value is None else f"{value:.2f}" for value in values), "not run here"]
-        for row, values in zip(suite.rows, figures, strict=True)
-    ]
-    titles = ["method", *(f"the paper: {column.title}" for column in columns), "status"]
-    return [f"**Not run here** ({suite.shows} in per cent)\n\n{markdown(titles, body)}"]
+    """The paper's figures of columns of which nothing was run: one table for each reason."""
+    reasons = dict.fromkeys(column.absent for column in columns)
+    return [_cited(suite, [column for column in columns if column.absent == reason], reason) for reason in reasons]
+
+
+def _cited(suite: Suite, columns: Sequence[Column], reason: str | None) -> str:
+    """Columns that could have been run have a line for each row; of the others only what the paper prints is cited."""
+    heading = "Not run here" if reason is None else f"Cited, not run: {reason}"
+    figures = {row.key: [_shown(suite, suite.paper_points(row, column)) for column in columns] for row in suite.rows}
+    shown = [row for row in suite.rows if reason is None or any(value is not None for value in figures[row.key])]
+    if not shown:
+        return f"**{', '.join(column.title for column in columns)}**: not run, {reason}"
+    body = [[row.title, *("" if value is None else f"{value:.2f}" for value in figures[row.key])] for row in shown]
+    titles = ["method", *(f"the paper: {column.title}" for column in columns)]
+    return f"**{heading}** ({suite.shows} in per cent)\n\n{markdown(titles, body)}"
 
 
 def _notes(suite: Suite) -> list[str]:

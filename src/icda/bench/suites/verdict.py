@@ -12,6 +12,7 @@ All figures are accuracies in per cent; an error rate is subtracted from 100 fir
 * *too noisy to tell*: nothing came out the other way, but for a tie of the paper our noise exceeds 2 points.
 * *reference not run*: the paper compares the row with the reference, of which there is no row in the ledger.
 * *not run here*: there is no such row in the ledger.
+* *cited*: the method is not here, so there is nothing to run.
 
 Noise of a difference is 2 s sqrt(1/n + 1/m), s being the standard deviation over seeds pooled over the rows of the column
 that have a figure in the paper, because that of three seeds alone says little. Rows of our own may diverge, and are not to
@@ -40,6 +41,7 @@ Status = Literal[
     "too noisy to tell",
     "reference not run",
     "not run here",
+    "cited",
     "reference",
     "no figure in the paper",
 ]
