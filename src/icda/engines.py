@@ -25,14 +25,16 @@ class Engine(Protocol):
 
     def each(self, work: Callable[..., Any], items: Iterable[Any], *shared: Any) -> Iterator[Any]: ...
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        return None  # nothing to tidy up, unless an engine says otherwise
 
 
-class Here:
+class Here(Engine):
     """In this process; torch's own threads use the cores.
 
     >>> list(Here().each(pow, [2, 3], 2))
@@ -42,16 +44,8 @@ class Here:
     def each(self, work: Callable[..., Any], items: Iterable[Any], *shared: Any) -> Iterator[Any]:
         return (work(item, *shared) for item in items)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
-
-
-class Processes:
+class Processes(Engine):
     """In at most `jobs` processes of this machine, which share its cores: jobs x threads are never more than torch's.
 
     What is `shared` is sent to each process once. A process that dies ends the job with a sentence.
@@ -80,16 +74,8 @@ class Processes:
             finally:
                 pool.shutdown(cancel_futures=True)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
-
-
-class OnRay:
+class OnRay(Engine):
     """Tasks of one processor each, on the cluster that RAY_ADDRESS names, else on a Ray of `jobs` processes here.
 
     What is `shared` is stored once and fetched by each worker once. Workers read blocks themselves, by paths as they see
