@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from icda.cli.fit import main
 from icda.data.embedding import embed, read_samples
 from icda.data.own.blocks import find_blocks
 from icda.data.own.feature_files import Wanted
-from icda.engines import Here, OnRay, Processes, make_engine
+from icda.engines import Here, OnRay, Processes, make_engine, start_ray
 from icda.errors import InputError, OperationError
 from icda.linear.block_fit import fit_blocks
 from icda.linear.objective import LossSettings
@@ -278,3 +279,36 @@ def test_processes_of_embed_follow_inputs_and_cores(monkeypatch: pytest.MonkeyPa
     assert isinstance(make_engine("local", 1), Here)
     with pytest.raises(InputError, match="--jobs is 0"):
         local_jobs(0, 10, 32, "cpu")
+
+
+class FakeRay:
+    """Remembers how it was started."""
+
+    def __init__(self) -> None:
+        self.started: list[int | None] = []
+
+    def init(self, num_cpus: int | None, **rest: object) -> None:
+        if num_cpus == 0:
+            raise ConnectionError("Failed to connect to Ray cluster")
+        self.started.append(num_cpus)
+
+
+def test_a_cluster_that_does_not_answer_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = FakeRay()
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        here = f"127.0.0.1:{server.getsockname()[1]}"
+        for address in (here, f"ray://{here}", "no such\thost:1", f"127.0.0.1:{10**9}"):  # bound, but nobody listens
+            monkeypatch.setenv("RAY_ADDRESS", address)
+            with pytest.raises(OperationError, match="no Ray answers at RAY_ADDRESS="):
+                start_ray(ray, 2)
+        assert not ray.started
+        server.listen()
+        for address in (here, f"ray://{here}", "auto"):
+            monkeypatch.setenv("RAY_ADDRESS", address)
+            start_ray(ray, 2)
+    monkeypatch.delenv("RAY_ADDRESS")
+    start_ray(ray, 2)
+    assert ray.started == [None, None, None, 2]
+    with pytest.raises(OperationError, match="no Ray answers"):  # a port is open, and something else is behind it
+        start_ray(ray, 0)

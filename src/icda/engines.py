@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -17,6 +18,7 @@ from icda.extras import require
 
 Where = Literal["local", "ray"]
 RETRIES = 3  # a worker that dies takes its block along: the block is done again, the job goes on
+SECONDS_TO_ANSWER = 5.0  # for a cluster named by RAY_ADDRESS
 AHEAD = 2  # blocks waiting for each processor, so that none is idle while results are added up
 
 
@@ -75,6 +77,38 @@ class Processes(Engine):
                 pool.shutdown(cancel_futures=True)
 
 
+def start_ray(ray: Any, jobs: int) -> None:
+    """Connect to the cluster that RAY_ADDRESS names, else start a Ray of `jobs` processes here.
+
+    Ray itself waits for minutes for a cluster that is not there, and then prints its own traceback.
+    """
+    address = os.environ.get("RAY_ADDRESS")
+    try:
+        if address and not _answers(address):
+            raise ConnectionError(address)
+        ray.init(num_cpus=None if address else jobs, include_dashboard=False, log_to_driver=False)
+    except ConnectionError as error:
+        raise OperationError(
+            f"no Ray answers at RAY_ADDRESS={address}: start it, or unset the variable to use this machine."
+        ) from error
+
+
+def _answers(address: str) -> bool:
+    """Whether a port is open there; names without a port (auto, local) are Ray's business.
+
+    >>> _answers("auto"), _answers("127.0.0.1:1")
+    (True, False)
+    """
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not host or not port.isdigit():
+        return True
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=SECONDS_TO_ANSWER).close()
+    except (OSError, OverflowError, UnicodeError):
+        return False
+    return True
+
+
 class OnRay(Engine):
     """Tasks of one processor each, on the cluster that RAY_ADDRESS names, else on a Ray of `jobs` processes here.
 
@@ -90,8 +124,7 @@ class OnRay(Engine):
     def __enter__(self) -> Self:
         self._own = not self.ray.is_initialized()
         if self._own:
-            cpus = None if os.environ.get("RAY_ADDRESS") else self.jobs
-            self.ray.init(num_cpus=cpus, include_dashboard=False, log_to_driver=False)
+            start_ray(self.ray, self.jobs)
         return self
 
     def __exit__(

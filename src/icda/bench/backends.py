@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 import traceback
@@ -17,6 +16,7 @@ import torch
 
 from icda.bench.finished import finished_result
 from icda.bench.processes import process_pool
+from icda.engines import start_ray
 from icda.extras import require
 from icda.results import RunResult, write_atomically
 from icda.results.claims import claimed
@@ -120,7 +120,7 @@ def _on_ray(configs: Sequence[TrainConfig], jobs: int) -> Iterator[Numbered]:
     ray = require("ray", "ray", "cells on a cluster")
     own = not ray.is_initialized()
     if own:
-        ray.init(num_cpus=None if os.environ.get("RAY_ADDRESS") else jobs, include_dashboard=False, log_to_driver=False)
+        start_ray(ray, jobs)
     try:
         remote = ray.remote(num_cpus=1, max_retries=ATTEMPTS - 1)(_run_alone)
         waiting = {remote.remote(config): number for number, config in enumerate(configs)}
