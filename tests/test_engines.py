@@ -286,9 +286,10 @@ class FakeRay:
 
     def __init__(self) -> None:
         self.started: list[int | None] = []
+        self.broken = False
 
-    def init(self, num_cpus: int | None, **rest: object) -> None:
-        if num_cpus == 0:
+    def init(self, num_cpus: int | None = None, **rest: object) -> None:
+        if self.broken:
             raise ConnectionError("Failed to connect to Ray cluster")
         self.started.append(num_cpus)
 
@@ -307,8 +308,12 @@ def test_a_cluster_that_does_not_answer_is_said_at_once(monkeypatch: pytest.Monk
         for address in (here, f"ray://{here}", "auto"):
             monkeypatch.setenv("RAY_ADDRESS", address)
             start_ray(ray, 2)
+        ray.broken = True  # a port is open, and something else is behind it
+        with pytest.raises(OperationError, match="no Ray answers at RAY_ADDRESS=auto"):
+            start_ray(ray, 2)
     monkeypatch.delenv("RAY_ADDRESS")
+    with pytest.raises(ConnectionError):  # a Ray of our own that does not start is no matter of the variable
+        start_ray(ray, 2)
+    ray.broken = False
     start_ray(ray, 2)
     assert ray.started == [None, None, None, 2]
-    with pytest.raises(OperationError, match="no Ray answers"):  # a port is open, and something else is behind it
-        start_ray(ray, 0)

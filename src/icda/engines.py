@@ -83,10 +83,13 @@ def start_ray(ray: Any, jobs: int) -> None:
     Ray itself waits for minutes for a cluster that is not there, and then prints its own traceback.
     """
     address = os.environ.get("RAY_ADDRESS")
+    if not address:
+        ray.init(num_cpus=jobs, include_dashboard=False, log_to_driver=False)
+        return
     try:
-        if address and not _answers(address):
+        if not _answers(address):
             raise ConnectionError(address)
-        ray.init(num_cpus=None if address else jobs, include_dashboard=False, log_to_driver=False)
+        ray.init(include_dashboard=False, log_to_driver=False)
     except ConnectionError as error:
         raise OperationError(
             f"no Ray answers at RAY_ADDRESS={address}: start it, or unset the variable to use this machine."

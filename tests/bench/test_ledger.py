@@ -72,11 +72,19 @@ def test_a_cell_run_again_takes_the_place_of_its_row_and_no_other(tmp_path: Path
 
 def test_a_ledger_written_by_an_earlier_version_can_be_added_to(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
-    old = [name for name in COLUMNS if name != "train_accuracy"]
+    old = [name for name in COLUMNS if name not in ("train_accuracy", "precision")]
     row = to_row(result(), "cpu")
     path.write_text(",".join(old) + "\n" + ",".join(f'"{row[name]}"' for name in old) + "\n")
     add_to_ledger(path, to_row(result(seed=5), "cpu"))
     assert [(line["seed"], line["train_accuracy"]) for line in read_ledger(path)] == [("0", ""), ("5", "")]
+    assert [line["precision"] for line in read_ledger(path)] == ["no", "no"]
+
+
+def test_the_same_cell_in_another_precision_is_another_run(tmp_path: Path) -> None:
+    path, row = tmp_path / "x.csv", to_row(result(), "cpu")
+    for precision in ("no", "bf16", "no"):
+        add_to_ledger(path, row | {"precision": precision})
+    assert [line["precision"] for line in read_ledger(path)] == ["bf16", "no"]
 
 
 def test_a_row_from_before_attributes_could_be_withheld_is_one_that_was_told_them(tmp_path: Path) -> None:

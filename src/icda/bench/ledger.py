@@ -34,6 +34,7 @@ COLUMNS = (
     "attributes",
     "model",
     "epochs",
+    "precision",
     "options",
     "seconds",
     "config_hash",
@@ -43,7 +44,7 @@ COLUMNS = (
     "torch",
 )
 # What makes a run another run of the table rather than the same one again.
-IDENTITY = ("tier", "task", "model", "method", "options", "epochs", "selection", "attributes", "seed")
+IDENTITY = ("tier", "task", "model", "method", "options", "epochs", "precision", "selection", "attributes", "seed")
 
 
 def to_row(result: Mapping[str, Any], tier: str) -> dict[str, str]:
@@ -58,6 +59,7 @@ def to_row(result: Mapping[str, Any], tier: str) -> dict[str, str]:
         "tier": tier,
         "attributes": config.get("attributes", "known"),
         "epochs": config["epochs"],
+        "precision": config.get("precision", "no"),
         "options": options_text(config["options"]),
         "seconds": result.seconds,
         "data_hash": (result.data_hash or "")[:12],
@@ -108,5 +110,6 @@ def read_ledger(path: Path) -> list[dict[str, str]]:
     if rows and (missing := [name for name in ("task", "method", "seed", "tier") if name not in rows[0]]):
         raise InputError(f"{path} is no ledger: it has no column {', '.join(missing)}.")
     for row in rows:
-        row["attributes"] = row.get("attributes") or "known"  # a row from before there was a choice
+        row["attributes"] = row.get("attributes") or "known"  # rows from before there was a choice
+        row["precision"] = row.get("precision") or "no"
     return rows

@@ -25,7 +25,7 @@ def ledger_cost_table(results: Path) -> str:
 
 
 def _cost(rows: list[dict[str, str]]) -> list[str]:
-    names = ("task", "model", "method", "options", "epochs", "selection", "attributes")
+    names = ("task", "model", "method", "options", "epochs", "precision", "selection", "attributes")
     seeds = Counter(tuple(row[name] for name in names) for row in rows)
     least, most = min(seeds.values()), max(seeds.values())
     hours = sum(float(row["seconds"]) for row in rows) / 3600

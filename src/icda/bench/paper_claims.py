@@ -10,7 +10,7 @@ from icda.bench.markdown import markdown, spread
 from icda.bench.studies.row_file import read_row_file
 from icda.bench.studies.tail_features.run import TITLES, TailRow
 from icda.bench.suites.suite import Column, Suite, cell_config, load_suite
-from icda.bench.suites.suite_table import Line, column_lines, suite_rows
+from icda.bench.suites.suite_table import Line, column_lines, length_text, suite_rows
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def _short(title: str) -> str:
 
 def _network(suite: Suite, column: Column, claim: Claim) -> str:
     config = cell_config(suite, claim.tier, column, suite.row(claim.row))
-    return f"{config.model or 'its own network'}, {config.epochs} epochs"
+    return f"{config.model or 'its own network'}, {length_text(config)}"
 
 
 def _features_line(results: Path) -> list[str] | None:

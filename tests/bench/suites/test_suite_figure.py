@@ -29,7 +29,7 @@ def rows(name: str, keys: list[str], accuracies: list[float]) -> list[dict[str, 
                     **{"task": config.task, "method": config.method, "model": config.model, "tier": "cpu"},
                     **{"options": options_text(config.options), "epochs": str(config.epochs)},
                     **{"seed": str(seed), "accuracy": str(accuracy)},
-                    **{"selection": config.selection, "attributes": config.attributes},
+                    **{"selection": config.selection, "attributes": config.attributes, "precision": config.precision},
                 }
             )
     return found

@@ -21,7 +21,7 @@ def rows_for(suite: Suite, key: str, tier: str, accuracies: list[float], column:
             **dict.fromkeys(COLUMNS, ""),
             **{"task": config.task, "method": config.method, "model": config.model, "epochs": str(config.epochs)},
             **{"options": options_text(config.options), "tier": tier, "seed": str(seed)},
-            **{"selection": config.selection, "attributes": config.attributes},
+            **{"selection": config.selection, "attributes": config.attributes, "precision": config.precision},
             suite.metric_of(place): str(accuracy),
         }
         for seed, accuracy in enumerate(accuracies)
@@ -67,7 +67,7 @@ def test_rows_of_another_recipe_task_or_tier_are_not_this_cells() -> None:
     column, row = suite.columns[0], suite.row("icda")
     right = rows_for(suite, "icda", "cpu", [0.5])
     assert measured_points(suite, column, row, "cpu", right) == (50.0,)
-    for change in ({"tier": "smoke"}, {"epochs": "7"}, {"task": "digits"}, {"model": "mlp"}, {"options": "beta=1"}):
+    for change in ({"tier": "smoke"}, {"epochs": "7"}, {"task": "digits"}, {"model": "mlp"}, {"precision": "bf16"}):
         wrong = [{**line, **change} for line in right]
         assert measured_points(suite, column, row, "cpu", wrong) == ()
 
@@ -100,7 +100,10 @@ def test_a_column_that_only_tier_long_has_is_not_missing_once_it_was_run() -> No
     text = suite_table(suite, rows)
     assert "tier `long`, task `cifar10_lt_100`, resnet32, 100 epochs in bf16;" in text
     assert suite.column("whole").title not in text.partition("**Not run here**")[2]
-    assert suite.column("whole").title in suite_table(suite, []).partition("**Not run here**")[2]
+    missing = suite_table(suite, rows_for(suite, "icda", "cpu", [0.4])).partition("**Not run here**")[2]
+    assert suite.column("whole").title in missing
+    only = suite_table(suite, [*rows, *(row for at in (0, 1) for row in rows_for(suite, "icda", "cpu", [0.4], at))])
+    assert "| LA + ISDA |" not in only.partition("**Not run here**")[2]  # what is left is a column that the row skips
 
 
 def test_a_column_without_figures_that_cannot_be_run_is_one_line() -> None:

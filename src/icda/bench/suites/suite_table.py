@@ -117,12 +117,20 @@ def _heading(suite: Suite, column: Column, tier: str) -> str:
     row = next(row for row in suite.rows if row.method is not None)
     config = cell_config(suite, tier, column, row)
     trends = "" if tier == "paper" else "; only trends can be compared"
-    half = "" if config.precision == "no" else f" in {config.precision}"
     shown = f"{(column.metric or suite.shows).replace('_', ' ')} in per cent"
     return (
         f"**{column.title}** ({shown}; ours: tier `{tier}`, task `{config.task}`, {config.model}, "
-        f"{config.epochs} epochs{half}{trends})"
+        f"{length_text(config)}{trends})"
     )
+
+
+def length_text(config: TrainConfig) -> str:
+    """Epochs, and in which precision where that is not the usual one.
+
+    >>> length_text(TrainConfig(epochs=30, precision="bf16"))
+    '30 epochs in bf16'
+    """
+    return f"{config.epochs} epochs" + ("" if config.precision == "no" else f" in {config.precision}")
 
 
 def _absent_text(suite: Suite, columns: Sequence[Column]) -> list[str]:
@@ -134,8 +142,9 @@ def _absent_text(suite: Suite, columns: Sequence[Column]) -> list[str]:
 def _cited(suite: Suite, columns: Sequence[Column], reason: str | None) -> str:
     """Columns that could have been run have a line for each row; of the others only what the paper prints is cited."""
     heading = "Not run here" if reason is None else f"Cited, not run: {reason}"
-    figures = {row.key: [_shown(suite, suite.paper_points(row, column)) for column in columns] for row in suite.rows}
-    shown = [row for row in suite.rows if reason is None or any(value is not None for value in figures[row.key])]
+    rows = [row for row in suite.rows if any(column.key not in row.skip for column in columns)]
+    figures = {row.key: [_shown(suite, suite.paper_points(row, column)) for column in columns] for row in rows}
+    shown = [row for row in rows if reason is None or any(value is not None for value in figures[row.key])]
     if not shown:
         return f"**{', '.join(column.title for column in columns)}**: not run, {reason}"
     body = [[row.title, *("" if value is None else f"{value:.2f}" for value in figures[row.key])] for row in shown]
@@ -152,10 +161,10 @@ def _shown(suite: Suite, points: float | None) -> float | None:
 
 
 def _identity(config: TrainConfig) -> tuple[str, ...]:
-    told = (config.selection, config.attributes)
-    return (config.task, config.model or "", config.method, options_text(config.options), str(config.epochs), *told)
+    run = (config.task, config.model or "", config.method, options_text(config.options), str(config.epochs))
+    return (*run, config.precision, config.selection, config.attributes)
 
 
 def _ledger_identity(line: dict[str, str]) -> tuple[str, ...]:
-    names = ("task", "model", "method", "options", "epochs", "selection", "attributes")
+    names = ("task", "model", "method", "options", "epochs", "precision", "selection", "attributes")
     return tuple(line[name] for name in names)
