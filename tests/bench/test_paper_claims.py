@@ -52,7 +52,7 @@ def test_what_no_tier_of_ours_can_run_is_named_in_one_place() -> None:
         for column in load_suite(name).columns:
             if column.absent is not None:
                 why = column.absent.partition(" for ")[0]
-                assert why in ("data not to be had", "too long")
+                assert why in ("data not available", "too long")
                 names = column.title.split(", ")
                 assert any(why in line and any(part in line for part in names) for line in lines), (name, column.title)
 
