@@ -21,3 +21,12 @@ def test_runs_seeds_and_hours_are_counted_by_table_and_tier(tmp_path: Path) -> N
         "| table2 | cpu | 3 | 1 to 2 | 2.5 | chip, 2 cores | 2.0 |",
         "| table2 | long | 1 | 1 | 2.0 | chip, 2 cores | 2.0 |",
     ]
+
+
+def test_heads_on_features_are_counted_too(tmp_path: Path) -> None:
+    (tmp_path / "tail_features.csv").write_text(
+        "set,method,seed,seconds,processor,cores,torch\na,ce,0,1800,chip,2,2.0\na,ce,1,1800,chip,2,2.0\na,la,0,0,chip,2,2.0\n"
+    )
+    assert ledger_cost_table(tmp_path).splitlines()[2:] == [
+        "| tail-features |  | 3 | 1 to 2 | 1.0 | chip, 2 cores | 2.0 |"
+    ]

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from icda.bench.ledger import read_ledger
 from icda.bench.markdown import markdown
 from icda.bench.suites.suite import SUITES
+
+CELL = ("task", "model", "method", "options", "epochs", "precision", "selection", "attributes")
+STUDIES = {  # of heads on features: what makes a row another cell rather than another seed of the same one
+    "embeddings": ("set", "attribute", "method", "selection"),
+    "tail_features": ("set", "method"),
+}
+TITLES = ["table", "tier", "runs", "seeds", "hours, one core", "machine", "torch"]
 
 
 def ledger_cost_table(results: Path) -> str:
@@ -20,12 +29,21 @@ def ledger_cost_table(results: Path) -> str:
         path = results / f"{name}.csv"
         rows = read_ledger(path) if path.exists() else []
         for tier in sorted({row["tier"] for row in rows}):
-            body.append([name, tier, *_cost([row for row in rows if row["tier"] == tier])])
-    return markdown(["table", "tier", "runs", "seeds", "hours, one core", "machine", "torch"], body)
+            body.append([name, tier, *_cost([row for row in rows if row["tier"] == tier], CELL)])
+    for name, cell in STUDIES.items():
+        path = results / f"{name}.csv"
+        if path.exists():
+            body.append([name.replace("_", "-"), "", *_cost(_study_rows(path), cell)])
+    return markdown(TITLES, body)
 
 
-def _cost(rows: list[dict[str, str]]) -> list[str]:
-    names = ("task", "model", "method", "options", "epochs", "precision", "selection", "attributes")
+def _study_rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return [{**row, "machine": f"{row['processor']}, {row['cores']} cores"} for row in csv.DictReader(file)]
+
+
+def _cost(rows: Sequence[Mapping[str, str]], cell: Iterable[str]) -> list[str]:
+    names = tuple(cell)
     seeds = Counter(tuple(row[name] for name in names) for row in rows)
     least, most = min(seeds.values()), max(seeds.values())
     hours = sum(float(row["seconds"]) for row in rows) / 3600
