@@ -99,7 +99,7 @@ CLAIMS = (
         "glt_accuracy",
         "icda",
         "logit_adjustment",
-        "Tiny ImageNet, 7,045 images at 32 px, ",
+        "the same runs as the line above, ",
     ),
     Claim(
         "the class margin matters",
