@@ -69,3 +69,9 @@ def test_every_row_finds_the_planted_classes(row: str) -> None:
     hits = Heads(planted()).fit(row, choice)(judged.features).argmax(1) == judged.targets
     least = {"ce": 0.5, "isda": 0.5, "risda": 0.26}.get(row, 0.75)  # RISDA's shifted means favour frequent classes
     assert hits.mean() > least
+
+
+def test_a_little_augmentation_lies_between_logit_adjustment_and_icda() -> None:
+    train, judged = planted(), planted(1).features
+    plain, little, full = (Heads(train).fit(name, 0.1)(judged) for name in ("la", "icda_little", "icda"))
+    assert 0 < np.abs(little - plain).mean() < np.abs(full - plain).mean()

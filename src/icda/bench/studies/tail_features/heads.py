@@ -18,6 +18,7 @@ INVERSE_DECAYS = (1e-4, 1e-3, 1e-2, 1e-1)  # what C is chosen from
 SHRINKAGES = (0.03, 0.1, 0.3, 0.6, 0.9)  # how far the pooled covariance is drawn to a multiple of the identity
 NEIGHBOURS = 3  # head classes that a tail class borrows from
 BORROWED_MASS = 100.0  # as if so many samples of them had been seen in each class
+LITTLE = 0.1  # a smaller lambda0 than ICDA's 0.5, from the paper's own range
 MAX_ITER = 200
 
 Logits = Callable[[np.ndarray], np.ndarray]
@@ -38,6 +39,7 @@ ROWS = (
     Row("isda", "ISDA"),
     Row("risda", "RISDA"),
     Row("icda", "ICDA"),
+    Row("icda_little", "ICDA, λ0 = 0.1"),
     Row("icda_borrowed", "ICDA, tail covariances borrowed"),
     Row("gda", "Gaussian discriminant, pooled shrunk covariance", SHRINKAGES),
     Row("la_from_gda", "logit adjustment, decay towards the Gaussian discriminant"),
@@ -59,7 +61,10 @@ class Heads:
             return self._from_gaussian(choice)
         if row == "icda_borrowed":
             return self._borrowed(choice)
-        model = ICDAClassifier(row, C=choice, max_iter=MAX_ITER)  # type: ignore[arg-type]
+        if row == "icda_little":
+            model = ICDAClassifier("icda", C=choice, lambda0=LITTLE, max_iter=MAX_ITER)
+        else:
+            model = ICDAClassifier(row, C=choice, max_iter=MAX_ITER)  # type: ignore[arg-type]
         return model.fit(self.train.features, self.train.targets).decision_function
 
     @property
