@@ -63,7 +63,9 @@ def test_the_readme_says_whether_the_papers_scale_was_run() -> None:
     assert ("With the paper's data and network, in half its epochs" in readme) == ("paper" not in tiers)
     gain = [row for row in read_ledger(RESULTS / "gain.csv") if row["tier"] == "long"]
     by_method = {row["method"]: 100 * float(row["accuracy"]) for row in gain if row["seed"] == "0"}
-    assert f"logit adjustment has its {by_method['logit_adjustment']:.0f} %, and ICDA {by_method['icda']:.1f}," in readme
+    assert (
+        f"logit adjustment has its {by_method['logit_adjustment']:.0f} %, and ICDA {by_method['icda']:.1f}," in readme
+    )
     assert ("(one seed)" in readme) == (len({row["seed"] for row in gain}) == 1)
 
 
