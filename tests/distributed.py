@@ -44,6 +44,7 @@ def call(file: str, function: str, rank: int, world_size: int, folder: Path) -> 
         timeout=datetime.timedelta(seconds=60),
     )
     try:
+        dist.barrier()  # a rank that ends at once would close connections that another still makes
         torch.save(getattr(module, function)(rank), folder / f"rank{rank}.pt")
     finally:
         dist.destroy_process_group()

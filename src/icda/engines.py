@@ -86,14 +86,13 @@ def start_ray(ray: Any, jobs: int) -> None:
     if not address:
         ray.init(num_cpus=jobs, include_dashboard=False, log_to_driver=False)
         return
+    silent = f"no Ray answers at RAY_ADDRESS={address}: start it, or unset the variable to use this machine."
+    if not _answers(address):
+        raise OperationError(silent)
     try:
-        if not _answers(address):
-            raise ConnectionError(address)
         ray.init(include_dashboard=False, log_to_driver=False)
     except ConnectionError as error:
-        raise OperationError(
-            f"no Ray answers at RAY_ADDRESS={address}: start it, or unset the variable to use this machine."
-        ) from error
+        raise OperationError(silent) from error
 
 
 def _answers(address: str) -> bool:
