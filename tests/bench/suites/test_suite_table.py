@@ -10,7 +10,7 @@ import pytest
 from icda.bench import tables
 from icda.bench.ledger import COLUMNS, options_text, read_ledger, write_ledger
 from icda.bench.suites.suite import SUITES, Suite, cell_config, load_suite
-from icda.bench.suites.suite_table import column_lines, measured_points, suite_table, tier_shown
+from icda.bench.suites.suite_table import column_lines, measured_points, suite_rows, suite_table, tier_shown
 
 
 def rows_for(suite: Suite, key: str, tier: str, accuracies: list[float], column: int = 0) -> list[dict[str, str]]:
@@ -141,6 +141,11 @@ def test_every_row_of_a_committed_ledger_belongs_to_a_cell_of_its_suite(name: st
     names = ("tier", "task", "model", "method", "options", "epochs")
     strange = [line for line in lines if tuple(line[name] for name in names) not in wanted]
     assert not strange, "a recipe changed: run these cells again, or take their rows out"
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_whatever_our_machine_can_run_was_run(name: str) -> None:
+    assert "not run here" not in suite_table(load_suite(name), suite_rows(name, RESULTS)).lower()
 
 
 @pytest.mark.parametrize("name", ["table2", "table4", "table9"])
