@@ -22,8 +22,8 @@ from icda.data.own.blocks import find_blocks
 from icda.data.own.feature_files import Wanted
 from icda.engines import Here, OnRay, Processes, make_engine, start_ray
 from icda.errors import InputError, OperationError
-from icda.linear.block_fit import fit_blocks
-from icda.linear.objective import LossSettings
+from icda.heads.block_fit import fit_blocks
+from icda.heads.problem import LossSettings
 from icda.serving.loading import load
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from icda import _moved
 from icda._version import __version__
 
 if TYPE_CHECKING:
@@ -28,14 +27,14 @@ if TYPE_CHECKING:
     from icda.methods.meta_loop import MetaICDA
     from icda.serving import load
     from icda.statistics import ClassStatistics, Moments
-    from icda.strength import AugmentedFeatures, Strength, StrengthNetwork, augment, direct_strength
-
-_moved.install()
+    from icda.functional.strength import Strength, direct_strength
+    from icda.meta.strength_network import StrengthNetwork
+    from icda.statistics.augment import AugmentedFeatures, augment
 
 _HOMES = {
     "AdjustedLoss": "icda.losses",
     "Audit": "icda.auditing",
-    "AugmentedFeatures": "icda.strength",
+    "AugmentedFeatures": "icda.statistics.augment",
     "ClassStatistics": "icda.statistics",
     "CrossEntropyLoss": "icda.losses",
     "ICDAClassifier": "icda.estimators.classifier",
@@ -47,12 +46,12 @@ _HOMES = {
     "Moments": "icda.statistics",
     "RISDALoss": "icda.losses",
     "RobustClassifier": "icda.estimators.robust",
-    "Strength": "icda.strength",
-    "StrengthNetwork": "icda.strength",
+    "Strength": "icda.functional.strength",
+    "StrengthNetwork": "icda.meta.strength_network",
     "Verdict": "icda.auditing",
     "audit": "icda.auditing",
-    "augment": "icda.strength",
-    "direct_strength": "icda.strength",
+    "augment": "icda.statistics.augment",
+    "direct_strength": "icda.functional.strength",
     "load": "icda.serving",
 }
 

@@ -18,11 +18,11 @@ from icda.auditing.label_noise import find_label_noise
 from icda.auditing.ties import Ties, class_costs
 from icda.cli.audit import main
 from icda.errors import InputError
-from icda.linear.balance import rebalance
-from icda.linear.dealing import deal_folds
-from icda.linear.objective import LossSettings
-from icda.linear.problem import Problem
-from icda.linear.solver import fit_head
+from icda.heads.balance import rebalance
+from icda.heads.dealing import deal_folds
+from icda.heads.problem import LossSettings
+from icda.heads.problem import Problem
+from icda.heads.solver import fit_head
 
 EXACT = BlockAuditSettings(C=0.3, folds=3, rounds=2, seed=5, max_iter=2000, tol=1e-9, dtype=torch.float64)
 

@@ -134,7 +134,7 @@ def test_what_an_earlier_fit_balanced_is_forgotten() -> None:
         ({"balance": "group"}, {}, r"needs groups: fit\(X, y, groups=...\)"),
         ({"balance": "strength", "through": "prior"}, {}, "has no groups to balance through='prior'"),
         ({"balance": "strength", "through": "statistics"}, {}, "has no groups to balance through='statistics'"),
-        ({"C": 0}, {}, "C must be positive"),
+        ({"C": 0}, {}, "C to be positive"),
         ({"balance": "group"}, {"groups": np.zeros(3)}, "one entry per sample"),
     ],
 )

@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 from sklearn.utils import check_array
 
 import icda.estimators.streaming as streaming
-import icda.linear.rows as rows_module
+import icda.heads.rows as rows_module
 from icda.data.embedding.features import write_arrays
 from icda.data.embedding.mapped import map_features
 from icda.estimators.classifier import ICDAClassifier
@@ -215,13 +215,14 @@ def test_parquet_gives_the_head_of_the_array_in_memory(
         monkeypatch.setattr(rows_module, "IN_MEMORY_BYTES", 1)
     X, y = digits
     number = np.arange(len(y))
-    model = ICDAClassifier("icda", C=0.1, balance="group")
+    model = ICDAClassifier("icda", C=0.1, balance="group", tol=1e-5, max_iter=1000)
     wanted = clone(model).fit(X, y, number % 3, number % 2)
     folder = tmp_path / "spool"
     folder.mkdir()
     columns = {"features": "embedding", "target": "label", "sample_weight": "weight", "groups": "place"}
     found = clone(model).fit_parquet(parquet, **columns, tempdir=folder)
-    np.testing.assert_allclose(found.coef_, wanted.coef_, atol=1e-5)
+    # Rows on disk are added up in another order: in single precision optima agree to about this.
+    np.testing.assert_allclose(found.coef_, wanted.coef_, atol=1e-3 if large else 1e-5)
     assert found.classes_.tolist() == np.unique(y).tolist()
     assert list(folder.iterdir()) == []
 

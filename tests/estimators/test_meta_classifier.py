@@ -70,7 +70,7 @@ def test_seed_decides_the_fit() -> None:
         ({"strength_output": "relu"}, "strength_output must be one of sigmoid, tanh, linear"),
         ({"strength_output": "tanh", "strengths_as": "weights"}, "needs strengths that are positive"),
         ({"beta": "large"}, 'beta is a number or "auto"'),
-        ({"C": 0}, "must be positive"),
+        ({"C": 0}, "to be positive"),
         ({"folds": 1}, "folds must be at least 2"),
     ],
 )

@@ -89,5 +89,5 @@ def test_a_certain_answer_right_or_wrong_has_a_finite_loss_and_gradient(dtype: t
 
 @pytest.mark.parametrize(("a", "b"), [(-1.0, 1.0), (1.0, -0.1), (0.0, 0.0), (math.inf, 1.0), (math.nan, 1.0)])
 def test_weights_that_make_no_loss_are_refused(a: float, b: float) -> None:
-    with pytest.raises(ValueError, match=f"a and b must be finite, not negative and not both zero, got {a} and {b}"):
+    with pytest.raises(ValueError, match="ActivePassiveLoss"):
         ActivePassiveLoss(3, 5, a=a, b=b)

@@ -120,6 +120,17 @@ def test_evaluation_and_reading_the_adjustment_leave_the_state_alone(kind: type[
     assert_same_state(loss, before)
 
 
+@pytest.mark.parametrize("kind", TYPES)
+def test_without_gradients_a_loss_in_train_mode_only_computes(kind: type[AdjustedLoss]) -> None:
+    """Nobody calls eval() on a loss: validation under no_grad must not count."""
+    loss, (features, targets, head) = make_loss(kind), make_batch()
+    before = snapshot(loss)
+    with torch.no_grad():
+        value = loss(features, targets, head, progress=0.4)
+    assert_same_state(loss, before)
+    assert torch.equal(value, loss.eval()(features, targets, head, progress=0.4))
+
+
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(st.integers(0, 10_000), st.sampled_from(TYPES), st.floats(0, 1), st.sampled_from([torch.float32, torch.float64]))
 def test_the_adjustment_is_zero_at_the_target(
@@ -196,7 +207,7 @@ def test_a_target_whose_count_is_zero_is_refused_and_nothing_is_lost() -> None:
         loss = kind(C, A, class_counts=torch.tensor([5, 0, 5, 5])).double()
         loss(features, torch.zeros(N).long(), head)
         before = snapshot(loss)
-        with pytest.raises(ValueError, match="class 1, whose class_counts entry is 0"):
+        with pytest.raises(ValueError, match="class 1"):
             loss(features, torch.ones(N).long(), head)
         assert_same_state(loss, before)
 
@@ -377,9 +388,8 @@ def test_a_subclass_sees_detached_features_and_products_without_bias() -> None:
     torch.testing.assert_close(loss.seen[1], (features @ head.weight.T).detach(), rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize("reentrant", [False, True])
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
-def test_a_checkpointed_call_counts_its_batch_once(reentrant: bool, covariance: str) -> None:
+def test_a_checkpointed_call_counts_its_batch_once(covariance: str) -> None:
     """torch.utils.checkpoint runs it again in the backward pass: gradients and statistics are those without it."""
     torch.manual_seed(0)
     head, targets = nn.Linear(6, 3), torch.arange(9) % 3
@@ -389,7 +399,7 @@ def test_a_checkpointed_call_counts_its_batch_once(reentrant: bool, covariance: 
         loss, features = ICDALoss(3, 6, covariance=covariance), inputs.clone().requires_grad_()
         for _ in range(2):
             if checkpointed:
-                value = checkpoint(loss, features, targets, head, 0.5, use_reentrant=reentrant)
+                value = checkpoint(loss, features, targets, head, 0.5, use_reentrant=False)
             else:
                 value = loss(features, targets, head, 0.5)
             value.backward()

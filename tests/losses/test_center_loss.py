@@ -119,9 +119,9 @@ def test_a_batch_that_is_refused_moves_nothing() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"weight": -1.0}, "weight must be finite and not negative, got -1"),
-        ({"weight": float("inf")}, "weight must be finite"),
-        ({"centre_rate": 1.5}, r"centre_rate must lie in \[0, 1\], got 1.5"),
+        ({"weight": -1.0}, "weight"),
+        ({"weight": float("inf")}, "weight"),
+        ({"centre_rate": 1.5}, "centre_rate"),
     ],
 )
 def test_a_bad_option_is_refused(options: dict[str, float], message: str) -> None:

@@ -70,10 +70,10 @@ def test_bad_input_is_refused() -> None:
     with pytest.raises(ValueError, match="ClassBalancedCrossEntropyLoss needs class_counts"):
         ClassBalancedCrossEntropyLoss(3, 5)
     for beta in (1.0, -0.1, math.nan):
-        with pytest.raises(ValueError, match=r"effective_beta must lie in \[0, 1\)"):
+        with pytest.raises(ValueError, match="effective_beta"):
             ClassBalancedCrossEntropyLoss(3, 5, torch.tensor(COUNTS), effective_beta=beta)
     features, targets, head = make_batch()
-    with pytest.raises(ValueError, match="class 2, whose class_counts entry is 0"):
+    with pytest.raises(ValueError, match="class 2"):
         ClassBalancedCrossEntropyLoss(3, 5, torch.tensor([5, 5, 0]))(features, targets, head)
 
 

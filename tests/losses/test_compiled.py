@@ -115,7 +115,7 @@ def test_reduction_none_and_smoothing_and_weights_are_compiled():
     ("targets", "progress", "words"),
     [
         (torch.tensor([0, 7, 1]), 0.5, "label 7"),
-        (torch.tensor([0, -100, 1]), 0.5, "ignore_index"),
+        (torch.tensor([-100, -100, -100]), 0.5, "ignore_index"),
         (torch.tensor([0, 4, 1]), 0.5, "class_counts"),
         (torch.tensor([0, 3, 1]), 1.5, "progress"),
     ],
@@ -125,6 +125,28 @@ def test_a_compiled_loss_refuses_labels_and_progress_as_eager_mode_does(targets,
     compiled = torch.compile(loss, backend="eager", fullgraph=True)
     with pytest.raises(InputError, match=words):
         compiled(torch.randn(3, FEATURES), targets, nn.Linear(FEATURES, CLASSES), torch.tensor(progress))
+
+
+def test_a_compiled_loss_refuses_an_infinite_feature_and_goes_on() -> None:
+    loss, head, (features, targets) = icda.ICDALoss(CLASSES, FEATURES), nn.Linear(FEATURES, CLASSES), _batch()
+    compiled = torch.compile(loss, backend="eager", fullgraph=True)
+    compiled(features, targets, head, torch.tensor(0.5))
+    before = loss.statistics.covariance.clone()
+    spoilt = features.clone()
+    spoilt[3, 2] = torch.inf
+    with pytest.raises(InputError, match="infinite features"):
+        compiled(spoilt, targets, head, torch.tensor(0.5))
+    assert torch.equal(loss.statistics.covariance, before)
+
+
+def test_ignored_targets_are_compiled_too() -> None:
+    features, targets = _batch()
+    targets[2] = -100
+    loss, head = _make("icda"), nn.Linear(FEATURES, CLASSES)
+    twin = copy.deepcopy(loss)
+    found = torch.compile(loss, backend="eager", fullgraph=True)(features, targets, head, torch.tensor(0.5))
+    torch.testing.assert_close(found, twin(features, targets, head, 0.5))
+    assert loss.statistics.count.sum() == SIZE - 1
 
 
 def test_the_block_of_the_page_runs():

@@ -64,5 +64,5 @@ def test_a_sure_sample_counts_for_less_than_in_cross_entropy() -> None:
 
 @pytest.mark.parametrize("gamma", [-0.1, math.inf, math.nan])
 def test_a_bad_gamma_is_refused(gamma: float) -> None:
-    with pytest.raises(ValueError, match="gamma must be finite and not negative"):
+    with pytest.raises(ValueError, match="gamma"):
         FocalLoss(3, 5, gamma=gamma)

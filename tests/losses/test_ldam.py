@@ -70,5 +70,5 @@ def test_counts_come_back_with_the_state() -> None:
 
 @pytest.mark.parametrize("margin", [-0.1, math.inf, math.nan])
 def test_a_bad_margin_is_refused(margin: float) -> None:
-    with pytest.raises(ValueError, match="max_margin must be finite and not negative"):
+    with pytest.raises(ValueError, match="max_margin"):
         LDAMLoss(3, 5, torch.tensor(COUNTS), max_margin=margin)

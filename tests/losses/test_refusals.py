@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from icda import ClassStatistics, ICDALoss
 from icda.errors import IcdaError, InputError, InputTypeError
 from icda.losses import LOSSES, AdjustedLoss
-from icda.losses.terms import quadratic
-from icda.losses.terms.quadratic import quadratic_form
+from icda.functional import quadratic
+from icda.functional.quadratic import quadratic_form
 from icda.statistics import Moments
 from icda.statistics.low_rank import compress
 
@@ -36,7 +36,7 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
     ({"features": torch.zeros(6, 4, dtype=torch.float64)}, "features of torch.float64 and a head of torch.float32"),
     ({"features": torch.zeros(6, 4, device="meta")}, "meta device"),
     ({"features": torch.zeros(6, 4).to_sparse()}, "dense tensor"),
-    ({"features": torch.full((6, 4), 1e19), "scaled": True}, "would be NaN or infinite"),
+    ({"features": torch.full((6, 4), 1e19)}, "overflow"),
     ({"targets": np.zeros(6, int)}, "expects targets as a torch.Tensor, got ndarray"),
     ({"targets": torch.tensor([0, 1, 2, 0, 1, 9])}, "label 9, outside 0..2"),
     ({"head": (torch.full((3, 4), torch.nan), None)}, "NaN or infinite logits, or a head whose weights are"),
@@ -58,11 +58,6 @@ def test_a_refused_call_says_why_and_leaves_the_state_as_it_was(
     loss = make_loss(name)
     loss(features, targets, head)
     before = {key: value.clone() for key, value in loss.state_dict().items()}
-    change = dict(change)
-    if change.pop("scaled", False):
-        if name not in ("icda", "risda", "sgida"):
-            pytest.skip("features of 1e19 are within what this loss can compute")
-        change["features"] = 1e19 * features
     given = {"features": features, "targets": targets, "head": head, **change}
     with pytest.raises(IcdaError, match=message):
         loss(**given)
@@ -84,20 +79,8 @@ def test_a_masked_class_is_allowed_and_a_masked_target_is_not() -> None:
     loss = make_loss("icda")
     assert torch.isfinite(loss(features, targets, head, logits=logits))
     logits[0, 0] = -torch.inf
-    with pytest.raises(InputError, match="would be NaN or infinite"):
+    with pytest.raises(InputError, match="infinite logits"):
         loss(features, targets, head, logits=logits)
-
-
-def test_what_huge_features_left_behind_is_watched_after_a_reload() -> None:
-    features, targets, head = make_batch()
-    loss = ICDALoss(3, 4)
-    loss(1e10 * features, targets, head)
-    other = ICDALoss(3, 4)
-    other.load_state_dict(loss.state_dict())
-    assert other._is_wide
-    again = ICDALoss(3, 4)
-    again.load_state_dict(make_loss("icda").state_dict(), strict=False)
-    assert not again._is_wide
 
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal", "low_rank"])
@@ -116,8 +99,8 @@ def test_statistics_refuse_a_batch_that_would_poison_them(covariance: Any) -> No
 def test_statistics_refuse_to_merge_into_something_infinite() -> None:
     features, targets, _ = make_batch()
     left, right = ClassStatistics(3, 4), ClassStatistics(3, 4)
-    left.update(1e18 * features, targets)
-    right.update(-1e19 * features.abs() / 4, targets)
+    left.update(1e14 * features, targets)
+    right.update(-1e14 * features.abs() / 4, targets)
     right.mean = right.mean - 1e20
     before = left.scatter.clone()
     with pytest.raises(InputError, match="nothing was merged"):

@@ -128,8 +128,8 @@ def test_it_says_that_it_is_an_approximation_where_it_is_listed() -> None:
 
 def test_bad_options_are_refused() -> None:
     for share in (-0.1, 1.1, math.nan):
-        with pytest.raises(ValueError, match=r"smoothing is a share in \[0, 1\]"):
+        with pytest.raises(ValueError, match="smoothing"):
             SGIDALoss(3, 5, smoothing=share)
     for name in ("triplet_weight", "triplet_margin"):
-        with pytest.raises(ValueError, match=f"{name} must be finite and not negative"):
+        with pytest.raises(ValueError, match=name):
             SGIDALoss(3, 5, **{name: -1.0})

@@ -20,7 +20,7 @@ from icda.methods.meta_weight_net import MetaWeightNet
 from icda.methods.metasaug import MetaSAug
 from icda.models import create_model
 from icda.models.base import FeatureClassifier
-from icda.strength import Strength
+from icda.functional.strength import Strength
 
 RATE = 0.3
 CLASSES = 4

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from icda.data import create_task
 from icda.data.task import Batch
-from icda.linear.sparse import fit_sparse_head
+from icda.heads.sparse import fit_sparse_head
 from icda.methods import Context, Setup, Stage, create_method
 from icda.methods.dfr import DFR, STRENGTHS, Encoded, choose_l1, fit_balanced
 from icda.models.base import FeatureClassifier

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from icda.data.task import Batch
 from icda.losses import LogitAdjustmentLoss
-from icda.losses.terms.head import head_parameters
+from icda.losses.head import head_parameters
 from icda.methods import Context, Setup, Stage, create_method
 from icda.methods.lws import LearnableWeightScaling, ScaledLinear
 from icda.models.base import FeatureClassifier

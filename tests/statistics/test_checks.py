@@ -1,82 +1,77 @@
+from typing import Any
+
 import pytest
 import torch
-from torch import Tensor
 
-from icda.statistics.checks import check_features, check_num_classes, check_targets
-
-
-def test_good_features_and_targets_pass_in_silence() -> None:
-    check_features(torch.randn(3, 4), 4, "Owner")
-    check_features(torch.randn(3, 4, dtype=torch.bfloat16), 4, "Owner")
-    check_targets(torch.tensor([0, 2, 1]), 3, 3, "Owner")
-    check_num_classes(2, "Owner")
+from icda import ClassStatistics
+from icda.errors import InputError, InputTypeError
+from icda.statistics.checks import check_number, check_sizes, read_once
 
 
-@pytest.mark.parametrize("shape", [(3, 4, 1, 1), (3, 2, 2), (3, 4, 5)])
-def test_features_with_more_than_two_dimensions_are_told_to_flatten(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=r"Owner expects features of shape \(N, 4\), got .*flatten"):
-        check_features(torch.zeros(shape), 4, "Owner")
+def update(features: Any = None, targets: Any = None, **options: Any) -> None:
+    statistics = ClassStatistics(3, 4, "diagonal", **options)
+    given = torch.zeros(6, 4) if features is None else features
+    statistics.update(given, torch.arange(6) % 3 if targets is None else targets)
 
 
-@pytest.mark.parametrize("shape", [(3, 5), (4,), ()])
-def test_wrong_width_is_named_without_the_advice_to_flatten(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=r"\(N, 4\), got") as caught:
-        check_features(torch.zeros(shape), 4, "Owner")
-    assert str(shape) in str(caught.value)
-    assert "flatten" not in str(caught.value)
-
-
-def test_integer_features_are_a_type_error() -> None:
-    with pytest.raises(TypeError, match=r"floating-point features, got torch\.int64"):
-        check_features(torch.zeros(3, 4, dtype=torch.int64), 4, "Owner")
-
-
-def test_an_empty_batch_is_said_to_be_empty() -> None:
-    with pytest.raises(ValueError, match="empty batch"):
-        check_features(torch.zeros(0, 4), 4, "Owner")
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-def test_the_first_row_with_a_value_that_is_not_finite_is_named(bad: float) -> None:
+def spoilt(value: float) -> torch.Tensor:
     features = torch.zeros(6, 4)
-    features[2, 1] = features[4, 0] = bad
-    with pytest.raises(ValueError, match=r"row 2 \(2 of 6 rows\)"):
-        check_features(features, 4, "Owner")
+    features[2, 1], features[4, 0] = value, -value
+    return features
 
 
-def test_infinities_that_would_cancel_in_a_sum_are_found() -> None:
-    features = torch.zeros(2, 2)
-    features[0, 0], features[1, 1] = float("inf"), -float("inf")
-    with pytest.raises(ValueError, match="row 0"):
-        check_features(features, 2, "Owner")
+@pytest.mark.parametrize(
+    ("features", "error", "words"),
+    [
+        (torch.zeros(6, 4, 1, 1), InputError, r"\(N, 4\), got .*flatten"),
+        (torch.zeros(6, 5), InputError, r"\(N, 4\), got \(6, 5\)"),
+        (torch.zeros(4), InputError, r"\(N, 4\), got"),
+        (torch.zeros(6, 4, dtype=torch.int64), InputTypeError, "floating-point"),
+        (torch.zeros(0, 4), InputError, "empty batch"),
+        (spoilt(float("nan")), InputError, r"row 2 \(2 of 6 rows\)"),
+        (spoilt(float("inf")), InputError, r"row 2 \(2 of 6 rows\)"),
+        (spoilt(1e20), InputError, "squares overflow"),
+        ([[0.0] * 4] * 6, InputTypeError, "torch.Tensor, got list"),
+    ],
+)
+def test_features_that_cannot_be_taken_are_named(features: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        update(features)
 
 
-@pytest.mark.parametrize(("dtype", "value"), [(torch.float16, 6e4), (torch.float32, 3e38)])
-def test_finite_features_whose_sum_overflows_pass(dtype: torch.dtype, value: float) -> None:
-    features = torch.full((3, 4), value, dtype=dtype)
-    assert torch.isinf(features.sum())
-    check_features(features, 4, "Owner")
+@pytest.mark.parametrize(
+    ("targets", "error", "words"),
+    [
+        (torch.tensor([0, -1, 2, 0, 1, 2]), InputError, r"label -1, outside 0\.\.2"),
+        (torch.tensor([0, 9, 2, 0, 1, 2]), InputError, r"label 9, outside 0\.\.2"),
+        (torch.zeros(6), InputTypeError, r"targets\.long\(\)"),
+        (torch.zeros(6, dtype=torch.bool), InputTypeError, "integer class labels"),
+        (torch.zeros(6, 1).long(), InputError, r"shape \(6,\)"),
+    ],
+)
+def test_labels_that_cannot_be_taken_are_named(targets: torch.Tensor, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        update(targets=targets)
 
 
-@pytest.mark.parametrize(("labels", "wrong"), [([0, -1, 2], "-1"), ([0, 3, 1], "3"), ([-7, 9, 0], "-7")])
-def test_a_label_out_of_range_is_named_with_the_range(labels: list[int], wrong: str) -> None:
-    with pytest.raises(ValueError, match=rf"Owner got label {wrong}, outside 0\.\.2"):
-        check_targets(torch.tensor(labels), 3, 3, "Owner")
+def test_good_features_of_any_precision_pass_and_unvalidated_values_are_the_callers_affair() -> None:
+    update(torch.randn(6, 4, dtype=torch.bfloat16))
+    update(torch.randn(6, 4, dtype=torch.float64))
+    update(spoilt(float("nan")), validate=False)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bool, torch.complex64])
-def test_labels_that_are_not_integers_are_a_type_error(dtype: torch.dtype) -> None:
-    with pytest.raises(TypeError, match=r"integer class labels.*targets\.long\(\)"):
-        check_targets(torch.zeros(3, dtype=dtype), 3, 3, "Owner")
+@pytest.mark.parametrize("value", ["1", None, True, torch.tensor(1.0), float("nan"), -0.1, 1.1])
+def test_a_number_is_finite_and_in_its_range(value: Any) -> None:
+    check_number(0.5, "share", "Owner", 0, 1)
+    with pytest.raises((InputError, InputTypeError), match="Owner expects share"):
+        check_number(value, "share", "Owner", 0, 1)
 
 
-@pytest.mark.parametrize("targets", [torch.zeros(2).long(), torch.zeros(3, 1).long(), torch.tensor(0)])
-def test_targets_of_another_shape_are_refused(targets: Tensor) -> None:
-    with pytest.raises(ValueError, match=r"targets of shape \(3,\)"):
-        check_targets(targets, 3, 3, "Owner")
+def test_sizes_are_whole_and_large_enough() -> None:
+    for classes, features in ((1, 4), (3, 0), (2.5, 4)):
+        with pytest.raises((InputError, InputTypeError), match="Owner"):
+            check_sizes(classes, features, "Owner")
 
 
-@pytest.mark.parametrize("num_classes", [1, 0, -3])
-def test_fewer_than_two_classes_are_refused(num_classes: int) -> None:
-    with pytest.raises(ValueError, match=f"at least 2 classes, got num_classes={num_classes}"):
-        check_num_classes(num_classes, "Owner")
+def test_scalars_of_any_type_come_as_numbers() -> None:
+    assert read_once(a=torch.tensor(3), b=torch.tensor(True), c=torch.tensor(0.5)) == {"a": 3, "b": 1, "c": 0.5}

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
-from icda.auditing.evidence import Evidence, gather_evidence, make_sketch
+from icda.auditing.evidence import SAMPLES, Evidence, gather_evidence, make_sketch
 from icda.auditing.treatment import Treatment, choose_treatment
 from icda.auditing.verdicts import Verdict, decide
-from icda.linear.threads import threads_for
+from icda.errors import InputError
+from icda.heads.blocks import BlockRows, Chunk, Reading
+from icda.heads.dealing import Place, deal_folds, draw_rows
+from icda.heads.threads import threads_for
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """The figures, one verdict per kind of trouble, and what to do."""
+    """The figures, one verdict per kind of trouble, what to do, and the rows that were asked."""
 
     evidence: Evidence
     verdicts: dict[str, Verdict]
     treatment: Treatment
+    sample: Chunk = field(compare=False, repr=False)
 
     @property
     def summary(self) -> str:
@@ -35,14 +41,46 @@ class Assessment:
         }
 
 
-def assess(features: Tensor, targets: Tensor, num_classes: int, seed: int = 0) -> Assessment:
-    """Assess standardised features (N, A) and labels 0 .. C-1."""
-    sketch = make_sketch(features, seed)
-    with threads_for(sketch.features.numel() * num_classes):
-        evidence = gather_evidence(sketch, targets, num_classes, seed)
+def assess(rows: BlockRows) -> Assessment:
+    """Verdicts and treatment by a sample of the rows, class sizes by all.
+
+    The sample depends on the seed and on the rows' places alone: it is the same however rows are cut into blocks. A class
+    with one row in it is left out: a head that has not seen that row would not know the class.
+    """
+    sample, seed = draw_sample(rows), rows.reading.seed
+    kept = torch.bincount(sample.targets, minlength=rows.num_classes) >= 2
+    if int(kept.sum()) < 2:
+        count = len(sample.targets)
+        raise InputError(f"a sample of {count} rows holds fewer than 2 classes twice: there are too many classes.")
+    sample = Chunk(*(part[kept[sample.targets]] for part in sample))
+    sketch = make_sketch(sample.features, seed)
+    with threads_for(sketch.features.numel() * rows.num_classes):
+        evidence = gather_evidence(sketch, sample.targets, rows.num_classes, seed)
+        evidence = replace(evidence, samples=rows.shape[0], class_counts=[int(count) for count in rows.counts])
         verdicts = decide(evidence)
-        treatment = choose_treatment(sketch, targets, num_classes, verdicts, seed)
-    return Assessment(evidence, verdicts, treatment)
+        numbers = kept.cumsum(0) - 1  # logit adjustment knows no class without samples
+        treatment = choose_treatment(sketch, numbers[sample.targets], int(kept.sum()), verdicts, seed)
+    return Assessment(evidence, verdicts, treatment, sample)
+
+
+def draw_sample(rows: BlockRows) -> Chunk:
+    """The rows that verdicts rest on."""
+    chosen = draw_rows(rows.shape[0], SAMPLES, rows.reading.seed)
+    parts = [part for part in rows.each(take_rows, chosen) if len(part.targets)]
+    return Chunk(*(torch.cat(part) for part in zip(*parts, strict=True)))
+
+
+def take_rows(place: Place, reading: Reading, chosen: np.ndarray) -> Chunk:
+    """Those of a block's rows that were drawn, scaled, in float32."""
+    first, last = np.searchsorted(chosen, [place.start, place.start + len(place)])
+    rows = chosen[first:last] - place.start
+    features, labels = place.block.read()
+    codes = np.searchsorted(reading.classes, labels)
+    taken = torch.from_numpy(np.array(features[rows], dtype=np.float64))
+    scaled: Tensor = taken if reading.scaling is None else reading.scaling.apply(taken)
+    folds = deal_folds(codes, place.before, reading.folds, reading.seed)[rows]
+    numbered = torch.from_numpy(chosen[first:last])
+    return Chunk(scaled.float(), torch.from_numpy(codes[rows]), numbered, torch.from_numpy(folds))
 
 
 def summarise(verdicts: dict[str, Verdict]) -> str:

@@ -14,13 +14,13 @@ from icda.report.sections.action import command_of
 from icda.terminal import make_console
 
 if TYPE_CHECKING:
-    from icda.auditing.summary import AuditSummary
+    from icda.auditing.result import Audit
 
 CLASSES_SHOWN = 20
 WHOLE_NAME = 12  # characters of a class name that are not broken in a narrow terminal
 
 
-def overview(audit: AuditSummary, top: int = 10) -> RenderableType:
+def overview(audit: Audit, top: int = 10) -> RenderableType:
     """The recommendation, what ties cost each class, and the first rows of both rankings."""
     settings = audit.settings
     heading = f"{settings['samples']} samples, {settings['features']} features, {len(audit.class_names)} classes"
@@ -37,21 +37,21 @@ def overview(audit: AuditSummary, top: int = 10) -> RenderableType:
     return Group(*parts)
 
 
-def as_text(audit: AuditSummary, width: int = 100) -> str:
+def as_text(audit: Audit, width: int = 100) -> str:
     """The overview as plain text."""
     file = io.StringIO()
     make_console(file=file, width=width, color_system=None).print(overview(audit))
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
 
 
-def _verdicts(audit: AuditSummary) -> Table:
+def _verdicts(audit: Audit) -> Table:
     table = _table("verdicts", ("kind", "answer", "confidence"))
     for kind, verdict in audit.verdicts.items():
         table.add_row(*map(Text, (kind.replace("_", " "), verdict.answer, f"{verdict.confidence:.2f}")))
     return table
 
 
-def _costs(audit: AuditSummary) -> Table:
+def _costs(audit: Audit) -> Table:
     shown = sorted(audit.costs, key=lambda cost: -cost.gap)[:CLASSES_SHOWN]
     rest = f" ({CLASSES_SHOWN} widest gaps of {len(audit.costs)} classes)" if len(audit.costs) > len(shown) else ""
     titles = ("class", "n", "suspected", "tied to", "strength", "right, suspected", "right, rest")
@@ -65,7 +65,7 @@ def _costs(audit: AuditSummary) -> Table:
     return table
 
 
-def _samples(audit: AuditSummary, top: int) -> Table:
+def _samples(audit: Audit, top: int) -> Table:
     table = _table("most tied samples", ("sample", "label", "tied to", "strength", "tie", "predicted"))
     for row in (row for row in audit.most_tied(top) if row["tie"] > 0):
         figures = (f"{row['strength']:.3f}", f"{row['tie']:.2f}")
@@ -73,8 +73,8 @@ def _samples(audit: AuditSummary, top: int) -> Table:
     return table
 
 
-def _labels(audit: AuditSummary, top: int) -> Table:
-    noise = audit.found_noise
+def _labels(audit: Audit, top: int) -> Table:
+    noise = audit.noise
     title = f"most doubtful labels ({noise.num_issues} marked by {noise.found_by}, estimated {noise.rate:.1%} wrong)"
     table = _table(title, ("sample", "label", "looks like", "quality", "marked"))
     for row in audit.most_doubtful(top):

@@ -21,10 +21,9 @@ from icda.cross_fit.pairs import (
     share,
 )
 from icda.cross_fit.twins import LENGTH, scaled_to
-from icda.linear.cross_fit import cross_fitted_logits, stratified_folds
-from icda.linear.objective import LossSettings
-from icda.linear.problem import Problem
-from icda.linear.solver import fit_head
+from icda.heads.cross_fit import cross_fitted_logits, stratified_folds
+from icda.heads.problem import LossSettings, Problem
+from icda.heads.solver import fit_head
 
 SAMPLES = 3000  # the questions are about shares and medians: more samples would change the answers little and cost much
 WIDTH = 128  # principal directions kept; simple functions of an embedding lie in those
@@ -166,9 +165,7 @@ def lost_accuracy(sketch: Sketch, labels: Tensor, num_classes: int, seed: int) -
     inside = stratified_folds(labels, 2, seed) == 0
     right = []
     for features in (sketch.whole, sketch.features[sketch.rows]):
-        ones = features.new_ones(len(labels))
-        counts = torch.bincount(labels[inside], minlength=num_classes).double()
-        problem = Problem(features, labels, num_classes, ones, ones, counts, DECAY).rows(inside)
+        problem = Problem.plain(features, labels, num_classes, DECAY).rows(inside)
         head = fit_head(problem, LossSettings("ce"), MAX_ITER, TOL)
         right.append((head.logits(features[~inside]).argmax(1) == labels[~inside]).double())
     gained = right[0] - right[1]
@@ -247,9 +244,7 @@ def counted_log_prior(targets: Tensor, num_classes: int) -> Tensor:
 
 
 def _plain_logits(features: Tensor, targets: Tensor, num_classes: int, seed: int) -> Tensor:
-    ones = features.new_ones(len(targets))
-    counts = torch.bincount(targets, minlength=num_classes).double()
-    problem = Problem(features, targets, num_classes, ones, ones, counts, DECAY)
+    problem = Problem.plain(features, targets, num_classes, DECAY)
     return cross_fitted_logits(problem, LossSettings("ce"), targets, 5, 1, seed, MAX_ITER, TOL)
 
 

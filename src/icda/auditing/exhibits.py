@@ -29,7 +29,7 @@ def collect_exhibits(audit: Audit, show: Show) -> dict[str, Any]:
         order = np.asarray(rows, dtype=np.int64)
         return [{**row, **show(int(i))} for i, row in zip(order, audit.rows(order), strict=True)]
 
-    doubtful = [int(i) for i in audit.label_ranking() if audit.noise.issues[i]][:LABELS]
+    doubtful = audit.doubtful.row[audit.doubtful.issue][:LABELS]
     pairs = []
     for label, tied_to, rows in suspect_pairs(audit)[:PAIRS]:
         pairs.append(
@@ -47,20 +47,20 @@ def collect_exhibits(audit: Audit, show: Show) -> dict[str, Any]:
 
 def suspect_pairs(audit: Audit) -> list[tuple[int, int, np.ndarray]]:
     """(class, class it is tied to, its suspects, most tied first), the pair with most suspects first."""
-    ranked = [int(i) for i in audit.tie_ranking() if audit.ties.suspected[i] and audit.ties.tie[i] > 0]
+    tied = audit.tied.chosen(audit.tied.suspected)
     pairs: dict[tuple[int, int], list[int]] = {}
-    for i in ranked:
-        pairs.setdefault((int(audit.targets[i]), int(audit.ties.tied_to[i])), []).append(i)
+    for label, tied_to, row in zip(tied.label, tied.tied_to, tied.row, strict=True):
+        pairs.setdefault((int(label), int(tied_to)), []).append(int(row))
     ordered = sorted(pairs.items(), key=lambda pair: (-len(pair[1]), pair[0]))
     return [(label, tied_to, np.array(rows)) for (label, tied_to), rows in ordered]
 
 
 def typical_rows(audit: Audit, label: int) -> np.ndarray:
     """Samples of a class that are not suspected and predicted right, nearest to their median quality."""
-    rows = np.flatnonzero((audit.targets == label) & ~audit.ties.suspected & (audit.ties.predicted == label))
-    quality = audit.noise.quality[rows]
-    distance = np.abs(quality - np.median(quality)) if len(rows) else quality
-    return rows[np.argsort(distance, kind="stable")[:TYPICAL]]
+    figures = audit.tied.chosen(np.argsort(audit.tied.row))
+    typical = figures.chosen((figures.label == label) & ~figures.suspected & (figures.predicted == label))
+    distance = np.abs(typical.quality - np.median(typical.quality)) if len(typical.row) else typical.quality
+    return typical.row[np.argsort(distance, kind="stable")[:TYPICAL]]
 
 
 def show_images(paths: Sequence[object], samples: int) -> Show:

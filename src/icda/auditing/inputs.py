@@ -13,8 +13,7 @@ from sklearn.utils.validation import check_X_y
 from torch import Tensor
 
 from icda.errors import InputError, InputTypeError
-from icda.linear.problem import Problem
-from icda.linear.rows import refuse_sparse
+from icda.heads.rows import refuse_sparse
 
 BLOCK = 16_384  # rows scaled at once, so that a memory-mapped array is never copied as a whole in float64
 DECAY = 1e-3  # weight decay a feature; see `default_inverse_decay`
@@ -28,12 +27,7 @@ class AuditInputs:
     targets: Tensor  # (N,)
     class_names: list[str]
     sample_names: list[str]
-    named: bool  # whether the sample names were given
     notes: list[str]
-
-    def problem(self, C: float) -> Problem:
-        """A fit to all samples, each counting the same."""
-        return Problem.of(self.features, self.targets, len(self.class_names), C)
 
 
 def check_inputs(X: Any, y: Any, class_names: Any, sample_names: Any, folds: int) -> AuditInputs:
@@ -57,7 +51,6 @@ def check_inputs(X: Any, y: Any, class_names: Any, sample_names: Any, folds: int
         torch.from_numpy(codes.astype(np.int64)),
         names,
         _sample_names(sample_names, len(y)),
-        sample_names is not None,
         scarce_notes(names, counts, folds),
     )
 

@@ -13,48 +13,28 @@ from icda.extras import require
 class LabelNoise:
     """Suspected wrong labels, after Northcutt, Jiang & Chuang, Confident learning (JAIR 2021).
 
-    `quality` (N,) is small for labels that look wrong. `thresholds` (C,) is each class's mean self-confidence. `joint`
-    (C, C) estimates how many samples labelled as the row are of the column; `rate` is its share off the diagonal.
-    `issues` (N,) marks the suspects: by our rule, or by cleanlab's `find_label_issues` where that was asked for.
+    `thresholds` (C,) is each class's mean self-confidence. `joint` (C, C) estimates how many samples labelled as the row
+    are of the column; `rate` is its share off the diagonal. Of samples in memory `quality` (N,) is small for labels that
+    look wrong, and `issues` (N,) marks the suspects: by our rule, or by cleanlab's `find_label_issues` where that was
+    asked for. Of rows in blocks both are None.
     """
-
-    quality: np.ndarray
-    thresholds: np.ndarray
-    joint: np.ndarray
-    rate: float
-    issues: np.ndarray
-    found_by: str
-
-    @property
-    def num_issues(self) -> int:
-        return int(self.issues.sum())
-
-
-@dataclass(frozen=True)
-class NoiseFigures:
-    """The same without a number per sample, for rows that are not in memory."""
 
     thresholds: np.ndarray
     joint: np.ndarray
     num_issues: int
     found_by: str = "icda"
+    quality: np.ndarray | None = None
+    issues: np.ndarray | None = None
 
     @property
     def rate(self) -> float:
-        return wrong_share(self.joint)
+        return float(1 - np.trace(self.joint) / self.joint.sum())
 
 
-def find_label_noise(probabilities: np.ndarray, targets: np.ndarray, use_cleanlab: bool = False) -> LabelNoise:
-    """Score every label, and mark those that are confidently another class's."""
-    thresholds = self_confidence(probabilities, targets)
-    confident = confident_class(probabilities, thresholds)
-    joint = confident_joint(confident, targets, len(thresholds))
-    issues = (confident >= 0) & (confident != targets)
-    if use_cleanlab:
-        cleanlab = require("cleanlab.filter", "audit", "cleanlab's label issues")
-        issues = np.asarray(cleanlab.find_label_issues(targets, probabilities, n_jobs=1), dtype=bool)
-    found_by = "cleanlab" if use_cleanlab else "icda"
-    return LabelNoise(label_quality(probabilities, targets), thresholds, joint, wrong_share(joint), issues, found_by)
+def cleanlab_issues(probabilities: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """The labels (N,) that cleanlab marks."""
+    cleanlab = require("cleanlab.filter", "audit", "cleanlab's label issues")
+    return np.asarray(cleanlab.find_label_issues(targets, probabilities, n_jobs=1), dtype=bool)
 
 
 def label_quality(probabilities: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -72,24 +52,10 @@ def label_quality(probabilities: np.ndarray, targets: np.ndarray) -> np.ndarray:
     return own / np.maximum(own + others.max(1), np.finfo(np.float64).tiny)
 
 
-def self_confidence(probabilities: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Mean p_c over the samples labelled c, for each class c."""
-    own = probabilities[np.arange(len(targets)), targets]
-    return np.bincount(targets, own) / np.bincount(targets)
-
-
 def confident_class(probabilities: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
     """The likeliest class among those whose probability reaches their threshold; -1 where none does."""
     reached = np.where(probabilities >= thresholds, probabilities, -1.0)
     return np.where(reached.max(1) >= 0, reached.argmax(1), -1)
-
-
-def confident_joint(confident: np.ndarray, targets: np.ndarray, num_classes: int) -> np.ndarray:
-    """Samples by label (row) and confident class (column), each row scaled to the number of samples with that label."""
-    counted = confident >= 0
-    pairs = targets[counted] * num_classes + confident[counted]
-    table = np.bincount(pairs, minlength=num_classes**2).reshape(num_classes, -1)
-    return scaled_joint(table, np.bincount(targets, minlength=num_classes))
 
 
 def scaled_joint(table: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -101,8 +67,3 @@ def scaled_joint(table: np.ndarray, counts: np.ndarray) -> np.ndarray:
     table = table.astype(float)
     table[table.sum(1) == 0] = np.eye(len(counts))[table.sum(1) == 0]  # nothing confident: take the labels as they are
     return table / table.sum(1, keepdims=True) * counts[:, None]
-
-
-def wrong_share(joint: np.ndarray) -> float:
-    """The share of the joint that lies off its diagonal."""
-    return float(1 - np.trace(joint) / joint.sum())

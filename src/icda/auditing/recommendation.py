@@ -7,7 +7,7 @@ from typing import Any
 
 from icda.auditing.assessment import Assessment
 from icda.auditing.imbalance import FEW, Imbalance
-from icda.auditing.label_noise import LabelNoise, NoiseFigures
+from icda.auditing.label_noise import LabelNoise
 from icda.auditing.ties import Separability
 
 UNEVEN_RATIO = 3.0  # largest class over smallest from which balancing the classes is worth a try
@@ -27,7 +27,7 @@ class Finding:
         return asdict(self)
 
 
-def recommend(assessment: Assessment, imbalance: Imbalance, noise: LabelNoise | NoiseFigures) -> list[Finding]:
+def recommend(assessment: Assessment, imbalance: Imbalance, noise: LabelNoise) -> list[Finding]:
     """All findings; empty when no verdict says yes and the classes are about even."""
     made = {
         "uninformative": _uninformative,
@@ -61,7 +61,7 @@ def _shortcut(assessed: Assessment) -> Finding:
     return Finding("shortcut", advice, assessed.verdicts["shortcut"].reasons, figures)
 
 
-def _label_noise(assessed: Assessment, noise: LabelNoise | NoiseFigures) -> Finding:
+def _label_noise(assessed: Assessment, noise: LabelNoise) -> Finding:
     reasons = [
         *assessed.verdicts["label_noise"].reasons,
         f"{noise.num_issues} labels are confidently another class's; the confident joint puts the share of wrong "

@@ -2,96 +2,147 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from icda.auditing.assessment import Assessment
 from icda.auditing.exhibits import collect_exhibits, show_images, show_texts
+from icda.auditing.imbalance import Imbalance
 from icda.auditing.label_noise import LabelNoise
 from icda.auditing.page import render_audit_page
-from icda.auditing.summary import AuditSummary, write_page
-from icda.auditing.ties import Separability, Ties
+from icda.auditing.recommendation import Finding
+from icda.auditing.rows import COLUMNS, RowFigures
+from icda.auditing.ties import ClassCost, Separability, Ties
+from icda.auditing.treatment import Treatment
+from icda.auditing.verdicts import Verdict
 from icda.errors import InputError
 from icda.extras import require
+from icda.report.markup import element
+from icda.report.sections.action import in_short
+from icda.report.sections.verdicts import verdict_parts
 from icda.results.foreign_text import write_csv
-
-COLUMNS = (
-    "index",
-    "name",
-    "label",
-    "tied_to",
-    "strength",
-    "tie",
-    "suspected",
-    "group",
-    "predicted",
-    "label_quality",
-    "label_issue",
-)
 
 
 @dataclass(frozen=True, repr=False)
-class Audit(AuditSummary):
-    """The findings of `icda.audit`.
+class Audit:
+    """The findings of `icda.audit`, and of the audit over blocks.
 
     `verdicts` answer one question each: "shortcut", "label_noise", "long_tail", "overlap", "uninformative". `treatment` is
-    what to do about them, tried by cross-fitting, and `findings` say both in sentences. `ties`, `costs`, `imbalance` and
-    `noise` hold figures of samples and classes. Rows come out most tied first.
+    what to do about them, tried by cross-fitting, and `findings` say both in sentences. `costs`, `imbalance` and `noise`
+    hold figures of classes. Of samples in memory `ties`, `targets` and `sample_names` are known too; of rows in blocks only
+    the first of both rankings are, all others are in files. Rows come out most tied first.
     """
 
-    sample_names: list[str]
-    targets: np.ndarray
-    ties: Ties
+    class_names: list[str]
+    samples: int
+    costs: list[ClassCost]
+    imbalance: Imbalance
+    assessment: Assessment
+    findings: list[Finding]
     noise: LabelNoise
+    matrix: np.ndarray  # (C, C), mean strength of row class towards column class
+    separability: Separability | None
+    tied: RowFigures  # rows, the most tied first
+    doubtful: RowFigures  # rows, the most doubtful label first
+    notes: list[str]
+    settings: dict[str, Any]
+    seconds: float = field(compare=False)
+    ties: Ties | None = None
+    targets: np.ndarray | None = None
+    sample_names: list[str] | None = None
 
     def __len__(self) -> int:
-        return len(self.targets)
+        return self.samples
 
     @property
-    def found_noise(self) -> LabelNoise:
-        return self.noise
+    def summary(self) -> str:
+        """What was found and what is not clear, in one line."""
+        return self.assessment.summary
 
     @property
-    def tie_figures(self) -> tuple[np.ndarray, Separability | None, int]:
-        return self.ties.matrix, self.ties.separability, int(self.ties.suspected.sum())
+    def verdicts(self) -> dict[str, Verdict]:
+        """One answer per kind of trouble, with its confidence and its reasons."""
+        return self.assessment.verdicts
+
+    @property
+    def treatment(self) -> Treatment:
+        """What `icda.RobustClassifier` would do, and what is expected of it."""
+        return self.assessment.treatment
+
+    @property
+    def worst(self) -> ClassCost | None:
+        """The class whose suspected part is predicted worst: the estimated worst pseudo-group."""
+        known = [cost for cost in self.costs if cost.accuracy_suspected is not None]
+        return min(known, key=lambda cost: (cost.accuracy_suspected, -cost.suspected), default=None)
+
+    @property
+    def suspected(self) -> int:
+        """How many samples are suspected."""
+        return sum(cost.suspected for cost in self.costs)
 
     def most_tied(self, top: int | None) -> list[dict[str, Any]]:
-        return list(self.rows(self.tie_ranking()[:top]))
+        """The first rows of the ranking by tie."""
+        return list(self._records(self.tied.chosen(np.arange(len(self.tied.row))[:top])))
 
     def most_doubtful(self, top: int | None) -> list[dict[str, Any]]:
-        return list(self.rows(self.label_ranking()[:top]))
+        """The first rows of the ranking by the quality of the label."""
+        return list(self._records(self.doubtful.chosen(np.arange(len(self.doubtful.row))[:top])))
 
     def tie_ranking(self) -> np.ndarray:
         """Sample numbers, the most tied first."""
-        return np.argsort(-self.ties.tie, kind="stable")
+        return self.tied.row
 
     def label_ranking(self) -> np.ndarray:
         """Sample numbers, the most doubtful label first."""
-        return np.argsort(self.noise.quality, kind="stable")
+        return self.doubtful.row
 
     def rows(self, order: np.ndarray | None = None) -> Iterator[dict[str, Any]]:
         """A dictionary with `COLUMNS` for each sample, the most tied first unless `order` says otherwise."""
-        names, predicted = self.class_names, self.ties.predicted
-        for i in self.tie_ranking() if order is None else order:
-            label, suspected = names[self.targets[i]], bool(self.ties.suspected[i])
-            values = (
-                int(i),
-                self.sample_names[i],
-                label,
-                names[self.ties.tied_to[i]],
-                float(self.ties.strength[i]),
-                float(self.ties.tie[i]),
-                suspected,
-                f"{label}, {'tied' if suspected else 'rest'}",
-                names[predicted[i]],
-                float(self.noise.quality[i]),
-                bool(self.noise.issues[i]),
-            )
-            yield dict(zip(COLUMNS, values, strict=True))
+        if order is None:
+            return self._records(self.tied)
+        places = np.empty(len(self.tied.row), dtype=np.int64)
+        places[self.tied.row] = np.arange(len(places))
+        return self._records(self.tied.chosen(places[order]))
+
+    def _records(self, figures: RowFigures) -> Iterator[dict[str, Any]]:
+        return figures.records(self.class_names, self.sample_names)
+
+    def as_dict(self, top: int | None = None) -> dict[str, Any]:
+        """Everything as plain lists and numbers; `top` keeps only that many rows of each ranking."""
+        noise, worst, separability = self.noise, self.worst, self.separability
+        return {
+            "kind": "icda.audit",
+            "summary": self.summary,
+            "settings": dict(self.settings),
+            "seconds": self.seconds,
+            "class_names": list(self.class_names),
+            "notes": list(self.notes),
+            **{key: value for key, value in self.assessment.as_dict().items() if key != "summary"},
+            "findings": [finding.as_dict() for finding in self.findings],
+            "ties": {
+                "matrix": self.matrix.tolist(),
+                "classes": [asdict(cost) for cost in self.costs],
+                "worst": None if worst is None else asdict(worst),
+                "separability": None if separability is None else asdict(separability),
+                "suspected": self.suspected,
+            },
+            "imbalance": asdict(self.imbalance),
+            "label_noise": {
+                "rate": noise.rate,
+                "issues": noise.num_issues,
+                "found_by": noise.found_by,
+                "thresholds": noise.thresholds.tolist(),
+                "joint": noise.joint.tolist(),
+            },
+            "samples": self.most_tied(top),
+            "doubtful_labels": self.most_doubtful(100 if top is None else top),
+        }
 
     def to_frame(self) -> Any:
         """A pandas DataFrame of all rows, the most tied first."""
@@ -100,7 +151,8 @@ class Audit(AuditSummary):
 
     def to_cleanlab(self) -> dict[str, np.ndarray]:
         """`labels` and `pred_probs` as cleanlab's functions take them: `cleanlab.filter.find_label_issues(**...)`."""
-        return {"labels": self.targets, "pred_probs": self.ties.probabilities}
+        ties, targets = self.in_memory()
+        return {"labels": targets, "pred_probs": ties.probabilities}
 
     def to_csv(self, path: str | PathLike[str]) -> Path:
         """Write all rows, the most tied first, as a table; names that spreadsheets take for formulas become text."""
@@ -109,6 +161,10 @@ class Audit(AuditSummary):
         with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
             write_csv(file, COLUMNS, self.rows())
         return path
+
+    def to_json(self, path: str | PathLike[str], top: int | None = None) -> Path:
+        """Write `as_dict` to a file."""
+        return write_page(path, json.dumps(self.as_dict(top), indent=1, ensure_ascii=True, allow_nan=False) + "\n")
 
     def to_html(
         self,
@@ -135,3 +191,34 @@ class Audit(AuditSummary):
         if texts is not None:
             return {"exhibits": collect_exhibits(self, show_texts(texts, len(self)))}
         return {}
+
+    def in_memory(self) -> tuple[Ties, np.ndarray]:
+        if self.ties is None or self.targets is None:
+            raise InputError("this audit was made over blocks: figures of every row are in its files.")
+        return self.ties, self.targets
+
+    def __rich__(self) -> Any:
+        from icda.auditing.console import overview
+
+        return overview(self)
+
+    def __repr__(self) -> str:
+        return f"<Audit of {len(self)} samples, {len(self.class_names)} classes. {self.summary}>"
+
+    def __str__(self) -> str:
+        from icda.auditing.console import as_text
+
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: what was found, what to do, and the verdicts."""
+        audited = self.as_dict(10)
+        return str(element("div", in_short(audited, 3), verdict_parts(audited, 3)))
+
+
+def write_page(path: str | PathLike[str], content: str) -> Path:
+    """A text file; names read from a file system may hold lone surrogates, which UTF-8 cannot carry."""
+    path = Path(path).expanduser()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8", errors="xmlcharrefreplace")
+    return path

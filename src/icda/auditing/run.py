@@ -1,26 +1,59 @@
-"""`icda.audit`: from features and labels to an `Audit`."""
+"""`icda.audit`, and the audit over blocks: from features and labels to an `Audit`."""
 
 from __future__ import annotations
 
-import inspect
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from icda.auditing.assessment import assess
+from icda.auditing.evidence import SAMPLES
 from icda.auditing.imbalance import measure_imbalance
-from icda.auditing.inputs import check_inputs, default_inverse_decay
-from icda.auditing.label_noise import find_label_noise
+from icda.auditing.inputs import check_class_counts, check_folds, check_inputs, default_inverse_decay, scarce_notes
+from icda.auditing.label_noise import LabelNoise, cleanlab_issues, scaled_joint
 from icda.auditing.recommendation import recommend
 from icda.auditing.result import Audit
-from icda.auditing.ties import class_costs, find_ties
+from icda.auditing.rows import RowForm, RowQuestion, RowSums, look_at_rows, prepare_folder, sum_figures
+from icda.auditing.ties import Ties, class_costs, separability
+from icda.engines import Engine
 from icda.errors import InputError
 from icda.extras import require
-from icda.signature import check_kinds
+from icda.heads.blocks import Block, BlockRows, Chunk, Say
+from icda.heads.folds import HeldOutTies, find_contrast, find_ties
+from icda.heads.problem import Problem
+from icda.statistics.checks import check_number
 
-_KINDS = inspect.signature(lambda *, C=1.0, repeats=1, seed=0: None)  # C is None or a number
+
+@dataclass(frozen=True)
+class AuditSettings:
+    """Of the heads behind ties: inverse decay, folds, rounds of robust heads, seed, and when L-BFGS stops."""
+
+    C: float | None = None
+    folds: int = 5
+    rounds: int = 4
+    seed: int = 0
+    max_iter: int = 100
+    tol: float = 1e-3
+    top: int = 100
+    dtype: torch.dtype = torch.float32
+
+    def __post_init__(self) -> None:
+        check_folds(self.folds)
+        check_number(self.seed, "seed", "audit", whole=True)
+        check_number(self.rounds, "rounds", "audit", 0, whole=True)
+        if self.C is not None:
+            check_number(self.C, "C", "audit")
+            if self.C <= 0:
+                raise InputError(f"C must be positive, got {self.C}.")
+
+    def inverse_decay(self, rows: BlockRows) -> float:
+        return default_inverse_decay(*rows.shape) if self.C is None else self.C
 
 
 def audit(
@@ -37,11 +70,21 @@ def audit(
 ) -> Audit:
     """Say which samples are tied to which wrong class, how strongly and at what cost, before any group label exists.
 
-    `X` (N, A) are features of a frozen encoder, in memory or memory-mapped; `y` (N,) labels of any dtype. Linear heads are
-    fitted to standardised features, each without the samples it is asked about. `class_names` stand in the order of the
-    sorted labels, or are looked up by labels that are numbers; `sample_names` are ids, paths or texts shown beside ranks.
-    `C` is the heads' inverse weight decay, by default 1000 / (N A); more `repeats` of the `folds` make ranks steadier and
-    cost as many times the time. `use_cleanlab` marks label issues by cleanlab's rule instead of ours.
+    Linear heads are fitted to standardised features, each without the samples it is asked about.
+
+    Args:
+        X: Features (N, A) of a frozen encoder, in memory or memory-mapped.
+        y: Labels (N,) of any dtype.
+        class_names: In the order of the sorted labels, or looked up by labels that are numbers.
+        sample_names: Ids, paths or texts shown beside ranks (N,).
+        C: The heads' inverse weight decay, by default 1000 / (N A).
+        folds: Into how many parts the samples are cut.
+        repeats: How often; more make ranks steadier and cost as many times the time.
+        seed: Of folds and of the sample that verdicts rest on.
+        use_cleanlab: Mark label issues by cleanlab's rule instead of ours.
+
+    Returns:
+        The findings.
 
     >>> generator = np.random.default_rng(0)
     >>> y = np.repeat(["cat", "dog"], 100)
@@ -52,38 +95,125 @@ def audit(
     [0, 1, 2, 3, 4]
     """
     start = time.perf_counter()
-    _check_settings(C, repeats, seed, use_cleanlab)
+    settings = AuditSettings(C, folds, seed=seed)
+    check_number(repeats, "repeats", "audit", 1, whole=True)
+    if use_cleanlab:
+        require("cleanlab", "audit", "cleanlab's label issues")  # missing? Then say so before any work
     inputs = check_inputs(X, y, class_names, sample_names, folds)
-    decay = default_inverse_decay(*inputs.features.shape) if C is None else C
-    ties = find_ties(inputs.problem(decay), folds, repeats, seed)
-    targets = inputs.targets.numpy()
-    costs = class_costs(ties, targets, inputs.class_names)
-    imbalance = measure_imbalance(np.bincount(targets), inputs.class_names)
-    noise = find_label_noise(ties.probabilities, targets, use_cleanlab)
-    assessment = assess(inputs.features, inputs.targets, len(inputs.class_names), seed)
-    settings = {"C": decay, "folds": int(folds), "repeats": repeats, "seed": seed}
-    return Audit(
-        class_names=inputs.class_names,
-        sample_names=inputs.sample_names,
-        targets=targets,
-        ties=ties,
-        costs=costs,
-        imbalance=imbalance,
+    rows = BlockRows.of_memory(inputs.features, inputs.targets, len(inputs.class_names), folds, seed)
+    found = find_ties(rows, _decay(rows, settings), settings.rounds, repeats, settings.max_iter, settings.tol)
+    probabilities, labels = torch.softmax(found.logits.double(), 1).numpy(), inputs.targets.numpy()
+    thresholds = np.bincount(labels, probabilities[np.arange(len(labels)), labels]) / rows.counts
+    sums = sum_figures(0, found.logits, inputs.targets, found.ties, thresholds)
+    if use_cleanlab:
+        issues = cleanlab_issues(probabilities, labels)
+        marked = sums.tied._replace(issue=issues)
+        sums = replace(sums, tied=marked, doubtful=marked, issues=int(issues.sum()))
+    whole = sums.tied
+    sums = replace(sums, tied=whole.most_tied(None), doubtful=whole.most_doubtful(None))
+
+    def of_sample(sample: Chunk) -> HeldOutTies:
+        return HeldOutTies(found.logits[sample.rows], found.ties[sample.rows])
+
+    result = _result(rows, settings, sums, thresholds, inputs.class_names, of_sample)
+    found_by = "cleanlab" if use_cleanlab else "icda"
+    noise = replace(result.noise, found_by=found_by, quality=whole.quality, issues=whole.issue)
+    apart = result.matrix, result.separability
+    return replace(
+        result,
         noise=noise,
-        assessment=assessment,
-        findings=recommend(assessment, imbalance, noise),
         notes=inputs.notes,
-        settings=settings | dict(zip(("samples", "features"), inputs.features.shape, strict=True)),
+        settings={"C": settings.inverse_decay(rows), "folds": int(folds), "repeats": repeats, "seed": seed, **_sizes(rows)},
         seconds=time.perf_counter() - start,
+        ties=Ties(probabilities, whole.tied_to, whole.strength, whole.tie, whole.suspected, *apart),
+        targets=labels,
+        sample_names=inputs.sample_names,
     )
 
 
-def _check_settings(C: float | None, repeats: int, seed: int, use_cleanlab: bool) -> None:
-    numbers = {"repeats": repeats, "seed": seed} | ({} if C is None else {"C": C})
-    check_kinds(_KINDS, numbers, "audit")
-    if C is not None and not C > 0:
-        raise InputError(f"C must be positive, got {C}.")
-    if repeats < 1:
-        raise InputError(f"repeats must be at least 1, got {repeats}.")
-    if use_cleanlab:
-        require("cleanlab", "audit", "cleanlab's label issues")  # missing? Then say so before any work
+def audit_blocks(
+    blocks: Sequence[Block],
+    engine: Engine | None = None,
+    settings: AuditSettings | None = None,
+    *,
+    folder: Path | None = None,
+    form: RowForm = "csv",
+    say: Say | None = None,
+) -> Audit:
+    """Audit rows that stay where they are; with a `folder` each block's rows are written there as a file of their own."""
+    start = time.perf_counter()
+    settings, say = settings or AuditSettings(), say or (lambda _: None)
+    dealt = {"dtype": settings.dtype, "folds": settings.folds, "seed": settings.seed}
+    rows = BlockRows.gather(blocks, engine, say=say, check=check_class_counts, **dealt)  # type: ignore[arg-type]
+    limits = settings.rounds, settings.max_iter, settings.tol
+    contrast, confidence = find_contrast(rows, _decay(rows, settings), *limits)
+    thresholds = confidence.numpy() / rows.counts
+    names = [str(label) for label in rows.reading.classes]
+    if folder is not None:
+        prepare_folder(folder)
+    question = RowQuestion(contrast, thresholds, names, settings.top, folder, form)
+    sums = reduce(lambda one, other: one.plus(other, settings.top), rows.each(look_at_rows, question))
+
+    def of_sample(sample: Chunk) -> HeldOutTies:
+        logits = contrast.biased.held_out(sample)
+        return HeldOutTies(logits, contrast.ties(sample, logits))
+
+    result = _result(rows, settings, sums, thresholds, names, of_sample)
+    return replace(result, seconds=time.perf_counter() - start)
+
+
+def _result(
+    rows: BlockRows,
+    settings: AuditSettings,
+    sums: RowSums,
+    thresholds: np.ndarray,
+    names: list[str],
+    of_sample: Callable[[Chunk], HeldOutTies],
+) -> Audit:
+    """Everything that rests on sums over rows, and on the sample that verdicts rest on."""
+    rows.say(f"Looking at a sample of {min(SAMPLES, rows.shape[0])} rows ...")
+    assessment = assess(rows)
+    sample = assessment.sample._replace(features=assessment.sample.features.to(rows.dtype))
+    asked = of_sample(sample)
+    decay = _decay(rows, settings)
+    problem = Problem.plain(sample.features, sample.targets, len(names), decay)
+    apart = separability(problem, asked.logits, asked.ties > 0, settings.folds, settings.seed)
+    imbalance = measure_imbalance(rows.counts, names)
+    noise = LabelNoise(thresholds, scaled_joint(sums.confident, rows.counts), sums.issues)
+    named = {"C": settings.inverse_decay(rows), "folds": settings.folds, "rounds": settings.rounds, "seed": settings.seed}
+    return Audit(
+        class_names=names,
+        samples=rows.shape[0],
+        costs=class_costs(sums, rows.counts, names),
+        imbalance=imbalance,
+        assessment=assessment,
+        findings=recommend(assessment, imbalance, noise),
+        noise=noise,
+        matrix=sums.towards / rows.counts[:, None],
+        separability=apart,
+        tied=sums.tied,
+        doubtful=sums.doubtful,
+        notes=[*scarce_notes(names, rows.counts, settings.folds), *_notes(rows.shape[0], settings)],
+        settings={**named, **_sizes(rows), "blocks": len(rows.places), "passes": rows.passes},
+        seconds=0.0,
+    )
+
+
+def _decay(rows: BlockRows, settings: AuditSettings) -> float:
+    return 1 / (settings.inverse_decay(rows) * rows.shape[0])
+
+
+def _sizes(rows: BlockRows) -> dict[str, int]:
+    return dict(zip(("samples", "features"), rows.shape, strict=True))
+
+
+def _notes(rows: int, settings: AuditSettings) -> list[str]:
+    notes = []
+    if rows > SAMPLES:
+        notes.append(
+            f"Verdicts and treatment rest on a sample of {SAMPLES} of the {rows} rows; class sizes, ties and label "
+            "quality are those of all rows."
+        )
+    if not settings.rounds:
+        notes.append("Without rounds the tie is the margin of plain heads: all rows that they get wrong are suspected.")
+    return notes

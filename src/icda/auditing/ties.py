@@ -1,4 +1,4 @@
-"""Ties to wrong classes: who, towards what, how strongly, at what cost, and whether it looks like a shortcut."""
+"""Ties to wrong classes: whether they look like a shortcut, and what they cost each class."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from icda.linear.balance import rebalance
-from icda.linear.cross_fit import cross_fitted_logits, cross_fitted_strength
-from icda.linear.objective import LossSettings
-from icda.linear.problem import Problem
-from icda.linear.pseudo_groups import contrast_groups
+from icda.auditing.rows import RowSums
+from icda.heads.balance import rebalance
+from icda.heads.cross_fit import cross_fitted_logits
+from icda.heads.problem import LossSettings, Problem
 
 PARTNERS = 3  # samples of the other class that each suspect is compared with
 FEWEST = 20  # suspects below which we do not say what they are
@@ -36,7 +35,7 @@ class Separability:
 
 @dataclass(frozen=True)
 class Ties:
-    """Everything said of ties; arrays have one row per sample, or per class."""
+    """Everything said of the ties of samples in memory, one entry per sample."""
 
     probabilities: np.ndarray  # (N, C), of class-balanced heads that have not seen the sample
     tied_to: np.ndarray  # (N,), the likeliest wrong class
@@ -49,34 +48,6 @@ class Ties:
     @property
     def predicted(self) -> np.ndarray:
         return self.probabilities.argmax(1)
-
-
-def find_ties(problem: Problem, folds: int, repeats: int, seed: int) -> Ties:
-    """Cross-fit class-balanced heads, contrast them with robust ones, and look at what the first get wrong.
-
-    The heads balance the classes, so that a rare class is not called tied to a frequent one by its rareness alone.
-    """
-    targets = problem.targets
-    balanced, plain = class_balanced(problem), LossSettings("ce")
-    logits = cross_fitted_logits(balanced, plain, targets, folds, repeats, seed, together=True)
-    towards = cross_fitted_strength(logits.double(), targets).per_class
-    strength, tied_to = towards.max(1)
-    groups = contrast_groups(problem, folds=folds, repeats=repeats, seed=seed, biased_logits=logits)
-    sums = torch.zeros(problem.num_classes, problem.num_classes, dtype=towards.dtype).index_add_(0, targets, towards)
-    return Ties(
-        torch.softmax(logits.double(), 1).numpy(),
-        tied_to.numpy(),
-        strength.numpy(),
-        groups.tie.double().numpy(),
-        groups.hurt.numpy(),
-        (sums / problem.class_counts[:, None]).numpy(),
-        separability(problem, logits, groups.hurt, folds, seed),
-    )
-
-
-def class_balanced(problem: Problem) -> Problem:
-    """The problem with the same mass on every class."""
-    return rebalance(problem, torch.zeros_like(problem.targets))
 
 
 def separability(problem: Problem, logits: Tensor, suspected: Tensor, folds: int, seed: int) -> Separability | None:
@@ -92,7 +63,8 @@ def separability(problem: Problem, logits: Tensor, suspected: Tensor, folds: int
     if int(chosen.sum()) < FEWEST:
         return None
     cells = 2 * targets + chosen.long()
-    by_cell = class_balanced(replace(problem, targets=cells, num_classes=2 * problem.num_classes))
+    by_cell = replace(problem, targets=cells, num_classes=2 * problem.num_classes)
+    by_cell = rebalance(by_cell, torch.zeros_like(cells))
     # Other folds than those that found the suspects, or a fold's luck would be seen twice.
     settings = LossSettings("ce")
     found = cross_fitted_logits(by_cell, settings, cells, folds, seed=seed + 1_000, together=True).double().numpy()
@@ -155,28 +127,22 @@ class ClassCost:
         return self.accuracy_rest - self.accuracy_suspected
 
 
-def class_costs(ties: Ties, targets: np.ndarray, names: list[str]) -> list[ClassCost]:
-    """What the ties of each class cost it."""
-    right = ties.predicted == targets
+def class_costs(sums: RowSums, counts: np.ndarray, names: list[str]) -> list[ClassCost]:
+    """What the ties of each class cost it, from sums over all rows."""
     costs = []
     for k, name in enumerate(names):
-        here = targets == k
-        part, rest = here & ties.suspected, here & ~ties.suspected
-        main = int(np.bincount(ties.tied_to[part]).argmax()) if part.any() else None
+        part = int(sums.tied_to[k].sum())
+        rest = int(counts[k]) - part
         costs.append(
             ClassCost(
                 name,
-                int(here.sum()),
-                int(part.sum()),
-                None if main is None else names[main],
-                _mean(ties.strength[part]),
-                float(right[here].mean()),
-                _mean(right[part]),
-                _mean(right[rest]),
+                int(counts[k]),
+                part,
+                names[int(sums.tied_to[k].argmax())] if part else None,
+                float(sums.strength[k] / part) if part else None,
+                float(sums.right[k] / counts[k]),
+                float(sums.right_suspected[k] / part) if part else None,
+                float((sums.right[k] - sums.right_suspected[k]) / rest) if rest else None,
             )
         )
     return costs
-
-
-def _mean(values: np.ndarray) -> float | None:
-    return float(values.mean()) if len(values) else None

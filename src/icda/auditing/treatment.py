@@ -16,11 +16,10 @@ from icda.auditing.evidence import FEW, Sketch
 from icda.auditing.verdicts import NO, Verdict
 from icda.cross_fit.pairs import DECAY, EACH, MAX_ITER, PAIR_RATIO, TOL, TWINS, share
 from icda.cross_fit.twins import even_cuts, twin_logits, twin_margins
-from icda.linear.balance import rebalance, reweigh
-from icda.linear.cross_fit import cross_fitted_logits
-from icda.linear.decay import balanced_share, choose_decay
-from icda.linear.objective import LossSettings
-from icda.linear.problem import Problem
+from icda.heads.balance import rebalance, reweigh, with_prior
+from icda.heads.cross_fit import cross_fitted_logits
+from icda.heads.decay import balanced_share
+from icda.heads.problem import LossSettings, Problem
 
 TRUST_ROUNDS = 2
 MOST_STRENGTH = (
@@ -58,7 +57,10 @@ class Effect:
 
 @dataclass(frozen=True)
 class Treatment:
-    """What to fit: a prior over `attributes` (N,) times `strength`, or `weights` (N,), or neither."""
+    """What to fit: a prior over `attributes` (N,) times `strength`, or `weights` (N,), or neither.
+
+    As chosen, attributes are those of the sample that was asked; `icda.auditing.plan` finds those of all rows.
+    """
 
     name: Name
     reasons: list[str]
@@ -77,12 +79,9 @@ class Treatment:
             return rebalance(problem, self.attributes)
         return with_prior(problem, self.attributes, self.strength, unit)
 
-    def prepared(self, problem: Problem, settings: LossSettings, seed: int = 0, unit: float = 1.0) -> Problem:
-        """The problem with the treatment and the decay that serves it best."""
-        strata = problem.targets
-        if self.attributes is not None:
-            strata = strata + problem.num_classes * self.attributes
-        return choose_decay(self.applied(problem, unit), settings, strata, seed)
+    def strata(self, targets: Tensor, num_classes: int) -> Tensor:
+        """What counts alike when a decay is chosen (N,): classes, or classes and attributes."""
+        return targets if self.attributes is None else targets + num_classes * self.attributes
 
     def as_dict(self) -> dict[str, Any]:
         effect = None if self.effect is None else {**vars(self.effect), "sentence": str(self.effect)}
@@ -98,20 +97,11 @@ class Treatment:
         return self.description if self.effect is None else f"{self.description} Expected: {self.effect}."
 
 
-def with_prior(problem: Problem, attributes: Tensor, strength: float = 1.0, unit: float = 1.0) -> Problem:
-    """The prior log P(y | attribute)^strength P(y)^(1 - strength): all of it, or only as much as the evidence bears."""
-    informed = rebalance(problem, attributes, "prior", unit)
-    assert informed.log_prior is not None
-    given = torch.log_softmax(informed.log_prior.double(), 1)
-    classes = torch.log_softmax(problem.class_counts.double().clamp(min=0.5 * unit).log(), 0)
-    return replace(informed, log_prior=(strength * given + (1 - strength) * classes).to(problem.weights))
-
-
 def choose_treatment(
     sketch: Sketch, targets: Tensor, num_classes: int, verdicts: dict[str, Verdict], seed: int = 0
 ) -> Treatment:
     """The treatment that the verdicts call for, if the trial bears it out; else logit adjustment."""
-    problem = _problem(sketch.features, targets, num_classes)
+    problem = Problem.plain(sketch.features, targets, num_classes, DECAY)
     shortcut, noise = verdicts["shortcut"], verdicts["label_noise"]
     dropped: list[str] = []
     if shortcut.answer == "yes" or _is_possible(shortcut, noise):
@@ -174,9 +164,7 @@ def _against_noise(problem: Problem, seed: int) -> Treatment:
             f"Weighing samples by trust was tried and dropped: it does not help ({effect}, by the labels as they are)."
         )
         return Treatment("logit_adjustment", [why])
-    return Treatment(
-        "trust", ["Accuracies are by the labels as they are, wrong ones included."], effect, weights=weights
-    )
+    return Treatment("trust", ["Accuracies are by the labels as they are, wrong ones included."], effect)
 
 
 def trusted_weights(problem: Problem, seed: int = 0) -> Tensor:
@@ -186,12 +174,6 @@ def trusted_weights(problem: Problem, seed: int = 0) -> Tensor:
         probabilities = torch.softmax(_cross_fit(reweigh(problem, weights), problem.targets, seed), 1)
         weights = probabilities.gather(1, problem.targets[:, None])[:, 0] / probabilities.max(1).values
     return weights
-
-
-def _problem(features: Tensor, targets: Tensor, num_classes: int) -> Problem:
-    ones = features.new_ones(len(targets))
-    counts = torch.bincount(targets, minlength=num_classes).double()
-    return Problem(features, targets, num_classes, ones, ones, counts, DECAY)
 
 
 def _right(problem: Problem, strata: Tensor, seed: int) -> Tensor:

@@ -110,8 +110,8 @@ def _check_place(options: AuditArguments) -> None:
 
 
 def _audit_blocks(options: AuditArguments) -> int:
-    from icda.auditing.block_rows import check_folder
-    from icda.auditing.block_run import BlockAuditSettings, audit_blocks
+    from icda.auditing.rows import check_folder
+    from icda.auditing.run import AuditSettings, audit_blocks
     from icda.data.own.blocks import find_blocks, number_kind
     from icda.engines import make_engine
 
@@ -124,7 +124,7 @@ def _audit_blocks(options: AuditArguments) -> int:
         check_folder(folder, data, options.rows)
     blocks = find_blocks(data, Wanted(options.features, options.labels, options.names, options.where))
     top = max(options.top, 100)
-    settings = BlockAuditSettings(
+    settings = AuditSettings(
         options.inverse_decay, options.folds, options.rounds, options.seed, top=top, dtype=number_kind(blocks[0])
     )
     progress, console = make_console(stderr=True), make_console()

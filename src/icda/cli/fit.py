@@ -152,7 +152,7 @@ def _fit_blocks(options: FitArguments, folder: Path) -> int:
     progress = make_console(stderr=True)
     wanted = Wanted(options.features, options.labels, options.names)
     with make_engine("ray", options.jobs) if options.on == "ray" else make_engine("local") as engine:
-        model, found = fit_from_blocks(
+        model = fit_from_blocks(
             options.data.expanduser(),
             wanted,
             options.method,
@@ -161,11 +161,12 @@ def _fit_blocks(options: FitArguments, folder: Path) -> int:
             options.seed,
         )
     model.save(folder)
-    rows = int(found.class_counts.sum())
-    state = "converged" if found.converged else "stopped at the limit of iterations"
+    facts = model.facts
+    state = "converged" if facts["converged"] else "stopped at the limit of iterations"
     make_console().print(
         f"{model.facts.get('found', '')}\nDone: {model.facts['done']}\n".lstrip()
-        + f"{rows} rows, {len(found.classes)} classes: {found.iterations} iterations, {found.passes} passes, {state}.\n"
+        + f"{facts['samples']} rows, {len(model.classes)} classes: {facts['iterations']} iterations, {facts['passes']} "
+        f"passes, {state}.\n"
         f"Model: {folder}\nNext: icda predict {folder} NEW --out predictions.csv",
         highlight=False,
         markup=False,

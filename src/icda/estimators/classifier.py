@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
@@ -16,18 +15,16 @@ from sklearn.utils.validation import _check_sample_weight
 from icda.errors import InputError
 from icda.estimators.predictions import LinearPredictions
 from icda.estimators.prior import GivenPrior
-from icda.estimators.refusals import unchanged_if_refused
-from icda.estimators.samples import check_random_seed, check_samples, encode_classes, encode_groups, solver_unit
+from icda.estimators.samples import check_samples, check_settings, encode_classes, encode_groups, solver_unit
 from icda.estimators.streaming import StreamingFit
-from icda.linear.balance import Through, rebalance, reweigh
-from icda.linear.cross_fit import cross_fitted_logits, cross_fitted_strength
-from icda.linear.objective import LossName, LossSettings
-from icda.linear.problem import Problem
-from icda.linear.pseudo_groups import contrast_groups
-from icda.linear.rows import refuse_sparse
-from icda.linear.solver import fit_head
-from icda.signature import check_kinds
-from icda.strength import Strength
+from icda.heads.balance import Through, rebalance, reweigh
+from icda.heads.cross_fit import cross_fitted_logits, cross_fitted_strength
+from icda.heads.problem import LossName, LossSettings
+from icda.heads.problem import Problem
+from icda.heads.pseudo_groups import contrast_groups
+from icda.heads.rows import refuse_sparse
+from icda.heads.solver import fit_head
+from icda.functional.strength import Strength
 
 LOSSES = ("ce", "la", "isda", "risda", "icda")
 Balance = Literal["class", "group", "errors", "contrast", "strength"]
@@ -45,9 +42,9 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
 
     `balance` decides which kinds of samples are balanced: None, "class", "group" (needs `groups` in fit), and three that
     are ours and not the paper's and need no group label. "contrast" guesses groups from where a biased and a robust head
-    disagree (`icda.linear.pseudo_groups`); it is the one that lifts the worst group. "errors" takes what a head that has
+    disagree (`icda.heads.pseudo_groups`); it is the one that lifts the worst group. "errors" takes what a head that has
     not seen a sample gets wrong as a group; "strength" weighs samples by how little such a head believes their label.
-    `through` says where the balance enters (`icda.linear.balance`), `strength` where ICDA's alpha comes from.
+    `through` says where the balance enters (`icda.heads.balance`), `strength` where ICDA's alpha comes from.
 
     Parameters
     ----------
@@ -102,7 +99,6 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         self.random_state = random_state
         self.class_weight = class_weight
 
-    @unchanged_if_refused
     def fit(
         self,
         X: Any,
@@ -182,8 +178,7 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         return cross_fitted_strength(logits, problem.targets)
 
     def _check_settings(self) -> None:
-        check_kinds(inspect.signature(type(self)), self.get_params(False), "ICDAClassifier", skip=("random_state",))
-        check_random_seed(self.random_state, "ICDAClassifier")
+        check_settings(self, ("lambda0", "beta", "C", "tol"), ("max_iter",))
         if self.loss not in LOSSES:
             raise InputError(f"loss must be one of {', '.join(LOSSES)}, got {self.loss!r}.")
         for name, known in (("balance", BALANCES), ("through", THROUGH), ("strength", STRENGTHS)):
@@ -197,8 +192,4 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
             raise InputError(
                 f'balance="strength" weighs single samples and has no groups to balance through={self.through!r}: use '
                 'through="weights", or balance="contrast", which guesses groups.'
-            )
-        if not self.C > 0 or self.lambda0 < 0 or self.beta < 0:
-            raise InputError(
-                f"C must be positive, lambda0 and beta not negative, got {self.C}, {self.lambda0} and {self.beta}."
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any, Literal, cast
 
@@ -22,16 +21,14 @@ from icda.errors import InputError
 from icda.estimators.classifier import LOSSES
 from icda.estimators.predictions import LinearPredictions
 from icda.estimators.prior import GivenPrior
-from icda.estimators.refusals import unchanged_if_refused
-from icda.estimators.samples import check_random_seed, encode_classes, encode_groups, solver_unit, warn_of_other_scale
-from icda.linear.balance import rebalance
-from icda.linear.meta import MetaHead, MetaSettings, StrengthsAs, fit_meta_head
-from icda.linear.objective import LossName, LossSettings
-from icda.linear.problem import Problem
-from icda.linear.pseudo_groups import guess_attributes
-from icda.linear.rows import refuse_sparse
-from icda.signature import check_kinds
-from icda.strength.network import OUTPUTS, StrengthOutput
+from icda.estimators.samples import check_settings, encode_classes, encode_groups, solver_unit, warn_of_other_scale
+from icda.heads.balance import rebalance
+from icda.heads.meta import MetaHead, MetaSettings, StrengthsAs, fit_meta_head
+from icda.heads.problem import LossName, LossSettings
+from icda.heads.problem import Problem
+from icda.heads.pseudo_groups import fit_reader
+from icda.heads.rows import refuse_sparse
+from icda.meta.strength_network import OUTPUTS, StrengthOutput
 
 AUTO_BETAS = (0.1, 1.0, 5.0)  # the paper's, and sizes that can withdraw a sample where strengths have a sign
 
@@ -41,7 +38,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
 
     Metadata are a few hundred samples whose labels and balance you trust, such as a validation set balanced over groups.
     A strength for each training sample (a network of ten characteristics), a margin for each class and the metadata's
-    share of the fit are learned so that heads do well on metadata they were not fitted to (`icda.linear.meta`).
+    share of the fit are learned so that heads do well on metadata they were not fitted to (`icda.heads.meta`).
 
     Where metadata come with groups, a head reads the group off the training samples too, and the prior term is that of
     classes given the group. With `prior="class", use_metadata=False, class_margins=False` this is the paper's Meta-ICDA,
@@ -123,7 +120,6 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         self.class_weight = class_weight
         self.strength_output = strength_output
 
-    @unchanged_if_refused
     def fit(
         self,
         X: Any,
@@ -191,7 +187,8 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
     ) -> Problem:
         """The problem with the prior of the classes given the group that a head reads off each training sample."""
         groups = torch.from_numpy(np.unique(groups_meta, return_inverse=True)[1])
-        attributes = guess_attributes(torch.from_numpy(X), metadata, groups)
+        reader = fit_reader(metadata.features, metadata.targets, groups, metadata.num_classes, metadata.decay)
+        attributes = reader.logits(torch.from_numpy(X)).argmax(1)
         self.attributes_ = attributes.numpy()
         return rebalance(problem, attributes, "prior", unit)
 
@@ -257,9 +254,8 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
     def _check_settings(self) -> None:
         if isinstance(self.beta, str) and self.beta != "auto":
             raise InputError(f'beta is a number or "auto", got {self.beta!r}.')
-        skip = ("random_state", "beta") if self.beta == "auto" else ("random_state",)
-        check_kinds(inspect.signature(type(self)), self.get_params(False), "MetaICDAClassifier", skip=skip)
-        check_random_seed(self.random_state, "MetaICDAClassifier")
+        numbers = ("lambda0", "C", "learning_rate", "tol", *(() if self.beta == "auto" else ("beta",)))
+        check_settings(self, numbers, ("steps", "folds", "max_iter"), ("use_metadata", "class_margins"))
         known = tuple(name for name in LOSSES if name != "risda")
         if self.loss not in known:
             raise InputError(f"loss must be one of {', '.join(known)}, got {self.loss!r}.")
@@ -274,11 +270,6 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             )
         if self.prior not in ("attribute", "class"):
             raise InputError(f"prior must be attribute or class, got {self.prior!r}.")
-        if not self.C > 0 or self.lambda0 < 0 or not self.learning_rate > 0:
-            raise InputError(
-                f"C and learning_rate must be positive and lambda0 not negative, got {self.C}, {self.learning_rate} "
-                f"and {self.lambda0}."
-            )
         if self.folds < 2 or self.steps < 0:
             raise InputError(f"folds must be at least 2 and steps not negative, got {self.folds} and {self.steps}.")
 

@@ -11,8 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from icda.estimators.samples import check_stored
-from icda.linear.rows import is_large_on_disk, refuse_sparse
-from icda.linear.solver import LinearHead
+from icda.heads.rows import is_large_on_disk, refuse_sparse
+from icda.heads.solver import LinearHead
 
 
 class LinearPredictions:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from icda.errors import InputError
-from icda.linear.balance import rebalance
-from icda.linear.problem import Problem
+from icda.heads.balance import rebalance
+from icda.heads.problem import Problem
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -10,9 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_array,
@@ -26,15 +24,17 @@ from torch import Tensor
 from icda.auditing.assessment import Assessment, assess
 from icda.auditing.inputs import DECAY
 from icda.auditing.page import render_assessment_page
+from icda.auditing.plan import chosen_decay, spread_treatment
 from icda.auditing.treatment import Treatment
 from icda.errors import InputError
 from icda.estimators.predictions import LinearPredictions
-from icda.estimators.refusals import unchanged_if_refused
-from icda.linear.objective import LossSettings
-from icda.linear.problem import Problem
-from icda.linear.pseudo_groups import guess_attributes
-from icda.linear.rows import refuse_sparse
-from icda.linear.solver import LinearHead, fit_head
+from icda.estimators.samples import encode_classes, encode_groups
+from icda.heads.blocks import BlockRows, Scaling
+from icda.heads.problem import LossSettings, Problem
+from icda.heads.pseudo_groups import fit_reader
+from icda.heads.rows import refuse_sparse
+from icda.heads.solver import fit_head
+from icda.statistics.checks import check_number
 
 
 class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
@@ -84,7 +84,6 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         self.tol = tol
         self.random_state = random_state
 
-    @unchanged_if_refused
     def fit(
         self,
         X: Any,
@@ -94,39 +93,48 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         X_meta: Any = None,
         y_meta: Any = None,
         groups_meta: Any = None,
+        assessment: Assessment | None = None,
     ) -> RobustClassifier:
         """Audit, treat and fit.
 
-        `groups` (N,) are attributes of the samples, or groups made of class and attribute. `X_meta`, `y_meta` and
-        `groups_meta` are some more samples whose groups are known: heads learn to read the group off them, and their
-        answers serve as groups.
+        Args:
+            X: Features (N, A).
+            y: Labels (N,).
+            sample_weight: How much each sample counts (N,).
+            groups: Attributes of the samples (N,), or groups made of class and attribute.
+            X_meta, y_meta, groups_meta: Some more samples whose groups are known: heads learn to read the group off them,
+                and their answers serve as groups.
+            assessment: What an audit of the same samples has found already: `icda.audit(X, y).assessment`.
         """
         self._check_settings()
         refuse_sparse(X, "X", "RobustClassifier")
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise InputError(
-                f"RobustClassifier needs samples of at least 2 classes, got one class: {self.classes_.tolist()[0]!r}."
-            )
+        codes = encode_classes(self, y)
         weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
         used = weights > 0
         if len(np.unique(codes[used])) < len(self.classes_):
             raise InputError("RobustClassifier: a class has no sample with a positive sample_weight.")
         mean, scale = weighted_moments(X[used], weights[used])
-        features = torch.from_numpy((X[used] - mean) / scale)
-        problem = self._problem(features, torch.from_numpy(codes[used]), weights[used])
-        attributes = self._known_attributes(X, used, groups, X_meta, y_meta, groups_meta, mean, scale)
-        seed = self._seed()
-        self.treatment_ = self._treatment(problem, attributes, groups is not None, seed)
-        unit, settings = 1 / float(weights[used].mean()), LossSettings(self.loss)
-        if self.C is None:
-            treated = self.treatment_.prepared(problem, settings, seed, unit)
+        scaled = Scaling(torch.from_numpy(mean), torch.from_numpy(scale))
+        features, targets = scaled.apply(torch.from_numpy(X[used])), torch.from_numpy(codes[used])
+        problem = self._problem(features, targets, weights[used])
+        rows = BlockRows.of_memory(features, targets, len(self.classes_), seed=self._seed())
+        attributes = self._known_attributes(features, used, groups, X_meta, y_meta, groups_meta, scaled)
+        self.audit_: Assessment | None = None
+        if attributes is None:
+            self.audit_ = assess(rows) if assessment is None else assessment
+            self.treatment_ = spread_treatment(self.audit_.treatment, rows, self.audit_, DECAY * X.shape[1])
         else:
-            treated = self.treatment_.applied(problem, unit)
+            self.treatment_ = given_treatment(attributes, targets, groups is not None)
+        settings, unit = LossSettings(self.loss), 1 / float(weights[used].mean())
+        treated = self.treatment_.applied(problem, unit)
+        if self.C is None:
+            asked = torch.arange(len(targets)) if self.audit_ is None else self.audit_.sample.rows
+            strata = self.treatment_.strata(targets, len(self.classes_))[asked]
+            decay = chosen_decay(treated.rows(asked), settings, strata, rows.shape, self._seed())
+            treated = replace(treated, decay=decay)
         self.C_ = 1 / (treated.decay * float(weights[used].sum()))
-        self._keep_unscaled(fit_head(treated, settings, self.max_iter, self.tol), mean, scale)
+        self._keep(fit_head(treated, settings, self.max_iter, self.tol).unscaled(scaled.mean, scaled.scale))
         return self
 
     def report(self, path: str | PathLike[str]) -> Path:
@@ -140,80 +148,37 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         path.write_text(render_assessment_page(known), encoding="utf-8", errors="xmlcharrefreplace")
         return path
 
-    def _treatment(self, problem: Problem, attributes: Tensor | None, were_given: bool, seed: int) -> Treatment:
-        self.audit_: Assessment | None = None
-        if attributes is None:
-            assert isinstance(problem.features, Tensor)
-            self.audit_ = assess(problem.features, problem.targets, len(self.classes_), seed)
-            return self.audit_.treatment
-        why = "Groups were given, so nothing was guessed."
-        if not were_given:
-            why = "Groups of the training samples were read off their features by heads that the metadata taught."
-        if tells_the_class(attributes, problem.targets):
-            # log P(y | group) would say the label, and nothing would be left to learn.
-            return Treatment("group_weights", [why, "Each group holds one class."], attributes=attributes)
-        return Treatment("group_prior", [why], attributes=attributes)
-
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _known_attributes(
-        self,
-        X: np.ndarray,
-        used: np.ndarray,
-        groups: Any,
-        X_meta: Any,
-        y_meta: Any,
-        groups_meta: Any,
-        mean: np.ndarray,
-        scale: np.ndarray,
+        self, features: Tensor, used: np.ndarray, groups: Any, X_meta: Any, y_meta: Any, groups_meta: Any, scaled: Scaling
     ) -> Tensor | None:
         """Groups as numbers, given or read off metadata; None without either."""
         if groups is not None:
-            if np.shape(groups) != (len(X),):
-                raise InputError(
-                    f"groups must have one entry per sample, expected shape ({len(X)},), got {np.shape(groups)}."
-                )
-            try:
-                return torch.from_numpy(np.unique(np.asarray(groups)[used], return_inverse=True)[1])
-            except TypeError as error:
-                raise InputError(
-                    f"groups cannot be told apart ({error}): give numbers or texts, none missing."
-                ) from error
+            return torch.from_numpy(np.unique(encode_groups(groups, len(used))[used], return_inverse=True)[1])
         given = [value is not None for value in (X_meta, y_meta, groups_meta)]
         if not any(given):
             return None
         if not all(given):
             raise InputError("metadata need X_meta, y_meta and groups_meta, all three: one of them is missing.")
-        return self._read_off_metadata(X, used, X_meta, y_meta, groups_meta, mean, scale)
-
-    def _read_off_metadata(
-        self,
-        X: np.ndarray,
-        used: np.ndarray,
-        X_meta: Any,
-        y_meta: Any,
-        groups_meta: Any,
-        mean: np.ndarray,
-        scale: np.ndarray,
-    ) -> Tensor:
-        """What heads that learned the metadata's groups say of the training samples."""
-        X_meta = check_array(X_meta, dtype=X.dtype, input_name="X_meta", estimator=self)
-        if X_meta.shape[1] != X.shape[1]:
+        X_meta = check_array(X_meta, dtype=features.numpy().dtype, input_name="X_meta", estimator=self)
+        if X_meta.shape[1] != features.shape[1]:
             raise InputError(
-                f"X_meta has {X_meta.shape[1]} features, but RobustClassifier is expecting {X.shape[1]} features as input."
+                f"X_meta has {X_meta.shape[1]} features, but RobustClassifier is expecting {features.shape[1]} features as "
+                "input."
             )
         y_meta, groups_meta = column_or_1d(y_meta), column_or_1d(groups_meta)
         check_consistent_length(X_meta, y_meta, groups_meta)
         if not np.isin(y_meta, self.classes_).all():
             raise InputError("y_meta holds classes that y does not.")
-        features = torch.from_numpy((X_meta - mean) / scale)
         codes = torch.from_numpy(np.searchsorted(self.classes_, y_meta))
         values = torch.from_numpy(np.unique(groups_meta, return_inverse=True)[1])
-        metadata = self._problem(features, codes, np.ones(len(codes), X.dtype))
-        return guess_attributes(torch.from_numpy((X[used] - mean) / scale), metadata, values, self.max_iter)
+        trusted = scaled.apply(torch.from_numpy(X_meta))
+        decay = self._problem(trusted, codes, np.ones(len(codes))).decay
+        return fit_reader(trusted, codes, values, len(self.classes_), decay).logits(features).argmax(1)
 
     def _problem(self, features: Tensor, targets: Tensor, weights: np.ndarray) -> Problem:
         mass = torch.from_numpy(weights / weights.mean()).to(features.dtype)
@@ -221,23 +186,24 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         decay = DECAY * features.shape[1] if self.C is None else 1 / (self.C * float(weights.sum()))
         return Problem(features, targets, len(self.classes_), mass, mass, counts, decay)
 
-    def _keep_unscaled(self, head: LinearHead, mean: np.ndarray, scale: np.ndarray) -> None:
-        """The head for features as given: w . (x - mean) / scale + b."""
-        self.coef_ = head.weight.numpy() / scale
-        self.intercept_ = head.bias.numpy() - self.coef_ @ mean
-        self.n_iter_ = head.iterations
-        if not head.converged:
-            warnings.warn(
-                f"RobustClassifier stopped after max_iter={self.max_iter} iterations: raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-
     def _check_settings(self) -> None:
         if self.loss not in ("la", "icda"):
             raise InputError(f"loss must be la or icda, got {self.loss!r}.")
-        if self.C is not None and not self.C > 0:
-            raise InputError(f"C must be positive or None, got {self.C}.")
+        if self.C is not None:
+            check_number(self.C, "C", "RobustClassifier")
+            if not self.C > 0:
+                raise InputError(f"C must be positive or None, got {self.C}.")
+
+
+def given_treatment(attributes: Tensor, targets: Tensor, were_given: bool) -> Treatment:
+    """What to do about groups that are known, or were read off the features by heads that metadata taught."""
+    why = "Groups were given, so nothing was guessed."
+    if not were_given:
+        why = "Groups of the training samples were read off their features by heads that the metadata taught."
+    if tells_the_class(attributes, targets):
+        # log P(y | group) would say the label, and nothing would be left to learn.
+        return Treatment("group_weights", [why, "Each group holds one class."], attributes=attributes)
+    return Treatment("group_prior", [why], attributes=attributes)
 
 
 def tells_the_class(attributes: Tensor, targets: Tensor) -> bool:

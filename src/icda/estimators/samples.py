@@ -12,8 +12,10 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, validate_data
 
-from icda.errors import InputError, InputTypeError
-from icda.linear.rows import Rows, StoredRows, is_large_on_disk, refuse_sparse
+from icda.errors import InputError
+from icda.heads.rows import Rows, StoredRows, is_large_on_disk, refuse_sparse
+from icda.losses.inputs import check_flags
+from icda.statistics.checks import check_number
 
 EXTREME = 1e4  # beyond, features are divided by their largest value for the solver
 WILD = 10.0  # how many times larger or further off metadata may be before it is said
@@ -52,9 +54,21 @@ def encode_groups(groups: Any, num_samples: int, name: str = "groups") -> np.nda
         raise InputError(f"{name} cannot be told apart ({error}): give numbers or texts, none missing.") from error
 
 
-def check_random_seed(random_state: Any, owner: str) -> None:
-    if random_state is not None and (isinstance(random_state, bool) or not hasattr(random_state, "__index__")):
-        raise InputTypeError(f"{owner} expects random_state as a whole number or None, got {random_state!r}.")
+def check_settings(
+    estimator: Any, numbers: tuple[str, ...], whole: tuple[str, ...] = (), flags: tuple[str, ...] = ()
+) -> None:
+    """Settings of an estimator: numbers that are not negative, C and rates positive, whole numbers, truth values."""
+    owner = type(estimator).__name__
+    for name in numbers:
+        value = getattr(estimator, name)
+        check_number(value, name, owner, 0)
+        if value == 0 and name in ("C", "learning_rate"):
+            raise InputError(f"{owner} expects {name} to be positive, got {value}.")
+    for name in whole:
+        check_number(getattr(estimator, name), name, owner, whole=True)
+    check_flags(estimator, *flags)
+    if estimator.random_state is not None:
+        check_number(estimator.random_state, "random_state", owner, whole=True)
 
 
 def solver_unit(features: Rows) -> float:

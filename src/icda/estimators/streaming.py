@@ -15,11 +15,11 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from icda.data.own.parquet import ParquetTable, Samples, Source, Spool, spooled
 from icda.errors import InputError
-from icda.linear import rows as stored
-from icda.linear.balance import Through
-from icda.linear.objective import LossName, LossSettings
-from icda.linear.online import OnlineHead
-from icda.linear.rows import refuse_sparse
+from icda.heads import rows as stored
+from icda.heads.balance import Through
+from icda.heads.problem import LossName, LossSettings
+from icda.heads.online import OnlineHead
+from icda.heads.rows import refuse_sparse
 from icda.terminal import make_console
 
 FIXED = ("loss", "lambda0", "beta", "C", "balance", "through", "strength", "class_weight")
@@ -45,7 +45,7 @@ class StreamingFit:
         """Learn from one more batch; the first call needs all `classes`.
 
         Statistics over all batches so far are exact; the head takes steps of Adam and is averaged, with the schedule of
-        `icda.linear.online.OnlineHead`. Batches should be mixed, not one class after another. The result comes near that
+        `icda.heads.online.OnlineHead`. Batches should be mixed, not one class after another. The result comes near that
         of `fit` on all batches as they get many; where the data can be mapped from disk, `fit` finds it exactly.
         `balance` can be None or "class". After `fit` the first call starts at the fitted head, with statistics and weight
         decay of the batches from then on: `fit` keeps none.

@@ -23,8 +23,9 @@ from icda.losses.augmented import choose_covariance
 from icda.models.base import FeatureClassifier
 from icda.models.modes import evaluating
 from icda.statistics import ClassStatistics
-from icda.statistics.confusion import count_confusions
-from icda.strength import Strength, augment
+from icda.functional.confusion import count_confusions
+from icda.functional.strength import Strength
+from icda.statistics.augment import augment
 
 Augmentation = Literal["isda", "risda", "icda"]
 AUGMENTATIONS: tuple[str, ...] = get_args(Augmentation)

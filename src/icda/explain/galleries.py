@@ -14,7 +14,7 @@ from icda.explain.passes import Pass, balanced_sample, named_split
 from icda.explain.pictures import data_uri, heat_overlay, normaliser_of, show_samples, to_pixels
 from icda.explain.strengths import most_tied
 from icda.models.base import FeatureClassifier
-from icda.strength import Strength
+from icda.functional.strength import Strength
 
 
 def gradcam_gallery(

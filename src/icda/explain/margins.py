@@ -9,7 +9,7 @@ from torch import Tensor
 
 from icda.explain.passes import Pass
 from icda.losses import AdjustedLoss
-from icda.losses.terms.head import Head, head_parameters
+from icda.losses.head import Head, head_parameters
 from icda.methods.base import Method
 
 BINS = 40

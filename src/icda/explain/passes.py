@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from icda.data.generators import generator_for
 from icda.data.task import Split, Task
 from icda.errors import InputError
-from icda.losses.terms.head import head_parameters
+from icda.losses.head import head_parameters
 from icda.methods.base import Method
 from icda.models.base import FeatureClassifier, Output
 from icda.models.modes import evaluating

@@ -19,9 +19,9 @@ from torch.nn import functional as F
 from icda.errors import InputTypeError
 from icda.losses import AdjustedLoss, ICDALoss, ISDALoss, LogitAdjustmentLoss, RISDALoss
 from icda.losses.prior_loss import PriorLoss
-from icda.losses.terms.augmentation import mean_term
-from icda.losses.terms.head import Head, head_parameters
-from icda.losses.terms.quadratic import quadratic_form
+from icda.functional.quadratic import mean_term
+from icda.losses.head import Head, head_parameters
+from icda.functional.quadratic import quadratic_form
 
 FACTORS = {
     "logit_adjustment": ("class_margin",),

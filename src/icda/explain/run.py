@@ -19,7 +19,7 @@ from icda.explain.variances import variance_figures
 from icda.methods.base import Method
 from icda.models.base import FeatureClassifier
 from icda.registry import did_you_mean
-from icda.strength import Strength
+from icda.functional.strength import Strength
 
 PARTS = ("margins", "strengths", "variances", "tied", "gradcam", "counterfactuals")
 CHEAP_PARTS = ("margins", "strengths", "tied")

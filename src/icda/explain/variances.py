@@ -7,7 +7,7 @@ from typing import Any
 
 from icda.explain.passes import Pass
 from icda.losses.augmented import choose_covariance
-from icda.losses.terms.mapped_variance import MappedVariances, mean_mapped_variances
+from icda.functional.mapped_variance import MappedVariances, mean_mapped_variances
 from icda.statistics import ClassStatistics
 
 OWN, UNRELATED = "mapped_variance_own", "mapped_variance_unrelated"  # as `LossMethod` logs them

@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 
 from icda.errors import InputError, InputTypeError, OperationError
-from icda.losses.terms.head import head_parameters
+from icda.losses.head import head_parameters
 from icda.models.headless import is_linear, named_layer
 
 # The head is among the last layers called; holding every layer's input until the end would cost memory.

@@ -15,7 +15,7 @@ from icda.integrations.feature_tap import FeatureTap
 from icda.losses import AdjustedLoss
 from icda.metrics.per_class import per_class_accuracy, worst_known
 from icda.ranks import all_reduce
-from icda.statistics.confusion import count_confusions
+from icda.functional.confusion import count_confusions
 
 _lightning: Any = require("lightning.pytorch", "lightning", "Lightning modules")
 

@@ -1,42 +1,39 @@
-"""One loss per file: a small formula and an nn.Module around it."""
+"""One loss per file: a small formula and an nn.Module around it. Names are imported when they are first asked for."""
 
-from icda.losses.adaptive_logit_adjustment import AdaptiveLogitAdjustmentLoss
-from icda.losses.apl import ActivePassiveLoss
-from icda.losses.base import LOSSES, AdjustedLoss
-from icda.losses.center_loss import CenterLoss
-from icda.losses.class_balanced_cross_entropy import ClassBalancedCrossEntropyLoss
-from icda.losses.class_balanced_focal import ClassBalancedFocalLoss
-from icda.losses.cosine import CosineHead
-from icda.losses.cross_entropy import CrossEntropyLoss
-from icda.losses.focal import FocalLoss
-from icda.losses.generalized_cross_entropy import GeneralizedCrossEntropyLoss
-from icda.losses.icda import ICDALoss
-from icda.losses.isda import ISDALoss
-from icda.losses.large_margin_softmax import LargeMarginSoftmaxLoss
-from icda.losses.ldam import LDAMLoss
-from icda.losses.logit_adjustment import LogitAdjustmentLoss
-from icda.losses.risda import RISDALoss
-from icda.losses.sampled_icda import SampledICDALoss
-from icda.losses.sgida import SGIDALoss
+from __future__ import annotations
 
-__all__ = [
-    "LOSSES",
-    "ActivePassiveLoss",
-    "AdaptiveLogitAdjustmentLoss",
-    "AdjustedLoss",
-    "CenterLoss",
-    "ClassBalancedCrossEntropyLoss",
-    "ClassBalancedFocalLoss",
-    "CosineHead",
-    "CrossEntropyLoss",
-    "FocalLoss",
-    "GeneralizedCrossEntropyLoss",
-    "ICDALoss",
-    "ISDALoss",
-    "LDAMLoss",
-    "LargeMarginSoftmaxLoss",
-    "LogitAdjustmentLoss",
-    "RISDALoss",
-    "SGIDALoss",
-    "SampledICDALoss",
-]
+import importlib
+from typing import Any
+
+_HOMES = {
+    "LOSSES": "base",
+    "ActivePassiveLoss": "apl",
+    "AdaptiveLogitAdjustmentLoss": "adaptive_logit_adjustment",
+    "AdjustedLoss": "base",
+    "CenterLoss": "center_loss",
+    "ClassBalancedCrossEntropyLoss": "class_balanced_cross_entropy",
+    "ClassBalancedFocalLoss": "class_balanced_focal",
+    "CosineHead": "cosine",
+    "CrossEntropyLoss": "cross_entropy",
+    "FocalLoss": "focal",
+    "GeneralizedCrossEntropyLoss": "generalized_cross_entropy",
+    "ICDALoss": "icda",
+    "ISDALoss": "isda",
+    "LDAMLoss": "ldam",
+    "LargeMarginSoftmaxLoss": "large_margin_softmax",
+    "LogitAdjustmentLoss": "logit_adjustment",
+    "RISDALoss": "risda",
+    "SGIDALoss": "sgida",
+    "SampledICDALoss": "sampled_icda",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'icda.losses' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f"icda.losses.{_HOMES[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOMES)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from icda.losses.base import LOSSES
 from icda.losses.cosine import CosineLoss
-from icda.losses.terms.augmentation import off_target
+from icda.functional.quadratic import off_target
 
 
 @LOSSES.register("adaptive_logit_adjustment", "ala")
@@ -28,17 +28,13 @@ class AdaptiveLogitAdjustmentLoss(CosineLoss):
     tensor([0.5000, 1.0000], dtype=torch.float64)
     """
 
-    needs_counts = True
-
-    @property
-    def reads_counts(self) -> bool:
-        return True
+    needs_counts = reads_counts = True
 
     @property
     def rarity(self) -> Tensor:
         """Q (C,), float64: 1 for the rarest class that has samples."""
         assert self.class_counts is not None
-        fewest = self.class_counts[self.class_counts > 0].min()
+        fewest = torch.where(self.class_counts > 0, self.class_counts, math.inf).min()
         return math.log(2) / torch.log1p(self.class_counts.clamp(min=fewest) / fewest)
 
     def compute_adjustment(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Unpack
+from typing import Any, Unpack
 
 from torch import Tensor
 from torch.nn import functional as F
 
 from icda.errors import InputError
-from icda.losses.base import LOSSES, AdjustedLoss, LossOptions
+from icda.losses.base import LOSSES, AdjustedLoss
+from icda.losses.inputs import LossOptions
+from icda.statistics.checks import check_number
 
 LABEL_FLOOR = 1e-4  # what the zeros of a one-hot label are clipped to before their logarithm is taken
 
@@ -58,20 +60,21 @@ class ActivePassiveLoss(AdjustedLoss):
         self,
         num_classes: int,
         feature_dim: int,
-        class_counts: Tensor | None = None,
+        class_counts: Any = None,
         *,
         a: float = 1.0,
         b: float = 1.0,
         **options: Unpack[LossOptions],
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, **options)
-        if not (a >= 0 and b >= 0 and 0 < a + b < math.inf):
-            raise InputError(f"a and b must be finite, not negative and not both zero, got {a} and {b}.")
+        for name, value in (("a", a), ("b", b)):
+            check_number(value, name, type(self).__name__, 0)
+        if a + b == 0:
+            raise InputError("ActivePassiveLoss: a and b are both zero, so that nothing is left to learn from.")
         self.a, self.b = a, b
 
-    def reduce(self, adjusted: Tensor, targets: Tensor) -> Tensor:
-        active, passive = normalised_cross_entropy(adjusted, targets), reverse_cross_entropy(adjusted, targets)
-        return self.reduce_samples(self.a * active + self.b * passive, targets)
+    def sample_losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return self.a * normalised_cross_entropy(logits, targets) + self.b * reverse_cross_entropy(logits, targets)
 
 
 def _at_targets(values: Tensor, targets: Tensor) -> Tensor:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Unpack
-
-from torch import Tensor
+from typing import Any, Unpack
 
 from icda.errors import InputError
-from icda.losses.base import AdjustedLoss, LossOptions
-from icda.ranges import NotNegative
+from icda.losses.base import AdjustedLoss
+from icda.losses.inputs import LossBatch, LossOptions
 from icda.statistics import ClassStatistics, CovarianceKind
+from icda.statistics.checks import check_number
 
 FULL_COVARIANCE_BYTES = 256 * 2**20
 FULL_COVARIANCE_PRODUCTS = 2**30  # (C A)^2: beyond, a step takes 15 to 25 times as long as with diagonal ones
@@ -31,25 +30,25 @@ class StatisticsOptions(LossOptions, total=False):
 class StatisticsLoss(AdjustedLoss):
     """A loss with `ClassStatistics` inside, folded in train mode before the loss is computed (mathematics 2.4).
 
-    `covariance="auto"` keeps full covariances while they fit in 256 MiB and take at most 2^30 products per step, (C A)^2,
-    and diagonal ones beyond; it says so once, and `statistics.kind` says which.
-    `rank`, `forgetting` and `shrinkage` are those of `ClassStatistics`.
-
     The mapped variance (lambda/2) d^T Sigma d grows with the square of the head's weights: a step that is too long for
     its curvature makes the next one longer, until the loss is NaN (seen on folders of 200 images). So where it is above
-    `variance_bound`, lambda is taken smaller for that sample and class (mathematics 2.5). `variance_bound=math.inf` is
-    the formula of the papers.
-    """
+    `variance_bound`, lambda is taken smaller for that sample and class (mathematics 2.5).
 
-    squares_weights = True
+    Args:
+        lambda0: Strength of the augmentation at the end of training: lambda = lambda0 * progress.
+        covariance: "full", "diagonal" or "low_rank"; "auto" keeps full covariances while they fit in 256 MiB and take at
+            most 2^30 products per step, (C A)^2, and diagonal ones beyond. It says so once, `statistics.kind` always.
+        rank, forgetting, shrinkage: Those of `ClassStatistics`.
+        variance_bound: In logits; `math.inf` is the formula of the papers.
+    """
 
     def __init__(
         self,
         num_classes: int,
         feature_dim: int,
-        class_counts: Tensor | None = None,
+        class_counts: Any = None,
         *,
-        lambda0: NotNegative = 0.5,
+        lambda0: float = 0.5,
         covariance: CovarianceKind | str = "auto",
         rank: int = 16,
         forgetting: float = 1.0,
@@ -58,20 +57,16 @@ class StatisticsLoss(AdjustedLoss):
         **options: Unpack[LossOptions],
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, **options)
+        check_number(lambda0, "lambda0", type(self).__name__, 0)
         if not isinstance(variance_bound, int | float) or not variance_bound > 0:
             raise InputError(f"variance_bound must be positive (math.inf for none), got {variance_bound}.")
         self.lambda0, self.variance_bound = lambda0, variance_bound
-        self.statistics = ClassStatistics(
-            num_classes,
-            feature_dim,
-            choose_covariance(covariance, num_classes, feature_dim),
-            rank=rank,
-            forgetting=forgetting,
-            shrinkage=shrinkage,
-        )
+        kind = choose_covariance(covariance, num_classes, feature_dim)
+        kept = {"rank": rank, "forgetting": forgetting, "shrinkage": shrinkage}
+        self.statistics = ClassStatistics(num_classes, feature_dim, kind, **kept)  # type: ignore[arg-type]
 
-    def observe(self, features: Tensor, targets: Tensor, logits: Tensor) -> None:
-        self.statistics.fold(features, targets)
+    def observe(self, batch: LossBatch) -> None:
+        self.statistics.fold(batch.features, batch.targets, batch.valid)
 
 
 def choose_covariance(covariance: str, num_classes: int, feature_dim: int) -> CovarianceKind:

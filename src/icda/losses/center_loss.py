@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
-from icda.errors import InputError
-from icda.losses.base import LOSSES, AdjustedLoss, LossOptions
+from icda.losses.base import LOSSES, AdjustedLoss
+from icda.losses.inputs import LossBatch, LossOptions
 from icda.ranks import all_reduce
+from icda.statistics.checks import check_number
 
 
 @LOSSES.register("center_loss", "center")
@@ -35,30 +36,28 @@ class CenterLoss(AdjustedLoss):
         self,
         num_classes: int,
         feature_dim: int,
-        class_counts: Tensor | None = None,
+        class_counts: Any = None,
         *,
         weight: float = 0.003,
         centre_rate: float = 0.5,
         **options: Unpack[LossOptions],
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, **options)
-        if not 0 <= weight < float("inf"):
-            raise InputError(f"weight must be finite and not negative, got {weight}.")
-        if not 0 <= centre_rate <= 1:
-            raise InputError(f"centre_rate must lie in [0, 1], got {centre_rate}.")
+        check_number(weight, "weight", type(self).__name__, 0)
+        check_number(centre_rate, "centre_rate", type(self).__name__, 0, 1)
         self.weight, self.centre_rate = weight, centre_rate
         self.register_buffer("centres", torch.zeros(num_classes, feature_dim, dtype=torch.float64))
 
-    def extra_loss(self, features: Tensor, targets: Tensor, logits: Tensor) -> Tensor | None:
+    def extra_losses(self, batch: LossBatch) -> Tensor | None:
         if self.weight == 0:
             return None
-        return self.reduce_samples(0.5 * self.weight * squared_distances(features, self.centres, targets), targets)
+        return 0.5 * self.weight * squared_distances(batch.features, self.centres, batch.targets)
 
     @torch.no_grad()
-    def observe(self, features: Tensor, targets: Tensor, logits: Tensor) -> None:
+    def observe(self, batch: LossBatch) -> None:
         sums = self.centres.new_zeros(self.num_classes, self.feature_dim + 1)
-        rows = torch.cat([features, torch.ones_like(features[:, :1])], 1).to(sums)
-        all_reduce(sums.index_add_(0, targets, rows))
+        rows = torch.cat([batch.features, torch.ones_like(batch.features[:, :1])], 1).to(sums)
+        all_reduce(sums.index_add_(0, batch.targets, batch.zero_ignored(rows)))
         total, count = sums[:, :-1], sums[:, -1:]
         self.centres = self.centres - self.centre_rate * (count * self.centres - total) / (1 + count)
 

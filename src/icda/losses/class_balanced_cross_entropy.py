@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any, Unpack
 
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.losses.base import LOSSES, AdjustedLoss, LossOptions
-from icda.losses.terms.class_balance import check_effective_beta, effective_number_weights
+from icda.losses.base import LOSSES, AdjustedLoss
+from icda.losses.inputs import LossOptions
+from icda.functional.class_balance import effective_number_weights
+from icda.statistics.checks import check_number
 
 
 @LOSSES.register("class_balanced_cross_entropy", "cb_ce")
@@ -26,25 +28,21 @@ class ClassBalancedCrossEntropyLoss(AdjustedLoss):
     tensor([0.0310, 1.9690], dtype=torch.float64)
     """
 
-    needs_counts = True
+    needs_counts = reads_counts = True
     is_cross_entropy = False  # weighted by the label's class
 
     def __init__(
         self,
         num_classes: int,
         feature_dim: int,
-        class_counts: Tensor | None = None,
+        class_counts: Any = None,
         *,
         effective_beta: float = 0.9999,
         **options: Unpack[LossOptions],
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, **options)
-        check_effective_beta(effective_beta, "effective_beta")
+        check_number(effective_beta, "effective_beta", type(self).__name__, 0, 1 - 1e-12)
         self.effective_beta = effective_beta
-
-    @property
-    def reads_counts(self) -> bool:
-        return True
 
     @property
     def class_weights(self) -> Tensor:
@@ -53,9 +51,9 @@ class ClassBalancedCrossEntropyLoss(AdjustedLoss):
         return effective_number_weights(self.class_counts, self.effective_beta)
 
     def sample_losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+        losses = self.unweighted_losses(logits, targets)
+        return self.class_weights[targets].to(losses) * losses
+
+    def unweighted_losses(self, logits: Tensor, targets: Tensor) -> Tensor:
         """The losses (N,) that are weighted."""
         return F.cross_entropy(logits, targets, reduction="none")
-
-    def reduce(self, adjusted: Tensor, targets: Tensor) -> Tensor:
-        losses = self.sample_losses(adjusted, targets)
-        return self.reduce_samples(self.class_weights[targets].to(losses) * losses, targets)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, Unpack, get_args
+from typing import Any, get_args, Literal, Unpack
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.errors import InputError
-from icda.losses.base import LOSSES, LossOptions
+from icda.losses.base import LOSSES
 from icda.losses.class_balanced_cross_entropy import ClassBalancedCrossEntropyLoss
-from icda.losses.focal import check_focus, softmax_focal
+from icda.losses.focal import softmax_focal
+from icda.losses.inputs import LossOptions
+from icda.statistics.checks import check_number
 
 Form = Literal["sigmoid", "softmax"]
 
@@ -37,7 +39,7 @@ class ClassBalancedFocalLoss(ClassBalancedCrossEntropyLoss):
         self,
         num_classes: int,
         feature_dim: int,
-        class_counts: Tensor | None = None,
+        class_counts: Any = None,
         *,
         gamma: float = 1.0,
         form: Form = "sigmoid",
@@ -45,12 +47,12 @@ class ClassBalancedFocalLoss(ClassBalancedCrossEntropyLoss):
         **options: Unpack[LossOptions],
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, effective_beta=effective_beta, **options)
-        check_focus(gamma)
+        check_number(gamma, "gamma", type(self).__name__, 0)
         if form not in get_args(Form):
             raise InputError(f"form must be one of {', '.join(get_args(Form))}, got {form!r}.")
         self.gamma, self.form = gamma, form
 
-    def sample_losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+    def unweighted_losses(self, logits: Tensor, targets: Tensor) -> Tensor:
         focal = sigmoid_focal if self.form == "sigmoid" else softmax_focal
         return focal(logits, targets, self.gamma)
 
@@ -68,5 +70,6 @@ def sigmoid_focal(logits: Tensor, targets: Tensor, gamma: float) -> Tensor:
     >>> sigmoid_focal(torch.tensor([[0.0, 0.0]]), torch.tensor([1]), gamma=0.0)  # 2 log 2
     tensor([1.3863])
     """
-    right = torch.where(F.one_hot(targets, logits.shape[1]).bool(), logits, -logits)
+    is_own = torch.arange(logits.shape[1], device=targets.device) == targets[:, None]
+    right = torch.where(is_own, logits, -logits)
     return ((gamma * F.logsigmoid(-right)).exp() * F.softplus(-right)).sum(1)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Unpack
+from dataclasses import replace
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from icda.errors import InputError
-from icda.losses.base import AdjustedLoss, LossOptions
-from icda.losses.terms.batch import LossBatch
-from icda.losses.terms.head import Head, head_parameters
+from icda.losses.base import AdjustedLoss
+from icda.losses.head import Head, head_parameters
+from icda.losses.inputs import LossBatch, LossOptions
+from icda.statistics.checks import check_number
 
 SCALE = 30.0
 
@@ -52,7 +53,7 @@ class CosineHead(nn.Linear):
     """
 
     def __init__(self, in_features: int, out_features: int, scale: float = SCALE) -> None:
-        check_scale(scale)
+        check_number(scale, "scale", type(self).__name__, 1e-12)
         super().__init__(in_features, out_features, bias=False)
         self.scale = scale
 
@@ -90,29 +91,23 @@ class CosineLoss(AdjustedLoss):
         self,
         num_classes: int,
         feature_dim: int,
-        class_counts: Tensor | None = None,
+        class_counts: Any = None,
         *,
         scale: float = SCALE,
         **options: Unpack[LossOptions],
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, **options)
-        check_scale(scale)
+        check_number(scale, "scale", type(self).__name__, 1e-12)
         self.scale = scale
         self._has_warned = False
 
     def forward(
         self, features: Tensor, targets: Tensor, head: Head, progress: float = 1.0, logits: Tensor | None = None
     ) -> Tensor:
-        batch = self._check(features, targets, head, progress, logits)
+        """The loss of a batch, as in `AdjustedLoss`; `logits` are not used."""
         if logits is not None:
             self._warn_of_plain_logits(head)
-        return self._loss(self._with_cosines(batch), progress)
-
-    def adjustment(
-        self, features: Tensor, targets: Tensor, head: Head, progress: float = 1.0, logits: Tensor | None = None
-    ) -> Tensor:
-        batch = self._check(features, targets, head, progress, logits)
-        return self._adjustment(self._with_cosines(batch), progress)
+        return super().forward(features, targets, head, progress, logits)
 
     def cosine_logits(self, features: Tensor, head: Head) -> Tensor:
         """s cos(h, w_c) (N, C): what to predict with."""
@@ -121,21 +116,16 @@ class CosineLoss(AdjustedLoss):
     def prepare_head(self, head: nn.Module) -> CosineHead:
         return CosineHead.of(head, self.scale)
 
-    def _with_cosines(self, batch: LossBatch) -> LossBatch:
-        return batch._replace(bias=None, logits=self.scale * cosines(batch.features, batch.weight))
+    def prepare(self, batch: LossBatch) -> LossBatch:
+        return replace(batch, bias=None, logits=self.scale * cosines(batch.features, batch.weight))
 
     def _warn_of_plain_logits(self, head: Head) -> None:
         if self._has_warned or isinstance(head, CosineHead):
             return
         self._has_warned = True
         warnings.warn(
-            f"{self.owner} trains cosines, and the logits it was given are those of a {type(head).__name__}: they are not "
+            f"{type(self).__name__} trains cosines, and the logits it was given are those of a {type(head).__name__}: they are not "
             "used here and are not what is trained. Replace the head once, model.fc = loss.prepare_head(model.fc), before "
             "the optimiser is made, or predict with loss.cosine_logits(features, head).",
             stacklevel=5,  # past nn.Module's own call, to the line that called the loss
         )
-
-
-def check_scale(scale: float) -> None:
-    if not 0 < scale < math.inf:
-        raise InputError(f"scale must be finite and positive, got {scale}.")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.errors import InputError
-from icda.losses.base import LOSSES, AdjustedLoss, LossOptions
+from icda.losses.base import LOSSES, AdjustedLoss
+from icda.losses.inputs import LossOptions
+from icda.statistics.checks import check_number
 
 
 @LOSSES.register("focal")
@@ -33,17 +34,17 @@ class FocalLoss(AdjustedLoss):
         self,
         num_classes: int,
         feature_dim: int,
-        class_counts: Tensor | None = None,
+        class_counts: Any = None,
         *,
         gamma: float = 2.0,
         **options: Unpack[LossOptions],
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, **options)
-        check_focus(gamma)
+        check_number(gamma, "gamma", type(self).__name__, 0)
         self.gamma = gamma
 
-    def reduce(self, adjusted: Tensor, targets: Tensor) -> Tensor:
-        return self.reduce_samples(softmax_focal(adjusted, targets, self.gamma), targets)
+    def sample_losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return softmax_focal(logits, targets, self.gamma)
 
 
 def softmax_focal(logits: Tensor, targets: Tensor, gamma: float) -> Tensor:
@@ -58,8 +59,3 @@ def softmax_focal(logits: Tensor, targets: Tensor, gamma: float) -> Tensor:
     # As a sum of the other classes: 1 - p_y is zero for a sure sample, where a root has no derivative.
     others = F.log_softmax(logits, dim=1).scatter(1, targets[:, None], -math.inf)
     return (gamma * torch.logsumexp(others, dim=1)).exp() * cross_entropy
-
-
-def check_focus(gamma: float) -> None:
-    if not 0 <= gamma < math.inf:
-        raise InputError(f"gamma must be finite and not negative (0 is no focus), got {gamma}.")

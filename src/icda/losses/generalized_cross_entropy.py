@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from icda.errors import InputError
-from icda.losses.base import LOSSES, AdjustedLoss, LossOptions
+from icda.losses.base import LOSSES, AdjustedLoss
+from icda.losses.inputs import LossOptions
 
 
 @LOSSES.register("generalized_cross_entropy", "gce", "lq")
@@ -33,7 +34,7 @@ class GeneralizedCrossEntropyLoss(AdjustedLoss):
         self,
         num_classes: int,
         feature_dim: int,
-        class_counts: Tensor | None = None,
+        class_counts: Any = None,
         *,
         q: float = 0.7,
         **options: Unpack[LossOptions],
@@ -42,8 +43,8 @@ class GeneralizedCrossEntropyLoss(AdjustedLoss):
         check_exponent(q)
         self.q = q
 
-    def reduce(self, adjusted: Tensor, targets: Tensor) -> Tensor:
-        return self.reduce_samples(generalized_cross_entropy(adjusted, targets, self.q), targets)
+    def sample_losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return generalized_cross_entropy(logits, targets, self.q)
 
 
 def generalized_cross_entropy(logits: Tensor, targets: Tensor, q: float) -> Tensor:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from torch import Tensor
-from torch.nn import functional as F
+from typing import Any
 
+from torch import Tensor
+
+from icda.functional.augmentation import isda_adjustment
+from icda.functional.moments import Moments
 from icda.losses.augmented import StatisticsLoss
 from icda.losses.base import LOSSES
-from icda.losses.terms.augmentation import distinct_labels, variance_term
-from icda.losses.terms.progress import is_off
-from icda.statistics import Moments
+from icda.losses.inputs import is_off
 
 
 @LOSSES.register("isda")
 class ISDALoss(StatisticsLoss):
     """Cross entropy of z_c + (lambda/2) d_c^T Sigma_y d_c: infinitely many augmentations along a class's own directions.
 
-    lambda = lambda0 * progress. The term depends on the label alone, so it is computed once for each label present.
+    lambda = lambda0 * progress. The term depends on the label alone, so it is computed once for each class.
 
     Reference: Wang et al., "Implicit semantic data augmentation for deep networks", NeurIPS 2019.
 
@@ -27,15 +28,11 @@ class ISDALoss(StatisticsLoss):
     """
 
     def compute_adjustment(
-        self, features: Tensor, targets: Tensor, weight: Tensor, progress: float, products: Tensor
+        self, features: Tensor, targets: Tensor, weight: Tensor, progress: Any, products: Tensor
     ) -> Tensor | None:
         return self.own_variance(targets, weight, progress, self.statistics.moments())
 
-    def own_variance(self, targets: Tensor, weight: Tensor, progress: float, moments: Moments) -> Tensor | None:
+    def own_variance(self, targets: Tensor, weight: Tensor, progress: Any, moments: Moments) -> Tensor | None:
         """The term from given moments; None while lambda is zero."""
         lam = self.lambda0 * progress
-        if is_off(lam):
-            return None
-        labels, inverse = distinct_labels(targets, self.num_classes)
-        own = F.one_hot(labels, self.num_classes).to(weight)
-        return variance_term(weight, labels, own, moments, lam, bound=self.variance_bound)[inverse]
+        return None if is_off(lam) else isda_adjustment(weight, targets, moments, lam, self.variance_bound)

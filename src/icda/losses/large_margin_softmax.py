@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
 from icda.errors import InputError
-from icda.losses.base import LOSSES, AdjustedLoss, LossOptions
-from icda.losses.terms.augmentation import off_target
+from icda.losses.base import LOSSES, AdjustedLoss
+from icda.losses.inputs import LossBatch, LossOptions
+from icda.statistics.checks import check_number
+from icda.functional.quadratic import off_target
 
 MARGINS = (1, 2, 3, 4)
 SMALLEST_NORM = 1e-12
@@ -37,13 +39,12 @@ class LargeMarginSoftmaxLoss(AdjustedLoss):
 
     steps: Tensor
     moves_features = True
-    squares_weights = True  # it reads them, so they are checked even where logits are given
 
     def __init__(
         self,
         num_classes: int,
         feature_dim: int,
-        class_counts: Tensor | None = None,
+        class_counts: Any = None,
         *,
         margin: int = 2,
         base: float = 1000.0,
@@ -55,21 +56,17 @@ class LargeMarginSoftmaxLoss(AdjustedLoss):
         super().__init__(num_classes, feature_dim, class_counts, **options)
         if margin not in MARGINS:
             raise InputError(f"margin must be one of {', '.join(map(str, MARGINS))}, got {margin}.")
-        settings = {"base": base, "gamma": gamma, "power": power, "lambda_min": lambda_min}
-        for name, value in settings.items():
-            if not (math.isfinite(value) and value >= 0):
-                raise InputError(f"{name} must be finite and not negative, got {value}.")
+        for name, value in {"base": base, "gamma": gamma, "power": power, "lambda_min": lambda_min}.items():
+            check_number(value, name, type(self).__name__, 0)
         self.margin, self.base, self.gamma, self.power, self.lambda_min = margin, base, gamma, power, lambda_min
         self.register_buffer("steps", torch.tensor(0))
 
     @property
-    def blend(self) -> float | Tensor:
-        """lambda: how much of the plain cosine is left at this step; a tensor in a compiled graph."""
-        if torch.compiler.is_compiling():
-            return (self.base * (1 + self.gamma * self.steps.double()) ** -self.power).clamp(min=self.lambda_min)
-        return max(self.base * (1 + self.gamma * int(self.steps)) ** -self.power, self.lambda_min)
+    def blend(self) -> Tensor:
+        """lambda: how much of the plain cosine is left at this step."""
+        return (self.base * (1 + self.gamma * self.steps.double()) ** -self.power).clamp(min=self.lambda_min)
 
-    def observe(self, features: Tensor, targets: Tensor, logits: Tensor) -> None:
+    def observe(self, batch: LossBatch) -> None:
         self.steps += 1
 
     def compute_adjustment(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
-from icda.errors import InputError
-from icda.losses.base import LOSSES, LossOptions
+from icda.losses.base import LOSSES
 from icda.losses.cosine import SCALE, CosineLoss
-from icda.losses.terms.augmentation import off_target
+from icda.losses.inputs import LossOptions
+from icda.statistics.checks import check_number
+from icda.functional.quadratic import off_target
 
 
 @LOSSES.register("ldam")
@@ -29,26 +29,21 @@ class LDAMLoss(CosineLoss):
     tensor([0.2500, 0.5000], dtype=torch.float64)
     """
 
-    needs_counts = True
+    needs_counts = reads_counts = True
 
     def __init__(
         self,
         num_classes: int,
         feature_dim: int,
-        class_counts: Tensor | None = None,
+        class_counts: Any = None,
         *,
         max_margin: float = 0.5,
         scale: float = SCALE,
         **options: Unpack[LossOptions],
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, scale=scale, **options)
-        if not 0 <= max_margin < math.inf:
-            raise InputError(f"max_margin must be finite and not negative (0 is no margin), got {max_margin}.")
+        check_number(max_margin, "max_margin", type(self).__name__, 0)
         self.max_margin = max_margin
-
-    @property
-    def reads_counts(self) -> bool:
-        return True
 
     @property
     def margins(self) -> Tensor:

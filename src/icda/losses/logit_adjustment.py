@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
 from icda.errors import InputError
-from icda.losses.base import LOSSES, LossOptions
+from icda.losses.base import LOSSES
+from icda.losses.inputs import LossOptions
 from icda.losses.prior_loss import PriorLoss
+from icda.statistics.checks import check_number
 
 
 @LOSSES.register("logit_adjustment", "la")
@@ -22,6 +23,9 @@ class LogitAdjustmentLoss(PriorLoss):
 
     Reference: Menon et al., "Long-tail learning via logit adjustment", ICLR 2021.
 
+    Args:
+        tau: What the margin is multiplied by.
+
     >>> loss = LogitAdjustmentLoss(num_classes=2, feature_dim=4, class_counts=torch.tensor([90, 10]))
     >>> loss.adjustment(torch.zeros(1, 4), torch.tensor([1]), torch.nn.Linear(4, 2)).round(decimals=3)
     tensor([[2.1970, 0.0000]])
@@ -31,20 +35,19 @@ class LogitAdjustmentLoss(PriorLoss):
         self,
         num_classes: int,
         feature_dim: int,
-        class_counts: Tensor | None = None,
+        class_counts: Any = None,
         *,
-        prior: Tensor | None = None,
+        prior: Any = None,
         tau: float = 1.0,
         **options: Unpack[LossOptions],
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, prior=prior, **options)
-        if not math.isfinite(tau):
-            raise InputError(f"tau must be finite, got {tau}.")
+        check_number(tau, "tau", "LogitAdjustmentLoss")
         self.tau = tau
 
     @property
-    def has_class_margin(self) -> bool:
-        return self.tau != 0  # not 0 * -inf for a class without samples
+    def margin_scale(self) -> float:
+        return self.tau
 
     def prior_margin(
         self,
@@ -54,20 +57,9 @@ class LogitAdjustmentLoss(PriorLoss):
         log_prior: Tensor | None = None,
     ) -> Tensor | None:
         margin = super().prior_margin(targets, dtype, attributes, log_prior)
-        if margin is None and self.has_class_margin:
+        if margin is None and self.margin_scale != 0:
             raise InputError(
-                f"{self.owner} needs class_counts: the number of training samples of each class. Or give prior= for an "
-                "attribute, or log_prior= in the call."
+                f"{type(self).__name__} needs class_counts: the number of training samples of each class. Or give prior= "
+                "for an attribute, or log_prior= in the call."
             )
         return margin
-
-    def compute_adjustment(
-        self,
-        features: Tensor,
-        targets: Tensor,
-        weight: Tensor,
-        progress: float,
-        products: Tensor,
-        prior_margin: Tensor | None = None,
-    ) -> Tensor | None:
-        return None if prior_margin is None else self.tau * prior_margin

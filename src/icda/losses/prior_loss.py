@@ -7,12 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from icda.errors import InputError, InputTypeError
+from icda.errors import InputError
+from icda.functional.prior import conditional_log_prior, log_ratio
 from icda.losses.base import AdjustedLoss
-from icda.losses.terms.batch import LossBatch
-from icda.losses.terms.head import Head
-from icda.losses.terms.prior import attribute_log_prior, log_ratio, prior_term
-from icda.statistics.checks import check_device, check_float, check_tensor
+from icda.losses.head import Head
+from icda.losses.inputs import LossBatch, check_call, check_counts
 
 
 class PriorLoss(AdjustedLoss):
@@ -22,30 +21,18 @@ class PriorLoss(AdjustedLoss):
     samples have attribute value k and class c: p is the share of each class among the samples of that value, and every call
     brings `attributes` (N,). Or the call brings `log_prior` (N, C), log probabilities up to a constant per sample, which
     take the place of the counts. Priors carry no gradient.
+
+    Args:
+        prior: Table (K, C) of counts of attribute values and classes.
     """
 
     prior: Tensor | None
 
     def __init__(
-        self,
-        num_classes: int,
-        feature_dim: int,
-        class_counts: Tensor | None = None,
-        *,
-        prior: Tensor | None = None,
-        **options: Any,
+        self, num_classes: int, feature_dim: int, class_counts: Any = None, *, prior: Any = None, **options: Any
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, **options)
-        self.register_buffer("prior", None if prior is None else check_table(prior, num_classes, self.owner))
-
-    @property
-    def has_class_margin(self) -> bool:
-        """Whether the margin enters the loss; a switch or a factor of zero turns it off."""
-        return True
-
-    @property
-    def reads_counts(self) -> bool:
-        return self.has_class_margin and self.prior is None
+        self.register_buffer("prior", check_counts(self, prior, "prior"))
 
     def forward(
         self,
@@ -58,9 +45,14 @@ class PriorLoss(AdjustedLoss):
         attributes: Tensor | None = None,
         log_prior: Tensor | None = None,
     ) -> Tensor:
-        """The loss of a batch; `attributes` (N,) or `log_prior` (N, C) say which prior each sample has."""
-        batch = self._check(features, targets, head, progress, logits)
-        return self._loss(batch, progress, prior_margin=self._margin_of(batch, attributes, log_prior))
+        """The loss of a batch, as in `AdjustedLoss`.
+
+        Args:
+            attributes: The attribute value of each sample (N,), for a loss made with `prior`.
+            log_prior: The prior of each sample (N, C), up to a constant, in place of the counts.
+        """
+        self._check_prior(attributes, log_prior)
+        return self.loss(check_call(self, features, targets, head, progress, logits, attributes, log_prior))
 
     def adjustment(
         self,
@@ -73,8 +65,22 @@ class PriorLoss(AdjustedLoss):
         attributes: Tensor | None = None,
         log_prior: Tensor | None = None,
     ) -> Tensor:
-        batch = self._check(features, targets, head, progress, logits)
-        return self._adjustment(batch, progress, prior_margin=self._margin_of(batch, attributes, log_prior))
+        """phi (N, C), zero at the target; reads the statistics and leaves them as they are."""
+        self._check_prior(attributes, log_prior)
+        return self.phi(check_call(self, features, targets, head, progress, logits, attributes, log_prior))
+
+    @property
+    def margin_scale(self) -> float:
+        """What the margin is multiplied by; 0 turns it off."""
+        return 1.0
+
+    def compute_phi(self, batch: LossBatch) -> Tensor | None:
+        phi, margin = super().compute_phi(batch), self.margin_of(batch)
+        return phi if margin is None else margin if phi is None else phi + margin
+
+    def margin_of(self, batch: LossBatch) -> Tensor | None:
+        dtype = torch.promote_types(batch.weight.dtype, torch.float32)
+        return self.prior_margin(batch.targets, dtype, batch.attributes, batch.log_prior)
 
     def prior_margin(
         self,
@@ -84,110 +90,27 @@ class PriorLoss(AdjustedLoss):
         log_prior: Tensor | None = None,
     ) -> Tensor | None:
         """log p(c)/p(y) (N, C), zero at the target; None where the loss has no such term, or nothing says p."""
-        attributes = self._check_prior(targets, attributes, log_prior)
-        if not self.has_class_margin:
+        if self.margin_scale == 0:  # not 0 * -inf for a class without samples
             return None
-        if log_prior is not None:
-            return log_ratio(log_prior, targets, dtype)
-        if self.prior is not None:
-            return log_ratio(attribute_log_prior(self.prior)[attributes], targets, dtype)
-        return None if self.class_counts is None else prior_term(self.class_counts, targets, dtype)
+        if log_prior is None and self.prior is not None:
+            log_prior = conditional_log_prior(self.prior)[attributes]
+        elif log_prior is None and self.class_counts is not None:
+            log_prior = self.class_counts.log()
+        return None if log_prior is None else self.margin_scale * log_ratio(log_prior, targets, dtype)
 
-    def _margin_of(self, batch: LossBatch, attributes: Tensor | None, log_prior: Tensor | None) -> Tensor | None:
-        dtype = torch.promote_types(batch.weight.dtype, torch.float32)
-        if batch.kept is not None:
-            attributes = self._rows_of(batch, attributes, "attributes")
-            log_prior = self._rows_of(batch, log_prior, "log_prior")
-        return self.prior_margin(batch.targets, dtype, attributes, log_prior)
-
-    def _rows_of(self, batch: LossBatch, values: Tensor | None, name: str) -> Tensor | None:
-        """Rows of what was given for all samples, those that are ignored too."""
-        assert batch.kept is not None
-        if values is None:
+    def counts_read(self, batch: LossBatch) -> Tensor | None:
+        if self.margin_scale == 0 or batch.log_prior is not None:
             return None
-        check_tensor(values, name, self.owner)
-        if values.dim() == 0 or len(values) != len(batch.kept):
-            raise InputError(f"{self.owner} expects {name} of {len(batch.kept)} samples, got {tuple(values.shape)}.")
-        return values[batch.kept]
+        return self.class_counts if self.prior is None else self.prior.sum(0)
 
-    def _check_counts(self, targets: Tensor) -> None:
-        """Left to `prior_margin`, which knows whether the counts are read in this call."""
-
-    def _check_prior(self, targets: Tensor, attributes: Tensor | None, log_prior: Tensor | None) -> Tensor | None:
+    def _check_prior(self, attributes: Tensor | None, log_prior: Tensor | None) -> None:
+        owner = type(self).__name__
         if attributes is not None and log_prior is not None:
-            raise InputError(f"{self.owner} got both attributes and log_prior: give the one that holds the prior.")
+            raise InputError(f"{owner} got both attributes and log_prior: give the one that holds the prior.")
         if self.prior is None and attributes is not None:
-            raise InputError(
-                f"{self.owner} got attributes without a table of counts: make it with prior=, a (K, C) table."
-            )
+            raise InputError(f"{owner} got attributes without a table of counts: make it with prior=, a (K, C) table.")
         if self.prior is not None and attributes is None:
-            got = "got log_prior" if log_prior is not None else "got none"
             raise InputError(
-                f"{self.owner} was made with prior, a table over {len(self.prior)} attribute values, and needs "
-                f"attributes=, one per sample; {got}."
+                f"{owner} was made with prior, a table over {len(self.prior)} attribute values, and needs attributes=, one "
+                f"per sample; got {'none' if log_prior is None else 'log_prior'}."
             )
-        if log_prior is not None:
-            check_float(log_prior, "log_prior", self.owner)
-            check_device(log_prior, "log_prior", targets.device, self.owner)
-            check_log_prior(log_prior, len(targets), self.num_classes, self.owner)
-        if self.prior is None or attributes is None:
-            return None
-        check_tensor(attributes, "attributes", self.owner)
-        check_device(attributes, "attributes", targets.device, self.owner)
-        attributes = check_attributes(attributes, len(targets), len(self.prior), self.owner)
-        _check_seen(self.prior, targets)
-        return attributes
-
-
-def check_table(prior: Any, num_classes: int, owner: str) -> Tensor:
-    try:
-        table = torch.as_tensor(prior).to(torch.float64)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputTypeError(
-            f"{owner} expects prior as a table of numbers, got {type(prior).__name__}: {error}."
-        ) from error
-    if table.dim() != 2 or table.shape[1] != num_classes or len(table) == 0:
-        raise InputError(
-            f"{owner} expects prior of shape (K, {num_classes}), a row per attribute value and a column per class, got "
-            f"{tuple(table.shape)}."
-        )
-    if not torch.isfinite(table).all() or (table < 0).any() or table.sum() == 0:
-        raise InputError(f"{owner} expects prior to hold counts: finite, not negative and not all zero.")
-    return table
-
-
-def check_attributes(attributes: Tensor, num_samples: int, num_values: int, owner: str) -> Tensor:
-    """The attributes as int64, as labels are."""
-    if attributes.is_floating_point() or attributes.is_complex() or attributes.dtype == torch.bool:
-        raise InputTypeError(f"{owner} expects integer attributes, got {attributes.dtype}: use attributes.long().")
-    if attributes.shape != (num_samples,):
-        raise InputError(f"{owner} expects attributes of shape ({num_samples},), got {tuple(attributes.shape)}.")
-    attributes = attributes.long()
-    if torch.compiler.is_compiling():  # values are not looked at in a graph
-        return attributes
-    low, high = torch.stack(torch.aminmax(attributes)).tolist()
-    if low < 0 or high >= num_values:
-        wrong = low if low < 0 else high
-        raise InputError(f"{owner} got attribute {wrong}, outside 0..{num_values - 1}, the rows of its prior.")
-    return attributes
-
-
-def check_log_prior(log_prior: Tensor, num_samples: int, num_classes: int, owner: str) -> None:
-    if not log_prior.is_floating_point():
-        raise InputTypeError(f"{owner} expects a floating-point log_prior, got {log_prior.dtype}.")
-    if log_prior.shape != (num_samples, num_classes):
-        shape = (num_samples, num_classes)
-        raise InputError(f"{owner} expects log_prior of shape {shape}, got {tuple(log_prior.shape)}.")
-    if not torch.compiler.is_compiling() and not torch.isfinite(log_prior).all():
-        raise InputError(f"{owner} got a log_prior that is NaN or infinite: a probability of zero has no margin.")
-
-
-def _check_seen(table: Tensor, targets: Tensor) -> None:
-    if torch.compiler.is_compiling():
-        return
-    missing = table.sum(0)[targets] == 0
-    if missing.any():
-        raise InputError(
-            f"the batch holds class {int(targets[missing][0])}, of which prior has no sample: give the counts of the "
-            "training data."
-        )

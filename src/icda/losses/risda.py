@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from icda.errors import InputError
+from icda.functional.augmentation import risda_adjustment
 from icda.losses.augmented import StatisticsLoss, StatisticsOptions
 from icda.losses.base import LOSSES
-from icda.losses.terms.augmentation import distinct_labels, variance_term
-from icda.losses.terms.progress import is_off
-from icda.ranges import NotNegative
+from icda.losses.inputs import LossBatch, check_flags, is_off
 from icda.ranks import all_reduce
-from icda.statistics.confusion import count_confusions
+from icda.statistics.checks import check_number
 
 
 @LOSSES.register("risda")
@@ -28,11 +25,14 @@ class RISDALoss(StatisticsLoss):
     and b = lambda0 * progress. K is counted from the predictions the loss sees in train mode, over the whole of training;
     the method `risda_two_stage` sets it once from a full pass (`set_confusion`), as the official schedule does.
 
-    The released code writes the mixed covariances back into the running ones at each step, so that classes other than
-    `head_classes` lose their own bit by bit (mathematics 5.1). `write_back=True` does so too, from the first step on.
-
     Reference: Chen et al., "Imagine by reasoning: a reasoning-based implicit semantic data augmentation for long-tailed
     classification", AAAI 2022. Differs from the official code in that nothing is written back by default.
+
+    Args:
+        mean_strength: Of the means, at the end of training.
+        head_classes: How many of the most frequent classes keep their own covariance.
+        write_back: Whether mixed covariances are written back into the running ones at each step, as the released code
+            does, so that classes other than `head_classes` lose their own bit by bit (mathematics 5.1).
 
     >>> loss, head = RISDALoss(num_classes=3, feature_dim=4), torch.nn.Linear(4, 3)
     >>> loss(torch.randn(8, 4), torch.arange(8) % 3, head, progress=0.5).shape
@@ -47,57 +47,45 @@ class RISDALoss(StatisticsLoss):
         self,
         num_classes: int,
         feature_dim: int,
-        class_counts: Tensor | None = None,
+        class_counts: Any = None,
         *,
-        lambda0: NotNegative = 0.5,
-        mean_strength: NotNegative = 1.0,
+        lambda0: float = 0.5,
+        mean_strength: float = 1.0,
         head_classes: int = 0,
         write_back: bool = False,
         **options: Unpack[StatisticsOptions],
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, lambda0=lambda0, **options)
+        check_number(mean_strength, "mean_strength", "RISDALoss", 0)
+        check_number(head_classes, "head_classes", "RISDALoss", 0, num_classes, whole=True)
         if head_classes and class_counts is None:
             raise InputError("RISDALoss needs class_counts to know which are the head_classes.")
-        if not 0 <= head_classes <= num_classes:
-            raise InputError(f"head_classes must lie in 0..{num_classes}, got {head_classes}.")
-        if not math.isfinite(mean_strength):
-            raise InputError(f"mean_strength must be finite, got {mean_strength}.")
-        if write_back and self.statistics.kind == "low_rank":
-            raise InputError(
-                "RISDALoss: write_back needs full or diagonal covariances, low_rank ones have no room for it."
-            )
         self.mean_strength, self.write_back = mean_strength, write_back
+        check_flags(self, "write_back")
+        if write_back and self.statistics.kind == "low_rank":
+            raise InputError("RISDALoss: write_back needs full or diagonal covariances; low_rank ones have no room for it.")
         keeps_own = torch.zeros(num_classes, dtype=torch.bool)
-        if head_classes:
-            keeps_own[torch.as_tensor(class_counts).argsort(descending=True, stable=True)[:head_classes]] = True
+        if head_classes and self.class_counts is not None:
+            keeps_own[self.class_counts.argsort(descending=True, stable=True)[:head_classes]] = True
         self.register_buffer("keeps_own", keeps_own)
         self.register_buffer("confusion", torch.zeros(num_classes, num_classes, dtype=torch.float64))
         self.register_buffer("confusion_is_set", torch.tensor(False))
 
-    def observe(self, features: Tensor, targets: Tensor, logits: Tensor) -> None:
-        super().observe(features, targets, logits)
-        if (
-            torch.compiler.is_compiling()
-        ):  # which cannot ask whether it is set, nor count into a table of unknown length
-            pairs = targets * self.num_classes + logits.detach().argmax(1)
-            rows = torch.where(self.confusion_is_set, 0, torch.ones_like(pairs, dtype=torch.float64))
-            counted = torch.zeros_like(self.confusion).view(-1).index_add(0, pairs, rows)
-            self.confusion += all_reduce(counted.view_as(self.confusion))
-        elif not self.confusion_is_set:
-            self.confusion += all_reduce(count_confusions(logits.detach().argmax(1), targets, self.num_classes))
-
+    def observe(self, batch: LossBatch) -> None:
+        super().observe(batch)
+        counted = torch.where(self.confusion_is_set, 0.0, torch.ones_like(batch.targets, dtype=torch.float64))
+        pairs = batch.targets * self.num_classes + batch.wide_logits.detach().argmax(1)
+        table = torch.zeros_like(self.confusion).view(-1).index_add(0, pairs, batch.zero_ignored(counted))
+        self.confusion += all_reduce(table.view_as(self.confusion))
         if self.write_back:
             self._write_back()
 
     @torch.no_grad()
     def _write_back(self) -> None:
         """Sigma_y becomes its mixture in the running state; a class not seen yet keeps none."""
-        statistics = self.statistics
-        own = torch.eye(self.num_classes, dtype=torch.float64, device=self.confusion.device)
-        mixing = torch.where(self.keeps_own[:, None], own, self.relations()).to(statistics.scatter)
-        counts = statistics.count.to(mixing).view(-1, *(1,) * (statistics.scatter.dim() - 1))
-        covariances = statistics.scatter / counts.clamp(min=1e-12)
-        statistics.scatter.copy_(torch.tensordot(mixing, covariances, 1) * counts)
+        scatter, mixing = self.statistics.scatter, self._mixing().to(self.statistics.scatter)
+        counts = self.statistics.count.to(mixing).view(-1, *(1,) * (scatter.dim() - 1))
+        scatter.copy_(torch.tensordot(mixing, scatter / counts.clamp(min=1e-12), 1) * counts)
 
     def set_confusion(self, confusion: Tensor) -> None:
         """Fix K from counts or rates (C, C), rows being true classes; from here on it is no longer counted."""
@@ -109,22 +97,20 @@ class RISDALoss(StatisticsLoss):
     def relations(self) -> Tensor:
         """K (C, C), rows summing to one; a class not seen yet is related to itself alone."""
         total = self.confusion.sum(1, keepdim=True)
-        identity = torch.eye(self.num_classes, dtype=torch.float64, device=total.device)
-        return torch.where(total > 0, self.confusion / total.clamp(min=1e-300), identity)
+        return torch.where(total > 0, self.confusion / total.clamp(min=1e-300), self._identity())
+
+    def _mixing(self) -> Tensor:
+        return torch.where(self.keeps_own[:, None], self._identity(), self.relations())
+
+    def _identity(self) -> Tensor:
+        return torch.eye(self.num_classes, dtype=torch.float64, device=self.confusion.device)
 
     def compute_adjustment(
-        self, features: Tensor, targets: Tensor, weight: Tensor, progress: float, products: Tensor
+        self, features: Tensor, targets: Tensor, weight: Tensor, progress: Any, products: Tensor
     ) -> Tensor | None:
         if is_off(progress):
             return None
-        labels, inverse = distinct_labels(targets, self.num_classes)
-        relations = self.relations()[labels].to(weight)
-        own = F.one_hot(labels, self.num_classes).to(weight)
-        moments = self.statistics.moments().to(weight.dtype)
-        keeps = self.keeps_own[labels][:, None] | self.write_back  # what was written back is mixed already
-        mixing = torch.where(keeps, own, relations)
-        spread = variance_term(weight, labels, mixing, moments, self.lambda0 * progress, bound=self.variance_bound)
-        shift = (relations - own) @ moments.mean  # mu~ (labels, A)
-        moved = shift @ weight.T - (shift * weight[labels]).sum(1, keepdim=True)
-        moved = moved.scatter(1, labels[:, None], 0)
-        return (spread + self.mean_strength * progress * moved)[inverse]
+        mixing = self._identity() if self.write_back else self._mixing()  # what was written back is mixed already
+        strengths = self.lambda0 * progress, self.mean_strength * progress
+        tables = self.relations().to(weight), mixing.to(weight)
+        return risda_adjustment(weight, targets, self.statistics.moments(), *strengths, *tables, self.variance_bound)

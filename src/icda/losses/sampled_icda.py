@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Unpack
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Unpack
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from icda.errors import InputError
+from icda.functional.augmentation import variance_term
+from icda.functional.prior import log_ratio
+from icda.functional.quadratic import off_target
+from icda.functional.strength import Strength, direct_strength
 from icda.losses.icda import ICDALoss, ICDAOptions
-from icda.losses.terms.augmentation import off_target, variance_term
-from icda.losses.terms.batch import LossBatch
-from icda.losses.terms.prior import check_counted, prior_term
-from icda.ranges import NotNegativeInt
-from icda.statistics import Moments
-from icda.strength import Strength, direct_strength
+from icda.losses.inputs import LossBatch, is_off
+from icda.statistics.checks import check_number
 
 
 class Subset(NamedTuple):
@@ -57,17 +58,18 @@ class SampledICDALoss(ICDALoss):
         self,
         num_classes: int,
         feature_dim: int,
-        class_counts: Tensor | None = None,
+        class_counts: Any = None,
         *,
-        negatives: NotNegativeInt = 1024,
+        negatives: int = 1024,
         **options: Unpack[ICDAOptions],
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, **options)
         if self.label_smoothing > 0 or self.sample_strength != "angle":
             raise InputError(
-                f"{self.owner} sees a part of the classes in each step: it has no label_smoothing, and sample_strength is "
+                f"{type(self).__name__} sees a part of the classes in each step: it has no label_smoothing, and sample_strength is "
                 '"angle". Take ICDALoss for either.'
             )
+        check_number(negatives, "negatives", type(self).__name__, 0, whole=True)
         self.negatives = negatives
 
     def draw(self, targets: Tensor) -> Subset:
@@ -84,71 +86,49 @@ class SampledICDALoss(ICDALoss):
         mass = torch.cat([torch.ones(len(own)), torch.full((count,), rest / count)]).to(own.device)
         return Subset(classes, places, mass)
 
-    def _loss(self, batch: LossBatch, progress: float, **given: Tensor | None) -> Tensor:
-        if not self.training:
-            return super()._loss(batch, progress, **given)
+    def loss(self, batch: LossBatch) -> Tensor:
+        if not (self.training and torch.is_grad_enabled()) or batch.is_repeated:
+            return super().loss(batch)
         if batch.soft is not None:
             raise InputError(
-                f"{self.owner} expects class labels: soft targets have a share for classes that are not drawn."
+                f"{type(self).__name__} expects class labels: soft targets have a share for classes that are not drawn."
             )
-        subset = self.draw(batch.targets)
-        small = _select(batch, subset)
-        logits = F.linear(small.features, small.weight, small.bias) if small.logits is None else small.logits
-        margin = given.get("prior_margin")
-        if margin is not None:
-            margin = margin[:, subset.classes]
-        return self._judged(small, logits, lambda: self._subset_loss(batch, small, subset, progress, logits, margin))
-
-    def _margin_of(self, batch: LossBatch, attributes: Tensor | None, log_prior: Tensor | None) -> Tensor | None:
-        """None for a prior by class counts in training: `_subset_loss` makes it for the classes that are drawn."""
-        by_counts = attributes is None and log_prior is None and self.prior is None
-        if not (self.training and by_counts):
-            return super()._margin_of(batch, attributes, log_prior)
-        if self.class_margin and self.class_counts is not None:
-            check_counted(self.class_counts, batch.targets)
-        return None
-
-    def _subset_loss(
-        self, batch: LossBatch, small: LossBatch, subset: Subset, progress: float, logits: Tensor, margin: Tensor | None
-    ) -> Tensor:
+        if batch.valid is not None:
+            kept = batch.valid.nonzero().flatten()
+            value = self.loss(batch.rows(kept))
+            return value if value.dim() == 0 else value.new_zeros(len(batch.valid)).index_copy(0, kept, value)
         self.statistics.fold(batch.features, batch.targets, in_place=True)
-        with torch.autocast(logits.device.type, enabled=False):
-            dtype = torch.promote_types(small.weight.dtype, torch.float32)
-            adjusted = logits.to(dtype) + subset.mass.log().to(dtype)
-            if margin is None and self.class_margin and self.class_counts is not None:
-                margin = prior_term(self.class_counts[subset.classes], subset.targets, dtype)
-            if margin is not None:
-                adjusted = adjusted + margin
-            for term in self._subset_terms(small, subset, progress, logits.detach().to(dtype)):
+        subset = self.draw(batch.targets)
+        small = _select(batch, subset).with_logits()
+        with torch.autocast(batch.features.device.type, enabled=False):
+            features, targets, weight, progress, products = small.constants()
+            adjusted = small.wide_logits + subset.mass.log().to(weight)
+            strength = direct_strength(features, targets, weight.detach(), products)
+            for term in self._subset_terms(targets, weight, progress, strength, batch, subset):
                 adjusted = adjusted + term
-            weight = None if self.class_weight is None else self.class_weight[subset.classes].to(dtype)
-            return F.cross_entropy(adjusted, subset.targets, weight, reduction=self.reduction)
+            class_weight = None if self.class_weight is None else self.class_weight[subset.classes].to(adjusted)
+            return F.cross_entropy(adjusted, targets, class_weight, reduction=self.reduction)
 
-    def _subset_terms(self, small: LossBatch, subset: Subset, progress: float, logits: Tensor) -> list[Tensor]:
-        """What the strengths of this batch add: the margin of each sample, and the augmentation term."""
-        targets, weight = subset.targets, small.weight.to(logits.dtype)
-        products = logits if small.bias is None else logits - small.bias.detach().to(logits)
-        features = small.features.detach().to(logits)
-        strength = direct_strength(features, targets, weight.detach(), products)
-        terms = []
+    def _subset_terms(
+        self, targets: Tensor, weight: Tensor, progress: Any, strength: Strength, batch: LossBatch, subset: Subset
+    ) -> Iterator[Tensor]:
+        """What is added to the logits of the drawn classes: both margins, and the augmentation term."""
+        if batch.log_prior is None and self.prior is None and self.class_counts is not None and self.class_margin:
+            yield log_ratio(self.class_counts[subset.classes].log(), targets, weight.dtype)
+        elif (margin := self.margin_of(batch)) is not None:
+            yield margin[:, subset.classes]
         if self.sample_margin and self.beta != 0:
-            terms.append(off_target(self.beta * strength.per_sample, targets, len(subset.classes)))
+            yield off_target(self.beta * strength.per_sample, targets, len(subset.classes))
         lam = self.lambda0 * progress
-        if lam > 0 and (self.semantic or self.counterfactual):
-            moments = self.statistics.moments(subset.classes)
-            terms.append(self._subset_augmentation(weight, subset, strength, moments, lam))
-        return terms
-
-    def _subset_augmentation(
-        self, weight: Tensor, subset: Subset, strength: Strength, moments: Moments, lam: float
-    ) -> Tensor:
-        others = max(subset.others, 1.0)  # a batch of one class has no other
-        towards = strength.per_class / others
+        if is_off(lam) or not (self.semantic or self.counterfactual):
+            return
+        towards = strength.per_class / max(subset.others, 1.0)  # a batch of one class has no other
         coefficients = towards * subset.mass.to(towards) if self.counterfactual else towards * 0
         if self.semantic:
-            coefficients = coefficients.scatter(1, subset.targets[:, None], 1)
+            coefficients = coefficients.scatter(1, targets[:, None], 1)
+        moments = self.statistics.moments(subset.classes)
         mean_towards = towards if self.counterfactual else None
-        return variance_term(weight, subset.targets, coefficients, moments, lam, mean_towards, self.variance_bound)
+        yield variance_term(weight, targets, coefficients, moments, lam, mean_towards, self.variance_bound)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, negatives={self.negatives}"
@@ -159,4 +139,4 @@ def _select(batch: LossBatch, subset: Subset) -> LossBatch:
     bias = None if batch.bias is None else batch.bias[subset.classes]
     logits = None if batch.logits is None else batch.logits[:, subset.classes]
     weight = F.embedding(subset.classes, batch.weight)
-    return batch._replace(targets=subset.targets, weight=weight, bias=bias, logits=logits)
+    return LossBatch(batch.features, subset.targets, weight, bias, batch.progress, logits)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.errors import InputError
+from icda.functional.augmentation import by_label
 from icda.losses.augmented import StatisticsLoss, StatisticsOptions
 from icda.losses.base import LOSSES
 from icda.losses.cosine import cosines
-from icda.losses.terms.augmentation import distinct_labels, variance_term
-from icda.losses.terms.progress import is_off
-from icda.ranges import NotNegative
+from icda.losses.inputs import LossBatch, is_off
+from icda.statistics.checks import check_number
 
 
 @LOSSES.register("sgida")
@@ -39,27 +38,28 @@ class SGIDALoss(StatisticsLoss):
         self,
         num_classes: int,
         feature_dim: int,
-        class_counts: Tensor | None = None,
+        class_counts: Any = None,
         *,
-        lambda0: NotNegative = 0.5,
+        lambda0: float = 0.5,
         smoothing: float = 0.2,
         triplet_weight: float = 0.1,
         triplet_margin: float = 1.0,
         **options: Unpack[StatisticsOptions],
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, lambda0=lambda0, **options)
-        if not 0 <= smoothing <= 1:
-            raise InputError(f"smoothing is a share in [0, 1], got {smoothing}.")
-        for name, value in (("triplet_weight", triplet_weight), ("triplet_margin", triplet_margin)):
-            if not 0 <= value < math.inf:
-                raise InputError(f"{name} must be finite and not negative, got {value}.")
+        for name, value, most in (
+            ("smoothing", smoothing, 1),
+            ("triplet_weight", triplet_weight, math.inf),
+            ("triplet_margin", triplet_margin, math.inf),
+        ):
+            check_number(value, name, type(self).__name__, 0, most)
         self.smoothing, self.triplet_weight, self.triplet_margin = smoothing, triplet_weight, triplet_margin
 
-    def extra_loss(self, features: Tensor, targets: Tensor, logits: Tensor) -> Tensor | None:
+    def extra_losses(self, batch: LossBatch) -> Tensor | None:
         if self.triplet_weight == 0:
             return None
-        triplets = batch_hard_triplet(logits, targets, self.triplet_margin)
-        return self.triplet_weight * self.reduce_samples(triplets, targets)
+        triplets = batch_hard_triplet(batch.wide_logits, batch.targets, self.triplet_margin, batch.valid)
+        return self.triplet_weight * triplets
 
     def relations(self) -> Tensor:
         """rho (C, C): rows sum to one over the other classes seen so far; a class alone is related to itself."""
@@ -70,21 +70,21 @@ class SGIDALoss(StatisticsLoss):
         return cosines(mean, mean).masked_fill(~allowed, -math.inf).softmax(1)
 
     def compute_adjustment(
-        self, features: Tensor, targets: Tensor, weight: Tensor, progress: float, products: Tensor
+        self, features: Tensor, targets: Tensor, weight: Tensor, progress: Any, products: Tensor
     ) -> Tensor | None:
         lam = self.lambda0 * progress
         if is_off(lam):
             return None
-        labels, inverse = distinct_labels(targets, self.num_classes)
-        own = F.one_hot(labels, self.num_classes).to(weight)
-        mixing = torch.lerp(own, self.relations()[labels].to(weight), self.smoothing)
-        return variance_term(weight, labels, mixing, self.statistics.moments(), lam, bound=self.variance_bound)[inverse]
+        own = torch.eye(self.num_classes, dtype=weight.dtype, device=weight.device)
+        mixing = torch.lerp(own, self.relations().to(weight), self.smoothing)
+        return by_label(weight, targets, mixing, self.statistics.moments(), lam, self.variance_bound)
 
 
-def batch_hard_triplet(logits: Tensor, targets: Tensor, margin: float) -> Tensor:
+def batch_hard_triplet(logits: Tensor, targets: Tensor, margin: float, valid: Tensor | None = None) -> Tensor:
     """max(0, margin + distance to the farthest of the own class - to the nearest of another) (N,).
 
-    Distances are Euclidean. A sample without another of its class, or with none of another class, has loss 0.
+    Distances are Euclidean. A sample without another of its class, or with none of another class, has loss 0. Those that
+    are not `valid` (N,) are nobody's neighbours.
 
     Reference: Hermans et al., "In defense of the triplet loss for person re-identification", 2017.
 
@@ -93,9 +93,10 @@ def batch_hard_triplet(logits: Tensor, targets: Tensor, margin: float) -> Tensor
     """
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     distances = torch.cdist(logits, logits, compute_mode="donot_use_mm_for_euclid_dist")
-    same = targets[:, None] == targets
-    positive = same & ~torch.eye(len(targets), dtype=torch.bool, device=targets.device)
+    counted = torch.ones_like(targets, dtype=torch.bool) if valid is None else valid
+    same, other = targets[:, None] == targets, (targets[:, None] != targets) & counted
+    positive = same & counted & ~torch.eye(len(targets), dtype=torch.bool, device=targets.device)
     farthest = distances.masked_fill(~positive, 0).amax(1)
-    nearest = distances.masked_fill(same, math.inf).amin(1)
-    usable = positive.any(1) & ~same.all(1)
+    nearest = distances.masked_fill(~other, math.inf).amin(1)
+    usable = positive.any(1) & other.any(1)
     return torch.where(usable, F.relu(margin + farthest - torch.where(usable, nearest, 0)), 0)

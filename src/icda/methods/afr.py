@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from icda.data.generators import generator_for
 from icda.errors import InputError
-from icda.losses.terms.head import head_parameters
+from icda.losses.head import head_parameters
 from icda.methods.base import METHODS, Context, Method, Setup, Stage
 from icda.methods.crt import check_first_stage, two_stages
 from icda.ranks import all_mean, all_reduce

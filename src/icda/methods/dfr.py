@@ -12,9 +12,9 @@ from torch.nn import functional as F
 from icda.data.generators import generator_for
 from icda.data.loader import balanced_weights
 from icda.errors import InputError
-from icda.linear.solver import LinearHead
-from icda.linear.sparse import fit_sparse_head
-from icda.losses.terms.head import head_parameters
+from icda.heads.solver import LinearHead
+from icda.heads.sparse import fit_sparse_head
+from icda.losses.head import head_parameters
 from icda.methods.base import METHODS, Context, Method, Setup, Stage, StepResult
 from icda.models.modes import evaluating
 from icda.ranks import all_mean

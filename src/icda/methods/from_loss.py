@@ -9,8 +9,8 @@ from torch import Tensor
 
 from icda.losses import AdjustedLoss
 from icda.losses.augmented import StatisticsLoss
-from icda.losses.terms.head import head_parameters
-from icda.losses.terms.mapped_variance import mean_mapped_variances
+from icda.losses.head import head_parameters
+from icda.functional.mapped_variance import mean_mapped_variances
 from icda.methods.base import Context, Method, Setup
 from icda.results.epoch import Figure
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from icda.losses.terms.quadratic import sample_variance_form
+from icda.functional.quadratic import sample_variance_form
 from icda.meta import Forward, look_ahead
 from icda.meta.lookahead import Mode
 from icda.methods.base import METHODS, Context, Setup

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from icda.losses.terms.head import Head, head_parameters
+from icda.losses.head import Head, head_parameters
 from icda.methods.base import METHODS, Context, Method, Setup, Stage, StepResult
 from icda.methods.crt import check_first_stage, two_stages
 

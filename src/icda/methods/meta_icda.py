@@ -21,11 +21,14 @@ from icda.ranges import NotNegative, PositiveInt
 from icda.ranks import all_gather_rows
 from icda.results.epoch import Figure
 from icda.statistics import Moments
-from icda.strength import Characteristics, Strength, StrengthLog, StrengthNetwork
-from icda.strength.characteristics import NAMES
-from icda.strength.history import NAMES as HISTORY_NAMES
-from icda.strength.history import SampleHistory
-from icda.strength.network import InputNorm, StrengthOutput
+from icda.functional.strength import Strength
+from icda.meta.characteristics import Characteristics
+from icda.meta.strength_log import StrengthLog
+from icda.meta.strength_network import StrengthNetwork
+from icda.meta.characteristics import NAMES
+from icda.meta.history import NAMES as HISTORY_NAMES
+from icda.meta.history import SampleHistory
+from icda.meta.strength_network import InputNorm, StrengthOutput
 
 if TYPE_CHECKING:
     from icda.data.task import Batch

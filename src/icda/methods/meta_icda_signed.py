@@ -7,7 +7,7 @@ from typing import Any
 
 from icda.methods.base import METHODS, Setup
 from icda.methods.meta_icda import MetaICDAMethod
-from icda.strength.network import StrengthOutput
+from icda.meta.strength_network import StrengthOutput
 
 
 @METHODS.register("meta_icda_signed")

@@ -16,7 +16,7 @@ from icda.methods.base import Context, Setup, StepResult
 from icda.methods.meta_icda import MetaICDAMethod
 from icda.models.base import FeatureClassifier
 from icda.results.epoch import Figure
-from icda.strength import StrengthNetwork
+from icda.meta.strength_network import StrengthNetwork
 
 
 class MetaICDA:

@@ -15,7 +15,8 @@ from icda.methods.base import METHODS, Context, Setup
 from icda.methods.meta_learning import MetaLearner, Outer, step_network
 from icda.ranges import NotNegative, PositiveInt
 from icda.results.epoch import Figure
-from icda.strength import StrengthLog, StrengthNetwork
+from icda.meta.strength_log import StrengthLog
+from icda.meta.strength_network import StrengthNetwork
 
 if TYPE_CHECKING:
     from icda.data.task import Batch

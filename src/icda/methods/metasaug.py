@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.losses.isda import ISDALoss
-from icda.losses.terms.class_balance import effective_number_weights
+from icda.functional.class_balance import effective_number_weights
 from icda.meta.lookahead import Mode
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.meta_learning import MetaLearner, Outer

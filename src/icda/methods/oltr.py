@@ -13,7 +13,7 @@ from icda.data.generators import generator_for
 from icda.errors import InputError
 from icda.losses.center_loss import squared_distances
 from icda.losses.cosine import check_scale, unit_rows
-from icda.losses.terms.head import Head, head_parameters
+from icda.losses.head import Head, head_parameters
 from icda.methods.base import METHODS, Context, Method, Setup, Stage, StepResult
 from icda.methods.crt import check_first_stage, two_stages
 from icda.ranks import all_mean, all_reduce

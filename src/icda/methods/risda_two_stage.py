@@ -11,11 +11,11 @@ from torch.nn import functional as F
 
 from icda.errors import InputError
 from icda.losses.risda import RISDALoss
-from icda.losses.terms.class_balance import check_effective_beta, effective_number_weights
+from icda.functional.class_balance import check_effective_beta, effective_number_weights
 from icda.methods.base import METHODS, Context, Method, Setup, Stage
 from icda.models.modes import evaluating
 from icda.ranks import weighted_mean
-from icda.statistics.confusion import count_confusions
+from icda.functional.confusion import count_confusions
 
 if TYPE_CHECKING:
     from icda.data.task import Batch

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from icda.errors import InputError
 from icda.losses.cosine import unit_rows
-from icda.losses.terms.head import Head, head_parameters
+from icda.losses.head import Head, head_parameters
 from icda.methods.base import METHODS, Context, Method, Setup
 from icda.ranks import all_reduce
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from icda.statistics.confusion import count_confusions
+from icda.functional.confusion import count_confusions
 
 SHOT_THRESHOLDS = (20, 100)
 

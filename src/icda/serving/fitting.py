@@ -17,7 +17,7 @@ from icda.errors import ExistingFileError, InputError
 from icda.serving.fit_data import EMBEDDED, FitData
 from icda.serving.folder import FACTS, PAGE, WEIGHTS
 from icda.serving.head import HeadModel
-from icda.serving.head_fit import AUTO, PLAIN, SENTENCES, Head, check_method, fit_named, fit_shortcut_reader
+from icda.serving.head_fit import AUTO, PLAIN, check_method, done_in_words, fit_named
 from icda.serving.model import Model
 from icda.serving.trial import Answer, Trial, cross_validate, judge
 
@@ -36,18 +36,20 @@ class Fitted:
     done: str  # what was done, in sentences
     data: FitData
     seconds: dict[str, float]
+    treatment: dict[str, Any] | None = None  # what was done to the fit; None where the user named the method
+    C: float | None = None  # inverse weight decay of a head on standardised features
     plain: str = "a head with cross entropy on the same features"
     has_shortcut_reader: bool = False
 
     def facts(self) -> dict[str, Any]:
         """What the model folder keeps of it."""
-        treatment = self.audit.treatment.as_dict()
         return {
             "icda": __version__,
             "method": self.method,
             "done": self.done,
             "found": self.audit.summary,
-            "treatment": treatment,
+            "treatment": self.treatment,
+            "C": self.C,
             "trial": self.trial.as_dict(),
             "samples": len(self.audit),
             "class_counts": dict(zip(self.audit.class_names, self.audit.imbalance.counts, strict=True)),
@@ -68,16 +70,15 @@ def fit_model(data: FitData, method: str = AUTO, seed: int = 0, say: Say | None 
     audited = time.perf_counter()
     say("Fitting the head ...")
     groups = None if data.groups is None else data.groups[train]
-    head = fit_named(method, X, y, seed, groups)
-    reader = None
-    if head.treatment is not None and head.treatment.name == "shortcut_prior" and head.treatment.attributes is not None:
-        reader = fit_shortcut_reader(X, y, head.treatment.attributes)
+    head = fit_named(method, X, y, seed, groups, found.assessment)
     fitted = time.perf_counter()
     say("Judging it on samples that it has not seen ...")
-    model = HeadModel(head.classes, head.coef, head.intercept, data.reads, reader)
+    model = HeadModel(head.classes, head.coef, head.intercept, data.reads, head.shortcut)
     trial = _trial(data, X, y, method, model, found, head.treatment, seed)
     spent = {"audit": audited - started, "fit": fitted - audited, "trial": time.perf_counter() - fitted}
-    told = Fitted(model, found, trial, method, _done(method, head), data, spent, has_shortcut_reader=reader is not None)
+    treated = None if head.treatment is None else head.treatment.as_dict()
+    told = Fitted(model, found, trial, method, done_in_words(method, head), data, spent, treated, head.C)
+    told = replace(told, has_shortcut_reader=head.shortcut is not None)
     return replace(told, model=replace(model, facts=told.facts()))
 
 
@@ -115,13 +116,13 @@ def suspected_groups(found: Audit, treatment: Treatment) -> list[str] | None:
 
     None where no shortcut is seen: then the tied samples are those that heads get wrong, and no group.
     """
-    names, targets = found.class_names, found.targets
+    names, (ties, targets) = found.class_names, found.in_memory()
     if treatment.attributes is not None:
         answers = treatment.attributes.numpy()
         return [f"{names[y]}, shortcut points to {names[a]}" for y, a in zip(targets, answers, strict=True)]
     if found.verdicts["shortcut"].answer == "no":
         return None
-    return [f"{names[y]}, {'tied' if part else 'rest'}" for y, part in zip(targets, found.ties.suspected, strict=True)]
+    return [f"{names[y]}, {'tied' if part else 'rest'}" for y, part in zip(targets, ties.suspected, strict=True)]
 
 
 def named_groups(labels: np.ndarray, groups: np.ndarray) -> list[str]:
@@ -175,8 +176,3 @@ def _trial(
     before, after = judge(way(PLAIN)(X, y, new, None), labels, named), judge(model.predict(new), labels, named)
     words = f"the {len(labels)} samples of the test split, which no head has seen"
     return Trial(before, after, len(labels), words, are_known=given is not None)
-
-
-def _done(method: str, head: Head) -> str:
-    """The audit's expectation is left out: the trial says what came of it."""
-    return SENTENCES[method] if head.treatment is None else head.treatment.description

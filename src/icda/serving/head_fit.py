@@ -1,24 +1,23 @@
-"""Heads for `icda fit`: the one that the audit recommends, or one by name."""
+"""Heads for `icda fit`: the one that the audit recommends, or one by name, in memory and over blocks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import torch
 
-from icda.auditing.inputs import default_inverse_decay
+from icda.auditing.assessment import Assessment, assess, draw_sample
+from icda.auditing.inputs import DECAY
+from icda.auditing.plan import attribute_reader, chosen_decay, fit_blocks_treated, points_to
 from icda.auditing.treatment import Treatment
-from icda.cross_fit.conditional_prior import joint_counts
 from icda.errors import InputError
-from icda.estimators.classifier import ICDAClassifier
 from icda.estimators.robust import RobustClassifier, weighted_moments
-from icda.linear.balance import rebalance
-from icda.linear.decay import choose_decay
-from icda.linear.objective import LossName, LossSettings
-from icda.linear.problem import Problem
-from icda.linear.solver import fit_head
+from icda.heads.blocks import BlockProblem, BlockRows
+from icda.heads.decay import choose_decay
+from icda.heads.problem import LossName, LossSettings, Problem
+from icda.heads.solver import LinearHead, fit_head
 from icda.registry import did_you_mean
 from icda.serving.head import ShortcutReader
 
@@ -41,8 +40,9 @@ class Head:
     classes: np.ndarray
     coef: np.ndarray
     intercept: np.ndarray
-    treatment: Treatment | None  # None where the user named the method
-    estimator: Any
+    C: float  # inverse weight decay on standardised features
+    treatment: Treatment | None = None  # None where the user named the method
+    shortcut: ShortcutReader | None = None
 
 
 def check_method(name: str) -> str:
@@ -64,41 +64,70 @@ def check_method(name: str) -> str:
     return name
 
 
-def fit_named(method: str, X: np.ndarray, y: np.ndarray, seed: int, groups: np.ndarray | None = None) -> Head:
+def fit_named(
+    method: str,
+    X: np.ndarray,
+    y: np.ndarray,
+    seed: int,
+    groups: np.ndarray | None = None,
+    assessment: Assessment | None = None,
+) -> Head:
     """Audit, treat and fit (`auto`), or fit the named loss to standardised features.
 
-    With `groups` nothing has to be guessed: `auto` takes the prior, or the weights, of the groups.
+    With `groups` nothing has to be guessed: `auto` takes the prior, or the weights, of the groups. An `assessment` of the
+    same samples spares the audit.
     """
+    X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+    moments = weighted_moments(X, np.ones(len(X), X.dtype))
+    mean, scale = (torch.from_numpy(part) for part in moments)
     if method == AUTO:
-        robust = RobustClassifier(random_state=seed).fit(X, y, groups=groups)
-        return Head(robust.classes_, robust.coef_, robust.intercept_, robust.treatment_, robust)
-    X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
-    mean, scale = weighted_moments(X, np.ones(len(X), X.dtype))
-    scaled, codes = (X - mean) / scale, torch.from_numpy(np.unique(y, return_inverse=True)[1])
-    problem = Problem.of(torch.from_numpy(scaled), codes, int(codes.max()) + 1, default_inverse_decay(*X.shape))
+        robust = RobustClassifier(random_state=seed).fit(X, y, groups=groups, assessment=assessment)
+        treatment, shortcut = robust.treatment_, None
+        if treatment.name == "shortcut_prior" and robust.audit_ is not None:
+            shortcut = shortcut_reader(robust.audit_, mean, scale, len(robust.classes_), X.dtype)
+        return Head(robust.classes_, robust.coef_, robust.intercept_, robust.C_, treatment, shortcut)
+    classes, codes = np.unique(y, return_inverse=True)
+    features, targets = torch.from_numpy((X - moments[0]) / moments[1]), torch.from_numpy(codes)
+    settings = LossSettings(method)  # type: ignore[arg-type]
+    problem = Problem.plain(features, targets, len(classes), DECAY * X.shape[1])
     # The decay is chosen as for the recommended head: what is compared is the loss.
-    decay = choose_decay(problem, LossSettings(method), codes, seed).decay  # type: ignore[arg-type]
-    plain = ICDAClassifier(method, C=1 / (decay * len(X)), random_state=seed)  # type: ignore[arg-type]
-    plain.fit(scaled, y)
-    coef = plain.coef_ / scale
-    return Head(plain.classes_, coef, plain.intercept_ - coef @ mean, None, plain)
+    decay = choose_decay(problem, settings, targets, seed).decay
+    head = fit_head(replace(problem, decay=decay), settings, 200, 1e-4).unscaled(mean, scale)
+    return Head(classes, head.weight.numpy(), head.bias.numpy(), 1 / (decay * len(X)))
 
 
-def fit_shortcut_reader(X: np.ndarray, y: np.ndarray, attributes: torch.Tensor) -> ShortcutReader:
-    """A head that reads the attribute off new samples, every pair of class and attribute counting the same.
+def fit_rows(rows: BlockRows, method: str) -> tuple[Head, Assessment | None, LinearHead]:
+    """`fit_named` for rows in blocks: the same steps, and the same head to the tolerance of the solver."""
+    scaling, dtype = rows.reading.scaling, np.float64 if rows.dtype == torch.float64 else np.float32
+    assert scaling is not None
+    assessment = treatment = shortcut = None
+    if method == AUTO:
+        assessment = assess(rows)
+        rows.say(assessment.summary)
+        found = fit_blocks_treated(rows, assessment, LossSettings("la"))
+        head, treatment, decay = found.head, found.treatment, found.decay
+        if found.reader is not None:
+            shortcut = shortcut_reader(assessment, scaling.mean, scaling.scale, rows.num_classes, np.dtype(dtype))
+    else:
+        settings, sample = LossSettings(method), draw_sample(rows)  # type: ignore[arg-type]
+        small = Problem.plain(sample.features.to(rows.dtype), sample.targets, rows.num_classes, DECAY * rows.shape[1])
+        decay = chosen_decay(small, settings, sample.targets, rows.shape, rows.reading.seed)
+        head = fit_head(BlockProblem(rows, decay), settings, 200, 1e-4)
+    plain = head.unscaled(scaling.mean, scaling.scale)
+    arrays = plain.weight.numpy().astype(dtype), plain.bias.numpy().astype(dtype)
+    return Head(rows.reading.classes, *arrays, 1 / (decay * rows.shape[0]), treatment, shortcut), assessment, head
 
-    Balanced so that it cannot answer with the class: what is left is the shortcut.
-    """
-    X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
-    mean, scale = weighted_moments(X, np.ones(len(X), X.dtype))
-    targets = torch.from_numpy(np.unique(y, return_inverse=True)[1])
-    values, codes = attributes.unique(return_inverse=True)
-    features = torch.from_numpy((X - mean) / scale)
-    problem = Problem.of(features, targets, int(targets.max()) + 1, default_inverse_decay(*X.shape))
-    weights = rebalance(problem, codes).weights
-    counts = torch.bincount(codes, minlength=len(values)).double()
-    reader = replace(problem, targets=codes, num_classes=len(values), weights=weights, class_counts=counts)
-    head = fit_head(reader, LossSettings("ce"))
-    coef = head.weight.numpy() / scale
-    likeliest = joint_counts(codes, targets, len(values), problem.num_classes).argmax(1)
-    return ShortcutReader(coef, head.bias.numpy() - coef @ mean, likeliest.numpy())
+
+def done_in_words(method: str, head: Head) -> str:
+    """What was done; the audit's expectation is left out, for the trial says what came of it."""
+    return SENTENCES[method] if head.treatment is None else head.treatment.description
+
+
+def shortcut_reader(
+    assessment: Assessment, mean: torch.Tensor, scale: torch.Tensor, num_classes: int, dtype: np.dtype
+) -> ShortcutReader:
+    """A head that reads what the shortcut says off new samples, for features as they come."""
+    reader = attribute_reader(assessment)
+    head = LinearHead(reader.weight.double(), reader.bias.double()).unscaled(mean, scale)
+    towards = points_to(reader, assessment.sample, num_classes)
+    return ShortcutReader(head.weight.numpy().astype(dtype), head.bias.numpy().astype(dtype), towards.numpy())

@@ -25,7 +25,7 @@ from icda.serving.loading import load
 from icda.serving.model import CHUNK, Model, check_features
 from icda.serving.network import NetworkModel
 from icda.serving.reads import Reads
-from icda.statistics.confusion import count_confusions
+from icda.functional.confusion import count_confusions
 from icda.training.environment import describe_environment
 
 ADVICE = "Without labels there is nothing to judge: `icda predict` takes images in any folders."

@@ -7,10 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from icda.auditing import Audit, audit
+from icda.auditing.inputs import DECAY, standardise
+from icda.auditing.plan import spread_treatment
 from icda.data.task import Split
 from icda.errors import InputError
+from icda.heads.blocks import BlockRows
 from icda.methods import resolve_method
 from icda.serving.fit_data import FitData
 from icda.serving.fitting import Fitted, Say, as_floats, named_groups, suspected_groups
@@ -64,7 +68,8 @@ def fit_network(
     say = say or (lambda _: None)
     config, started = settings.config, time.perf_counter()
     say(f"Auditing {len(data)} samples ...")
-    found = audit(as_floats(data.features), data.labels, sample_names=data.names, seed=config.seed)
+    X = as_floats(data.features)
+    found = audit(X, data.labels, sample_names=data.names, seed=config.seed)
     spent = {"audit": time.perf_counter() - started}
     advised = recommended_method(found) if data.groups is None else "group_prior"
     chosen = advised if method == AUTO else resolve_method(method)
@@ -78,7 +83,12 @@ def fit_network(
         train(run, overwrite=settings.overwrite, view=view)
         spent[name] = time.perf_counter() - started
     are_known = data.groups is not None
-    groups = suspected_groups(found, found.treatment) if data.groups is None else named_groups(data.labels, data.groups)
+    if data.groups is None:
+        scaled, targets = torch.from_numpy(standardise(X)), torch.from_numpy(found.in_memory()[1])
+        rows = BlockRows.of_memory(scaled, targets, len(found.class_names), seed=config.seed)
+        groups = suspected_groups(found, spread_treatment(found.treatment, rows, found.assessment, DECAY * X.shape[1]))
+    else:
+        groups = named_groups(data.labels, data.groups)
     outcomes = {name: _judged(Path(run.out), groups) for name, run in runs.items()}
     after, split = outcomes["train"]
     before = outcomes["plain"][0] if "plain" in outcomes else None
@@ -87,7 +97,9 @@ def fit_network(
     why = "as asked for" if method != AUTO else REASONS[chosen]
     done = f"A network ({model.config.model}) was trained end to end with {chosen}, {why}."
     trial = Trial(before, after, len(split), words, are_known)
-    return Fitted(model, found, trial, chosen, done, data, spent, PLAIN, _answers_for_shortcut(model))
+    return Fitted(
+        model, found, trial, chosen, done, data, spent, plain=PLAIN, has_shortcut_reader=_answers_for_shortcut(model)
+    )
 
 
 def _judged(folder: Path, groups: list[str] | None) -> tuple[Outcome, Split]:

@@ -2,44 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from icda.errors import InputError, InputTypeError
+from icda.functional.grouping import LabelGroups, on_host
+from icda.functional.moments import CovarianceKind, Moments
 from icda.ranks import all_gather_rows, all_reduce, world_size
 from icda.statistics.checks import (
-    ORDINARY,
-    check_device,
-    check_feature_dim,
     check_features,
-    check_num_classes,
-    check_targets,
-    check_weights,
-    check_whole_number,
+    check_float,
+    check_labels,
+    check_magnitude,
+    check_number,
+    check_range,
+    check_sizes,
+    magnitude,
+    most_allowed,
+    read_once,
 )
-from icda.statistics.grouping import LabelGroups
 from icda.statistics.low_rank import compress
-from icda.statistics.moments import CovarianceKind, Moments
-from icda.statistics.precision import keep_precision
-from icda.statistics.rollback import Rollback, holds_only_finite_values
+from icda.statistics.precision import KeepsPrecision
 
 
-class ClassStatistics(nn.Module):
+class ClassStatistics(KeepsPrecision):
     """Mean and covariance of the features of every class, updated batch by batch.
 
     The state is the triple (n, mean, M2) per class with Sigma = M2 / n; a batch is merged by Chan's formula
-    (mathematics 2.2), which is stable in float32 where sums of squares are not. Only rows of classes in the batch are
-    touched. Everything is a buffer, so it is saved with the checkpoint; when `torch.distributed` is initialised each
-    update sees the batches of all ranks. Buffers never fall below float32, whatever the model is cast to.
-
-    * `covariance="low_rank"` keeps exact variances and the `rank` strongest directions of each class.
-    * `forgetting` < 1 scales a class's old count before each merge, because features drift during training.
-    * `shrinkage` g replaces Sigma_c by (1-g) Sigma_c + g diag(Sigma_c) for classes with fewer samples than dimensions.
+    (mathematics 2.2), which is stable in float32 where sums of squares are not. Everything is a buffer, so it is saved
+    with the checkpoint; when `torch.distributed` is initialised each update sees the batches of all ranks. Buffers never
+    fall below float32, whatever the model is cast to.
 
     Reference: appendix A of arXiv 2304.13431, after ISDA (Wang et al., NeurIPS 2019).
+
+    Args:
+        num_classes: Number of classes C.
+        feature_dim: Number of features A.
+        covariance: "full" (C, A, A), "diagonal" (C, A), or "low_rank": exact variances and the `rank` strongest
+            directions of each class.
+        rank: Directions that "low_rank" keeps.
+        forgetting: What a class's old count is multiplied by before each merge, in (0, 1], because features drift.
+        shrinkage: g in (1 - g) Sigma_c + g diag(Sigma_c), for classes with fewer samples than dimensions.
+        validate: Whether `update` looks at values, which takes one read from the device.
 
     >>> statistics = ClassStatistics(num_classes=2, feature_dim=1, covariance="diagonal")
     >>> statistics.update(torch.tensor([[0.0], [2.0], [5.0]]), torch.tensor([0, 0, 1]))
@@ -51,6 +58,7 @@ class ClassStatistics(nn.Module):
     mean: Tensor
     scatter: Tensor
     factor: Tensor | None
+    least_precision: ClassVar = dict.fromkeys(("mean", "scatter", "factor"), torch.float32)
 
     def __init__(
         self,
@@ -61,21 +69,19 @@ class ClassStatistics(nn.Module):
         rank: int = 16,
         forgetting: float = 1.0,
         shrinkage: float = 0.0,
+        validate: bool = True,
     ) -> None:
         super().__init__()
-        check_num_classes(num_classes, "ClassStatistics")
-        check_feature_dim(feature_dim, "ClassStatistics")
-        check_whole_number(rank, "rank", "ClassStatistics")
+        owner = "ClassStatistics"
+        check_sizes(num_classes, feature_dim, owner)
+        check_number(rank, "rank", owner, 1, whole=True)
+        check_number(forgetting, "forgetting", owner, 1e-12, 1)
+        check_number(shrinkage, "shrinkage", owner, 0, 1)
         if covariance not in get_args(CovarianceKind):
             raise InputError(f"covariance must be one of {', '.join(get_args(CovarianceKind))}, got {covariance!r}.")
-        if rank < 1:
-            raise InputError(f"rank must be at least 1, got {rank}.")
-        if not 0 < forgetting <= 1 or not 0 <= shrinkage <= 1:
-            raise InputError(f"forgetting must lie in (0, 1] and shrinkage in [0, 1], got {forgetting}, {shrinkage}.")
         self.kind: CovarianceKind = covariance
-        self.num_classes, self.feature_dim = num_classes, feature_dim
-        self.rank = min(rank, feature_dim)
-        self.forgetting, self.shrinkage = forgetting, shrinkage
+        self.num_classes, self.feature_dim, self.rank = num_classes, feature_dim, min(rank, feature_dim)
+        self.forgetting, self.shrinkage, self.validate = forgetting, shrinkage, validate
         square = (feature_dim,) * (2 if covariance == "full" else 1)
         self.register_buffer("count", torch.zeros(num_classes, dtype=torch.float64))  # float32 saturates at 2^24
         self.register_buffer("mean", torch.zeros(num_classes, feature_dim))
@@ -88,62 +94,66 @@ class ClassStatistics(nn.Module):
         """Sigma of every class: (C, A) when diagonal, else (C, A, A); zero for a class not seen."""
         return self.moments().covariance()
 
-    @torch.no_grad()
     def update(self, features: Tensor, targets: Tensor, weights: Tensor | None = None) -> None:
-        """Fold a batch in. `weights` (N,) lets a sample count more than once, or not at all.
+        """Fold a batch in; one that is refused changes nothing.
 
-        A batch that is refused, because of its type, its shape or its values, changes nothing.
+        Args:
+            features: (N, A).
+            targets: Labels (N,).
+            weights: (N,), which let a sample count more than once, or not at all.
         """
-        owner = "ClassStatistics"
-        is_ordinary = check_features(features, self.feature_dim, owner)
-        targets = check_targets(targets, len(features), self.num_classes, owner)
-        check_device(features, "statistics", self.mean.device, owner)
-        check_device(targets, "targets", features.device, owner)
+        owner, device = "ClassStatistics", self.mean.device
+        check_features(features, self.feature_dim, owner, device)
+        targets = check_labels(targets, "targets", len(features), owner, device)
         if weights is not None:
-            check_weights(weights, len(features), owner)
-            check_device(weights, "weights", features.device, owner)
-            is_ordinary = is_ordinary and float(weights.max()) < ORDINARY
-        if is_ordinary:
-            self.fold(features, targets, weights)
-        else:
-            self._fold_or_refuse(features, targets, weights)
-
-    def _fold_or_refuse(self, features: Tensor, targets: Tensor, weights: Tensor | None) -> None:
-        """`fold` for values whose squares may be too large for the precision of the state."""
-        before = Rollback(self)
+            weights = weights.to(self.mean.dtype) if isinstance(weights, Tensor) and not weights.is_complex() else weights
+            check_float(weights, "weights", owner, device)
+            if weights.shape != targets.shape:
+                raise InputError(f"{owner} expects weights of shape ({len(targets)},), got {tuple(weights.shape)}.")
+        if self.validate:
+            mass = targets.new_ones(1) if weights is None else weights
+            low, high, least, most = *torch.aminmax(targets), *torch.aminmax(mass)
+            seen = read_once(features=magnitude(features), low=low, high=high, least=least, most=most)
+            check_range(seen["low"], seen["high"], self.num_classes, "label", owner)
+            check_magnitude(seen["features"], features, owner, self.mean.dtype)
+            if not 0 <= seen["least"] <= seen["most"] < most_allowed(self.mean.dtype) ** 0.1:
+                raise InputError(f"{owner} expects weights that are finite, not negative and below 3000.")
         self.fold(features, targets, weights)
-        if not holds_only_finite_values(self):
-            before.restore()
-            raise InputError(
-                f"ClassStatistics got features or weights up to {float(features.abs().max()):.3g}, whose squares overflow "
-                f"{self.scatter.dtype}. Nothing was updated: scale the features, or use statistics.double()."
-            )
 
     @torch.no_grad()
     def fold(self, features: Tensor, targets: Tensor, weights: Tensor | None = None, *, in_place: bool = False) -> None:
-        """`update` for a caller that has checked its arguments.
+        """`update` for a caller that has checked its arguments, without a read from the device.
 
         `in_place` spares a copy of all means, for a caller whose graphs hold rows of them and not the whole.
         """
         if torch.compiler.is_compiling():
-            self._fold_compiled(features.detach(), targets, weights)
+            from icda.statistics.operators import fold_compiled  # registers operators, which only a graph needs
+
+            fold_compiled(self, features.detach(), targets, weights)
             return
         with torch.autocast(features.device.type, enabled=False):
             features = features.detach().to(self.mean.dtype)
             mass = torch.ones_like(features[:, 0]) if weights is None else weights.detach().to(features)
-            groups, places = self._classes_present(targets)
-            sums = groups.sums(torch.cat([features * mass[:, None], mass[:, None]], 1))
-            all_reduce(sums)
-            total = sums[:, -1]
-            batch_mean = sums[:, :-1] / total.clamp(min=torch.finfo(total.dtype).tiny)[:, None]
-            residuals = (features - batch_mean[places]) * mass.sqrt()[:, None]
-            self._merge_batch(groups, total.double(), batch_mean, residuals, in_place)
-
-    def _fold_compiled(self, features: Tensor, targets: Tensor, weights: Tensor | None) -> None:
-        from icda.statistics.operators import fold  # registers operators, which only a graph needs
-
-        state = self.count, self.mean, self.scatter, self.factor
-        fold(*state, features, targets, weights, self.kind, self.rank, self.forgetting)
+            rows, places = self._rows(targets)
+            number = self.num_classes if isinstance(rows, slice) else len(rows)
+            groups = LabelGroups.of(places, number)
+            sums = all_reduce(groups.sums(torch.cat([features * mass[:, None], mass[:, None]], 1)))
+            added = sums[:, -1].double()
+            mean = sums[:, :-1] / sums[:, -1:].clamp(min=torch.finfo(sums.dtype).tiny)
+            residuals = (features - mean[places]) * mass.sqrt()[:, None]
+            kept = torch.where(added > 0, torch.full_like(added, self.forgetting), 1)  # only a class that is seen forgets
+            share, spread = self._blend(self.count[rows] * kept, added, mean, self.mean[rows])
+            if self.factor is not None:
+                self._fold_factor(groups, rows, residuals, spread, kept, in_place)
+            self._fold_scatter(groups, rows, residuals, spread, kept)
+            # New tensors, where we may not do it in place: a graph built before may still hold the old means.
+            moved = torch.lerp(self.mean[rows], mean, share[:, None].to(mean))
+            if isinstance(rows, slice) and not in_place:
+                self.mean = moved
+            else:
+                self.mean = self.mean if in_place else self.mean.clone()
+                self.mean[rows] = moved
+            self.count[rows] = self.count[rows] * kept + added
 
     @torch.no_grad()
     def merge(self, other: ClassStatistics) -> ClassStatistics:
@@ -157,25 +167,23 @@ class ClassStatistics(nn.Module):
         """
         if not isinstance(other, ClassStatistics):
             raise InputTypeError(f"only ClassStatistics can be merged, got {type(other).__name__}.")
-        mine = (self.kind, self.num_classes, self.feature_dim, self.rank)
-        theirs = (other.kind, other.num_classes, other.feature_dim, other.rank)
+        mine, theirs = ((part.kind, part.num_classes, part.feature_dim, part.rank) for part in (self, other))
         if mine != theirs:
             raise InputError(f"cannot merge statistics of (kind, C, A, rank) {theirs} into {mine}.")
-        before = Rollback(self)
-        mean, scatter = other.mean.to(self.mean), other.scatter.to(self.scatter)
-        weight, delta = self._blend(self.count, other.count.to(self.count), mean)
-        shared = (weight * self.count).to(delta)[:, None]  # n m / (n + m)
-        spread = shared.sqrt() * delta
+        mean, scatter, count = other.mean.to(self.mean), other.scatter.to(self.scatter), other.count.to(self.count)
+        share, spread = self._blend(self.count, count, mean, self.mean)
+        merged = {
+            "scatter": self.scatter + scatter + self._outer(spread),
+            "mean": self.mean + share[:, None].to(mean) * (mean - self.mean),
+            "count": self.count + count,
+        }
         if self.factor is not None and other.factor is not None:
             stacked = torch.cat([self.factor, other.factor.to(self.factor), spread[:, None]], 1)
-            self.factor = compress(stacked, self.rank)
-        outer = shared * delta.square() if self.kind != "full" else spread[:, :, None] * spread[:, None]
-        self.scatter += scatter + outer
-        self.mean = self.mean + weight.to(delta)[:, None] * delta
-        self.count += other.count.to(self.count)
-        if not holds_only_finite_values(self):
-            before.restore()
+            merged["factor"] = compress(stacked, self.rank)
+        if not all(torch.isfinite(value).all() for value in merged.values()):
             raise InputError("the merged statistics would be NaN or infinite: nothing was merged.")
+        for name, value in merged.items():
+            setattr(self, name, value)
         return self
 
     def moments(self, classes: Tensor | None = None) -> Moments:
@@ -225,75 +233,45 @@ class ClassStatistics(nn.Module):
     def extra_repr(self) -> str:
         return f"num_classes={self.num_classes}, feature_dim={self.feature_dim}, covariance={self.kind!r}"
 
-    def _classes_present(self, targets: Tensor) -> tuple[LabelGroups, Tensor]:
-        """This rank's samples by class, over the classes any rank holds, and each sample's place among those."""
-        # All classes at once where that is little more work; not where a class without samples would change all the same.
-        touches_all = self.forgetting < 1 or self.factor is not None
-        if world_size() == 1 and self.num_classes <= 2 * len(targets) and not touches_all:
-            return LabelGroups.of_all(targets, self.num_classes), targets
+    def _rows(self, targets: Tensor) -> tuple[Any, Tensor]:
+        """The classes to touch, and each sample's place among them: all, or, where that would be wasteful, those present."""
+        if self.factor is None and (self.num_classes <= 2 * len(targets) or on_host(targets) is None):
+            return slice(None), targets
         present = torch.zeros(self.num_classes, dtype=torch.int64, device=targets.device)
         present[targets] = 1
-        all_reduce(present)
-        classes = present.nonzero().flatten()
-        places = torch.searchsorted(classes, targets)
-        return LabelGroups.from_places(classes, places), places
+        classes = torch.from_numpy(np.flatnonzero(all_reduce(present).cpu())).to(targets.device)
+        return classes, torch.searchsorted(classes, targets)
 
-    def _blend(
-        self, count: Tensor, added: Tensor, mean: Tensor, rows: Tensor | slice = slice(None)
-    ) -> tuple[Tensor, Tensor]:
-        total = count + added
-        weight = torch.where(total > 0, added / total, 0)
-        return weight, mean - self.mean[rows]
+    def _blend(self, count: Tensor, added: Tensor, mean: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
+        """The share m / (n + m) of what is added, and sqrt(n m / (n + m)) (mean - before), whose square it adds to M2."""
+        share = torch.where(added > 0, added / (count + added), 0)
+        return share, (share * count).sqrt().to(mean)[:, None] * (mean - before)
 
-    def _merge_batch(self, groups: LabelGroups, added: Tensor, mean: Tensor, residuals: Tensor, in_place: bool) -> None:
-        classes = groups.labels
-        whole = len(classes) == self.num_classes
-        where = slice(None) if whole else classes  # a slice reads without copying
-        count = self.count[where] * self.forgetting
-        weight, delta = self._blend(count, added, mean, where)
-        shared = (weight * count).to(delta)[:, None]  # n m / (n + m)
-        spread = shared.sqrt() * delta
-        if self.factor is not None:
-            self._merge_factor(groups, residuals, spread, in_place)
-        self._merge_scatter(groups, where, residuals, spread, shared * delta.square())
-        # New tensors, where we may not do it in place: a graph built before may still hold the old means (and factors).
-        moved = self.mean[where] + weight.to(delta)[:, None] * delta
-        if in_place:
-            self.mean[where] = moved
-        else:
-            self.mean = moved if whole else self.mean.index_copy(0, classes, moved)
-        self.count[where] = count + added
+    def _outer(self, rows: Tensor) -> Tensor:
+        return rows[:, :, None] * rows[:, None] if self.kind == "full" else rows.square()
 
-    def _merge_scatter(
-        self, groups: LabelGroups, where: Tensor | slice, residuals: Tensor, spread: Tensor, squares: Tensor
-    ) -> None:
-        whole = isinstance(where, slice)
-        if self.kind == "full" and whole and world_size() == 1 and self.forgetting == 1 and not groups.wasteful:
-            rows = torch.cat([groups.spread(residuals), spread[:, None]], 1)
-            self.scatter.baddbmm_(rows.mT, rows)  # adds exactly nothing to a class without samples
+    def _fold_scatter(self, groups: LabelGroups, rows: Any, residuals: Tensor, spread: Tensor, kept: Tensor) -> None:
+        alone = world_size() == 1 and self.forgetting == 1 and isinstance(rows, slice)
+        if self.kind == "full" and alone and groups.fits:
+            padded = torch.cat([groups.padded(residuals), spread[:, None]], 1)
+            self.scatter.baddbmm_(padded.mT, padded)  # adds exactly nothing to a class without samples
             return
         if self.kind == "full":
-            batch = all_reduce(groups.products(residuals, residuals))
-            batch.baddbmm_(spread[:, :, None], spread[:, None])
+            batch = all_reduce(groups.products(residuals, residuals)).baddbmm_(spread[:, :, None], spread[:, None])
         else:
-            batch = all_reduce(groups.sums(residuals.square())).add_(squares)
-        if whole and self.forgetting == 1:
+            batch = all_reduce(groups.sums(residuals.square())).add_(spread.square())
+        if alone:
             self.scatter += batch
         else:
-            self.scatter[where] = batch.add_(self.scatter[where], alpha=self.forgetting)
+            shape = (-1, *(1,) * (batch.dim() - 1))
+            self.scatter[rows] = batch.addcmul_(self.scatter[rows], kept.to(batch).view(shape))
 
-    def _merge_factor(self, groups: LabelGroups, residuals: Tensor, spread: Tensor, in_place: bool) -> None:
+    def _fold_factor(
+        self, groups: LabelGroups, rows: Tensor, residuals: Tensor, spread: Tensor, kept: Tensor, in_place: bool
+    ) -> None:
         assert self.factor is not None
-        places = all_gather_rows(groups.slots // groups.width)
-        blocks = LabelGroups.from_places(groups.labels, places).blocks(all_gather_rows(residuals))
-        merged = [
-            compress(torch.cat([old * self.forgetting**0.5, block, row[None]]), self.rank)
-            for old, block, row in zip(self.factor[groups.labels], blocks, spread, strict=True)
-        ]
-        copy = self.factor.index_copy_ if in_place else self.factor.index_copy
-        self.factor = copy(0, groups.labels, torch.stack(merged))
-
-    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> ClassStatistics:
-        floors = {"mean": torch.float32, "scatter": torch.float32, "factor": torch.float32, "count": torch.float64}
-        keep_precision(self, lambda: super(ClassStatistics, self)._apply(fn, recurse), floors)
-        return self
+        everyone = LabelGroups.of(all_gather_rows(groups.labels).cpu(), groups.number)
+        padded = everyone.padded(all_gather_rows(residuals))
+        stacked = torch.cat([self.factor[rows] * kept.to(spread).sqrt()[:, None, None], padded, spread[:, None]], 1)
+        self.factor = self.factor if in_place else self.factor.clone()
+        self.factor[rows] = compress(stacked, self.rank)

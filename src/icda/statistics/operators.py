@@ -1,9 +1,4 @@
-"""What a compiled graph takes as one step: an update whose course depends on the values.
-
-`torch.compile` follows tensors without their values. Sorting samples by label, or refusing a label, needs them, and would
-break the graph. As an operator it stands in the graph unopened and runs as in eager mode. Imported while a graph is
-traced, not before.
-"""
+"""An update of class statistics as one step of a compiled graph (`icda.functional.operators` says why)."""
 
 from __future__ import annotations
 
@@ -11,6 +6,11 @@ import torch
 from torch import Tensor
 
 from icda.statistics.class_statistics import ClassStatistics
+
+
+def fold_compiled(statistics: ClassStatistics, features: Tensor, targets: Tensor, weights: Tensor | None) -> None:
+    state = statistics.count, statistics.mean, statistics.scatter, statistics.factor
+    fold(*state, features, targets, weights, statistics.kind, statistics.rank, statistics.forgetting)
 
 
 @torch.library.custom_op(
@@ -33,18 +33,9 @@ def fold(
 ) -> None:
     """`ClassStatistics.fold` into the buffers given."""
     with torch.device("meta"):  # no memory of its own: the buffers are replaced at once
-        holder = ClassStatistics(
-            len(mean),
-            mean.shape[1],
-            kind,  # type: ignore[arg-type]
-            rank=rank,
-            forgetting=forgetting,
-        )
+        holder = ClassStatistics(*mean.shape, kind, rank=rank, forgetting=forgetting)  # type: ignore[arg-type]
     holder.count, holder.mean, holder.scatter, holder.factor = count, mean, scatter, factor
-    holder.fold(features, targets, weights)
-    mean.copy_(holder.mean)
-    if factor is not None and holder.factor is not None:
-        factor.copy_(holder.factor)
+    holder.fold(features, targets, weights, in_place=True)
 
 
 @fold.register_fake

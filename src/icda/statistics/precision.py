@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 
-def keep_precision(module: nn.Module, apply: Callable[[], object], floors: Mapping[str, torch.dtype]) -> None:
-    """Run `apply` (the cast or move of `module`), but let no buffer named in `floors` fall below its dtype.
+class KeepsPrecision(nn.Module):
+    """A module whose floating-point buffers never fall below float64, or below what `least_precision` says by name.
 
-    The values come from before the cast: widening them afterwards would not bring lost digits back.
+    Half precision cannot count past 2048. Values come from before a cast: widening them afterwards would not bring lost
+    digits back.
     """
-    before = {name: module._buffers[name] for name in floors}
-    apply()
-    for name, floor in floors.items():
-        old, new = before[name], module._buffers[name]
-        if old is None or new is None or torch.promote_types(new.dtype, floor) == new.dtype:
-            continue
-        module._buffers[name] = _moved(old, new, floor)
 
+    least_precision: ClassVar[dict[str, torch.dtype]] = {}
 
-def _moved(old: Tensor, new: Tensor, floor: torch.dtype) -> Tensor:
-    if old.is_meta:  # nothing to bring over: the module is only now given memory
-        return new.to(floor)
-    return old.to(new.device, floor)
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
+        before = {name: buffer for name, buffer in self._buffers.items() if buffer is not None}
+        super()._apply(fn, recurse)
+        for name, old in before.items():
+            new, floor = self._buffers[name], self.least_precision.get(name, torch.float64)
+            if new is None or not new.is_floating_point() or torch.promote_types(new.dtype, floor) == new.dtype:
+                continue
+            self._buffers[name] = new.to(floor) if old.is_meta else old.to(new.device, floor)
+        return self

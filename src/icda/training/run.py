@@ -45,7 +45,7 @@ from icda.results.files import (
 )
 from icda.selection import check as check_selection
 from icda.selection import get_rule
-from icda.statistics.confusion import count_confusions
+from icda.functional.confusion import count_confusions
 from icda.training.checkpoint import CheckpointError, load_checkpoint, load_networks, load_state, understood
 from icda.training.config import TrainConfig, config_from_dict, describe_changes, save_config
 from icda.training.environment import describe_environment

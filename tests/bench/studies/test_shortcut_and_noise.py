@@ -16,7 +16,7 @@ from icda.bench.studies.shortcut_and_noise import (
     separations,
     shortcut_and_noise_table,
 )
-from icda.strength import Strength
+from icda.functional.strength import Strength
 from icda.training import TrainConfig, train
 from icda.training.run import load_folder
 

@@ -21,10 +21,10 @@ from icda.bench.cost.rows import write_csv
 from icda.data.own.blocks import Block, find_blocks
 from icda.data.own.feature_files import Wanted
 from icda.engines import Engine, Here, OnRay
-from icda.linear.block_fit import BlockFit, fit_blocks
-from icda.linear.blocks import Question, Scaling, answer, count_labels, merge_counts, summarise
-from icda.linear.evaluation import augmentation_tables
-from icda.linear.objective import LossName, LossSettings
+from icda.heads.block_fit import BlockFit, fit_blocks
+from icda.heads.blocks import Question, Scaling, answer, count_labels, merge_counts, summarise
+from icda.heads.evaluation import augmentation_tables
+from icda.heads.problem import LossName, LossSettings
 
 CHUNK = 50_000
 

@@ -13,8 +13,8 @@ import torch
 from icda.bench.studies.embeddings.sets import FeatureSet, Part
 from icda.estimators.classifier import ICDAClassifier
 from icda.estimators.meta_classifier import MetaICDAClassifier
-from icda.linear.problem import Problem
-from icda.linear.pseudo_groups import PseudoGroups, contrast_groups
+from icda.heads.problem import Problem
+from icda.heads.pseudo_groups import PseudoGroups, contrast_groups
 
 Knows = Literal["labels", "groups", "metadata"]
 BY_ACCURACY, BY_CLASS, BY_GROUP = "validation accuracy", "validation worst class", "validation worst group"

@@ -10,9 +10,9 @@ import torch
 
 from icda.bench.studies.tail_features.sets import Part
 from icda.estimators.classifier import ICDAClassifier
-from icda.linear.objective import LossName, LossSettings
-from icda.linear.problem import Problem
-from icda.linear.solver import fit_head
+from icda.heads.problem import LossName, LossSettings
+from icda.heads.problem import Problem
+from icda.heads.solver import fit_head
 
 INVERSE_DECAYS = (1e-4, 1e-3, 1e-2, 1e-1)  # what C is chosen from
 SHRINKAGES = (0.03, 0.1, 0.3, 0.6, 0.9)  # how far the pooled covariance is drawn to a multiple of the identity

@@ -17,12 +17,12 @@ from icda.auditing.treatment import shortcut_answers, with_prior
 from icda.bench.studies.verdicts.cases import Case
 from icda.cross_fit.pairs import DECAY as PAIR_DECAY
 from icda.estimators.robust import weighted_moments
-from icda.linear.balance import rebalance, reweigh
-from icda.linear.cross_fit import cross_fitted_logits
-from icda.linear.objective import LossSettings
-from icda.linear.problem import Problem
-from icda.linear.pseudo_groups import contrast_groups
-from icda.linear.solver import fit_head
+from icda.heads.balance import rebalance, reweigh
+from icda.heads.cross_fit import cross_fitted_logits
+from icda.heads.problem import LossSettings
+from icda.heads.problem import Problem
+from icda.heads.pseudo_groups import contrast_groups
+from icda.heads.solver import fit_head
 
 FEWEST = 10  # test samples below which a group's accuracy is not asked for
 JTT_WEIGHT = 5.0  # how often a sample counts that a head which has not seen it gets wrong

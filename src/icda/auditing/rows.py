@@ -1,0 +1,214 @@
+"""What the audit says of every row: figures by heads that have not seen it, and sums of them by class."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from icda.auditing.label_noise import confident_class, label_quality
+from icda.errors import InputError
+from icda.extras import require
+from icda.heads.blocks import Reading
+from icda.heads.cross_fit import cross_fitted_strength
+from icda.heads.dealing import Place
+from icda.heads.folds import Contrast
+from icda.results.foreign_text import safe_cell, write_csv
+
+RowForm = Literal["csv", "parquet"]
+WRITTEN = re.compile(r"rows-\d{12,}\.(csv|parquet)(\.\d+\.part)?")  # names of `write_part`
+COLUMNS = (
+    "index",
+    "name",
+    "label",
+    "tied_to",
+    "strength",
+    "tie",
+    "suspected",
+    "group",
+    "predicted",
+    "label_quality",
+    "label_issue",
+)
+
+
+class RowFigures(NamedTuple):
+    """What is said of some rows, one entry each; classes are numbers."""
+
+    row: np.ndarray
+    label: np.ndarray
+    tied_to: np.ndarray  # the likeliest wrong class
+    strength: np.ndarray  # alpha towards it
+    tie: np.ndarray  # larger the more tied
+    predicted: np.ndarray
+    quality: np.ndarray
+    issue: np.ndarray
+
+    @property
+    def suspected(self) -> np.ndarray:
+        return self.tie > 0
+
+    def chosen(self, rows: np.ndarray) -> RowFigures:
+        return RowFigures(*(part[rows] for part in self))
+
+    def records(self, names: list[str], sample_names: list[str] | None = None) -> Iterator[dict[str, Any]]:
+        """A dictionary with `COLUMNS` for each row; without names a row is called by its number."""
+        for i, row in enumerate(self.row):
+            label, suspected = names[self.label[i]], bool(self.suspected[i])
+            values = (
+                int(row),
+                str(row) if sample_names is None else sample_names[row],
+                label,
+                names[self.tied_to[i]],
+                float(self.strength[i]),
+                float(self.tie[i]),
+                suspected,
+                f"{label}, {'tied' if suspected else 'rest'}",
+                names[self.predicted[i]],
+                float(self.quality[i]),
+                bool(self.issue[i]),
+            )
+            yield dict(zip(COLUMNS, values, strict=True))
+
+    def most_tied(self, top: int | None) -> RowFigures:
+        return self.chosen(np.lexsort([self.row, -self.tie])[:top])
+
+    def most_doubtful(self, top: int | None) -> RowFigures:
+        return self.chosen(np.lexsort([self.row, self.quality])[:top])
+
+
+def joined(parts: list[RowFigures]) -> RowFigures:
+    return RowFigures(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+@dataclass(frozen=True)
+class RowSums:
+    """Sums over rows by class, and the rows at the top of both rankings."""
+
+    towards: np.ndarray  # (C, C), strengths of the rows of a class towards the others
+    confident: np.ndarray  # (C, C), rows by label and confident class
+    tied_to: np.ndarray  # (C, C), suspects by label and the class that they are tied to
+    strength: np.ndarray  # (C,), of suspects
+    right: np.ndarray  # (C,)
+    right_suspected: np.ndarray  # (C,)
+    issues: int
+    tied: RowFigures
+    doubtful: RowFigures
+
+    def plus(self, other: RowSums, top: int | None) -> RowSums:
+        added = {
+            entry.name: getattr(self, entry.name) + getattr(other, entry.name)
+            for entry in fields(self)
+            if entry.name not in ("tied", "doubtful")
+        }
+        tied = joined([self.tied, other.tied]).most_tied(top)
+        return RowSums(**added, tied=tied, doubtful=joined([self.doubtful, other.doubtful]).most_doubtful(top))
+
+
+@dataclass(frozen=True)
+class RowQuestion:
+    """What a block needs to say everything of its rows, and where to write it."""
+
+    contrast: Contrast
+    thresholds: np.ndarray
+    names: list[str]
+    top: int | None
+    folder: Path | None = None
+    form: RowForm = "csv"
+
+
+def look_at_rows(place: Place, reading: Reading, question: RowQuestion) -> RowSums:
+    """The figures of all rows of a block, written if there is a folder, and their sums."""
+    sums = None
+    for chunk in reading.chunks(place):
+        logits = question.contrast.biased.held_out(chunk)
+        ties = question.contrast.ties(chunk, logits)
+        part = sum_figures(int(chunk.rows[0]), logits, chunk.targets, ties, question.thresholds)
+        sums = part if sums is None else sums.plus(part, None)
+    assert sums is not None
+    if question.folder is not None:
+        whole = sums.tied.chosen(np.argsort(sums.tied.row))
+        write_part(whole, question, place.start)
+    return replace(sums, tied=sums.tied.most_tied(question.top), doubtful=sums.doubtful.most_doubtful(question.top))
+
+
+def sum_figures(start: int, logits: Tensor, targets: Tensor, ties: Tensor, thresholds: np.ndarray) -> RowSums:
+    """Figures and sums of rows from `start` on; both rankings hold all of them."""
+    probabilities, labels, classes = torch.softmax(logits.double(), 1).numpy(), targets.numpy(), logits.shape[1]
+    strengths = cross_fitted_strength(logits.double(), targets).per_class
+    towards = torch.zeros(classes, classes, dtype=torch.float64).index_add_(0, targets, strengths).numpy()
+    strength, tied_to = strengths.max(1)
+    confident = confident_class(probabilities, thresholds)
+    rows = RowFigures(
+        np.arange(start, start + len(labels)),
+        labels,
+        tied_to.numpy(),
+        strength.numpy(),
+        ties.double().numpy(),
+        probabilities.argmax(1),
+        label_quality(probabilities, labels),
+        (confident >= 0) & (confident != labels),
+    )
+    part, right = rows.suspected, rows.predicted == labels
+
+    def table(chosen: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        pairs = labels[chosen] * classes + columns[chosen]
+        return np.bincount(pairs, minlength=classes**2).reshape(classes, classes)
+
+    return RowSums(
+        towards,
+        table(confident >= 0, confident),
+        table(part, rows.tied_to),
+        np.bincount(labels[part], rows.strength[part], minlength=classes),
+        np.bincount(labels[right], minlength=classes),
+        np.bincount(labels[right & part], minlength=classes),
+        int(rows.issue.sum()),
+        rows,
+        rows,
+    )
+
+
+def check_folder(folder: Path, data: Path, form: RowForm) -> None:
+    """Refuse, before the first pass, a folder in which rows could not be written or would take the place of the data."""
+    place, source = folder.resolve(), data.resolve()
+    if place.exists() and not place.is_dir():
+        raise InputError(f"{folder} is a file: rows are written into a folder of that name. Choose another --out.")
+    if source.is_relative_to(place):
+        raise InputError(
+            f"{data} lies in {folder}, where rows are written and older ones deleted: choose another --out."
+        )
+    if form == "parquet" and place.is_relative_to(source):
+        raise InputError(
+            f"{folder} lies in {data}: its Parquet would be read as data the next time. Choose another --out."
+        )
+
+
+def prepare_folder(folder: Path) -> None:
+    """A folder without the rows of an earlier audit: other blocks would have left files beside those of these."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.iterdir():
+        if WRITTEN.fullmatch(old.name):
+            old.unlink()
+
+
+def write_part(rows: RowFigures, question: RowQuestion, start: int) -> Path:
+    """The rows of a block in a file of their own; whole or not there, so that a worker may die while it writes."""
+    assert question.folder is not None
+    path = question.folder / f"rows-{start:012d}.{question.form}"
+    begun = path.with_name(f"{path.name}.{os.getpid()}.part")
+    if question.form == "csv":
+        with begun.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+            write_csv(file, COLUMNS, rows.records(question.names))
+    else:
+        arrow, parquet = (require(name, "parquet", "Parquet files") for name in ("pyarrow", "pyarrow.parquet"))
+        records = list(rows.records([str(safe_cell(name)) for name in question.names]))
+        parquet.write_table(arrow.Table.from_pylist(records), begun)
+    begun.replace(path)
+    return path

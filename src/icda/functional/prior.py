@@ -1,0 +1,65 @@
+"""The class margin log p(c) / p(y): p from class counts, from an attribute, or given for each sample (mathematics 2.3)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def log_ratio(log_prior: Tensor, targets: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """log p_i(c) - log p_i(y_i) (N, C) from log priors (N, C), or (C,) if all samples share one; a constant cancels.
+
+    A class whose prior is zero gets -inf: it takes no part in the softmax.
+
+    >>> log_ratio(torch.tensor([4.0, 1.0, 0.0]).log(), torch.tensor([0])).round(decimals=3)
+    tensor([[ 0.0000, -1.3860,    -inf]])
+    """
+    log_prior = log_prior.detach().to(torch.float64).expand(len(targets), -1)
+    return (log_prior - log_prior.gather(1, targets[:, None])).to(dtype)
+
+
+def joint_counts(
+    attributes: Tensor, targets: Tensor, num_attributes: int, num_classes: int, weights: Tensor | None = None
+) -> Tensor:
+    """How many samples have attribute a and class c: (K, C), in float64; `weights` (N,) let them count differently.
+
+    >>> joint_counts(torch.tensor([0, 0, 1]), torch.tensor([1, 1, 0]), 2, 2).tolist()
+    [[0.0, 2.0], [1.0, 0.0]]
+    """
+    weights = None if weights is None else weights.double()
+    flat = torch.bincount(attributes * num_classes + targets, weights, minlength=num_attributes * num_classes)
+    return flat.view(num_attributes, num_classes).double()
+
+
+def conditional_log_prior(counts: Tensor, smoothing: float = 0.5) -> Tensor:
+    """log pi(c | a) (K, C), in float64, of counts (K, C): (n_ac + s C pi_c) / (n_a + s C), with pi_c the classes' shares.
+
+    `smoothing` s is what a pair of attribute and class counts as before any sample is seen, on average over the classes.
+    An attribute that nobody has, or that says nothing, gives the prior of logit adjustment. A class without samples has
+    -inf everywhere.
+
+    >>> conditional_log_prior(torch.tensor([[9.0, 0.0], [0.0, 1.0]])).exp()
+    tensor([[0.9900, 0.0100],
+            [0.4500, 0.5500]], dtype=torch.float64)
+    """
+    counts = counts.double()
+    smoothed = counts + smoothing * counts.shape[1] * counts.sum(0) / counts.sum()
+    return (smoothed / smoothed.sum(1, keepdim=True)).log()
+
+
+def answer_log_prior(answers: Tensor, targets: Tensor, num_classes: int) -> Tensor:
+    """log P(y | answer) of every sample (N, C), counted over the samples: the answer is taken for an attribute.
+
+    >>> answer_log_prior(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 0, 1, 1]), 2).exp()[0]
+    tensor([0.8333, 0.1667])
+    """
+    return conditional_log_prior(joint_counts(answers, targets, num_classes, num_classes)).float()[answers]
+
+
+def tempered(log_prior: Tensor, class_log_prior: Tensor, strength: float) -> Tensor:
+    """log of P(y | a)^strength P(y)^(1 - strength): as much of a conditional prior as the evidence bears.
+
+    >>> tempered(torch.tensor([[0.0, -2.0]]), torch.tensor([-1.0, -1.0]), strength=0.5)
+    tensor([[-0.5000, -1.5000]])
+    """
+    return strength * log_prior + (1 - strength) * class_log_prior

@@ -1,0 +1,478 @@
+"""Fits to rows in blocks, wherever those lie and wherever they are worked on: all that is asked of a block is a sum.
+
+The loss of a head is a sum over samples, given the moments of the logits within the classes. Those are W mu_j and
+W Sigma_j W^T: with class means and covariances gathered once, one pass over the blocks gives value and gradient. What
+comes back from a block has the size of the head, not of its rows. Rows in memory are one block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from icda.engines import Engine, Here
+from icda.errors import InputError
+from icda.functional.confusion import count_confusions
+from icda.functional.prior import conditional_log_prior, joint_counts, tempered
+from icda.functional.strength import direct_strength
+from icda.functional.tables import LogitMoments, icda_table, label_table
+from icda.heads.dealing import Place, deal_folds, place_blocks
+from icda.heads.descent import SAMPLED
+from icda.heads.objective import Slope, fold_slope, from_rows, label_slope_, shifted
+from icda.heads.problem import AUGMENTED, LossSettings
+from icda.heads.rows import Rows, rows_per_chunk
+from icda.statistics import ClassStatistics
+
+KNOWN = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))  # to torch
+Say = Callable[[str], None]
+
+
+class Block(Protocol):
+    """Some rows that whoever holds this can read: features (n, A) and labels (n,), or the labels alone."""
+
+    def __len__(self) -> int: ...
+
+    def labels(self) -> np.ndarray: ...
+
+    def read(self) -> tuple[np.ndarray, np.ndarray]: ...
+
+
+@dataclass(frozen=True)
+class MemoryBlock:
+    """Rows that are here already."""
+
+    features: np.ndarray
+    targets: np.ndarray
+    chunks: dict[Any, list[Chunk]] = field(default_factory=dict, compare=False)  # of scaled rows, which cost nothing
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __str__(self) -> str:
+        return "the samples"
+
+    def labels(self) -> np.ndarray:
+        return self.targets
+
+    def read(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.features, self.targets
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """What is taken off each feature and what it is divided by."""
+
+    mean: Tensor
+    scale: Tensor
+
+    @classmethod
+    def of(cls, statistics: ClassStatistics) -> Scaling:
+        """Mean and standard deviation of all samples, from those of the classes; a constant feature is divided by 1."""
+        share = (statistics.count / statistics.count.sum())[:, None]
+        mean = (share * statistics.mean).sum(0)
+        within = statistics.covariance
+        variances = within.diagonal(dim1=1, dim2=2) if within.ndim == 3 else within
+        deviation = (share * (variances + (statistics.mean - mean).square())).sum(0).sqrt()
+        least = float(statistics.count.sum()) * torch.finfo(torch.float64).eps * mean.abs()
+        return cls(mean, torch.where(deviation <= least, 1.0, deviation))
+
+    def apply(self, rows: Tensor) -> Tensor:
+        return (rows - self.mean) / self.scale
+
+
+class Chunk(NamedTuple):
+    """Scaled features (n, A), classes (n,) and numbers (n,) of some rows, and the fold that each is in."""
+
+    features: Tensor
+    targets: Tensor
+    rows: Tensor
+    folds: Tensor
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All that says how a block's rows are read: classes, scaling (None: done), precision, and how folds are dealt."""
+
+    classes: np.ndarray
+    scaling: Scaling | None
+    dtype: torch.dtype
+    folds: int = 5
+    seed: int = 0
+
+    def chunks(self, place: Place) -> Iterator[Chunk]:
+        """A block's rows, a few at a time; of scaled rows in memory they are views, made once."""
+        if self.scaling is not None or isinstance(place.block.features, np.memmap):
+            return self._chunks(place)
+        made = place.block.chunks
+        key = self.folds, self.seed
+        if key not in made:
+            made[key] = list(self._chunks(place))
+        return iter(made[key])
+
+    def _chunks(self, place: Place) -> Iterator[Chunk]:
+        features, labels = place.block.read()
+        codes = np.searchsorted(self.classes, labels)
+        before, start = place.before, place.start
+        for span, part in numbers(features, self.dtype, copy=self.scaling is not None or not features.flags.writeable):
+            targets = codes[span]
+            folds = torch.from_numpy(deal_folds(targets, before, self.folds, self.seed))
+            rows = torch.arange(start + span.start, start + span.start + len(targets))
+            if self.scaling is not None:
+                part.sub_(self.scaling.mean.to(part)).div_(self.scaling.scale.to(part))
+            yield Chunk(part, torch.from_numpy(targets), rows, folds)
+            before = before + np.bincount(targets, minlength=len(before))
+
+
+def numbers(features: np.ndarray, dtype: torch.dtype, copy: bool = True) -> Iterator[tuple[slice, Tensor]]:
+    """Rows of an array as tensors, of their own if `copy`, a few at a time."""
+    step = rows_per_chunk(features.shape[1], dtype)
+    for start in range(0, len(features), step):
+        copied = np.array(features[start : start + step]) if copy else features[start : start + step]
+        # torch widens half precision much faster than NumPy; other numbers, or bytes in another order, it may not know.
+        part = torch.from_numpy(copied if copied.dtype in KNOWN else copied.astype(np.float64))
+        yield slice(start, start + len(copied)), part.to(dtype)
+
+
+class Summary(NamedTuple):
+    """What is known of a block, or of several: statistics of the classes, and a few rows as they are."""
+
+    statistics: ClassStatistics | None  # None where nobody asks for them
+    rows: Tensor
+
+    def merge(self, other: Summary) -> Summary:
+        assert self.statistics is not None
+        assert other.statistics is not None
+        return Summary(self.statistics.merge(other.statistics), torch.cat([self.rows, other.rows]))
+
+
+@dataclass
+class BlockRows:
+    """Blocks with their places, the classes and their sizes, the scaling, and a few rows that steer fits."""
+
+    places: list[Place]
+    reading: Reading
+    counts: np.ndarray
+    summary: Summary
+    engine: Engine = field(default_factory=Here)
+    say: Say = lambda _: None
+    passes: int = 2  # over all rows, those for labels and statistics included
+
+    @classmethod
+    def gather(
+        cls,
+        blocks: Sequence[Block],
+        engine: Engine | None = None,
+        *,
+        full: bool = False,
+        dtype: torch.dtype = torch.float32,
+        folds: int = 5,
+        seed: int = 0,
+        say: Say | None = None,
+        check: Callable[[np.ndarray, np.ndarray], None] | None = None,
+    ) -> BlockRows:
+        """Two passes: one over the labels, one over all; with covariances of the classes if `full`.
+
+        `check` may refuse classes and their counts after the first.
+        """
+        engine, say = engine or Here(), say or (lambda _: None)
+        if not blocks:
+            raise InputError("there are no rows.")
+        say(f"Counting the labels of {sum(map(len, blocks))} rows in {len(blocks)} blocks ...")
+        parts = list(engine.each(count_labels, blocks))
+        classes, counts = merge_counts(parts)
+        if len(classes) < 2:
+            raise InputError(f"a classifier needs at least 2 classes, got one: {str(classes[0])!r}.")
+        if check is not None:
+            check(classes, counts)
+        say(f"Gathering the statistics of {len(classes)} classes ...")
+        every = max(1, int(counts.sum()) // (SAMPLED * blocks[0].read()[0].shape[1]))
+        summary = reduce(Summary.merge, engine.each(summarise, blocks, classes, full, every))
+        assert summary.statistics is not None
+        reading = Reading(classes, Scaling.of(summary.statistics), dtype, folds, seed)
+        return cls(list(place_blocks(blocks, parts, classes)), reading, counts, summary, engine, say)
+
+    @classmethod
+    def of_memory(cls, features: Rows, targets: Tensor, num_classes: int, folds: int = 5, seed: int = 0) -> BlockRows:
+        """Scaled features (N, A) and classes (N,) as one block."""
+        block = MemoryBlock(features.numpy(), targets.numpy())
+        counts = np.bincount(block.targets, minlength=num_classes)
+        every = max(1, len(targets) // (SAMPLED * features.shape[1]))
+        reading = Reading(np.arange(num_classes), None, features.dtype, folds, seed)
+        place = Place(block, 0, np.zeros(num_classes, dtype=np.int64))
+        return cls([place], reading, counts, Summary(None, torch.from_numpy(np.array(block.features[::every], np.float64))))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return int(self.counts.sum()), self.summary.rows.shape[1]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.reading.dtype
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.counts)
+
+    def each(self, work: Callable[..., Any], *shared: Any) -> Iterator[Any]:
+        """work(place, reading, *shared) of all blocks, in their order: one pass."""
+        self.passes += 1
+        self.say(f"Pass {self.passes} over the rows ...")
+        return self.engine.each(work, self.places, self.reading, *shared)
+
+    def scaled(self, rows: Tensor) -> Tensor:
+        return rows if self.reading.scaling is None else self.reading.scaling.apply(rows)
+
+    def total(self, work: Callable[..., Any], *shared: Any) -> Any:
+        """The sum over all blocks."""
+        return reduce(lambda one, other: one + other, self.each(work, *shared))
+
+
+def count_labels(block: Block) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct labels of a block and how often each is there."""
+    labels = block.labels()
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise InputError(f"the labels of {block} hold NaN: fill them or drop those rows.")
+    return np.unique(labels, return_counts=True)
+
+
+def merge_counts(parts: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Labels and counts of all blocks.
+
+    >>> merge_counts([(np.array(["a"]), np.array([2])), (np.array(["a", "b"]), np.array([1, 5]))])
+    (array(['a', 'b'], dtype='<U1'), array([3, 5]))
+    """
+    labels, counts = (np.concatenate(part) for part in zip(*parts, strict=True))
+    classes, codes = np.unique(labels, return_inverse=True)
+    return classes, np.bincount(codes, counts).astype(np.int64)
+
+
+def summarise(block: Block, classes: np.ndarray, full: bool, every: int) -> Summary:
+    """Class statistics of a block, with covariances if `full`, and each `every`-th row."""
+    features, labels = block.read()
+    statistics = ClassStatistics(len(classes), features.shape[1], "full" if full else "diagonal").double()
+    rows = torch.from_numpy(np.array(features[::every], dtype=np.float64))
+    targets = torch.from_numpy(np.searchsorted(classes, labels))
+    for span, part in numbers(features, torch.float64):
+        if not torch.isfinite(part).all():
+            raise InputError(f"the features of {block} hold NaN or infinite values: fill or drop those rows.")
+        statistics.fold(part, targets[span])
+    return Summary(statistics, rows)
+
+
+@dataclass(frozen=True)
+class AttributeReader:
+    """A linear head (K, A) that reads an attribute of K values off scaled features; `known` rows have theirs already."""
+
+    weight: Tensor
+    bias: Tensor
+    known: Tensor  # (M,) row numbers, ascending
+    values: Tensor  # (M,)
+
+    def read(self, chunk: Chunk) -> Tensor:
+        found = torch.addmm(self.bias.to(chunk.features), chunk.features, self.weight.T.to(chunk.features)).argmax(1)
+        places = torch.searchsorted(self.known, chunk.rows).clamp(max=len(self.known) - 1)
+        return torch.where(self.known[places] == chunk.rows, self.values[places], found)
+
+
+class AttributePrior(NamedTuple):
+    """log P(y | attribute) (K, C) as far as it is trusted, the prior of the classes for the rest; and how to read it."""
+
+    reader: AttributeReader
+    table: Tensor
+
+    @classmethod
+    def of(cls, reader: AttributeReader, rows: BlockRows, strength: float) -> AttributePrior:
+        """Counted in one pass over the rows."""
+        counts = rows.total(count_attributes, reader)
+        classes = torch.log_softmax(counts.sum(0).log(), 0)
+        return cls(reader, tempered(conditional_log_prior(counts), classes, strength).to(rows.dtype))
+
+
+def count_attributes(place: Place, reading: Reading, reader: AttributeReader) -> Tensor:
+    """How many rows of a block have each value of the attribute and each class, (K, C)."""
+    sizes = len(reader.bias), len(reading.classes)
+    return sum(
+        (joint_counts(reader.read(chunk), chunk.targets, *sizes) for chunk in reading.chunks(place)),
+        torch.zeros(sizes, dtype=torch.float64),
+    )
+
+
+def read_attributes(place: Place, reading: Reading, reader: AttributeReader) -> list[Tensor]:
+    return [reader.read(chunk) for chunk in reading.chunks(place)]
+
+
+class Masses(Protocol):
+    """What each row of a chunk counts in the losses of K heads: (K, n)."""
+
+    def of(self, chunk: Chunk) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Even:
+    """Every row counts the same."""
+
+    total: float
+
+    def of(self, chunk: Chunk) -> Tensor:
+        return chunk.features.new_full((1, len(chunk.targets)), 1 / self.total)
+
+
+@dataclass(frozen=True)
+class BlockProblem:
+    """What `Problem` is in memory, for rows in blocks."""
+
+    features: BlockRows
+    decay: float
+    masses: Masses | None = None  # None: every row counts the same
+    class_counts: Tensor | None = None  # by those masses
+    prior: AttributePrior | None = None
+
+    @property
+    def num_classes(self) -> int:
+        return self.features.num_classes
+
+    @property
+    def products(self) -> int:
+        """How many numbers one pass over a block multiplies."""
+        return max(map(len, self.features.places)) * self.features.shape[1] * self.num_classes
+
+    def objective(self, settings: LossSettings, head: Any, relations: Tensor | None) -> BlockObjective:
+        rows, dtype = self.features, self.features.dtype
+        constant = torch.zeros(self.num_classes, dtype=torch.float64)
+        if settings.name in ("la", "icda") and self.prior is None:
+            counts = torch.from_numpy(rows.counts) if self.class_counts is None else self.class_counts
+            constant = counts.double().log()
+            constant = constant - constant.max()
+        masses = self.masses or Even(rows.shape[0])
+        angles = head.weight if settings.name == "icda" else None
+        question = Question(settings, masses, constant.to(dtype)[None], angles=angles, prior=self.prior)
+        return BlockObjective(rows, question, relations)
+
+    def confusions(self, head: Any) -> Tensor:
+        counts: Tensor = self.features.total(count_mistakes, head.weight, head.bias)
+        return counts
+
+    def sampled_rows(self, every: int) -> Tensor:
+        return self.features.scaled(self.features.summary.rows)
+
+
+def count_mistakes(place: Place, reading: Reading, weight: Tensor, bias: Tensor) -> Tensor:
+    """How often a head takes each class (row) for each class (column) in a block, (C, C)."""
+    number = len(reading.classes)
+    parts = (
+        count_confusions(torch.addmm(bias, chunk.features, weight.T).argmax(1), chunk.targets, number)
+        for chunk in reading.chunks(place)
+    )
+    return sum(parts, torch.zeros(number, number, dtype=torch.long))
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of every block in one pass: value and gradient at some heads."""
+
+    settings: LossSettings
+    masses: Masses
+    constant: Tensor  # (K, C)
+    weight: Tensor = torch.empty(0)
+    bias: Tensor = torch.empty(0)
+    table: Tensor | None = None  # of `icda.functional.tables`, for losses that have one
+    angles: Tensor | None = None  # the weight whose angles are ICDA's strengths
+    prior: AttributePrior | None = None  # what each row adds to its logits by itself
+
+
+class Answer(NamedTuple):
+    """A block's part of the loss and of its gradients."""
+
+    slope: Slope
+    to_table: Tensor | None = None
+
+    def plus(self, other: Answer) -> Answer:
+        table = None if self.to_table is None or other.to_table is None else self.to_table + other.to_table
+        return Answer(self.slope.plus(other.slope), table)
+
+
+def answer(place: Place, reading: Reading, question: Question) -> Answer:
+    """The block's part of value and gradient: one pass over its rows."""
+    work = _plain_answer if question.table is None else _augmented_answer
+    return reduce(Answer.plus, (work(chunk, question) for chunk in reading.chunks(place)))
+
+
+def _plain_answer(chunk: Chunk, question: Question) -> Answer:
+    prior = question.prior
+    added = None if prior is None else prior.table[prior.reader.read(chunk)]
+    shift = shifted(question.bias, question.constant)
+    mass = question.masses.of(chunk)
+    return Answer(fold_slope(chunk.features, chunk.targets, mass, question.weight, shift, added))
+
+
+def _augmented_answer(chunk: Chunk, question: Question) -> Answer:
+    """The losses of one head, label after label; `icda.heads.objective.AugmentedObjective` is the same in memory."""
+    assert question.table is not None
+    mass, order = question.masses.of(chunk)[0], torch.argsort(chunk.targets, stable=True)
+    features, targets, mass = chunk.features[order], chunk.targets[order], mass[order]
+    logits = torch.addmm(question.bias + question.constant[0], features, question.weight.T)
+    if question.prior is not None:
+        logits += question.prior.table[question.prior.reader.read(chunk)[order]]
+    coefficients = margin = None
+    if question.angles is not None:
+        strength = direct_strength(features, targets, question.angles)
+        coefficients = (strength.per_class / (len(question.weight) - 1)).scatter_(1, targets[:, None], 1).to(features)
+        margin = question.settings.beta * strength.per_sample.to(features)
+    value, to_table = 0.0, torch.zeros_like(question.table)
+    sizes = torch.bincount(targets, minlength=len(question.weight)).tolist()
+    for label, block in enumerate(logits.split(sizes)):
+        if not len(block):
+            continue
+        span = slice(sum(sizes[:label]), sum(sizes[: label + 1]))
+        part = None if coefficients is None else coefficients[span]
+        if part is None:
+            block += question.table[label]
+        value += label_slope_(block, label, mass[span], part, None if margin is None else margin[span], question.table[label])
+        to_table[label] += block.sum(0) if part is None else part.T @ block
+    return Answer(Slope(value, logits.T @ features, logits.sum(0)), to_table)
+
+
+class BlockObjective:
+    """The loss over all blocks as a function of weight and bias: one pass for value and gradient."""
+
+    def __init__(self, rows: BlockRows, question: Question, relations: Tensor | None = None) -> None:
+        self.rows, self.question, self.relations = rows, question, relations
+
+    def __call__(self, weight: Tensor, bias: Tensor) -> Slope:
+        settings, classes = self.question.settings, self.rows.num_classes
+        if settings.name not in AUGMENTED:
+            return self._ask(weight, bias, None).slope
+        whole = from_rows(torch.cat([weight, bias[:, None]], 1), classes)[0]
+        leaf = whole[:, :-1].clone().requires_grad_()
+        with torch.enable_grad():
+            moments = self._moments(leaf)
+            if settings.name == "icda":
+                table = icda_table(moments, settings.lam)
+            else:
+                table = label_table(moments, settings.lam, self.relations, settings.mean_strength)
+        found = self._ask(leaf.detach(), whole[:, -1], table.detach())
+        slope = found.slope
+        to_weight = slope.to_weight + torch.autograd.grad(table, leaf, found.to_table)[0]
+        to_bias = slope.to_bias
+        if classes == 2:
+            to_weight, to_bias = 0.5 * (to_weight[1:] - to_weight[:1]), 0.5 * (to_bias[1:] - to_bias[:1])
+        return Slope(slope.value, to_weight, to_bias)
+
+    def _moments(self, weight: Tensor) -> LogitMoments:
+        """Of the logits, from those of the scaled features."""
+        statistics, scaling = self.rows.summary.statistics, self.rows.reading.scaling
+        assert statistics is not None
+        assert scaling is not None
+        mean = scaling.apply(statistics.mean).to(weight.dtype)
+        covariance = (statistics.covariance / (scaling.scale[:, None] * scaling.scale)).to(weight.dtype)
+        return LogitMoments(mean @ weight.T, weight @ (covariance @ weight.T))
+
+    def _ask(self, weight: Tensor, bias: Tensor, table: Tensor | None) -> Answer:
+        question = replace(self.question, weight=weight, bias=bias.contiguous(), table=table)
+        return reduce(Answer.plus, self.rows.each(answer, question))

@@ -1,0 +1,252 @@
+"""Heads of several folds over rows in blocks: what heads that have not seen a row say of it.
+
+What a row counts in a fold's loss follows from its place, its label and what earlier heads say of it. So a block works it
+out again in each pass, and no row's number ever travels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from icda.functional.prior import joint_counts
+from icda.heads.blocks import BlockObjective, BlockRows, Chunk, Question, Reading
+from icda.heads.dealing import Place
+from icda.heads.descent import METRIC_SHARE, Metric, descend
+from icda.heads.objective import from_rows, head_rows, to_rows
+from icda.heads.problem import LossSettings
+from icda.heads.solver import MOST_ROWS, PLAIN_MEMORY
+from icda.heads.threads import threads_for
+
+CONTRAST_SHARE = 0.5  # of the robust margin that is taken off the biased one
+ROBUST_DECAY = 10.0  # times the decay, for heads that have few rows in the rarest group
+
+
+class FoldHeads(NamedTuple):
+    """Weights (K, C, A) and biases (K, C) of the heads of K folds, for scaled features."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def held_out(self, chunk: Chunk) -> Tensor:
+        """Logits (n, C) of each row by the head that was fitted without its fold."""
+        number, classes, width = self.weight.shape
+        features, folds = chunk.features, chunk.folds
+        if number * classes <= MOST_ROWS:  # one product of all heads is faster than to gather the rows of each fold
+            every = torch.addmm(self.bias.flatten(), features, self.weight.view(-1, width).T)
+            return every.view(len(features), number, classes)[torch.arange(len(features)), folds]
+        logits = features.new_empty(len(features), classes)
+        for fold in folds.unique().tolist():
+            rows = folds == fold
+            logits[rows] = torch.addmm(self.bias[fold], features[rows], self.weight[fold].T)
+        return logits
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Where biased and robust heads disagree: the tie of a row, with deviations that make margins comparable."""
+
+    biased: FoldHeads
+    deviation: float = 1.0
+    robust: FoldHeads | None = None
+    robust_deviation: float = 1.0
+
+    def ties(self, chunk: Chunk, biased: Tensor | None = None) -> Tensor:
+        """The tie (n,) of each row; `biased` (n, C) are the logits of the biased heads, where they are known."""
+        tie = wrong_margin(self.biased.held_out(chunk) if biased is None else biased, chunk.targets)
+        if self.robust is None:
+            return tie
+        robust = wrong_margin(self.robust.held_out(chunk), chunk.targets)
+        return tie / self.deviation - CONTRAST_SHARE * robust / self.robust_deviation
+
+    def cells(self, chunk: Chunk) -> Tensor:
+        """2 * class + (the shortcut contradicts it), (n,)."""
+        return 2 * chunk.targets + (self.ties(chunk) > 0).long()
+
+
+def wrong_margin(logits: Tensor, targets: Tensor) -> Tensor:
+    """How far the best wrong class is ahead of the target.
+
+    >>> wrong_margin(torch.tensor([[3.0, 1.0, 0.5]]), torch.tensor([1])).tolist()
+    [2.0]
+    """
+    own = logits.gather(1, targets[:, None])[:, 0]
+    return logits.scatter(1, targets[:, None], float("-inf")).amax(1) - own
+
+
+def trust(heads: FoldHeads, chunk: Chunk) -> Tensor:
+    """p_y / max_c p_c (n,) of heads that have not seen the row."""
+    probabilities = torch.softmax(heads.held_out(chunk), 1)
+    return probabilities.gather(1, chunk.targets[:, None])[:, 0] / probabilities.max(1).values
+
+
+@dataclass(frozen=True)
+class FoldMasses:
+    """Rows count in the losses of all folds but their own, by `table` (K, M) of cells; and by trust, if heads are given.
+
+    The cells are the classes; with a contrast twice as many, with those that the shortcut hurts apart.
+    """
+
+    table: Tensor
+    contrast: Contrast | None = None
+    trusted: FoldHeads | None = None
+
+    def of(self, chunk: Chunk) -> Tensor:
+        cells = chunk.targets if self.contrast is None else self.contrast.cells(chunk)
+        outside = chunk.folds != torch.arange(len(self.table))[:, None]
+        mass = self.table.to(chunk.features)[:, cells] * outside
+        return mass if self.trusted is None else mass * trust(self.trusted, chunk)
+
+
+@dataclass(frozen=True)
+class Trusted:
+    """Rows count by how far heads that have not seen them believe their label."""
+
+    heads: FoldHeads
+    total: float
+
+    def of(self, chunk: Chunk) -> Tensor:
+        return trust(self.heads, chunk)[None] / self.total
+
+
+def count_cells(place: Place, reading: Reading, contrast: Contrast | None, trusted: FoldHeads | None) -> Tensor:
+    """How many rows of a block, or how much trust, are in each fold and cell: (K, C) by class, (K, 2 C) with a contrast."""
+    number = len(reading.classes) * (1 if contrast is None else 2)
+    counts = torch.zeros(reading.folds, number, dtype=torch.float64)
+    for chunk in reading.chunks(place):
+        cells = chunk.targets if contrast is None else contrast.cells(chunk)
+        weights = None if trusted is None else trust(trusted, chunk)
+        counts += joint_counts(chunk.folds, cells, reading.folds, number, weights)
+    return counts
+
+
+def fit_fold_heads(
+    rows: BlockRows,
+    decay: float,
+    *,
+    contrast: Contrast | None = None,
+    trusted: FoldHeads | None = None,
+    balanced: bool = True,
+    start: FoldHeads | None = None,
+    max_iter: int = 100,
+    tol: float = 1e-3,
+) -> FoldHeads:
+    """A head for each fold, fitted to all rows but the fold's own.
+
+    `balanced` gives every cell the same mass, by cross entropy; else each row counts as it is, or by trust, and logit
+    adjustment takes the place of the balance. `start` are heads of the same folds, which have seen the same rows.
+    """
+    counts: Tensor = rows.total(count_cells, contrast, trusted)
+    classes, folds = rows.num_classes, rows.reading.folds
+    inside = counts.sum(0) - counts  # (K, M): what the head of each fold sees
+    cells = torch.where(counts.sum(0) > 0, 1 / counts.sum(0), 0.0) if balanced else torch.ones_like(counts[0])
+    table = cells / (inside @ cells)[:, None]
+    constant = torch.zeros(folds, classes, dtype=torch.float64) if balanced else inside.log()
+    question = Question(LossSettings("ce"), FoldMasses(table, contrast, trusted), constant.to(rows.dtype))
+    begin = torch.zeros(folds * head_rows(classes), rows.shape[1] + 1, dtype=rows.dtype)
+    if start is not None:
+        begin = to_rows(torch.cat([start.weight, start.bias[:, :, None]], 2))
+    metric = None
+    if classes > 2 and rows.shape[1] ** 2 <= METRIC_SHARE * rows.shape[0] * classes:
+        metric = Metric.of(rows.scaled(rows.summary.rows), decay, 1 / classes)
+    shrink = 0.5 * decay if classes == 2 else decay
+    with threads_for(max(map(len, rows.places)) * rows.shape[1] * folds * classes):
+        found = descend(BlockObjective(rows, question), begin, shrink, max_iter, tol, PLAIN_MEMORY, metric)
+    heads = from_rows(found.parameters, classes)
+    return FoldHeads(heads[:, :, :-1].contiguous(), heads[:, :, -1].contiguous())
+
+
+def trusted_rows(rows: BlockRows, decay: float, rounds: int = 2) -> tuple[Trusted, Tensor]:
+    """Trust in each row's label, by heads that were fitted with such trust before; and what classes weigh by it (C,)."""
+    heads: FoldHeads | None = None
+    for _ in range(rounds):
+        heads = fit_fold_heads(rows, decay, trusted=heads, balanced=False)
+    assert heads is not None
+    counts = rows.total(count_cells, None, heads).sum(0)
+    return Trusted(heads, float(counts.sum())), counts
+
+
+class MarginSums(NamedTuple):
+    """What makes the margins of two kinds of heads comparable: number, mean and sum of squares about it."""
+
+    count: int
+    mean: float
+    squares: float
+    confidence: Tensor  # (C,), sums of the probability of a row's own class
+
+    def __add__(self, other: MarginSums) -> MarginSums:  # type: ignore[override]
+        count, apart = self.count + other.count, other.mean - self.mean
+        mean = self.mean + apart * other.count / count
+        squares = self.squares + other.squares + apart**2 * self.count * other.count / count
+        return MarginSums(count, mean, squares, self.confidence + other.confidence)
+
+    @property
+    def deviation(self) -> float:
+        return max((self.squares / max(self.count - 1, 1)) ** 0.5, 1e-12)
+
+
+def sum_margins(place: Place, reading: Reading, heads: FoldHeads) -> MarginSums:
+    margins, confidence = [], torch.zeros(len(reading.classes), dtype=torch.float64)
+    for chunk in reading.chunks(place):
+        logits = heads.held_out(chunk).double()
+        margins.append(wrong_margin(logits, chunk.targets))
+        own = torch.softmax(logits, 1).gather(1, chunk.targets[:, None])[:, 0]
+        confidence.index_add_(0, chunk.targets, own)
+    values = torch.cat(margins)
+    mean = float(values.mean())
+    return MarginSums(len(values), mean, float((values - mean).square().sum()), confidence)
+
+
+def find_contrast(
+    rows: BlockRows, decay: float, rounds: int = 4, max_iter: int = 100, tol: float = 1e-3
+) -> tuple[Contrast, Tensor]:
+    """Biased and robust heads, and the sum of the probabilities (C,) that the biased ones give to the labels.
+
+    Ours, not the paper's. A class-balanced head that has not seen a sample relies on the shortcut; its logit depends on
+    the class and on the shortcut at once. A head trained to balance the groups guessed so far depends more on the class.
+    What is left of the first after part of the second is taken away depends on the shortcut: it sorts each class into
+    those it helps and those it hurts. Guess and robust head improve each other; no group label is used anywhere. Without
+    rounds the tie is the biased heads' margin: what they get wrong is a group.
+    """
+    limits = {"max_iter": max_iter, "tol": tol}
+    found = Contrast(fit_fold_heads(rows, decay, **limits))  # type: ignore[arg-type]
+    sums: MarginSums = rows.total(sum_margins, found.biased)
+    found = replace(found, deviation=sums.deviation)
+    for _ in range(rounds):
+        robust = fit_fold_heads(rows, ROBUST_DECAY * decay, contrast=found, start=found.robust, **limits)  # type: ignore[arg-type]
+        found = replace(found, robust=robust)
+        found = replace(found, robust_deviation=rows.total(sum_margins, robust).deviation)
+    return found, sums.confidence
+
+
+def row_ties(place: Place, reading: Reading, contrast: Contrast) -> list[tuple[Tensor, Tensor]]:
+    """Logits of the biased heads (n, C) and ties (n,) of a block's rows, chunk by chunk."""
+    found = []
+    for chunk in reading.chunks(place):
+        logits = contrast.biased.held_out(chunk)
+        found.append((logits, contrast.ties(chunk, logits)))
+    return found
+
+
+class HeldOutTies(NamedTuple):
+    """Of rows in memory: logits (N, C) and ties (N,) by heads that have not seen them, means over repeats."""
+
+    logits: Tensor
+    ties: Tensor
+
+
+def find_ties(
+    rows: BlockRows, decay: float, rounds: int = 4, repeats: int = 1, max_iter: int = 100, tol: float = 1e-3
+) -> HeldOutTies:
+    """Contrast biased with robust heads `repeats` times, with other folds each time, and take the means."""
+    parts = []
+    for repeat in range(repeats):
+        dealt = replace(rows, reading=replace(rows.reading, seed=rows.reading.seed + repeat))
+        contrast, _ = find_contrast(dealt, decay, rounds, max_iter, tol)
+        blocks = [part for block in dealt.each(row_ties, contrast) for part in block]
+        parts.append([torch.cat(part) for part in zip(*blocks, strict=True)])
+    logits, ties = (torch.stack(part).mean(0) for part in zip(*parts, strict=True))
+    return HeldOutTies(logits, ties)

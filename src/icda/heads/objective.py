@@ -1,0 +1,273 @@
+"""Value and gradient of the losses at a head, in closed form: what L-BFGS calls again and again.
+
+`icda.functional.tables` says what the losses are. Three things make this form fast. A softmax does not see what is added to
+all of a row, so the prior is one constant per class. The augmentation terms see the samples only through a table, so that
+the samples of a label take one product with its slice. And whatever has the size N x C is worked through in blocks that
+stay in cache.
+
+Two classes have opposite rows at the optimum: one row does, their difference. So parameters have `head_rows(C)` rows a head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.functional.strength import Strength
+from icda.functional.tables import LogitMoments, icda_table, label_table
+from icda.heads.problem import LossSettings, Problem
+from icda.heads.rows import row_chunks, times, transposed_times
+
+BLOCK_ELEMENTS = 2**18
+SORTED_BYTES = 2**31  # features up to this size are copied once in the order of the labels
+
+
+@dataclass(frozen=True)
+class Slope:
+    """A loss, weight decay not included, and its gradient in weight (R, A) and bias (R,)."""
+
+    value: float
+    to_weight: Tensor
+    to_bias: Tensor
+
+    def plus(self, other: Slope) -> Slope:
+        return Slope(self.value + other.value, self.to_weight.add_(other.to_weight), self.to_bias.add_(other.to_bias))
+
+
+Objective = Callable[[Tensor, Tensor], Slope]
+
+
+def head_rows(num_classes: int) -> int:
+    """Rows of parameters that a head has."""
+    return 1 if num_classes == 2 else num_classes
+
+
+def to_rows(whole: Tensor) -> Tensor:
+    """Parameters of K heads (K, C, A + 1) as rows (K R, A + 1)."""
+    return (whole[:, 1:] - whole[:, :1] if whole.shape[1] == 2 else whole).flatten(0, 1)
+
+
+def from_rows(rows: Tensor, num_classes: int) -> Tensor:
+    """`to_rows` undone: (K, C, A + 1), with opposite rows for two classes."""
+    parts = rows.view(-1, head_rows(num_classes), rows.shape[1])
+    return torch.cat([-0.5 * parts, 0.5 * parts], 1) if num_classes == 2 else parts
+
+
+class FoldObjective:
+    """Cross entropy and logit adjustment of the heads of several folds, side by side, in one pass over the features.
+
+    Each of K heads is fitted to the samples `inside` (K, N) its part; one head and all samples are the plain fit.
+    """
+
+    def __init__(self, problem: Problem, settings: LossSettings, inside: Tensor) -> None:
+        self.features, self.targets, self.added = problem.features, problem.targets, problem.added
+        weights = problem.weights * inside
+        self.mass = weights / weights.sum(1, keepdim=True)
+        bare = replace(problem, features=self.mass.new_empty(len(self.targets), 0))  # constants need none
+        self.constant = torch.stack([bare.rows(mask).constants(settings.name) for mask in inside])
+
+    def __call__(self, weight: Tensor, bias: Tensor) -> Slope:
+        shift, total = shifted(bias, self.constant), Slope(0.0, torch.zeros_like(weight), torch.zeros_like(bias))
+        for span, block in row_chunks(self.features):
+            added = None if self.added is None else self.added[span]
+            total = total.plus(fold_slope(block, self.targets[span], self.mass[:, span], weight, shift, added))
+        return total
+
+
+def shifted(bias: Tensor, constant: Tensor) -> Tensor:
+    """Biases (K R,) with the constants (K, C) of each head added."""
+    if constant.shape[1] == 2:
+        return bias + constant[:, 1] - constant[:, 0]
+    return bias + constant.flatten()
+
+
+def fold_slope(
+    features: Tensor, targets: Tensor, mass: Tensor, weight: Tensor, shift: Tensor, added: Tensor | None = None
+) -> Slope:
+    """The losses of K heads on some samples, which count `mass` (K, n), summed; `added` (n, C) goes to every logit.
+
+    Samples stand in columns: few rows times many columns is the faster product.
+    """
+    outputs = torch.addmm(shift[:, None], weight, features.T)
+    if len(weight) == len(mass):  # two classes
+        if added is not None:
+            outputs += added[:, 1] - added[:, 0]
+        value = _two_class_slope_(outputs, targets, mass)
+    else:
+        if added is not None:
+            outputs.view(len(mass), -1, len(targets)).add_(added.T)
+        value = _class_slope_(outputs, targets, mass)
+    return Slope(value, outputs @ features, outputs.sum(1))
+
+
+def _two_class_slope_(margins: Tensor, targets: Tensor, mass: Tensor) -> float:
+    """Turn margins (K, n) of class 1 into the gradient of the losses with `mass` (K, n), in place; return their sum."""
+    signs = (2 * targets - 1).to(margins)
+    against = margins.mul_(-signs)
+    # A class that a fold has no sample of has a prior of zero there: an infinite loss, of samples that count nothing.
+    losses = torch.where(mass > 0, F.softplus(against) * mass, 0.0)
+    against.sigmoid_().mul_(mass).mul_(-signs)
+    return float(losses.sum(dtype=torch.float64))
+
+
+def _class_slope_(logits: Tensor, targets: Tensor, mass: Tensor) -> float:
+    """The same of logits (K C, n)."""
+    stacked = logits.view(len(mass), -1, logits.shape[1])
+    each = targets[None, None].expand(len(mass), 1, -1)
+    stacked.sub_(stacked.amax(1, keepdim=True))
+    own = stacked.gather(1, each)
+    total = stacked.exp_().sum(1, keepdim=True)
+    losses = torch.where(mass > 0, (total.log() - own)[:, 0] * mass, 0.0)
+    stacked.mul_(mass[:, None] / total).scatter_add_(1, each, -mass[:, None])
+    return float(losses.sum(dtype=torch.float64))
+
+
+class AugmentedObjective:
+    """ISDA, RISDA and ICDA: two passes over the features, and in between the logits, sorted by label.
+
+    Besides the features, a copy of them in the order of the labels, it holds two arrays of size N x C.
+    """
+
+    def __init__(
+        self, problem: Problem, settings: LossSettings, strength: Strength | None, relations: Tensor | None
+    ) -> None:
+        self.settings, self.relations, self.classes = settings, relations, problem.num_classes
+        self.order = torch.argsort(problem.targets, stable=True)
+        self.targets, self.features = problem.targets[self.order], problem.features
+        self.is_sorted = isinstance(self.features, Tensor) and self.features.nbytes <= SORTED_BYTES
+        if self.is_sorted:
+            self.features = self.features[self.order]
+        sizes = torch.bincount(problem.targets, minlength=problem.num_classes)
+        self.blocks = list(_label_blocks(sizes.tolist()))
+        self.mass = (problem.weights / problem.weights.sum())[self.order]
+        self.share = _shares(problem)[self.order]  # of a sample in its class's statistics
+        self.mean = self._class_means()
+        self.constant, added = problem.constants(settings.name), problem.added
+        self.added = None if added is None else added[self.order]
+        mixing = problem.covariance_mixing
+        self.mixing = None if mixing is None else mixing.to(self.mass)
+        self.coefficients = self.margin = None
+        if strength is not None:
+            towards = (strength.per_class[self.order] / (self.classes - 1)).to(self.mass)
+            self.coefficients = towards.scatter_(1, self.targets[:, None], 1)
+            self.margin = settings.beta * strength.per_sample[self.order].to(self.mass)
+        self.first = torch.empty(len(self.targets), self.classes, dtype=problem.features.dtype)
+        self.second = torch.empty_like(self.first)
+
+    def __call__(self, weight: Tensor, bias: Tensor) -> Slope:
+        rows = weight
+        weight, bias = from_rows(torch.cat([weight, bias[:, None]], 1), self.classes)[0].split([weight.shape[1], 1], 1)
+        residuals = self._logits(rows)
+        mean = self.mean @ weight.T
+        covariance = self._centre(residuals, mean)
+        leaves = [part.requires_grad_() for part in (mean, covariance)]
+        with torch.enable_grad():
+            mixed = covariance if self.mixing is None else torch.tensordot(self.mixing, covariance, 1)
+            table = self._table(LogitMoments(mean, mixed))
+        fixed = mean.detach() + bias[:, 0] + self.constant
+        value, gradient, to_bias, to_table = self._losses(residuals, fixed, table.detach())
+        found = torch.autograd.grad(table, leaves, to_table, allow_unused=True, materialize_grads=True)
+        to_mean, to_covariance = (part.detach() for part in found)  # torch 2.6 materialises zeros that need a gradient
+        symmetric = to_covariance + to_covariance.mT
+        for label, span in self.blocks:
+            gradient[span].addmm_(residuals[span] * self.share[span][:, None], symmetric[label])
+        to_weight = self._pull_back(gradient) + to_mean.T @ self.mean
+        if self.classes == 2:
+            to_weight, to_bias = 0.5 * (to_weight[1:] - to_weight[:1]), 0.5 * (to_bias[1:] - to_bias[:1])
+        return Slope(value, to_weight, to_bias)
+
+    def _class_means(self) -> Tensor:
+        """mu (C, A), by which means of logits are known without a look at the logits."""
+        share = self.share if self.is_sorted else torch.empty_like(self.share).index_copy_(0, self.order, self.share)
+        targets = self.targets if self.is_sorted else torch.empty_like(self.targets).index_copy_(0, self.order, self.targets)
+        mean = torch.zeros(self.classes, self.features.shape[1], dtype=self.features.dtype)
+        for span, block in row_chunks(self.features):
+            mean.index_add_(0, targets[span], block * share[span][:, None])
+        return mean
+
+    def _logits(self, rows: Tensor) -> Tensor:
+        """Logits (N, C) without bias, in the order of the labels."""
+        if self.classes == 2:
+            half = 0.5 * times(self.features, rows)
+            plain = torch.cat([-half, half], 1, out=self.first)
+        else:
+            plain = times(self.features, rows, out=self.first)
+        if self.is_sorted:
+            return plain
+        self.first, self.second = torch.index_select(plain, 0, self.order, out=self.second), self.first
+        return self.first
+
+    def _centre(self, logits: Tensor, mean: Tensor) -> Tensor:
+        """Covariances (C, C, C) of the logits within each class; the logits lose their means in place."""
+        covariance = logits.new_zeros(self.classes, self.classes, self.classes)
+        for label, span in self.blocks:
+            residuals = logits[span].sub_(mean[label])
+            covariance[label].addmm_((residuals * self.share[span][:, None]).T, residuals)
+        return covariance
+
+    def _table(self, moments: LogitMoments) -> Tensor:
+        if self.settings.name == "icda":
+            return icda_table(moments, self.settings.lam)
+        relations = self.relations if self.settings.name == "risda" else None
+        return label_table(moments, self.settings.lam, relations, self.settings.mean_strength)
+
+    def _losses(self, residuals: Tensor, fixed: Tensor, table: Tensor) -> tuple[float, Tensor, Tensor, Tensor]:
+        """The loss, and its gradient in the sorted logits, the bias and the table, as if each were independent."""
+        value, to_bias, to_table, gradient = 0.0, torch.zeros_like(fixed[0]), torch.zeros_like(table), self.second
+        for label, span in self.blocks:
+            block = gradient[span]
+            coefficients = None if self.coefficients is None else self.coefficients[span]
+            torch.add(residuals[span], fixed[label] if coefficients is not None else fixed[label] + table[label], out=block)
+            if self.added is not None:
+                block += self.added[span]
+            margin = None if self.margin is None else self.margin[span]
+            value += label_slope_(block, label, self.mass[span], coefficients, margin, table[label])
+            to_bias += (sums := block.sum(0))
+            if coefficients is None:
+                to_table[label] += sums
+            else:
+                to_table[label].addmm_(coefficients.T, block)
+        return value, gradient, to_bias, to_table
+
+    def _pull_back(self, gradient: Tensor) -> Tensor:
+        if not self.is_sorted:
+            gradient = self.first.index_copy_(0, self.order, gradient)
+        return transposed_times(self.features, gradient)
+
+
+def label_slope_(
+    logits: Tensor, label: int, mass: Tensor, coefficients: Tensor | None, margin: Tensor | None, table: Tensor
+) -> float:
+    """Turn logits (n, C) of one label's samples into the gradient of their losses, in place; return their sum."""
+    if coefficients is not None:
+        logits.addmm_(coefficients, table)
+    if margin is not None:
+        logits[:, label] -= margin  # the same as adding it to every other logit
+    mass = mass[:, None]
+    logits.sub_(logits.amax(1, keepdim=True))
+    own = logits[:, label].clone()
+    total = logits.exp_().sum(1, keepdim=True)
+    value = float((mass[:, 0] * (total[:, 0].log() - own)).sum(dtype=torch.float64))
+    logits.mul_(mass / total)[:, label] -= mass[:, 0]
+    return value
+
+
+def _shares(problem: Problem) -> Tensor:
+    """Each sample's part of its class's statistics; they sum to one in every class."""
+    weights = problem.statistics_weights
+    totals = torch.bincount(problem.targets, weights.double(), minlength=problem.num_classes)
+    return weights / totals.clamp(min=1e-12).to(weights)[problem.targets]
+
+
+def _label_blocks(sizes: list[int]) -> Iterator[tuple[int, slice]]:
+    """Labels and spans of samples sorted by label, none longer than stays in cache."""
+    step = max(256, BLOCK_ELEMENTS // len(sizes))
+    start = 0
+    for label, size in enumerate(sizes):
+        for offset in range(start, start + size, step):
+            yield label, slice(offset, min(offset + step, start + size))
+        start += size

@@ -1,0 +1,191 @@
+"""A linear head on fixed features, fitted to all samples at once by L-BFGS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from icda.errors import InputError
+from icda.heads.descent import LEAST_WORK, METRIC_SHARE, SAMPLED, Descent, Metric, descend
+from icda.heads.objective import FoldObjective, Objective, from_rows, head_rows, to_rows
+from icda.heads.problem import LossSettings, Problem
+from icda.heads.rows import Rows, times
+from icda.heads.threads import threads_for
+
+PLAIN_MEMORY = 10  # pairs that L-BFGS remembers, as in scikit-learn
+AUGMENTED_MEMORY = 20  # covariances make the problem stiffer: this saves a sixth of the iterations on real embeddings
+START_SLACK = 10.0  # the first head only says where samples lie: it need not be more exact than that
+MOST_ROWS = 64  # of all heads together: above, products are as fast one fold after the other, and hold no idle samples
+ICDA_START = 5  # iterations of it: strengths are read again anyway, while RISDA's confusions need a good head
+
+
+@dataclass
+class LinearHead:
+    """Weight (C, A) and bias (C,), and how the fit went."""
+
+    weight: Tensor
+    bias: Tensor
+    iterations: int = 0
+    converged: bool = True
+    value: float = field(default=float("nan"))
+
+    @classmethod
+    def zeros(cls, num_classes: int, width: int, dtype: torch.dtype) -> LinearHead:
+        return cls(torch.zeros(num_classes, width, dtype=dtype), torch.zeros(num_classes, dtype=dtype))
+
+    @classmethod
+    def of(cls, found: Descent, num_classes: int) -> list[LinearHead]:
+        """The heads whose parameters L-BFGS found."""
+        heads = from_rows(found.parameters, num_classes)
+        how = found.iterations, found.converged, found.value if len(heads) == 1 else float("nan")
+        return [cls(head[:, :-1].contiguous(), head[:, -1].contiguous(), *how) for head in heads]
+
+    @property
+    def parameters(self) -> Tensor:
+        return torch.cat([self.weight, self.bias[:, None]], 1)
+
+    def logits(self, features: Rows) -> Tensor:
+        return times(features, self.weight).add_(self.bias)
+
+    def unscaled(self, mean: Tensor, scale: Tensor) -> LinearHead:
+        """The head for features as they come, where this one was fitted to (features - mean) / scale."""
+        weight = self.weight.double() / scale.double()
+        bias = self.bias.double() - weight @ mean.double()
+        kept = self.iterations, self.converged, self.value
+        return LinearHead(weight.to(self.weight), bias.to(self.bias), *kept)
+
+
+class Fittable(Protocol):
+    """What a head can be fitted to: a `Problem` in memory or on disk, or a `BlockProblem`."""
+
+    @property
+    def features(self) -> Rows: ...
+
+    @property
+    def num_classes(self) -> int: ...
+
+    @property
+    def decay(self) -> float: ...
+
+    @property
+    def products(self) -> int: ...
+
+    def objective(self, settings: LossSettings, head: LinearHead, relations: Tensor | None) -> Objective: ...
+
+    def confusions(self, head: LinearHead) -> Tensor: ...
+
+    def sampled_rows(self, every: int) -> Tensor: ...
+
+
+def fit_head(
+    problem: Fittable,
+    settings: LossSettings,
+    max_iter: int = 100,
+    tol: float = 1e-4,
+    rounds: int = 3,
+    start: LinearHead | None = None,
+) -> LinearHead:
+    """Minimise the loss; strengths and RISDA's confusions are read off the head again in each of `rounds`.
+
+    Within a round they are constants, as the paper has them, so that L-BFGS sees one smooth function. The first round
+    starts near the logit-adjusted head, whose angles mean something; `tol` bounds the largest entry of the gradient.
+    """
+    check_decay(problem)
+    with threads_for(problem.products):
+        metric = find_metric(problem)
+        head = start or LinearHead.zeros(problem.num_classes, problem.features.shape[1], problem.features.dtype)
+        if settings.name not in ("icda", "risda"):
+            return _minimise(problem, settings, head, max_iter, tol, metric)
+        spent = 0
+        if start is None:
+            # ICDA's strengths have several fixed points: where these few steps lead decides which, so they go the plain
+            # way. RISDA's confusions need a good head.
+            steps, way = (min(max_iter, ICDA_START), None) if settings.name == "icda" else (max_iter, metric)
+            head = _minimise(problem, LossSettings("la"), head, steps, START_SLACK * tol, way)
+            spent = head.iterations
+        for _ in range(rounds):
+            head = _minimise(problem, settings, head, max_iter, tol, metric)
+            spent += head.iterations
+            if head.iterations <= 1:  # the strengths no longer move the optimum
+                break
+        head.iterations = spent
+        return head
+
+
+def fit_folds(
+    problem: Problem,
+    settings: LossSettings,
+    inside: Tensor,
+    max_iter: int = 100,
+    tol: float = 1e-4,
+    starts: list[LinearHead] | None = None,
+) -> list[LinearHead]:
+    """One head for each row of `inside` (K, N), fitted to the samples in it; `starts` are heads of the same folds.
+
+    CE and LA of few classes are fitted side by side: the folds' problems are nearly the same problem, so that one run of
+    L-BFGS takes hardly more iterations than the slowest alone. No head starts from another fold's: one that began where
+    a sample was seen, and stopped at a tolerance, would not be one that has not seen it.
+    """
+    count, classes = len(inside), problem.num_classes
+    if settings.name not in ("ce", "la") or count * classes > MOST_ROWS:
+        first = [None] * count if starts is None else starts
+        return [
+            fit_head(problem.rows(mask), settings, max_iter, tol, start=start)
+            for mask, start in zip(inside, first, strict=True)
+        ]
+    check_decay(problem)
+    if starts is None:
+        begin = torch.zeros(count * head_rows(classes), problem.features.shape[1] + 1, dtype=problem.features.dtype)
+    else:
+        begin = to_rows(torch.stack([head.parameters for head in starts]))
+    with threads_for(count * problem.products):
+        objective = FoldObjective(problem, settings, inside)
+        return LinearHead.of(_descend(objective, begin, problem, settings, max_iter, tol, None), classes)
+
+
+def check_decay(problem: Fittable) -> None:
+    """Refuse a decay that the features' own numbers cannot hold: then the loss would be infinite, or an error of torch."""
+    most = torch.finfo(problem.features.dtype).max ** 0.5  # it is multiplied by weights
+    if not 0 <= problem.decay <= most:
+        raise InputError(
+            f"a weight decay of {problem.decay:.3g} does not fit {problem.features.dtype}, at most {most:.3g}: choose a "
+            "larger C."
+        )
+
+
+def find_metric(problem: Fittable, heads: int = 1) -> Metric | None:
+    """Coordinates for a fit, or None where looking for them costs more than it saves."""
+    (count, width), rows = problem.features.shape, head_rows(problem.num_classes)
+    work = count * width * heads * rows
+    if rows == 1 or work < LEAST_WORK or width**2 > METRIC_SHARE * count * heads * rows:
+        return None
+    return Metric.of(problem.sampled_rows(max(1, count // (SAMPLED * width))), problem.decay, 1 / problem.num_classes)
+
+
+def _minimise(
+    problem: Fittable, settings: LossSettings, start: LinearHead, max_iter: int, tol: float, metric: Metric | None
+) -> LinearHead:
+    relations = None
+    if settings.name == "risda":  # K: the row-normalised confusion matrix of the head on the training data
+        counts = problem.confusions(start).to(start.weight)
+        relations = counts / counts.sum(1, keepdim=True).clamp(min=1e-12)
+    objective = problem.objective(settings, start, relations)
+    begin = to_rows(start.parameters[None])
+    return LinearHead.of(_descend(objective, begin, problem, settings, max_iter, tol, metric), problem.num_classes)[0]
+
+
+def _descend(
+    objective: Objective,
+    begin: Tensor,
+    problem: Fittable,
+    settings: LossSettings,
+    max_iter: int,
+    tol: float,
+    metric: Metric | None,
+) -> Descent:
+    decay = 0.5 * problem.decay if problem.num_classes == 2 else problem.decay  # of two opposite rows, one is looked at
+    memory = PLAIN_MEMORY if settings.name in ("ce", "la") else AUGMENTED_MEMORY
+    return descend(objective, begin, decay, max_iter, tol, memory, metric)

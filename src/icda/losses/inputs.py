@@ -1,0 +1,321 @@
+"""What a loss is called with: kinds and shapes are checked first, then all values in one read from the device."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.errors import InputError, InputTypeError
+from icda.losses.head import check_head, head_parameters
+from icda.registry import did_you_mean
+from icda.statistics.checks import (
+    check_features,
+    check_float,
+    check_labels,
+    check_magnitude,
+    check_number,
+    check_range,
+    check_sizes,
+    check_tensor,
+    magnitude,
+    read_once,
+)
+
+if TYPE_CHECKING:
+    from icda.losses.base import AdjustedLoss
+
+Reduction = Literal["none", "mean", "sum"]
+SUM_TOLERANCE = 0.02  # of a row of soft targets in bfloat16
+
+
+class LossOptions(TypedDict, total=False):
+    """What every loss can be made with."""
+
+    reduction: Reduction
+    ignore_index: int
+    label_smoothing: float
+    class_weight: Any
+    validate: bool
+
+
+@dataclass(frozen=True)
+class LossBatch:
+    """A checked call. Where a target is `ignore_index`, `valid` is False and `targets` says 0; None if all count.
+
+    `soft` (N, C) are targets given as probabilities, `targets` then the most likely class of each sample. `attributes`
+    (N,) and `log_prior` (N, C) say which prior a sample has, for losses with one.
+    """
+
+    features: Tensor
+    targets: Tensor
+    weight: Tensor
+    bias: Tensor | None
+    progress: float | Tensor
+    logits: Tensor | None = None
+    soft: Tensor | None = None
+    valid: Tensor | None = None
+    attributes: Tensor | None = None
+    log_prior: Tensor | None = None
+
+    def with_logits(self) -> LossBatch:
+        """The batch with what the head says, unless logits were given."""
+        if self.logits is not None:
+            return self
+        return replace(self, logits=F.linear(self.features, self.weight, self.bias))
+
+    @property
+    def wide_logits(self) -> Tensor:
+        assert self.logits is not None
+        return self.logits.float() if self.logits.dtype in (torch.float16, torch.bfloat16) else self.logits
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether a backward pass is under way: a forward pass inside it is a repetition of one that was made."""
+        if torch.compiler.is_compiling():
+            return False
+        return torch._C._current_graph_task_id() != -1  # -1 outside; torch's own checkpointing asks the same
+
+    def constants(self, moves_features: bool = False) -> tuple[Tensor, Tensor, Tensor, float | Tensor, Tensor]:
+        """What phi is made of: features, targets, weight, progress, and the detached logits without bias."""
+        dtype = torch.promote_types(self.weight.dtype, torch.float32)
+        assert self.logits is not None
+        products = self.logits.detach().to(dtype)
+        if self.bias is not None:
+            products = products - self.bias.detach().to(dtype)
+        features = self.features if moves_features else self.features.detach()
+        progress = self.progress
+        if torch.compiler.is_compiling():  # a tensor, so that a new value is no new graph
+            progress = torch.ones((), dtype=torch.float64) * progress
+        return features.to(dtype), self.targets, self.weight.to(dtype), progress, products
+
+    def labels(self, ignore_index: int) -> Tensor:
+        """Targets as cross entropy takes them."""
+        return self.targets if self.valid is None else torch.where(self.valid, self.targets, ignore_index)
+
+    def zero_ignored(self, values: Tensor) -> Tensor:
+        """Values (N, ...) with zeros in the rows that do not count."""
+        if self.valid is None:
+            return values
+        return torch.where(self.valid.view(-1, *(1,) * (values.dim() - 1)), values, 0)
+
+    def rows(self, kept: Tensor) -> LossBatch:
+        """Some samples, all of which count."""
+        names = ("features", "targets", "logits", "soft", "attributes", "log_prior")
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return replace(self, valid=None, **{name: value[kept] for name, value in given.items()})
+
+    def masked(self) -> LossBatch:
+        """The batch with zeros in the rows that do not count: what stands there may be anything."""
+        logits = None if self.logits is None else self.zero_ignored(self.logits)
+        return replace(self, features=self.zero_ignored(self.features), logits=logits)
+
+
+def check_settings(loss: AdjustedLoss, class_counts: Any, unknown: dict[str, Any]) -> None:
+    """Refuse what no loss can be made with; `unknown` are options that nobody took."""
+    owner = type(loss).__name__
+    for name in unknown:
+        hint = did_you_mean(name, loss.__signature__.parameters)  # type: ignore[attr-defined]
+        raise InputTypeError(f"{owner} has no option {name!r}: {hint}help({owner}) lists them.")
+    check_sizes(loss.num_classes, loss.feature_dim, owner)
+    check_number(loss.ignore_index, "ignore_index", owner, whole=True)
+    check_number(loss.label_smoothing, "label_smoothing", owner, 0, 1 - 1e-9)
+    check_flags(loss, "validate")
+    if loss.reduction not in get_args(Reduction):
+        raise InputError(f"reduction must be none, mean or sum, got {loss.reduction!r}.")
+    if loss.label_smoothing > 0 and not loss.is_cross_entropy:
+        raise InputError(f"{owner} is no cross entropy, so that label_smoothing has no meaning for it.")
+    if loss.needs_counts and class_counts is None:
+        raise InputError(f"{owner} needs class_counts: the number of training samples of each class.")
+
+
+def check_flags(owner: object, *names: str) -> None:
+    """Settings of an object that must be True or False."""
+    for name in names:
+        value = getattr(owner, name)
+        if not isinstance(value, bool):
+            raise InputTypeError(f"{type(owner).__name__} expects {name} as True or False, got {value!r}.")
+
+
+def check_call(
+    loss: AdjustedLoss,
+    features: Any,
+    targets: Any,
+    head: Any,
+    progress: Any,
+    logits: Any,
+    attributes: Any = None,
+    log_prior: Any = None,
+) -> LossBatch:
+    """All that can be wrong with a call, found before anything is updated."""
+    owner, (weight, bias) = type(loss).__name__, head_parameters(head)
+    check_head(weight, bias, loss.num_classes, loss.feature_dim, owner)
+    check_features(features, loss.feature_dim, owner)
+    size, device, shape = len(features), features.device, (len(features), loss.num_classes)
+    for name, value in (("the head's weight", weight), ("the head's bias", bias), ("the loss's state", next(loss.buffers(), None))):
+        if value is not None:
+            check_tensor(value, name, owner, device)
+    if logits is None:
+        check_same_type(features, weight, bias, owner)
+    for name, value in (("logits", logits), ("log_prior", log_prior)):
+        if value is not None:
+            check_float(value, name, owner, device)
+            if value.shape != shape:
+                raise InputError(f"{owner} expects {name} of shape {shape}, got {tuple(value.shape)}.")
+    check_progress(progress)
+    soft = valid = None
+    if isinstance(targets, Tensor) and targets.is_floating_point() and targets.dim() == 2:
+        check_float(targets, "targets", owner, device)
+        if targets.shape != shape or not loss.is_cross_entropy:
+            why = f"soft targets of shape {shape}" if loss.is_cross_entropy else "integer class labels, not soft targets"
+            raise InputTypeError(f"{owner} expects {why}, got {tuple(targets.shape)}.")
+        soft = targets.detach()
+        targets = soft.argmax(1)
+    else:
+        targets = check_labels(targets, "targets", size, owner, device)
+        valid = targets != loss.ignore_index
+        targets = torch.where(valid, targets, 0)
+    if attributes is not None:
+        attributes = check_labels(attributes, "attributes", size, owner, device)
+    batch = LossBatch(features, targets, weight, bias, progress, logits, soft, valid, attributes, log_prior)
+    if not loss.validate:
+        return batch
+    figures = _figures(loss, batch)
+    table = getattr(loss, "prior", None)
+    limits = owner, loss.num_classes, 0 if table is None else len(table), loss.ignore_index
+    if torch.compiler.is_compiling():
+        from icda.losses.operators import checked_targets  # registers operators, which only a graph needs
+
+        stacked = torch.stack([figure.detach().double() for figure in figures.values()])
+        return replace(batch, targets=checked_targets(targets, stacked, ",".join(figures), *limits)).masked()
+    seen = read_once(**figures)
+    refuse(seen, *limits, features=features)
+    return batch.masked() if seen["ignored"] else replace(batch, valid=None)
+
+
+def _figures(loss: AdjustedLoss, batch: LossBatch) -> dict[str, Tensor]:
+    """What has to be known of the values; rows that do not count may hold anything."""
+    low, high = torch.aminmax(batch.targets)
+    figures = {"label_low": low, "label_high": high, "weight": magnitude(batch.weight)}
+    by_row = torch.aminmax(batch.features.detach(), dim=1)
+    rows = torch.maximum(-by_row.min, by_row.max)
+    counted = torch.ones_like(rows, dtype=torch.bool) if batch.valid is None else batch.valid
+    figures["features"] = torch.where(counted, rows, 0).amax()
+    figures["ignored"], figures["samples"] = (~counted).sum(), counted.sum()
+    if batch.bias is not None:
+        figures["bias"] = magnitude(batch.bias)
+    if isinstance(batch.progress, Tensor):
+        figures["progress"] = batch.progress.reshape(())
+    labels = batch.targets.clamp(0, loss.num_classes - 1)  # those out of range are refused anyhow
+    if batch.logits is not None:  # -inf masks a class, which must not be the target's
+        logits = batch.logits.detach()
+        figures["logits"] = torch.where(counted, logits.amax(1), 0).amax() - torch.where(
+            counted, logits.gather(1, labels[:, None])[:, 0], 0
+        ).amin().clamp(max=0)
+    if batch.soft is not None:
+        figures["sums"] = (batch.soft.float().sum(1) - 1).abs().amax() + (batch.soft < 0).any()
+    if batch.log_prior is not None:
+        own = batch.log_prior.gather(1, labels[:, None])
+        figures["log_prior"] = magnitude(own) + F.relu(batch.log_prior.amax())
+    if loss.class_weight is not None:
+        figures["mass"] = torch.where(counted, loss.class_weight[labels], 0).sum()
+    if batch.attributes is not None:
+        figures["attribute_low"], figures["attribute_high"] = torch.aminmax(batch.attributes)
+    counts = loss.counts_read(batch)
+    if counts is not None:
+        figures["uncounted"] = torch.where(counted & (counts[labels] == 0), labels, -1).amax()
+        if batch.soft is not None or loss.label_smoothing > 0:
+            shares = torch.ones_like(counts) if batch.soft is None else batch.soft.amax(0)
+            figures["outside"] = (shares * (counts == 0)).amax()
+    return figures
+
+
+def refuse(
+    seen: dict[str, float],
+    owner: str,
+    num_classes: int,
+    num_attributes: int,
+    ignore_index: int,
+    features: Tensor | None = None,
+) -> None:
+    """Say what is wrong with the values, if anything is: nothing was updated yet."""
+    check_range(seen["label_low"], seen["label_high"], num_classes, "label", owner)
+    if not seen["samples"]:
+        raise InputError(f"{owner} got no sample to learn from: all targets are ignore_index, {ignore_index}.")
+    check_magnitude(seen["features"], features, owner, torch.float32)
+    weights = max(seen["weight"], seen.get("bias", 0.0))
+    if not (weights < math.inf and seen.get("logits", 0.0) < math.inf):
+        raise InputError(
+            f"{owner} got NaN or infinite logits, or a head whose weights are. Nothing was updated; lower the learning "
+            "rate, or start from weights that are finite."
+        )
+    if seen.get("mass", 1.0) == 0 or seen.get("outside", 0.0) > 0:
+        raise InputError(
+            f"the value of {owner} would be NaN or infinite: targets are on classes that have weight 0 or no samples."
+        )
+    check_progress(seen.get("progress", 0.0))
+    if not seen.get("sums", 0.0) < SUM_TOLERANCE:
+        raise InputError(f"{owner} expects soft targets whose rows are probabilities: not negative, with sum 1.")
+    if not seen.get("log_prior", 0.0) < math.inf:
+        raise InputError(f"{owner} got a log_prior that is NaN or infinite: a probability of zero has no margin.")
+    if "attribute_low" in seen:
+        check_range(seen["attribute_low"], seen["attribute_high"], num_attributes, "attribute", owner)
+    if seen.get("uncounted", -1) >= 0:
+        raise InputError(
+            f"{owner} got class {int(seen['uncounted'])}, of which its class_counts or prior have no sample: give the "
+            "counts of the training labels."
+        )
+
+
+def check_progress(progress: Any) -> None:
+    """t/T in [0, 1]: a number, or a tensor that holds one, whose value is looked at with the others."""
+    if isinstance(progress, Tensor):
+        if progress.numel() != 1 or progress.is_complex() or progress.is_meta:
+            raise InputError(f"progress is one number, t/T in [0, 1], got a tensor of {tuple(progress.shape)}.")
+    elif isinstance(progress, bool) or not isinstance(progress, Real):
+        raise InputTypeError(f"progress is a number, t/T in [0, 1], got {progress!r}.")
+    elif not torch.compiler.is_compiling() and not 0 <= float(progress) <= 1:
+        raise InputError(f"progress is t/T in [0, 1], got {float(progress)}.")
+
+
+def check_same_type(features: Tensor, weight: Tensor, bias: Tensor | None, owner: str) -> None:
+    """What a linear layer needs; autocast brings all but doubles to one type by itself."""
+    types = {features.dtype, weight.dtype} | (set() if bias is None else {bias.dtype})
+    if len(types) == 1 or (torch.is_autocast_enabled(features.device.type) and torch.float64 not in types):
+        return
+    raise InputTypeError(
+        f"{owner} got features of {features.dtype} and a head of {weight.dtype}: convert one, for example "
+        "features.to(head.weight.dtype), or give logits=."
+    )
+
+
+def check_counts(loss: AdjustedLoss, given: Any, name: str) -> Tensor | None:
+    """Counts (C,), or a table of them (K, C) for "prior", in float64: finite, not negative, not all zero. None stays None."""
+    owner, num_classes = type(loss).__name__, loss.num_classes
+    if given is None:
+        return None
+    try:
+        counts = torch.as_tensor(given, device=given.device if isinstance(given, Tensor) else "cpu").to(torch.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        kind = type(given).__name__
+        raise InputTypeError(f"{owner} expects {name} as numbers, got {kind}: {error}.") from error
+    dims, shape = (2, f"(K, {num_classes})") if name == "prior" else (1, f"({num_classes},)")
+    if counts.dim() != dims or counts.shape[-1] != num_classes or not counts.numel():
+        raise InputError(f"{owner} expects {name} of shape {shape}, got {tuple(counts.shape)}.")
+    if not counts.is_meta and (not torch.isfinite(counts).all() or (counts < 0).any() or counts.sum() == 0):
+        raise InputError(f"{owner} expects {name} that are finite, not negative and not all zero.")
+    return counts
+
+
+def is_off(factor: Any) -> bool:
+    """Whether a term with this factor is nothing; of a tensor nobody asks, and the term is computed.
+
+    >>> is_off(0.0), is_off(0.5)
+    (True, False)
+    """
+    return not isinstance(factor, Tensor) and factor == 0

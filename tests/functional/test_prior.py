@@ -1,0 +1,106 @@
+"""The class margin and its priors against loops, and their limits."""
+
+import math
+
+import pytest
+import torch
+
+from torch.nn import functional as F
+
+from icda.functional.prior import answer_log_prior, conditional_log_prior, joint_counts, log_ratio, tempered
+
+
+def test_margins_are_log_ratios_of_priors() -> None:
+    counts, targets = [500.0, 30.0, 7.0, 1.0], [2, 0, 3]
+    found = log_ratio(torch.tensor(counts).double().log(), torch.tensor(targets), torch.float64)
+    for i, y in enumerate(targets):
+        for c in range(4):
+            expected = math.log((counts[c] / sum(counts)) / (counts[y] / sum(counts)))
+            assert found[i, c].item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_target_has_margin_zero_exactly() -> None:
+    counts = torch.rand(9) * 1e6
+    targets = torch.arange(9)
+    assert (log_ratio(counts.log(), targets).diagonal() == 0).all()
+
+
+def test_only_ratios_of_counts_matter() -> None:
+    counts, targets = torch.tensor([8.0, 4.0, 2.0]), torch.arange(3)
+    torch.testing.assert_close(log_ratio(counts.log(), targets), log_ratio((counts / 14).log(), targets))
+
+
+def test_a_class_without_training_samples_is_left_out_of_the_softmax() -> None:
+    found = log_ratio(torch.tensor([4.0, 0.0, 4.0]).log(), torch.tensor([0, 2]))
+    assert found[:, 1].tolist() == [-math.inf] * 2
+    assert torch.isfinite(found[:, [0, 2]]).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_result_has_the_type_asked_for(dtype: torch.dtype) -> None:
+    assert log_ratio(torch.tensor([1.0, 2.0]).log(), torch.tensor([0]), dtype).dtype == dtype
+
+
+def test_an_attribute_has_the_log_ratios_of_its_own_row() -> None:
+    table = [[9.0, 1.0, 4.0], [0.0, 5.0, 2.0]]
+    prior = conditional_log_prior(torch.tensor(table), smoothing=1e-9)
+    found = log_ratio(prior[[1, 0]], torch.tensor([1, 2]), torch.float64)
+    assert found[0].exp().tolist() == pytest.approx([0, 1, 2 / 5], abs=1e-6)
+    assert found[1].exp().tolist() == pytest.approx([9 / 4, 1 / 4, 1], abs=1e-6)
+
+
+def test_a_pair_without_samples_counts_half_of_one_where_classes_are_even() -> None:
+    odds = log_ratio(conditional_log_prior(torch.tensor([[9.0, 0.0], [0.0, 9.0]]))[[0]], torch.tensor([0]))
+    assert odds[0, 1].exp().item() == pytest.approx(0.5 / 9.5)
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.3, 1.0])
+def test_a_tempered_prior_lies_between_that_of_the_attribute_and_that_of_the_classes(strength: float) -> None:
+    given, classes = torch.randn(4, 3), torch.randn(3)
+    expected = strength * given + (1 - strength) * classes
+    torch.testing.assert_close(tempered(given, classes, strength), expected)
+
+
+def test_counts_and_prior_are_those_of_a_loop() -> None:
+    answers, targets = torch.randint(4, (60,)), torch.randint(4, (60,))
+    found = answer_log_prior(answers, targets, 4)
+    for i in range(60):
+        alike = [int(targets[j]) for j in range(60) if answers[j] == answers[i]]
+        for c in range(4):
+            share = sum(int(y) == c for y in targets) / 60
+            expected = math.log((sum(y == c for y in alike) + 0.5 * 4 * share) / (len(alike) + 0.5 * 4))
+            assert float(found[i, c]) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("smoothing", [0.1, 1.0, 50.0])
+def test_an_attribute_that_tells_nothing_is_logit_adjustment(smoothing: float) -> None:
+    shares = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
+    constant = conditional_log_prior(60 * shares[None], smoothing)
+    independent = conditional_log_prior(
+        torch.outer(torch.tensor([10.0, 40.0], dtype=torch.float64), shares), smoothing
+    )
+    for row in (*constant, *independent):
+        torch.testing.assert_close(row.exp(), shares, rtol=0, atol=1e-12)
+
+
+def test_an_attribute_nobody_has_gets_the_shares_of_the_classes() -> None:
+    found = conditional_log_prior(torch.tensor([[0.0, 0.0], [3.0, 1.0]]))
+    torch.testing.assert_close(found[0].exp(), torch.tensor([0.75, 0.25], dtype=torch.float64))
+
+
+def test_many_samples_leave_the_shares_within_the_attribute() -> None:
+    counts = torch.tensor([[9e6, 1e6], [2e6, 8e6]])
+    torch.testing.assert_close(
+        conditional_log_prior(counts).exp(), F.normalize(counts.double(), p=1, dim=1), rtol=0, atol=1e-6
+    )
+
+
+def test_pairs_that_never_meet_are_finite_and_a_class_without_samples_takes_no_part() -> None:
+    found = conditional_log_prior(torch.tensor([[5.0, 0.0, 0.0], [0.0, 5.0, 0.0]]))
+    assert torch.isfinite(found[:, :2]).all()
+    assert found[:, 2].tolist() == [-math.inf] * 2
+
+
+def test_attributes_may_be_more_than_classes() -> None:
+    counts = joint_counts(torch.tensor([0, 1, 2, 2]), torch.tensor([0, 0, 1, 1]), 5, 2)
+    assert counts.tolist() == [[1, 0], [1, 0], [0, 2], [0, 0], [0, 0]]

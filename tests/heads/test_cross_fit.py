@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import torch
+
+from icda.heads.balance import rebalance
+from icda.heads.cross_fit import cross_fitted_logits, cross_fitted_strength, stratified_folds
+from icda.heads.problem import LossSettings
+from icda.heads.problem import Problem
+from icda.heads.solver import fit_head
+
+
+def make_problem() -> Problem:
+    generator = torch.Generator().manual_seed(1)
+    targets = torch.arange(90) % 3
+    features = torch.randn(90, 5, generator=generator, dtype=torch.float64) + targets[:, None] * 0.5
+    ones = torch.ones(90, dtype=torch.float64)
+    return Problem(features, targets, 3, ones, ones, torch.bincount(targets).double(), 0.01)
+
+
+def test_folds_spread_every_stratum_evenly() -> None:
+    strata = torch.tensor([0] * 11 + [1] * 7 + [2] * 3)
+    fold = stratified_folds(strata, folds=3, seed=4)
+    for label, size in ((0, 11), (1, 7), (2, 3)):
+        counts = torch.bincount(fold[strata == label], minlength=3)
+        assert int(counts.sum()) == size
+        assert int(counts.max() - counts.min()) <= 1
+
+
+def test_another_seed_cuts_other_folds_and_the_same_seed_the_same() -> None:
+    strata = torch.arange(60) % 2
+    assert torch.equal(stratified_folds(strata, 5, 1), stratified_folds(strata, 5, 1))
+    assert not torch.equal(stratified_folds(strata, 5, 1), stratified_folds(strata, 5, 2))
+
+
+def test_a_sample_is_judged_by_a_head_that_has_not_seen_it() -> None:
+    problem = make_problem()
+    logits = cross_fitted_logits(problem, LossSettings("ce"), problem.targets, folds=4, seed=3)
+    fold = stratified_folds(problem.targets, 4, 3)
+    head = fit_head(problem.rows(fold != 2), LossSettings("ce"), 100, 1e-3)
+    torch.testing.assert_close(logits[fold == 2], head.logits(problem.features[fold == 2]))
+
+
+def test_heads_fitted_together_have_the_optimum_of_heads_fitted_one_by_one() -> None:
+    problem = make_problem()
+    one_by_one, side_by_side = (
+        cross_fitted_logits(
+            problem, LossSettings("ce"), problem.targets, 4, 2, max_iter=500, tol=1e-9, together=together
+        )
+        for together in (False, True)
+    )
+    torch.testing.assert_close(side_by_side, one_by_one, atol=1e-6, rtol=0)
+
+
+def test_the_counts_add_no_second_prior_to_samples_that_bring_one() -> None:
+    """Logit adjustment adds the prior of the class counts, cross entropy none: with a log_prior they are the same."""
+    generator = torch.Generator().manual_seed(2)
+    targets = (torch.rand(200, generator=generator) < 0.15).long()
+    features = torch.randn(200, 4, generator=generator, dtype=torch.float64) + targets[:, None]
+    ones = torch.ones(200, dtype=torch.float64)
+    plain = Problem(features, targets, 2, ones, ones, torch.bincount(targets).double(), 0.01)
+    problem = rebalance(plain, torch.arange(200) % 2, "prior")
+    found, wanted = (cross_fitted_logits(problem, LossSettings(name), targets, tol=1e-6) for name in ("la", "ce"))
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-3)
+    without = cross_fitted_logits(plain, LossSettings("ce"), targets, tol=1e-6)
+    assert float((wanted - without).abs().max()) > 0.5
+
+
+def test_cross_fitted_strength_is_zero_at_the_target_and_sums_to_the_sample_strength() -> None:
+    targets = torch.tensor([0, 2, 1])
+    strength = cross_fitted_strength(torch.randn(3, 4), targets)
+    assert (strength.per_class.gather(1, targets[:, None]) == 0).all()
+    torch.testing.assert_close(strength.per_class.sum(1), strength.per_sample)

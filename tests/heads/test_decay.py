@@ -1,0 +1,69 @@
+"""The weight decay that is chosen by cross-fitting."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from icda.errors import InputError
+from icda.heads import decay as module
+from icda.heads.cross_fit import cross_fitted_logits
+from icda.heads.decay import FACTORS, LEAST_GAIN, balanced_share, choose_decay
+from icda.heads.problem import LossSettings
+from icda.heads.problem import Problem
+from icda.heads.solver import fit_head
+
+SETTINGS = LossSettings("la")
+
+
+def problem_of(noise: float, decay: float, count: int = 400) -> Problem:
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(count, 12, generator=generator)
+    targets = (features[:, 0] + 0.3 * features[:, 1] > 1.2).long()
+    flips = torch.rand(count, generator=generator) < noise
+    targets = torch.where(flips, 1 - targets, targets)
+    ones = torch.ones(count)
+    return Problem(features, targets, 2, ones, ones, torch.bincount(targets).double(), decay)
+
+
+@pytest.mark.parametrize(("noise", "decay"), [(0.0, 1.0), (0.3, 0.02), (0.0, 1e-3)])
+def test_it_is_the_first_that_no_later_one_beats_by_enough(noise: float, decay: float) -> None:
+    problem = problem_of(noise, decay)
+    rights = []
+    for factor in FACTORS:
+        tried = replace(problem, decay=factor * decay)
+        rights.append(cross_fitted_logits(tried, SETTINGS, problem.targets).argmax(1) == problem.targets)
+    best = 0
+    for k in range(1, len(FACTORS)):
+        gain, variance = 0.0, 0.0
+        for i, target in enumerate(problem.targets.tolist()):
+            share = 0.5 / int((problem.targets == target).sum())
+            step = share * (int(rights[k][i]) - int(rights[best][i]))
+            gain, variance = gain + step, variance + step**2
+        if gain > max(LEAST_GAIN, variance**0.5):
+            best = k
+    assert choose_decay(problem, SETTINGS, problem.targets).decay == FACTORS[best] * decay
+
+
+def test_too_strong_a_decay_gives_way_and_noise_keeps_it() -> None:
+    assert choose_decay(problem_of(0.0, 1.0), SETTINGS, problem_of(0.0, 1.0).targets).decay < 1.0
+    noisy = problem_of(0.3, 0.05, 120)
+    assert choose_decay(noisy, SETTINGS, noisy.targets).decay == 0.05
+
+
+def test_a_large_problem_keeps_its_decay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_NUMBERS", 400 * 12 - 1)
+    problem = problem_of(0.0, 1.0)
+    assert choose_decay(problem, SETTINGS, problem.targets) is problem
+
+
+def test_strata_without_samples_do_not_count() -> None:
+    assert balanced_share(torch.tensor([True, False, True]), torch.tensor([0, 5, 5])) == 0.75
+
+
+@pytest.mark.parametrize("decay", [1e300, float("inf"), float("nan"), -1.0])
+def test_a_decay_that_the_features_cannot_hold_is_refused(decay: float) -> None:
+    with pytest.raises(InputError, match="choose a larger C"):
+        fit_head(problem_of(0.0, decay), SETTINGS)

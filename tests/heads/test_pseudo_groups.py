@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import torch
+from sklearn.metrics import roc_auc_score
+
+from icda.heads.balance import balance_weights, rebalance
+from icda.heads.cross_fit import cross_fitted_logits
+from icda.heads.problem import LossSettings
+from icda.heads.problem import Problem
+from icda.heads.pseudo_groups import contrast_groups
+from icda.heads.solver import fit_head
+
+
+def biased_problem(agreement: float = 0.95, size: int = 1200) -> tuple[Problem, torch.Tensor]:
+    """Two classes, a weak core feature and a strong attribute that goes with the class in most samples."""
+    generator = torch.Generator().manual_seed(0)
+    targets = torch.arange(size) % 2
+    agrees = torch.rand(size, generator=generator) < agreement
+    attribute = torch.where(agrees, targets, 1 - targets)
+    features = torch.randn(size, 12, generator=generator, dtype=torch.float64)
+    features[:, 0] += 1.6 * (2 * targets - 1)
+    features[:, 1] += 3.0 * (2 * attribute - 1)
+    ones = torch.ones(size, dtype=torch.float64)
+    return Problem(features, targets, 2, ones, ones, torch.bincount(targets).double(), 0.01), attribute
+
+
+def worst_group(problem: Problem, attribute: torch.Tensor, weights: torch.Tensor) -> float:
+    from dataclasses import replace
+
+    head = fit_head(replace(problem, weights=weights.to(problem.features)), LossSettings("ce"))
+    hits = head.logits(problem.features).argmax(1) == problem.targets
+    groups = 2 * problem.targets + attribute
+    return min(float(hits[groups == group].double().mean()) for group in range(4))
+
+
+def test_the_tie_finds_samples_whose_attribute_speaks_against_them() -> None:
+    problem, attribute = biased_problem()
+    found = contrast_groups(problem, rounds=3, repeats=1)
+    hurt = (attribute != problem.targets).numpy()
+    for label in (0, 1):
+        rows = (problem.targets == label).numpy()
+        assert roc_auc_score(hurt[rows], found.tie.numpy()[rows]) > 0.95
+    assert torch.equal(found.groups // 2, problem.targets)
+    assert torch.equal(found.hurt, found.groups % 2 == 1)
+
+
+def test_balancing_the_guessed_groups_lifts_the_worst_group() -> None:
+    problem, attribute = biased_problem()
+    plain = worst_group(problem, attribute, torch.ones(len(attribute)))
+    groups = contrast_groups(problem, rounds=3, repeats=1).groups
+    assert worst_group(problem, attribute, balance_weights(groups)) > plain + 0.1
+
+
+def test_guesses_depend_on_the_seed_alone() -> None:
+    problem, _ = biased_problem(size=300)
+    first, second = (contrast_groups(problem, rounds=1, repeats=1, seed=5) for _ in range(2))
+    assert torch.equal(first.tie, second.tie)
+
+
+def test_without_rounds_the_group_is_what_the_biased_head_gets_wrong() -> None:
+    problem, attribute = biased_problem()
+    found = contrast_groups(problem, rounds=0, repeats=1)
+    assert 0 < int(found.hurt.sum()) < 0.2 * len(attribute)
+    wrong_share = float((attribute != problem.targets)[found.hurt].double().mean())
+    assert wrong_share > 0.5
+
+
+def test_the_attribute_is_the_class_the_shortcut_speaks_for() -> None:
+    problem, attribute = biased_problem()
+    found = contrast_groups(problem, rounds=3, repeats=1)
+    assert float((found.attributes == attribute).double().mean()) > 0.95
+    assert torch.equal(found.attributes == problem.targets, ~found.hurt)
+
+
+def test_biased_heads_that_are_known_need_not_be_fitted_again() -> None:
+    problem, _ = biased_problem(size=300)
+    balanced = rebalance(problem, torch.zeros_like(problem.targets))
+    known = cross_fitted_logits(balanced, LossSettings("ce"), problem.targets, folds=5, seed=3, together=True)
+    found, wanted = (
+        contrast_groups(problem, rounds=2, repeats=1, seed=3, biased_logits=logits) for logits in (known, None)
+    )
+    assert torch.equal(found.tie, wanted.tie)
+    assert not torch.equal(contrast_groups(problem, rounds=2, repeats=1, seed=3, biased_logits=-known).tie, wanted.tie)

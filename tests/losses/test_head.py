@@ -1,0 +1,57 @@
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from icda.losses.head import check_head, head_parameters
+
+
+def test_linear_convolution_and_tuple_give_the_same_parameters() -> None:
+    linear, convolution = nn.Linear(4, 3), nn.Conv2d(4, 3, kernel_size=1)
+    with torch.no_grad():
+        convolution.weight.copy_(linear.weight[:, :, None, None])
+        convolution.bias.copy_(linear.bias)
+    for head in (linear, convolution, (linear.weight, linear.bias), [linear.weight, linear.bias]):
+        weight, bias = head_parameters(head)
+        assert torch.equal(weight, linear.weight)
+        assert torch.equal(bias, linear.bias)
+
+
+@pytest.mark.parametrize(
+    "head", [nn.Linear(4, 3, bias=False), nn.Conv2d(4, 3, 1, bias=False), (torch.zeros(3, 4), None)]
+)
+def test_a_head_without_bias_has_none(head: Any) -> None:
+    weight, bias = head_parameters(head)
+    assert weight.shape == (3, 4)
+    assert bias is None
+
+
+def test_gradients_flow_into_a_convolution() -> None:
+    convolution = nn.Conv2d(4, 3, kernel_size=1)
+    head_parameters(convolution)[0].sum().backward()
+    assert torch.equal(convolution.weight.grad, torch.ones(3, 4, 1, 1))
+
+
+@pytest.mark.parametrize("head", [nn.ReLU(), None, "head", torch.zeros(3, 4), nn.Sequential(nn.Linear(4, 3))])
+def test_what_is_not_a_head_is_a_type_error_that_names_it(head: Any) -> None:
+    with pytest.raises(TypeError, match=rf"head must be nn\.Linear.*got {type(head).__name__}"):
+        head_parameters(head)
+
+
+@pytest.mark.parametrize("head", [nn.Conv2d(4, 3, 3), nn.BatchNorm1d(4), nn.Conv1d(4, 3, 1), (torch.zeros(4), None)])
+def test_a_weight_that_is_no_matrix_is_refused_with_its_shape(head: Any) -> None:
+    with pytest.raises(ValueError, match=r"weight must be \(C, A\) or \(C, A, 1, 1\), got \("):
+        head_parameters(head)
+
+
+@pytest.mark.parametrize("items", [(torch.zeros(3, 4),), (torch.zeros(3, 4), None, None)])
+def test_a_tuple_of_other_than_two_items_is_refused(items: Any) -> None:
+    with pytest.raises(ValueError, match=rf"\(weight, bias\), got {len(items)} items"):
+        head_parameters(items)
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (3, 5), (2, 4)])
+def test_a_head_of_another_shape_is_refused_with_both_shapes(shape: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match=rf"Owner was made for 3 classes and 4 features.*\({shape[0]}, {shape[1]}\)"):
+        check_head(torch.zeros(shape), None, 3, 4, "Owner")
