@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,35 +10,21 @@ import pytest
 import torch
 
 from icda import audit
-from icda.auditing import block_sample
-from icda.auditing.block_result import BlockAudit
-from icda.auditing.block_run import BlockAuditSettings, audit_blocks
-from icda.auditing.label_noise import find_label_noise
-from icda.auditing.ties import Ties, class_costs
+from icda.auditing import assessment
+from icda.auditing.result import Audit
+from icda.auditing.run import AuditSettings, audit_blocks
+from icda.auditing.label_noise import confident_class, label_quality, scaled_joint
+from icda.auditing.ties import Ties
 from icda.cli.audit import main
 from icda.errors import InputError
 from icda.heads.balance import rebalance
+from icda.heads.blocks import MemoryBlock
 from icda.heads.dealing import deal_folds
 from icda.heads.problem import LossSettings
 from icda.heads.problem import Problem
 from icda.heads.solver import fit_head
 
-EXACT = BlockAuditSettings(C=0.3, folds=3, rounds=2, seed=5, max_iter=2000, tol=1e-9, dtype=torch.float64)
-
-
-@dataclass(frozen=True)
-class InMemory:
-    features: np.ndarray
-    targets: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.targets)
-
-    def labels(self) -> np.ndarray:
-        return self.targets
-
-    def read(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.features, self.targets
+EXACT = AuditSettings(C=0.3, folds=3, rounds=2, seed=5, max_iter=2000, tol=1e-9, dtype=torch.float64)
 
 
 def make_rows(count: int = 420, classes: int = 3) -> tuple[np.ndarray, np.ndarray]:
@@ -53,9 +38,9 @@ def make_rows(count: int = 420, classes: int = 3) -> tuple[np.ndarray, np.ndarra
     return features, np.array(["ant", "bee", "cat", "dog"])[labels]
 
 
-def cut(features: np.ndarray, labels: np.ndarray, parts: int) -> list[InMemory]:
+def cut(features: np.ndarray, labels: np.ndarray, parts: int) -> list[MemoryBlock]:
     pairs = zip(np.array_split(features, parts), np.array_split(labels, parts), strict=True)
-    return [InMemory(*pair) for pair in pairs]
+    return [MemoryBlock(*pair) for pair in pairs]
 
 
 def naive_ties(features: np.ndarray, codes: np.ndarray) -> Ties:
@@ -106,25 +91,47 @@ def test_every_figure_is_that_of_heads_in_memory(classes: int, tmp_path: Path) -
     features, labels = make_rows(classes=classes)
     names, codes = np.unique(labels, return_inverse=True)
     wanted = naive_ties(features, codes)
-    noise = find_label_noise(wanted.probabilities, codes)
+    counts = np.bincount(codes)
+    thresholds = np.bincount(codes, wanted.probabilities[np.arange(len(codes)), codes]) / counts
+    confident = confident_class(wanted.probabilities, thresholds)
+    issues = (confident >= 0) & (confident != codes)
+    table = np.zeros((classes, classes))
+    np.add.at(table, (codes[confident >= 0], confident[confident >= 0]), 1)
+    quality = label_quality(wanted.probabilities, codes)
     found = audit_blocks(cut(features, labels, 4), settings=EXACT, folder=tmp_path)
     rows = read_rows(tmp_path)
     assert [int(row["index"]) for row in rows] == list(range(len(labels)))
     assert [row["label"] for row in rows] == labels.tolist()
-    figures = {"strength": wanted.strength, "tie": wanted.tie, "label_quality": noise.quality}
+    figures = {"strength": wanted.strength, "tie": wanted.tie, "label_quality": quality}
     for name, values in figures.items():
         np.testing.assert_allclose([float(row[name]) for row in rows], values, atol=1e-6, err_msg=name)
     assert [row["tied_to"] for row in rows] == names[wanted.tied_to].tolist()
     assert [row["predicted"] for row in rows] == names[wanted.predicted].tolist()
-    assert [row["label_issue"] == "True" for row in rows] == noise.issues.tolist()
+    assert [row["label_issue"] == "True" for row in rows] == issues.tolist()
     np.testing.assert_allclose(found.matrix, wanted.matrix, atol=1e-6)
-    np.testing.assert_allclose(found.noise.joint, noise.joint, atol=1e-6)
-    np.testing.assert_allclose(found.noise.thresholds, noise.thresholds, atol=1e-6)
-    assert found.noise.num_issues == noise.num_issues
-    assert found.noise.rate == pytest.approx(noise.rate)
+    np.testing.assert_allclose(found.noise.joint, scaled_joint(table, counts), atol=1e-6)
+    np.testing.assert_allclose(found.noise.thresholds, thresholds, atol=1e-6)
+    assert found.noise.num_issues == issues.sum()
     assert found.suspected == int(wanted.suspected.sum())
-    for cost, other in zip(found.costs, class_costs(wanted, codes, names.tolist()), strict=True):
-        assert vars(cost) == pytest.approx(vars(other), abs=1e-6)
+    for k, cost in enumerate(found.costs):
+        own, part = codes == k, (codes == k) & wanted.suspected
+        right = wanted.predicted == codes
+        assert (cost.samples, cost.suspected) == (own.sum(), part.sum())
+        assert cost.accuracy == pytest.approx(right[own].mean())
+        assert cost.accuracy_suspected == pytest.approx(right[part].mean())
+        assert cost.accuracy_rest == pytest.approx(right[own & ~part].mean())
+        assert cost.mean_strength == pytest.approx(wanted.strength[part].mean(), abs=1e-6)
+
+
+def test_samples_in_memory_have_the_figures_of_rows_in_blocks() -> None:
+    features, labels = make_rows()
+    here, there = audit(features, labels, seed=5), audit_blocks(cut(features, labels, 6), settings=AuditSettings(seed=5))
+    ties = here.in_memory()[0]
+    np.testing.assert_allclose(there.tied.tie, ties.tie[there.tied.row], atol=0.02)
+    assert abs(there.suspected - here.suspected) <= 2
+    np.testing.assert_allclose(there.matrix, here.matrix, atol=0.01)
+    with pytest.raises(InputError, match="over blocks"):
+        there.to_cleanlab()
 
 
 def test_the_rankings_begin_with_the_most_tied_and_the_most_doubtful() -> None:
@@ -160,8 +167,8 @@ def test_the_verdicts_on_few_rows_are_those_of_the_audit_in_memory() -> None:
 def test_class_sizes_are_those_of_all_rows_and_verdicts_rest_on_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     features, labels = make_rows(600)
     labels[[5, 400]] = "elk"  # too few for a sample of 120
-    monkeypatch.setattr(block_sample, "SAMPLES", 120)
-    found = audit_blocks(cut(features, labels, 4), settings=BlockAuditSettings(rounds=1))
+    monkeypatch.setattr(assessment, "SAMPLES", 120)
+    found = audit_blocks(cut(features, labels, 4), settings=AuditSettings(rounds=1))
     counts = [int((labels == name).sum()) for name in found.class_names]
     assert found.assessment.evidence.class_counts == counts
     assert found.assessment.evidence.samples == 600
@@ -172,7 +179,7 @@ def test_class_sizes_are_those_of_all_rows_and_verdicts_rest_on_a_sample(monkeyp
 
 def test_without_rounds_the_tie_is_the_margin_of_plain_heads() -> None:
     features, labels = make_rows()
-    found = audit_blocks(cut(features, labels, 3), settings=BlockAuditSettings(rounds=0))
+    found = audit_blocks(cut(features, labels, 3), settings=AuditSettings(rounds=0))
     wrong = sum(cost.samples - round(cost.accuracy * cost.samples) for cost in found.costs)
     assert found.suspected == wrong
     assert "plain heads" in " ".join(found.notes)
@@ -189,7 +196,7 @@ def test_without_rounds_the_tie_is_the_margin_of_plain_heads() -> None:
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, float], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        BlockAuditSettings(**settings)  # type: ignore[arg-type]
+        AuditSettings(**settings)  # type: ignore[arg-type]
 
 
 def test_a_class_of_one_row_is_refused() -> None:
@@ -282,8 +289,8 @@ def test_options_that_would_do_nothing_are_refused(files: list[str], words: list
 
 def test_it_prints_as_an_audit_does() -> None:
     features, labels = make_rows()
-    found = audit_blocks(cut(features, labels, 3), settings=BlockAuditSettings(rounds=0))
-    assert isinstance(found, BlockAudit)
+    found = audit_blocks(cut(features, labels, 3), settings=AuditSettings(rounds=0))
+    assert isinstance(found, Audit)
     assert repr(found).startswith("<Audit of 420 samples, 3 classes.")
     assert "most doubtful labels" in str(found)
     assert "verdict" in found._repr_html_().lower()

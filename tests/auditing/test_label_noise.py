@@ -2,13 +2,25 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from cleanlab.count import estimate_joint
 from cleanlab.filter import find_label_issues
 
 from icda import extras
 from icda.auditing import audit
 from icda.auditing import run as audit_run
-from icda.auditing.label_noise import find_label_noise, label_quality
+from icda.auditing.label_noise import LabelNoise, label_quality, scaled_joint
+from icda.auditing.rows import sum_figures
+
+
+def find_label_noise(probabilities: np.ndarray, labels: np.ndarray) -> LabelNoise:
+    """As the audit puts it together."""
+    counts = np.bincount(labels)
+    thresholds = np.bincount(labels, probabilities[np.arange(len(labels)), labels]) / counts
+    logits, targets = torch.from_numpy(np.log(probabilities)), torch.from_numpy(labels)
+    sums = sum_figures(0, logits, targets, torch.zeros(len(labels)), thresholds)
+    joint = scaled_joint(sums.confident, counts)
+    return LabelNoise(thresholds, joint, sums.issues, quality=sums.tied.quality, issues=sums.tied.issue)
 
 
 @pytest.fixture

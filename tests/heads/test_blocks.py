@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 import pytest
 import torch
 
 from icda.errors import InputError
-from icda.heads.block_fit import fit_blocks
-from icda.heads.blocks import AttributeReader, Scaling, merge_summaries, summarise
-from icda.heads.problem import LossSettings
-from icda.heads.problem import Problem
+from icda.heads.balance import reweigh, with_prior
+from icda.heads.blocks import (
+    AttributePrior,
+    AttributeReader,
+    BlockProblem,
+    BlockRows,
+    MemoryBlock,
+    Scaling,
+    Summary,
+    read_attributes,
+    summarise,
+)
+from icda.heads.dealing import deal_folds
+from icda.heads.folds import (
+    Contrast,
+    FoldHeads,
+    find_contrast,
+    fit_fold_heads,
+    row_ties,
+    sum_margins,
+    trust,
+    trusted_rows,
+    wrong_margin,
+)
+from icda.heads.problem import LossSettings, Problem
 from icda.heads.solver import fit_head
+from icda.heads.balance import rebalance
 
-
-@dataclass(frozen=True)
-class InMemory:
-    """A block whose rows are here already."""
-
-    features: np.ndarray
-    targets: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.targets)
-
-    def labels(self) -> np.ndarray:
-        return self.targets
-
-    def read(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.features, self.targets
+EXACT = {"max_iter": 2000, "tol": 1e-10}
+DECAY, FOLDS, SEED = 0.02, 3, 4
 
 
 def make_rows(classes: int = 3, count: int = 300) -> tuple[np.ndarray, np.ndarray]:
@@ -40,120 +49,173 @@ def make_rows(classes: int = 3, count: int = 300) -> tuple[np.ndarray, np.ndarra
     return features, np.array(["ant", "bee", "cat", "dog"])[codes]
 
 
-def cut(features: np.ndarray, labels: np.ndarray, parts: int) -> list[InMemory]:
+def gather(features: np.ndarray, labels: np.ndarray, parts: int = 5, full: bool = True) -> BlockRows:
     pairs = zip(np.array_split(features, parts), np.array_split(labels, parts), strict=True)
-    return [InMemory(*pair) for pair in pairs]
+    blocks = [MemoryBlock(*pair) for pair in pairs]
+    return BlockRows.gather(blocks, full=full, dtype=torch.float64, folds=FOLDS, seed=SEED)
 
 
+def in_memory(features: np.ndarray, labels: np.ndarray) -> Problem:
+    scaled = torch.from_numpy((features - features.mean(0)) / features.std(0))
+    codes = torch.from_numpy(np.unique(labels, return_inverse=True)[1])
+    return Problem.plain(scaled, codes, int(codes.max()) + 1, DECAY)
+
+
+@pytest.mark.parametrize("parts", [1, 7])
 @pytest.mark.parametrize("name", ["ce", "la", "isda", "risda", "icda"])
 @pytest.mark.parametrize("classes", [2, 4])
-def test_the_head_of_blocks_is_the_head_of_all_rows(name: str, classes: int) -> None:
+def test_the_head_of_blocks_is_the_head_of_all_rows(name: str, classes: int, parts: int) -> None:
     features, labels = make_rows(classes)
-    mean, scale = features.mean(0), features.std(0)
-    codes = torch.from_numpy(np.unique(labels, return_inverse=True)[1])
-    problem = Problem.of(torch.from_numpy((features - mean) / scale), codes, classes, C=0.2)
     settings = LossSettings(name)  # type: ignore[arg-type]
-    whole = fit_head(problem, settings, 2000, 1e-9)
-    found = fit_blocks(
-        cut(features, labels, 7), settings, lambda n, _: 1 / (0.2 * n), max_iter=2000, tol=1e-9, dtype=torch.float64
-    )
-    coef = whole.weight.numpy() / scale
-    np.testing.assert_allclose(found.coef, coef, atol=1e-6)
-    np.testing.assert_allclose(found.intercept, whole.bias.numpy() - coef @ mean, atol=1e-6 * np.abs(coef).sum() * 8)
-    assert found.classes.tolist() == sorted(set(labels))
-    assert found.class_counts.tolist() == [int((labels == label).sum()) for label in found.classes]
+    whole = fit_head(in_memory(features, labels), settings, **EXACT)  # type: ignore[arg-type]
+    rows = gather(features, labels, parts)
+    found = fit_head(BlockProblem(rows, DECAY), settings, **EXACT)  # type: ignore[arg-type]
+    torch.testing.assert_close(found.weight, whole.weight, atol=1e-6, rtol=0)
+    torch.testing.assert_close(found.bias, whole.bias, atol=1e-6, rtol=0)
+    assert rows.counts.tolist() == np.unique(labels, return_counts=True)[1].tolist()
 
 
-@pytest.mark.parametrize("name", ["la", "icda"])
-def test_how_rows_are_cut_changes_nothing(name: str) -> None:
-    features, labels = make_rows()
-    settings = LossSettings(name)  # type: ignore[arg-type]
-    heads = [
-        fit_blocks(cut(features, labels, parts), settings, lambda n, _: 1 / n, tol=1e-8, dtype=torch.float64).coef
-        for parts in (1, 5)
-    ]
-    np.testing.assert_allclose(heads[0], heads[1], atol=1e-6)
-
-
+@pytest.mark.parametrize("loss", ["la", "icda"])
 @pytest.mark.parametrize("strength", [1.0, 0.6])
 @pytest.mark.parametrize("classes", [2, 4])
-def test_a_prior_over_an_attribute_is_that_of_rows_which_bring_it_along(classes: int, strength: float) -> None:
+def test_a_prior_over_an_attribute_is_that_of_rows_which_bring_it_along(
+    classes: int, strength: float, loss: str
+) -> None:
     features, labels = make_rows(classes)
+    problem = in_memory(features, labels)
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(3, 6, generator=generator, dtype=torch.float64)
-    bias = -weight @ torch.from_numpy(features.mean(0))
-    values = (torch.from_numpy(features) @ weight.T + bias).argmax(1)
-    assert len(values.unique()) == 3
-    mean, scale = features.mean(0), features.std(0)
-    codes = torch.from_numpy(np.unique(labels, return_inverse=True)[1])
-    problem = Problem.of(torch.from_numpy((features - mean) / scale), codes, classes, C=0.2)
-    counts = torch.stack([torch.bincount(codes[values == k], minlength=classes) for k in range(3)]).double()
-    given = (counts.clamp(min=0.5) / counts.clamp(min=0.5).sum(1, keepdim=True)).log()
-    mixed = strength * given + (1 - strength) * (counts.sum(0) / counts.sum()).log()
-    whole = fit_head(replace(problem, log_prior=mixed[values]), LossSettings("la"), 2000, 1e-9)
-    found = fit_blocks(
-        cut(features, labels, 5),
-        LossSettings("la"),
-        lambda n, _: 1 / (0.2 * n),
-        max_iter=2000,
-        tol=1e-9,
-        dtype=torch.float64,
-        attribute=AttributeReader(weight, bias, strength),
-    )
-    np.testing.assert_allclose(found.coef, whole.weight.numpy() / scale, atol=1e-6)
+    values = (problem.features @ weight.T).argmax(1)
+    known = torch.tensor([3, 50, 299])
+    values[known] = torch.tensor([2, 0, 1])  # what was found for these rows, whatever the reader says
+    whole = fit_head(with_prior(problem, values, strength), LossSettings(loss), **EXACT)  # type: ignore[arg-type]
+    rows = gather(features, labels)
+    reader = AttributeReader(weight, torch.zeros(3).double(), known, values[known])
+    assert torch.equal(torch.cat([part for block in rows.each(read_attributes, reader) for part in block]), values)
+    treated = BlockProblem(rows, DECAY, prior=AttributePrior.of(reader, rows, strength))
+    found = fit_head(treated, LossSettings(loss), **EXACT)  # type: ignore[arg-type]
+    torch.testing.assert_close(found.weight, whole.weight, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_rows_count_by_trust_as_they_do_in_memory(classes: int) -> None:
+    features, labels = make_rows(classes)
+    problem, rows = in_memory(features, labels), gather(features, labels)
+    masses, counts = trusted_rows(rows, DECAY)
+    weights = torch.cat([trust(masses.heads, chunk) for place in rows.places for chunk in rows.reading.chunks(place)])
+    assert 0.3 < float(weights.min()) < 0.9999 or float(weights.min()) < 0.3
+    torch.testing.assert_close(counts, torch.bincount(problem.targets, weights))
+    whole = fit_head(reweigh(problem, weights), LossSettings("la"), **EXACT)  # type: ignore[arg-type]
+    treated = BlockProblem(rows, DECAY, masses, counts)
+    found = fit_head(treated, LossSettings("la"), **EXACT)  # type: ignore[arg-type]
+    torch.testing.assert_close(found.weight, whole.weight, atol=1e-6, rtol=0)
 
 
 def test_a_block_that_lacks_classes_is_no_trouble() -> None:
     features, labels = make_rows()
     order = np.argsort(labels)
-    settings, decay = LossSettings("icda"), lambda n, _: 1 / n
-    sorted_rows, mixed = (
-        fit_blocks(cut(features[rows], labels[rows], 4), settings, decay, tol=1e-8, dtype=torch.float64).coef
+    heads = [
+        fit_head(BlockProblem(gather(features[rows], labels[rows], 4), DECAY), LossSettings("icda"), **EXACT).weight  # type: ignore[arg-type]
         for rows in (order, np.arange(len(order)))
-    )
-    np.testing.assert_allclose(sorted_rows, mixed, atol=1e-6)
+    ]
+    torch.testing.assert_close(*heads, atol=1e-6, rtol=0)
 
 
-def test_summaries_merge_to_the_moments_of_all_rows() -> None:
+def test_summaries_merge_to_the_moments_of_all_rows_and_a_constant_feature_is_divided_by_one() -> None:
     features, labels = make_rows()
+    features[:, 2] = 3.3
     classes = np.unique(labels)
-    found = merge_summaries(summarise(block, classes, True, 50) for block in cut(features, labels, 4))
+    blocks = [MemoryBlock(*pair) for pair in zip(np.array_split(features, 4), np.array_split(labels, 4), strict=True)]
+    found = reduce(Summary.merge, (summarise(block, classes, True, 50) for block in blocks))
     for code, label in enumerate(classes):
         own = features[labels == label]
         np.testing.assert_allclose(found.statistics.mean[code], own.mean(0), atol=1e-12)
         np.testing.assert_allclose(found.statistics.covariance[code], np.cov(own.T, bias=True), atol=1e-12)
     scaling = Scaling.of(found.statistics)
     np.testing.assert_allclose(scaling.mean, features.mean(0), atol=1e-12)
-    np.testing.assert_allclose(scaling.scale, features.std(0), atol=1e-12)
+    np.testing.assert_allclose(scaling.scale, np.where(np.arange(6) == 2, 1, features.std(0)), atol=1e-12)
     assert len(found.rows) == 8
-
-
-def test_a_constant_feature_is_divided_by_one() -> None:
-    features, labels = make_rows()
-    features[:, 2] = 3.3
-    found = merge_summaries(summarise(block, np.unique(labels), False, 50) for block in cut(features, labels, 4))
-    assert float(Scaling.of(found.statistics).scale[2]) == 1.0
-
-
-def test_float32_rows_give_the_head_of_float64_to_single_precision() -> None:
-    features, labels = make_rows()
-    found = [
-        fit_blocks(cut(features.astype(kind), labels, 3), LossSettings("la"), lambda n, _: 1 / n, tol=1e-6, dtype=dtype)
-        for kind, dtype in ((np.float64, torch.float64), (np.float32, torch.float32))
-    ]
-    assert found[1].coef.dtype == np.float32
-    np.testing.assert_allclose(found[0].coef, found[1].coef, atol=1e-3, rtol=1e-3)
 
 
 def test_what_cannot_be_fitted_is_refused() -> None:
     features, labels = make_rows()
-    reader = AttributeReader(torch.zeros(2, 6), torch.zeros(2))
-    with pytest.raises(InputError, match="prior of an attribute with la"):
-        fit_blocks(cut(features, labels, 2), LossSettings("icda"), lambda n, _: 1 / n, attribute=reader)
     with pytest.raises(InputError, match="at least 2 classes"):
-        fit_blocks(cut(features, np.full(300, "ant"), 2), LossSettings("ce"), lambda n, _: 1 / n)
+        gather(features, np.full(300, "ant"))
     with pytest.raises(InputError, match="no rows"):
-        fit_blocks([], LossSettings("ce"), lambda n, _: 1 / n)
+        BlockRows.gather([])
     features[77, 3] = np.nan
     with pytest.raises(InputError, match="NaN"):
-        fit_blocks(cut(features, labels, 2), LossSettings("ce"), lambda n, _: 1 / n)
+        gather(features, labels)
+
+
+def naive(problem: Problem, attributes: torch.Tensor) -> FoldHeads:
+    """Each fold's head by itself, with every (class, attribute) of all rows weighing the same."""
+    codes, classes = problem.targets.numpy(), problem.num_classes
+    dealt = torch.from_numpy(deal_folds(codes, np.zeros(classes, dtype=np.int64), FOLDS, SEED))
+    balanced = rebalance(problem, attributes)
+    heads = [fit_head(balanced.rows(dealt != fold), LossSettings("ce"), **EXACT) for fold in range(FOLDS)]  # type: ignore[arg-type]
+    return FoldHeads(torch.stack([head.weight for head in heads]), torch.stack([head.bias for head in heads]))
+
+
+@pytest.mark.parametrize("parts", [1, 7])
+@pytest.mark.parametrize("classes", [2, 4])
+def test_heads_of_folds_are_those_that_each_fold_s_rows_give_by_themselves(classes: int, parts: int) -> None:
+    features, labels = make_rows(classes)
+    problem, rows = in_memory(features, labels), gather(features, labels, parts, full=False)
+    biased = fit_fold_heads(rows, DECAY, **EXACT)  # type: ignore[arg-type]
+    wanted = naive(problem, torch.zeros_like(problem.targets))
+    torch.testing.assert_close(biased.weight, wanted.weight, atol=1e-6, rtol=0)
+    contrast = Contrast(biased)
+    blocks = [part for block in rows.each(row_ties, contrast) for part in block]
+    hurt = torch.cat([ties for _, ties in blocks]) > 0
+    assert 0 < int(hurt.sum()) < len(hurt)
+    robust = fit_fold_heads(rows, DECAY, contrast=contrast, **EXACT)  # type: ignore[arg-type]
+    torch.testing.assert_close(robust.weight, naive(problem, hurt.long()).weight, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_rows_in_memory_are_one_block(classes: int) -> None:
+    features, labels = make_rows(classes)
+    problem = in_memory(features, labels)
+    memory = BlockRows.of_memory(problem.features, problem.targets, classes, FOLDS, SEED)
+    found = [find_contrast(rows, DECAY, 2, **EXACT)[0] for rows in (memory, gather(features, labels, 4, full=False))]  # type: ignore[arg-type]
+    torch.testing.assert_close(found[0].robust, found[1].robust, atol=1e-5, rtol=0)
+    assert found[0].deviation == pytest.approx(found[1].deviation, rel=1e-5)
+
+
+def test_a_tie_is_the_biased_margin_less_half_the_robust_one() -> None:
+    rows = gather(*make_rows(4), full=False)
+    biased = fit_fold_heads(rows, DECAY)
+    robust = FoldHeads(0.5 * biased.weight, 0.5 * biased.bias)
+    chunk = next(rows.reading.chunks(rows.places[0]))
+    alone = Contrast(biased).ties(chunk)
+    torch.testing.assert_close(alone, wrong_margin(biased.held_out(chunk), chunk.targets))
+    torch.testing.assert_close(Contrast(biased, 2.0, robust, 4.0).ties(chunk), alone / 2 - 0.5 * (0.5 * alone) / 4)
+
+
+def test_margins_of_all_blocks_have_the_deviation_of_all_rows() -> None:
+    rows = gather(*make_rows(4), full=False)
+    heads = fit_fold_heads(rows, DECAY)
+    found = rows.total(sum_margins, heads)
+    chunks = [chunk for place in rows.places for chunk in rows.reading.chunks(place)]
+    margins = torch.cat([wrong_margin(heads.held_out(chunk), chunk.targets) for chunk in chunks])
+    assert found.deviation == pytest.approx(float(margins.std()))
+    assert float(found.confidence.sum()) < len(margins)
+
+
+def test_a_metric_changes_the_way_and_not_the_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+    from icda.heads import folds
+
+    rows = gather(*make_rows(4), full=False)
+    plain = fit_fold_heads(rows, DECAY, **EXACT)  # type: ignore[arg-type]
+    monkeypatch.setattr(folds, "METRIC_SHARE", 0.0)
+    torch.testing.assert_close(fit_fold_heads(rows, DECAY, **EXACT).weight, plain.weight, atol=1e-6, rtol=0)  # type: ignore[arg-type]
+
+
+def test_rows_in_single_precision_give_the_head_of_doubles_to_single_precision() -> None:
+    features, labels = make_rows()
+    rows = gather(features, labels)
+    single = replace(rows, reading=replace(rows.reading, dtype=torch.float32))
+    heads = [fit_head(BlockProblem(each, DECAY), LossSettings("la"), 500, 1e-6) for each in (rows, single)]
+    assert heads[1].weight.dtype == torch.float32
+    torch.testing.assert_close(heads[1].weight.double(), heads[0].weight, atol=1e-3, rtol=1e-3)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from icda.errors import OperationError
-from icda.heads import descent
-from icda.heads.descent import Metric, descend, find_metric
-from icda.heads.evaluation import Slope, make_objective
-from icda.heads.problem import LossSettings
-from icda.heads.problem import Problem
+from icda.heads import solver
+from icda.heads.descent import Metric, descend
+from icda.heads.objective import Slope
+from icda.heads.problem import LossSettings, Problem
 from icda.heads.rows import StoredRows
-from icda.heads.solver import fit_head
+from icda.heads.solver import LinearHead, find_metric, fit_head
 
 
 def make_problem(count: int = 400, dtype: torch.dtype = torch.float64) -> Problem:
@@ -55,7 +56,7 @@ def test_turned_features_have_equal_variances() -> None:
 def test_a_metric_changes_the_way_and_not_the_optimum(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     problem, settings = make_problem(), LossSettings(name)  # type: ignore[arg-type]
     plain = fit_head(problem, settings, 2000, 1e-9, rounds=6)
-    monkeypatch.setattr(descent, "LEAST_WORK", 0)
+    monkeypatch.setattr(solver, "LEAST_WORK", 0)
     turned = fit_head(problem, settings, 2000, 1e-9, rounds=6)
     assert turned.iterations < plain.iterations
     torch.testing.assert_close(turned.weight, plain.weight, atol=2e-5, rtol=0)
@@ -68,7 +69,7 @@ def test_at_the_default_tolerance_the_value_is_no_worse(name: str, C: float, mon
     whole = make_problem(2000, torch.float32)
     problem, settings = Problem.of(whole.features, whole.targets, 4, C), LossSettings(name)  # type: ignore[arg-type]
     plain = fit_head(problem, settings, 500, 1e-4)
-    monkeypatch.setattr(descent, "LEAST_WORK", 0)
+    monkeypatch.setattr(solver, "LEAST_WORK", 0)
     turned = fit_head(problem, settings, 500, 1e-4)
     assert turned.converged
     assert turned.value <= plain.value + 1e-5
@@ -76,7 +77,7 @@ def test_at_the_default_tolerance_the_value_is_no_worse(name: str, C: float, mon
 
 def test_a_start_that_is_flat_already_is_kept_to_the_bit() -> None:
     problem = make_problem()
-    objective = make_objective(problem, LossSettings("ce"))
+    objective = problem.objective(LossSettings("ce"), LinearHead.zeros(4, 8, torch.float64), None)
     metric = Metric.of(problem.features, problem.decay, 0.25)
     begin = torch.zeros(4, 9, dtype=torch.float64)
     found = descend(objective, begin, problem.decay, 500, 1e-9, 10, metric)
@@ -87,15 +88,16 @@ def test_a_start_that_is_flat_already_is_kept_to_the_bit() -> None:
 
 
 def test_a_metric_is_looked_for_only_where_it_pays() -> None:
-    wide = torch.zeros(1, 1).expand(1000, 2048)
-    assert find_metric(wide, 0.1, 100, 100) is None, "2048^2 is more than 1000 rows and 100 classes are worth"
-    assert find_metric(make_problem().features, 0.1, 4, 4) is None, "the whole fit takes less time"
+    wide = Problem.of(torch.zeros(1, 1).expand(1000, 2048), torch.arange(1000) % 100, 100, C=1.0)
+    assert find_metric(wide) is None, "2048^2 is more than 1000 rows and 100 classes are worth"
+    assert find_metric(make_problem()) is None, "the whole fit takes less time"
 
 
 def test_rows_on_disk_have_the_metric_of_rows_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descent, "LEAST_WORK", 0)
-    features = make_problem().features
-    metrics = [find_metric(rows, 0.1, 4, 4) for rows in (features, StoredRows(features.numpy()))]
+    monkeypatch.setattr(solver, "LEAST_WORK", 0)
+    problem = make_problem()
+    stored = replace(problem, features=StoredRows(problem.features.numpy()))
+    metrics = [find_metric(each) for each in (problem, stored)]
     assert metrics[0] is not None
     assert metrics[1] is not None
     assert torch.equal(metrics[0].turn, metrics[1].turn)

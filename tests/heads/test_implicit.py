@@ -42,7 +42,7 @@ def judged(head: LinearHead) -> torch.Tensor:
 def optimum_of(problem: Problem, loss: LossSettings) -> tuple[Optimum, tuple[torch.Tensor, torch.Tensor]]:
     plain = replace(problem, weights=problem.weights.detach(), margins=problem.margins.detach())
     head = fitted(plain, loss)
-    groups = LabelGroups.of(problem.targets)
+    groups = LabelGroups.of(problem.targets, 3)
     optimum = Optimum(problem.features, head, problem.decay, lambda z, b: mean_loss(problem, loss, groups, z, b))
     leaf = LinearHead(head.weight.clone().requires_grad_(), head.bias.clone().requires_grad_())
     slope = torch.autograd.grad(judged(leaf), (leaf.weight, leaf.bias))
@@ -86,7 +86,7 @@ def test_gradient_in_sample_strengths_is_that_of_refitting() -> None:
     alpha = problem.strength.per_sample.clone().requires_grad_()
     live = replace(problem, strength=Strength(problem.strength.per_class, alpha))
     head = fitted(problem, loss)
-    groups = LabelGroups.of(problem.targets)
+    groups = LabelGroups.of(problem.targets, 3)
     optimum = Optimum(problem.features, head, problem.decay, lambda z, b: mean_loss(live, loss, groups, z, b))
     leaf = LinearHead(head.weight.clone().requires_grad_(), head.bias.clone().requires_grad_())
     slope = torch.autograd.grad(judged(leaf), (leaf.weight, leaf.bias))

@@ -3,8 +3,7 @@ from __future__ import annotations
 import torch
 from sklearn.metrics import roc_auc_score
 
-from icda.heads.balance import balance_weights, rebalance
-from icda.heads.cross_fit import cross_fitted_logits
+from icda.heads.balance import balance_weights
 from icda.heads.problem import LossSettings
 from icda.heads.problem import Problem
 from icda.heads.pseudo_groups import contrast_groups
@@ -70,14 +69,3 @@ def test_the_attribute_is_the_class_the_shortcut_speaks_for() -> None:
     found = contrast_groups(problem, rounds=3, repeats=1)
     assert float((found.attributes == attribute).double().mean()) > 0.95
     assert torch.equal(found.attributes == problem.targets, ~found.hurt)
-
-
-def test_biased_heads_that_are_known_need_not_be_fitted_again() -> None:
-    problem, _ = biased_problem(size=300)
-    balanced = rebalance(problem, torch.zeros_like(problem.targets))
-    known = cross_fitted_logits(balanced, LossSettings("ce"), problem.targets, folds=5, seed=3, together=True)
-    found, wanted = (
-        contrast_groups(problem, rounds=2, repeats=1, seed=3, biased_logits=logits) for logits in (known, None)
-    )
-    assert torch.equal(found.tie, wanted.tie)
-    assert not torch.equal(contrast_groups(problem, rounds=2, repeats=1, seed=3, biased_logits=-known).tie, wanted.tie)

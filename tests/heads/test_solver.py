@@ -8,9 +8,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 import icda.heads.rows as rows_module
-from icda.heads.evaluation import make_objective
-from icda.heads.problem import LossSettings
-from icda.heads.problem import Problem
+from icda.heads.problem import LossSettings, Problem
 from icda.heads.rows import StoredRows
 from icda.heads.solver import LinearHead, fit_head
 from icda.functional.strength import direct_strength
@@ -118,6 +116,5 @@ def test_two_classes_have_opposite_rows_wherever_the_fit_starts(name: str) -> No
 def test_icda_ends_at_a_head_that_its_own_strengths_agree_with() -> None:
     problem = make_problem()
     head = fit_head(problem, LossSettings("icda", lam=0.3), max_iter=500, tol=1e-7, rounds=20)
-    own = direct_strength(problem.features, problem.targets, head.weight)
-    slope = make_objective(problem, LossSettings("icda", lam=0.3), own)(head.weight, head.bias)
+    slope = problem.objective(LossSettings("icda", lam=0.3), head, None)(head.weight, head.bias)
     assert float((slope.to_weight + problem.decay * head.weight).abs().max()) < 1e-5

@@ -49,19 +49,14 @@ def test_one_within_another_gives_back_what_the_outer_had(two_threads):
 def test_a_fit_evaluates_on_one_thread_of_either_library(two_threads, monkeypatch):
     seen = []
 
-    def spy(problem, settings, *rest):
-        evaluate = make_objective(problem, settings, *rest)
+    def spied(self, weight, bias):
+        seen.append((torch.get_num_threads(), blas_threads()))
+        return evaluate(self, weight, bias)
 
-        def spied(weight, bias):
-            seen.append((torch.get_num_threads(), blas_threads()))
-            return evaluate(weight, bias)
+    from icda.heads.objective import FoldObjective
 
-        return spied
-
-    from icda.heads import solver
-
-    make_objective = solver.make_objective
-    monkeypatch.setattr(solver, "make_objective", spy)
+    evaluate = FoldObjective.__call__
+    monkeypatch.setattr(FoldObjective, "__call__", spied)
     features = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
     targets = torch.arange(60) % 3
     ones = torch.ones(60)

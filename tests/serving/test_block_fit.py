@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from icda.auditing.assessment import Assessment
-from icda.auditing.block_sample import BlockSample, assess_sample
+from icda.auditing.assessment import Assessment, assess
 from icda.auditing.treatment import Treatment
 from icda.cli.fit import main
-from icda.serving import block_fit
+from icda.estimators import robust
+from icda.heads.blocks import BlockRows
+from icda.serving import head_fit
 from icda.serving.loading import load
 
 
@@ -59,13 +59,42 @@ def test_without_trouble_auto_is_logit_adjustment(tmp_path: Path) -> None:
     assert "shortcut" in chosen.facts["done"]
 
 
-def test_trust_is_not_done_over_blocks_and_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words, _, _ = make_files(tmp_path, with_shortcut=False)
+TREATMENTS = ["logit_adjustment", "shortcut_prior", "trust"]
 
-    def distrustful(*arguments: Any) -> tuple[Assessment, BlockSample]:
-        assessment, sample = assess_sample(*arguments)
-        return replace(assessment, treatment=Treatment("trust", [])), sample
 
-    monkeypatch.setattr(block_fit, "assess_sample", distrustful)
-    assert main([*words, "--method", "auto", "--on", "blocks", "--out", str(tmp_path / "model")]) == 0
-    assert "not done" in load(tmp_path / "model").facts["done"]
+@pytest.mark.parametrize("on", ["blocks", "ray"])
+@pytest.mark.parametrize("name", TREATMENTS)
+def test_every_treatment_gives_the_same_head_in_memory_over_blocks_and_on_ray(
+    name: str, on: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One path for all: the sample, what it says of every row, and the optimum."""
+    words, features, _ = make_files(tmp_path, with_shortcut=name == "shortcut_prior")
+
+    def assessed(rows: BlockRows) -> Assessment:
+        found = assess(rows)
+        if name == "shortcut_prior":
+            assert found.treatment.name == name
+            return found
+        return replace(found, treatment=Treatment(name, []))
+
+    monkeypatch.setattr(head_fit, "assess", assessed)
+    assert main([*words, "--method", "auto", "--on", on, "--out", str(tmp_path / "model")]) == 0
+    model = load(tmp_path / "model")
+    assert model.facts["treatment"]["name"] == name
+    monkeypatch.setattr(robust, "assess", assessed)
+    labels = np.load(tmp_path / "labels.npy")
+    wanted = robust.RobustClassifier().fit(features.astype(np.float32), labels)
+    assert model.facts["C"] == pytest.approx(wanted.C_, rel=1e-6)
+    np.testing.assert_allclose(model.coef, wanted.coef_, atol=2e-3 * np.abs(wanted.coef_).max())
+    both = model.predict(features.astype(np.float32)) == wanted.predict(features.astype(np.float32))
+    assert both.mean() > 0.999
+
+
+@pytest.mark.parametrize("method", ["ce", "isda", "risda", "icda"])
+def test_a_named_loss_is_the_same_over_blocks(method: str, tmp_path: Path) -> None:
+    words, features, _ = make_files(tmp_path, with_shortcut=False, count=1500)
+    assert main([*words, "--method", method, "--on", "blocks", "--out", str(tmp_path / "model")]) == 0
+    wanted = head_fit.fit_named(method, features.astype(np.float32), np.load(tmp_path / "labels.npy"), 0)
+    found = load(tmp_path / "model")
+    assert found.facts["treatment"] is None if "treatment" in found.facts else True
+    np.testing.assert_allclose(found.coef, wanted.coef, atol=5e-3 * np.abs(wanted.coef).max())

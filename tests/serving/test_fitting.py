@@ -47,7 +47,7 @@ def test_texts_are_read_by_their_column(made: SimpleNamespace, tmp_path: Path) -
     model = icda.load(tmp_path / "model")
     new = ["lovely great superb film, number 3", "awful dull poor film, number 4"]
     assert model.predict(new).tolist() == ["good", "bad"]
-    same_to_the_bit(model, fit_named("auto", data.features, data.labels, 0).estimator, data.features)
+    same_to_the_bit(model, icda.RobustClassifier().fit(data.features, data.labels), data.features)
     found = predict_data(model, path)
     assert found.id_name == "row"
     assert found.labels.tolist() == data.labels.tolist()
@@ -85,9 +85,9 @@ def test_a_named_loss_is_fitted_to_standardised_features(method: str, made: Simp
     X, y = made.numbers()
     head = fit_named({"logit_adjustment": "la"}.get(method, method), X, y, 0)
     scaled = (X - X.mean(0)) / X.std(0)
-    logits = X @ head.coef.T + head.intercept
-    expected = scaled @ head.estimator.coef_.T + head.estimator.intercept_
-    assert np.allclose(logits, expected, atol=1e-8)
+    alone = icda.ICDAClassifier({"logit_adjustment": "la"}.get(method, method), C=head.C).fit(scaled, y)
+    found = X @ head.coef.T + head.intercept
+    assert np.allclose(found[:, 1] - found[:, 0], alone.decision_function(scaled), atol=1e-2)
 
 
 def test_a_shortcut_is_found_treated_and_read_off_new_samples(

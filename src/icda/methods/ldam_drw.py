@@ -8,7 +8,7 @@ from torch import Tensor
 
 from icda.errors import InputError
 from icda.losses.ldam import LDAMLoss
-from icda.functional.class_balance import check_effective_beta, effective_number_weights
+from icda.functional.class_balance import effective_number_weights
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.from_loss import LossMethod
 from icda.ranks import weighted_mean

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from icda.errors import InputError
 from icda.losses.risda import RISDALoss
-from icda.functional.class_balance import check_effective_beta, effective_number_weights
+from icda.functional.class_balance import effective_number_weights
 from icda.methods.base import METHODS, Context, Method, Setup, Stage
 from icda.models.modes import evaluating
 from icda.ranks import weighted_mean
