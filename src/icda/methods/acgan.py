@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 import torch
+from annotated_types import MultipleOf
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
+from icda.data.task import Batch
 from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Method, Setup, StepResult
 from icda.models.conditional_gan import SIZES, ConditionalDiscriminator, ConditionalGenerator
-from icda.ranges import Positive
+from icda.ranges import Positive, PositiveInt, Share, ShareAboveZero
 from icda.ranks import all_gather_rows, all_mean, world_size
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
+from icda.settings import checked
 
 
 @METHODS.register("acgan")
@@ -37,24 +37,19 @@ class ACGAN(Method):
     low: Tensor
     high: Tensor
 
+    @checked
     def __init__(
         self,
         setup: Setup,
         *,
-        share: float = 0.2,
-        start: float = 0.5,
-        noise_dim: int = 64,
-        width: int = 32,
+        share: ShareAboveZero = 0.2,
+        start: Share = 0.5,
+        noise_dim: PositiveInt = 64,
+        width: Annotated[PositiveInt, MultipleOf(8)] = 32,
         gan_rate: Positive = 2e-4,
     ) -> None:
         super().__init__()
         _check_images(setup.input_shape)
-        if not 0 < share <= 1:
-            raise InputError(f"share is generated images for one of the batch, in (0, 1], got {share}.")
-        if not 0 <= start <= 1:
-            raise InputError(f"start is a share of training in [0, 1], got {start}.")
-        if noise_dim < 1 or width < 8 or width % 8:
-            raise InputError(f"noise_dim must be positive and width a multiple of 8, got {noise_dim} and {width}.")
         self.share, self.start, self._seed, self._num_classes = share, start, setup.seed, setup.num_classes
         channels, size = setup.input_shape[:2]
         wide = {"width": width, "widest": 4 * width}

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from icda.data.task import Batch
 from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Method, Setup, StepResult
+from icda.models.base import FeatureClassifier
 from icda.models.two_branches import TwoBatches, TwoBranches, two_branches
 from icda.results.epoch import Figure
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import FeatureClassifier
 
 
 @METHODS.register("bbn", "bilateral_branch_network")

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 import torch
+from annotated_types import Ge
 from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
+from icda.data.task import Batch
 from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Method, Setup
+from icda.models.base import Output
 from icda.models.modes import evaluating
+from icda.ranges import PositiveInt, Share
 from icda.ranks import all_mean
 from icda.results.epoch import Figure
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
+from icda.settings import checked
 
 
 def local_dimension(features: Tensor, neighbours: int) -> Tensor:
@@ -60,15 +61,16 @@ class D2L(Method):
     alpha: Tensor
     turning_epoch: Tensor
 
+    @checked
     def __init__(
         self,
         setup: Setup,
         *,
-        neighbours: int = 20,
-        neighbourhood: int = 128,
-        samples: int = 1280,
-        window: int = 5,
-        start: float = 0.3,
+        neighbours: PositiveInt = 20,
+        neighbourhood: PositiveInt = 128,
+        samples: PositiveInt = 1280,
+        window: Annotated[PositiveInt, Ge(2)] = 5,
+        start: Share = 0.3,
     ) -> None:
         super().__init__()
         smallest = min(neighbourhood, samples, setup.num_samples)
@@ -77,8 +79,6 @@ class D2L(Method):
                 f"neighbours is {neighbours}, expected 2..{smallest - 1}: the smallest of neighbourhood {neighbourhood}, "
                 f"samples {samples} and the {setup.num_samples} training samples must hold more."
             )
-        if window < 2 or not 0 <= start <= 1:
-            raise InputError(f"window must be at least 2 and start lie in [0, 1], got {window} and {start}.")
         self.neighbours, self.neighbourhood, self.window = neighbours, neighbourhood, window
         self.samples, self.num_samples = min(samples, setup.num_samples), setup.num_samples
         self.seed = setup.seed

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
+from icda.data.task import Batch, Inputs
 from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Setup, StepResult
 from icda.methods.domains import DomainMethod, check_domains
+from icda.ranges import Share, ShareAboveZero
 from icda.ranks import all_gather_rows
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch, Inputs
-    from icda.models.base import Output
+from icda.settings import checked
 
 FEWEST = 2  # samples of a domain for a step: BatchNorm cannot normalise a single one
 
@@ -42,19 +41,13 @@ class Fish(DomainMethod):
     Differs from it in taking the domains of one domain-balanced batch where it draws a minibatch from each.
     """
 
-    def __init__(self, setup: Setup, *, epsilon: float = 0.5, start: float = 0.0) -> None:
+    @checked
+    def __init__(self, setup: Setup, *, epsilon: ShareAboveZero = 0.5, start: Share = 0.0) -> None:
         super().__init__(setup)
-        if not 0 < epsilon <= 1:
-            raise InputError(f"epsilon is the share of the inner steps that is kept, in (0, 1], got {epsilon}.")
-        if not 0 <= start <= 1:
-            raise InputError(f"start is a share of training in [0, 1], got {start}.")
         check_domains(setup, "fish")
         _check_batch_size(setup)
         self.epsilon, self.start = epsilon, start
         self._seed, self._num_domains = setup.seed, setup.num_domains
-
-    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        return F.cross_entropy(output.logits, batch.targets)
 
     def step(self, batch: Batch, context: Context) -> StepResult:
         if context.progress < self.start:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
+from icda.data.task import Batch
 from icda.losses import AdjustedLoss
 from icda.losses.augmented import StatisticsLoss
 from icda.losses.terms.head import head_parameters
 from icda.losses.terms.mapped_variance import mean_mapped_variances
 from icda.methods.base import Context, Method, Setup
+from icda.models.base import FeatureClassifier, Output
 from icda.results.epoch import Figure
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import FeatureClassifier, Output
 
 
 class LossMethod(Method):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor
 
-from icda.methods.base import METHODS, Context, Sampling, Setup
-from icda.methods.domain_penalty import DomainPart, Penalty, check_weight, mean_or_zero, warn_of_fixed_features
+from icda.methods.base import METHODS, Context, Setup
+from icda.methods.domain_penalty import DomainPart, Penalty, mean_or_zero, warn_of_fixed_features
 from icda.methods.irm import IRM
+from icda.ranges import NotNegative
+from icda.settings import checked
 
 
 def feature_variance(parts: Sequence[DomainPart]) -> Tensor:
@@ -37,20 +40,9 @@ class IBIRM(IRM):
     for each there).
     """
 
-    def __init__(
-        self,
-        setup: Setup,
-        *,
-        penalty: float = 100.0,
-        ib: float = 100.0,
-        anneal_steps: float = 500,
-        reset_optimizer: bool = True,
-        sampling: Sampling = "domain_balanced",
-    ) -> None:
-        super().__init__(
-            setup, penalty=penalty, anneal_steps=anneal_steps, reset_optimizer=reset_optimizer, sampling=sampling
-        )
-        check_weight("ib", ib)
+    @checked
+    def __init__(self, setup: Setup, *, ib: NotNegative = 100.0, **options: Any) -> None:
+        super().__init__(setup, **options)
         self.ib = ib
 
     def on_stage_start(self, context: Context) -> None:

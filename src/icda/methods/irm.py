@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from icda.methods.base import METHODS, Context, Sampling, Setup
+from icda.methods.base import METHODS, Context
 from icda.methods.domain_penalty import AnnealedPenalty, DomainPart, Penalty, mean_or_zero
 
 
@@ -49,17 +49,6 @@ class IRM(AnnealedPenalty):
     Reference: Arjovsky et al., "Invariant risk minimization", 2019 (IRMv1), with the figures of DomainBed. Differs from
     DomainBed in that the gradient is written out, which is exact and spares the double backward.
     """
-
-    def __init__(
-        self,
-        setup: Setup,
-        *,
-        penalty: float = 100.0,
-        anneal_steps: float = 500,
-        reset_optimizer: bool = True,
-        sampling: Sampling = "domain_balanced",
-    ) -> None:
-        super().__init__(setup, penalty, anneal_steps, reset_optimizer, sampling)
 
     def penalties(self, parts: Sequence[DomainPart], losses: Tensor, context: Context) -> dict[str, Penalty]:
         return {"invariance_penalty": Penalty(self.penalty_weight(context), invariance_penalty(parts))}

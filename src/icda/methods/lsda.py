@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from icda.data.task import Batch
 from icda.losses.terms.quadratic import sample_variance_form
 from icda.meta import Forward, look_ahead
 from icda.meta.lookahead import Mode
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.meta_learning import MetaLearner, Outer, step_network
-from icda.ranges import NotNegative, PositiveInt
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
+from icda.models.base import Output
+from icda.ranges import NotNegative, PositiveInt, Share
+from icda.settings import checked
 
 
 @METHODS.register("lsda", "learnable_isda")
@@ -33,13 +32,14 @@ class LSDA(MetaLearner):
 
     needs = frozenset[str]()
 
+    @checked
     def __init__(
         self,
         setup: Setup,
         *,
         lookahead: Mode = "full",
-        every: int = 1,
-        start: float = 0.0,
+        every: PositiveInt = 1,
+        start: Share = 0.0,
         lambda0: NotNegative = 0.5,
         hidden: PositiveInt = 512,
         covariance_rate: NotNegative = 1e-3,

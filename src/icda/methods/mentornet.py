@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,15 +10,12 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
-from icda.errors import InputError
+from icda.data.task import Batch
 from icda.methods.base import METHODS, Context, Setup, StepResult
 from icda.methods.self_paced import SelfPaced
-from icda.methods.small_loss import check_noise_rate
-from icda.ranges import NotNegative
+from icda.ranges import NotNegative, OpenShare
 from icda.ranks import all_mean
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
+from icda.settings import checked
 
 EPOCHS = 100  # the network reads the progress of training in hundredths
 
@@ -69,29 +66,16 @@ class MentorNet(SelfPaced):
 
     needs = frozenset({"metadata"})
 
+    @checked
     def __init__(
         self,
         setup: Setup,
         *,
-        noise_rate: float = 0.2,
+        noise_rate: OpenShare = 0.2,  # of 0 the mentor would see no wrong label
         mentor_rate: NotNegative = 1e-2,
-        percentile: float = 0.75,
-        moving_average: float = 0.5,
-        burn_in: float = 0.17,
-        burn_in_dropout: float = 0.5,
-        dropout: float = 0.05,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            setup,
-            percentile=percentile,
-            moving_average=moving_average,
-            burn_in=burn_in,
-            burn_in_dropout=burn_in_dropout,
-            dropout=dropout,
-        )
-        check_noise_rate(noise_rate)
-        if noise_rate == 0:
-            raise InputError("noise_rate 0 shows the mentor no wrong label: give the share you expect, such as 0.2.")
+        super().__init__(setup, **options)
         self.noise_rate = noise_rate
         self.mentor = Mentor()
         learned = [value for value in self.mentor.parameters() if value.requires_grad]

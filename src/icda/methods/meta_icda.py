@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.data.task import Batch
 from icda.errors import InputError
 from icda.losses.icda import ICDALoss
 from icda.meta.lookahead import Mode
@@ -17,19 +18,17 @@ from icda.methods.base import METHODS, Context, Setup
 from icda.methods.held_out_figures import NAMES as HELD_OUT_NAMES
 from icda.methods.held_out_figures import HeldOutFigures, read_held_out_figures
 from icda.methods.meta_learning import MetaLearner, Outer, step_network
-from icda.ranges import NotNegative, PositiveInt
+from icda.models.base import Output
+from icda.ranges import NotNegative, PositiveInt, Share
 from icda.ranks import all_gather_rows
 from icda.results.epoch import Figure
+from icda.settings import checked
 from icda.statistics import Moments
 from icda.strength import Characteristics, Strength, StrengthLog, StrengthNetwork
 from icda.strength.characteristics import NAMES
 from icda.strength.history import NAMES as HISTORY_NAMES
 from icda.strength.history import SampleHistory
 from icda.strength.network import InputNorm, StrengthOutput
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
 
 
 @METHODS.register("meta_icda")
@@ -52,13 +51,14 @@ class MetaICDAMethod(MetaLearner):
     given: Tensor  # (2, N) the strength each training sample was given in this epoch, and whether it was
     held_out_figures: HeldOutFigures | None  # of an earlier run, where its folder was given
 
+    @checked
     def __init__(
         self,
         setup: Setup,
         *,
         lookahead: Mode = "full",
-        every: int = 1,
-        start: float = 0.0,
+        every: PositiveInt = 1,
+        start: Share = 0.0,
         meta_batch_size: PositiveInt | None = None,
         strength_rate: NotNegative = 1e-3,
         strength_decay: NotNegative = 1e-4,

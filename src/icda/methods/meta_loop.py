@@ -15,6 +15,7 @@ from icda.meta.lookahead import Mode
 from icda.methods.base import Context, Setup, StepResult
 from icda.methods.meta_icda import MetaICDAMethod
 from icda.models.base import FeatureClassifier
+from icda.ranges import PositiveInt
 from icda.results.epoch import Figure
 from icda.strength import StrengthNetwork
 
@@ -45,7 +46,7 @@ class MetaICDA:
         *,
         optimizer: torch.optim.Optimizer,
         lookahead: Mode = "full",
-        every: int = 1,
+        every: PositiveInt = 1,
         **options: Any,
     ) -> None:
         if "meta_batch_size" in options:

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.errors import InputError
-from icda.meta.lookahead import Mode
+from icda.data.task import Batch
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.meta_learning import MetaLearner, Outer, step_network
+from icda.models.base import Output
 from icda.ranges import NotNegative, PositiveInt
 from icda.results.epoch import Figure
+from icda.settings import checked
 from icda.strength import StrengthLog, StrengthNetwork
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
-
 
 RECIPES: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
     "noise": (torch.optim.Adam, {"lr": 1e-3, "weight_decay": 1e-4}),
@@ -41,23 +37,19 @@ class MetaWeightNet(MetaLearner):
     Differs from the original in the meta-gradient, which is exact here too but needs no double backward.
     """
 
+    @checked
     def __init__(
         self,
         setup: Setup,
         *,
-        lookahead: Mode = "full",
-        every: int = 1,
-        start: float = 0.0,
-        meta_batch_size: PositiveInt | None = None,
         hidden: PositiveInt = 100,
         recipe: Literal["noise", "long_tail"] = "noise",
         weight_rate: NotNegative | None = None,
         weight_decay: NotNegative | None = None,
         normalise: bool = False,
+        **options: Any,
     ) -> None:
-        super().__init__(lookahead=lookahead, every=every, start=start, meta_batch_size=meta_batch_size)
-        if recipe not in RECIPES:
-            raise InputError(f"recipe must be {' or '.join(RECIPES)}, got {recipe!r}.")
+        super().__init__(**options)
         self.weight_network = StrengthNetwork(1, hidden, layers=1, normalise_inputs=False)
         given = {"lr": weight_rate, "weight_decay": weight_decay}
         kind, usual = RECIPES[recipe]

@@ -6,7 +6,7 @@ and the head reads the mixture.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -14,16 +14,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
+from icda.data.task import Batch, Inputs
 from icda.errors import InputError, InputTypeError
-from icda.methods.base import Context, Sampling, Setup, StepResult
-from icda.methods.domains import DomainMethod
+from icda.methods.base import Context, Setup, StepResult
+from icda.methods.domains import DomainMethod, DomainSampling
 from icda.ranks import world_size
 
-if TYPE_CHECKING:
-    from icda.data.task import Batch, Inputs
-
 Kind = Literal["mixup", "cutmix"]
-KINDS = ("mixup", "cutmix")
 
 
 class Mix(NamedTuple):
@@ -45,12 +42,8 @@ class MixingMethod(DomainMethod):
     are functions of (seed, iteration, rank). A sample without an eligible partner stays as it is.
     """
 
-    def __init__(self, setup: Setup, sampling: Sampling, *, alpha: float, mix: Kind = "mixup") -> None:
+    def __init__(self, setup: Setup, sampling: DomainSampling, *, alpha: float, mix: Kind = "mixup") -> None:
         super().__init__(setup, sampling)
-        if not 0 < alpha < float("inf"):
-            raise InputError(f"alpha is the parameter of Beta(alpha, alpha), positive and finite, got {alpha}.")
-        if mix not in KINDS:
-            raise InputError(f"mix is one of {', '.join(KINDS)}, got {mix!r}.")
         if mix == "cutmix":
             _check_images(setup.input_shape)
         self.alpha, self.mix, self._seed = alpha, mix, setup.seed

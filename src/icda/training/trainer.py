@@ -128,7 +128,7 @@ class Trainer:
                 self._check_weights()
                 self._save(run)
         self._check_weights()
-        self.method.on_epoch_end(run.context)
+        run.end_epoch()
         record = self._close_epoch(run, started)
         self._save(run)
         return record
