@@ -117,13 +117,17 @@ def _sentence(name: str, error: Any) -> str:
     problems = error.errors(include_url=False)
     first = problems[0]
     place = "".join(f"[{part}]" for part in first["loc"] if isinstance(part, int))
-    wanted = " or ".join(dict.fromkeys(each["msg"].removeprefix("Input should be ") for each in problems))
+    wanted = " or ".join(dict.fromkeys(_wanted(each) for each in problems))
     value, hint = first["input"], ""
     if first["type"] == "literal_error":
         hint = did_you_mean(str(value), [word.strip("'") for word in wanted.replace(" or ", ", ").split(", ")]).strip()
     elif first["type"] == "float_type" and isinstance(value, str) and _reads_as_number(value):
         hint = "YAML reads that as a text, write it with a point, as 1.0e-3."
     return f"{name}{place} must be {wanted}, got {value!r}{': ' if hint else '.'}{hint}"
+
+
+def _wanted(problem: Any) -> str:
+    return "a list" if problem["type"] == "sequence_str" else problem["msg"].removeprefix("Input should be ")
 
 
 def _reads_as_number(text: str) -> bool:

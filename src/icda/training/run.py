@@ -7,9 +7,9 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import torch
 from accelerate import Accelerator
@@ -45,6 +45,7 @@ from icda.results.files import (
 )
 from icda.selection import check as check_selection
 from icda.selection import get_rule
+from icda.settings import check
 from icda.statistics.confusion import count_confusions
 from icda.training.checkpoint import CheckpointError, load_checkpoint, load_networks, load_state, understood
 from icda.training.config import TrainConfig, config_from_dict, describe_changes, save_config
@@ -297,13 +298,9 @@ def load_folder(
 
 def read_setup(values: Mapping[str, Any]) -> Setup:
     """What a method was given when it was made, from a file: every value of the kind it should be."""
-    for entry in fields(Setup):
-        value = values.get(entry.name, entry.default)
-        kinds = {"int": int, "Tensor": torch.Tensor, "tuple[int, ...]": tuple | list}
-        kind = next(kind for name, kind in kinds.items() if str(entry.type).startswith(name))
-        if not isinstance(value, kind) and not (value is None and "None" in str(entry.type)):
-            raise InputError(f"the setup's {entry.name} is a {type(value).__name__}.")
-    return Setup(**values)
+    given = {**values, "input_shape": tuple(values.get("input_shape", ()))}
+    check(given, get_type_hints(Setup), "the setup's ")
+    return Setup(**given)
 
 
 def evaluate_folder(
