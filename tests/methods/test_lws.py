@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from icda.data.task import Batch
@@ -17,6 +17,7 @@ from icda.models.base import FeatureClassifier
 from icda.training import TrainConfig, train
 from icda.training.checkpoint import load_checkpoint
 from icda.training.run import load_folder
+from support import make_context
 
 SETUP = Setup(num_classes=3, feature_dim=5, class_counts=torch.tensor([12, 8, 4]), epochs=10, num_samples=24)
 TARGETS = torch.tensor([0] * 12 + [1] * 8 + [2] * 4)
@@ -34,15 +35,9 @@ def batch_of() -> Batch:
     return Batch(inputs, TARGETS, None, torch.arange(24))
 
 
-def context_of(model: FeatureClassifier, stage: str, **options: float) -> Context:
+def context_of(model: FeatureClassifier, stage: Stage, **options: float) -> Context:
     optimizer = torch.optim.SGD(model.parameters(), **{"lr": 0.1, "momentum": 0.9, "weight_decay": 0.1} | options)
-
-    def apply(loss: Tensor) -> None:
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-    return Context([model], [model], [optimizer], apply, lambda: iter(()), stage=Stage(2, stage))
+    return make_context(model, optimizers=[optimizer], stage=stage)
 
 
 def test_the_head_gives_the_logits_of_the_head_it_replaced_and_draws_nothing() -> None:
@@ -82,7 +77,10 @@ def test_it_reads_as_the_linear_layer_with_scaled_rows(bias: bool) -> None:
 def test_in_the_second_stage_only_scales_learn_by_their_own_gradient(bias: bool) -> None:
     method, model = make(bias)
     batch, head = batch_of(), model.head
-    context, before = context_of(model, "scales"), {name: v.clone() for name, v in head.state_dict().items()}
+    context, before = (
+        context_of(model, method.stages(10)[1]),
+        {name: v.clone() for name, v in head.state_dict().items()},
+    )
     scale, velocity = torch.ones(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
     plain = F.linear(batch.inputs, before["unscaled_weight"], before.get("unscaled_bias"))
     for _ in range(3):
@@ -94,7 +92,7 @@ def test_in_the_second_stage_only_scales_learn_by_their_own_gradient(bias: bool)
         gradient = gradient + 0.1 * scale  # weight decay, as for any other parameter
         velocity = 0.9 * velocity + gradient
         scale = scale - 0.1 * velocity
-        method.step(batch, context)
+        context.stage.step(batch, context)
         torch.testing.assert_close(head.scale.detach(), scale)
     for name in PUT_BACK["scales"][: 1 + bias]:
         assert torch.equal(head.state_dict()[name], before[name]), name
@@ -104,9 +102,9 @@ def test_the_first_stage_is_cross_entropy_bit_for_bit() -> None:
     method, model = make()
     plain = FeatureClassifier(nn.Identity(), nn.Linear(5, 3)).double()
     plain.head.load_state_dict({"weight": model.head.unscaled_weight, "bias": model.head.unscaled_bias})
-    batch, ours, theirs = batch_of(), context_of(model, "representation"), context_of(plain, "representation")
+    batch, ours, theirs = batch_of(), context_of(model, method.stages(10)[0]), context_of(plain, Stage(1))
     for _ in range(4):
-        method.step(batch, ours)
+        ours.stage.step(batch, ours)
         theirs.apply(F.cross_entropy(plain(batch.inputs).logits, TARGETS))
     assert torch.equal(model.head.unscaled_weight, plain.head.weight)
     assert torch.equal(model.head.unscaled_bias, plain.head.bias)
@@ -117,7 +115,8 @@ def test_the_first_stage_is_cross_entropy_bit_for_bit() -> None:
 def test_what_is_put_back_has_a_gradient_and_it_is_zero(stage: str) -> None:
     method, model = make()
     batch = batch_of()
-    method.loss(model(batch.inputs), batch, context_of(model, stage)).backward()
+    loss = {each.name: each.loss for each in method.stages(10)}[stage]
+    loss(model(batch.inputs), batch, context_of(model, Stage(1))).backward()
     for name, parameter in model.head.named_parameters():
         assert parameter.grad is not None, "several processes would wait for it"
         assert bool(parameter.grad.any()) is (name not in PUT_BACK[stage]), name
@@ -128,12 +127,6 @@ def test_the_second_stage_is_short_balanced_and_keeps_the_head() -> None:
     assert (first.epochs, second.epochs) == (90, 10)
     assert (second.trains, second.sampling, second.restart) == ("head", "class_balanced", True)
     assert not second.reset_head
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_a_share_outside_the_open_interval_is_refused(share: float) -> None:
-    with pytest.raises(ValueError, match="first_stage is a share of the epochs"):
-        create_method("lws", SETUP, {"first_stage": share})
 
 
 def ranked(method: str, folder: Path) -> TrainConfig:

@@ -19,6 +19,7 @@ from icda.methods import Context, Setup, create_method
 from icda.methods.metasaug import MetaSAug
 from icda.models import FeatureClassifier, create_model
 from icda.training import TrainConfig, train
+from support import make_context
 
 CLASSES, DIM, RATE = 4, 6, 0.3
 COUNTS = torch.tensor([400, 200, 100, 5])
@@ -39,17 +40,7 @@ def make(**options: Any) -> MetaSAug:
 
 
 def context_of(model: FeatureClassifier, progress: float) -> Context:
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
-
-    def apply(loss: Tensor) -> None:
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-    metadata = batch(99, size=8)
-    return Context(
-        [model], [model], [optimizer], apply, lambda: iter(()), next_metadata=lambda: metadata, progress=progress
-    )
+    return make_context(model, rate=RATE, next_metadata=lambda: batch(99, size=8), progress=progress)
 
 
 def class_weights() -> list[float]:

@@ -15,11 +15,11 @@ from icda.cross_fit import HeldOut
 from icda.cross_fit.refined_labels import refine_labels
 from icda.data.task import Batch
 from icda.errors import InputError
-from icda.methods import Context, Setup, Stage
-from icda.methods.cross_fitted import FIRST
+from icda.methods import Setup
 from icda.methods.twin_labels import TwinLabels
 from icda.results import RunResult
 from icda.training import TrainConfig, train
+from support import make_context
 
 SETUP = Setup(3, 5, torch.tensor([4, 4, 4]), epochs=4, num_samples=12, seed=3)
 TARGETS = torch.arange(12) % 3
@@ -31,11 +31,9 @@ def answers(right: int, sure: float = 4.0) -> Tensor:
     return (sure * torch.nn.functional.one_hot(said, 3)).float().softmax(1)
 
 
-def end_epoch(method: TwinLabels, said: Tensor, epoch: int, epochs: int = 99) -> None:
+def end_epoch(method: TwinLabels, said: Tensor, epoch: int) -> None:
     method.said, method.given = said.clone(), TARGETS.clone()
-    method.on_epoch_end(
-        Context([], [], [], lambda loss: None, lambda: iter(()), epoch=epoch, stage=Stage(epochs, FIRST))
-    )
+    method.on_epoch_end(make_context(epoch=epoch))
 
 
 def test_the_epoch_whose_running_mean_agrees_most_with_the_given_labels_is_kept() -> None:
@@ -58,7 +56,7 @@ def test_the_second_network_learns_from_refined_labels_with_adjusted_logits() ->
     refined = refine_labels(held_out.logits, TARGETS).probabilities
     logits, rows = torch.randn(5, 3, generator=generator), torch.tensor([7, 0, 3, 3, 11])
     output: Any = type("Output", (), {"logits": logits})
-    context = Context([], [], [], lambda loss: None, lambda: iter(()))
+    context = make_context()
     for balance in (True, False):
         method = TwinLabels(SETUP, balance=balance)
         method.learn_from(held_out)

@@ -57,7 +57,7 @@ class MetaICDA:
             setup, criterion=loss, strength_network=strength_network, lookahead=lookahead, every=every, **options
         )
         self._num_samples = setup.num_samples
-        self.method.given = torch.zeros(2, 0)  # samples have no numbers here unless the caller gives them
+        self.method.given = torch.zeros(0, 2)  # samples have no numbers here unless the caller gives them
         self.method.to(next(model.parameters()).device)
         self.context = Context(
             networks=[model],

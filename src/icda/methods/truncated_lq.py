@@ -13,7 +13,7 @@ from icda.losses.generalized_cross_entropy import generalized_cross_entropy
 from icda.methods.base import METHODS, Context, Method, Setup
 from icda.methods.per_sample import PerSample, label_probability, over_training_set
 from icda.models.base import Output
-from icda.ranges import OpenShare, PositiveInt, Share, ShareAboveZero
+from icda.ranges import OpenShare, PositiveInt, Share
 from icda.results.epoch import Figure
 from icda.settings import checked
 
@@ -38,7 +38,7 @@ class TruncatedLq(PerSample, Method):
         self,
         setup: Setup,
         *,
-        q: ShareAboveZero = 0.7,
+        q: Share = 0.7,
         threshold: OpenShare = 0.5,
         start: Share = 1 / 3,
         refresh: PositiveInt = 10,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from icda.data.task import Task
 from icda.errors import InputError
 from icda.metrics import METRICS
 from icda.registry import Registry
@@ -116,30 +117,18 @@ def get_rule(rule: str | SelectionRule) -> SelectionRule:
     )
 
 
-def check(
-    rule: str | SelectionRule, has_validation: bool, has_groups: bool, task: str = "", has_metadata: bool = False
-) -> None:
-    """Raise before training when the task cannot give the rule what it needs.
-
-    `has_groups` says whether the rule's split, validation or metadata, has group labels.
-
-    >>> check("validation_worst_group", has_validation=False, has_groups=False, task="cifar10")
-    Traceback (most recent call last):
-    icda.errors.InputError: selection rule 'validation_worst_group' needs a validation split with group labels; task \
-'cifar10' has none: use --selection last
-    """
+def check(rule: str | SelectionRule, task: Task) -> None:
+    """Raise before training when the task cannot give the rule what it needs."""
     rule = get_rule(rule)
-    there = "a validation split" if rule.split == "validation" else "metadata"
-    needed = f"{there} with group labels" if rule.needs_groups else there
-    owner = f"task {task!r}" if task else "this task"
-    if (rule.needs_validation and not has_validation) or (rule.needs_metadata and not has_metadata):
-        raise InputError(f"selection rule {rule.name!r} needs {needed}; {owner} has none: use --selection last")
-    if rule.needs_groups and not has_groups:
-        raise InputError(
-            f"selection rule {rule.name!r} needs {needed}; {owner} has none: "
-            "use --selection last or --selection validation_worst_class"
-        )
+    split = task.metadata if rule.needs_metadata else task.validation
+    if not rule.compares or (split is not None and (split.groups is not None or not rule.needs_groups)):
+        return
+    needed = f"{_words(rule.split)}{' with group labels' if rule.needs_groups else ''}"
+    instead = "last" if split is None else "last or --selection validation_worst_class"
+    raise InputError(
+        f"selection rule {rule.name!r} needs a {needed}; task {task.name!r} has none: use --selection {instead}."
+    )
 
 
 def _words(split: str) -> str:
-    return "validation split" if split == "validation" else split
+    return f"{split} split"
