@@ -96,7 +96,7 @@ def test_a_value_of_a_wrong_type_is_refused_with_its_option(method: str, option:
 def test_the_refusal_says_which_entry_of_a_list_is_meant_and_how_yaml_reads_a_number() -> None:
     with pytest.raises(ValueError, match=r"milestones\[1\] must be a valid number, got 'x'"):
         create_method("ifl", SETUP, {"milestones": [0.5, "x"]})
-    with pytest.raises(ValueError, match="beta .*got '1e-3': YAML reads that as a text"):
+    with pytest.raises(ValueError, match=r"beta .*got '1e-3': YAML reads that as a text"):
         create_method("icda", SETUP, {"beta": "1e-3"})
 
 

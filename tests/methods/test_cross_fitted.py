@@ -243,7 +243,7 @@ def test_xrm_with_group_dro_gives_weight_to_the_groups_that_are_there() -> None:
     method.learn_from(HeldOut(LOGITS, torch.tensor([0, 1, 1, 1, 0, 1]), 1.0))
     assert method.robust is not None
     assert method.robust.q.tolist() == pytest.approx([1 / 3, 0.0, 1 / 3, 1 / 3])
-    with pytest.raises(ValueError, match="second is one of uw, group_dro, got 'irm'"):
+    with pytest.raises(ValueError, match="second must"):
         create_method("xrm", SETUP, {"second": "irm"})
 
 
