@@ -21,6 +21,11 @@ def world_size() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
+def rank() -> int:
+    """Which of them this process is, from 0."""
+    return dist.get_rank() if world_size() > 1 else 0
+
+
 def is_first_rank() -> bool:
     """Whether this process writes and prints for all; torchrun says so before the processes know each other."""
     if dist.is_available() and dist.is_initialized():

@@ -116,18 +116,11 @@ def test_as_many_networks_as_a_method_trains_are_fine(wanted: int, given: int) -
     check_networks(method, given)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "given", "message"),
-    [
-        (2, 1, "CrossEntropy trains 2 networks, got 1: one network too few"),
-        (1, 2, "CrossEntropy trains 1 network, got 2: one network too many"),
-        (3, 1, "CrossEntropy trains 3 networks, got 1: not as many as it needs"),
-    ],
-)
-def test_another_number_of_networks_is_refused(wanted: int, given: int, message: str) -> None:
+@pytest.mark.parametrize(("wanted", "given"), [(2, 1), (1, 2), (3, 1)])
+def test_another_number_of_networks_is_refused(wanted: int, given: int) -> None:
     method = CrossEntropy()
     method.num_networks = wanted
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"trains {wanted} networks .*got {given}"):
         check_networks(method, given)
 
 

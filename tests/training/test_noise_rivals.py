@@ -62,7 +62,7 @@ def test_one_network_too_few_is_refused_before_anything_is_written(method: str, 
     task = load_task(config)
     networks, made = build(config, task)
     assert len(networks) == 2
-    with pytest.raises(ValueError, match="trains 2 networks, got 1: one network too few"):
+    with pytest.raises(ValueError, match="trains 2 networks"):
         Trainer(config, task, networks[:1], made, config.folder(), make_accelerator("no"))
     assert not config.folder().exists()
 

@@ -12,11 +12,10 @@ from torch.nn import functional as F
 
 from icda.data.generators import generator_for
 from icda.data.task import Batch
-from icda.errors import InputError
-from icda.methods.base import METHODS, Context, Method, Setup, StepResult
+from icda.methods.base import METHODS, Context, Method, Setup, StepResult, check_images
 from icda.models.conditional_gan import SIZES, ConditionalDiscriminator, ConditionalGenerator
 from icda.ranges import Positive, PositiveInt, Share, ShareAboveZero
-from icda.ranks import all_gather_rows, all_mean, world_size
+from icda.ranks import all_gather_rows, all_mean, rank
 from icda.settings import checked
 
 
@@ -49,9 +48,11 @@ class ACGAN(Method):
         gan_rate: Positive = 2e-4,
     ) -> None:
         super().__init__()
-        _check_images(setup.input_shape)
+        shape = setup.input_shape
+        square = len(shape) == 3 and shape[1] == shape[2] and shape[1] in SIZES
+        check_images("acgan makes images", shape, square, f" of a side of {', '.join(map(str, SIZES))} pixels")
         self.share, self.start, self._seed, self._num_classes = share, start, setup.seed, setup.num_classes
-        channels, size = setup.input_shape[:2]
+        channels, size = shape[:2]
         wide = {"width": width, "widest": 4 * width}
         with torch.random.fork_rng(devices=[]):  # the classifier's own draws stay what they are without a GAN
             torch.default_generator.manual_seed(generator_for(setup.seed, "acgan").initial_seed())
@@ -137,10 +138,8 @@ class ACGAN(Method):
 
     def _sizes(self, batch: Batch) -> tuple[list[int], int]:
         """The number of samples on every rank, and which of them this one is."""
-        if world_size() == 1:
-            return [batch.num_samples], 0
         mine = torch.tensor([batch.num_samples], device=self.low.device)
-        return all_gather_rows(mine).tolist(), torch.distributed.get_rank()
+        return all_gather_rows(mine).tolist(), rank()
 
     def get_extra_state(self) -> dict[str, Any]:
         return {
@@ -151,12 +150,3 @@ class ACGAN(Method):
     def set_extra_state(self, state: dict[str, Any]) -> None:
         self.generator_optimizer.load_state_dict(state["generator"])
         self.discriminator_optimizer.load_state_dict(state["discriminator"])
-
-
-def _check_images(shape: tuple[int, ...]) -> None:
-    if len(shape) != 3 or shape[1] != shape[2] or shape[1] not in SIZES:
-        raise InputError(
-            f"acgan makes images: it needs inputs of shape (channels, side, side) with a side of "
-            f"{', '.join(map(str, SIZES))} pixels, got {tuple(shape) or 'inputs without a fixed shape'}. "
-            "For a folder of images set --image-size."
-        )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ from icda.models.base import FeatureClassifier, Output
 from icda.registry import Registry
 from icda.results.epoch import Figure
 
+Figures: TypeAlias = Mapping[str, Figure]  # for the log
 METHODS: Registry[Callable[..., Method]] = Registry("method", "icda.methods", "icda.methods")
 
 # How samples are drawn. Balanced: every class, group or domain equally often, the samples within it alike. Reversed: a
@@ -210,7 +211,7 @@ class Method(nn.Module):
 
     def on_epoch_end(self, context: Context) -> None: ...
 
-    def epoch_figures(self) -> Mapping[str, Figure]:
+    def epoch_figures(self) -> Figures:
         """Figures of the epoch that just ended, for the log: plain numbers, lists or dicts."""
         return {}
 
@@ -220,6 +221,20 @@ class Method(nn.Module):
         The log says how they stand to wrong labels, small groups and small classes, which a method need not know.
         """
         return {}
+
+
+def rows_of(inputs: Inputs, rows: Tensor | slice) -> Inputs:
+    """Chosen samples of a batch's inputs; tokenised text comes as a dict of tensors."""
+    return {name: value[rows] for name, value in inputs.items()} if isinstance(inputs, dict) else inputs[rows]
+
+
+def check_images(owner: str, shape: tuple[int, ...], fits: bool, wanted: str) -> None:
+    """Refuse inputs that are not the images (channels, height, width) that a method needs."""
+    if len(shape) != 3 or not fits:
+        raise InputError(
+            f"{owner}: it needs inputs of shape (channels, height, width){wanted}, got "
+            f"{tuple(shape) or 'inputs without a fixed shape'}. For a folder of images set --image-size."
+        )
 
 
 class MissingNeedError(InputError):
@@ -246,13 +261,8 @@ def check_needs(name: str, needs: frozenset[str], task: Task) -> None:
 
 def check_networks(method: Method, count: int) -> None:
     """Fail before training when a method is given another number of networks than it trains."""
-    needed = method.num_networks
-    if count != needed:
-        amount = {-1: "one network too few", 1: "one network too many"}.get(count - needed, "not as many as it needs")
-        raise InputError(
-            f"{type(method).__name__} trains {needed} network{'s' if needed > 1 else ''}, got {count}: {amount}. "
-            "`icda train` makes as many as the method says in num_networks."
-        )
+    if count != method.num_networks:
+        raise InputError(f"{type(method).__name__} trains {method.num_networks} networks (num_networks), got {count}.")
 
 
 def check_metadata(task: Task) -> None:

@@ -221,18 +221,11 @@ class CrossFittedMethod(Method):
 def pass_cost(folds: int, share: float) -> float:
     """What `folds` networks cost over `share` of the run's epochs, in plain trainings: each sample trains all but one,
     which answers.
-
-    >>> round(pass_cost(4, 1 / 3), 2)
-    1.11
     """
     return share * (folds - 1 + FORWARD)
 
 
 def first_stage_epochs(share: float, epochs: int) -> int:
-    """
-    >>> first_stage_epochs(0.5, 30), first_stage_epochs(0.01, 30)
-    (15, 1)
-    """
     return max(1, round(share * epochs))
 
 

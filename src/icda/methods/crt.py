@@ -39,11 +39,7 @@ class ClassifierRetraining(Method):
 
 
 def two_stages(name: str, epochs: int, first_stage: float) -> tuple[int, int]:
-    """The epochs of two stages, one at least for each.
-
-    >>> two_stages("crt", 100, 0.9), two_stages("crt", 3, 0.9)
-    ((90, 10), (2, 1))
-    """
+    """The epochs of two stages, one at least for each."""
     if epochs < 2:
         raise InputError(f"{name} trains in two stages and needs 2 epochs or more, got {epochs}.")
     first = min(max(1, round(epochs * first_stage)), epochs - 1)

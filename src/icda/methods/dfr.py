@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -15,11 +14,10 @@ from icda.errors import InputError
 from icda.linear.solver import LinearHead
 from icda.linear.sparse import fit_sparse_head
 from icda.losses.terms.head import head_parameters
-from icda.methods.base import METHODS, Context, Method, Setup, Stage, StepResult
+from icda.methods.base import METHODS, Context, Figures, Method, Setup, Stage, StepResult
 from icda.models.modes import evaluating
 from icda.ranges import NotNegative
 from icda.ranks import all_mean
-from icda.results.epoch import Figure
 from icda.settings import checked
 
 STRENGTHS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)  # of the penalty, strongest first
@@ -78,7 +76,7 @@ class DFR(Method):
         output = context.models[0](batch.inputs)
         return StepResult(self.loss(output, batch, context), output.logits)
 
-    def epoch_figures(self) -> Mapping[str, Figure]:
+    def epoch_figures(self) -> Figures:
         return {} if self.chosen_l1.isnan() else {"l1": float(self.chosen_l1)}
 
     @torch.no_grad()

@@ -139,11 +139,7 @@ class AnnealedPenalty(DomainPenalty):
 
 
 def mean_or_zero(values: Sequence[Tensor], like: Tensor) -> Tensor:
-    """The mean of numbers, 0 where no domain of the batch has one.
-
-    >>> mean_or_zero([torch.tensor(1.0), torch.tensor(2.0)], like=torch.zeros(3)), mean_or_zero([], like=torch.zeros(3))
-    (tensor(1.5000), tensor(0.))
-    """
+    """The mean of numbers, 0 where no domain of the batch has one."""
     return torch.stack(list(values)).mean() if values else like.new_zeros(())
 
 

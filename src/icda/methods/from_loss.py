@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
@@ -12,9 +11,8 @@ from icda.losses import AdjustedLoss
 from icda.losses.augmented import StatisticsLoss
 from icda.losses.terms.head import head_parameters
 from icda.losses.terms.mapped_variance import mean_mapped_variances
-from icda.methods.base import Context, Method, Setup
+from icda.methods.base import Context, Figures, Method, Setup
 from icda.models.base import FeatureClassifier, Output
-from icda.results.epoch import Figure
 
 
 class LossMethod(Method):
@@ -47,5 +45,5 @@ class LossMethod(Method):
                 f"mapped_variance_{name}": value for name, value in mapped._asdict().items() if value is not None
             }
 
-    def epoch_figures(self) -> Mapping[str, Figure]:
+    def epoch_figures(self) -> Figures:
         return dict(self._figures)

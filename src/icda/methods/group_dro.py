@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
@@ -10,11 +9,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.task import Batch
-from icda.methods.base import METHODS, Context, Method, Setup, Stage
+from icda.methods.base import METHODS, Context, Figures, Method, Setup, Stage
 from icda.models.base import Output
 from icda.ranges import NotNegative
 from icda.ranks import all_reduce
-from icda.results.epoch import Figure
 from icda.settings import checked
 
 
@@ -62,7 +60,7 @@ class GroupDRO(Method):
         weights = self.q * counts.sum() / counts.clamp(min=1)
         return (weights[batch.groups].to(losses) * losses).mean()
 
-    def epoch_figures(self) -> Mapping[str, Figure]:
+    def epoch_figures(self) -> Figures:
         return {"weight_by_group": self.q.tolist()}
 
     def _group_means(self, losses: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:

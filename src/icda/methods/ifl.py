@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import torch
@@ -15,13 +15,12 @@ from icda.data.task import Batch, Inputs
 from icda.errors import InputError
 from icda.losses import LOSSES
 from icda.losses.center_loss import squared_distances
-from icda.methods.base import METHODS, Context, Setup, StepResult
+from icda.methods.base import METHODS, Context, Figures, Setup, StepResult
 from icda.methods.from_loss import LossMethod
 from icda.methods.per_sample import PerSample, label_probability, over_training_set
 from icda.models.base import Output
 from icda.ranges import NotNegative, Share
 from icda.ranks import all_reduce
-from icda.results.epoch import Figure
 from icda.settings import checked
 
 FLOOR = 1e-5  # of a sample's score: even the easiest can be drawn
@@ -112,7 +111,7 @@ class IFL(PerSample, LossMethod):
         total, count = sums[:, :-1], sums[:, -1:]
         self.centres = self.centres - 2 * self.centre_rate * (count * self.centres - total) / count.sum()
 
-    def epoch_figures(self) -> Mapping[str, Figure]:
+    def epoch_figures(self) -> Figures:
         """How many equally likely samples the second environment is worth, as a share of the training set."""
         shares = self.weights / self.weights.sum()
         worth = 1 / (shares.square().sum() * len(shares))
@@ -128,10 +127,6 @@ def environment_weights(
     log(ratio) / log(t), clamped to [1, 10], where t is the mean 1 - p of the hardest fifth of the class over that of the
     other four fifths. Smaller classes are drawn uniformly. Each class weighs the same, or, without `balanced_classes`,
     as much as it has samples.
-
-    >>> weights = environment_weights(torch.tensor([0.9, 0.9, 0.8, 0.8, 0.1, 0.5]), torch.tensor([0, 0, 0, 0, 0, 1]))
-    >>> weights.round(decimals=3)
-    tensor([0.0000, 0.0000, 0.1000, 0.1000, 0.8000, 1.0000], dtype=torch.float64)
     """
     weights = torch.zeros(len(targets), dtype=torch.float64, device=probabilities.device)
     for label in targets.unique():
@@ -155,13 +150,7 @@ def _hardness(probabilities: Tensor, ratio: float) -> Tensor:
 
 
 def join_batches(first: Batch, second: Batch) -> Batch:
-    """Two batches as one; of texts the shorter are padded with zeros, which the attention mask leaves out.
-
-    >>> one = Batch({"ids": torch.ones(1, 2)}, torch.tensor([0]), None, torch.tensor([5]))
-    >>> two = Batch({"ids": torch.ones(1, 3)}, torch.tensor([1]), None, torch.tensor([6]))
-    >>> join_batches(one, two).inputs["ids"].tolist()
-    [[1.0, 1.0, 0.0], [1.0, 1.0, 1.0]]
-    """
+    """Two batches as one; of texts the shorter are padded with zeros, which the attention mask leaves out."""
     targets, index = torch.cat([first.targets, second.targets]), torch.cat([first.index, second.index])
     return Batch(_join_inputs(first.inputs, second.inputs), targets, None, index)
 

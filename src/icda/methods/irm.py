@@ -15,10 +15,6 @@ def scale_gradient(logits: Tensor, targets: Tensor) -> Tensor:
 
     It is zero where no factor before the logits (N, C) would lower the loss. Being written out, it is differentiated
     once and needs no double backward.
-
-    >>> import torch
-    >>> scale_gradient(torch.tensor([[2.0, 0.0]]), torch.tensor([0]))  # -2 (1 - p_0): a larger factor is better
-    tensor(-0.2384)
     """
     own = logits.gather(1, targets[:, None])
     return (logits.softmax(1) * (logits - own)).sum(1).mean()

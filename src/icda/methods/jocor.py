@@ -15,13 +15,7 @@ from icda.settings import checked
 
 
 def joint_losses(first: Tensor, second: Tensor, targets: Tensor, agreement: float) -> Tensor:
-    """(1 - k) (CE_1 + CE_2) + k (KL(p_1 | p_2) + KL(p_2 | p_1)) of each sample (N,); gradients reach both logits.
-
-    >>> import torch
-    >>> logits = torch.tensor([[1.0, 0.0]])
-    >>> joint_losses(logits, logits, torch.tensor([0]), agreement=1.0)  # equal answers agree
-    tensor([0.])
-    """
+    """(1 - k) (CE_1 + CE_2) + k (KL(p_1 | p_2) + KL(p_2 | p_1)) of each sample (N,); gradients reach both logits."""
     one, two = F.log_softmax(first, 1), F.log_softmax(second, 1)
     labels = F.nll_loss(one, targets, reduction="none") + F.nll_loss(two, targets, reduction="none")
     divergence = ((one.exp() - two.exp()) * (one - two)).sum(1)  # both directions of KL in one sum

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 import torch
@@ -11,12 +10,11 @@ from annotated_types import Ge
 from torch import Tensor
 
 from icda.data.task import Batch
-from icda.methods.base import METHODS, Context, Method, Sampling, Setup, Stage
+from icda.methods.base import METHODS, Context, Figures, Method, Sampling, Setup, Stage
 from icda.methods.crt import two_stages
 from icda.methods.per_sample import PerSample, over_training_set
 from icda.models.base import Output
 from icda.ranges import OpenShare
-from icda.results.epoch import Figure
 from icda.settings import checked
 
 
@@ -71,7 +69,7 @@ class JTT(PerSample, Method):
         errors = self.errors.cpu()
         return torch.where(errors, self.up_weight, 1.0).double()
 
-    def epoch_figures(self) -> Mapping[str, Figure]:
+    def epoch_figures(self) -> Figures:
         return {"upweighted_errors": int(self.errors.sum())}
 
 

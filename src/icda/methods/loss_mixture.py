@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.task import Batch
-from icda.methods.base import METHODS, Context, Method, Setup
+from icda.methods.base import METHODS, Context, Figures, Method, Setup
 from icda.methods.per_sample import PerSample, over_training_set, rows
 from icda.models.base import Output
 from icda.ranges import Share
-from icda.results.epoch import Figure
 from icda.settings import checked
 
 ROUNDS, SAME, LEAST_VARIANCE = 100, 1e-6, 1e-4
@@ -52,7 +49,7 @@ class LossMixture(PerSample, Method):
         trust = rows(self.clean, batch, given)
         return (trust * given + (1 - trust) * own).mean()
 
-    def epoch_figures(self) -> Mapping[str, Figure]:
+    def epoch_figures(self) -> Figures:
         return {"label_trust": float(self.clean.double().mean())}
 
 
@@ -64,9 +61,6 @@ def lower_component(losses: Tensor) -> Tensor:
     """Probability (N,) of each loss to come from the lower of two normal distributions fitted to all (EM).
 
     Losses that are all alike belong to the lower one.
-
-    >>> lower_component(torch.tensor([0.1, 0.2, 0.15, 3.0, 2.8])).round()
-    tensor([1., 1., 1., 0., 0.])
     """
     values = losses.double()
     low, high = values.min(), values.max()

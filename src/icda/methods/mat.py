@@ -47,12 +47,7 @@ class MAT(CrossFittedMethod):
 
 
 def mixed_log_prior(logits: Tensor, targets: Tensor) -> Tensor:
-    """log sum_a P(y | a) p(a | x) of each sample (N, C), P(y | a) counted over the most likely answers.
-
-    >>> sure = torch.tensor([[50.0, 0.0], [50.0, 0.0], [0.0, 50.0], [0.0, 50.0]])
-    >>> mixed_log_prior(sure, torch.tensor([0, 1, 1, 1])).exp()[0]
-    tensor([0.4167, 0.5833])
-    """
+    """log sum_a P(y | a) p(a | x) of each sample (N, C), P(y | a) counted over the most likely answers."""
     num_classes = logits.shape[1]
     counts = joint_counts(logits.argmax(1), targets, num_classes, num_classes)
     table = conditional_log_prior(counts)

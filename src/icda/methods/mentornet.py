@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from icda.data.generators import generator_for
 from icda.data.task import Batch
 from icda.methods.base import METHODS, Context, Setup, StepResult
+from icda.methods.meta_learning import OptimizerState
 from icda.methods.self_paced import SelfPaced
 from icda.ranges import NotNegative, OpenShare
 from icda.ranks import all_mean
@@ -51,7 +52,7 @@ class Mentor(nn.Module):
 
 
 @METHODS.register("mentornet", "mentornet_dd")
-class MentorNet(SelfPaced):
+class MentorNet(OptimizerState, SelfPaced):
     """mean_i v_i CE_i with v_i = sigmoid(mentor(loss, loss minus its moving percentile, epoch)), learned on metadata.
 
     This is the data-driven variant (DD): the mentor learns to tell right labels from wrong ones where that is known.
@@ -116,21 +117,12 @@ class MentorNet(SelfPaced):
         self.optimizer.step()
         return float(loss.detach())
 
-    def get_extra_state(self) -> dict[str, Any]:
-        return {"optimizer": self.optimizer.state_dict()}
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        self.optimizer.load_state_dict(state["optimizer"])
-
 
 def spoil(logits: Tensor, targets: Tensor, rate: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Labels (N,) of which `rate` were replaced by another class, and which of them were left alone.
 
     The wrong class is drawn from the student's own answer without the true class. The student learned it from the noise,
     so what is flipped to one class in training is flipped to that class here; uniform wrong labels would be too easy.
-
-    >>> spoil(torch.zeros(2, 2), torch.tensor([0, 1]), 1.0, torch.Generator())
-    (tensor([1, 0]), tensor([False, False]))
     """
     right = torch.rand(len(targets), generator=generator) >= rate
     others = logits.detach().float().scatter(1, targets[:, None], -torch.inf).softmax(1).cpu()

@@ -14,14 +14,13 @@ from icda.data.task import Batch
 from icda.errors import InputError
 from icda.losses.icda import ICDALoss
 from icda.meta.lookahead import Mode
-from icda.methods.base import METHODS, Context, Setup
+from icda.methods.base import METHODS, Context, Figures, Setup
 from icda.methods.held_out_figures import NAMES as HELD_OUT_NAMES
 from icda.methods.held_out_figures import HeldOutFigures, read_held_out_figures
 from icda.methods.meta_learning import MetaLearner, Outer, step_network
 from icda.methods.per_sample import PerSample, write_rows
 from icda.models.base import Output
 from icda.ranges import NotNegative, PositiveInt, Share
-from icda.results.epoch import Figure
 from icda.settings import checked
 from icda.statistics import Moments
 from icda.strength import Characteristics, Strength, StrengthLog, StrengthNetwork
@@ -174,7 +173,7 @@ class MetaICDAMethod(PerSample, MetaLearner):
     def on_epoch_end(self, context: Context) -> None:
         self.characteristics.end_epoch()
 
-    def epoch_figures(self) -> Mapping[str, Figure]:
+    def epoch_figures(self) -> Figures:
         return self.log.take()
 
     def sample_figures(self) -> Mapping[str, Tensor]:

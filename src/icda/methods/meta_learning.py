@@ -92,6 +92,18 @@ class MetaLearner(Method):
         return float(ahead.meta_loss)
 
 
+class OptimizerState(nn.Module):
+    """A module whose `optimizer` is part of its state."""
+
+    optimizer: torch.optim.Optimizer
+
+    def get_extra_state(self) -> dict[str, Any]:
+        return {"optimizer": self.optimizer.state_dict()}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
 def step_network(network: nn.Module, optimizer: torch.optim.Optimizer, gradients: Sequence[Tensor]) -> None:
     """Put given gradients on a network's parameters and take an optimiser step."""
     for parameter, gradient in zip(network.parameters(), gradients, strict=True):

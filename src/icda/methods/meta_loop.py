@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,11 +12,10 @@ from icda.data.task import Batch
 from icda.errors import InputError
 from icda.losses.icda import ICDALoss
 from icda.meta.lookahead import Mode
-from icda.methods.base import Context, Setup, StepResult
+from icda.methods.base import Context, Figures, Setup, StepResult
 from icda.methods.meta_icda import MetaICDAMethod
 from icda.models.base import FeatureClassifier
 from icda.ranges import PositiveInt
-from icda.results.epoch import Figure
 from icda.strength import StrengthNetwork
 
 
@@ -84,7 +83,7 @@ class MetaICDA:
         self.context.iteration += 1
         return result
 
-    def end_epoch(self) -> Mapping[str, Figure]:
+    def end_epoch(self) -> Figures:
         """Close an epoch; returns the mean strengths given out, overall and by class."""
         self.method.on_epoch_end(self.context)
         return self.method.epoch_figures()

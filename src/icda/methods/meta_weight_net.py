@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -10,11 +10,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.task import Batch
-from icda.methods.base import METHODS, Context, Setup
-from icda.methods.meta_learning import MetaLearner, Outer, step_network
+from icda.methods.base import METHODS, Context, Figures, Setup
+from icda.methods.meta_learning import MetaLearner, OptimizerState, Outer, step_network
 from icda.models.base import Output
 from icda.ranges import NotNegative, PositiveInt
-from icda.results.epoch import Figure
 from icda.settings import checked
 from icda.strength import StrengthLog, StrengthNetwork
 
@@ -25,7 +24,7 @@ RECIPES: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
 
 
 @METHODS.register("meta_weight_net", "mwn")
-class MetaWeightNet(MetaLearner):
+class MetaWeightNet(OptimizerState, MetaLearner):
     """Cross entropy weighted by a network of one hidden layer that reads each sample's loss.
 
     w_i = sigmoid(MLP(l_i)); the network learns on metadata through a virtual SGD step. With `normalise` the weights of a
@@ -83,11 +82,5 @@ class MetaWeightNet(MetaLearner):
         self.log.add(weights, batch.targets, batch.groups)
         return (weights * losses).mean()
 
-    def epoch_figures(self) -> Mapping[str, Figure]:
+    def epoch_figures(self) -> Figures:
         return {name.replace("strength", "weight"): value for name, value in self.log.take().items()}
-
-    def get_extra_state(self) -> dict[str, Any]:
-        return {"optimizer": self.optimizer.state_dict()}
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        self.optimizer.load_state_dict(state["optimizer"])

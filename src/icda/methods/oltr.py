@@ -114,10 +114,6 @@ def centroid_loss(features: Tensor, targets: Tensor, centroids: Tensor, repel: f
     """mean_i |h_i - c_{y_i}|^2 / 2 + repel * max(0, margin - sum_i sum_{c != y_i} |h_i - c_c|^2 / (N C)).
 
     Features (N, A), centroids (C, A).
-
-    >>> features, centroids = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 0.0], [3.0, 0.0]])
-    >>> centroid_loss(features, torch.tensor([0]), centroids, repel=1.0, margin=10.0)  # 1/2 + 10 - 4/2
-    tensor(8.5000)
     """
     with torch.autocast(features.device.type, enabled=False):
         features = features.to(centroids.dtype)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from icda.data.rand_augment import RandAugment
-from icda.errors import InputError
-from icda.methods.base import METHODS, Method, Setup
+from icda.methods.base import METHODS, Method, Setup, check_images
 from icda.ranges import NotNegative, NotNegativeInt
 from icda.settings import checked
 
@@ -23,13 +22,6 @@ class RandAug(Method):
     @checked
     def __init__(self, setup: Setup, *, num_ops: NotNegativeInt = 2, magnitude: NotNegative = 9) -> None:
         super().__init__()
-        _check_images(setup.input_shape)
+        channels = setup.input_shape[:1]
+        check_images("rand_aug changes images", setup.input_shape, channels in ((1,), (3,)), " with 1 or 3 channels")
         self.augment_images = RandAugment(num_ops, magnitude)
-
-
-def _check_images(shape: tuple[int, ...]) -> None:
-    if len(shape) != 3 or shape[0] not in (1, 3):
-        raise InputError(
-            "rand_aug changes images: it needs inputs of shape (channels, height, width) with 1 or 3 channels, got "
-            f"{tuple(shape) or 'inputs without a fixed shape'}. Choose a task of images or another method."
-        )

@@ -16,20 +16,12 @@ from icda.settings import checked
 
 
 def drop_rate(noise_rate: float, epoch: int, ramp_epochs: int) -> float:
-    """R(e) = noise_rate min(e / ramp_epochs, 1): nothing is dropped at first, for networks learn what is clean first.
-
-    >>> [drop_rate(0.4, epoch, ramp_epochs=10) for epoch in (0, 5, 10, 99)]
-    [0.0, 0.2, 0.4, 0.4]
-    """
+    """R(e) = noise_rate min(e / ramp_epochs, 1): nothing is dropped at first, for networks learn what is clean first."""
     return noise_rate * min(epoch / ramp_epochs, 1.0) if ramp_epochs else noise_rate
 
 
 def smallest(losses: Tensor, rate: float) -> Tensor:
-    """Positions of the (1 - rate) N smallest losses, at least one, in the order of the batch.
-
-    >>> smallest(torch.tensor([0.3, 9.0, 0.1, 0.2]), rate=0.5)
-    tensor([2, 3])
-    """
+    """Positions of the (1 - rate) N smallest losses, at least one, in the order of the batch."""
     kept = max(1, int((1 - rate) * len(losses) + 1e-9))  # (1 - 0.9) 10 is 0.9999...
     return losses.detach().argsort(stable=True)[:kept].sort().values
 

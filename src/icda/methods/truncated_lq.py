@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from icda.data.task import Batch
 from icda.losses.generalized_cross_entropy import generalized_cross_entropy
-from icda.methods.base import METHODS, Context, Method, Setup
+from icda.methods.base import METHODS, Context, Figures, Method, Setup
 from icda.methods.per_sample import PerSample, label_probability, over_training_set
 from icda.models.base import Output
 from icda.ranges import OpenShare, PositiveInt, Share
-from icda.results.epoch import Figure
 from icda.settings import checked
 
 
@@ -71,7 +69,7 @@ class TruncatedLq(PerSample, Method):
         given_up = _lq_at(self.threshold, self.q)
         return torch.where(self.kept[batch.index.to(self.kept.device)], losses, given_up).mean()
 
-    def epoch_figures(self) -> Mapping[str, Figure]:
+    def epoch_figures(self) -> Figures:
         return {"kept_share": float(self.kept.double().mean())}
 
 

@@ -63,9 +63,5 @@ class XRM(CrossFittedMethod):
 
 
 def mistake_groups(answers: Tensor, targets: Tensor) -> Tensor:
-    """2 y + [the held-out answer is wrong] of each sample (N,).
-
-    >>> mistake_groups(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]))
-    tensor([0, 1, 2])
-    """
+    """2 y + [the answer is wrong] (N,): what networks that rely on a shortcut get wrong is a group of its class."""
     return 2 * targets + (answers != targets).long()
