@@ -68,13 +68,14 @@ SELECTION_RULES: Registry[SelectionRule] = Registry(
     "selection rule", "icda.selection", "icda.selection_rules", SelectionRule
 )
 
+for _name, _metric, _words_of_it in (
+    ("last", None, "the model of the last epoch"),
+    ("validation_accuracy", "accuracy", "highest accuracy on validation data"),
+    ("validation_balanced_accuracy", "balanced_accuracy", "highest mean of the classes' accuracies"),
+    ("validation_worst_class", "worst_class_accuracy", "highest accuracy of the worst class"),
+):
+    SELECTION_RULES.register(_name)(SelectionRule(_name, _metric, description=_words_of_it))
 for _rule in (
-    SelectionRule("last", description="the model of the last epoch"),
-    SelectionRule("validation_accuracy", "accuracy", description="highest accuracy on validation data"),
-    SelectionRule(
-        "validation_balanced_accuracy", "balanced_accuracy", description="highest mean of the classes' accuracies"
-    ),
-    SelectionRule("validation_worst_class", "worst_class_accuracy", description="highest accuracy of the worst class"),
     SelectionRule(
         "validation_worst_group",
         "worst_group_accuracy",
