@@ -71,7 +71,6 @@ def checked(init: Callable[P, None]) -> Callable[P, None]:
     return construct
 
 
-@functools.cache
 def option_kinds(cls: type[Any]) -> dict[str, Any]:
     """Annotations of the keyword-only arguments of a class and, as long as it passes `**options` on, of its bases.
 

@@ -73,7 +73,9 @@ class CrossFittedMethod(Method):
     def cost_note(cls, epochs: int, options: Mapping[str, Any]) -> str:
         if options.get("reuse"):
             return f"Takes the cross-fitted networks of {options['reuse']}: the cost is that of plain training."
-        signatures = (inspect.signature(base.__init__).parameters for base in cls.__mro__)
+        signatures = (
+            inspect.signature(vars(base)["__init__"]).parameters for base in cls.__mro__ if "__init__" in vars(base)
+        )
         default = next(known["cross_fit_epochs"].default for known in signatures if "cross_fit_epochs" in known)
         first = first_stage_epochs(float(options.get("cross_fit_epochs", default)), epochs)
         repeats = int(options.get("repeats", 1))

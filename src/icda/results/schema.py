@@ -27,7 +27,8 @@ def result_schema() -> dict[str, Any]:
 
 def _object(kind: type[Any]) -> dict[str, Any]:
     """A record's schema. Fields that are written inline become further properties of the record itself."""
-    hints, schema = get_type_hints(kind), {"type": "object", "properties": {}, "required": []}
+    hints = get_type_hints(kind)
+    schema: dict[str, Any] = {"type": "object", "properties": {}, "required": []}
     for entry in fields(kind):
         place, hint = entry.metadata.get("inline"), hints[entry.name]
         if place is None:

@@ -60,8 +60,9 @@ def answer_split(
     return torch.cat(parts)
 
 
-def _batches(split: Split, **ranks: int) -> Iterator[Batch]:
-    return BatchLoader(split, EVALUATION_BATCH, seed=0, shuffle=False, augment=False, **ranks).epoch(0)
+def _batches(split: Split, rank: int = 0, world_size: int = 1) -> Iterator[Batch]:
+    ranks = {"rank": rank, "world_size": world_size}
+    return BatchLoader(split, EVALUATION_BATCH, seed=0, shuffle=False, augment=False, weights=None, **ranks).epoch(0)
 
 
 def evaluate_split(

@@ -87,8 +87,7 @@ class Trainer:
             save_config(self.config, self.folder / CONFIG)
         log = EpochLog(self.folder, self.history, self.config.tensorboard) if self.accelerator.is_main_process else None
         with self.view:
-            with understood(path):
-                run = self._begin_stage() if saved is None else StageRun.resume(self.crew, self.position, saved)
+            run = self._begin_stage() if saved is None else self._resume_stage(saved, path)
             self.view.start(self.position.iteration, self.plan.num_iterations)
             while self.position.epoch < self.plan.num_epochs:
                 if self.position.epoch == self.plan.end(self.position.stage) and self.position.batch == 0:
@@ -112,6 +111,10 @@ class Trainer:
         if self.stages[self.position.stage].restart:
             self.selector.start_afresh()
         return StageRun.begin(self.crew, self.position, previous)
+
+    def _resume_stage(self, saved: Mapping[str, Any], path: Path) -> StageRun:
+        with understood(path):
+            return StageRun.resume(self.crew, self.position, saved)
 
     def _epoch(self, run: StageRun) -> EpochRecord:
         started, position = time.perf_counter(), self.position
