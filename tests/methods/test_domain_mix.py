@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor
@@ -15,7 +13,6 @@ from icda.methods import Context, Setup
 from icda.methods.domain_mix import DomainMix
 from icda.methods.mixing import draw_mix
 from icda.models import FeatureClassifier, create_model
-from icda.training import TrainConfig, train
 from support import make_context
 
 SETUP = Setup(2, 6, torch.tensor([60, 40]), epochs=1, num_samples=100, seed=3, group_domains=torch.tensor([0, 1, 0, 1]))
@@ -60,10 +57,3 @@ def test_a_batch_of_one_domain_is_plain_cross_entropy(model: FeatureClassifier) 
 
 def test_domains_are_drawn_equally_often() -> None:
     assert [stage.sampling for stage in DomainMix(SETUP).stages(4)] == ["domain_balanced"]
-
-
-def test_it_trains_a_network_on_images(tmp_path: Path) -> None:
-    config = TrainConfig(task="digits_coloured", method="domain_mix", epochs=1, batch_size=64, out=str(tmp_path))
-    (line,) = train(config)["history"]
-    assert line["mixed"] == 1.0
-    assert line["train_accuracy"] is None

@@ -81,10 +81,3 @@ def test_the_first_stage_is_plain_cross_entropy_and_the_second_the_reasoning_los
     unweighted.load_state_dict({**method.state_dict(), "class_weights": unweighted.class_weights})
     torch.testing.assert_close(unweighted.head_loss(output, batch, context_of(model)), losses.mean())
     assert not torch.allclose(expected, first)
-
-
-def test_the_mode_of_the_network_comes_back_after_the_pass(model: FeatureClassifier) -> None:
-    for training in (True, False):
-        model.train(training)
-        TwoStageRISDA(SETUP).look(context_of(model))
-        assert model.training is training

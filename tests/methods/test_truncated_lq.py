@@ -59,15 +59,6 @@ def test_a_pass_keeps_the_samples_at_or_above_the_threshold_and_may_take_one_bac
     assert (again & ~expected).any()
 
 
-def test_a_pass_leaves_network_and_modes_as_they_were(model: FeatureClassifier) -> None:
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    model.train()
-    model.encoder.eval()
-    TruncatedLq(SETUP).on_epoch_start(context_of(model, 40))
-    assert (model.training, model.encoder.training) == (True, False)
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-
-
 @pytest.mark.parametrize("q", [0.0, 0.7, 1.0])
 @pytest.mark.parametrize("threshold", [0.3, 0.5])
 def test_the_loss_is_the_lq_loss_of_what_is_kept_and_a_constant_for_the_rest(
