@@ -1,8 +1,3 @@
-import os
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 from torch import nn
@@ -14,9 +9,6 @@ from icda.losses.terms.head import head_parameters
 from icda.methods import Context, Setup, Stage, create_method
 from icda.methods.lws import LearnableWeightScaling, ScaledLinear
 from icda.models.base import FeatureClassifier
-from icda.training import TrainConfig, train
-from icda.training.checkpoint import load_checkpoint
-from icda.training.run import load_folder
 from support import make_context
 
 SETUP = Setup(num_classes=3, feature_dim=5, class_counts=torch.tensor([12, 8, 4]), epochs=10, num_samples=24)
@@ -124,40 +116,6 @@ def test_what_is_put_back_has_a_gradient_and_it_is_zero(stage: str) -> None:
 
 def test_the_second_stage_is_short_balanced_and_keeps_the_head() -> None:
     first, second = create_method("lws", SETUP).stages(100)
-    assert (first.epochs, second.epochs) == (90, 10)
+    assert (first.epochs, first.restart, second.epochs) == (90, True, 10)
     assert (second.trains, second.sampling, second.restart) == ("head", "class_balanced", True)
     assert not second.reset_head
-
-
-def ranked(method: str, folder: Path) -> TrainConfig:
-    options = {"first_stage": 0.5}
-    settings: dict[str, Any] = {"epochs": 2, "batch_size": 60, "weight_decay": 0.01, "out": str(folder / method)}
-    return TrainConfig(task="digits_lt", model="mlp", method=method, options=options, **settings)
-
-
-def train_on_rank(rank: int) -> None:
-    os.environ |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "2")
-    os.environ |= dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank))
-    os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "1"}  # asked for, not used: there is a process group
-    for method in ("crt", "lws"):
-        train(ranked(method, Path(os.environ["RANKED_FOLDER"])))
-
-
-def test_two_ranks_do_what_one_process_does(
-    run_on_ranks: Callable[..., list[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RANKED_FOLDER", str(tmp_path / "two"))
-    run_on_ranks(train_on_rank)
-    for method in ("crt", "lws"):
-        train(ranked(method, tmp_path / "one"))
-        one, two = (load_checkpoint(tmp_path / side / method / "checkpoint.pt") for side in ("one", "two"))
-        for name, value in one["networks"][0].items():
-            torch.testing.assert_close(two["networks"][0][name], value, rtol=0, atol=1e-5, msg=f"{method}: {name}")
-    _, _, networks, _ = load_folder(tmp_path / "one" / "lws")
-    scale = networks[0].head.scale
-    assert (scale - 1).abs().min() > 0
-    assert isinstance(networks[0].head, ScaledLinear)
-
-
-def test_the_first_stage_is_a_training_with_a_schedule_of_its_own() -> None:
-    assert [stage.restart for stage in create_method("lws", SETUP).stages(10)] == [True, True]

@@ -1,7 +1,4 @@
 import math
-import os
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +11,6 @@ from icda.losses.terms.head import head_parameters
 from icda.methods import Context, Setup, create_method
 from icda.methods.oltr import OLTR, MetaEmbeddingHead, centroid_loss
 from icda.models.base import FeatureClassifier
-from icda.training import TrainConfig, train
-from icda.training.checkpoint import load_checkpoint
 from support import make_context
 
 SETUP = Setup(num_classes=3, feature_dim=4, class_counts=torch.tensor([12, 8, 4]), epochs=9, num_samples=24, seed=5)
@@ -205,34 +200,5 @@ def test_memory_and_its_use_come_back_with_the_state_of_the_network() -> None:
 def test_a_third_of_the_epochs_is_plain_and_the_rest_is_balanced(freeze: bool, trains: str) -> None:
     first, second = create_method("oltr", SETUP, {"freeze_encoder": freeze}).stages(90)
     assert (first.epochs, first.sampling, second.epochs, second.sampling) == (30, "uniform", 60, "class_balanced")
+    assert first.restart
     assert (second.trains, second.restart, second.reset_head) == (trains, True, False)
-
-
-def ranked(folder: Path) -> TrainConfig:
-    """Without repulsion: its margin is on the mean distance of a rank's share."""
-    options = {"repel": 0.0, "weight": 0.1}
-    settings: dict[str, Any] = {"epochs": 2, "batch_size": 60, "learning_rate": 0.02, "out": str(folder)}
-    return TrainConfig(task="digits_lt", model="mlp", method="oltr", options=options, **settings)
-
-
-def train_on_rank(rank: int) -> None:
-    os.environ |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "2")
-    os.environ |= dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank))
-    os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "1"}  # asked for, not used: there is a process group
-    train(ranked(Path(os.environ["RANKED_FOLDER"])))
-
-
-def test_two_ranks_do_what_one_process_does(
-    run_on_ranks: Callable[..., list[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RANKED_FOLDER", str(tmp_path / "two"))
-    run_on_ranks(train_on_rank)
-    train(ranked(tmp_path / "one"))
-    one, two = (load_checkpoint(tmp_path / side / "checkpoint.pt") for side in ("one", "two"))
-    assert one["networks"][0]["head.has_memory"] == 1
-    for name, value in one["networks"][0].items():
-        torch.testing.assert_close(two["networks"][0][name], value, rtol=0, atol=2e-5, msg=name)
-
-
-def test_the_first_stage_is_a_training_with_a_schedule_of_its_own() -> None:
-    assert [stage.restart for stage in create_method("oltr", SETUP).stages(10)] == [True, True]
