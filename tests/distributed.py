@@ -27,6 +27,7 @@ import torch.distributed as dist
 import icda.training  # noqa: F401
 from icda.methods import METHODS
 
+sys.path.append(str(Path(__file__).parent))  # support.py
 TIMEOUT = 120  # seconds until a rank that waits for another is ended
 
 

@@ -39,11 +39,7 @@ _loading: list[str] = []  # what is being imported now, the innermost last
 
 
 def given() -> tuple[str, ...]:
-    """The plugins of this process, as they were typed.
-
-    >>> given()
-    ()
-    """
+    """The plugins of this process, as they were typed."""
     return tuple(_given)
 
 
@@ -58,25 +54,15 @@ def current() -> str | None:
 
 
 def take(words: Sequence[str]) -> list[str]:
-    """The words of a command without `--plugin NAME`; what they name are the plugins of this command from now on.
-
-    >>> take(["list", "tasks"])
-    ['list', 'tasks']
-    >>> take(["list", "--plugin"])
-    Traceback (most recent call last):
-    icda.plugins.PluginError: --plugin needs a Python file or a module after it.
-    """
-    rest, names, position = [], [], 0
-    while position < len(words):
-        word, equals, value = words[position].partition("=")
-        if word != OPTION:
-            rest.append(words[position])
-        elif equals:
-            names.append(value)
+    """The words of a command without `--plugin NAME`; what they name are the plugins of this command from now on."""
+    rest, names, coming = [], [], iter(words)
+    for word in coming:
+        if word == OPTION:
+            names.append(next(coming, ""))
+        elif word.startswith(f"{OPTION}="):
+            names.append(word.removeprefix(f"{OPTION}="))
         else:
-            position += 1
-            names.append(words[position] if position < len(words) else "")
-        position += 1
+            rest.append(word)
     _given.clear()
     load(names)
     return rest
@@ -100,8 +86,7 @@ def _load_module(name: str) -> ModuleType:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
                 raise  # it is there, and what it imports is not
             raise PluginError(
-                f"there is no module {name!r}: {OPTION} takes the path of a .py file, or a module that Python finds "
-                "(installed, or on PYTHONPATH)."
+                f"there is no module {name!r}: {OPTION} takes the path of a .py file, or a module."
             ) from error
     version, file = getattr(module, "__version__", None), getattr(module, "__file__", None)
     _versions[name] = str(version) if version or not file else _digest(Path(file))
@@ -115,8 +100,7 @@ def _load_file(name: str, path: Path) -> ModuleType:
     if module_name in sys.modules:  # the same file by another path
         return sys.modules[module_name]
     spec = importlib.util.spec_from_file_location(module_name, path)
-    assert spec is not None, "a path that ends in .py has a loader"
-    assert spec.loader is not None
+    assert spec is not None and spec.loader is not None, "a path that ends in .py has a loader"  # noqa: PT018
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # before it runs: dataclasses look their module up
     try:
@@ -141,12 +125,11 @@ def loading(owner: str, what: str | None = None) -> Iterator[None]:
         yield
     except PluginError:
         raise
-    except IcdaError as error:  # it says what is wrong
-        raise PluginError(f"{what or owner} could not be loaded: {error}") from error
     except (Exception, SystemExit) as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{Path(where.filename).name}, line {where.lineno}"
-        raise PluginError(f"{what or owner} could not be loaded: {type(error).__name__}: {error} ({place}).") from error
+        place = f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})."
+        said = error if isinstance(error, IcdaError) else place
+        raise PluginError(f"{what or owner} could not be loaded: {said}") from error
     finally:
         _loading.pop()
 
@@ -172,13 +155,7 @@ def note_version(entry_point: EntryPoint) -> None:
 
 
 def check_given(names: Sequence[str], origin: str) -> None:
-    """Refuse the plugins that a file names unless the user named them too: a file from a stranger must run no code.
-
-    >>> check_given(["theirs.py"], "config.yaml")
-    Traceback (most recent call last):
-    icda.plugins.PluginError: config.yaml names the plugin theirs.py, which is code and is not run unasked: if you trust \
-it, add --plugin theirs.py to this command.
-    """
+    """Refuse the plugins that a file names unless the user named them too: a file from a stranger must run no code."""
     if missing := _not_given(names):
         raise PluginError(
             f"{origin} names the plugin {', '.join(missing)}, which is code and is not run unasked: if you trust it, add "

@@ -17,20 +17,17 @@ Found = TypeVar("Found")
 
 
 def world_size() -> int:
-    """How many processes train together.
-
-    >>> world_size()
-    1
-    """
+    """How many processes train together."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
-def is_first_rank() -> bool:
-    """Whether this process writes and prints for all; torchrun says so before the processes know each other.
+def rank() -> int:
+    """Which of them this process is, from 0."""
+    return dist.get_rank() if world_size() > 1 else 0
 
-    >>> is_first_rank()
-    True
-    """
+
+def is_first_rank() -> bool:
+    """Whether this process writes and prints for all; torchrun says so before the processes know each other."""
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank() == 0
     return os.environ.get("RANK", "0") == "0"
@@ -40,9 +37,6 @@ def from_first_rank(compute: Callable[[], Found]) -> Found:
     """What `compute` returns on the first rank, for all of them; an error there is raised on all.
 
     Files of a run lie where the first rank runs: ranks on other machines need not see that folder.
-
-    >>> from_first_rank(lambda: 3)
-    3
     """
     if world_size() == 1:
         return compute()

@@ -23,24 +23,14 @@ class UnknownNameError(InputError):
 
 
 def nearest(name: str, choices: Iterable[str]) -> str | None:
-    """The choice most like `name`, or None when nothing is close.
-
-    >>> nearest("icd", ["icda", "isda", "ce"])
-    'icda'
-    """
+    """The choice most like `name`, or None when nothing is close."""
     matches = difflib.get_close_matches(name.lower(), list(choices), n=5, cutoff=0.5)
     swapped = [match for match in matches if sorted(match) == sorted(name.lower())]  # two letters the wrong way round
     return next(iter(swapped or matches), None)
 
 
 def did_you_mean(name: str, choices: Iterable[str], shown: Callable[[str], str] = str) -> str:
-    """ "did you mean 'icda'? " for the choice most like `name`, as `shown` writes it; nothing when none is close.
-
-    >>> did_you_mean("icd", ["icda", "isda"])
-    "did you mean 'icda'? "
-    >>> did_you_mean("h", ["hf"], "{}:bert".format), did_you_mean("xyz", ["icda"])
-    ("did you mean 'hf:bert'? ", '')
-    """
+    """ "did you mean 'icda'? " for the choice most like `name`, as `shown` writes it; nothing when none is close."""
     guess = nearest(name, choices)
     return "" if guess is None else f"did you mean {shown(guess)!r}? "
 
@@ -48,10 +38,9 @@ def did_you_mean(name: str, choices: Iterable[str], shown: Callable[[str], str] 
 class Registry(Generic[T]):
     """A mapping from names to objects, filled by the modules of one package and by packages from outside.
 
-    A module registers its object with a decorator; the first look-up imports every module of the package, so adding an
-    entry means adding a file and nothing else. Installed packages offer theirs as entry points of `group`: the first
-    look-up reads their names, and a package is imported only when one of its names is asked for. Hyphens and underscores
-    are the same.
+    The first look-up imports every module of the package, so adding an entry means adding a file that registers it. Of
+    installed packages it reads what they offer as entry points of `group`; one is imported when its name is asked for.
+    Hyphens and underscores are the same. An entry from outside must be an instance of `entry_type`, if there is one.
 
     >>> fruit = Registry("fruit")
     >>> @fruit.register("apple", "malus")
@@ -66,7 +55,6 @@ class Registry(Generic[T]):
     def __init__(
         self, kind: str, package: str | None = None, group: str | None = None, entry_type: type[Any] | None = None
     ) -> None:
-        """`entry_type` is what an entry from outside must be an instance of; None takes everything."""
         self.kind = kind
         self._package, self._group, self._entry_type = package, group, entry_type
         self._discovered = package is None and group is None
@@ -74,29 +62,31 @@ class Registry(Generic[T]):
         self._aliases: dict[str, str] = {}
         self._owners: dict[str, str] = {}  # whose an entry from outside is
         self._offers: dict[str, list[EntryPoint]] = {}  # of installed packages, not imported yet
-        self._failures: dict[str, plugins.PluginError] = {}
 
     def register(self, name: str, *aliases: str) -> Callable[[T], T]:
         # A plugin may import modules of ours, which register theirs while it is being loaded: the caller says whose it is.
         ours = str(sys._getframe(1).f_globals.get("__name__")).startswith("icda.")
-        return self._registering(None if ours else plugins.current(), name, *aliases)
+        owner = None if ours else plugins.current()
 
-    def _registering(self, owner: str | None, name: str, *aliases: str) -> Callable[[T], T]:
         def decorate(entry: T) -> T:
-            if owner is not None:
-                self._discover()  # so that a name of ours is found taken here, while it is known who asks for it
-                self._check_type(name, entry)
-            for key in (name, *aliases):
-                known = self._aliases.get(_normal(key))
-                if known is not None and self._entries[known] is not entry:
-                    raise InputError(f"{self.kind} {key!r} is registered twice")
-                self._aliases[_normal(key)] = name
-            self._entries[name] = entry
-            if owner is not None:
-                self._owners[name] = owner
+            self._add(entry, owner, name, *aliases)
             return entry
 
         return decorate
+
+    def _add(self, entry: T, owner: str | None, name: str, *aliases: str) -> None:
+        if owner is not None:
+            self._discover()  # so that a name of ours is found taken here, while it is known who asks for it
+            if self._entry_type is not None and not isinstance(entry, self._entry_type):
+                expected = self._entry_type.__name__
+                raise InputTypeError(f"{self.kind} {name!r} must be an instance of {expected}, got {entry!r}.")
+            self._owners[name] = owner
+        for key in (name, *aliases):
+            known = self._aliases.get(_normal(key))
+            if known is not None and self._entries[known] is not entry:
+                raise InputError(f"{self.kind} {key!r} is registered twice")
+            self._aliases[_normal(key)] = name
+        self._entries[name] = entry
 
     def resolve(self, name: str) -> str:
         """The registered name behind a name or alias."""
@@ -133,50 +123,31 @@ class Registry(Generic[T]):
             package = importlib.import_module(self._package)
             for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
                 importlib.import_module(module.name)
-        if self._group is not None:
-            self._read_offers(self._group)
-        self._discovered = (
-            True  # only now: a module that fails to import must fail again, not leave a registry half full
-        )
-
-    def _read_offers(self, group: str) -> None:
         self._offers.clear()
-        for name, entry_points in plugins.offers(group).items():
+        for name, entry_points in plugins.offers(self._group).items() if self._group is not None else ():
             taken = self._aliases.get(_normal(name))
             if taken is None:
                 self._offers.setdefault(_normal(name), []).extend(entry_points)
             elif taken not in self._owners:
                 owner = plugins.package_of(entry_points[0])
                 sentence = f"{self.kind} {name!r} of {owner} is left out: icda has one of that name."
-                warnings.warn(sentence, plugins.PluginWarning, stacklevel=4)
+                warnings.warn(sentence, plugins.PluginWarning, stacklevel=3)
+        self._discovered = True  # only now: a module that fails to import must fail again, not leave it half full
 
     def _load_offer(self, key: str) -> None:
-        """Import what a package offers under a name; a failure is remembered, and no other entry is touched by it."""
-        if key in self._failures:
-            raise self._failures[key]
+        """Import what a package offers under a name; a failure touches no other entry."""
         first, *others = self._offers[key]
         owner = plugins.package_of(first)
-        try:
-            if others:
-                also = ", ".join(plugins.package_of(other) for other in others)
-                raise plugins.PluginError(
-                    f"{self.kind} {first.name!r} is offered by {owner} and {also}: uninstall one."
-                )
-            with plugins.loading(owner, f"{self.kind} {first.name!r} of {owner}"):
-                entry = first.load()
-                if not isinstance(entry, ModuleType):
-                    self._registering(owner, first.name)(entry)
-                elif key not in self._aliases:
-                    raise InputError(f"module {first.value} registers no {self.kind} of that name.")
-        except plugins.PluginError as error:
-            self._failures[key] = error
-            raise
+        if others:
+            also = ", ".join(plugins.package_of(other) for other in others)
+            raise plugins.PluginError(f"{self.kind} {first.name!r} is offered by {owner} and {also}: uninstall one.")
+        with plugins.loading(owner, f"{self.kind} {first.name!r} of {owner}"):
+            entry = first.load()
+            if not isinstance(entry, ModuleType):
+                self._add(entry, owner, first.name)
+            elif key not in self._aliases:
+                raise InputError(f"module {first.value} registers no {self.kind} of that name.")
         plugins.note_version(first)
-
-    def _check_type(self, name: str, entry: T) -> None:
-        if self._entry_type is not None and not isinstance(entry, self._entry_type):
-            expected = self._entry_type.__name__
-            raise InputTypeError(f"{self.kind} {name!r} must be an instance of {expected}, got {entry!r}.")
 
 
 def _normal(name: str) -> str:

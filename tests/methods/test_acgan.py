@@ -193,22 +193,6 @@ def test_anything_but_square_images_of_its_sizes_is_refused(shape: tuple[int, ..
         ACGAN(setup)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"share": 0.0}, r"share is generated images for one of the batch, in \(0, 1\], got 0"),
-        ({"share": 1.5}, "share is generated images"),
-        ({"start": -0.1}, r"start is a share of training in \[0, 1\]"),
-        ({"width": 12}, "width a multiple of 8, got 64 and 12"),
-        ({"noise_dim": 0}, "noise_dim must be positive"),
-        ({"gan_rate": 0.0}, "gan_rate must be positive, got 0"),
-    ],
-)
-def test_a_bad_option_is_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        ACGAN(SETUP, **options)
-
-
 def gan_on_rank(rank: int, world: int = 2) -> dict[str, Tensor]:
     run = started(share=0.4)
     assert run.method is not None

@@ -10,6 +10,7 @@ from icda.data.task import Batch
 from icda.methods import Context, Method, Setup, Stage, check_needs
 from icda.methods.base import MissingNeedError, check_networks
 from icda.models import FeatureClassifier, create_model
+from support import make_context
 
 
 class CrossEntropy(Method):
@@ -18,14 +19,7 @@ class CrossEntropy(Method):
 
 
 def context_of(model: FeatureClassifier, **settings: Any) -> Context:
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
-
-    def apply(loss: Tensor) -> None:
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-    return Context([model], [model], [optimizer], apply, lambda: iter(()), **settings)
+    return make_context(model, rate=0.5, **settings)
 
 
 def toy_batch() -> Batch:
@@ -67,11 +61,6 @@ def test_a_method_is_one_stage_and_leaves_the_network_alone_unless_it_says_other
     for hook in (method.on_stage_start, method.on_epoch_start, method.on_epoch_end):
         assert hook(context) is None
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
-
-
-def test_a_method_with_neither_loss_nor_step_says_what_to_write(model: FeatureClassifier) -> None:
-    with pytest.raises(TypeError, match=r"Method defines neither loss\(\) nor step\(\)"):
-        Method().step(toy_batch(), context_of(model))
 
 
 def test_the_context_shows_the_first_network_its_head_and_the_rate(model: FeatureClassifier) -> None:
@@ -127,18 +116,11 @@ def test_as_many_networks_as_a_method_trains_are_fine(wanted: int, given: int) -
     check_networks(method, given)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "given", "message"),
-    [
-        (2, 1, "CrossEntropy trains 2 networks, got 1: one network too few"),
-        (1, 2, "CrossEntropy trains 1 network, got 2: one network too many"),
-        (3, 1, "CrossEntropy trains 3 networks, got 1: not as many as it needs"),
-    ],
-)
-def test_another_number_of_networks_is_refused(wanted: int, given: int, message: str) -> None:
+@pytest.mark.parametrize(("wanted", "given"), [(2, 1), (1, 2), (3, 1)])
+def test_another_number_of_networks_is_refused(wanted: int, given: int) -> None:
     method = CrossEntropy()
     method.num_networks = wanted
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"trains {wanted} networks .*got {given}"):
         check_networks(method, given)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import pytest
 import torch
@@ -11,9 +10,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.task import Batch
-from icda.methods import Context, Setup, create_method
+from icda.methods import Context, Setup
 from icda.methods.co_teaching import CoTeaching
 from icda.models import FeatureClassifier, create_model
+from support import make_context
 
 SETUP = Setup(num_classes=4, feature_dim=6, class_counts=torch.full((4,), 5), epochs=20, num_samples=20)
 BATCH = Batch(
@@ -31,16 +31,7 @@ def models() -> list[FeatureClassifier]:
 
 
 def context_of(models: list[FeatureClassifier], epoch: int = 99) -> Context:
-    optimizers = [torch.optim.SGD(model.parameters(), lr=RATE) for model in models]
-
-    def apply(loss: Tensor) -> None:
-        for optimizer in optimizers:
-            optimizer.zero_grad()
-        loss.backward()
-        for optimizer in optimizers:
-            optimizer.step()
-
-    return Context(models, models, optimizers, apply, lambda: iter(()), epoch=epoch)
+    return make_context(*models, rate=RATE, epoch=epoch)
 
 
 def stepped(model: FeatureClassifier, rows: list[int]) -> dict[str, Tensor]:
@@ -81,12 +72,6 @@ def test_without_noise_they_are_two_networks_of_plain_cross_entropy(models: list
     for model, parameters in zip(models, wanted, strict=True):
         for name, value in model.named_parameters():
             torch.testing.assert_close(value.detach(), parameters[name], rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.parametrize("options", [{"noise_rate": 1.0}, {"noise_rate": -0.1}, {"ramp_epochs": -3}])
-def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=f"{next(iter(options))} .*got {next(iter(options.values()))}"):
-        create_method("co_teaching", SETUP, options)
 
 
 def test_it_asks_for_two_networks() -> None:

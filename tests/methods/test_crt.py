@@ -89,12 +89,6 @@ def test_a_training_freezes_the_encoder_and_its_statistics_and_begins_the_head_a
     assert (counts - expected).abs().max() < 4 * expected**0.5
 
 
-@pytest.mark.parametrize("share", [0.0, 1.0, -0.5, float("nan")])
-def test_a_share_outside_the_open_interval_is_refused(share: float) -> None:
-    with pytest.raises(ValueError, match=rf"first_stage is a share of the epochs in \(0, 1\), got {share}"):
-        ClassifierRetraining(SETUP, first_stage=share)
-
-
 def test_a_single_epoch_is_refused_before_training(tmp_path: Path) -> None:
     config = TrainConfig(task="digits", model="mlp", method="crt", epochs=1)
     task = create_task("digits")

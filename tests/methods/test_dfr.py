@@ -1,6 +1,5 @@
 """DFR: a plain training, then the L1 head of standardised validation features with groups of equal mass."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.data import create_task
-from icda.data.task import Batch
 from icda.heads.sparse import fit_sparse_head
-from icda.methods import Context, Setup, Stage, create_method
+from icda.methods import Context, Setup, Stage
 from icda.methods.dfr import DFR, STRENGTHS, Encoded, choose_l1, fit_balanced
 from icda.models.base import FeatureClassifier
 from icda.training import TrainConfig, train
 from icda.training.checkpoint import load_checkpoint
+from support import make_context
 
 SETUP = Setup(2, 5, torch.tensor([30, 30]), epochs=10, num_samples=60)
 GROUPS = torch.arange(4).repeat_interleave(torch.tensor([40, 6, 4, 30]))  # class x attribute
@@ -45,11 +44,8 @@ def model() -> FeatureClassifier:
 
 
 def context_of(model: FeatureClassifier, stage: Stage) -> Context:
-    def batches() -> Iterator[Batch]:
-        for rows in torch.arange(80).split(7):
-            yield Batch(INPUTS[rows], TARGETS[rows], GROUPS[rows], rows)
-
-    return Context([model], [model], [], lambda loss: pytest.fail("a step"), batches, stage=stage)
+    no_step = {"apply": lambda loss: pytest.fail("a step")}
+    return make_context(model, data=(INPUTS, TARGETS, GROUPS), stage=stage, **no_step)
 
 
 def standardised(model: FeatureClassifier) -> tuple[Tensor, Tensor, Tensor]:
@@ -77,9 +73,9 @@ def test_the_head_is_the_balanced_l1_head_of_standardised_features(model: Featur
     model.encoder.eval()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     method = DFR(SETUP, l1=0.02)
-    method.on_stage_start(context_of(model, FIRST))
-    assert torch.equal(model.head.weight, before["head.weight"])  # type: ignore[arg-type]
-    method.on_stage_start(context_of(model, HEAD))
+    first, head = method.stages(10)
+    assert first.on_start is None
+    head.on_start(context_of(model, head))
     assert (model.training, model.encoder.training) == (True, False)
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name]) != name.startswith("head."), name
@@ -157,7 +153,7 @@ def test_the_head_stage_takes_no_step_and_reports_what_the_head_gets_right(model
     context = context_of(model, HEAD)
     model.eval()
     batch = next(context.training_batches())
-    found = DFR(SETUP).step(batch, context)
+    found = HEAD.step(batch, context)
     output = model(batch.inputs)
     assert found.logits is not None
     assert torch.equal(found.logits, output.logits)
@@ -168,7 +164,7 @@ def test_the_head_stage_takes_no_step_and_reports_what_the_head_gets_right(model
 def test_a_head_without_a_bias_is_refused(model: FeatureClassifier) -> None:
     bare = FeatureClassifier(model.encoder, nn.Linear(5, 2, bias=False))
     with pytest.raises(ValueError, match="dfr fits a head with a bias, and the network's last layer has none"):
-        DFR(SETUP, l1=0.1).on_stage_start(context_of(bare, HEAD))
+        DFR(SETUP, l1=0.1).fit_head(context_of(bare, HEAD))
 
 
 def configure(folder: Path, method: str, epochs: int, **settings: Any) -> TrainConfig:
@@ -202,17 +198,6 @@ def test_a_training_fits_a_new_head_on_the_encoder_of_a_plain_training(
     assert [line["stage"] for line in result["history"]] == ["representation"] * 2 + ["head"]
     assert [line.get("l1") for line in result["history"]] == [None, None, pytest.approx(0.01)]
     assert result["history"][-1]["train_accuracy"] == pytest.approx(result["history"][-1]["validation_accuracy"])
-
-
-@pytest.mark.parametrize("l1", [-0.1, float("nan"), float("inf")])
-def test_a_bad_penalty_is_refused(l1: float) -> None:
-    with pytest.raises(ValueError, match=f"l1 is a finite number, 0 or more, or None to choose it, got {l1}"):
-        create_method("dfr", SETUP, {"l1": l1})
-
-
-def test_a_single_epoch_is_refused() -> None:
-    with pytest.raises(ValueError, match="dfr trains the network, then the head: it needs 2 epochs or more, got 1"):
-        DFR(Setup(3, 5, torch.ones(3), epochs=1, num_samples=24))
 
 
 def test_selection_on_the_samples_it_learns_from_is_refused_before_training(tmp_path: Path) -> None:

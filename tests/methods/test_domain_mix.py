@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor
@@ -11,11 +9,11 @@ from torch.nn import functional as F
 
 from icda.data.generators import generator_for
 from icda.data.task import Batch
-from icda.methods import Context, Setup, create_method
+from icda.methods import Context, Setup
 from icda.methods.domain_mix import DomainMix
 from icda.methods.mixing import draw_mix
 from icda.models import FeatureClassifier, create_model
-from icda.training import TrainConfig, train
+from support import make_context
 
 SETUP = Setup(2, 6, torch.tensor([60, 40]), epochs=1, num_samples=100, seed=3, group_domains=torch.tensor([0, 1, 0, 1]))
 INPUTS = torch.randn(10, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -24,8 +22,7 @@ BATCH = Batch(INPUTS, GROUPS // 2, GROUPS, torch.arange(10))
 
 
 def context_of(model: FeatureClassifier, iteration: int = 0, losses: list[Tensor] | None = None) -> Context:
-    kept = [] if losses is None else losses
-    return Context([model], [model], [], kept.append, lambda: iter(()), iteration=iteration)
+    return make_context(model, apply=[].append if losses is None else losses.append, iteration=iteration)
 
 
 @pytest.fixture
@@ -60,16 +57,3 @@ def test_a_batch_of_one_domain_is_plain_cross_entropy(model: FeatureClassifier) 
 
 def test_domains_are_drawn_equally_often() -> None:
     assert [stage.sampling for stage in DomainMix(SETUP).stages(4)] == ["domain_balanced"]
-
-
-@pytest.mark.parametrize("alpha", [0.0, -1.0, float("inf"), float("nan")])
-def test_an_alpha_without_a_beta_distribution_is_refused(alpha: float) -> None:
-    with pytest.raises(ValueError, match=r"alpha is the parameter of Beta\(alpha, alpha\), positive and finite"):
-        create_method("domain_mix", SETUP, {"alpha": alpha})
-
-
-def test_it_trains_a_network_on_images(tmp_path: Path) -> None:
-    config = TrainConfig(task="digits_coloured", method="domain_mix", epochs=1, batch_size=64, out=str(tmp_path))
-    (line,) = train(config)["history"]
-    assert line["mixed"] == 1.0
-    assert line["train_accuracy"] is None

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from icda.methods import Setup, create_method
-from icda.methods.domains import DomainMethod, check_domains, per_domain
+from icda.methods.domains import check_domains, per_domain
 
 SETUP = Setup(2, 4, torch.tensor([6, 4]), 1, 10, torch.tensor([4, 2, 1, 3]), group_domains=torch.tensor([0, 1, 0, 1]))
 
@@ -19,11 +19,6 @@ def test_values_are_cut_by_domain_in_their_order() -> None:
 def test_samples_are_drawn_as_asked(name: str, sampling: str) -> None:
     method = create_method(name, SETUP, {"sampling": sampling})
     assert [stage.sampling for stage in method.stages(3)] == [sampling]
-
-
-def test_another_way_of_drawing_is_refused() -> None:
-    with pytest.raises(ValueError, match="sampling is uniform, group_balanced or domain_balanced, got 'own'"):
-        DomainMethod(SETUP, "own")
 
 
 def test_domains_without_samples_do_not_count() -> None:

@@ -207,6 +207,6 @@ def test_its_networks_start_apart_and_one_too_few_is_refused_before_training(nam
     assert len(networks) == num_networks(name)
     first, second = (torch.cat([value.flatten() for value in network.parameters()]) for network in networks[:2])
     assert not torch.allclose(first, second)
-    with pytest.raises(ValueError, match="one network too few"):
+    with pytest.raises(ValueError, match="num_networks"):
         Trainer(config, task, networks[:-1], method, tmp_path / "run", make_accelerator("no"))
     assert not (tmp_path / "run").exists()

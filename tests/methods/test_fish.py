@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,9 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
+import support
 from icda.data.generators import generator_for
 from icda.data.task import Batch
-from icda.methods import Context, Setup, create_method
+from icda.methods import Context, Setup
 from icda.methods.fish import Fish, interpolate
 from icda.models import FeatureClassifier, create_model
 
@@ -36,12 +38,8 @@ def make_model(normalised: bool = False) -> FeatureClassifier:
 def make_context(
     model: FeatureClassifier, optimizer: torch.optim.Optimizer, iteration: int = 0, share: float = 1.0
 ) -> Context:
-    def apply(loss: Tensor) -> None:
-        optimizer.zero_grad()
-        (loss * share).backward()
-        optimizer.step()
-
-    return Context([model], [model], [optimizer], apply, lambda: iter(()), iteration=iteration)
+    context = support.make_context(model, optimizers=[optimizer], iteration=iteration)
+    return replace(context, apply=lambda loss: context.apply(loss * share))
 
 
 def optimizer_of(model: nn.Module, kind: str) -> torch.optim.Optimizer:
@@ -94,14 +92,6 @@ def test_one_domain_and_epsilon_one_is_cross_entropy_bit_for_bit() -> None:
         assert torch.equal(result.loss, loss.detach())
         for found, value in zip(model.parameters(), wanted.parameters(), strict=True):
             assert torch.equal(found, value)
-
-
-def test_a_training_set_of_one_domain_is_refused() -> None:
-    one = Setup(
-        2, 6, torch.tensor([60, 40]), 1, 100, torch.tensor([60, 0, 40, 0]), group_domains=torch.tensor([0, 1] * 2)
-    )
-    with pytest.raises(ValueError, match="fish compares domains, and the training set has samples of 1"):
-        create_method("fish", one)
 
 
 def test_before_start_it_is_cross_entropy_on_the_whole_batch() -> None:
@@ -181,19 +171,6 @@ def test_token_ids_in_a_dict_are_cut_by_domain_too() -> None:
     wanted = model(batch.inputs).logits.detach()
     result = Fish(SETUP).step(batch, make_context(model, torch.optim.SGD(model.parameters(), lr=0.0)))
     torch.testing.assert_close(result.logits, wanted)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"epsilon": 0.0}, r"epsilon is the share .* in \(0, 1\], got 0.0"),
-        ({"epsilon": 1.5}, r"epsilon is the share"),
-        ({"start": -0.1}, r"start is a share of training in \[0, 1\], got -0.1"),
-    ],
-)
-def test_options_that_mean_nothing_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        create_method("fish", SETUP, options)
 
 
 def test_a_batch_too_small_for_two_samples_of_each_domain_is_refused() -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.task import Batch
-from icda.methods import Context, Setup, Stage, create_method, resolve_method
+from icda.methods import Context, Setup, Stage, resolve_method
 from icda.methods.group_dro import GroupDRO
 from icda.models.base import Output
 
@@ -147,17 +147,3 @@ def test_two_ranks_do_what_one_process_does(run_on_ranks: Callable[..., list[Any
 
 def test_the_short_name_is_known() -> None:
     assert resolve_method("GroupDRO") == "group_dro"
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"eta": -0.1}, "eta is a finite number, 0 or more, got -0.1"),
-        ({"eta": math.inf}, "eta is a finite number"),
-        ({"adjustment": -1.0}, "adjustment is a finite number, 0 or more, got -1.0"),
-        ({"adjustment": math.nan}, "adjustment is a finite number"),
-    ],
-)
-def test_a_bad_option_is_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        create_method("group_dro", SETUP, options)

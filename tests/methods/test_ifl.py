@@ -1,5 +1,5 @@
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +10,10 @@ from torch.nn import functional as F
 
 from icda.data.task import Batch
 from icda.losses import LogitAdjustmentLoss
-from icda.methods import Context, Setup, create_method, resolve_method
+from icda.methods import Context, Setup
 from icda.methods.ifl import IFL, environment_weights, join_batches
 from icda.models.base import FeatureClassifier, Output
+from support import make_context
 
 COUNTS = torch.tensor([12, 6, 3])
 TARGETS = torch.repeat_interleave(torch.arange(3), COUNTS)
@@ -30,17 +31,14 @@ def make_network() -> FeatureClassifier:
 
 
 def context_of(network: FeatureClassifier | None, epoch: int, second: Batch | None = None) -> Context:
-    def batches() -> Iterator[Batch]:
-        for rows in torch.arange(21).split(8):
-            yield Batch(INPUTS[rows], TARGETS[rows], None, rows)
-
     def draw(sampling: str) -> Batch:
         assert sampling == "own"
         assert second is not None
         return second
 
     networks = [] if network is None else [network]
-    return Context(networks, networks, [], lambda loss: loss.backward(), batches, epoch=epoch, draw=draw)
+    step = {"apply": lambda loss: loss.backward(), "draw": draw}
+    return make_context(*networks, data=(INPUTS, TARGETS), epoch=epoch, **step)
 
 
 def naive_weights(probabilities: list[float], targets: list[int], ratio: float, balanced: bool) -> list[float]:
@@ -222,26 +220,6 @@ def test_state_is_restored_also_where_the_data_have_another_size() -> None:
         again.load_state_dict(method.state_dict())
         assert torch.equal(again.sampling_weights(), method.sampling_weights())
         assert torch.equal(again.centres, method.centres)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"loss": "focal"}, "loss must be one of logit_adjustment, cross_entropy, got 'focal'"),
-        ({"milestones": [0.8, 0.6]}, r"milestones are rising shares.*got \[0.8, 0.6\]"),
-        ({"milestones": [0.6, 80]}, "milestones are rising shares"),
-        ({"centre_weights": [0.1, 0.2]}, r"expected 3 for milestones \(0.6, 0.8\), got \[0.1, 0.2\]"),
-        ({"centre_weights": [0, 0, -1]}, "finite and not negative"),
-        ({"centre_weights": [0, 0, math.nan]}, "finite and not negative"),
-        ({"centre_rate": 1.5}, r"centre_rate must lie in \[0, 1\], got 1.5"),
-        ({"ratio": 1.0}, "a finite number above 1, got 1.0"),
-    ],
-)
-def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
-    setup = Setup(3, 5, COUNTS, epochs=100, num_samples=21)
-    with pytest.raises(ValueError, match=message):
-        create_method("ifl", setup, options)
-    assert resolve_method("invariant-feature-learning") == "ifl"
 
 
 def test_a_context_that_draws_nothing_is_refused() -> None:

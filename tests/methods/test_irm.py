@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -11,10 +10,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.task import Batch
-from icda.methods import Context, Setup, create_method
+from icda.methods import Setup, create_method
 from icda.methods.domain_penalty import DomainPart
 from icda.methods.irm import IRM, invariance_penalty, scale_gradient
 from icda.models.base import Output
+from support import make_context, make_grouped
 
 # Four groups of class x attribute; the attribute, which is the domain, is the group's number modulo 2.
 SETUP = Setup(
@@ -31,16 +31,7 @@ GROUPS = [0, 1, 2, 3, 0, 1, 0, 2, 2, 3, 0]  # domain 0 has seven samples, domain
 
 
 def make_batch(groups: list[int] | None = None) -> tuple[Output, Batch]:
-    groups = GROUPS if groups is None else groups
-    generator = torch.Generator().manual_seed(3)
-    features = torch.randn(len(groups), 4, generator=generator, dtype=torch.float64)
-    logits = (3 * torch.randn(len(groups), 3, generator=generator, dtype=torch.float64)).requires_grad_()
-    targets = torch.randint(3, (len(groups),), generator=generator)
-    return Output(features, logits), Batch(features, targets, torch.tensor(groups), torch.arange(len(groups)))
-
-
-def context_of(iteration: int = 0, progress: float = 0.0, optimizers: Any = ()) -> Context:
-    return Context([], [], optimizers, lambda loss: None, lambda: iter(()), iteration=iteration, progress=progress)
+    return make_grouped(GROUPS if groups is None else groups, seed=3, scale=3.0)
 
 
 def naive_loss(rows: list[int], logits: Tensor, targets: Tensor) -> float:
@@ -114,7 +105,7 @@ def test_value_and_gradient_of_the_penalty_are_those_of_double_backward() -> Non
 
 def test_the_gradient_is_that_of_finite_differences() -> None:
     output, batch = make_batch()
-    method, context = IRM(SETUP), context_of(iteration=500)
+    method, context = IRM(SETUP), make_context(iteration=500)
     assert torch.autograd.gradcheck(
         lambda logits: method.loss(Output(output.features, logits), batch, context), output.logits
     )
@@ -130,7 +121,7 @@ def test_it_is_the_mean_loss_of_the_domains_plus_the_weighted_product_of_half_ba
     iteration: int, weight: float, groups: list[int]
 ) -> None:
     output, batch = make_batch(groups)
-    found = IRM(SETUP).loss(output, batch, context_of(iteration))
+    found = IRM(SETUP).loss(output, batch, make_context(iteration=iteration))
     assert float(found.detach()) == pytest.approx(naive_irm(output.logits, batch.targets, groups, weight), rel=1e-12)
     (gradient,) = torch.autograd.grad(found, output.logits)
     assert torch.isfinite(gradient).all()
@@ -158,20 +149,20 @@ def test_no_penalty_is_the_mean_of_the_domains_cross_entropies_bit_for_bit() -> 
     output, batch = make_batch()
     domains = torch.tensor(GROUPS) % 2
     losses = [F.cross_entropy(output.logits[domains == d], batch.targets[domains == d]) for d in (0, 1)]
-    found = IRM(SETUP, penalty=0.0, anneal_steps=0).loss(output, batch, context_of())
+    found = IRM(SETUP, penalty=0.0, anneal_steps=0).loss(output, batch, make_context())
     assert torch.equal(found, torch.stack(losses).mean())
 
 
 def test_domains_of_equal_size_without_penalty_are_plain_cross_entropy() -> None:
     output, batch = make_batch([0, 1, 2, 3, 0, 1])
-    found = IRM(SETUP, penalty=0.0, anneal_steps=0).loss(output, batch, context_of())
+    found = IRM(SETUP, penalty=0.0, anneal_steps=0).loss(output, batch, make_context())
     torch.testing.assert_close(found, F.cross_entropy(output.logits, batch.targets), rtol=1e-14, atol=0)
 
 
 def test_half_precision_is_computed_in_single() -> None:
     output, batch = make_batch()
     halved = Output(output.features.half(), output.logits.detach().half())
-    found = IRM(SETUP).loss(halved, batch, context_of(500))
+    found = IRM(SETUP).loss(halved, batch, make_context(iteration=500))
     assert found.dtype == torch.float32
     wanted = naive_irm(halved.logits.double(), batch.targets, GROUPS, 100.0)
     assert float(found) == pytest.approx(wanted, rel=1e-5)
@@ -180,27 +171,11 @@ def test_half_precision_is_computed_in_single() -> None:
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"penalty": -1.0}, "penalty is a weight, 0 or more, got -1.0"),
-        ({"penalty": math.nan}, "penalty is a weight, 0 or more, got nan"),
-        ({"penalty": math.inf}, "penalty is a weight, 0 or more, got inf"),
-        ({"anneal_steps": -1}, "anneal_steps is a whole number of steps, or a share of training below 1, got -1"),
-        ({"anneal_steps": 2.5}, "anneal_steps is a whole number of steps, or a share of training below 1, got 2.5"),
-        ({"anneal_steps": math.nan}, "anneal_steps .*got nan"),
-    ],
-)
-def test_options_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        create_method("irm", SETUP, options)
-
-
 def test_a_domain_without_training_samples_does_not_matter() -> None:
     counts, domains = torch.tensor([20, 0, 20]), torch.tensor([0, 1, 2])
     setup = Setup(3, 4, torch.full((3,), 20), 10, 40, counts, 10, group_domains=domains)
     output, batch = make_batch([0, 2, 2, 0])
-    found = IRM(setup).loss(output, batch, context_of())
+    found = IRM(setup).loss(output, batch, make_context())
     assert float(found.detach()) == pytest.approx(naive_irm(output.logits, batch.targets, [0, 1, 1, 0], 1.0), rel=1e-12)
 
 

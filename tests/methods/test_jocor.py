@@ -7,13 +7,13 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.task import Batch
 from icda.methods import Context, Setup
 from icda.methods.jocor import JoCoR, joint_losses
 from icda.models import FeatureClassifier, create_model
+from support import make_context
 
 SETUP = Setup(num_classes=4, feature_dim=6, class_counts=torch.full((4,), 5), epochs=20, num_samples=20)
 BATCH = Batch(
@@ -31,16 +31,7 @@ def models() -> list[FeatureClassifier]:
 
 
 def context_of(models: list[FeatureClassifier], epoch: int = 99) -> Context:
-    optimizers = [torch.optim.SGD(model.parameters(), lr=RATE) for model in models]
-
-    def apply(loss: Tensor) -> None:
-        for optimizer in optimizers:
-            optimizer.zero_grad()
-        loss.backward()
-        for optimizer in optimizers:
-            optimizer.step()
-
-    return Context(models, models, optimizers, apply, lambda: iter(()), epoch=epoch)
+    return make_context(*models, rate=RATE, epoch=epoch)
 
 
 def softmax(row: list[float]) -> list[float]:
@@ -94,14 +85,3 @@ def test_without_agreement_and_noise_they_are_two_networks_of_cross_entropy(mode
         gradients = torch.autograd.grad(loss, list(twin.parameters()))
         for value, before, gradient in zip(model.parameters(), twin.parameters(), gradients, strict=True):
             torch.testing.assert_close(value, before - RATE * gradient, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("agreement", [-0.1, 1.0, 2.0])
-def test_an_agreement_that_learns_no_label_is_refused(agreement: float) -> None:
-    with pytest.raises(ValueError, match=rf"agreement must lie in \[0, 1\), got {agreement}"):
-        JoCoR(SETUP, agreement=agreement)
-
-
-def test_a_noise_rate_of_one_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"noise_rate is the share of wrong labels in \[0, 1\), got 1.0"):
-        JoCoR(SETUP, noise_rate=1.0)

@@ -11,10 +11,11 @@ from torch.nn import functional as F
 
 from icda.data import create_task
 from icda.data.task import Batch
-from icda.methods import Context, Setup, Stage, create_method
+from icda.methods import Context, Setup, Stage
 from icda.methods.jtt import JTT
 from icda.models.base import FeatureClassifier, Output
 from icda.training import TrainConfig, train
+from support import make_context
 
 SETUP = Setup(3, 5, torch.tensor([8, 8, 8]), epochs=10, num_samples=24)
 INPUTS = torch.randn(24, 4, generator=torch.Generator().manual_seed(1))
@@ -34,11 +35,7 @@ def make_model() -> FeatureClassifier:
 
 
 def context_of(model: FeatureClassifier, stage: Stage, epoch: int) -> Context:
-    def batches() -> Iterator[Batch]:
-        for rows in torch.arange(24).split(7):
-            yield Batch(INPUTS[rows], TARGETS[rows], None, rows)
-
-    return Context([model], [model], [], lambda loss: None, batches, epoch=epoch, num_epochs=10, stage=stage)
+    return make_context(model, data=(INPUTS, TARGETS), epoch=epoch, num_epochs=10, stage=stage)
 
 
 @torch.no_grad()
@@ -68,30 +65,15 @@ def test_the_errors_are_those_of_the_network_in_evaluation_mode_when_the_first_s
     assert 0 < int(expected.sum()) < 24
     model.train()
     method = JTT(SETUP)
-    method.on_epoch_end(context_of(model, FIRST, 0))
-    assert not method.errors.any(), "the first of two epochs"
-    method.on_epoch_end(context_of(model, FIRST, 1))
+    method.find_errors(context_of(model, FIRST, 1))
     assert torch.equal(method.errors, expected)
     assert method.epoch_figures() == {"upweighted_errors": int(expected.sum())}
-    with torch.no_grad():
-        model.head.weight.mul_(-1)  # type: ignore[operator,union-attr]
-    for epoch in range(2, 10):
-        method.on_epoch_end(context_of(model, SECOND, epoch))
-    assert torch.equal(method.errors, expected), "chosen once"
-
-
-def test_the_pass_leaves_network_and_modes_as_they_were(model: FeatureClassifier) -> None:
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    model.train()
-    model.encoder[1].eval()  # type: ignore[index]
-    JTT(SETUP).on_epoch_end(context_of(model, FIRST, 1))
-    assert [module.training for module in (model, model.encoder[1], model.encoder[2])] == [True, False, True]  # type: ignore[index]
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert [stage.on_end for stage in method.stages(10)] == [method.find_errors, None], "chosen once"
 
 
 def test_a_step_has_the_expected_gradient_of_the_upsampled_training_set(model: FeatureClassifier) -> None:
     method = JTT(SETUP, up_weight=6)
-    method.on_epoch_end(context_of(model, FIRST, 1))
+    method.find_errors(context_of(model, FIRST, 1))
     weights = method.sampling_weights()
     assert weights.dtype == torch.float64
     logits = torch.randn(24, 3, dtype=torch.float64, requires_grad=True)
@@ -118,22 +100,11 @@ def test_a_network_without_errors_is_warned_of(model: FeatureClassifier) -> None
     context, method = context_of(model, FIRST, 1), JTT(SETUP)
     context.training_batches = all_right
     with pytest.warns(UserWarning, match="no training sample wrong after 2 epochs, .* A smaller first_stage"):
-        method.on_epoch_end(context)
+        method.find_errors(context)
     assert method.sampling_weights().tolist() == [1.0] * 24
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        method.on_epoch_end(context_of(model, FIRST, 1))
-
-
-def test_the_errors_are_state_whatever_the_size_of_the_data(model: FeatureClassifier) -> None:
-    method = JTT(SETUP)
-    method.on_epoch_end(context_of(model, FIRST, 1))
-    other = Setup(3, 5, torch.ones(3), epochs=10, num_samples=3)
-    for setup in (SETUP, other):
-        restored = JTT(setup)
-        restored.load_state_dict(method.state_dict())
-        assert torch.equal(restored.errors, method.errors)
-        assert torch.equal(restored.sampling_weights(), method.sampling_weights())
+        method.find_errors(context_of(model, FIRST, 1))
 
 
 def errors_on_rank(rank: int) -> tuple[Tensor, Tensor]:
@@ -141,7 +112,7 @@ def errors_on_rank(rank: int) -> tuple[Tensor, Tensor]:
     model = make_model()
     model.encoder[1].running_mean.add_(rank)  # type: ignore[index,union-attr,operator]
     method = JTT(SETUP)
-    method.on_epoch_end(context_of(model, FIRST, 1))
+    method.find_errors(context_of(model, FIRST, 1))
     return errors_of(model), method.errors
 
 
@@ -160,13 +131,13 @@ class Recorder:
         self.ends: list[dict[str, Tensor]] = []
         self.errors = torch.zeros(0)
         self.drawn: list[Tensor] = []
-        end = JTT.on_epoch_end
+        find = JTT.find_errors
 
         def on_stage_start(method: JTT, context: Context) -> None:
             self.starts.append(self.state(context))
 
-        def on_epoch_end(method: JTT, context: Context) -> None:
-            end(method, context)
+        def find_errors(method: JTT, context: Context) -> None:
+            find(method, context)
             self.ends.append(self.state(context))
             self.errors = method.errors
 
@@ -175,7 +146,7 @@ class Recorder:
                 self.drawn.append(batch.index)
             return F.cross_entropy(output.logits, batch.targets)
 
-        for hook in (on_stage_start, on_epoch_end, loss):
+        for hook in (on_stage_start, find_errors, loss):
             patch.setattr(JTT, hook.__name__, hook)
 
     @staticmethod
@@ -199,28 +170,9 @@ def test_a_training_stops_erm_early_starts_again_and_draws_the_errors_more_often
     assert losses[0] == losses[1], "the first stage is the beginning of a plain training"
     first, second = seen.starts
     assert all(torch.equal(value, second[name]) for name, value in first.items()), "back to where the run began"
-    assert not torch.equal(seen.ends[1]["head.weight"], first["head.weight"])
+    assert not torch.equal(seen.ends[0]["head.weight"], first["head.weight"])
     assert [line["upweighted_errors"] for line in result["history"]] == [0, *[int(seen.errors.sum())] * 3]
     count, total = int(seen.errors.sum()), len(create_task("digits_coloured").train)
     drawn, share = seen.errors[torch.cat(seen.drawn)].double(), 6 * count / (6 * count + total - count)
     assert 0 < count < total
     assert float(drawn.mean()) == pytest.approx(share, abs=4 * math.sqrt(share * (1 - share) / len(drawn)))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"first_stage": 0.0}, r"first_stage is a share of the epochs in \(0, 1\), got 0"),
-        ({"first_stage": 1.0}, "first_stage is a share"),
-        ({"up_weight": 0.5}, "up_weight says how often an error counts, a finite number, 1 or more, got 0.5"),
-        ({"up_weight": math.inf}, "up_weight says"),
-    ],
-)
-def test_a_bad_option_is_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        create_method("jtt", SETUP, options)
-
-
-def test_a_single_epoch_is_refused() -> None:
-    with pytest.raises(ValueError, match="jtt trains twice: it needs 2 epochs or more, got 1"):
-        JTT(Setup(3, 5, torch.ones(3), epochs=1, num_samples=24))

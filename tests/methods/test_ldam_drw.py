@@ -81,19 +81,6 @@ def test_the_options_of_the_loss_are_known() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"start": 1.5}, r"start is a share of training in \[0, 1\], got 1.5"),
-        ({"effective_beta": 1.0}, r"effective_beta must lie in \[0, 1\), got 1.0"),
-        ({"max_margin": -1.0}, "max_margin must be finite"),
-    ],
-)
-def test_bad_options_are_refused(options: dict[str, float], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        create_method("ldam_drw", SETUP, options)
-
-
 def weighted_on_rank(rank: int) -> Tensor:
     """What the trainer averages over ranks: a rank's loss times its share of the batch."""
     output, batch, head = make_batch()

@@ -49,11 +49,5 @@ def test_equal_losses_and_no_losses_at_all_weigh_a_half() -> None:
     assert relative_difficulty(torch.tensor([5.0]), torch.tensor([0.0])).tolist() == [1.0]
 
 
-@pytest.mark.parametrize("q", [0.0, 1.5, math.nan])
-def test_a_bad_exponent_is_refused(q: float) -> None:
-    with pytest.raises(ValueError, match=r"q of the generalized cross entropy lies in \(0, 1\]"):
-        create_method("lff", SETUP, {"q": q})
-
-
 def test_the_long_name_is_known() -> None:
     assert isinstance(create_method("learning_from_failure", SETUP), LfF)

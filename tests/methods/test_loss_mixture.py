@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,10 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.data.task import Batch
-from icda.errors import InputError
-from icda.methods import Context, Setup, create_method
+from icda.methods import Context, Setup
 from icda.methods.loss_mixture import LossMixture, lower_component
 from icda.models.base import FeatureClassifier
+from support import make_context
 
 SETUP = Setup(num_classes=3, feature_dim=4, class_counts=torch.tensor([8, 8, 8]), epochs=20, num_samples=24)
 INPUTS = torch.randn(24, 4, generator=torch.Generator().manual_seed(1))
@@ -42,11 +41,7 @@ def test_losses_that_are_all_alike_are_trusted() -> None:
 
 
 def context_of(model: FeatureClassifier, epoch: int) -> Context:
-    def batches() -> Iterator[Batch]:
-        for rows in torch.arange(24).split(7):
-            yield Batch(INPUTS[rows], TARGETS[rows], None, rows)
-
-    return Context([model], [model], [], lambda loss: None, batches, epoch=epoch, num_epochs=20)
+    return make_context(model, data=(INPUTS, TARGETS), epoch=epoch, num_epochs=20)
 
 
 def test_labels_are_trusted_until_the_start_and_then_by_the_losses_of_a_pass() -> None:
@@ -75,8 +70,3 @@ def test_the_loss_mixes_label_and_own_answer_by_trust() -> None:
     context = Context([], [], [], lambda loss: None, lambda: iter(()))
     found = method.loss(output, Batch(logits, TARGETS[rows], None, rows), context)
     assert float(found) == pytest.approx(wanted / 6, rel=1e-5)
-
-
-def test_a_start_that_is_no_share_is_refused() -> None:
-    with pytest.raises(InputError, match="share of the epochs"):
-        create_method("loss_mixture", SETUP, {"start": 1.5})

@@ -19,6 +19,7 @@ from icda.methods import Context, Setup, check_needs
 from icda.methods.lsda import LSDA
 from icda.models import FeatureClassifier, create_model
 from icda.training import TrainConfig, train
+from support import make_context
 
 CLASSES, DIM, RATE = 4, 6, 0.3
 
@@ -39,14 +40,7 @@ def make(**options: Any) -> LSDA:
 
 
 def context_of(model: FeatureClassifier, progress: float = 0.8) -> Context:
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
-
-    def apply(loss: Tensor) -> None:
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-    return Context([model], [model], [optimizer], apply, lambda: iter(()), progress=progress)
+    return make_context(model, rate=RATE, progress=progress)
 
 
 def naive_variances(network: nn.Module, features: Tensor) -> Tensor:

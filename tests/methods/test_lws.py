@@ -1,11 +1,6 @@
-import os
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from icda.data.task import Batch
@@ -14,9 +9,7 @@ from icda.losses.head import head_parameters
 from icda.methods import Context, Setup, Stage, create_method
 from icda.methods.lws import LearnableWeightScaling, ScaledLinear
 from icda.models.base import FeatureClassifier
-from icda.training import TrainConfig, train
-from icda.training.checkpoint import load_checkpoint
-from icda.training.run import load_folder
+from support import make_context
 
 SETUP = Setup(num_classes=3, feature_dim=5, class_counts=torch.tensor([12, 8, 4]), epochs=10, num_samples=24)
 TARGETS = torch.tensor([0] * 12 + [1] * 8 + [2] * 4)
@@ -34,15 +27,9 @@ def batch_of() -> Batch:
     return Batch(inputs, TARGETS, None, torch.arange(24))
 
 
-def context_of(model: FeatureClassifier, stage: str, **options: float) -> Context:
+def context_of(model: FeatureClassifier, stage: Stage, **options: float) -> Context:
     optimizer = torch.optim.SGD(model.parameters(), **{"lr": 0.1, "momentum": 0.9, "weight_decay": 0.1} | options)
-
-    def apply(loss: Tensor) -> None:
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-    return Context([model], [model], [optimizer], apply, lambda: iter(()), stage=Stage(2, stage))
+    return make_context(model, optimizers=[optimizer], stage=stage)
 
 
 def test_the_head_gives_the_logits_of_the_head_it_replaced_and_draws_nothing() -> None:
@@ -82,7 +69,10 @@ def test_it_reads_as_the_linear_layer_with_scaled_rows(bias: bool) -> None:
 def test_in_the_second_stage_only_scales_learn_by_their_own_gradient(bias: bool) -> None:
     method, model = make(bias)
     batch, head = batch_of(), model.head
-    context, before = context_of(model, "scales"), {name: v.clone() for name, v in head.state_dict().items()}
+    context, before = (
+        context_of(model, method.stages(10)[1]),
+        {name: v.clone() for name, v in head.state_dict().items()},
+    )
     scale, velocity = torch.ones(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
     plain = F.linear(batch.inputs, before["unscaled_weight"], before.get("unscaled_bias"))
     for _ in range(3):
@@ -94,7 +84,7 @@ def test_in_the_second_stage_only_scales_learn_by_their_own_gradient(bias: bool)
         gradient = gradient + 0.1 * scale  # weight decay, as for any other parameter
         velocity = 0.9 * velocity + gradient
         scale = scale - 0.1 * velocity
-        method.step(batch, context)
+        context.stage.step(batch, context)
         torch.testing.assert_close(head.scale.detach(), scale)
     for name in PUT_BACK["scales"][: 1 + bias]:
         assert torch.equal(head.state_dict()[name], before[name]), name
@@ -104,9 +94,9 @@ def test_the_first_stage_is_cross_entropy_bit_for_bit() -> None:
     method, model = make()
     plain = FeatureClassifier(nn.Identity(), nn.Linear(5, 3)).double()
     plain.head.load_state_dict({"weight": model.head.unscaled_weight, "bias": model.head.unscaled_bias})
-    batch, ours, theirs = batch_of(), context_of(model, "representation"), context_of(plain, "representation")
+    batch, ours, theirs = batch_of(), context_of(model, method.stages(10)[0]), context_of(plain, Stage(1))
     for _ in range(4):
-        method.step(batch, ours)
+        ours.stage.step(batch, ours)
         theirs.apply(F.cross_entropy(plain(batch.inputs).logits, TARGETS))
     assert torch.equal(model.head.unscaled_weight, plain.head.weight)
     assert torch.equal(model.head.unscaled_bias, plain.head.bias)
@@ -117,7 +107,8 @@ def test_the_first_stage_is_cross_entropy_bit_for_bit() -> None:
 def test_what_is_put_back_has_a_gradient_and_it_is_zero(stage: str) -> None:
     method, model = make()
     batch = batch_of()
-    method.loss(model(batch.inputs), batch, context_of(model, stage)).backward()
+    loss = {each.name: each.loss for each in method.stages(10)}[stage]
+    loss(model(batch.inputs), batch, context_of(model, Stage(1))).backward()
     for name, parameter in model.head.named_parameters():
         assert parameter.grad is not None, "several processes would wait for it"
         assert bool(parameter.grad.any()) is (name not in PUT_BACK[stage]), name
@@ -125,46 +116,6 @@ def test_what_is_put_back_has_a_gradient_and_it_is_zero(stage: str) -> None:
 
 def test_the_second_stage_is_short_balanced_and_keeps_the_head() -> None:
     first, second = create_method("lws", SETUP).stages(100)
-    assert (first.epochs, second.epochs) == (90, 10)
+    assert (first.epochs, first.restart, second.epochs) == (90, True, 10)
     assert (second.trains, second.sampling, second.restart) == ("head", "class_balanced", True)
     assert not second.reset_head
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_a_share_outside_the_open_interval_is_refused(share: float) -> None:
-    with pytest.raises(ValueError, match="first_stage is a share of the epochs"):
-        create_method("lws", SETUP, {"first_stage": share})
-
-
-def ranked(method: str, folder: Path) -> TrainConfig:
-    options = {"first_stage": 0.5}
-    settings: dict[str, Any] = {"epochs": 2, "batch_size": 60, "weight_decay": 0.01, "out": str(folder / method)}
-    return TrainConfig(task="digits_lt", model="mlp", method=method, options=options, **settings)
-
-
-def train_on_rank(rank: int) -> None:
-    os.environ |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "2")
-    os.environ |= dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank))
-    os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "1"}  # asked for, not used: there is a process group
-    for method in ("crt", "lws"):
-        train(ranked(method, Path(os.environ["RANKED_FOLDER"])))
-
-
-def test_two_ranks_do_what_one_process_does(
-    run_on_ranks: Callable[..., list[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RANKED_FOLDER", str(tmp_path / "two"))
-    run_on_ranks(train_on_rank)
-    for method in ("crt", "lws"):
-        train(ranked(method, tmp_path / "one"))
-        one, two = (load_checkpoint(tmp_path / side / method / "checkpoint.pt") for side in ("one", "two"))
-        for name, value in one["networks"][0].items():
-            torch.testing.assert_close(two["networks"][0][name], value, rtol=0, atol=1e-5, msg=f"{method}: {name}")
-    _, _, networks, _ = load_folder(tmp_path / "one" / "lws")
-    scale = networks[0].head.scale
-    assert (scale - 1).abs().min() > 0
-    assert isinstance(networks[0].head, ScaledLinear)
-
-
-def test_the_first_stage_is_a_training_with_a_schedule_of_its_own() -> None:
-    assert [stage.restart for stage in create_method("lws", SETUP).stages(10)] == [True, True]

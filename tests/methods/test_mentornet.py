@@ -12,9 +12,10 @@ from torch.nn import functional as F
 
 from icda.data.generators import generator_for
 from icda.data.task import Batch
-from icda.methods import Context, Setup, method_needs
+from icda.methods import Context, Setup
 from icda.methods.mentornet import Mentor, MentorNet, spoil
 from icda.models import FeatureClassifier, create_model
+from support import make_context
 
 SETUP = Setup(num_classes=4, feature_dim=6, class_counts=torch.full((4,), 5), epochs=20, num_samples=20, seed=3)
 
@@ -31,16 +32,7 @@ def model() -> FeatureClassifier:
 
 def context_of(model: FeatureClassifier, applied: list[Tensor], progress: float = 0.5) -> Context:
     metadata = batch(99, size=16)
-    return Context(
-        [model],
-        [model],
-        [],
-        applied.append,
-        lambda: iter(()),
-        next_metadata=lambda: metadata,
-        progress=progress,
-        iteration=7,
-    )
+    return make_context(model, apply=applied.append, next_metadata=lambda: metadata, progress=progress, iteration=7)
 
 
 def sigmoid(value: float) -> float:
@@ -156,18 +148,6 @@ def test_lessons_teach_it_to_trust_small_losses(model: FeatureClassifier) -> Non
     small, large = method.weights(torch.tensor([0.01, 8.0], dtype=torch.float64), context).tolist()
     assert small > 0.8
     assert large < 0.2
-
-
-@pytest.mark.parametrize("rate", [-0.1, 1.0])
-def test_a_noise_rate_outside_zero_to_one_is_refused(rate: float) -> None:
-    with pytest.raises(ValueError, match=rf"noise_rate is the share of wrong labels in \[0, 1\), got {rate}"):
-        MentorNet(SETUP, noise_rate=rate)
-
-
-def test_without_wrong_labels_there_is_nothing_to_teach() -> None:
-    with pytest.raises(ValueError, match="noise_rate 0 shows the mentor no wrong label"):
-        MentorNet(SETUP, noise_rate=0.0)
-    assert method_needs("mentornet") == {"metadata"}
 
 
 def test_mentor_threshold_and_optimiser_come_back_from_their_state(model: FeatureClassifier) -> None:

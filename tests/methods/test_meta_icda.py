@@ -22,6 +22,7 @@ from icda.models import FeatureClassifier, create_model
 from icda.models.base import Output
 from icda.registry import UnknownNameError
 from icda.training import TrainConfig, train
+from support import make_context
 
 CLASSES, DIM, RATE = 4, 6, 0.3
 COUNTS = torch.tensor([40, 20, 10, 5])
@@ -45,23 +46,8 @@ def make(**options: Any) -> MetaICDAMethod:
 
 
 def context_of(model: FeatureClassifier, progress: float = 0.7, iteration: int = 0) -> Context:
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
-
-    def apply(loss: Tensor) -> None:
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-    return Context(
-        [model],
-        [model],
-        [optimizer],
-        apply,
-        lambda: iter(()),
-        next_metadata=lambda: batch(99, size=8),
-        progress=progress,
-        iteration=iteration,
-    )
+    metadata = {"next_metadata": lambda: batch(99, size=8)}
+    return make_context(model, rate=RATE, progress=progress, iteration=iteration, **metadata)
 
 
 def run(method: Method, model: FeatureClassifier, steps: int, progress: float = 0.7) -> list[Any]:

@@ -67,11 +67,6 @@ def test_a_loop_of_ones_own_takes_signed_strengths() -> None:
     assert abs(meta.end_epoch()["strength_mean"]) < 1e-6
 
 
-def test_an_unknown_output_is_refused() -> None:
-    with pytest.raises(InputError, match="one of sigmoid, tanh, linear"):
-        create_method("meta_icda", SETUP, {"strength_output": "softmax"})
-
-
 def test_metadata_make_it_withdraw_wrong_labels(tmp_path: Path) -> None:
     """Against the same run with strengths that cannot be negative; both read the same metadata."""
     runs = {}

@@ -28,6 +28,7 @@ from icda.training import TrainConfig, train
 from icda.training.batches import TrainingBatches
 from icda.training.checkpoint import load_checkpoint
 from icda.training.progress import QuietView
+from support import make_context
 
 CLASSES, RATE = 3, 0.2
 LEARNERS = ("meta_icda", "meta_icda_signed", "metasaug", "meta_weight_net", "lsda")
@@ -41,15 +42,8 @@ def batch(seed: int, size: int = 8, shape: tuple[int, ...] = (1, 8, 8)) -> Batch
 
 
 def context_of(model: FeatureClassifier, **settings: Any) -> Context:
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
-
-    def apply(loss: Tensor) -> None:
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
     metadata = {"next_metadata": lambda: batch(99, shape=(1, 8, 8))}
-    return Context([model], [model], [optimizer], apply, lambda: iter(()), **{**metadata, **settings})
+    return make_context(model, rate=RATE, **{**metadata, **settings})
 
 
 class LearnedWeights(MetaLearner):
@@ -136,21 +130,6 @@ def test_no_metadata_is_drawn_where_nothing_looks_ahead(model: FeatureClassifier
         context.iteration, context.progress = k, k / 6
         learner.step(batch(k), context)
     assert drawn == [4]  # 0 and 2 come before the start, 1, 3 and 5 fall between
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"lookahead": "half"}, "lookahead must be full, head or difference, got 'half'"),
-        ({"every": 0}, "every must be at least 1"),
-        ({"start": 1.5}, r"start lie in \[0, 1\]"),
-        ({"start": -0.1}, r"start lie in \[0, 1\]"),
-        ({"meta_batch_size": 0}, "meta_batch_size must be positive, got 0"),
-    ],
-)
-def test_options_out_of_range_are_refused(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        LearnedWeights(**options)
 
 
 def test_a_learner_that_says_too_little_is_told_what_to_write(model: FeatureClassifier) -> None:

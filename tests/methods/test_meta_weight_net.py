@@ -18,6 +18,7 @@ from icda.methods import Context, Setup, create_method
 from icda.methods.meta_weight_net import MetaWeightNet
 from icda.models import FeatureClassifier, create_model
 from icda.training import TrainConfig, train
+from support import make_context
 
 CLASSES, DIM, RATE = 4, 6, 0.3
 
@@ -38,17 +39,7 @@ def make(groups: Tensor | None = None, **options: Any) -> MetaWeightNet:
 
 
 def context_of(model: FeatureClassifier, progress: float = 0.5) -> Context:
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
-
-    def apply(loss: Tensor) -> None:
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-    metadata = batch(99, size=8)
-    return Context(
-        [model], [model], [optimizer], apply, lambda: iter(()), next_metadata=lambda: metadata, progress=progress
-    )
+    return make_context(model, rate=RATE, next_metadata=lambda: batch(99, size=8), progress=progress)
 
 
 def naive_weights(method: MetaWeightNet, losses: list[float], normalise: bool = False) -> list[float]:
@@ -124,7 +115,7 @@ def test_the_recipe_says_how_the_network_learns_unless_a_rate_is_given() -> None
     assert isinstance(noise, torch.optim.Adam)
     assert (noise.defaults["lr"], noise.defaults["weight_decay"]) == (1e-3, 1e-4)
     assert make(recipe="long_tail", weight_rate=0.0).optimizer.defaults["lr"] == 0
-    with pytest.raises(ValueError, match="recipe must be noise or long_tail, got 'tail'"):
+    with pytest.raises(ValueError, match=r"recipe .*'tail'"):
         make(recipe="tail")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from icda.data.task import Batch
 from icda.methods import Context, Setup, create_method
 from icda.methods.metasaug import MetaSAug
 from icda.models import FeatureClassifier, create_model
-from icda.training import TrainConfig, train
+from support import make_context
 
 CLASSES, DIM, RATE = 4, 6, 0.3
 COUNTS = torch.tensor([400, 200, 100, 5])
@@ -39,17 +38,7 @@ def make(**options: Any) -> MetaSAug:
 
 
 def context_of(model: FeatureClassifier, progress: float) -> Context:
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
-
-    def apply(loss: Tensor) -> None:
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-    metadata = batch(99, size=8)
-    return Context(
-        [model], [model], [optimizer], apply, lambda: iter(()), next_metadata=lambda: metadata, progress=progress
-    )
+    return make_context(model, rate=RATE, next_metadata=lambda: batch(99, size=8), progress=progress)
 
 
 def class_weights() -> list[float]:
@@ -149,10 +138,3 @@ def test_the_published_schedule_and_weights_are_the_defaults() -> None:
     assert method.weights.tolist() == pytest.approx(class_weights())
     alike = make(effective_beta=0.0).weights
     assert torch.equal(alike, torch.ones(CLASSES, dtype=torch.float64))
-
-
-@pytest.mark.parametrize("kind", ["diagonal", "low_rank"])
-def test_an_epoch_of_long_tailed_digits_trains(kind: str, tmp_path: Path) -> None:
-    options = {"start": 0.3, "covariance": kind}
-    result = train(TrainConfig(task="digits_lt", method="metasaug", options=options, epochs=1, out=str(tmp_path)))
-    assert result["history"][0]["meta_loss"] > 0

@@ -14,7 +14,6 @@ from torch.nn.parallel import DistributedDataParallel
 from icda.data.task import Batch
 from icda.methods.base import Context, Setup
 from icda.methods.domain_mix import DomainMix
-from icda.methods.domains import check_domains
 from icda.methods.mixing import (
     Mix,
     beta_shares,
@@ -27,6 +26,7 @@ from icda.methods.mixing import (
     random_partners,
 )
 from icda.models import FeatureClassifier
+from support import make_context
 
 SETUP = Setup(3, 4, torch.tensor([30, 20, 10]), 1, 60, group_domains=torch.tensor([0, 1, 0, 1, 0, 1]))
 
@@ -36,7 +36,7 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 def context_of(model: FeatureClassifier, iteration: int = 0) -> Context:
-    return Context([model], [model], [], lambda loss: None, lambda: iter(()), iteration=iteration)
+    return make_context(model, iteration=iteration)
 
 
 def test_partners_are_eligible_and_a_row_without_any_keeps_itself() -> None:
@@ -193,13 +193,6 @@ def test_a_sample_without_partner_has_an_empty_box() -> None:
     boxes, mix = cut_boxes(draw_mix(torch.zeros(4, 4, dtype=torch.bool), 2.0, generator()), (5, 5), generator())
     assert not boxes.any()
     assert mix.share.tolist() == [1.0] * 4
-
-
-def test_one_domain_with_samples_is_refused() -> None:
-    check_domains(SETUP, "lisa")
-    lonely = Setup(2, 4, torch.tensor([3, 4]), 1, 7, torch.tensor([3, 0, 4, 0]), group_domains=torch.tensor([0, 1] * 2))
-    with pytest.raises(ValueError, match=r"domain_mix compares domains, .* samples of 1"):
-        DomainMix(lonely)
 
 
 def step_on_text(rank: int) -> dict[str, Tensor]:

@@ -1,7 +1,4 @@
 import math
-import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +8,10 @@ from torch.nn import functional as F
 
 from icda.data.task import Batch
 from icda.losses.head import head_parameters
-from icda.methods import Context, Setup, Stage, create_method
+from icda.methods import Context, Setup, create_method
 from icda.methods.oltr import OLTR, MetaEmbeddingHead, centroid_loss
 from icda.models.base import FeatureClassifier
-from icda.training import TrainConfig, train
-from icda.training.checkpoint import load_checkpoint
+from support import make_context
 
 SETUP = Setup(num_classes=3, feature_dim=4, class_counts=torch.tensor([12, 8, 4]), epochs=9, num_samples=24, seed=5)
 TARGETS = torch.tensor([0] * 12 + [1] * 8 + [2] * 4)
@@ -32,20 +28,9 @@ def make(with_memory: bool = True, bias: bool = True, **options: Any) -> tuple[O
     return method, model
 
 
-def context_of(model: FeatureClassifier, stage: str) -> Context:
+def context_of(model: FeatureClassifier) -> Context:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.01)
-
-    def apply(loss: Tensor) -> None:
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-    def batches() -> Iterator[Batch]:
-        for start in range(0, 24, 7):
-            rows = torch.arange(start, min(start + 7, 24))
-            yield Batch(INPUTS[rows], TARGETS[rows], None, rows)
-
-    return Context([model], [model], [optimizer], apply, batches, stage=Stage(2, stage))
+    return make_context(model, optimizers=[optimizer], data=(INPUTS, TARGETS))
 
 
 def dot(a: list[float], b: list[float]) -> float:
@@ -136,11 +121,11 @@ def test_a_feature_on_a_centroid_has_finite_logits_and_gradients() -> None:
 def test_the_second_loss_is_cross_entropy_and_the_weighted_terms() -> None:
     method, model = make(weight=0.2, repel=0.3, margin=50.0)
     output = model(INPUTS)
-    found = method.loss(output, BATCH, context_of(model, "memory"))
+    found = method.memory_loss(output, BATCH, context_of(model))
     terms = centroid_loss(INPUTS, TARGETS, model.head.centroids, 0.3, 50.0)
     torch.testing.assert_close(found, F.cross_entropy(output.logits, TARGETS) + 0.2 * terms)
     plain, _ = make(weight=0.0)
-    found = plain.loss(output, BATCH, context_of(model, "memory"))
+    found = plain.memory_loss(output, BATCH, context_of(model))
     assert torch.equal(found, F.cross_entropy(output.logits, TARGETS))
 
 
@@ -148,8 +133,7 @@ def test_the_first_stage_is_cross_entropy_bit_for_bit() -> None:
     method, model = make(with_memory=False)
     plain = FeatureClassifier(nn.Identity(), nn.Linear(4, 3)).double()
     plain.head.load_state_dict(model.head.linear.state_dict())
-    ours, theirs = context_of(model, "representation"), context_of(plain, "representation")
-    method.on_stage_start(ours)
+    ours, theirs = context_of(model), context_of(plain)
     for _ in range(3):
         method.step(BATCH, ours)
         theirs.apply(F.cross_entropy(plain(INPUTS).logits, TARGETS))
@@ -161,7 +145,7 @@ def test_the_first_stage_is_cross_entropy_bit_for_bit() -> None:
 @pytest.mark.parametrize("stage", ["representation", "memory"])
 def test_every_parameter_has_a_gradient_in_both_stages(stage: str) -> None:
     method, model = make(with_memory=stage == "memory")
-    method.loss(model(INPUTS), BATCH, context_of(model, stage)).backward()
+    (method.memory_loss if stage == "memory" else method.loss)(model(INPUTS), BATCH, context_of(model)).backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, f"several processes would wait for {name}"
         assert bool(parameter.grad.any()) is (stage == "memory" or "linear" in name), name
@@ -174,7 +158,7 @@ def test_the_switch_makes_centroids_of_class_means_and_draws_the_rest_from_the_s
     model.train()
     model.encoder[0].eval()
     state = torch.get_rng_state()
-    method.on_stage_start(context_of(model, "memory"))
+    method.open_memory(context_of(model))
     assert torch.equal(torch.get_rng_state(), state)
     assert [module.training for module in model.encoder] == [False, True]
     for c in range(3):
@@ -184,11 +168,11 @@ def test_the_switch_makes_centroids_of_class_means_and_draws_the_rest_from_the_s
     assert torch.equal(model.head.linear.weight, kept)
     assert 0.3 < model.head.directions.abs().max() <= 0.5  # uniform up to 1/sqrt(A)
     again, other = make(with_memory=False)[1], make(with_memory=False)[1]
-    method.on_stage_start(context_of(again, "memory"))
+    method.open_memory(context_of(again))
     assert torch.equal(again.head.directions, model.head.directions)
     assert torch.equal(again.head.selector.weight, model.head.selector.weight)
     reseeded = OLTR(Setup(3, 4, SETUP.class_counts, epochs=9, num_samples=24, seed=6))
-    reseeded.on_stage_start(context_of(other, "memory"))
+    reseeded.open_memory(context_of(other))
     assert not torch.equal(other.head.directions, model.head.directions)
 
 
@@ -196,7 +180,7 @@ def test_a_step_moves_centroids_towards_the_features_of_their_class() -> None:
     method, model = make(centroid_rate=0.4)
     before = model.head.centroids.clone()
     batch = Batch(INPUTS[8:16], TARGETS[8:16], None, torch.arange(8))  # no sample of the last class
-    method.step(batch, context_of(model, "memory"))
+    method.memory_step(batch, context_of(model))
     for c in range(3):
         rows = INPUTS[8:16][TARGETS[8:16] == c]
         wanted = before[c] - 0.4 * sum((before[c] - h for h in rows), torch.zeros(4).double()) / (1 + len(rows))
@@ -206,7 +190,7 @@ def test_a_step_moves_centroids_towards_the_features_of_their_class() -> None:
 
 def test_memory_and_its_use_come_back_with_the_state_of_the_network() -> None:
     method, model = make()
-    method.step(BATCH, context_of(model, "memory"))
+    method.memory_step(BATCH, context_of(model))
     _, other = make(with_memory=False)
     other.load_state_dict(model.state_dict())
     assert torch.equal(other(INPUTS).logits, model(INPUTS).logits)
@@ -216,51 +200,5 @@ def test_memory_and_its_use_come_back_with_the_state_of_the_network() -> None:
 def test_a_third_of_the_epochs_is_plain_and_the_rest_is_balanced(freeze: bool, trains: str) -> None:
     first, second = create_method("oltr", SETUP, {"freeze_encoder": freeze}).stages(90)
     assert (first.epochs, first.sampling, second.epochs, second.sampling) == (30, "uniform", 60, "class_balanced")
+    assert first.restart
     assert (second.trains, second.restart, second.reset_head) == (trains, True, False)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"first_stage": 1.0}, r"first_stage is a share of the epochs in \(0, 1\), got 1.0"),
-        ({"scale": 0.0}, "scale must be finite and positive, got 0.0"),
-        ({"reach": math.inf}, "reach must be finite and positive, got inf"),
-        ({"weight": -0.1}, "weight must be finite and not negative, got -0.1"),
-        ({"repel": math.nan}, "repel must be finite and not negative, got nan"),
-        ({"margin": -1.0}, "margin must be finite and not negative"),
-        ({"centroid_rate": 1.5}, r"centroid_rate must lie in \[0, 1\], got 1.5"),
-    ],
-)
-def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        create_method("oltr", SETUP, options)
-
-
-def ranked(folder: Path) -> TrainConfig:
-    """Without repulsion: its margin is on the mean distance of a rank's share."""
-    options = {"repel": 0.0, "weight": 0.1}
-    settings: dict[str, Any] = {"epochs": 2, "batch_size": 60, "learning_rate": 0.02, "out": str(folder)}
-    return TrainConfig(task="digits_lt", model="mlp", method="oltr", options=options, **settings)
-
-
-def train_on_rank(rank: int) -> None:
-    os.environ |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "2")
-    os.environ |= dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank))
-    os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "1"}  # asked for, not used: there is a process group
-    train(ranked(Path(os.environ["RANKED_FOLDER"])))
-
-
-def test_two_ranks_do_what_one_process_does(
-    run_on_ranks: Callable[..., list[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RANKED_FOLDER", str(tmp_path / "two"))
-    run_on_ranks(train_on_rank)
-    train(ranked(tmp_path / "one"))
-    one, two = (load_checkpoint(tmp_path / side / "checkpoint.pt") for side in ("one", "two"))
-    assert one["networks"][0]["head.has_memory"] == 1
-    for name, value in one["networks"][0].items():
-        torch.testing.assert_close(two["networks"][0][name], value, rtol=0, atol=2e-5, msg=name)
-
-
-def test_the_first_stage_is_a_training_with_a_schedule_of_its_own() -> None:
-    assert [stage.restart for stage in create_method("oltr", SETUP).stages(10)] == [True, True]

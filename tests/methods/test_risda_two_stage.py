@@ -1,15 +1,14 @@
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from icda.data.task import Batch
 from icda.losses import RISDALoss
-from icda.methods import Context, Setup, Stage, create_method
+from icda.methods import Context, Setup, create_method
 from icda.methods.risda_two_stage import TwoStageRISDA
 from icda.models.base import FeatureClassifier
+from support import make_context
 
 SETUP = Setup(num_classes=3, feature_dim=5, class_counts=torch.tensor([12, 8, 4]), epochs=10, num_samples=24)
 INPUTS, TARGETS = (
@@ -24,16 +23,9 @@ def model() -> FeatureClassifier:
     return FeatureClassifier(encoder, nn.Linear(5, 3))
 
 
-def context_of(model: FeatureClassifier, stage: str) -> Context:
-    def no_step(loss: Tensor) -> None:
-        pytest.fail("no step is taken here")
-
-    def batches() -> Any:
-        for start in range(0, 24, 7):
-            rows = torch.arange(start, min(start + 7, 24))
-            yield Batch(INPUTS[rows], TARGETS[rows], None, rows)
-
-    return Context([model], [model], [], no_step, batches, iteration=9, progress=0.9, stage=Stage(2, stage))
+def context_of(model: FeatureClassifier) -> Context:
+    no_step = {"apply": lambda loss: pytest.fail("no step is taken here")}
+    return make_context(model, data=(INPUTS, TARGETS), iteration=9, progress=0.9, **no_step)
 
 
 @pytest.mark.parametrize(
@@ -44,19 +36,16 @@ def test_the_first_stage_takes_its_share_and_the_head_the_rest(epochs: int, shar
     stages = create_method("risda_two_stage", SETUP, {"first_stage": share}).stages(epochs)
     assert [stage.epochs for stage in stages] == lengths
     assert [stage.trains for stage in stages] == ["all", "head"][: len(lengths)]
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0, -0.5, 1.5])
-def test_a_share_outside_the_open_interval_is_refused(share: float) -> None:
-    with pytest.raises(ValueError, match=rf"first_stage is a share of the epochs in \(0, 1\), got {share}"):
-        TwoStageRISDA(SETUP, first_stage=share)
+    assert [(stage.on_start is None, stage.loss is None) for stage in stages] == [(True,) * 2, (False,) * 2][
+        : len(lengths)
+    ]
 
 
 def test_the_switch_takes_confusion_and_statistics_of_the_whole_training_set_once(model: FeatureClassifier) -> None:
     method = TwoStageRISDA(SETUP)
     method.criterion.statistics.update(torch.randn(6, 5), torch.arange(6) % 3)  # of features that are gone
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    method.on_stage_start(context_of(model, "head"))
+    method.look(context_of(model))
     model.eval()
     with torch.no_grad():
         output = model(INPUTS)
@@ -73,20 +62,13 @@ def test_the_switch_takes_confusion_and_statistics_of_the_whole_training_set_onc
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
-def test_the_start_of_the_first_stage_touches_nothing(model: FeatureClassifier) -> None:
-    method = TwoStageRISDA(SETUP)
-    method.on_stage_start(context_of(model, "representation"))
-    assert method.criterion.statistics.count.sum() == 0
-    assert not method.criterion.confusion_is_set
-
-
 def test_the_first_stage_is_plain_cross_entropy_and_the_second_the_reasoning_loss(model: FeatureClassifier) -> None:
     method, batch = TwoStageRISDA(SETUP, mean_strength=0.7), Batch(INPUTS, TARGETS, None, torch.arange(24))
     model.eval()
     output = model(INPUTS)
-    first = method.loss(output, batch, context_of(model, "representation"))
+    first = method.loss(output, batch, context_of(model))
     assert torch.equal(first, F.cross_entropy(output.logits, TARGETS))
-    method.on_stage_start(context_of(model, "head"))
+    method.look(context_of(model))
     model.eval()
     oracle = RISDALoss(3, 5, SETUP.class_counts, mean_strength=0.7, reduction="none")
     oracle.load_state_dict(method.criterion.state_dict())
@@ -94,15 +76,8 @@ def test_the_first_stage_is_plain_cross_entropy_and_the_second_the_reasoning_los
     raw = [(1 - 0.9999) / (1 - 0.9999**n) for n in (12, 8, 4)]
     weights = torch.tensor([raw[target] for target in TARGETS.tolist()])
     expected = (weights * losses).sum() / weights.sum()
-    torch.testing.assert_close(method.loss(output, batch, context_of(model, "head")), expected)
+    torch.testing.assert_close(method.head_loss(output, batch, context_of(model)), expected)
     unweighted = TwoStageRISDA(SETUP, mean_strength=0.7, effective_beta=0.0)
     unweighted.load_state_dict({**method.state_dict(), "class_weights": unweighted.class_weights})
-    torch.testing.assert_close(unweighted.loss(output, batch, context_of(model, "head")), losses.mean())
+    torch.testing.assert_close(unweighted.head_loss(output, batch, context_of(model)), losses.mean())
     assert not torch.allclose(expected, first)
-
-
-def test_the_mode_of_the_network_comes_back_after_the_pass(model: FeatureClassifier) -> None:
-    for training in (True, False):
-        model.train(training)
-        TwoStageRISDA(SETUP).on_stage_start(context_of(model, "head"))
-        assert model.training is training

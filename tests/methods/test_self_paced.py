@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
@@ -11,9 +9,10 @@ from torch.nn import functional as F
 
 from icda.data.generators import generator_for
 from icda.data.task import Batch
-from icda.methods import Context, Setup, create_method, method_needs
+from icda.methods import Context, Setup, method_needs
 from icda.methods.self_paced import SelfPaced, leave_out
 from icda.models import FeatureClassifier, create_model
+from support import make_context
 
 SETUP = Setup(num_classes=4, feature_dim=6, class_counts=torch.full((4,), 5), epochs=20, num_samples=20, seed=3)
 BATCH = Batch(
@@ -30,7 +29,7 @@ def model() -> FeatureClassifier:
 
 
 def context_of(model: FeatureClassifier, applied: list[Tensor], progress: float, iteration: int = 0) -> Context:
-    return Context([model], [model], [], applied.append, lambda: iter(()), progress=progress, iteration=iteration)
+    return make_context(model, apply=applied.append, progress=progress, iteration=iteration)
 
 
 def naive_percentile(losses: list[float], share: float) -> float:
@@ -85,23 +84,6 @@ def test_so_many_weights_stay(rate: float, kept: int) -> None:
     left = leave_out(weights, rate, torch.Generator().manual_seed(0))
     assert int((left > 0).sum()) == kept
     assert torch.equal(left[left > 0], weights[left > 0])
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"percentile": 0.0},
-        {"percentile": 1.1},
-        {"moving_average": 1.0},
-        {"burn_in": -0.1},
-        {"burn_in_dropout": 1.0},
-        {"dropout": -0.5},
-    ],
-)
-def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
-    (name, value), *_ = options.items()
-    with pytest.raises(ValueError, match=f"{name} .*got {value}"):
-        create_method("self_paced", SETUP, options)
 
 
 def test_it_needs_nothing_and_keeps_its_threshold() -> None:

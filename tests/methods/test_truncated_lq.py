@@ -1,6 +1,4 @@
 import warnings
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import torch
@@ -8,9 +6,10 @@ from torch import Tensor, nn
 
 from icda.data.task import Batch
 from icda.losses.generalized_cross_entropy import generalized_cross_entropy
-from icda.methods import Context, Setup, create_method
+from icda.methods import Context, Setup
 from icda.methods.truncated_lq import TruncatedLq
 from icda.models.base import FeatureClassifier
+from support import make_context
 
 SETUP = Setup(num_classes=3, feature_dim=5, class_counts=torch.tensor([8, 8, 8]), epochs=120, num_samples=24)
 INPUTS = torch.randn(24, 4, generator=torch.Generator().manual_seed(1))
@@ -26,11 +25,7 @@ def model() -> FeatureClassifier:
 
 
 def context_of(model: FeatureClassifier, epoch: int) -> Context:
-    def batches() -> Iterator[Batch]:
-        for rows in torch.arange(24).split(7):
-            yield Batch(INPUTS[rows], TARGETS[rows], None, rows)
-
-    return Context([model], [model], [], lambda loss: None, batches, epoch=epoch, num_epochs=120)
+    return make_context(model, data=(INPUTS, TARGETS), epoch=epoch, num_epochs=120)
 
 
 def probabilities(model: FeatureClassifier) -> Tensor:
@@ -62,15 +57,6 @@ def test_a_pass_keeps_the_samples_at_or_above_the_threshold_and_may_take_one_bac
     again = probabilities(model) >= 0.5
     assert torch.equal(method.kept, again)
     assert (again & ~expected).any()
-
-
-def test_a_pass_leaves_network_and_modes_as_they_were(model: FeatureClassifier) -> None:
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    model.train()
-    model.encoder.eval()
-    TruncatedLq(SETUP).on_epoch_start(context_of(model, 40))
-    assert (model.training, model.encoder.training) == (True, False)
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
 @pytest.mark.parametrize("q", [0.0, 0.7, 1.0])
@@ -110,30 +96,3 @@ def test_when_no_sample_passes_all_are_kept_and_a_warning_says_so(model: Feature
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         TruncatedLq(SETUP, threshold=0.3).on_epoch_start(context_of(model, 40))  # a third each passes
-
-
-def test_the_choice_is_state_whatever_the_size_of_the_data(model: FeatureClassifier) -> None:
-    method = TruncatedLq(SETUP)
-    method.on_epoch_start(context_of(model, 40))
-    other = Setup(num_classes=3, feature_dim=5, class_counts=torch.ones(3), epochs=120, num_samples=3)
-    for setup in (SETUP, other):
-        restored = TruncatedLq(setup)
-        restored.load_state_dict(method.state_dict())
-        assert torch.equal(restored.kept, method.kept)
-    assert method.epoch_figures() == {"kept_share": pytest.approx(float(method.kept.sum()) / 24)}
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"q": 1.5}, r"q must lie in \[0, 1\]"),
-        ({"threshold": 0.0}, r"threshold is a probability in \(0, 1\), got 0"),
-        ({"threshold": 1.0}, "threshold is a probability"),
-        ({"start": 1.5}, r"start is a share of the epochs in \[0, 1\], got 1.5"),
-        ({"refresh": 0}, "refresh is a number of epochs, 1 or more, got 0"),
-        ({"refresh": 2.5}, "option refresh of method 'truncated_lq' must be a whole number"),
-    ],
-)
-def test_a_bad_option_is_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        create_method("truncated_lq", SETUP, options)

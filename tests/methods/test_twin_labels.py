@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +13,10 @@ from icda.cross_fit import HeldOut
 from icda.cross_fit.refined_labels import refine_labels
 from icda.data.task import Batch
 from icda.errors import InputError
-from icda.methods import Context, Setup, Stage
-from icda.methods.cross_fitted import FIRST
+from icda.methods import Setup
 from icda.methods.twin_labels import TwinLabels
-from icda.results import RunResult
 from icda.training import TrainConfig, train
+from support import make_context
 
 SETUP = Setup(3, 5, torch.tensor([4, 4, 4]), epochs=4, num_samples=12, seed=3)
 TARGETS = torch.arange(12) % 3
@@ -31,11 +28,9 @@ def answers(right: int, sure: float = 4.0) -> Tensor:
     return (sure * torch.nn.functional.one_hot(said, 3)).float().softmax(1)
 
 
-def end_epoch(method: TwinLabels, said: Tensor, epoch: int, epochs: int = 99) -> None:
+def end_epoch(method: TwinLabels, said: Tensor, epoch: int) -> None:
     method.said, method.given = said.clone(), TARGETS.clone()
-    method.on_epoch_end(
-        Context([], [], [], lambda loss: None, lambda: iter(()), epoch=epoch, stage=Stage(epochs, FIRST))
-    )
+    method.on_epoch_end(make_context(epoch=epoch))
 
 
 def test_the_epoch_whose_running_mean_agrees_most_with_the_given_labels_is_kept() -> None:
@@ -58,7 +53,7 @@ def test_the_second_network_learns_from_refined_labels_with_adjusted_logits() ->
     refined = refine_labels(held_out.logits, TARGETS).probabilities
     logits, rows = torch.randn(5, 3, generator=generator), torch.tensor([7, 0, 3, 3, 11])
     output: Any = type("Output", (), {"logits": logits})
-    context = Context([], [], [], lambda loss: None, lambda: iter(()))
+    context = make_context()
     for balance in (True, False):
         method = TwinLabels(SETUP, balance=balance)
         method.learn_from(held_out)
@@ -103,37 +98,3 @@ def test_its_answers_are_not_taken_for_those_of_the_networks_at_the_end(tmp_path
     run(tmp_path, "digits_lt", "twin_labels", epochs=2)
     with pytest.raises(InputError, match="trained no cross-fitted networks"):
         run(tmp_path, "digits_lt", "xrm", epochs=2, options={"reuse": str(tmp_path / "twin_labels")})
-
-
-RANKED = ("twin_labels", "elr", "loss_mixture")
-
-
-def ranked(folder: Path, method: str) -> Any:
-    """Batches of 40 from 287 samples: the last of an epoch has a size of its own."""
-    return run(folder, "digits_lt", method, epochs=2, batch_size=40)
-
-
-def train_on_rank(rank: int) -> None:
-    os.environ |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "2")
-    os.environ |= dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank))
-    os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "1"}  # asked for, not used: there is a process group
-    for method in RANKED:
-        ranked(Path(os.environ["RANKED_FOLDER"]), method)
-
-
-def test_two_ranks_learn_what_one_process_learns(
-    run_on_ranks: Callable[..., list[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RANKED_FOLDER", str(tmp_path / "two"))
-    run_on_ranks(train_on_rank)
-    for method in RANKED:
-        whole = ranked(tmp_path / "one", method)
-        found, wanted = (
-            torch.load(tmp_path / side / method / "model.pt", weights_only=True) for side in ("two", "one")
-        )
-        # The search for temperature and biases stops by a rule: rounding enlarged moves labels by a hundred thousandth.
-        atol = 1e-4 if method == "twin_labels" else 1e-5
-        for name, value in wanted["networks"][0].items():
-            torch.testing.assert_close(found["networks"][0][name], value, rtol=0, atol=atol)
-        two = RunResult.read(tmp_path / "two" / method / "result.json")
-        assert two["metrics"]["nll"] == pytest.approx(whole["metrics"]["nll"], abs=1e-4)

@@ -1,5 +1,4 @@
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -8,7 +7,7 @@ from torch.nn import functional as F
 
 from icda.data.loader import balanced_weights
 from icda.data.task import Batch
-from icda.methods import Context, Setup, Stage, create_method, resolve_method
+from icda.methods import Context, Setup, Stage, resolve_method
 from icda.methods.uw import Upweighting
 from icda.models.base import Output
 from icda.training import TrainConfig, train
@@ -99,9 +98,3 @@ def test_training_draws_every_group_equally_often(tmp_path: Path, monkeypatch: p
 
 def test_the_long_name_is_known() -> None:
     assert resolve_method("upweighting") == "uw"
-
-
-@pytest.mark.parametrize("options", [{"weighting": "both"}, {"weighting": None}])
-def test_an_unknown_weighting_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="weighting is one of sampling, loss, got"):
-        create_method("uw", SETUP, options)

@@ -77,4 +77,4 @@ def forget() -> Iterator[Callable[[], None]]:
 
 def _contents(registry: Registry) -> dict[str, dict]:
     list(registry)  # the first look-up fills it
-    return {name: dict(getattr(registry, name)) for name in ("_entries", "_aliases", "_owners", "_offers", "_failures")}
+    return {name: dict(getattr(registry, name)) for name in ("_entries", "_aliases", "_owners", "_offers")}

@@ -3,6 +3,8 @@ import inspect
 import pytest
 import torch
 
+from icda.data.sources import FeatureArray
+from icda.data.task import Split, Task
 from icda.metrics import evaluate_predictions
 from icda.registry import UnknownNameError
 from icda.selection import SELECTION_RULES, SelectionRule, check, get_rule
@@ -75,42 +77,30 @@ def test_a_misspelt_rule_is_met_with_the_nearest_name() -> None:
         get_rule("validation_acuracy")
 
 
+def task_with(validation: bool = False, groups: bool = False, metadata: bool = False) -> Task:
+    split = Split(
+        FeatureArray(torch.zeros(2, 3)), torch.arange(2), torch.arange(2), torch.arange(2) if groups else None
+    )
+    parts = (split, split if validation else None, split)
+    return Task("cifar10", 2, *parts, metadata=split if metadata else None, input_kind="features", input_shape=(3,))
+
+
 def test_a_rule_that_fits_passes() -> None:
-    check("last", has_validation=False, has_groups=False)
-    check("validation_accuracy", has_validation=True, has_groups=False)
-    check("validation_worst_group", has_validation=True, has_groups=True)
-    check("metadata_nll", has_validation=False, has_groups=False, has_metadata=True)
+    check("last", task_with())
+    check("validation_accuracy", task_with(validation=True))
+    check("validation_worst_group", task_with(validation=True, groups=True))
+    check("metadata_nll", task_with(metadata=True))
 
 
 @pytest.mark.parametrize(
-    ("rule", "has_validation", "message"),
+    ("rule", "validation", "words"),
     [
-        (
-            "validation_worst_group",
-            False,
-            "selection rule 'validation_worst_group' needs a validation split with group labels; "
-            "task 'cifar10' has none: use --selection last",
-        ),
-        (
-            "validation_worst_group",
-            True,
-            "selection rule 'validation_worst_group' needs a validation split with group labels; "
-            "task 'cifar10' has none: use --selection last or --selection validation_worst_class",
-        ),
-        (
-            "validation-accuracy",
-            False,
-            "selection rule 'validation_accuracy' needs a validation split; "
-            "task 'cifar10' has none: use --selection last",
-        ),
-        (
-            "metadata_nll",
-            True,
-            "selection rule 'metadata_nll' needs metadata; task 'cifar10' has none: use --selection last",
-        ),
+        ("validation_worst_group", False, "validation split with group labels"),
+        ("validation_worst_group", True, "--selection last or --selection validation_worst_class"),
+        ("validation-accuracy", False, "'validation_accuracy' needs a validation split"),
+        ("metadata_nll", True, "metadata"),
     ],
 )
-def test_a_rule_that_cannot_work_fails_before_training(rule: str, has_validation: bool, message: str) -> None:
-    with pytest.raises(ValueError) as caught:
-        check(rule, has_validation, has_groups=False, task="cifar10")
-    assert str(caught.value) == message
+def test_a_rule_that_cannot_work_fails_before_training(rule: str, validation: bool, words: str) -> None:
+    with pytest.raises(ValueError, match=f"{words}.*--selection last" if "--" not in words else words):
+        check(rule, task_with(validation=validation))

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from icda.data import create_task
-from icda.methods import Context, Method, Stage
+from icda.methods import Context, Method, Setup, Stage, StepResult
 from icda.models import create_model
-from icda.training import TrainConfig, Trainer
+from icda.training import TrainConfig, Trainer, train
+from icda.training.checkpoint import load_checkpoint
 from icda.training.plan import Plan
 from icda.training.position import Position
 from icda.training.run import make_accelerator
@@ -35,9 +35,6 @@ class Staged(Method):
 
     def on_stage_start(self, context: Context) -> None:
         self.begun.append(context.stage.name)
-
-    def loss(self, output: Any, batch: Any, context: Context) -> Tensor:
-        return F.cross_entropy(output.logits, batch.targets)
 
 
 Make = Callable[..., Trainer]
@@ -143,3 +140,56 @@ def test_a_rank_with_half_a_share_of_the_samples_makes_half_a_step(make: Make) -
         steps.append(trainer.models[0].head_weight.detach() - weight)
     assert steps[0].abs().max() > 0
     torch.testing.assert_close(steps[1], steps[0] / 2)
+
+
+def test_a_stage_carries_its_step_its_loss_its_start_and_its_end(make: Make) -> None:
+    told: list[str] = []
+
+    def step(batch: Any, context: Context) -> StepResult:
+        told.append("step")
+        return trainer.method.step(batch, context)
+
+    def loss(output: Any, batch: Any, context: Context) -> Tensor:
+        told.append("loss")
+        return output.logits.sum() * 0
+
+    hooks = {name: (lambda context, name=name: told.append(name)) for name in ("on_start", "on_end")}
+    trainer = make(Stage(2, "own", step=step, loss=loss, **hooks), Stage(1, "plain"))
+    trainer.method.on_stage_end = lambda context: told.append(f"{context.stage.name} ends")  # type: ignore[method-assign]
+    run = StageRun.begin(trainer.crew, trainer.position)
+    assert float(run.step(batch_of(trainer)).loss) == 0
+    run.end_epoch()
+    assert told == ["on_start", "step", "loss"], "the first of two epochs"
+    trainer.position.epoch = 1
+    run.end_epoch()
+    assert told[3:] == ["on_end", "own ends"]
+    trainer.position.stage, trainer.position.epoch = 1, 2
+    plain = StageRun.begin(trainer.crew, trainer.position, run)
+    assert float(plain.step(batch_of(trainer)).loss) > 0
+    plain.end_epoch()
+    assert told[5:] == ["plain ends"]
+
+
+def test_what_a_stage_found_at_its_end_is_not_looked_for_again_by_a_resumed_run(
+    tmp_path: Path, register_method: Callable[[str, type[Any]], str], train_for: Callable[..., None]
+) -> None:
+    ends: list[int] = []
+
+    class Finder(Method):
+        def __init__(self, setup: Setup) -> None:
+            super().__init__()
+            self.register_buffer("found", torch.tensor(0))
+
+        def find(self, context: Context) -> None:
+            ends.append(context.epoch)
+            self.found.add_(1)
+
+        def stages(self, epochs: int) -> list[Stage]:
+            return [Stage(1, "first", on_end=self.find), Stage(epochs - 1, "second")]
+
+    name = register_method("finder", Finder)
+    config = TrainConfig(model="linear", method=name, epochs=3, batch_size=64, out=str(tmp_path / "run"))
+    train_for(config, 7)  # within the second stage
+    train(config, resume=True)
+    assert ends == [0]
+    assert load_checkpoint(tmp_path / "run" / "checkpoint.pt")["method"]["found"] == 1

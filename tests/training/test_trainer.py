@@ -146,15 +146,6 @@ def test_the_view_is_told_where_a_resumed_run_stands(configure: Configure, train
     assert told == [(6, 10), (1, 2), (1, 2), (1, 2), (1, 2), (1,)]
 
 
-def test_a_method_without_loss_and_step_says_so(configure: Configure, register_method: Register) -> None:
-    class Empty(Method):
-        def __init__(self, setup: Setup) -> None:
-            super().__init__()
-
-    with pytest.raises(TypeError, match=r"Empty defines neither loss\(\) nor step\(\)"):
-        train(configure("run", method=register_method("empty", Empty)))
-
-
 # -- optimisers -------------------------------------------------------------------------------------------------------
 
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 import torch
+from annotated_types import MultipleOf
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
-from icda.errors import InputError
-from icda.methods.base import METHODS, Context, Method, Setup, StepResult
+from icda.data.task import Batch
+from icda.methods.base import METHODS, Context, Method, Setup, StepResult, check_images
 from icda.models.conditional_gan import SIZES, ConditionalDiscriminator, ConditionalGenerator
-from icda.ranges import Positive
-from icda.ranks import all_gather_rows, all_mean, world_size
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
+from icda.ranges import Positive, PositiveInt, Share, ShareAboveZero
+from icda.ranks import all_gather_rows, all_mean, rank
+from icda.settings import checked
 
 
 @METHODS.register("acgan")
@@ -37,26 +36,23 @@ class ACGAN(Method):
     low: Tensor
     high: Tensor
 
+    @checked
     def __init__(
         self,
         setup: Setup,
         *,
-        share: float = 0.2,
-        start: float = 0.5,
-        noise_dim: int = 64,
-        width: int = 32,
+        share: ShareAboveZero = 0.2,
+        start: Share = 0.5,
+        noise_dim: PositiveInt = 64,
+        width: Annotated[PositiveInt, MultipleOf(8)] = 32,
         gan_rate: Positive = 2e-4,
     ) -> None:
         super().__init__()
-        _check_images(setup.input_shape)
-        if not 0 < share <= 1:
-            raise InputError(f"share is generated images for one of the batch, in (0, 1], got {share}.")
-        if not 0 <= start <= 1:
-            raise InputError(f"start is a share of training in [0, 1], got {start}.")
-        if noise_dim < 1 or width < 8 or width % 8:
-            raise InputError(f"noise_dim must be positive and width a multiple of 8, got {noise_dim} and {width}.")
+        shape = setup.input_shape
+        square = len(shape) == 3 and shape[1] == shape[2] and shape[1] in SIZES
+        check_images("acgan makes images", shape, square, f" of a side of {', '.join(map(str, SIZES))} pixels")
         self.share, self.start, self._seed, self._num_classes = share, start, setup.seed, setup.num_classes
-        channels, size = setup.input_shape[:2]
+        channels, size = shape[:2]
         wide = {"width": width, "widest": 4 * width}
         with torch.random.fork_rng(devices=[]):  # the classifier's own draws stay what they are without a GAN
             torch.default_generator.manual_seed(generator_for(setup.seed, "acgan").initial_seed())
@@ -142,10 +138,8 @@ class ACGAN(Method):
 
     def _sizes(self, batch: Batch) -> tuple[list[int], int]:
         """The number of samples on every rank, and which of them this one is."""
-        if world_size() == 1:
-            return [batch.num_samples], 0
         mine = torch.tensor([batch.num_samples], device=self.low.device)
-        return all_gather_rows(mine).tolist(), torch.distributed.get_rank()
+        return all_gather_rows(mine).tolist(), rank()
 
     def get_extra_state(self) -> dict[str, Any]:
         return {
@@ -156,12 +150,3 @@ class ACGAN(Method):
     def set_extra_state(self, state: dict[str, Any]) -> None:
         self.generator_optimizer.load_state_dict(state["generator"])
         self.discriminator_optimizer.load_state_dict(state["discriminator"])
-
-
-def _check_images(shape: tuple[int, ...]) -> None:
-    if len(shape) != 3 or shape[1] != shape[2] or shape[1] not in SIZES:
-        raise InputError(
-            f"acgan makes images: it needs inputs of shape (channels, side, side) with a side of "
-            f"{', '.join(map(str, SIZES))} pixels, got {tuple(shape) or 'inputs without a fixed shape'}. "
-            "For a folder of images set --image-size."
-        )

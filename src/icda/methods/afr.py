@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
-from icda.errors import InputError
+from icda.data.task import Batch
 from icda.losses.head import head_parameters
 from icda.methods.base import METHODS, Context, Method, Setup, Stage
-from icda.methods.crt import check_first_stage, two_stages
-from icda.ranks import all_mean, all_reduce
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
-
-SECOND = "head"
+from icda.methods.crt import two_stages
+from icda.methods.per_sample import PerSample, label_probability, over_training_set, rows
+from icda.models.base import Output
+from icda.ranges import NotNegative, OpenShare
+from icda.ranks import all_reduce
+from icda.settings import checked
 
 
 @METHODS.register("afr")
-class AFR(Method):
+class AFR(PerSample, Method):
     """Cross entropy on most of the samples; then the head alone, on the others, drawn by exp(-gamma p_y) / n_y.
 
     `held_share` of the training samples, by a coin, are not learned from in the first stage, so that p_y is not what the
@@ -40,98 +36,67 @@ class AFR(Method):
     [('representation', 8), ('head', 2)]
     """
 
+    per_sample = ("weights",)
     held: Tensor
     weights: Tensor
     first_weight: Tensor
     first_bias: Tensor
 
+    @checked
     def __init__(
         self,
         setup: Setup,
         *,
-        first_stage: float = 0.8,
-        held_share: float = 0.2,
-        gamma: float = 10.0,
-        decay: float = 0.1,
+        first_stage: OpenShare = 0.8,
+        held_share: OpenShare = 0.2,
+        gamma: NotNegative = 10.0,
+        decay: NotNegative = 0.1,
     ) -> None:
         super().__init__()
-        check_first_stage(first_stage)
-        if not 0 < held_share < 1:
-            raise InputError(f"held_share is a share of the training samples in (0, 1), got {held_share}.")
-        for name, value in (("gamma", gamma), ("decay", decay)):
-            if not 0 <= value < float("inf"):
-                raise InputError(f"{name} is a finite number, 0 or more, got {value}.")
         self.first_stage, self.gamma, self.decay = first_stage, gamma, decay
         draws = torch.rand(setup.num_samples, generator=generator_for(setup.seed, "afr"))
-        self.register_buffer("held", draws < held_share, persistent=False)
-        self.register_buffer("weights", torch.ones(setup.num_samples, dtype=torch.double), persistent=False)
+        self.keep("held", draws < held_share)
+        self.keep("weights", torch.ones(setup.num_samples, dtype=torch.double))
         self.register_buffer("first_weight", torch.zeros(setup.num_classes, setup.feature_dim))
         self.register_buffer("first_bias", torch.zeros(setup.num_classes))
 
     def stages(self, epochs: int) -> list[Stage]:
         first, second = two_stages("afr", epochs, self.first_stage)
         return [
-            Stage(first, "representation", restart=True),
-            Stage(second, SECOND, trains="head", sampling="own", restart=True),
+            Stage(first, "representation", restart=True, loss=self.first_loss, on_end=self.weigh),
+            Stage(second, "head", trains="head", sampling="own", restart=True, loss=self.second_loss),
         ]
 
     @torch.no_grad()
-    def on_epoch_end(self, context: Context) -> None:
-        # Not at the start of the second stage: a run that resumes there does not start it again.
-        if context.stage.name == SECOND or context.epoch + 1 < context.stage.epochs:
-            return
+    def weigh(self, context: Context) -> None:
+        """Keep the head as it is, and how hard it finds the samples that were held back."""
         weight, bias = head_parameters(context.head)
         self.first_weight.copy_(weight)
         if bias is not None:
             self.first_bias.copy_(bias)
-        self.weights.copy_(self._difficulties(context))
+        believed, targets = over_training_set(context, self.weights, label_probability)
+        self.weights.copy_(difficulty_weights(believed, targets, self.held, self.gamma))
 
     def sampling_weights(self) -> Tensor:
         return self.weights.cpu()
 
-    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
+    def first_loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         losses = F.cross_entropy(output.logits, batch.targets, reduction="none")
-        if context.stage.name == SECOND:
-            return losses.mean() + self.decay * self._distance(context)
-        learned = (~self.held[batch.index.to(self.held.device)]).to(losses)
+        learned = rows(~self.held, batch, losses)
         size, total = all_reduce(torch.stack([learned.new_tensor(float(len(learned))), learned.sum()]))
         # The mean over the samples learned from on all ranks, once the trainer has averaged over ranks.
         return (learned * losses).mean() * size / total.clamp(min=1)
+
+    def second_loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
+        return self.loss(output, batch, context) + self.decay * self._distance(context)
 
     def _distance(self, context: Context) -> Tensor:
         weight, bias = head_parameters(context.head)
         distance = (weight - self.first_weight.to(weight)).square().sum()
         return distance if bias is None else distance + (bias - self.first_bias.to(bias)).square().sum()
 
-    def _difficulties(self, context: Context) -> Tensor:
-        """exp(-gamma p_y) / n_y of the samples held back, 0 of the others; the same on all ranks."""
-        model, believed = context.models[0], torch.zeros(len(self.held), dtype=torch.double, device=self.held.device)
-        targets = torch.zeros(len(self.held), dtype=torch.long, device=self.held.device)
-        modes = [(module, module.training) for module in model.modules()]
-        model.eval()
-        for batch in context.training_batches():
-            probabilities = model(batch.inputs).logits.double().softmax(1)
-            believed[batch.index] = probabilities.gather(1, batch.targets[:, None])[:, 0]
-            targets[batch.index] = batch.targets
-        for module, training in modes:
-            module.training = training
-        believed = all_mean(believed)  # BatchNorm's running figures differ between ranks
-        return difficulty_weights(believed, targets, self.held, self.gamma)
-
-    def get_extra_state(self) -> dict[str, Any]:
-        return {"weights": self.weights}
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        # Of any length, unlike a saved buffer: a trained model may be evaluated on data of another size.
-        self.weights = state["weights"].to(self.weights.device)
-
 
 def difficulty_weights(believed: Tensor, targets: Tensor, held: Tensor, gamma: float) -> Tensor:
-    """exp(-gamma p_y) / n_y (N,) where a sample is held, n_y counting the held ones; 0 elsewhere.
-
-    >>> held = torch.tensor([True, True, True, False])
-    >>> difficulty_weights(torch.tensor([0.0, 0.0, 1.0, 0.0]), torch.tensor([0, 1, 1, 1]), held, gamma=0.0)
-    tensor([1.0000, 0.5000, 0.5000, 0.0000])
-    """
+    """exp(-gamma p_y) / n_y (N,) where a sample is held, n_y counting the held ones; 0 elsewhere."""
     counts = torch.bincount(targets[held], minlength=int(targets.max()) + 1).clamp(min=1)
     return torch.where(held, torch.exp(-gamma * believed) / counts[targets], 0.0)

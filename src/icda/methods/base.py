@@ -2,7 +2,8 @@
 
 A loss is the simplest method. Larger procedures override more: `step` (a look-ahead, two networks), `stages` (freeze the
 encoder, retrain the head), the epoch hooks (re-weighting, memories), `predict` (a rule of their own at test time). A method
-is an nn.Module, so whatever it keeps as buffers, parameters or submodules is saved and restored with the checkpoint.
+is an nn.Module, so whatever it keeps as buffers, parameters or submodules is saved and restored with the checkpoint. Its
+constructor is `@checked` (icda.settings): options are held to the ranges in their annotations.
 """
 
 from __future__ import annotations
@@ -10,21 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from icda.data.task import Batch, Inputs, Task
 from icda.errors import InputError, InputTypeError
-from icda.ranges import check_options
+from icda.losses import AdjustedLoss
+from icda.models.base import FeatureClassifier, Output
 from icda.registry import Registry
 from icda.results.epoch import Figure
 
-if TYPE_CHECKING:
-    from icda.data.task import Batch, Inputs, Task
-    from icda.losses import AdjustedLoss
-    from icda.models.base import FeatureClassifier, Output
-
+Figures: TypeAlias = Mapping[str, Figure]  # for the log
 METHODS: Registry[Callable[..., Method]] = Registry("method", "icda.methods", "icda.methods")
 
 # How samples are drawn. Balanced: every class, group or domain equally often, the samples within it alike. Reversed: a
@@ -34,7 +34,11 @@ Sampling = Literal["uniform", "class_balanced", "class_reversed", "group_balance
 
 @dataclass(frozen=True)
 class Stage:
-    """A stretch of training: which parameters learn, from which samples, whether the schedule starts again."""
+    """A stretch of training: which parameters learn, from which samples, by which step, and what is done when it ends.
+
+    `step` and `loss` stand in for the method's own. `on_end` runs before the checkpoint of the last epoch is written, so
+    that a run resumed later need not do it again. Only a stage's number is saved: a method is asked for its stages again.
+    """
 
     epochs: int
     name: str = "train"
@@ -46,6 +50,10 @@ class Stage:
     split: Literal["train", "validation"] = "train"  # whose samples it learns from
     learning_rate: float | None = None  # what the schedule starts from; None takes the configuration's
     judged: bool = True  # whether the validation split is looked at after each epoch; not while the kept network waits
+    step: Callable[[Batch, Context], StepResult] | None = field(default=None, compare=False, repr=False)
+    loss: Callable[[Output, Batch, Context], Tensor] | None = field(default=None, compare=False, repr=False)
+    on_start: Callable[[Context], None] | None = field(default=None, compare=False, repr=False)
+    on_end: Callable[[Context], None] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -61,10 +69,7 @@ class Setup:
     batch_size: int | None = None  # samples in a full batch, over all processes; None where nobody said
     input_shape: tuple[int, ...] = ()  # of one input: (channels, height, width) for images
     seed: int = 0  # of the run: what a method draws is a function of it and of where training stands
-    group_domains: Tensor | None = (
-        None  # (G,) the domain of each group: its attribute where groups are class x attribute
-    )
-
+    group_domains: Tensor | None = None  # (G,) of each group: its attribute where groups are class x attribute
     domain_counts: Tensor | None = None  # (K, C) how many training samples of each class a domain has
 
     @property
@@ -141,7 +146,8 @@ class StepResult(NamedTuple):
 
 
 class Method(nn.Module):
-    """A way of training. Subclasses write `loss`, or override `step` when one loss on one forward pass is not enough."""
+    """A way of training: cross entropy, unless a subclass writes another `loss`, or a `step` where one loss on one forward
+    pass is not enough."""
 
     needs: ClassVar[frozenset[str]] = frozenset()  # of "groups", "metadata", "validation", "validation groups"
     num_networks: ClassVar[int] = 1
@@ -154,11 +160,6 @@ class Method(nn.Module):
     # The loss that a method trains with, where it is one of ours: `icda explain` reads its margins and strengths.
     criterion: AdjustedLoss | None
 
-    def __new__(cls, *_: Any, **options: Any) -> Self:
-        """Options are checked against the ranges in their annotations, whoever makes the method."""
-        check_options(cls, options)
-        return super().__new__(cls)
-
     def __init__(self) -> None:
         super().__init__()
         self.criterion = None  # not in the class: there it would hide the module that a subclass sets
@@ -169,12 +170,12 @@ class Method(nn.Module):
         return ""
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        raise InputTypeError(f"{type(self).__name__} defines neither loss() nor step().")
+        return F.cross_entropy(output.logits, batch.targets)
 
     def step(self, batch: Batch, context: Context) -> StepResult:
-        """Train on one batch: forward, loss, backward, optimiser step."""
+        """Train on one batch: forward, the stage's loss or the method's, backward, optimiser step."""
         output = context.network(batch.inputs)
-        loss = self.loss(output, batch, context)
+        loss = (context.stage.loss or self.loss)(output, batch, context)
         context.apply(loss)
         return StepResult(loss.detach(), output.logits.detach())
 
@@ -200,6 +201,9 @@ class Method(nn.Module):
 
     def on_stage_start(self, context: Context) -> None: ...
 
+    def on_stage_end(self, context: Context) -> None:
+        """After the last epoch of a stage, before its figures are taken and the checkpoint is written."""
+
     def before_training(self, folder: Path) -> None:
         """Refuse what cannot be trained in `folder`, before anything that lies there is given up."""
 
@@ -207,7 +211,7 @@ class Method(nn.Module):
 
     def on_epoch_end(self, context: Context) -> None: ...
 
-    def epoch_figures(self) -> Mapping[str, Figure]:
+    def epoch_figures(self) -> Figures:
         """Figures of the epoch that just ended, for the log: plain numbers, lists or dicts."""
         return {}
 
@@ -217,6 +221,20 @@ class Method(nn.Module):
         The log says how they stand to wrong labels, small groups and small classes, which a method need not know.
         """
         return {}
+
+
+def rows_of(inputs: Inputs, rows: Tensor | slice) -> Inputs:
+    """Chosen samples of a batch's inputs; tokenised text comes as a dict of tensors."""
+    return {name: value[rows] for name, value in inputs.items()} if isinstance(inputs, dict) else inputs[rows]
+
+
+def check_images(owner: str, shape: tuple[int, ...], fits: bool, wanted: str) -> None:
+    """Refuse inputs that are not the images (channels, height, width) that a method needs."""
+    if len(shape) != 3 or not fits:
+        raise InputError(
+            f"{owner}: it needs inputs of shape (channels, height, width){wanted}, got "
+            f"{tuple(shape) or 'inputs without a fixed shape'}. For a folder of images set --image-size."
+        )
 
 
 class MissingNeedError(InputError):
@@ -243,13 +261,8 @@ def check_needs(name: str, needs: frozenset[str], task: Task) -> None:
 
 def check_networks(method: Method, count: int) -> None:
     """Fail before training when a method is given another number of networks than it trains."""
-    needed = method.num_networks
-    if count != needed:
-        amount = {-1: "one network too few", 1: "one network too many"}.get(count - needed, "not as many as it needs")
-        raise InputError(
-            f"{type(method).__name__} trains {needed} network{'s' if needed > 1 else ''}, got {count}: {amount}. "
-            "`icda train` makes as many as the method says in num_networks."
-        )
+    if count != method.num_networks:
+        raise InputError(f"{type(method).__name__} trains {method.num_networks} networks (num_networks), got {count}.")
 
 
 def check_metadata(task: Task) -> None:

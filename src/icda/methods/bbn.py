@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from icda.data.task import Batch
 from icda.errors import InputError
-from icda.methods.base import METHODS, Context, Method, Setup, StepResult
+from icda.methods.base import METHODS, Context, Figures, Method, Setup, StepResult
+from icda.models.base import FeatureClassifier
 from icda.models.two_branches import TwoBatches, TwoBranches, two_branches
-from icda.results.epoch import Figure
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import FeatureClassifier
 
 
 @METHODS.register("bbn", "bilateral_branch_network")
@@ -55,16 +49,12 @@ class BBN(Method):
         hits = share * _hits(logits, batch.targets) + (1 - share) * _hits(logits, second.targets)
         return StepResult(loss.detach(), None, {"mixed_accuracy": hits})
 
-    def epoch_figures(self) -> Mapping[str, Figure]:
+    def epoch_figures(self) -> Figures:
         return {"uniform_share": self._share}
 
 
 def share_of_epoch(epoch: int, num_epochs: int) -> float:
-    """l = 1 - (epoch/E)^2, epochs counted from 0: the weight of the batch that is drawn uniformly.
-
-    >>> [share_of_epoch(epoch, 4) for epoch in range(4)]
-    [1.0, 0.9375, 0.75, 0.4375]
-    """
+    """l = 1 - (epoch/E)^2, epochs counted from 0: the weight of the batch that is drawn uniformly."""
     return 1.0 - (epoch / num_epochs) ** 2
 
 

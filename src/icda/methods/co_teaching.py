@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from torch.nn import functional as F
 
-from icda.methods.base import METHODS, Context, Setup, StepResult
+from icda.data.task import Batch
+from icda.methods.base import METHODS, Context, StepResult
 from icda.methods.small_loss import SmallLossPair, smallest
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
 
 
 @METHODS.register("co_teaching")
@@ -25,9 +21,6 @@ class CoTeaching(SmallLossPair):
     2018. Differs from the official code in dividing by the number of kept samples once (theirs does it twice), in
     leaving Adam's beta1 alone, and in the ramp, which is full at epoch `ramp_epochs` (theirs one earlier).
     """
-
-    def __init__(self, setup: Setup, *, noise_rate: float = 0.2, ramp_epochs: int = 10, ensemble: bool = False) -> None:
-        super().__init__(noise_rate=noise_rate, ramp_epochs=ramp_epochs, ensemble=ensemble)
 
     def step(self, batch: Batch, context: Context) -> StepResult:
         logits = [network(batch.inputs).logits for network in context.networks]

@@ -7,23 +7,22 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from icda.methods.base import METHODS, Context, Sampling, Setup
+from icda.methods.base import METHODS, Context, Setup
 from icda.methods.domain_penalty import (
     DomainPart,
     DomainPenalty,
     Penalty,
-    check_weight,
     warn_of_fixed_features,
 )
+from icda.methods.domains import DomainSampling
+from icda.ranges import NotNegative
+from icda.settings import checked
 
 
 def mean_squared_difference(moments: Sequence[Tensor]) -> Tensor:
     """Mean over pairs of tensors of the mean squared difference of their entries; 0 where there is no pair.
 
     The mean of (x_a - x_b)^2 over all pairs is twice the unbiased variance of x, so the pairs need not be formed.
-
-    >>> mean_squared_difference([torch.tensor([0.0]), torch.tensor([1.0]), torch.tensor([3.0])])  # (1 + 9 + 4) / 3
-    tensor(4.6667)
     """
     if len(moments) < 2:
         return moments[0].new_zeros(()) if moments else torch.zeros(())
@@ -59,9 +58,9 @@ class CORAL(DomainPenalty):
     DomainBed's form, which aligns all training domains with each other and the means, too.
     """
 
-    def __init__(self, setup: Setup, *, gamma: float = 1.0, sampling: Sampling = "domain_balanced") -> None:
+    @checked
+    def __init__(self, setup: Setup, *, gamma: NotNegative = 1.0, sampling: DomainSampling = "domain_balanced") -> None:
         super().__init__(setup, sampling)
-        check_weight("gamma", gamma)
         self.gamma = gamma
 
     def on_stage_start(self, context: Context) -> None:

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import torch
+from annotated_types import Interval
 from torch import Tensor
 
 from icda.cross_fit import HeldOut, HeldOutNetworks, averaged
 from icda.cross_fit.networks import in_evaluation
+from icda.data.task import Batch, Inputs
 from icda.errors import InputError
 from icda.methods.base import Context, Method, Sampling, Setup, Stage, StepResult
-from icda.ranges import Range
+from icda.models.base import FeatureClassifier
 
-if TYPE_CHECKING:
-    from icda.data.task import Batch, Inputs
-    from icda.models.base import FeatureClassifier
-
-FIRST = "cross_fit"
 SAME_LOGITS = 1e-2  # share of the largest logit by which another machine's arithmetic may differ
-Repeats: TypeAlias = Annotated[int, Range(1, 100)]
+Repeats: TypeAlias = Annotated[int, Interval(ge=1, le=100)]
+CrossFitEpochs: TypeAlias = Annotated[float, Interval(gt=0, le=10)]  # a share of the run's epochs
+Step: TypeAlias = Callable[[Batch, Context], StepResult]
+End: TypeAlias = Callable[[HeldOut], None]
 FORWARD = 1 / 3  # of a training step: a backward pass costs about two forward passes
 
 
@@ -54,17 +56,12 @@ class CrossFittedMethod(Method):
         self,
         setup: Setup,
         *,
-        cross_fit_epochs: float = 0.5,
+        cross_fit_epochs: CrossFitEpochs = 0.5,
         reuse: str = "",
         stratified: bool = False,
         repeats: Repeats = 1,
     ) -> None:
         super().__init__()
-        if not 0 < cross_fit_epochs <= 10:
-            raise InputError(
-                "cross_fit_epochs is the length of the first stage as a share of the run's epochs, above 0 and not over "
-                f"10, got {cross_fit_epochs}."
-            )
         self.cross_fit_epochs, self.epochs, self.num_classes = cross_fit_epochs, setup.epochs, setup.num_classes
         self.held_out = HeldOutNetworks(setup.num_samples, setup.num_classes, self.folds, setup.seed, flips=self.flips)
         self.found: dict[str, float] = {}  # figures of the held-out answers, for the log
@@ -76,7 +73,10 @@ class CrossFittedMethod(Method):
     def cost_note(cls, epochs: int, options: Mapping[str, Any]) -> str:
         if options.get("reuse"):
             return f"Takes the cross-fitted networks of {options['reuse']}: the cost is that of plain training."
-        default = inspect.signature(cls).parameters["cross_fit_epochs"].default
+        signatures = (
+            inspect.signature(vars(base)["__init__"]).parameters for base in cls.__mro__ if "__init__" in vars(base)
+        )
+        default = next(known["cross_fit_epochs"].default for known in signatures if "cross_fit_epochs" in known)
         first = first_stage_epochs(float(options.get("cross_fit_epochs", default)), epochs)
         repeats = int(options.get("repeats", 1))
         ratio = 1 + repeats * pass_cost(cls.folds, first / epochs)
@@ -97,21 +97,37 @@ class CrossFittedMethod(Method):
     def stages(self, epochs: int) -> list[Stage]:
         second = Stage(epochs, "train", sampling=self.second_sampling, restart=True)
         if self.reuse:
-            return [second]
-        return [*self.passes(FIRST, self.cross_fit_epochs, epochs), second]
+            return [replace(second, on_start=self.take_earlier, step=self.second_step)]
+        return [*self.passes("cross_fit", self.cross_fit_epochs, epochs, self.cross_fit_step, self.first_heard), second]
 
-    def passes(self, name: str, share: float, epochs: int) -> list[Stage]:
-        """A stage for each repeat: `name`, `name`_2, `name`_3 ..."""
-        names = [name, *(f"{name}_{number}" for number in range(2, self.repeats + 1))]
-        length = first_stage_epochs(share, epochs)
-        return [Stage(length, each, restart=True, judged=self.judges_waiting) for each in names]
+    def passes(self, name: str, share: float, epochs: int, step: Step, keep: End, afresh: bool = False) -> list[Stage]:
+        """A stage for each repeat: `name`, `name`_2, `name`_3 ...; with `afresh` the first resets its networks, too."""
+        return [
+            Stage(
+                first_stage_epochs(share, epochs),
+                name if repeat == 0 else f"{name}_{repeat + 1}",
+                restart=True,
+                judged=self.judges_waiting,
+                step=step,
+                on_start=partial(self.begin_pass, repeat=repeat, afresh=afresh or repeat > 0),
+                on_end=partial(self.end_pass, repeat=repeat, keep=keep),
+            )
+            for repeat in range(self.repeats)
+        ]
 
-    def step(self, batch: Batch, context: Context) -> StepResult:
-        if repeat_of(context.stage, FIRST) is None:
-            self._check_same(batch)
-            return super().step(batch, context)
+    def cross_fit_step(self, batch: Batch, context: Context) -> StepResult:
         figures = self.held_out.step(batch, context.networks[1:], context.models[1:], context.apply, context.epoch)
         return StepResult(figures.loss, figures.held_out, {"flipped_labels": figures.flipped})
+
+    def second_step(self, batch: Batch, context: Context) -> StepResult:
+        """A step on what was learned from an earlier run, whose samples must be these."""
+        assert self.evidence is not None, "it is read when the stage starts"
+        if not torch.equal(self.evidence.targets[batch.index.cpu()], batch.targets.cpu()):
+            raise InputError(
+                f"reuse={self.reuse}: its networks were trained on other samples, or in another order, than this task has. "
+                "Leave reuse out, or give a run with the same task and data seed."
+            )
+        return self.step(batch, context)
 
     def before_training(self, folder: Path) -> None:
         if not self.reuse:
@@ -123,12 +139,8 @@ class CrossFittedMethod(Method):
     def _check_earlier(self, earlier: Mapping[str, Any]) -> None:
         """Refuse an earlier run that lacks what this method needs."""
 
-    def on_stage_start(self, context: Context) -> None:
-        if not self.reuse:
-            if (repeat := repeat_of(context.stage, FIRST)) is not None:
-                self.begin_pass(context, repeat, afresh=repeat > 0)
-            return
-        # Only here: a trained model holds all it needs, and is evaluated wherever that folder has gone.
+    def take_earlier(self, context: Context) -> None:
+        """Networks and evidence of the run in `reuse`. Only here: a trained model is evaluated wherever that has gone."""
         earlier = read_earlier(self.reuse, self._class_counts, self.num_networks)
         self._check_earlier(earlier)
         for model, state in zip(context.models[1:], earlier["networks"][1:], strict=True):
@@ -138,9 +150,9 @@ class CrossFittedMethod(Method):
                 raise InputError(f"reuse={self.reuse}: the run there trained networks of another kind.") from error
         evidence = HeldOut(**earlier["method"]["_extra_state"]["evidence"])
         self._check_inputs(evidence, next(iter(context.training_batches())), context.models[1:])
-        self._keep(evidence)
+        self.keep_heard(evidence)
 
-    def begin_pass(self, context: Context, repeat: int, *, afresh: bool) -> None:
+    def begin_pass(self, context: Context, repeat: int, afresh: bool) -> None:
         """Folds of the repeat's own; networks that were trained before get the weights of the one that waits."""
         if self.stratified and context.training_targets is None:
             raise InputError("stratified folds need the labels of all training samples: give Context training_targets.")
@@ -148,32 +160,18 @@ class CrossFittedMethod(Method):
         for model in context.models[1:] if afresh else ():
             model.load_state_dict(context.models[0].state_dict())
 
-    def on_epoch_end(self, context: Context) -> None:
-        # Not at the start of the second stage: a run that resumes there does not start it again.
-        if (repeat := repeat_of(context.stage, FIRST)) is not None and self.stage_ends(context):
-            heard = self.heard(context, repeat)
-            if heard is not None:
-                self._keep(heard)
-
-    def stage_ends(self, context: Context) -> bool:
-        """Whether the epoch is the last of its stage."""
-        end = 0
-        for stage in self.stages(self.epochs):
-            end += stage.epochs
-            if stage.name == context.stage.name:
-                break
-        assert stage.name == context.stage.name
-        return context.epoch + 1 == end
-
-    def heard(self, context: Context, repeat: int) -> HeldOut | None:
-        """Ask the networks of a repeat; after the last one the mean of all, before that None."""
+    def end_pass(self, context: Context, repeat: int, keep: End) -> None:
+        """Ask the networks of a repeat; after the last one the mean of all is handed to `keep`."""
         self._so_far = averaged(self._so_far, self.held_out.ask(context.training_batches(), context.models[1:]), repeat)
-        if repeat + 1 < self.repeats:
-            return None
-        heard, self._so_far = self._so_far, None
-        return heard
+        if repeat + 1 == self.repeats:
+            heard, self._so_far = self._so_far, None
+            keep(heard)
 
-    def _keep(self, evidence: HeldOut) -> None:
+    def first_heard(self, evidence: HeldOut) -> None:
+        """The first networks have answered."""
+        self.keep_heard(evidence)
+
+    def keep_heard(self, evidence: HeldOut) -> None:
         self.evidence = evidence
         self.found = {
             "held_out_errors": evidence.errors,
@@ -196,16 +194,6 @@ class CrossFittedMethod(Method):
                 "differ. Leave reuse out, or give a run with the same task and data seed."
             )
 
-    def _check_same(self, batch: Batch) -> None:
-        if not self.reuse:
-            return
-        assert self.evidence is not None, "it is read when the stage starts"
-        if not torch.equal(self.evidence.targets[batch.index.cpu()], batch.targets.cpu()):
-            raise InputError(
-                f"reuse={self.reuse}: its networks were trained on other samples, or in another order, than this task has. "
-                "Leave reuse out, or give a run with the same task and data seed."
-            )
-
     def second_stage_progress(self, context: Context) -> float:
         """How far the second stage is, in [0, 1]: what losses that ramp up are given."""
         lengths = [stage.epochs for stage in self.stages(self.epochs)]
@@ -226,40 +214,20 @@ class CrossFittedMethod(Method):
         return {name: None if value is None else value._asdict() for name, value in heard.items()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        # Of any length, unlike saved buffers: a trained model may be evaluated on data of another size.
         if state["evidence"] is not None:
-            self._keep(HeldOut(**state["evidence"]))
+            self.keep_heard(HeldOut(**state["evidence"]))
         so_far = state.get("so_far")  # a checkpoint from before there were repeats has none
         self._so_far = None if so_far is None else HeldOut(**so_far)
-
-
-def repeat_of(stage: Stage, name: str) -> int | None:
-    """Which repeat of the stage called `name` a stage is, from 0; None for one of another name.
-
-    >>> [repeat_of(Stage(1, given), FIRST) for given in ("cross_fit", "cross_fit_3", "cross_fit_again", "train")]
-    [0, 2, None, None]
-    """
-    if stage.name == name:
-        return 0
-    before, _, number = stage.name.rpartition("_")
-    return int(number) - 1 if before == name and number.isdigit() else None
 
 
 def pass_cost(folds: int, share: float) -> float:
     """What `folds` networks cost over `share` of the run's epochs, in plain trainings: each sample trains all but one,
     which answers.
-
-    >>> round(pass_cost(4, 1 / 3), 2)
-    1.11
     """
     return share * (folds - 1 + FORWARD)
 
 
 def first_stage_epochs(share: float, epochs: int) -> int:
-    """
-    >>> first_stage_epochs(0.5, 30), first_stage_epochs(0.01, 30)
-    (15, 1)
-    """
     return max(1, round(share * epochs))
 
 

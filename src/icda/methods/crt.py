@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from torch import Tensor
-from torch.nn import functional as F
+from typing import Any
 
 from icda.errors import InputError
-from icda.methods.base import METHODS, Context, Method, Setup, Stage
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
+from icda.methods.base import METHODS, Method, Setup, Stage
+from icda.ranges import OpenShare
+from icda.settings import checked
 
 
 @METHODS.register("crt")
@@ -32,33 +27,19 @@ class ClassifierRetraining(Method):
     [('representation', 90, 'uniform'), ('classifier', 10, 'class_balanced')]
     """
 
-    def __init__(self, setup: Setup, *, first_stage: float = 0.9) -> None:
+    @checked
+    def __init__(self, setup: Setup, *, first_stage: OpenShare = 0.9) -> None:
         super().__init__()
-        check_first_stage(first_stage)
         self.first_stage = first_stage
 
     def stages(self, epochs: int) -> list[Stage]:
         first, second = two_stages("crt", epochs, self.first_stage)
-        retraining = Stage(
-            second, "classifier", trains="head", sampling="class_balanced", restart=True, reset_head=True
-        )
-        return [Stage(first, "representation", restart=True), retraining]  # restart: a schedule of its own
-
-    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        return F.cross_entropy(output.logits, batch.targets)
-
-
-def check_first_stage(share: float) -> None:
-    if not 0 < share < 1:
-        raise InputError(f"first_stage is a share of the epochs in (0, 1), got {share}.")
+        new_head: dict[str, Any] = {"trains": "head", "sampling": "class_balanced", "reset_head": True}
+        return [Stage(first, "representation", restart=True), Stage(second, "classifier", restart=True, **new_head)]
 
 
 def two_stages(name: str, epochs: int, first_stage: float) -> tuple[int, int]:
-    """The epochs of two stages, one at least for each.
-
-    >>> two_stages("crt", 100, 0.9), two_stages("crt", 3, 0.9)
-    ((90, 10), (2, 1))
-    """
+    """The epochs of two stages, one at least for each."""
     if epochs < 2:
         raise InputError(f"{name} trains in two stages and needs 2 epochs or more, got {epochs}.")
     first = min(max(1, round(epochs * first_stage)), epochs - 1)

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 import torch
+from annotated_types import Ge
 from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
+from icda.data.task import Batch
 from icda.errors import InputError
-from icda.methods.base import METHODS, Context, Method, Setup
+from icda.methods.base import METHODS, Context, Figures, Method, Setup, rows_of
+from icda.models.base import Output
 from icda.models.modes import evaluating
+from icda.ranges import PositiveInt, Share
 from icda.ranks import all_mean
-from icda.results.epoch import Figure
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
+from icda.settings import checked
 
 
 def local_dimension(features: Tensor, neighbours: int) -> Tensor:
@@ -27,10 +26,6 @@ def local_dimension(features: Tensor, neighbours: int) -> Tensor:
 
     LID = -1 / mean_j log(r_j / r_k) with r_1 <= ... <= r_k the distances to the k nearest other rows. Rows whose k
     neighbours are all equally far, copies of it among others, have no estimate: they are NaN.
-
-    >>> line = torch.linspace(0, 1, 200)[:, None].expand(-1, 5)  # five coordinates, one dimension
-    >>> local_dimension(line, neighbours=20).nanmean().round(decimals=1)
-    tensor(1.2000, dtype=torch.float64)
     """
     if not 2 <= neighbours < len(features):
         raise InputError(f"neighbours must lie in 2..{len(features) - 1} for {len(features)} rows, got {neighbours}.")
@@ -60,15 +55,16 @@ class D2L(Method):
     alpha: Tensor
     turning_epoch: Tensor
 
+    @checked
     def __init__(
         self,
         setup: Setup,
         *,
-        neighbours: int = 20,
-        neighbourhood: int = 128,
-        samples: int = 1280,
-        window: int = 5,
-        start: float = 0.3,
+        neighbours: PositiveInt = 20,
+        neighbourhood: PositiveInt = 128,
+        samples: PositiveInt = 1280,
+        window: Annotated[PositiveInt, Ge(2)] = 5,
+        start: Share = 0.3,
     ) -> None:
         super().__init__()
         smallest = min(neighbourhood, samples, setup.num_samples)
@@ -77,8 +73,6 @@ class D2L(Method):
                 f"neighbours is {neighbours}, expected 2..{smallest - 1}: the smallest of neighbourhood {neighbourhood}, "
                 f"samples {samples} and the {setup.num_samples} training samples must hold more."
             )
-        if window < 2 or not 0 <= start <= 1:
-            raise InputError(f"window must be at least 2 and start lie in [0, 1], got {window} and {start}.")
         self.neighbours, self.neighbourhood, self.window = neighbours, neighbourhood, window
         self.samples, self.num_samples = min(samples, setup.num_samples), setup.num_samples
         self.seed = setup.seed
@@ -132,7 +126,7 @@ class D2L(Method):
             for batch in context.training_batches():
                 chosen = (place[batch.index] >= 0).nonzero().flatten()
                 if len(chosen):
-                    parts.append((place[batch.index[chosen]], model(_rows(batch.inputs, chosen)).features))
+                    parts.append((place[batch.index[chosen]], model(rows_of(batch.inputs, chosen)).features))
         features = torch.cat([part[1] for part in parts])
         places = torch.cat([part[0] for part in parts]).to(features.device)
         shuffled = torch.empty_like(features).index_copy_(0, places, features)
@@ -147,7 +141,7 @@ class D2L(Method):
         alpha = float(self.alpha)
         return alpha * labels + (1 - alpha) * F.cross_entropy(output.logits, output.logits.detach().argmax(1))
 
-    def epoch_figures(self) -> Mapping[str, Figure]:
+    def epoch_figures(self) -> Figures:
         known = self.dimensions[~self.dimensions.isnan()]
         return {"dimension": float(known[-1]), "label_trust": float(self.alpha)}
 
@@ -156,8 +150,3 @@ class D2L(Method):
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         self.snapshot = dict(state["snapshot"])
-
-
-def _rows(inputs: Any, rows: Tensor) -> Any:
-    """Chosen samples of a batch; tokenised text comes as a dict of tensors."""
-    return {name: value[rows] for name, value in inputs.items()} if isinstance(inputs, dict) else inputs[rows]

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from icda.data.generators import generator_for
 from icda.data.loader import balanced_weights
+from icda.data.task import Batch
 from icda.errors import InputError
 from icda.heads.solver import LinearHead
 from icda.heads.sparse import fit_sparse_head
 from icda.losses.head import head_parameters
-from icda.methods.base import METHODS, Context, Method, Setup, Stage, StepResult
+from icda.methods.base import METHODS, Context, Figures, Method, Setup, Stage, StepResult
 from icda.models.modes import evaluating
+from icda.ranges import NotNegative
 from icda.ranks import all_mean
-from icda.results.epoch import Figure
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
+from icda.settings import checked
 
 STRENGTHS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)  # of the penalty, strongest first
 CONSTANT = 1e-6  # a deviation below this share of the mean is rounding
@@ -60,10 +56,9 @@ class DFR(Method):
     needs: ClassVar[frozenset[str]] = frozenset({"validation", "validation groups"})
     chosen_l1: Tensor
 
-    def __init__(self, setup: Setup, *, l1: float | None = None) -> None:
+    @checked
+    def __init__(self, setup: Setup, *, l1: NotNegative | None = None) -> None:
         super().__init__()
-        if l1 is not None and not 0 <= l1 < float("inf"):
-            raise InputError(f"l1 is a finite number, 0 or more, or None to choose it, got {l1}.")
         if setup.epochs < 2:
             raise InputError(f"dfr trains the network, then the head: it needs 2 epochs or more, got {setup.epochs}.")
         self.l1, self._seed = l1, setup.seed
@@ -71,29 +66,21 @@ class DFR(Method):
 
     def stages(self, epochs: int) -> list[Stage]:
         # The first stage is a whole training, with a schedule of its own: its features are what the head lives on.
-        head = Stage(1, "head", trains="head", restart=True, reset_head=True, split="validation")
-        return [Stage(epochs - 1, "representation", restart=True), head]
-
-    def on_stage_start(self, context: Context) -> None:
-        if context.stage.name == "head":
-            self._fit(context)
-
-    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        return F.cross_entropy(output.logits, batch.targets)
+        head: dict[str, Any] = {"trains": "head", "restart": True, "reset_head": True, "split": "validation"}
+        fitted = Stage(1, "head", **head, on_start=self.fit_head, step=self.look)
+        return [Stage(epochs - 1, "representation", restart=True), fitted]
 
     @torch.no_grad()
-    def _look(self, batch: Batch, context: Context) -> StepResult:
+    def look(self, batch: Batch, context: Context) -> StepResult:
+        """A step that only counts what the fitted head gets right."""
         output = context.models[0](batch.inputs)
         return StepResult(self.loss(output, batch, context), output.logits)
 
-    def step(self, batch: Batch, context: Context) -> StepResult:
-        return self._look(batch, context) if context.stage.name == "head" else super().step(batch, context)
-
-    def epoch_figures(self) -> Mapping[str, Figure]:
+    def epoch_figures(self) -> Figures:
         return {} if self.chosen_l1.isnan() else {"l1": float(self.chosen_l1)}
 
     @torch.no_grad()
-    def _fit(self, context: Context) -> None:
+    def fit_head(self, context: Context) -> None:
         encoded, mean, scale = _encode(context)
         weight, bias = head_parameters(context.head)
         if bias is None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
-from icda.errors import InputError
+from icda.data.task import Batch
 from icda.methods.base import METHODS, Context, Method, Setup
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
+from icda.models.base import Output
+from icda.ranges import Share
+from icda.settings import checked
 
 
 @METHODS.register("disturb_label")
@@ -28,10 +25,9 @@ class DisturbLabel(Method):
     Reference: Xie et al., "DisturbLabel: regularizing CNN on the loss layer", CVPR 2016.
     """
 
-    def __init__(self, setup: Setup, *, alpha: float = 0.1) -> None:
+    @checked
+    def __init__(self, setup: Setup, *, alpha: Share = 0.1) -> None:
         super().__init__()
-        if not 0 <= alpha <= 1:
-            raise InputError(f"alpha is a probability in [0, 1], got {alpha}.")
         self.alpha = alpha
         self._setup = setup
         self._draws: tuple[int, Tensor, Tensor] | None = None

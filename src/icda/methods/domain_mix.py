@@ -7,6 +7,8 @@ from torch import Tensor
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.domains import check_domains
 from icda.methods.mixing import MixingMethod
+from icda.ranges import Positive
+from icda.settings import checked
 
 
 @METHODS.register("domain_mix")
@@ -29,7 +31,8 @@ class DomainMix(MixingMethod):
             [0, 1, 0]], dtype=torch.int32)
     """
 
-    def __init__(self, setup: Setup, *, alpha: float = 0.2) -> None:
+    @checked
+    def __init__(self, setup: Setup, *, alpha: Positive = 0.2) -> None:
         super().__init__(setup, "domain_balanced", alpha=alpha)
         check_domains(setup, "domain_mix")
 

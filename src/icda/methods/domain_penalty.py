@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.data.task import Batch
 from icda.errors import InputError, InputTypeError
-from icda.methods.base import Context, Sampling, Setup, StepResult
-from icda.methods.domains import DomainMethod, check_domains, per_domain
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
+from icda.methods.base import Context, Setup, StepResult
+from icda.methods.domains import DomainMethod, DomainSampling, check_domains, per_domain
+from icda.models.base import Output
+from icda.ranges import NotNegative
+from icda.settings import checked
 
 
 class DomainPart(NamedTuple):
@@ -52,7 +52,7 @@ class DomainPenalty(DomainMethod):
     stage: domain_balanced as in DomainBed, or group_balanced, which also breaks the tie between label and domain.
     """
 
-    def __init__(self, setup: Setup, sampling: Sampling = "domain_balanced") -> None:
+    def __init__(self, setup: Setup, sampling: DomainSampling = "domain_balanced") -> None:
         super().__init__(setup, sampling)
         check_domains(setup, type(self).__name__)
 
@@ -73,9 +73,8 @@ class DomainPenalty(DomainMethod):
 
     def _terms(self, output: Output, batch: Batch, context: Context) -> tuple[Tensor, dict[str, Penalty]]:
         domains = self.domains(batch)
-        with torch.autocast(
-            output.logits.device.type, enabled=False
-        ):  # squares and covariances overflow half precision
+        # Squares and covariances overflow half precision.
+        with torch.autocast(output.logits.device.type, enabled=False):
             values = (_at_least_single(output.features), _at_least_single(output.logits), batch.targets)
             cut = (per_domain(value, domains) for value in values)
             parts = [DomainPart(*part) for part in zip(*cut, strict=True)]
@@ -95,11 +94,17 @@ class AnnealedPenalty(DomainPenalty):
 
     has_jumped: Tensor
 
+    @checked
     def __init__(
-        self, setup: Setup, penalty: float, anneal_steps: float, reset_optimizer: bool, sampling: Sampling
+        self,
+        setup: Setup,
+        *,
+        penalty: NotNegative = 100.0,
+        anneal_steps: NotNegative = 500,
+        reset_optimizer: bool = True,
+        sampling: DomainSampling = "domain_balanced",
     ) -> None:
         super().__init__(setup, sampling)
-        check_weight("penalty", penalty)
         if not (0 <= anneal_steps < 1 or (anneal_steps >= 1 and float(anneal_steps).is_integer())):
             raise InputError(
                 f"anneal_steps is a whole number of steps, or a share of training below 1, got {anneal_steps}."
@@ -134,11 +139,7 @@ class AnnealedPenalty(DomainPenalty):
 
 
 def mean_or_zero(values: Sequence[Tensor], like: Tensor) -> Tensor:
-    """The mean of numbers, 0 where no domain of the batch has one.
-
-    >>> mean_or_zero([torch.tensor(1.0), torch.tensor(2.0)], like=torch.zeros(3)), mean_or_zero([], like=torch.zeros(3))
-    (tensor(1.5000), tensor(0.))
-    """
+    """The mean of numbers, 0 where no domain of the batch has one."""
     return torch.stack(list(values)).mean() if values else like.new_zeros(())
 
 
@@ -150,11 +151,6 @@ def warn_of_fixed_features(context: Context, owner: str, option: str, weight: fl
             f"{owner} acts on features, and this network's are fixed: its penalty ({option}={weight}) changes nothing.",
             stacklevel=3,
         )
-
-
-def check_weight(name: str, weight: float) -> None:
-    if not 0 <= weight < math.inf:
-        raise InputError(f"{name} is a weight, 0 or more, got {weight}.")
 
 
 def _total(losses: Tensor, penalties: dict[str, Penalty]) -> Tensor:

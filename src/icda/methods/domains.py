@@ -5,15 +5,15 @@ A domain is a value of the spurious attribute where a task's groups are class x 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
+from icda.data.task import Batch
 from icda.errors import InputError
-from icda.methods.base import Method, Sampling, Setup, Stage
+from icda.methods.base import Method, Setup, Stage
 
-if TYPE_CHECKING:
-    from icda.data.task import Batch
+DomainSampling = Literal["uniform", "group_balanced", "domain_balanced"]
 
 
 class DomainMethod(Method):
@@ -22,12 +22,10 @@ class DomainMethod(Method):
     needs: ClassVar[frozenset[str]] = frozenset({"groups"})
     group_domains: Tensor
 
-    def __init__(self, setup: Setup, sampling: Sampling = "domain_balanced") -> None:
+    def __init__(self, setup: Setup, sampling: DomainSampling = "domain_balanced") -> None:
         super().__init__()
-        if sampling not in ("uniform", "group_balanced", "domain_balanced"):
-            raise InputError(f"sampling is uniform, group_balanced or domain_balanced, got {sampling!r}.")
         assert setup.group_domains is not None, "check_needs admits no task without its groups"
-        self.sampling: Sampling = sampling
+        self.sampling: DomainSampling = sampling
         self.register_buffer("group_domains", setup.group_domains, persistent=False)
 
     def stages(self, epochs: int) -> list[Stage]:
@@ -40,12 +38,7 @@ class DomainMethod(Method):
 
 
 def per_domain(values: Tensor, domains: Tensor) -> list[Tensor]:
-    """`values` (N, ...) cut by domain, in the order of their numbers; a domain the batch has none of is left out.
-
-    >>> import torch
-    >>> [part.tolist() for part in per_domain(torch.tensor([1, 2, 3]), torch.tensor([4, 0, 4]))]
-    [[2], [1, 3]]
-    """
+    """`values` (N, ...) cut by domain, in the order of their numbers; a domain the batch has none of is left out."""
     return [values[domains == domain] for domain in domains.unique()]
 
 

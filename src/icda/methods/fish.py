@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
+from icda.data.task import Batch
 from icda.errors import InputError
-from icda.methods.base import METHODS, Context, Setup, StepResult
+from icda.methods.base import METHODS, Context, Setup, StepResult, rows_of
 from icda.methods.domains import DomainMethod, check_domains
+from icda.ranges import Share, ShareAboveZero
 from icda.ranks import all_gather_rows
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch, Inputs
-    from icda.models.base import Output
+from icda.settings import checked
 
 FEWEST = 2  # samples of a domain for a step: BatchNorm cannot normalise a single one
 
@@ -42,19 +41,13 @@ class Fish(DomainMethod):
     Differs from it in taking the domains of one domain-balanced batch where it draws a minibatch from each.
     """
 
-    def __init__(self, setup: Setup, *, epsilon: float = 0.5, start: float = 0.0) -> None:
+    @checked
+    def __init__(self, setup: Setup, *, epsilon: ShareAboveZero = 0.5, start: Share = 0.0) -> None:
         super().__init__(setup)
-        if not 0 < epsilon <= 1:
-            raise InputError(f"epsilon is the share of the inner steps that is kept, in (0, 1], got {epsilon}.")
-        if not 0 <= start <= 1:
-            raise InputError(f"start is a share of training in [0, 1], got {start}.")
         check_domains(setup, "fish")
         _check_batch_size(setup)
         self.epsilon, self.start = epsilon, start
         self._seed, self._num_domains = setup.seed, setup.num_domains
-
-    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        return F.cross_entropy(output.logits, batch.targets)
 
     def step(self, batch: Batch, context: Context) -> StepResult:
         if context.progress < self.start:
@@ -63,7 +56,7 @@ class Fish(DomainMethod):
         parts, complete = self.parts(batch, context.iteration)
         losses, answers = [], []
         for positions, scale in parts:
-            output = context.network(_rows(batch.inputs, positions))
+            output = context.network(rows_of(batch.inputs, positions))
             loss = F.cross_entropy(output.logits, batch.targets[positions])
             context.apply(loss * scale)
             losses.append(loss.detach())
@@ -105,15 +98,7 @@ def floating_state(network: nn.Module) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def interpolate(network: nn.Module, before: dict[str, Tensor], epsilon: float) -> None:
-    """Set the network to before + epsilon (now - before), in place.
-
-    >>> layer = nn.Linear(1, 1, bias=False)
-    >>> before = {"weight": torch.tensor([[2.0]])}
-    >>> _ = layer.load_state_dict({"weight": torch.tensor([[4.0]])})
-    >>> interpolate(layer, before, 0.25)
-    >>> layer.weight.item()
-    2.5
-    """
+    """Set the network to before + epsilon (now - before), in place."""
     state = network.state_dict()
     for name, old in before.items():
         state[name].copy_(torch.lerp(old, state[name], epsilon))
@@ -128,8 +113,3 @@ def _check_batch_size(setup: Setup) -> None:
             f"fish steps on each domain's part of a batch: {setup.batch_size} samples cannot hold {FEWEST} of each of "
             f"{len(domains.unique())} domains. Set --batch-size to {smallest} or more."
         )
-
-
-def _rows(inputs: Inputs, positions: Tensor) -> Inputs:
-    """Chosen samples of a batch; tokenised text comes as a dict of tensors."""
-    return {name: value[positions] for name, value in inputs.items()} if isinstance(inputs, dict) else inputs[positions]

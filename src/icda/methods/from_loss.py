@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
+from icda.data.task import Batch
 from icda.losses import AdjustedLoss
 from icda.losses.augmented import StatisticsLoss
 from icda.losses.head import head_parameters
 from icda.functional.mapped_variance import mean_mapped_variances
-from icda.methods.base import Context, Method, Setup
-from icda.results.epoch import Figure
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import FeatureClassifier, Output
+from icda.methods.base import Context, Figures, Method, Setup
+from icda.models.base import FeatureClassifier, Output
 
 
 class LossMethod(Method):
@@ -49,5 +45,5 @@ class LossMethod(Method):
                 f"mapped_variance_{name}": value for name, value in mapped._asdict().items() if value is not None
             }
 
-    def epoch_figures(self) -> Mapping[str, Figure]:
+    def epoch_figures(self) -> Figures:
         return dict(self._figures)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.errors import InputError
-from icda.methods.base import METHODS, Context, Method, Setup, Stage
+from icda.data.task import Batch
+from icda.methods.base import METHODS, Context, Figures, Method, Setup, Stage
+from icda.models.base import Output
+from icda.ranges import NotNegative
 from icda.ranks import all_reduce
-from icda.results.epoch import Figure
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
+from icda.settings import checked
 
 
 @METHODS.register("group_dro", "groupdro")
@@ -41,11 +38,9 @@ class GroupDRO(Method):
     q: Tensor
     adjustments: Tensor
 
-    def __init__(self, setup: Setup, *, eta: float = 0.01, adjustment: float = 0.0) -> None:
+    @checked
+    def __init__(self, setup: Setup, *, eta: NotNegative = 0.01, adjustment: NotNegative = 0.0) -> None:
         super().__init__()
-        for name, value in (("eta", eta), ("adjustment", adjustment)):
-            if not 0 <= value < float("inf"):
-                raise InputError(f"{name} is a finite number, 0 or more, got {value}.")
         assert setup.group_counts is not None, "check_needs admits no task without its groups"
         self.eta, self.adjustment = eta, adjustment
         counts, occurs = setup.group_counts, setup.group_counts > 0
@@ -65,7 +60,7 @@ class GroupDRO(Method):
         weights = self.q * counts.sum() / counts.clamp(min=1)
         return (weights[batch.groups].to(losses) * losses).mean()
 
-    def epoch_figures(self) -> Mapping[str, Figure]:
+    def epoch_figures(self) -> Figures:
         return {"weight_by_group": self.q.tolist()}
 
     def _group_means(self, losses: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:

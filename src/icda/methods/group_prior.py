@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
+from icda.data.task import Batch
 from icda.errors import InputError
 from icda.losses.icda import ICDALoss
 from icda.losses.prior_loss import PriorLoss
 from icda.methods.base import METHODS, Context, Method, Setup
 from icda.methods.prior_criterion import LossName, prior_criterion
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
+from icda.models.base import Output
+from icda.settings import checked
 
 
 @METHODS.register("group_prior")
@@ -39,6 +38,7 @@ class GroupPrior(Method):
     needs: ClassVar[frozenset[str]] = frozenset({"groups"})
     domains: Tensor  # (G,) the attribute of each group
 
+    @checked
     def __init__(self, setup: Setup, *, loss: LossName = "la", **options: Any) -> None:
         super().__init__()
         counts, domains = setup.domain_counts, setup.group_domains

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor
 
-from icda.methods.base import METHODS, Context, Sampling, Setup
-from icda.methods.domain_penalty import DomainPart, Penalty, check_weight, mean_or_zero, warn_of_fixed_features
+from icda.methods.base import METHODS, Context, Setup
+from icda.methods.domain_penalty import DomainPart, Penalty, mean_or_zero, warn_of_fixed_features
 from icda.methods.irm import IRM
+from icda.ranges import NotNegative
+from icda.settings import checked
 
 
 def feature_variance(parts: Sequence[DomainPart]) -> Tensor:
     """mean_e mean_a Var(h_a): the variance over a domain's samples, unbiased, of each feature.
 
     A domain of a single sample has no variance and is left out.
-
-    >>> import torch
-    >>> part = DomainPart(torch.tensor([[0.0, 1.0], [2.0, 1.0]]), torch.zeros(2, 2), torch.tensor([0, 1]))
-    >>> feature_variance([part])
-    tensor(1.)
     """
     variances = [part.features.var(dim=0).mean() for part in parts if part.has_pair]
     return mean_or_zero(variances, parts[0].features)
@@ -37,20 +35,9 @@ class IBIRM(IRM):
     for each there).
     """
 
-    def __init__(
-        self,
-        setup: Setup,
-        *,
-        penalty: float = 100.0,
-        ib: float = 100.0,
-        anneal_steps: float = 500,
-        reset_optimizer: bool = True,
-        sampling: Sampling = "domain_balanced",
-    ) -> None:
-        super().__init__(
-            setup, penalty=penalty, anneal_steps=anneal_steps, reset_optimizer=reset_optimizer, sampling=sampling
-        )
-        check_weight("ib", ib)
+    @checked
+    def __init__(self, setup: Setup, *, ib: NotNegative = 100.0, **options: Any) -> None:
+        super().__init__(setup, **options)
         self.ib = ib
 
     def on_stage_start(self, context: Context) -> None:

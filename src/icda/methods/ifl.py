@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Annotated, Literal
 
 import torch
+from annotated_types import Gt
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.data.task import Batch
+from icda.data.task import Batch, Inputs
 from icda.errors import InputError
 from icda.losses import LOSSES
 from icda.losses.center_loss import squared_distances
-from icda.methods.base import METHODS, Context, Setup, StepResult
+from icda.methods.base import METHODS, Context, Figures, Setup, StepResult
 from icda.methods.from_loss import LossMethod
-from icda.ranks import all_mean, all_reduce
-from icda.results.epoch import Figure
+from icda.methods.per_sample import PerSample, label_probability, over_training_set
+from icda.models.base import Output
+from icda.ranges import NotNegative, Share
+from icda.ranks import all_reduce
+from icda.settings import checked
 
-if TYPE_CHECKING:
-    from icda.data.task import Inputs
-    from icda.models.base import Output
-
-INNER_LOSSES = ("logit_adjustment", "cross_entropy")
 FLOOR = 1e-5  # of a sample's score: even the easiest can be drawn
 SMALLEST_CLASS = 5  # below it a fifth of a class is no sample
 
 
 @METHODS.register("ifl", "invariant_feature_learning")
-class IFL(LossMethod):
+class IFL(PerSample, LossMethod):
     """Two environments, one uniform and one of hard samples, whose features meet in one centre per class.
 
     Each step joins a uniform batch and one of the second environment: loss = logit adjustment (balanced softmax), or
@@ -42,28 +41,34 @@ class IFL(LossMethod):
     from the public code in that p_y comes from a pass in evaluation mode and centres start at zero, not at random.
     """
 
+    per_sample = ("weights",)
     centres: Tensor
     weights: Tensor
 
+    @checked
     def __init__(
         self,
         setup: Setup,
         *,
-        loss: str = "logit_adjustment",
-        milestones: Sequence[float] = (0.6, 0.8),
-        centre_weights: Sequence[float] = (0.0, 0.001, 0.005),
-        centre_rate: float = 0.5,
-        ratio: float = 4.0,
+        loss: Literal["logit_adjustment", "cross_entropy"] = "logit_adjustment",
+        milestones: Sequence[Share] = (0.6, 0.8),
+        centre_weights: Sequence[NotNegative] = (0.0, 0.001, 0.005),
+        centre_rate: Share = 0.5,
+        ratio: Annotated[float, Gt(1)] = 4.0,
         balanced_classes: bool = True,
     ) -> None:
-        _check_options(loss, milestones, centre_weights, centre_rate, ratio)
+        if list(milestones) != sorted(milestones) or len(centre_weights) != len(milestones) + 1:
+            raise InputError(
+                "milestones rise, and centre_weights are one before the first and one from each on, got "
+                f"milestones {milestones} and centre_weights {centre_weights}."
+            )
         super().__init__(LOSSES.get(loss)(setup.num_classes, setup.feature_dim, setup.class_counts))
         self.milestones = tuple(round(share * setup.epochs) for share in milestones)
         self.centre_weights, self.centre_rate = tuple(centre_weights), centre_rate
         self.ratio, self.balanced_classes = ratio, balanced_classes
         self._distance: float | None = None
         self.register_buffer("centres", torch.zeros(setup.num_classes, setup.feature_dim, dtype=torch.float64))
-        self.register_buffer("weights", torch.ones(setup.num_samples, dtype=torch.float64), persistent=False)
+        self.keep("weights", torch.ones(setup.num_samples, dtype=torch.float64))
 
     def centre_weight(self, epoch: int) -> float:
         """w in an epoch: the next one from each milestone on."""
@@ -74,7 +79,7 @@ class IFL(LossMethod):
 
     def on_epoch_start(self, context: Context) -> None:
         if context.epoch in self.milestones:
-            probabilities, targets = self._probabilities(context)
+            probabilities, targets = over_training_set(context, self.weights, label_probability)
             self.weights = environment_weights(probabilities, targets, self.ratio, self.balanced_classes)
 
     def step(self, batch: Batch, context: Context) -> StepResult:
@@ -106,32 +111,11 @@ class IFL(LossMethod):
         total, count = sums[:, :-1], sums[:, -1:]
         self.centres = self.centres - 2 * self.centre_rate * (count * self.centres - total) / count.sum()
 
-    def epoch_figures(self) -> Mapping[str, Figure]:
+    def epoch_figures(self) -> Figures:
         """How many equally likely samples the second environment is worth, as a share of the training set."""
         shares = self.weights / self.weights.sum()
         worth = 1 / (shares.square().sum() * len(shares))
         return {**super().epoch_figures(), "second_environment_share": float(worth)}
-
-    def get_extra_state(self) -> dict[str, Any]:
-        return {"weights": self.weights}
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        # Of any length, unlike a saved buffer: a trained model may be evaluated on data of another size.
-        self.weights = state["weights"].to(self.weights.device)
-
-    @torch.no_grad()
-    def _probabilities(self, context: Context) -> tuple[Tensor, Tensor]:
-        """p_y and label of every training sample, by the network in evaluation mode; the same on all ranks."""
-        model, probabilities = context.models[0], torch.zeros_like(self.weights)
-        targets = torch.zeros(len(self.weights), dtype=torch.long, device=self.weights.device)
-        modes = [(module, module.training) for module in model.modules()]
-        model.eval()
-        for batch in context.training_batches():
-            own = F.softmax(model(batch.inputs).logits.double(), dim=1).gather(1, batch.targets[:, None])
-            probabilities[batch.index], targets[batch.index] = own.squeeze(1), batch.targets
-        for module, training in modes:
-            module.training = training
-        return all_mean(probabilities), targets  # BatchNorm's running figures differ between ranks
 
 
 def environment_weights(
@@ -143,10 +127,6 @@ def environment_weights(
     log(ratio) / log(t), clamped to [1, 10], where t is the mean 1 - p of the hardest fifth of the class over that of the
     other four fifths. Smaller classes are drawn uniformly. Each class weighs the same, or, without `balanced_classes`,
     as much as it has samples.
-
-    >>> weights = environment_weights(torch.tensor([0.9, 0.9, 0.8, 0.8, 0.1, 0.5]), torch.tensor([0, 0, 0, 0, 0, 1]))
-    >>> weights.round(decimals=3)
-    tensor([0.0000, 0.0000, 0.1000, 0.1000, 0.8000, 1.0000], dtype=torch.float64)
     """
     weights = torch.zeros(len(targets), dtype=torch.float64, device=probabilities.device)
     for label in targets.unique():
@@ -170,13 +150,7 @@ def _hardness(probabilities: Tensor, ratio: float) -> Tensor:
 
 
 def join_batches(first: Batch, second: Batch) -> Batch:
-    """Two batches as one; of texts the shorter are padded with zeros, which the attention mask leaves out.
-
-    >>> one = Batch({"ids": torch.ones(1, 2)}, torch.tensor([0]), None, torch.tensor([5]))
-    >>> two = Batch({"ids": torch.ones(1, 3)}, torch.tensor([1]), None, torch.tensor([6]))
-    >>> join_batches(one, two).inputs["ids"].tolist()
-    [[1.0, 1.0, 0.0], [1.0, 1.0, 1.0]]
-    """
+    """Two batches as one; of texts the shorter are padded with zeros, which the attention mask leaves out."""
     targets, index = torch.cat([first.targets, second.targets]), torch.cat([first.index, second.index])
     return Batch(_join_inputs(first.inputs, second.inputs), targets, None, index)
 
@@ -189,23 +163,3 @@ def _join_inputs(first: Inputs, second: Inputs) -> Inputs:
         length = max(value.shape[1], second[name].shape[1])
         joined[name] = torch.cat([F.pad(part, (0, length - part.shape[1])) for part in (value, second[name])])
     return joined
-
-
-def _check_options(
-    loss: str, milestones: Sequence[float], centre_weights: Sequence[float], centre_rate: float, ratio: float
-) -> None:
-    if loss not in INNER_LOSSES:
-        raise InputError(f"loss must be one of {', '.join(INNER_LOSSES)}, got {loss!r}.")
-    if not all(0 <= share <= 1 for share in milestones) or list(milestones) != sorted(milestones):
-        raise InputError(f"milestones are rising shares of the epochs in [0, 1], got {milestones}.")
-    if len(centre_weights) != len(milestones) + 1:
-        raise InputError(
-            f"centre_weights are one before the first milestone and one from each on: expected {len(milestones) + 1} "
-            f"for milestones {milestones}, got {centre_weights}."
-        )
-    if not all(0 <= weight < math.inf for weight in centre_weights):
-        raise InputError(f"centre_weights must be finite and not negative, got {centre_weights}.")
-    if not 0 <= centre_rate <= 1:
-        raise InputError(f"centre_rate must lie in [0, 1], got {centre_rate}.")
-    if not 1 < ratio < math.inf:
-        raise InputError(f"ratio says how much likelier hard samples are, a finite number above 1, got {ratio}.")

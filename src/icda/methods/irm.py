@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from icda.methods.base import METHODS, Context, Sampling, Setup
+from icda.methods.base import METHODS, Context
 from icda.methods.domain_penalty import AnnealedPenalty, DomainPart, Penalty, mean_or_zero
 
 
@@ -15,10 +15,6 @@ def scale_gradient(logits: Tensor, targets: Tensor) -> Tensor:
 
     It is zero where no factor before the logits (N, C) would lower the loss. Being written out, it is differentiated
     once and needs no double backward.
-
-    >>> import torch
-    >>> scale_gradient(torch.tensor([[2.0, 0.0]]), torch.tensor([0]))  # -2 (1 - p_0): a larger factor is better
-    tensor(-0.2384)
     """
     own = logits.gather(1, targets[:, None])
     return (logits.softmax(1) * (logits - own)).sum(1).mean()
@@ -49,17 +45,6 @@ class IRM(AnnealedPenalty):
     Reference: Arjovsky et al., "Invariant risk minimization", 2019 (IRMv1), with the figures of DomainBed. Differs from
     DomainBed in that the gradient is written out, which is exact and spares the double backward.
     """
-
-    def __init__(
-        self,
-        setup: Setup,
-        *,
-        penalty: float = 100.0,
-        anneal_steps: float = 500,
-        reset_optimizer: bool = True,
-        sampling: Sampling = "domain_balanced",
-    ) -> None:
-        super().__init__(setup, penalty, anneal_steps, reset_optimizer, sampling)
 
     def penalties(self, parts: Sequence[DomainPart], losses: Tensor, context: Context) -> dict[str, Penalty]:
         return {"invariance_penalty": Penalty(self.penalty_weight(context), invariance_penalty(parts))}

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.errors import InputError
+from icda.data.task import Batch
 from icda.methods.base import METHODS, Context, Setup, StepResult
 from icda.methods.small_loss import SmallLossPair, smallest
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
+from icda.ranges import ShareBelowOne
+from icda.settings import checked
 
 
 def joint_losses(first: Tensor, second: Tensor, targets: Tensor, agreement: float) -> Tensor:
-    """(1 - k) (CE_1 + CE_2) + k (KL(p_1 | p_2) + KL(p_2 | p_1)) of each sample (N,); gradients reach both logits.
-
-    >>> import torch
-    >>> logits = torch.tensor([[1.0, 0.0]])
-    >>> joint_losses(logits, logits, torch.tensor([0]), agreement=1.0)  # equal answers agree
-    tensor([0.])
-    """
+    """(1 - k) (CE_1 + CE_2) + k (KL(p_1 | p_2) + KL(p_2 | p_1)) of each sample (N,); gradients reach both logits."""
     one, two = F.log_softmax(first, 1), F.log_softmax(second, 1)
     labels = F.nll_loss(one, targets, reduction="none") + F.nll_loss(two, targets, reduction="none")
     divergence = ((one.exp() - two.exp()) * (one - two)).sum(1)  # both directions of KL in one sum
@@ -42,18 +35,9 @@ class JoCoR(SmallLossPair):
     for a hundred. Differs from it in the ramp, which is full at epoch `ramp_epochs` (theirs one earlier).
     """
 
-    def __init__(
-        self,
-        setup: Setup,
-        *,
-        noise_rate: float = 0.2,
-        ramp_epochs: int = 10,
-        agreement: float = 0.1,
-        ensemble: bool = False,
-    ) -> None:
-        super().__init__(noise_rate=noise_rate, ramp_epochs=ramp_epochs, ensemble=ensemble)
-        if not 0 <= agreement < 1:
-            raise InputError(f"agreement must lie in [0, 1), got {agreement}: at 1 no label is learned.")
+    @checked
+    def __init__(self, setup: Setup, *, agreement: ShareBelowOne = 0.1, **options: Any) -> None:
+        super().__init__(setup, **options)
         self.agreement = agreement
 
     def step(self, batch: Batch, context: Context) -> StepResult:

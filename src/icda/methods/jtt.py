@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 import torch
+from annotated_types import Ge
 from torch import Tensor
-from torch.nn import functional as F
 
-from icda.errors import InputError
-from icda.methods.base import METHODS, Context, Method, Sampling, Setup, Stage
-from icda.models.modes import evaluating
-from icda.ranks import all_mean
-from icda.results.epoch import Figure
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
+from icda.data.task import Batch
+from icda.methods.base import METHODS, Context, Figures, Method, Sampling, Setup, Stage
+from icda.methods.crt import two_stages
+from icda.methods.per_sample import PerSample, over_training_set
+from icda.models.base import Output
+from icda.ranges import OpenShare
+from icda.settings import checked
 
 
 @METHODS.register("jtt")
-class JTT(Method):
+class JTT(PerSample, Method):
     """Cross entropy for a first part of the epochs; then a fresh network, to which the first one's errors count more.
 
     When `first_stage` of the epochs are over, a pass over the training set in evaluation mode, without augmentation, finds
@@ -39,59 +36,42 @@ class JTT(Method):
     [('identification', 2), ('upweighted', 8)]
     """
 
+    per_sample = ("errors",)
     errors: Tensor
 
-    def __init__(self, setup: Setup, *, first_stage: float = 0.2, up_weight: float = 20.0) -> None:
+    @checked
+    def __init__(
+        self, setup: Setup, *, first_stage: OpenShare = 0.2, up_weight: Annotated[float, Ge(1)] = 20.0
+    ) -> None:
         super().__init__()
-        if not 0 < first_stage < 1:
-            raise InputError(f"first_stage is a share of the epochs in (0, 1), got {first_stage}.")
-        if not 1 <= up_weight < float("inf"):
-            raise InputError(f"up_weight says how often an error counts, a finite number, 1 or more, got {up_weight}.")
-        if setup.epochs < 2:
-            raise InputError(f"jtt trains twice: it needs 2 epochs or more, got {setup.epochs}.")
+        two_stages("jtt", setup.epochs, first_stage)  # a run of one epoch is refused now
         self.first_stage, self.up_weight = first_stage, up_weight
-        self.register_buffer("errors", torch.zeros(setup.num_samples, dtype=torch.bool), persistent=False)
+        self.keep("errors", torch.zeros(setup.num_samples, dtype=torch.bool))
 
     def stages(self, epochs: int) -> list[Stage]:
-        first = min(max(1, round(epochs * self.first_stage)), epochs - 1)
+        first, second = two_stages("jtt", epochs, self.first_stage)
         # Weights that are all 1 would still draw with replacement: plain training serves each sample once.
         sampling: Sampling = "own" if self.up_weight > 1 else "uniform"
-        second = Stage(epochs - first, "upweighted", sampling=sampling, restart=True, reset_network=True)
-        return [Stage(first, "identification"), second]
+        afresh: dict[str, Any] = {"sampling": sampling, "restart": True, "reset_network": True}
+        return [Stage(first, "identification", on_end=self.find_errors), Stage(second, "upweighted", **afresh)]
 
-    def on_epoch_end(self, context: Context) -> None:
-        # Not at the start of the second stage: by then the trainer has reset the network.
-        if context.stage.name == "identification" and context.epoch + 1 == context.stage.epochs:
-            self.errors.copy_(self._find_errors(context))
-            if not self.errors.any():
-                warnings.warn(
-                    f"jtt: the network gets no training sample wrong after {context.stage.epochs} epochs, so the second "
-                    "stage has nothing to upweight and is plain training. A smaller first_stage stops sooner.",
-                    stacklevel=2,
-                )
+    def find_errors(self, context: Context) -> None:
+        wrong, _ = over_training_set(context, self.errors.float(), _is_wrong)
+        self.errors.copy_(wrong >= 0.5)  # ranks may judge differently
+        if not self.errors.any():
+            warnings.warn(
+                f"jtt: the network gets no training sample wrong after {context.stage.epochs} epochs, so the second "
+                "stage has nothing to upweight and is plain training. A smaller first_stage stops sooner.",
+                stacklevel=2,
+            )
 
     def sampling_weights(self) -> Tensor:
         errors = self.errors.cpu()
         return torch.where(errors, self.up_weight, 1.0).double()
 
-    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        return F.cross_entropy(output.logits, batch.targets)
-
-    def epoch_figures(self) -> Mapping[str, Figure]:
+    def epoch_figures(self) -> Figures:
         return {"upweighted_errors": int(self.errors.sum())}
 
-    def get_extra_state(self) -> dict[str, Any]:
-        return {"errors": self.errors}
 
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        # Of any length, unlike a saved buffer: a trained model may be evaluated on data of another size.
-        self.errors = state["errors"].to(self.errors.device)
-
-    @torch.no_grad()
-    def _find_errors(self, context: Context) -> Tensor:
-        """Which training samples (N,) the network gets wrong in evaluation mode; the same on all ranks."""
-        model, wrong = context.models[0], torch.zeros(len(self.errors), device=self.errors.device)
-        with evaluating(model):
-            for batch in context.training_batches():
-                wrong[batch.index] = (model(batch.inputs).logits.argmax(1) != batch.targets).to(wrong)
-        return all_mean(wrong) >= 0.5  # BatchNorm's running figures, and so the verdicts, differ between ranks
+def _is_wrong(output: Output, batch: Batch) -> Tensor:
+    return output.logits.argmax(1) != batch.targets

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
-from icda.errors import InputError
+from icda.data.task import Batch
 from icda.losses.ldam import LDAMLoss
 from icda.functional.class_balance import effective_number_weights
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.from_loss import LossMethod
+from icda.models.base import Output
+from icda.ranges import Share, ShareBelowOne
 from icda.ranks import weighted_mean
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
+from icda.settings import checked
 
 
 @METHODS.register("ldam_drw")
@@ -32,10 +31,8 @@ class LDAMDRW(LossMethod):
     inner_loss = LDAMLoss
     class_weights: Tensor
 
-    def __init__(self, setup: Setup, *, start: float = 0.8, effective_beta: float = 0.9999, **options: Any) -> None:
-        if not 0 <= start <= 1:
-            raise InputError(f"start is a share of training in [0, 1], got {start}.")
-        check_effective_beta(effective_beta, "effective_beta")
+    @checked
+    def __init__(self, setup: Setup, *, start: Share = 0.8, effective_beta: ShareBelowOne = 0.9999, **options: Any) -> None:
         counts = setup.class_counts
         super().__init__(LDAMLoss(setup.num_classes, setup.feature_dim, counts, reduction="none", **options))
         self.start = start

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.data.task import Batch
 from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Method, Setup, Stage, StepResult
+from icda.ranges import OpenShare, Positive
 from icda.ranks import all_reduce
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
+from icda.settings import checked
 
 FEW = 10  # samples of a class in a batch
 FLOOR = 1e-3  # added to the determinant, as published
@@ -28,9 +27,6 @@ def determinant_loss(logits: Tensor, targets: Tensor) -> Tensor:
     Labels that were corrupted by any fixed transition T turn Y^T P into T^T Y^T P: the loss moves by -log|det T|, a
     constant. A batch that lacks a class has determinant zero and no gradient. The determinant is taken in logarithms,
     for N/C to the power of C overflows.
-
-    >>> determinant_loss(torch.eye(3) * 50, torch.arange(3)).round(decimals=3)  # det of the identity
-    tensor(-0.0010)
     """
     probabilities = logits.to(torch.promote_types(logits.dtype, torch.float32)).softmax(1)
     joint = F.one_hot(targets, logits.shape[1]).to(probabilities).T @ probabilities
@@ -55,12 +51,9 @@ class LDMI(Method):
     (theirs stays at 1e-6 for 100 epochs) and in selecting no epoch by noisy validation accuracy.
     """
 
-    def __init__(self, setup: Setup, *, first_stage: float = 0.5, second_rate: float | None = None) -> None:
+    @checked
+    def __init__(self, setup: Setup, *, first_stage: OpenShare = 0.5, second_rate: Positive | None = None) -> None:
         super().__init__()
-        if not 0 < first_stage < 1:
-            raise InputError(f"first_stage is a share of the epochs in (0, 1), got {first_stage}.")
-        if second_rate is not None and not 0 < second_rate < math.inf:
-            raise InputError(f"second_rate is a learning rate above 0, got {second_rate}.")
         if setup.batch_size is not None and setup.batch_size < setup.num_classes:
             raise InputError(
                 f"LDMI needs every class in a batch, and many samples of each: a batch of {setup.batch_size} cannot hold "
@@ -82,15 +75,14 @@ class LDMI(Method):
         stages = [Stage(first, "cross_entropy", restart=True)]
         if rest := epochs - first:
             rate = self.second_rate or PUBLISHED_RATE * PUBLISHED_STEPS / (rest * self.steps_an_epoch)
-            stages.append(Stage(rest, "determinant", restart=True, learning_rate=rate))
+            stages.append(Stage(rest, "determinant", restart=True, learning_rate=rate, step=self.determinant_step))
         return stages
 
-    def step(self, batch: Batch, context: Context) -> StepResult:
-        first = context.stage.name == "cross_entropy"
-        learns = first or self.is_full(batch)
+    def determinant_step(self, batch: Batch, context: Context) -> StepResult:
+        learns = self.is_full(batch)
         with torch.set_grad_enabled(learns):  # a forward pass that no backward follows would stop DDP
             output = context.network(batch.inputs)
-            loss = (F.cross_entropy if first else determinant_loss)(output.logits, batch.targets)
+            loss = determinant_loss(output.logits, batch.targets)
         if learns:
             context.apply(loss)
         return StepResult(loss.detach(), output.logits.detach())

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.errors import InputError
+from icda.data.task import Batch
 from icda.losses.generalized_cross_entropy import generalized_cross_entropy
 from icda.methods.base import METHODS, Context, Method, Setup, StepResult
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
+from icda.ranges import ShareAboveZero
+from icda.settings import checked
 
 
 def relative_difficulty(biased: Tensor, kept: Tensor) -> Tensor:
-    """CE_b / (CE_b + CE_d) of each sample (N,): near 1 where the biased network fails and the other does not.
-
-    >>> relative_difficulty(torch.tensor([3.0, 0.0, 0.0]), torch.tensor([1.0, 1.0, 0.0])).round(decimals=4)
-    tensor([0.7500, 0.0000, 0.5000])
-    """
+    """CE_b / (CE_b + CE_d) of each sample (N,): near 1 where the biased network fails and the other does not."""
     tiny = torch.finfo(biased.dtype).tiny ** 0.5  # two losses of 0 say nothing: a half
     return (biased + tiny) / (biased + kept + 2 * tiny)
 
@@ -40,10 +33,9 @@ class LfF(Method):
 
     num_networks = 2
 
-    def __init__(self, setup: Setup, *, q: float = 0.7) -> None:
+    @checked
+    def __init__(self, setup: Setup, *, q: ShareAboveZero = 0.7) -> None:
         super().__init__()
-        if not 0 < q <= 1:
-            raise InputError(f"q of the generalized cross entropy lies in (0, 1], got {q}.")
         self.q = q
 
     def step(self, batch: Batch, context: Context) -> StepResult:

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from icda.data.generators import generator_for
-from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.domains import check_domains
 from icda.methods.mixing import Kind, MixingMethod
+from icda.ranges import Positive, Share
+from icda.settings import checked
 
 
 @METHODS.register("lisa")
@@ -33,10 +34,9 @@ class LISA(MixingMethod):
             [0, 0, 0]], dtype=torch.int32)
     """
 
-    def __init__(self, setup: Setup, *, p_sel: float = 0.5, alpha: float = 2.0, mix: Kind = "mixup") -> None:
+    @checked
+    def __init__(self, setup: Setup, *, p_sel: Share = 0.5, alpha: Positive = 2.0, mix: Kind = "mixup") -> None:
         super().__init__(setup, "group_balanced", alpha=alpha, mix=mix)
-        if not 0 <= p_sel <= 1:
-            raise InputError(f"p_sel is a probability in [0, 1], got {p_sel}.")
         if p_sel > 0:
             check_domains(setup, "lisa")
         self.p_sel = p_sel

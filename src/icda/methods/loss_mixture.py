@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.errors import InputError
-from icda.methods.base import METHODS, Context, Method, Setup
-from icda.models.modes import evaluating
-from icda.ranks import all_mean
-from icda.results.epoch import Figure
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
+from icda.data.task import Batch
+from icda.methods.base import METHODS, Context, Figures, Method, Setup
+from icda.methods.per_sample import PerSample, over_training_set, rows
+from icda.models.base import Output
+from icda.ranges import Share
+from icda.settings import checked
 
 ROUNDS, SAME, LEAST_VARIANCE = 100, 1e-6, 1e-4
 
 
 @METHODS.register("loss_mixture", "dynamic_bootstrapping")
-class LossMixture(Method):
+class LossMixture(PerSample, Method):
     """w CE(y) + (1 - w) CE(the network's own answer), w the probability that a sample's loss is of the lower component.
 
     Until `start` of the epochs are over this is cross entropy. Then each epoch begins with a pass over the training set in
@@ -35,53 +29,38 @@ class LossMixture(Method):
     leaving mixup and semi-supervised training out.
     """
 
+    per_sample = ("clean",)
     clean: Tensor  # (N,) probability that a label is right
 
-    def __init__(self, setup: Setup, *, start: float = 0.1) -> None:
+    @checked
+    def __init__(self, setup: Setup, *, start: Share = 0.1) -> None:
         super().__init__()
-        if not 0 <= start <= 1:
-            raise InputError(f"start is a share of the epochs in [0, 1], got {start}.")
         self.first_epoch = max(1, round(start * setup.epochs))
-        self.register_buffer("clean", torch.ones(setup.num_samples), persistent=False)
+        self.keep("clean", torch.ones(setup.num_samples))
 
     def on_epoch_start(self, context: Context) -> None:
         if context.epoch >= self.first_epoch:
-            self.clean.copy_(lower_component(self._losses(context)))
+            losses, _ = over_training_set(context, self.clean, _losses)
+            self.clean.copy_(lower_component(losses))
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         given = F.cross_entropy(output.logits, batch.targets, reduction="none")
         own = F.cross_entropy(output.logits, output.logits.detach().argmax(1), reduction="none")
-        trust = self.clean[batch.index.to(self.clean.device)].to(given)
+        trust = rows(self.clean, batch, given)
         return (trust * given + (1 - trust) * own).mean()
 
-    def epoch_figures(self) -> Mapping[str, Figure]:
+    def epoch_figures(self) -> Figures:
         return {"label_trust": float(self.clean.double().mean())}
 
-    def get_extra_state(self) -> dict[str, Any]:
-        return {"clean": self.clean}
 
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        # Of any length, unlike a saved buffer: a trained model may be evaluated on data of another size.
-        self.clean = state["clean"].to(self.clean.device)
-
-    @torch.no_grad()
-    def _losses(self, context: Context) -> Tensor:
-        """Cross entropy (N,) of every training sample in evaluation mode; the same on all ranks."""
-        model, losses = context.models[0], torch.zeros_like(self.clean)
-        with evaluating(model):
-            for batch in context.training_batches():
-                each = F.cross_entropy(model(batch.inputs).logits.float(), batch.targets, reduction="none")
-                losses[batch.index] = each.to(losses)
-        return all_mean(losses)  # BatchNorm's running figures differ between ranks
+def _losses(output: Output, batch: Batch) -> Tensor:
+    return F.cross_entropy(output.logits.float(), batch.targets, reduction="none")
 
 
 def lower_component(losses: Tensor) -> Tensor:
     """Probability (N,) of each loss to come from the lower of two normal distributions fitted to all (EM).
 
     Losses that are all alike belong to the lower one.
-
-    >>> lower_component(torch.tensor([0.1, 0.2, 0.15, 3.0, 2.8])).round()
-    tensor([1., 1., 1., 0., 0.])
     """
     values = losses.double()
     low, high = values.min(), values.max()

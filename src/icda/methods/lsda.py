@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from icda.data.task import Batch
 from icda.functional.quadratic import sample_variance_form
 from icda.meta import Forward, look_ahead
 from icda.meta.lookahead import Mode
-from icda.methods.base import METHODS, Context, Setup
+from icda.methods.base import METHODS, Context, Setup, rows_of
 from icda.methods.meta_learning import MetaLearner, Outer, step_network
-from icda.ranges import NotNegative, PositiveInt
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
+from icda.models.base import Output
+from icda.ranges import NotNegative, PositiveInt, Share
+from icda.settings import checked
 
 
 @METHODS.register("lsda", "learnable_isda")
@@ -33,13 +31,14 @@ class LSDA(MetaLearner):
 
     needs = frozenset[str]()
 
+    @checked
     def __init__(
         self,
         setup: Setup,
         *,
         lookahead: Mode = "full",
-        every: int = 1,
-        start: float = 0.0,
+        every: PositiveInt = 1,
+        start: Share = 0.0,
         lambda0: NotNegative = 0.5,
         hidden: PositiveInt = 512,
         covariance_rate: NotNegative = 1e-3,
@@ -70,7 +69,7 @@ class LSDA(MetaLearner):
                 forward,
                 inner,
                 tensors,
-                _rows(batch.inputs, others),
+                rows_of(batch.inputs, others),
                 batch.targets[others],
                 context.learning_rate,
                 self.lookahead,
@@ -92,7 +91,3 @@ class LSDA(MetaLearner):
     def _loss(self, logits: Tensor, weight: Tensor, targets: Tensor, progress: float, variances: Tensor) -> Tensor:
         form = sample_variance_form(weight, targets, variances.to(weight))
         return F.cross_entropy(logits + 0.5 * self.lambda0 * progress * form, targets)
-
-
-def _rows(inputs: Any, rows: slice) -> Any:
-    return {name: value[rows] for name, value in inputs.items()} if isinstance(inputs, dict) else inputs[rows]

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from icda.data.task import Batch
 from icda.losses.head import Head, head_parameters
 from icda.methods.base import METHODS, Context, Method, Setup, Stage, StepResult
-from icda.methods.crt import check_first_stage, two_stages
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import FeatureClassifier, Output
-
-SECOND = "scales"
+from icda.methods.crt import two_stages
+from icda.models.base import FeatureClassifier, Output
+from icda.ranges import OpenShare
+from icda.settings import checked
 
 
 class ScaledLinear(nn.Module):
@@ -84,9 +82,9 @@ class LearnableWeightScaling(Method):
     Reference: Kang et al., "Decoupling representation and classifier for long-tailed recognition", ICLR 2020, section 4.3.
     """
 
-    def __init__(self, setup: Setup, *, first_stage: float = 0.9) -> None:
+    @checked
+    def __init__(self, setup: Setup, *, first_stage: OpenShare = 0.9) -> None:
         super().__init__()
-        check_first_stage(first_stage)
         self.first_stage = first_stage
 
     def prepare_network(self, network: FeatureClassifier) -> FeatureClassifier:
@@ -95,24 +93,32 @@ class LearnableWeightScaling(Method):
 
     def stages(self, epochs: int) -> list[Stage]:
         first, second = two_stages("lws", epochs, self.first_stage)
-        scaling = Stage(second, SECOND, trains="head", sampling="class_balanced", restart=True)
-        return [Stage(first, "representation", restart=True), scaling]  # restart: a schedule of its own
+        scaling: dict[str, Any] = {"trains": "head", "sampling": "class_balanced", "restart": True}
+        return [
+            Stage(first, "representation", restart=True, loss=self.weight_loss, step=self.weight_step),
+            Stage(second, "scales", **scaling, loss=self.scale_loss, step=self.scale_step),
+        ]
 
-    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        head = _head(context)
-        logits_of = head.logits_for_scales if context.stage.name == SECOND else head.logits_for_weights
-        return F.cross_entropy(logits_of(output.features), batch.targets)
+    def weight_loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
+        return F.cross_entropy(_head(context).logits_for_weights(output.features), batch.targets)
 
-    def step(self, batch: Batch, context: Context) -> StepResult:
+    def scale_loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
+        return F.cross_entropy(_head(context).logits_for_scales(output.features), batch.targets)
+
+    def weight_step(self, batch: Batch, context: Context) -> StepResult:
+        return self._step_without(batch, context, [_head(context).scale])
+
+    def scale_step(self, batch: Batch, context: Context) -> StepResult:
+        return self._step_without(batch, context, _head(context).linear_parameters())
+
+    def _step_without(self, batch: Batch, context: Context, still: list[nn.Parameter]) -> StepResult:
         """A step after which what does not learn in this stage is put back.
 
         Its gradient is zero, but weight decay moves it. It cannot be frozen here: the network is wrapped for several
         processes by now, and they wait for a gradient of every parameter that had one when the stage began.
         """
-        head = _head(context)
-        still = head.linear_parameters() if context.stage.name == SECOND else [head.scale]
         kept = [parameter.detach().clone() for parameter in still]
-        result = super().step(batch, context)
+        result = self.step(batch, context)
         with torch.no_grad():
             for parameter, value in zip(still, kept, strict=True):
                 parameter.copy_(value)

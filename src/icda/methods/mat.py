@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from icda.cross_fit import HeldOut, conditional_log_prior, joint_counts
-from icda.errors import InputError
+from icda.data.task import Batch
 from icda.methods.base import METHODS, Context, Setup
-from icda.methods.cross_fitted import CrossFittedMethod, Repeats
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
+from icda.methods.cross_fitted import CrossFittedMethod
+from icda.methods.per_sample import rows
+from icda.models.base import Output
+from icda.ranges import NotNegative
+from icda.settings import checked
 
 
 @METHODS.register("mat")
@@ -32,19 +32,9 @@ class MAT(CrossFittedMethod):
 
     log_prior: Tensor
 
-    def __init__(
-        self,
-        setup: Setup,
-        *,
-        cross_fit_epochs: float = 0.5,
-        reuse: str = "",
-        stratified: bool = False,
-        repeats: Repeats = 1,
-        tau: float = 1.0,
-    ) -> None:
-        super().__init__(setup, cross_fit_epochs=cross_fit_epochs, reuse=reuse, stratified=stratified, repeats=repeats)
-        if not 0 <= tau < float("inf"):
-            raise InputError(f"tau is a finite number, 0 or more, got {tau}.")
+    @checked
+    def __init__(self, setup: Setup, *, tau: NotNegative = 1.0, **options: Any) -> None:
+        super().__init__(setup, **options)
         self.tau = tau
         self.register_buffer("log_prior", torch.zeros(0, setup.num_classes), persistent=False)
 
@@ -52,17 +42,12 @@ class MAT(CrossFittedMethod):
         self.log_prior = mixed_log_prior(held_out.logits, held_out.targets).to(self.log_prior.device)
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        prior = self.log_prior[batch.index.to(self.log_prior.device)].to(output.logits)
+        prior = rows(self.log_prior, batch, output.logits)
         return F.cross_entropy(output.logits + self.tau * prior, batch.targets)
 
 
 def mixed_log_prior(logits: Tensor, targets: Tensor) -> Tensor:
-    """log sum_a P(y | a) p(a | x) of each sample (N, C), P(y | a) counted over the most likely answers.
-
-    >>> sure = torch.tensor([[50.0, 0.0], [50.0, 0.0], [0.0, 50.0], [0.0, 50.0]])
-    >>> mixed_log_prior(sure, torch.tensor([0, 1, 1, 1])).exp()[0]
-    tensor([0.4167, 0.5833])
-    """
+    """log sum_a P(y | a) p(a | x) of each sample (N, C), P(y | a) counted over the most likely answers."""
     num_classes = logits.shape[1]
     counts = joint_counts(logits.argmax(1), targets, num_classes, num_classes)
     table = conditional_log_prior(counts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,15 +10,13 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
-from icda.errors import InputError
+from icda.data.task import Batch
 from icda.methods.base import METHODS, Context, Setup, StepResult
+from icda.methods.meta_learning import OptimizerState
 from icda.methods.self_paced import SelfPaced
-from icda.methods.small_loss import check_noise_rate
-from icda.ranges import NotNegative
+from icda.ranges import NotNegative, OpenShare
 from icda.ranks import all_mean
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
+from icda.settings import checked
 
 EPOCHS = 100  # the network reads the progress of training in hundredths
 
@@ -54,7 +52,7 @@ class Mentor(nn.Module):
 
 
 @METHODS.register("mentornet", "mentornet_dd")
-class MentorNet(SelfPaced):
+class MentorNet(OptimizerState, SelfPaced):
     """mean_i v_i CE_i with v_i = sigmoid(mentor(loss, loss minus its moving percentile, epoch)), learned on metadata.
 
     This is the data-driven variant (DD): the mentor learns to tell right labels from wrong ones where that is known.
@@ -69,29 +67,16 @@ class MentorNet(SelfPaced):
 
     needs = frozenset({"metadata"})
 
+    @checked
     def __init__(
         self,
         setup: Setup,
         *,
-        noise_rate: float = 0.2,
+        noise_rate: OpenShare = 0.2,  # of 0 the mentor would see no wrong label
         mentor_rate: NotNegative = 1e-2,
-        percentile: float = 0.75,
-        moving_average: float = 0.5,
-        burn_in: float = 0.17,
-        burn_in_dropout: float = 0.5,
-        dropout: float = 0.05,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            setup,
-            percentile=percentile,
-            moving_average=moving_average,
-            burn_in=burn_in,
-            burn_in_dropout=burn_in_dropout,
-            dropout=dropout,
-        )
-        check_noise_rate(noise_rate)
-        if noise_rate == 0:
-            raise InputError("noise_rate 0 shows the mentor no wrong label: give the share you expect, such as 0.2.")
+        super().__init__(setup, **options)
         self.noise_rate = noise_rate
         self.mentor = Mentor()
         learned = [value for value in self.mentor.parameters() if value.requires_grad]
@@ -132,21 +117,12 @@ class MentorNet(SelfPaced):
         self.optimizer.step()
         return float(loss.detach())
 
-    def get_extra_state(self) -> dict[str, Any]:
-        return {"optimizer": self.optimizer.state_dict()}
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        self.optimizer.load_state_dict(state["optimizer"])
-
 
 def spoil(logits: Tensor, targets: Tensor, rate: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Labels (N,) of which `rate` were replaced by another class, and which of them were left alone.
 
     The wrong class is drawn from the student's own answer without the true class. The student learned it from the noise,
     so what is flipped to one class in training is flipped to that class here; uniform wrong labels would be too easy.
-
-    >>> spoil(torch.zeros(2, 2), torch.tensor([0, 1]), 1.0, torch.Generator())
-    (tensor([1, 0]), tensor([False, False]))
     """
     right = torch.rand(len(targets), generator=generator) >= rate
     others = logits.detach().float().scatter(1, targets[:, None], -torch.inf).softmax(1).cpu()

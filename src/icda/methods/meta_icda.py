@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.data.task import Batch
 from icda.errors import InputError
 from icda.losses.icda import ICDALoss
 from icda.meta.lookahead import Mode
-from icda.methods.base import METHODS, Context, Setup
+from icda.methods.base import METHODS, Context, Figures, Setup
 from icda.methods.held_out_figures import NAMES as HELD_OUT_NAMES
 from icda.methods.held_out_figures import HeldOutFigures, read_held_out_figures
 from icda.methods.meta_learning import MetaLearner, Outer, step_network
-from icda.ranges import NotNegative, PositiveInt
-from icda.ranks import all_gather_rows
-from icda.results.epoch import Figure
+from icda.methods.per_sample import PerSample, write_rows
+from icda.models.base import Output
+from icda.ranges import NotNegative, PositiveInt, Share
+from icda.settings import checked
 from icda.statistics import Moments
 from icda.functional.strength import Strength
 from icda.meta.characteristics import Characteristics
@@ -30,13 +32,9 @@ from icda.meta.history import NAMES as HISTORY_NAMES
 from icda.meta.history import SampleHistory
 from icda.meta.strength_network import InputNorm, StrengthOutput
 
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
-
 
 @METHODS.register("meta_icda")
-class MetaICDAMethod(MetaLearner):
+class MetaICDAMethod(PerSample, MetaLearner):
     """ICDA whose sample strengths come from a network of ten training characteristics, learned on metadata.
 
     Each iteration tries a virtual SGD step on the ICDA loss, measures it on metadata, and steps the strength network
@@ -52,16 +50,18 @@ class MetaICDAMethod(MetaLearner):
 
     inner_loss = ICDALoss
     criterion: ICDALoss
-    given: Tensor  # (2, N) the strength each training sample was given in this epoch, and whether it was
+    per_sample = ("given",)
+    given: Tensor  # (N, 2) the strength each training sample was given in this epoch, and whether it was
     held_out_figures: HeldOutFigures | None  # of an earlier run, where its folder was given
 
+    @checked
     def __init__(
         self,
         setup: Setup,
         *,
         lookahead: Mode = "full",
-        every: int = 1,
-        start: float = 0.0,
+        every: PositiveInt = 1,
+        start: Share = 0.0,
         meta_batch_size: PositiveInt | None = None,
         strength_rate: NotNegative = 1e-3,
         strength_decay: NotNegative = 1e-4,
@@ -103,7 +103,7 @@ class MetaICDAMethod(MetaLearner):
         self._corrected: Moments | None = None
         groups = 0 if setup.group_counts is None else len(setup.group_counts)
         self.log = StrengthLog(setup.num_classes, groups)
-        self.register_buffer("given", torch.zeros(2, setup.num_samples), persistent=False)
+        self.keep("given", torch.zeros(setup.num_samples, 2))
 
     def observe(self, output: Output, batch: Batch, context: Context) -> None:
         self.criterion.statistics.update(output.features, batch.targets)
@@ -165,7 +165,9 @@ class MetaICDAMethod(MetaLearner):
         with torch.no_grad():
             strength = self.strength(output, batch, context)
         self.log.add(strength.per_sample, batch.targets, batch.groups)
-        self._note(batch.index, strength.per_sample)
+        if len(self.given):  # in a loop of one's own samples have no numbers
+            given = strength.per_sample
+            write_rows(self.given, batch.index, torch.stack([given, torch.ones_like(given)], 1))
         if self.history is not None:
             self.history.observe(output.logits, batch.targets, batch.index)
         moments = self._corrected or self.criterion.statistics.moments()
@@ -174,32 +176,27 @@ class MetaICDAMethod(MetaLearner):
     def on_epoch_end(self, context: Context) -> None:
         self.characteristics.end_epoch()
 
-    def epoch_figures(self) -> Mapping[str, Figure]:
+    def epoch_figures(self) -> Figures:
         return self.log.take()
 
     def sample_figures(self) -> Mapping[str, Tensor]:
         """The strength each sample was given in the epoch that just ended; starts a new epoch."""
-        (strengths, seen), self.given = self.given, torch.zeros_like(self.given)
+        (strengths, seen), self.given = self.given.T, torch.zeros_like(self.given)
         return {"strength": torch.where(seen > 0, strengths, torch.nan)} if len(seen) else {}
 
     def get_extra_state(self) -> dict[str, Any]:
-        state = {"optimizer": self.optimizer.state_dict(), "given": self.given}
+        state = {**super().get_extra_state(), "optimizer": self.optimizer.state_dict()}
         if self.held_out_figures is not None:
             state["held_out_figures"] = self.held_out_figures._asdict()
         return state
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         self.optimizer.load_state_dict(state["optimizer"])
-        if "given" in state:  # which versions up to 0.1.0 did not keep
-            self.given = state["given"].to(self.given.device)
+        super().set_extra_state(state)
+        if self.given.shape[1] != 2:  # a row for strengths and one for whether, as earlier versions kept them
+            self.given = self.given.T
         if "held_out_figures" in state:
             self.held_out_figures = HeldOutFigures(**state["held_out_figures"])
-
-    def _note(self, index: Tensor, strengths: Tensor) -> None:
-        """Keep what the batch of all ranks was given; nothing in a loop whose samples have no numbers."""
-        if self.given.shape[1]:
-            rows = all_gather_rows(index.to(self.given.device))
-            self.given[0, rows], self.given[1, rows] = all_gather_rows(strengths.to(self.given)), 1.0
 
     def _loss(
         self, logits: Tensor, weight: Tensor, targets: Tensor, progress: float, strength: Strength, moments: Moments

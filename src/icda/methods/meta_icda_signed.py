@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from icda.methods.base import METHODS, Setup
 from icda.methods.meta_icda import MetaICDAMethod
+from icda.ranges import NotNegative
+from icda.settings import checked
 from icda.meta.strength_network import StrengthOutput
 
 
@@ -23,22 +24,14 @@ class SignedMetaICDA(MetaICDAMethod):
     Ours; mathematics 9.4.
     """
 
+    @checked
     def __init__(
         self,
         setup: Setup,
         *,
-        beta: float = 10.0,
+        beta: NotNegative = 10.0,
         strength_output: StrengthOutput = "tanh",
         memory: bool = True,
         **options: Any,
     ) -> None:
         super().__init__(setup, beta=beta, strength_output=strength_output, memory=memory, **options)
-
-
-def _signature() -> inspect.Signature:
-    """The options of `meta_icda`, those of its loss included, with the defaults above: what option checks read."""
-    merged = {**inspect.signature(MetaICDAMethod).parameters, **inspect.signature(SignedMetaICDA).parameters}
-    return inspect.Signature(sorted(merged.values(), key=lambda parameter: parameter.kind))
-
-
-SignedMetaICDA.__signature__ = _signature()  # type: ignore[attr-defined]

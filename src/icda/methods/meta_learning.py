@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from icda.errors import InputError, InputTypeError
+from icda.data.task import Batch
+from icda.errors import InputTypeError
 from icda.meta import Forward, look_ahead
 from icda.meta.lookahead import InnerLoss, Mode
 from icda.methods.base import Context, Method, StepResult
-from icda.ranges import PositiveInt
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
+from icda.models.base import Output
+from icda.ranges import PositiveInt, Share
 
 
 class Outer(NamedTuple):
@@ -40,15 +38,11 @@ class MetaLearner(Method):
         self,
         *,
         lookahead: Mode = "full",
-        every: int = 1,
-        start: float = 0.0,
+        every: PositiveInt = 1,
+        start: Share = 0.0,
         meta_batch_size: PositiveInt | None = None,
     ) -> None:
         super().__init__()
-        if lookahead not in get_args(Mode):
-            raise InputError(f"lookahead must be full, head or difference, got {lookahead!r}.")
-        if every < 1 or not 0 <= start <= 1:
-            raise InputError(f"every must be at least 1 and start lie in [0, 1], got {every} and {start}.")
         self.lookahead, self.every, self.start = lookahead, every, start
         self.meta_batch_size = meta_batch_size
 
@@ -96,6 +90,18 @@ class MetaLearner(Method):
         )
         self.correct(tensors, ahead.gradients, context)
         return float(ahead.meta_loss)
+
+
+class OptimizerState(nn.Module):
+    """A module whose `optimizer` is part of its state."""
+
+    optimizer: torch.optim.Optimizer
+
+    def get_extra_state(self) -> dict[str, Any]:
+        return {"optimizer": self.optimizer.state_dict()}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        self.optimizer.load_state_dict(state["optimizer"])
 
 
 def step_network(network: nn.Module, optimizer: torch.optim.Optimizer, gradients: Sequence[Tensor]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,10 +12,10 @@ from icda.data.task import Batch
 from icda.errors import InputError
 from icda.losses.icda import ICDALoss
 from icda.meta.lookahead import Mode
-from icda.methods.base import Context, Setup, StepResult
+from icda.methods.base import Context, Figures, Setup, StepResult
 from icda.methods.meta_icda import MetaICDAMethod
 from icda.models.base import FeatureClassifier
-from icda.results.epoch import Figure
+from icda.ranges import PositiveInt
 from icda.meta.strength_network import StrengthNetwork
 
 
@@ -45,7 +45,7 @@ class MetaICDA:
         *,
         optimizer: torch.optim.Optimizer,
         lookahead: Mode = "full",
-        every: int = 1,
+        every: PositiveInt = 1,
         **options: Any,
     ) -> None:
         if "meta_batch_size" in options:
@@ -56,7 +56,7 @@ class MetaICDA:
             setup, criterion=loss, strength_network=strength_network, lookahead=lookahead, every=every, **options
         )
         self._num_samples = setup.num_samples
-        self.method.given = torch.zeros(2, 0)  # samples have no numbers here unless the caller gives them
+        self.method.given = torch.zeros(0, 2)  # samples have no numbers here unless the caller gives them
         self.method.to(next(model.parameters()).device)
         self.context = Context(
             networks=[model],
@@ -83,7 +83,7 @@ class MetaICDA:
         self.context.iteration += 1
         return result
 
-    def end_epoch(self) -> Mapping[str, Figure]:
+    def end_epoch(self) -> Figures:
         """Close an epoch; returns the mean strengths given out, overall and by class."""
         self.method.on_epoch_end(self.context)
         return self.method.epoch_figures()

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.errors import InputError
-from icda.meta.lookahead import Mode
-from icda.methods.base import METHODS, Context, Setup
-from icda.methods.meta_learning import MetaLearner, Outer, step_network
+from icda.data.task import Batch
+from icda.methods.base import METHODS, Context, Figures, Setup
+from icda.methods.meta_learning import MetaLearner, OptimizerState, Outer, step_network
+from icda.models.base import Output
 from icda.ranges import NotNegative, PositiveInt
-from icda.results.epoch import Figure
+from icda.settings import checked
 from icda.meta.strength_log import StrengthLog
 from icda.meta.strength_network import StrengthNetwork
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
-
 
 RECIPES: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
     "noise": (torch.optim.Adam, {"lr": 1e-3, "weight_decay": 1e-4}),
@@ -30,7 +25,7 @@ RECIPES: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
 
 
 @METHODS.register("meta_weight_net", "mwn")
-class MetaWeightNet(MetaLearner):
+class MetaWeightNet(OptimizerState, MetaLearner):
     """Cross entropy weighted by a network of one hidden layer that reads each sample's loss.
 
     w_i = sigmoid(MLP(l_i)); the network learns on metadata through a virtual SGD step. With `normalise` the weights of a
@@ -42,23 +37,19 @@ class MetaWeightNet(MetaLearner):
     Differs from the original in the meta-gradient, which is exact here too but needs no double backward.
     """
 
+    @checked
     def __init__(
         self,
         setup: Setup,
         *,
-        lookahead: Mode = "full",
-        every: int = 1,
-        start: float = 0.0,
-        meta_batch_size: PositiveInt | None = None,
         hidden: PositiveInt = 100,
         recipe: Literal["noise", "long_tail"] = "noise",
         weight_rate: NotNegative | None = None,
         weight_decay: NotNegative | None = None,
         normalise: bool = False,
+        **options: Any,
     ) -> None:
-        super().__init__(lookahead=lookahead, every=every, start=start, meta_batch_size=meta_batch_size)
-        if recipe not in RECIPES:
-            raise InputError(f"recipe must be {' or '.join(RECIPES)}, got {recipe!r}.")
+        super().__init__(**options)
         self.weight_network = StrengthNetwork(1, hidden, layers=1, normalise_inputs=False)
         given = {"lr": weight_rate, "weight_decay": weight_decay}
         kind, usual = RECIPES[recipe]
@@ -92,11 +83,5 @@ class MetaWeightNet(MetaLearner):
         self.log.add(weights, batch.targets, batch.groups)
         return (weights * losses).mean()
 
-    def epoch_figures(self) -> Mapping[str, Figure]:
+    def epoch_figures(self) -> Figures:
         return {name.replace("strength", "weight"): value for name, value in self.log.take().items()}
-
-    def get_extra_state(self) -> dict[str, Any]:
-        return {"optimizer": self.optimizer.state_dict()}
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        self.optimizer.load_state_dict(state["optimizer"])

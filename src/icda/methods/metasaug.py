@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.data.task import Batch
 from icda.losses.isda import ISDALoss
 from icda.functional.class_balance import effective_number_weights
 from icda.meta.lookahead import Mode
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.meta_learning import MetaLearner, Outer
-from icda.ranges import NotNegative, PositiveInt
+from icda.models.base import Output
+from icda.ranges import NotNegative, PositiveInt, Share, ShareBelowOne
 from icda.ranks import weighted_mean
+from icda.settings import checked
 from icda.statistics import Moments
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
 
 
 @METHODS.register("metasaug")
@@ -39,16 +38,17 @@ class MetaSAug(MetaLearner):
     criterion: ISDALoss
     weights: Tensor
 
+    @checked
     def __init__(
         self,
         setup: Setup,
         *,
         lookahead: Mode = "full",
-        every: int = 1,
-        start: float = 0.8,
+        every: PositiveInt = 1,
+        start: Share = 0.8,
         meta_batch_size: PositiveInt | None = None,
         statistics_rate: NotNegative = 0.1,
-        effective_beta: float = 0.9999,
+        effective_beta: ShareBelowOne = 0.9999,
         **options: Any,
     ) -> None:
         super().__init__(lookahead=lookahead, every=every, start=start, meta_batch_size=meta_batch_size)

@@ -6,7 +6,7 @@ and the head reads the mixture.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -14,16 +14,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
-from icda.errors import InputError, InputTypeError
-from icda.methods.base import Context, Sampling, Setup, StepResult
-from icda.methods.domains import DomainMethod
-from icda.ranks import world_size
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch, Inputs
+from icda.data.task import Batch, Inputs
+from icda.errors import InputTypeError
+from icda.methods.base import Context, Setup, StepResult, check_images
+from icda.methods.domains import DomainMethod, DomainSampling
+from icda.ranks import rank
 
 Kind = Literal["mixup", "cutmix"]
-KINDS = ("mixup", "cutmix")
 
 
 class Mix(NamedTuple):
@@ -45,14 +42,10 @@ class MixingMethod(DomainMethod):
     are functions of (seed, iteration, rank). A sample without an eligible partner stays as it is.
     """
 
-    def __init__(self, setup: Setup, sampling: Sampling, *, alpha: float, mix: Kind = "mixup") -> None:
+    def __init__(self, setup: Setup, sampling: DomainSampling, *, alpha: float, mix: Kind = "mixup") -> None:
         super().__init__(setup, sampling)
-        if not 0 < alpha < float("inf"):
-            raise InputError(f"alpha is the parameter of Beta(alpha, alpha), positive and finite, got {alpha}.")
-        if mix not in KINDS:
-            raise InputError(f"mix is one of {', '.join(KINDS)}, got {mix!r}.")
         if mix == "cutmix":
-            _check_images(setup.input_shape)
+            check_images("mix='cutmix' cuts boxes out of images", setup.input_shape, True, "")
         self.alpha, self.mix, self._seed = alpha, mix, setup.seed
 
     def eligible(self, targets: Tensor, domains: Tensor, context: Context) -> Tensor:
@@ -60,7 +53,7 @@ class MixingMethod(DomainMethod):
         raise InputTypeError(f"{type(self).__name__} does not define eligible().")
 
     def step(self, batch: Batch, context: Context) -> StepResult:
-        generator = generator_for(self._seed, "mixing", context.iteration, _rank())
+        generator = generator_for(self._seed, "mixing", context.iteration, rank())
         eligible = self.eligible(batch.targets.cpu(), self.domains(batch).cpu(), context)
         mix = draw_mix(eligible, self.alpha, generator)
         if self.mix == "cutmix":
@@ -81,12 +74,7 @@ def draw_mix(eligible: Tensor, alpha: float, generator: torch.Generator) -> Mix:
 
 
 def random_partners(eligible: Tensor, generator: torch.Generator) -> Tensor:
-    """For each row i one j with eligible[i, j], all alike; i itself where there is none.
-
-    >>> eligible = torch.tensor([[0, 0, 1], [0, 0, 0], [1, 0, 0]], dtype=torch.bool)
-    >>> random_partners(eligible, torch.Generator())
-    tensor([2, 1, 0])
-    """
+    """For each row i one j with eligible[i, j], all alike; i itself where there is none."""
     counts = eligible.sum(1)
     draws = torch.rand(len(eligible), generator=generator, dtype=torch.float64)
     chosen = (draws * counts).long()  # the chosen-th of a row's eligible ones, counted from 0
@@ -101,13 +89,7 @@ def beta_shares(count: int, alpha: float, generator: torch.Generator) -> Tensor:
 
 
 def mix_rows(values: Tensor, mix: Mix) -> Tensor:
-    """lambda_i v_i + (1 - lambda_i) v_j for `values` (N, ...), j the partner of i.
-
-    >>> mix = Mix(torch.tensor([1, 1]), torch.tensor([0.25, 1.0]))
-    >>> mix_rows(torch.tensor([[4.0], [8.0]]), mix)
-    tensor([[7.],
-            [8.]])
-    """
+    """lambda_i v_i + (1 - lambda_i) v_j for `values` (N, ...), j the partner of i."""
     share = mix.share.to(values.dtype).to(values.device).view(-1, *[1] * (values.ndim - 1))
     return share * values + (1 - share) * values[mix.partner.to(values.device)]
 
@@ -150,15 +132,3 @@ def cut_boxes(mix: Mix, size: tuple[int, ...] | torch.Size, generator: torch.Gen
 def paste(images: Tensor, boxes: Tensor, mix: Mix) -> Tensor:
     """`images` (N, C, H, W) with the partner's pixels inside the boxes (N, H, W)."""
     return torch.where(boxes[:, None].to(images.device), images[mix.partner.to(images.device)], images)
-
-
-def _check_images(shape: tuple[int, ...]) -> None:
-    if len(shape) != 3:
-        raise InputError(
-            "mix='cutmix' cuts boxes out of images: it needs inputs of shape (channels, height, width), got "
-            f"{tuple(shape) or 'inputs without a fixed shape'}. Use mix='mixup', or set --image-size for a folder."
-        )
-
-
-def _rank() -> int:
-    return torch.distributed.get_rank() if world_size() > 1 else 0

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
-from icda.errors import InputError
+from icda.data.task import Batch
 from icda.losses.center_loss import squared_distances
-from icda.losses.cosine import check_scale, unit_rows
+from icda.losses.cosine import unit_rows
 from icda.losses.head import Head, head_parameters
 from icda.methods.base import METHODS, Context, Method, Setup, Stage, StepResult
-from icda.methods.crt import check_first_stage, two_stages
+from icda.methods.crt import two_stages
+from icda.models.base import FeatureClassifier, Output
+from icda.models.modes import evaluating
+from icda.ranges import NotNegative, OpenShare, Positive, Share
 from icda.ranks import all_mean, all_reduce
+from icda.settings import checked
 
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import FeatureClassifier, Output
-
-SECOND = "memory"
 NEAREST = 1e-6  # a feature on its centroid is this far from it: reachability stays finite
 
 
@@ -115,10 +114,6 @@ def centroid_loss(features: Tensor, targets: Tensor, centroids: Tensor, repel: f
     """mean_i |h_i - c_{y_i}|^2 / 2 + repel * max(0, margin - sum_i sum_{c != y_i} |h_i - c_c|^2 / (N C)).
 
     Features (N, A), centroids (C, A).
-
-    >>> features, centroids = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 0.0], [3.0, 0.0]])
-    >>> centroid_loss(features, torch.tensor([0]), centroids, repel=1.0, margin=10.0)  # 1/2 + 10 - 4/2
-    tensor(8.5000)
     """
     with torch.autocast(features.device.type, enabled=False):
         features = features.to(centroids.dtype)
@@ -144,29 +139,21 @@ class OLTR(Method):
     is no spatial attention and no open-set threshold, and that centroids move by the rule of center loss.
     """
 
+    @checked
     def __init__(
         self,
         setup: Setup,
         *,
-        first_stage: float = 1 / 3,
-        scale: float = 16.0,
-        reach: float = 10.0,
-        weight: float = 0.01,
-        repel: float = 0.01,
-        margin: float = 10.0,
-        centroid_rate: float = 0.1,
+        first_stage: OpenShare = 1 / 3,
+        scale: Positive = 16.0,
+        reach: Positive = 10.0,
+        weight: NotNegative = 0.01,
+        repel: NotNegative = 0.01,
+        margin: NotNegative = 10.0,
+        centroid_rate: Share = 0.1,
         freeze_encoder: bool = False,
     ) -> None:
         super().__init__()
-        check_first_stage(first_stage)
-        check_scale(scale)
-        if not 0 < reach < math.inf:
-            raise InputError(f"reach must be finite and positive, got {reach}.")
-        for name, value in {"weight": weight, "repel": repel, "margin": margin}.items():
-            if not 0 <= value < math.inf:
-                raise InputError(f"{name} must be finite and not negative, got {value}.")
-        if not 0 <= centroid_rate <= 1:
-            raise InputError(f"centroid_rate must lie in [0, 1], got {centroid_rate}.")
         self.first_stage, self.freeze_encoder = first_stage, freeze_encoder
         self.scale, self.reach, self.centroid_rate = scale, reach, centroid_rate
         self.weight, self.repel, self.margin = weight, repel, margin
@@ -178,29 +165,30 @@ class OLTR(Method):
 
     def stages(self, epochs: int) -> list[Stage]:
         first, second = two_stages("oltr", epochs, self.first_stage)
-        how: dict[str, Any] = {"trains": "head" if self.freeze_encoder else "all", "sampling": "class_balanced"}
-        return [Stage(first, "representation", restart=True), Stage(second, SECOND, restart=True, **how)]
+        memory: dict[str, Any] = {"trains": "head" if self.freeze_encoder else "all", "sampling": "class_balanced"}
+        memory |= {"on_start": self.open_memory, "step": self.memory_step, "loss": self.memory_loss}
+        return [Stage(first, "representation", restart=True), Stage(second, "memory", restart=True, **memory)]
 
     @torch.no_grad()
-    def on_stage_start(self, context: Context) -> None:
-        if context.stage.name != SECOND:
-            return
+    def open_memory(self, context: Context) -> None:
         _head(context).open_memory(all_mean(class_means(context)), generator_for(self._seed, "oltr"))
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        value, head = F.cross_entropy(output.logits, batch.targets), _head(context)
-        if context.stage.name == SECOND:
-            terms = centroid_loss(output.features, batch.targets, head.centroids, self.repel, self.margin)
-            return value + self.weight * terms
+        value, head = super().loss(output, batch, context), _head(context)
         # Nothing yet, with a gradient of nothing: several processes wait for a gradient of every parameter.
         return value + 0 * (head.selector.weight.sum() + head.selector.bias.sum() + head.directions.sum())
 
-    def step(self, batch: Batch, context: Context) -> StepResult:
+    def memory_loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
+        centroids = _head(context).centroids
+        terms = centroid_loss(output.features, batch.targets, centroids, self.repel, self.margin)
+        return super().loss(output, batch, context) + self.weight * terms
+
+    def memory_step(self, batch: Batch, context: Context) -> StepResult:
         output = context.network(batch.inputs)
-        loss = self.loss(output, batch, context)
+        loss = self.memory_loss(output, batch, context)
         context.apply(loss)
-        if context.stage.name == SECOND:  # after the step: its gradient is that at the centroids of the forward pass
-            _head(context).move_centroids(output.features.detach(), batch.targets, self.centroid_rate)
+        # After the step: its gradient is that at the centroids of the forward pass.
+        _head(context).move_centroids(output.features.detach(), batch.targets, self.centroid_rate)
         return StepResult(loss.detach(), output.logits.detach())
 
 
@@ -210,13 +198,10 @@ def class_means(context: Context) -> Tensor:
     model, head = context.models[0], _head(context)
     sums = head.centroids.new_zeros(*head.centroids.shape, dtype=torch.float64)
     counts = sums.new_zeros(len(sums), 1)
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    for batch in context.training_batches():
-        sums.index_add_(0, batch.targets, model(batch.inputs).features.to(sums))
-        counts.index_add_(0, batch.targets, counts.new_ones(batch.num_samples, 1))
-    for module, mode in modes:
-        module.training = mode
+    with evaluating(model):
+        for batch in context.training_batches():
+            sums.index_add_(0, batch.targets, model(batch.inputs).features.to(sums))
+            counts.index_add_(0, batch.targets, counts.new_ones(batch.num_samples, 1))
     return (sums / counts).to(head.centroids)
 
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from torch import Tensor
-from torch.nn import functional as F
 
+from icda.data.task import Inputs
 from icda.errors import InputError
-from icda.methods.base import METHODS, Context, Method, Setup
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch, Inputs
-    from icda.models.base import FeatureClassifier, Output
+from icda.methods.base import METHODS, Method, Setup
+from icda.models.base import FeatureClassifier
+from icda.settings import checked
 
 
 @METHODS.register("post_hoc_logit_adjustment", "post_hoc_la")
@@ -29,15 +25,11 @@ class PostHocLogitAdjustment(Method):
 
     log_prior: Tensor
 
+    @checked
     def __init__(self, setup: Setup, *, tau: float = 1.0) -> None:
         super().__init__()
-        if not math.isfinite(tau):
-            raise InputError(f"tau must be finite, got {tau}.")
         self.tau = tau
         self.register_buffer("log_prior", log_prior(setup.class_counts))
-
-    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        return F.cross_entropy(output.logits, batch.targets)
 
     def predict(self, models: Sequence[FeatureClassifier], inputs: Inputs) -> Tensor:
         logits = models[0](inputs).logits
@@ -45,12 +37,7 @@ class PostHocLogitAdjustment(Method):
 
 
 def log_prior(class_counts: Tensor) -> Tensor:
-    """log pi (C,), float64.
-
-    >>> import torch
-    >>> log_prior(torch.tensor([3, 1])).exp()
-    tensor([0.7500, 0.2500], dtype=torch.float64)
-    """
+    """log pi (C,), float64."""
     absent = (class_counts == 0).nonzero().flatten().tolist()
     if absent:
         raise InputError(

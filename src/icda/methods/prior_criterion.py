@@ -12,15 +12,12 @@ from icda.losses.logit_adjustment import LogitAdjustmentLoss
 from icda.methods.base import Setup
 
 LossName = Literal["la", "icda"]
-LOSS_NAMES = ("la", "icda")
 
 
 def prior_criterion(
     setup: Setup, loss: LossName, options: dict[str, Any], prior: Tensor | None = None
 ) -> LogitAdjustmentLoss | ICDALoss:
     """LA or ICDA for a setup; `options` are ICDA's, `prior` a table of counts (attributes, classes)."""
-    if loss not in LOSS_NAMES:
-        raise InputError(f"loss is one of {', '.join(LOSS_NAMES)}, got {loss!r}.")
     shape = (setup.num_classes, setup.feature_dim, setup.class_counts)
     if loss == "icda":
         return ICDALoss(*shape, prior=prior, **options)

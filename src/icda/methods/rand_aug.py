@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from torch import Tensor
-from torch.nn import functional as F
-
 from icda.data.rand_augment import RandAugment
-from icda.errors import InputError
-from icda.methods.base import METHODS, Context, Method, Setup
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
+from icda.methods.base import METHODS, Method, Setup, check_images
+from icda.ranges import NotNegative, NotNegativeInt
+from icda.settings import checked
 
 
 @METHODS.register("rand_aug", "randaugment")
@@ -27,18 +19,9 @@ class RandAug(Method):
     Reference: Cubuk et al., "RandAugment: practical automated data augmentation with a reduced search space", NeurIPS 2020.
     """
 
-    def __init__(self, setup: Setup, *, num_ops: int = 2, magnitude: float = 9) -> None:
+    @checked
+    def __init__(self, setup: Setup, *, num_ops: NotNegativeInt = 2, magnitude: NotNegative = 9) -> None:
         super().__init__()
-        _check_images(setup.input_shape)
+        channels = setup.input_shape[:1]
+        check_images("rand_aug changes images", setup.input_shape, channels in ((1,), (3,)), " with 1 or 3 channels")
         self.augment_images = RandAugment(num_ops, magnitude)
-
-    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        return F.cross_entropy(output.logits, batch.targets)
-
-
-def _check_images(shape: tuple[int, ...]) -> None:
-    if len(shape) != 3 or shape[0] not in (1, 3):
-        raise InputError(
-            "rand_aug changes images: it needs inputs of shape (channels, height, width) with 1 or 3 channels, got "
-            f"{tuple(shape) or 'inputs without a fixed shape'}. Choose a task of images or another method."
-        )

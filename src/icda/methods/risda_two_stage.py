@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
-from torch.nn import functional as F
 
-from icda.errors import InputError
+from icda.data.task import Batch
 from icda.losses.risda import RISDALoss
 from icda.functional.class_balance import effective_number_weights
 from icda.methods.base import METHODS, Context, Method, Setup, Stage
+from icda.models.base import Output
 from icda.models.modes import evaluating
-from icda.ranks import weighted_mean
+from icda.ranges import OpenShare, ShareBelowOne
+from icda.ranks import weighted_mean, world_size
+from icda.settings import checked
 from icda.functional.confusion import count_confusions
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
 
 
 @METHODS.register("risda_two_stage")
@@ -38,13 +35,11 @@ class TwoStageRISDA(Method):
     criterion: RISDALoss
     class_weights: Tensor
 
+    @checked
     def __init__(
-        self, setup: Setup, *, first_stage: float = 0.8, effective_beta: float = 0.9999, **options: Any
+        self, setup: Setup, *, first_stage: OpenShare = 0.8, effective_beta: ShareBelowOne = 0.9999, **options: Any
     ) -> None:
         super().__init__()
-        if not 0 < first_stage < 1:
-            raise InputError(f"first_stage is a share of the epochs in (0, 1), got {first_stage}.")
-        check_effective_beta(effective_beta, "effective_beta")
         self.first_stage = first_stage
         counts = setup.class_counts
         self.criterion = RISDALoss(setup.num_classes, setup.feature_dim, counts, reduction="none", **options)
@@ -52,27 +47,23 @@ class TwoStageRISDA(Method):
 
     def stages(self, epochs: int) -> list[Stage]:
         first = min(max(1, round(epochs * self.first_stage)), epochs)
-        rest = [Stage(epochs - first, "head", trains="head")] if epochs > first else []
-        return [Stage(first, "representation"), *rest]
+        head = Stage(epochs - first, "head", trains="head", on_start=self.look, loss=self.head_loss)
+        return [Stage(first, "representation"), *([head] if epochs > first else [])]
 
     @torch.no_grad()
-    def on_stage_start(self, context: Context) -> None:
-        if context.stage.name != "head":
-            return
+    def look(self, context: Context) -> None:
+        """Confusions and statistics of the features as they will stay."""
         model, confusion = context.models[0], torch.zeros_like(self.criterion.confusion)
         self.criterion.statistics.reset()
         # Every rank passes over the whole training set, and statistics add up what all ranks give them.
-        share = 1 / dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1.0
         with evaluating(model):
             for batch in context.training_batches():
                 output = model(batch.inputs)
-                shares = torch.full_like(output.features[:, 0], share)
+                shares = torch.full_like(output.features[:, 0], 1 / world_size())
                 self.criterion.statistics.update(output.features, batch.targets, shares)
                 confusion += count_confusions(output.logits.argmax(1), batch.targets, len(confusion))
         self.criterion.set_confusion(confusion)
 
-    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        if context.stage.name != "head":
-            return F.cross_entropy(output.logits, batch.targets)
+    def head_loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         losses = self.criterion(output.features, batch.targets, context.head, context.progress, output.logits)
         return weighted_mean(losses, self.class_weights[batch.targets].to(losses))

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
-from icda.errors import InputError
+from icda.data.task import Batch
 from icda.methods.base import METHODS, Context, Method, Setup, StepResult
+from icda.ranges import Share, ShareAboveZero, ShareBelowOne
 from icda.ranks import all_gather_rows
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
+from icda.settings import checked
 
 
 @METHODS.register("self_paced", "mentornet_pd")
@@ -32,25 +29,18 @@ class SelfPaced(Method):
 
     threshold: Tensor
 
+    @checked
     def __init__(
         self,
         setup: Setup,
         *,
-        percentile: float = 0.75,
-        moving_average: float = 0.5,
-        burn_in: float = 0.17,
-        burn_in_dropout: float = 0.5,
-        dropout: float = 0.05,
+        percentile: ShareAboveZero = 0.75,
+        moving_average: ShareBelowOne = 0.5,
+        burn_in: Share = 0.17,
+        burn_in_dropout: ShareBelowOne = 0.5,
+        dropout: ShareBelowOne = 0.05,
     ) -> None:
         super().__init__()
-        if not 0 < percentile <= 1:
-            raise InputError(f"percentile is a share of the samples in (0, 1], got {percentile}.")
-        rates = {"moving_average": moving_average, "burn_in_dropout": burn_in_dropout, "dropout": dropout}
-        for name, value in rates.items():
-            if not 0 <= value < 1:
-                raise InputError(f"{name} must lie in [0, 1), got {value}.")
-        if not 0 <= burn_in <= 1:
-            raise InputError(f"burn_in is a share of training in [0, 1], got {burn_in}.")
         self.percentile, self.moving_average, self.burn_in = percentile, moving_average, burn_in
         self.burn_in_dropout, self.dropout, self.seed = burn_in_dropout, dropout, setup.seed
         self.register_buffer("threshold", torch.tensor(torch.nan, dtype=torch.float64))
@@ -81,11 +71,7 @@ class SelfPaced(Method):
 
 
 def leave_out(weights: Tensor, rate: float, generator: torch.Generator) -> Tensor:
-    """Set all but (1 - rate) N weights, at least one, to zero; which, the generator draws.
-
-    >>> leave_out(torch.ones(8), 0.5, torch.Generator()).sum()
-    tensor(4.)
-    """
+    """Set all but (1 - rate) N weights, at least one, to zero; which, the generator draws."""
     if rate == 0:
         return weights
     kept = max(1, int((1 - rate) * len(weights) + 1e-9))

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from icda.cross_fit import HeldOut, answer_log_prior, fit_calibration
+from icda.data.task import Batch
 from icda.errors import InputError
 from icda.losses.icda import ICDALoss
 from icda.losses.prior_loss import PriorLoss
 from icda.methods.base import METHODS, Context, Setup, Stage, StepResult
-from icda.methods.cross_fitted import FIRST, CrossFittedMethod, Repeats, first_stage_epochs, pass_cost, repeat_of
+from icda.methods.cross_fitted import CrossFitEpochs, CrossFittedMethod, Repeats, first_stage_epochs, pass_cost
+from icda.methods.per_sample import rows
 from icda.methods.prior_criterion import LossName, prior_criterion
+from icda.models.base import Output
+from icda.settings import checked
 
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
-
-
-FORMS = ("auto", "counted", "soft")
 REPEATED = 0.99  # an agreement from which on the networks answer with an attribute of the sample
 SCATTERED = 0.3  # and above this they are wrong each in its own way: digits without a shortcut have 0.5 to 0.9
-AGAIN = "cross_fit_again"
 SOFT_EPOCHS = 0.5  # of the run's epochs: what networks are trained for that read the labels as they are
 MOST_ERRORS = 0.25  # a share of wrong answers above this: they tell too few labels to be a shortcut
 
@@ -55,11 +52,12 @@ class ShortcutPrior(CrossFittedMethod):
     prior_per_sample: ClassVar[bool] = True
     log_prior: Tensor  # (N, C)
 
+    @checked
     def __init__(
         self,
         setup: Setup,
         *,
-        cross_fit_epochs: float = 1 / 3,
+        cross_fit_epochs: CrossFitEpochs = 1 / 3,
         form: Literal["auto", "counted", "soft"] = "auto",
         loss: LossName = "la",
         reuse: str = "",
@@ -68,11 +66,9 @@ class ShortcutPrior(CrossFittedMethod):
         **options: Any,
     ) -> None:
         super().__init__(setup, cross_fit_epochs=cross_fit_epochs, reuse=reuse, stratified=stratified, repeats=repeats)
-        if form not in FORMS:
-            raise InputError(f"form is one of {', '.join(FORMS)}, got {form!r}.")
         self.form = form
         self.criterion = prior_criterion(setup, loss, options)
-        self.register_buffer("log_prior", torch.zeros(0, setup.num_classes), persistent=False)
+        self.register_buffer("log_prior", torch.zeros(0, setup.num_classes), persistent=False)  # made of the evidence
 
     @classmethod
     def cost_note(cls, epochs: int, options: Mapping[str, Any]) -> str:
@@ -87,12 +83,8 @@ class ShortcutPrior(CrossFittedMethod):
         *first, second = super().stages(epochs)
         if not first or self.evidence is None or self._form(self.evidence) != "soft":
             return [*first, second]
-        return [*first, *self.passes(AGAIN, SOFT_EPOCHS, epochs), second]
-
-    def on_stage_start(self, context: Context) -> None:
-        super().on_stage_start(context)
-        if (repeat := repeat_of(context.stage, AGAIN)) is not None:
-            self.begin_pass(context, repeat, afresh=True)
+        again = self.passes("cross_fit_again", SOFT_EPOCHS, epochs, self.unflipped_step, self.again_heard, afresh=True)
+        return [*first, *again, second]
 
     def _check_earlier(self, earlier: Mapping[str, Any]) -> None:
         evidence = HeldOut(**earlier["method"]["_extra_state"]["evidence"])
@@ -102,9 +94,7 @@ class ShortcutPrior(CrossFittedMethod):
                 "reads. Give a run with the soft form, or leave reuse out."
             )
 
-    def step(self, batch: Batch, context: Context) -> StepResult:
-        if repeat_of(context.stage, AGAIN) is None:
-            return super().step(batch, context)
+    def unflipped_step(self, batch: Batch, context: Context) -> StepResult:
         networks, models = context.networks[1:], context.models[1:]
         figures = self.held_out.step(batch, networks, models, context.apply, context.epoch, flips=False)
         return StepResult(figures.loss, figures.held_out)
@@ -124,14 +114,13 @@ class ShortcutPrior(CrossFittedMethod):
         figures = {"held_out_nll": float(F.nll_loss(log_prior, targets)), "counted": float(form == "counted")}
         self.found |= {**figures, "no_shortcut": float(form == "shares")}
 
-    def on_epoch_end(self, context: Context) -> None:
-        super().on_epoch_end(context)
-        repeat = repeat_of(context.stage, AGAIN)
-        if repeat is not None and self.evidence is not None and self.stage_ends(context):
-            again = self.heard(context, repeat)
-            if again is not None:
-                self._keep(self.evidence._replace(unflipped=again.logits, last=again.last))
-        if repeat_of(context.stage, FIRST) is not None and self.found.get("no_shortcut"):
+    def again_heard(self, again: HeldOut) -> None:
+        assert self.evidence is not None, "the first networks come before"
+        self.keep_heard(self.evidence._replace(unflipped=again.logits, last=again.last))
+
+    def first_heard(self, evidence: HeldOut) -> None:
+        super().first_heard(evidence)
+        if self.found["no_shortcut"]:
             warnings.warn(
                 f"shortcut_prior: {self.found['held_out_errors']:.0%} of the held-out answers are wrong, and two networks "
                 f"disagree on {self.found['disagreement']:.2f} samples for each of them: no sign of a shortcut. The prior "
@@ -140,7 +129,7 @@ class ShortcutPrior(CrossFittedMethod):
             )
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        prior = self.log_prior[batch.index.to(self.log_prior.device)].to(output.logits.device)
+        prior = rows(self.log_prior, batch, output.logits.float())
         progress = self.second_stage_progress(context)
         return self.criterion(output.features, batch.targets, context.head, progress, output.logits, log_prior=prior)
 

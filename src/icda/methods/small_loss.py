@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from icda.errors import InputError
-from icda.methods.base import Method
-
-if TYPE_CHECKING:
-    from icda.data.task import Inputs
-    from icda.models.base import FeatureClassifier
+from icda.data.task import Inputs
+from icda.methods.base import Method, Setup
+from icda.models.base import FeatureClassifier
+from icda.ranges import NotNegativeInt, ShareBelowOne
+from icda.settings import checked
 
 
 def drop_rate(noise_rate: float, epoch: int, ramp_epochs: int) -> float:
-    """R(e) = noise_rate min(e / ramp_epochs, 1): nothing is dropped at first, for networks learn what is clean first.
-
-    >>> [drop_rate(0.4, epoch, ramp_epochs=10) for epoch in (0, 5, 10, 99)]
-    [0.0, 0.2, 0.4, 0.4]
-    """
+    """R(e) = noise_rate min(e / ramp_epochs, 1): nothing is dropped at first, for networks learn what is clean first."""
     return noise_rate * min(epoch / ramp_epochs, 1.0) if ramp_epochs else noise_rate
 
 
 def smallest(losses: Tensor, rate: float) -> Tensor:
-    """Positions of the (1 - rate) N smallest losses, at least one, in the order of the batch.
-
-    >>> smallest(torch.tensor([0.3, 9.0, 0.1, 0.2]), rate=0.5)
-    tensor([2, 3])
-    """
+    """Positions of the (1 - rate) N smallest losses, at least one, in the order of the batch."""
     kept = max(1, int((1 - rate) * len(losses) + 1e-9))  # (1 - 0.9) 10 is 0.9999...
     return losses.detach().argsort(stable=True)[:kept].sort().values
 
@@ -44,11 +35,16 @@ class SmallLossPair(Method):
 
     num_networks = 2
 
-    def __init__(self, *, noise_rate: float = 0.2, ramp_epochs: int = 10, ensemble: bool = False) -> None:
+    @checked
+    def __init__(
+        self,
+        setup: Setup,
+        *,
+        noise_rate: ShareBelowOne = 0.2,
+        ramp_epochs: NotNegativeInt = 10,
+        ensemble: bool = False,
+    ) -> None:
         super().__init__()
-        check_noise_rate(noise_rate)
-        if ramp_epochs < 0:
-            raise InputError(f"ramp_epochs must not be negative, got {ramp_epochs}.")
         self.noise_rate, self.ramp_epochs, self.ensemble = noise_rate, ramp_epochs, ensemble
 
     def drop_rate(self, epoch: int) -> float:
@@ -59,8 +55,3 @@ class SmallLossPair(Method):
             return models[0](inputs).logits
         answers: list[Any] = [model(inputs).logits.log_softmax(1) for model in models]
         return torch.stack(answers).logsumexp(0) - torch.tensor(float(len(answers))).log().item()
-
-
-def check_noise_rate(noise_rate: float) -> None:
-    if not 0 <= noise_rate < 1:
-        raise InputError(f"noise_rate is the share of wrong labels in [0, 1), got {noise_rate}.")

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from icda.data.task import Batch, Inputs
 from icda.errors import InputError
 from icda.losses.cosine import unit_rows
 from icda.losses.head import Head, head_parameters
 from icda.methods.base import METHODS, Context, Method, Setup
+from icda.models.base import FeatureClassifier, Output
+from icda.ranges import NotNegative, Positive, PositiveInt, ShareBelowOne
 from icda.ranks import all_reduce
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch, Inputs
-    from icda.models.base import FeatureClassifier, Output
+from icda.settings import checked
 
 
 class MultiHeadNormalisedLinear(nn.Linear):
@@ -81,24 +79,20 @@ class DeConfoundTDE(Method):
 
     mean_feature: Tensor
 
+    @checked
     def __init__(
         self,
         setup: Setup,
         *,
-        num_heads: int = 2,
-        tau: float = 16.0,
-        gamma: float = 1 / 32,
+        num_heads: PositiveInt = 2,
+        tau: Positive = 16.0,
+        gamma: NotNegative = 1 / 32,
         alpha: float = 1.0,
-        momentum: float = 0.9,
+        momentum: ShareBelowOne = 0.9,
     ) -> None:
         super().__init__()
-        if num_heads < 1 or setup.feature_dim % num_heads:
+        if setup.feature_dim % num_heads:
             raise InputError(f"num_heads must divide the {setup.feature_dim} features of the network, got {num_heads}.")
-        if not (0 < tau < math.inf and 0 <= gamma < math.inf and math.isfinite(alpha) and 0 <= momentum < 1):
-            raise InputError(
-                "expected tau > 0, gamma >= 0, a finite alpha and momentum in [0, 1), "
-                f"got tau={tau}, gamma={gamma}, alpha={alpha}, momentum={momentum}."
-            )
         self.num_heads, self.tau, self.gamma = num_heads, tau, gamma
         self.alpha, self.momentum = alpha, momentum
         self.register_buffer("mean_feature", torch.zeros(setup.feature_dim))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -11,22 +11,18 @@ from torch.nn import functional as F
 
 from icda.cross_fit import HeldOut
 from icda.cross_fit.refined_labels import refine_labels
+from icda.data.task import Batch, Inputs
 from icda.methods.base import METHODS, Context, Setup, StepResult
-from icda.methods.cross_fitted import FIRST, CrossFittedMethod
-from icda.ranks import all_gather_rows
+from icda.methods.cross_fitted import CrossFitEpochs, CrossFittedMethod
+from icda.methods.per_sample import PerSample, rows, write_rows
+from icda.models.base import FeatureClassifier, Output
+from icda.settings import checked
 
-if TYPE_CHECKING:
-    from icda.data.task import Batch, Inputs
-    from icda.models.base import FeatureClassifier, Output
-
-# What is noted of each sample while the twins train: its label, and held-out probabilities (N, C) of this epoch, as a
-# running mean over epochs, and the running mean of the best epoch.
-NOTED = ("given", "said", "average", "kept")
 NEW = 0.5  # what the present epoch counts in the running mean of held-out answers
 
 
 @METHODS.register("twin_labels")
-class TwinLabels(CrossFittedMethod):
+class TwinLabels(PerSample, CrossFittedMethod):
     """Wrong labels without a clean set and without a known rate: soft labels from networks that have not seen the sample.
 
     First, twins: each sample trains one of two networks, and its label flips towards confident answers of the other. What
@@ -48,47 +44,47 @@ class TwinLabels(CrossFittedMethod):
 
     answers_later: ClassVar[bool] = False  # the twins answer with the class itself, not with a shortcut
     judges_waiting: ClassVar[bool] = True  # studies of the best epoch read a figure of every epoch
-    given: Tensor
-    said: Tensor
-    average: Tensor
-    kept: Tensor
+    per_sample = ("given", "said", "average", "kept")  # noted while the twins train, empty after
+    given: Tensor  # (N,) labels
+    said: Tensor  # (N, C) held-out probabilities of this epoch
+    average: Tensor  # (N, C) running mean over epochs
+    kept: Tensor  # (N, C) the running mean of the best epoch
     soft_labels: Tensor  # (N, C)
     log_prior: Tensor  # (C,)
 
-    def __init__(self, setup: Setup, *, cross_fit_epochs: float = 0.5, balance: bool = True) -> None:
+    @checked
+    def __init__(self, setup: Setup, *, cross_fit_epochs: CrossFitEpochs = 0.5, balance: bool = True) -> None:
         super().__init__(setup, cross_fit_epochs=cross_fit_epochs)
         self.balance = balance
         self.agreement = 0.0  # of the kept answers with the given labels
         shape = (setup.num_samples, setup.num_classes)
-        for name in NOTED[1:]:
-            self.register_buffer(name, torch.zeros(shape), persistent=False)
-        self.register_buffer("given", torch.zeros(shape[0], dtype=torch.long), persistent=False)
+        for name in self.per_sample[1:]:
+            self.keep(name, torch.zeros(shape))
+        self.keep("given", torch.zeros(shape[0], dtype=torch.long))
         self.register_buffer("soft_labels", torch.zeros(0, setup.num_classes), persistent=False)
         self.register_buffer("log_prior", torch.zeros(setup.num_classes), persistent=False)
 
-    def step(self, batch: Batch, context: Context) -> StepResult:
-        result = super().step(batch, context)
-        if context.stage.name == FIRST:
-            assert result.logits is not None
-            index = all_gather_rows(batch.index.to(self.said.device))
-            self.said[index] = all_gather_rows(result.logits.softmax(1)).to(self.said)
-            self.given[index] = all_gather_rows(batch.targets).to(self.given)
+    def cross_fit_step(self, batch: Batch, context: Context) -> StepResult:
+        result = super().cross_fit_step(batch, context)
+        assert result.logits is not None
+        write_rows(self.said, batch.index, result.logits.softmax(1))
+        write_rows(self.given, batch.index, batch.targets)
         return result
 
     def on_epoch_end(self, context: Context) -> None:
-        if context.stage.name != FIRST:
+        if self.evidence is not None:  # the twins have answered
             return
         self.average = self.said.clone() if context.epoch == 0 else torch.lerp(self.average, self.said, NEW)
         agreement = float((self.average.argmax(1) == self.given).double().mean())
         if agreement > self.agreement:
             self.agreement, self.kept = agreement, self.average.clone()
         self.found = {"held_out_agreement": agreement}
-        if context.epoch + 1 == context.stage.epochs:
-            floor = torch.finfo(self.kept.dtype).tiny
-            asked = self.held_out.ask(context.training_batches(), context.models[1:])
-            self._keep(HeldOut(self.kept.clamp(min=floor).log().cpu(), self.given.cpu(), asked.agreement))
-            for name in NOTED:
-                setattr(self, name, getattr(self, name)[:0])
+
+    def first_heard(self, evidence: HeldOut) -> None:
+        floor = torch.finfo(self.kept.dtype).tiny
+        self.keep_heard(HeldOut(self.kept.clamp(min=floor).log().cpu(), self.given.cpu(), evidence.agreement))
+        for name in self.per_sample:
+            setattr(self, name, getattr(self, name)[:0])
 
     def learn_from(self, held_out: HeldOut) -> None:
         refined = refine_labels(held_out.logits, held_out.targets)
@@ -99,7 +95,7 @@ class TwinLabels(CrossFittedMethod):
         self.found |= {"wrong_labels": refined.wrong, "relabelled": float(moved.double().mean())}
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        labels = self.soft_labels[batch.index.to(self.soft_labels.device)].to(output.logits)
+        labels = rows(self.soft_labels, batch, output.logits)
         logits = output.logits + self.log_prior.to(output.logits) if self.balance else output.logits
         return F.cross_entropy(logits, labels)
 
@@ -107,15 +103,12 @@ class TwinLabels(CrossFittedMethod):
         return None
 
     def get_extra_state(self) -> dict[str, Any]:
-        noted = {name: getattr(self, name) for name in NOTED}
         # Not as evidence that other methods may reuse: these are no answers of the networks as they are at the end.
         answers = None if self.evidence is None else self.evidence._asdict()
-        return {"evidence": None, "answers": answers, **noted, "agreement": self.agreement}
+        return {"evidence": None, "answers": answers, **super().get_extra_state(), "agreement": self.agreement}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        # Of any length, unlike saved buffers: a trained model may be evaluated on data of another size.
-        for name in NOTED:
-            setattr(self, name, state[name].to(self.soft_labels.device))
+        super().set_extra_state(state)
         self.agreement = state["agreement"]
         if state["answers"] is not None:
-            self._keep(HeldOut(**state["answers"]))
+            self.keep_heard(HeldOut(**state["answers"]))

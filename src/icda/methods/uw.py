@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.errors import InputError
+from icda.data.task import Batch
 from icda.methods.base import METHODS, Context, Method, Setup, Stage
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
-
-WEIGHTINGS = ("sampling", "loss")
+from icda.models.base import Output
+from icda.settings import checked
 
 
 @METHODS.register("uw", "upweighting")
@@ -37,10 +33,9 @@ class Upweighting(Method):
     needs: ClassVar[frozenset[str]] = frozenset({"groups"})
     group_weights: Tensor
 
+    @checked
     def __init__(self, setup: Setup, *, weighting: Literal["sampling", "loss"] = "sampling") -> None:
         super().__init__()
-        if weighting not in WEIGHTINGS:
-            raise InputError(f"weighting is one of {', '.join(WEIGHTINGS)}, got {weighting!r}.")
         assert setup.group_counts is not None, "check_needs admits no task without its groups"
         self.weighting = weighting
         self.register_buffer("group_weights", balancing_weights(setup.group_counts), persistent=False)
@@ -50,19 +45,14 @@ class Upweighting(Method):
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         if self.weighting == "sampling":
-            return F.cross_entropy(output.logits, batch.targets)
+            return super().loss(output, batch, context)
         assert batch.groups is not None
         losses = F.cross_entropy(output.logits, batch.targets, reduction="none")
         return (self.group_weights[batch.groups].to(losses) * losses).mean()
 
 
 def balancing_weights(counts: Tensor) -> Tensor:
-    """n / (G n_g) of each of G groups (G,); a group without samples gets 0 and is not counted in G.
-
-    >>> import torch
-    >>> balancing_weights(torch.tensor([4, 0, 12]))
-    tensor([2.0000, 0.0000, 0.6667])
-    """
+    """n / (G n_g) of each of G groups (G,); a group without samples gets 0 and is not counted in G."""
     occurs = counts > 0
     weights = counts.sum() / (occurs.sum() * counts.clamp(min=1).double())
     return (weights * occurs).float()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor
 
-from icda.methods.base import METHODS, Context, Sampling, Setup
+from icda.methods.base import METHODS, Context, Setup
 from icda.methods.domain_penalty import AnnealedPenalty, DomainPart, Penalty
+from icda.ranges import NotNegative
+from icda.settings import checked
 
 
 @METHODS.register("v_rex", "vrex")
@@ -22,16 +25,9 @@ class VREx(AnnealedPenalty):
     figures of DomainBed.
     """
 
-    def __init__(
-        self,
-        setup: Setup,
-        *,
-        penalty: float = 10.0,
-        anneal_steps: float = 500,
-        reset_optimizer: bool = True,
-        sampling: Sampling = "domain_balanced",
-    ) -> None:
-        super().__init__(setup, penalty, anneal_steps, reset_optimizer, sampling)
+    @checked
+    def __init__(self, setup: Setup, *, penalty: NotNegative = 10.0, **options: Any) -> None:
+        super().__init__(setup, penalty=penalty, **options)
 
     def penalties(self, parts: Sequence[DomainPart], losses: Tensor, context: Context) -> dict[str, Penalty]:
         return {"loss_variance": Penalty(self.penalty_weight(context), losses.var(correction=0))}

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from icda.cross_fit import HeldOut
 from icda.data.loader import balanced_weights
-from icda.errors import InputError
+from icda.data.task import Batch
 from icda.methods.base import METHODS, Context, Sampling, Setup
-from icda.methods.cross_fitted import CrossFittedMethod, Repeats
+from icda.methods.cross_fitted import CrossFittedMethod
 from icda.methods.group_dro import GroupDRO
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch
-    from icda.models.base import Output
-
-SECONDS = ("uw", "group_dro")
+from icda.models.base import Output
+from icda.settings import checked
 
 
 @METHODS.register("xrm")
@@ -43,20 +38,9 @@ class XRM(CrossFittedMethod):
     second_sampling: Sampling = "own"
     groups: Tensor
 
-    def __init__(
-        self,
-        setup: Setup,
-        *,
-        cross_fit_epochs: float = 0.5,
-        second: Literal["uw", "group_dro"] = "uw",
-        reuse: str = "",
-        stratified: bool = False,
-        repeats: Repeats = 1,
-    ) -> None:
-        super().__init__(setup, cross_fit_epochs=cross_fit_epochs, reuse=reuse, stratified=stratified, repeats=repeats)
-        if second not in SECONDS:
-            raise InputError(f"second is one of {', '.join(SECONDS)}, got {second!r}.")
-        self.second = second
+    @checked
+    def __init__(self, setup: Setup, *, second: Literal["uw", "group_dro"] = "uw", **options: Any) -> None:
+        super().__init__(setup, **options)
         self.register_buffer("groups", torch.zeros(0, dtype=torch.long), persistent=False)
         counts = torch.ones(2 * setup.num_classes, dtype=torch.long)  # not known yet: q is set when they are
         self.robust = GroupDRO(replace(setup, group_counts=counts)) if second == "group_dro" else None
@@ -73,15 +57,11 @@ class XRM(CrossFittedMethod):
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         if self.robust is None:
-            return F.cross_entropy(output.logits, batch.targets)
+            return super().loss(output, batch, context)
         groups = self.groups[batch.index.to(self.groups.device)]
         return self.robust.loss(output, batch._replace(groups=groups), context)
 
 
 def mistake_groups(answers: Tensor, targets: Tensor) -> Tensor:
-    """2 y + [the held-out answer is wrong] of each sample (N,).
-
-    >>> mistake_groups(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]))
-    tensor([0, 1, 2])
-    """
+    """2 y + [the answer is wrong] (N,): what networks that rely on a shortcut get wrong is a group of its class."""
     return 2 * targets + (answers != targets).long()

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -46,28 +46,18 @@ class Metric:
 
 METRICS: Registry[Metric] = Registry("metric", "icda.metrics", "icda.metrics", Metric)
 
-for _name in ("accuracy", "balanced_accuracy", "worst_class_accuracy", "macro_precision"):
-    METRICS.register(_name)(Metric(_name))
-for _name in ("many_accuracy", "medium_accuracy", "few_accuracy"):
-    METRICS.register(_name)(Metric(_name))
-for _name in ("worst_group_accuracy", "average_group_accuracy", "train_weighted_accuracy"):
-    METRICS.register(_name)(Metric(_name, needs_groups=True))
-for _name in ("calibration_error", "nll"):
-    METRICS.register(_name)(Metric(_name, higher_is_better=False))
+CLASS_METRICS = ("accuracy", "balanced_accuracy", "worst_class_accuracy", "macro_precision")
+BANDS = ("many_accuracy", "medium_accuracy", "few_accuracy")
+LOWER_IS_BETTER = ("calibration_error", "nll")
+GROUP_METRICS = ("worst_group_accuracy", "average_group_accuracy", "train_weighted_accuracy")
+for _name in (*CLASS_METRICS, *BANDS, *LOWER_IS_BETTER, *GROUP_METRICS):
+    METRICS.register(_name)(Metric(_name, None, _name not in LOWER_IS_BETTER, _name in GROUP_METRICS))
 
 
-def metric(
-    name: str,
-    *,
-    higher_is_better: bool = True,
-    needs_groups: bool = False,
-    label: str = "",
-    percent: bool = False,
-    meaning: str = "",
-) -> Callable[[Callable[[Predictions], float | None]], Metric]:
+def metric(name: str, **settings: Any) -> Callable[[Callable[[Predictions], float | None]], Metric]:
     """Make a function of `Predictions` a Metric. Registering it is `METRICS.register(name)`, or an entry point.
 
-    The first line of the docstring says what it means, if nothing else does.
+    `settings` are those of Metric. The first line of the docstring says what it means, if nothing else does.
 
     >>> @metric("confident_share", label="Confident", percent=True)
     ... def confident_share(predictions):
@@ -78,8 +68,8 @@ def metric(
     """
 
     def decorate(compute: Callable[[Predictions], float | None]) -> Metric:
-        words = meaning or (compute.__doc__ or "").strip().split("\n")[0]
-        return Metric(name, compute, higher_is_better, needs_groups, label, percent, words)
+        first_line = (compute.__doc__ or "").strip().split("\n")[0]
+        return Metric(name, compute, **{"meaning": first_line, **settings})
 
     return decorate
 
@@ -93,10 +83,9 @@ def added_metrics(predictions: Predictions) -> dict[str, float | None]:
         except PluginError as error:
             warnings.warn(str(error), PluginWarning, stacklevel=2)
             continue
-        if metric.compute is not None and not (metric.needs_groups and predictions.groups is None):
-            figures[name] = _figure(name, metric.compute, predictions)
-        elif metric.compute is not None:
-            figures[name] = None
+        if metric.compute is not None:
+            known = not metric.needs_groups or predictions.groups is not None
+            figures[name] = _figure(name, metric.compute, predictions) if known else None
     return figures
 
 

@@ -60,7 +60,8 @@ def evaluate_predictions(
     targets = checks.check_labels(targets, "targets", samples, num_classes)
     checks.check_length(train_class_counts, "train_class_counts", num_classes, "class")
     checks.check_length(class_names, "class_names", num_classes, "class")
-    checks.check_thresholds(shot_thresholds)
+    few, many = shot_thresholds
+    checks.expect(0 <= few <= many, f"shot_thresholds in rising order, such as (20, 100), got {shot_thresholds}.")
     correct = logits.argmax(dim=1).eq(targets)
     return {
         **_class_metrics(logits, targets, train_class_counts, shot_thresholds),
@@ -72,10 +73,9 @@ def evaluate_predictions(
     }
 
 
-def _on_cpu(groups: Tensor | None, counts: Sequence[int] | Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+def _on_cpu(*labels: Sequence[int] | Tensor | None) -> list[Tensor | None]:
     """Groups and counts as metrics from outside see them; both are checked by then."""
-    group_labels = None if groups is None else groups.detach().cpu().long()
-    return group_labels, None if counts is None else torch.as_tensor(counts).detach().cpu()
+    return [None if values is None else torch.as_tensor(values).detach().cpu() for values in labels]
 
 
 def _class_metrics(

@@ -6,35 +6,18 @@ import contextlib
 import json
 import os
 import socket
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from icda.errors import OperationError
-from icda.results.files import write_atomically
-from icda.results.locks import HAS_LOCKS, lock
 
-OWNER = ".owner"  # who has claimed the folder, for the sentence others get; the lock itself is the system's
-_held: dict[
-    tuple[int, int], tuple[int, int]
-] = {}  # by device and inode of a folder: the process and thread that has it
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
-
-_handles: set[int] = set()  # open descriptors that hold locks
-
-
-def _leave_to_parent() -> None:
-    """A fork shares its parent's locks, and would keep them after the parent's end."""
-    for handle in _handles:
-        with contextlib.suppress(OSError):
-            os.close(handle)
-    _handles.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_to_parent)
+OWNER = ".owner"  # the file that is locked; says who has the folder, for the sentence others get
 
 
 class FolderInUseError(OperationError):
@@ -43,40 +26,36 @@ class FolderInUseError(OperationError):
 
 @contextmanager
 def claimed(folder: Path, *, wait: bool = True, say: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Claim `folder` for this process, which may claim it several times over.
+    """Claim `folder` for this process and thread, which may claim it several times over.
 
-    Where another process has it, `wait` for its end, after one sentence to `say`; without `wait` that sentence is the
-    error. The lock is the system's on the folder itself, so that it ends with a process that is killed. A folder that was
-    made for the claim and is still empty at its end is taken away again.
+    Where another has it, `wait` for its end, after one sentence to `say`; without `wait` that sentence is the error. The
+    lock is the system's, so that it ends with a process that is killed. A folder that was made for the claim and is still
+    empty at its end is taken away again.
 
     >>> import tempfile
     >>> with claimed(Path(tempfile.mkdtemp()) / "new"), claimed(Path(tempfile.mkdtemp()) / "new"):
     ...     "inside"
     'inside'
     """
-    made = _make(folder)
-    if not HAS_LOCKS:  # Windows, which opens no folders either
-        yield
-        return
-    handle = _lock(folder, wait, say)
-    _handles.add(handle)
-    place = _place(os.fstat(handle))
-    if first := _held.get(place) != _who():
-        _held[place] = _who()
-        _sign(folder)
+    from filelock import FileLock
+
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder.resolve() / OWNER
+    lock = FileLock(path, is_singleton=True)
+    if ours := _acquire(lock, folder, wait, say):
+        with contextlib.suppress(OSError):
+            path.write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}), encoding="utf-8")
     try:
         yield
     finally:
-        if first:
-            _held.pop(place, None)
-            with contextlib.suppress(OSError):
-                (folder / OWNER).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # not empty
+        with contextlib.suppress(OSError):  # a folder that is not empty, or gone
+            if ours and lock.lock_counter == 1:
+                path.unlink(missing_ok=True)  # who waits for it opens another one
             for parent in made:
                 parent.rmdir()
-        if handle in _handles:  # in a fork it was closed, and the number may be another file's by now
-            _handles.discard(handle)
-            os.close(handle)
+        if ours:
+            lock.release()
 
 
 def owner_of(folder: Path) -> str:
@@ -92,63 +71,29 @@ def owner_of(folder: Path) -> str:
         return "another process"
 
 
-def _make(folder: Path) -> list[Path]:
-    """Make a folder; those that were made, the innermost first."""
-    missing = [place for place in (folder, *folder.parents) if not place.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    return missing
+def _acquire(lock: BaseFileLock, folder: Path, wait: bool, say: Callable[[str], None] | None) -> bool:
+    """Whether the folder has a lock and it is ours now; one that nobody may write to needs none."""
+    from filelock import Timeout
 
-
-def _lock(folder: Path, wait: bool, say: Callable[[str], None] | None) -> int:
-    """A descriptor of the folder that holds its lock. A folder that was taken away and made again is opened again."""
+    blocking = False
     while True:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            if _held.get(_place(os.fstat(handle))) == _who():
-                return handle
-            _take(handle, folder, wait, say)
-            if _is_there(folder, handle):
-                return handle
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)
-
-
-def _take(handle: int, folder: Path, wait: bool, say: Callable[[str], None] | None) -> None:
-    ours = lock(handle, wait=False)
-    if ours is None:
-        sentence = f"{folder} lies on a file system without locks: see to it that only one process writes there."
-        warnings.warn(sentence, stacklevel=5)
-    if ours is not False:
-        return
-    if not wait:
-        raise FolderInUseError(
-            f"{folder} is in use by {owner_of(folder)}: wait until it has ended, end it, or use another --out."
-        )
-    if say is not None:
-        say(f"waiting for {folder}, in use by {owner_of(folder)}")
-    lock(handle)
-
-
-def _is_there(folder: Path, handle: int) -> bool:
-    try:
-        return _place(folder.stat()) == _place(os.fstat(handle))
-    except FileNotFoundError:
-        return False
-
-
-def _who() -> tuple[int, int]:
-    """A fork of a process that has claimed a folder is another process."""
-    return os.getpid(), threading.get_ident()
-
-
-def _place(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
-
-
-def _sign(folder: Path) -> None:
-    """Say who has the folder; one that cannot be written to, such as that of a finished run, is claimed all the same."""
-    with contextlib.suppress(OSError, OperationError):
-        write_atomically(folder / OWNER, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode("utf-8"))
+            lock.acquire(blocking=blocking, poll_interval=0.02)
+            return True
+        except Timeout:
+            if not wait:
+                raise FolderInUseError(
+                    f"{folder} is in use by {owner_of(folder)}: wait until it has ended, end it, or use another --out."
+                ) from None
+            if say is not None:
+                say(f"waiting for {folder}, in use by {owner_of(folder)}")
+            blocking = True
+        except FileNotFoundError:  # taken away by whoever had made it
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            if os.access(folder, os.W_OK):
+                sentence = (
+                    f"{folder} cannot be locked ({error.strerror}): see to it that only one process writes there."
+                )
+                warnings.warn(sentence, stacklevel=4)
+            return False

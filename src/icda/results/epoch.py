@@ -43,16 +43,9 @@ class EpochRecord(JsonRecord):
     seconds: float | None = field(default=None, metadata={"description": "seconds the epoch took"})
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "epoch": self.epoch,
-            "stage": self.stage,
-            "train_loss": self.train_loss,
-            "train_accuracy": self.train_accuracy,
-            "learning_rate": self.learning_rate,
-            **self.figures,
-            **{f"{VALIDATION}{name}": value for name, value in self.validation.items()},
-            "seconds": self.seconds,
-        }
+        *before, seconds = [entry.name for entry in fields(self) if "inline" not in entry.metadata]
+        validation = {f"{VALIDATION}{name}": value for name, value in self.validation.items()}
+        return {name: getattr(self, name) for name in before} | {**self.figures, **validation, seconds: self.seconds}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], number: int = 0) -> EpochRecord:
@@ -64,11 +57,8 @@ class EpochRecord(JsonRecord):
                 f"epoch {number} of the history is a {type(values).__name__}, expected its figures by name."
             )
         own = {entry.name for entry in fields(cls) if "inline" not in entry.metadata}
-        others = {name: value for name, value in values.items() if name not in own}
-        validation = {name: value for name, value in others.items() if name.startswith(VALIDATION)}
-        known: dict[str, Any] = {name: values[name] for name in own if name in values}
-        return cls(
-            **{"epoch": number, **known},
-            figures={name: value for name, value in others.items() if name not in validation},
-            validation={name.removeprefix(VALIDATION): value for name, value in validation.items()},
-        )
+        parts: dict[str, dict[str, Any]] = {"own": {"epoch": number}, "figures": {}, "validation": {}}
+        for name, value in values.items():
+            part = "own" if name in own else "validation" if name.startswith(VALIDATION) else "figures"
+            parts[part][name.removeprefix(VALIDATION) if part == "validation" else name] = value
+        return cls(**parts["own"], figures=parts["figures"], validation=parts["validation"])

@@ -1,8 +1,6 @@
-"""The system's locks on open files and folders: they end with the process, however it ends. Windows has none of them."""
+"""The system's locks on open files: they end with the process, however it ends. Windows has none of them."""
 
 from __future__ import annotations
-
-import errno
 
 try:
     import fcntl
@@ -11,11 +9,9 @@ except ImportError:  # Windows
 else:
     HAS_LOCKS = True
 
-_WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)  # some file systems
 
-
-def lock(handle: int, wait: bool = True) -> bool | None:
-    """Lock an open file: True if it is ours now, False if another has it, None where there are no locks.
+def lock(handle: int, wait: bool = True) -> bool:
+    """Lock an open file; whether it is ours now, and not another's or on a file system without locks.
 
     >>> import tempfile
     >>> with tempfile.TemporaryFile() as file:
@@ -23,13 +19,9 @@ def lock(handle: int, wait: bool = True) -> bool | None:
     True
     """
     if not HAS_LOCKS:
-        return None
+        return False
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
+    except OSError:
         return False
-    except OSError as error:
-        if error.errno not in _WITHOUT_LOCKS:
-            raise
-        return None
     return True

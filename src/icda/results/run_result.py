@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_type_hints
 
 from icda.errors import InputError
 from icda.results.epoch import EpochRecord, Figure
 from icda.results.files import read_json, write_atomically
 from icda.results.record import JsonRecord
+from icda.settings import check
 
 Fact: TypeAlias = str | int | Mapping[str, str] | None
 # Rises when a field goes or changes its meaning; then `_migrate` reads the older ones. New fields do not raise it.
@@ -77,11 +79,12 @@ class RunResult(JsonRecord):
         for name in ("task", "method"):
             if name not in values:
                 raise InputError(f"{origin} has no {name!r}: give what a run wrote into result.json.")
-        known = {entry.name for entry in fields(cls)} - {"others"}
-        own = {name: value for name, value in values.items() if name in known}
-        if isinstance(own.get("history"), list | tuple):
+        kinds = _kinds()
+        own = {name: value for name, value in values.items() if name in kinds}
+        check(own, kinds, f"{origin}: ")
+        if own.get("history") is not None:
             own["history"] = [EpochRecord.from_dict(record, number) for number, record in enumerate(own["history"])]
-        return cls(**own, others={name: value for name, value in values.items() if name not in known})
+        return cls(**own, others={name: value for name, value in values.items() if name not in kinds})
 
     @classmethod
     def read(cls, path: Path) -> RunResult:
@@ -95,6 +98,13 @@ class RunResult(JsonRecord):
     def write(self, path: Path) -> None:
         """Write result.json as a whole: a reader sees the old file or the new one."""
         write_atomically(path, self.to_json().encode())
+
+
+@functools.cache
+def _kinds() -> dict[str, Any]:
+    """What a file holds: of the history plain records."""
+    kinds = {**get_type_hints(RunResult), "history": Sequence[Any] | None}
+    return {name: kind for name, kind in kinds.items() if name != "others"}
 
 
 def _plain(value: Any) -> Any:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import types
-import typing
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
-from typing import Any, get_args, get_origin, get_type_hints
+from dataclasses import MISSING, fields
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
+from icda.results.epoch import EpochRecord
 from icda.results.run_result import SCHEMA_VERSION, RunResult
-
-PLAIN = {str: "string", int: "integer", float: "number", type(None): "null"}
 
 
 def result_schema() -> dict[str, Any]:
@@ -23,61 +20,39 @@ def result_schema() -> dict[str, Any]:
     """
     schema = _object(RunResult)
     version = {"type": "integer", "const": SCHEMA_VERSION, "description": "absent in files from before it existed"}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "result.json of an icda run",
-        **schema,
-        "properties": {"schema_version": version, **schema["properties"]},
-    }
+    schema["properties"] = {"schema_version": version, **schema["properties"]}
+    title = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "result.json of an icda run"}
+    return {**title, **schema}
 
 
 def _object(kind: type[Any]) -> dict[str, Any]:
     """A record's schema. Fields that are written inline become further properties of the record itself."""
     hints = get_type_hints(kind)
-    named = [entry for entry in fields(kind) if "inline" not in entry.metadata]
-    prefixed = {e.metadata["inline"]: e for e in fields(kind) if isinstance(e.metadata.get("inline"), str)}
-    schema: dict[str, Any] = {
-        "type": "object",
-        "properties": {
-            entry.name: {**_of(_present(hints[entry.name], kind)), "description": entry.metadata["description"]}
-            for entry in named
-        },
-        "required": [entry.name for entry in named if entry.default is MISSING and entry.default_factory is MISSING],
-        "additionalProperties": True,
-    }
-    if prefixed:
-        schema["patternProperties"] = {
-            f"^{prefix}": {**_of(get_args(hints[entry.name])[1]), "description": entry.metadata["description"]}
-            for prefix, entry in prefixed.items()
-        }
-    return schema
+    schema: dict[str, Any] = {"type": "object", "properties": {}, "required": []}
+    for entry in fields(kind):
+        place, hint = entry.metadata.get("inline"), hints[entry.name]
+        if place is None:
+            schema["properties"][entry.name] = _of(hint, kind is RunResult) | _words(entry)
+            if entry.default is MISSING and entry.default_factory is MISSING:
+                schema["required"].append(entry.name)
+        elif isinstance(place, str):  # the beginning of the names
+            schema["patternProperties"] = {f"^{place}": _of(get_args(hint)[1]) | _words(entry)}
+    return {**schema, "additionalProperties": True}
 
 
-def _present(hint: Any, kind: type[Any]) -> Any:
-    """A result leaves a field that is None out; an epoch's record writes it as null."""
-    if kind is not RunResult or get_origin(hint) not in (types.UnionType, typing.Union):
-        return hint
-    (present,) = [part for part in get_args(hint) if part is not type(None)]
-    return present
+def _words(entry: Any) -> dict[str, str]:
+    return {"description": entry.metadata["description"]}
 
 
-def _of(hint: Any) -> dict[str, Any]:
-    """The schema of a type."""
-    if hint is Any:
-        return {}
-    if is_dataclass(hint) and isinstance(hint, type):
-        return _object(hint)
-    if hint in PLAIN:
-        return {"type": PLAIN[hint]}
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin in (types.UnionType, typing.Union):
-        plain = all(part in PLAIN for part in arguments)
-        return {"type": [PLAIN[part] for part in arguments]} if plain else {"anyOf": [_of(part) for part in arguments]}
-    if origin is Sequence:
-        return {"type": "array", "items": _of(arguments[0])}
-    assert origin is Mapping, f"no schema is known for {hint}"
-    values = _of(arguments[1])
-    return {"type": "object", **({"additionalProperties": values} if values else {})}
+def _of(hint: Any, present: bool = False) -> dict[str, Any]:
+    """The schema of a type; a result leaves a field that is None out, an epoch's record writes it as null."""
+    from pydantic import TypeAdapter
+
+    if present and NoneType in get_args(hint):
+        (hint,) = [part for part in get_args(hint) if part is not NoneType]
+    if EpochRecord in get_args(hint):
+        return {"type": "array", "items": _object(EpochRecord)}
+    return TypeAdapter(hint).json_schema()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from icda.errors import InputError
+from icda.methods.xrm import mistake_groups
 from icda.metrics.per_class import worst_known
 from icda.metrics.per_group import per_group_accuracy
 from icda.selection.observation import ValidationView
@@ -39,16 +40,6 @@ def strength_groups(features: Tensor, targets: Tensor, weight: Tensor, share: fl
         farthest = strength[members].argsort(descending=True, stable=True)[: round(share * len(members))]
         groups[members[farthest]] += 1
     return groups
-
-
-def answer_groups(answers: Tensor, targets: Tensor) -> Tensor:
-    """2 y + [the answer is wrong] (N,): what networks that rely on a shortcut get wrong is a group of its class.
-
-    >>> import torch
-    >>> answer_groups(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]))
-    tensor([0, 1, 2])
-    """
-    return 2 * targets + (answers != targets).long()
 
 
 def guess_epoch(epochs: int) -> int:
@@ -84,7 +75,7 @@ class PseudoGroupObserver:
 
     def _guess(self, seen: ValidationView) -> Tensor | None:
         if (answers := seen.answers()) is not None:
-            return answer_groups(answers, seen.targets)
+            return mistake_groups(answers, seen.targets)
         if seen.answers_later or seen.epoch < guess_epoch(seen.num_epochs):
             return None
         return strength_groups(seen.features(), seen.targets, seen.head_weight())

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from icda.data.task import Task
 from icda.errors import InputError
 from icda.metrics import METRICS
 from icda.registry import Registry
@@ -67,13 +68,14 @@ SELECTION_RULES: Registry[SelectionRule] = Registry(
     "selection rule", "icda.selection", "icda.selection_rules", SelectionRule
 )
 
+for _name, _metric, _words_of_it in (
+    ("last", None, "the model of the last epoch"),
+    ("validation_accuracy", "accuracy", "highest accuracy on validation data"),
+    ("validation_balanced_accuracy", "balanced_accuracy", "highest mean of the classes' accuracies"),
+    ("validation_worst_class", "worst_class_accuracy", "highest accuracy of the worst class"),
+):
+    SELECTION_RULES.register(_name)(SelectionRule(_name, _metric, description=_words_of_it))
 for _rule in (
-    SelectionRule("last", description="the model of the last epoch"),
-    SelectionRule("validation_accuracy", "accuracy", description="highest accuracy on validation data"),
-    SelectionRule(
-        "validation_balanced_accuracy", "balanced_accuracy", description="highest mean of the classes' accuracies"
-    ),
-    SelectionRule("validation_worst_class", "worst_class_accuracy", description="highest accuracy of the worst class"),
     SelectionRule(
         "validation_worst_group",
         "worst_group_accuracy",
@@ -116,30 +118,18 @@ def get_rule(rule: str | SelectionRule) -> SelectionRule:
     )
 
 
-def check(
-    rule: str | SelectionRule, has_validation: bool, has_groups: bool, task: str = "", has_metadata: bool = False
-) -> None:
-    """Raise before training when the task cannot give the rule what it needs.
-
-    `has_groups` says whether the rule's split, validation or metadata, has group labels.
-
-    >>> check("validation_worst_group", has_validation=False, has_groups=False, task="cifar10")
-    Traceback (most recent call last):
-    icda.errors.InputError: selection rule 'validation_worst_group' needs a validation split with group labels; task \
-'cifar10' has none: use --selection last
-    """
+def check(rule: str | SelectionRule, task: Task) -> None:
+    """Raise before training when the task cannot give the rule what it needs."""
     rule = get_rule(rule)
-    there = "a validation split" if rule.split == "validation" else "metadata"
-    needed = f"{there} with group labels" if rule.needs_groups else there
-    owner = f"task {task!r}" if task else "this task"
-    if (rule.needs_validation and not has_validation) or (rule.needs_metadata and not has_metadata):
-        raise InputError(f"selection rule {rule.name!r} needs {needed}; {owner} has none: use --selection last")
-    if rule.needs_groups and not has_groups:
-        raise InputError(
-            f"selection rule {rule.name!r} needs {needed}; {owner} has none: "
-            "use --selection last or --selection validation_worst_class"
-        )
+    split = task.metadata if rule.needs_metadata else task.validation
+    if not rule.compares or (split is not None and (split.groups is not None or not rule.needs_groups)):
+        return
+    needed = f"{_words(rule.split)}{' with group labels' if rule.needs_groups else ''}"
+    instead = "last" if split is None else "last or --selection validation_worst_class"
+    raise InputError(
+        f"selection rule {rule.name!r} needs a {needed}; task {task.name!r} has none: use --selection {instead}."
+    )
 
 
 def _words(split: str) -> str:
-    return "validation split" if split == "validation" else split
+    return f"{split} split"

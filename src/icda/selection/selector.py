@@ -43,11 +43,7 @@ class Selector:
             self.best_epoch = epoch
             return True
         if metrics is None:
-            raise InputError(
-                f"selection rule {self.rule.name!r} got no {self.rule.split} metrics for epoch {epoch}: "
-                f"evaluate the {'validation split' if self.rule.split == 'validation' else 'metadata'} first, or use "
-                "--selection last."
-            )
+            raise InputError(f"selection rule {self.rule.name!r} got no {self.rule.split} metrics for epoch {epoch}.")
         score, accuracy = self.rule.score(metrics), float(metrics.get("accuracy", 0.0))
         if self.best_score is not None and (score, accuracy) <= (self.best_score, self.best_accuracy):
             return False

@@ -32,7 +32,3 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'icda.training' has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(f"icda.training.{_HOMES[name]}"), name)
     return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

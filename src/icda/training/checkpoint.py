@@ -13,27 +13,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from icda.errors import IcdaError, OperationError
+from icda.errors import IcdaError, InputError, OperationError
 from icda.results.files import UnwritableError, write_atomically
+from icda.settings import check
 
 FORMAT = "icda-checkpoint"
 VERSION = 1
 
 
 # What the parts of our files are; what is inside them, `understood` sees.
-KINDS: dict[str, type | tuple[type, ...]] = {
-    "networks": list,
-    "method": dict,
-    "config": dict,
-    "class_names": list,
-    "epoch": int,
-    "setup": dict,
-    "optimizers": list,
-    "selector": dict,
-    "position": dict,
-    "history": list,
-    "random": dict,
-}
+LISTS = ("networks", "class_names", "optimizers", "history")
+DICTS = ("method", "config", "setup", "selector", "position", "random")
+KINDS = {**dict.fromkeys(LISTS, list), **dict.fromkeys(DICTS, dict), "epoch": int}
 
 
 class CheckpointError(OperationError):
@@ -59,9 +50,7 @@ def load_checkpoint(path: Path, parts: Iterable[str] = ()) -> dict[str, Any]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise CheckpointError(
-            f"{path} is not a checkpoint of icda: it holds more than tensors and plain data."
-        ) from error
+        raise CheckpointError(f"{path} is not a checkpoint of icda: it holds more than tensors and plain data.") from error
     except Exception as error:  # what torch raises on a broken file depends on where it is broken
         raise CheckpointError(f"{path} is damaged and cannot be read ({error}).") from error
     if not isinstance(state, dict) or state.get("format") != FORMAT or not isinstance(state.get("version"), int):
@@ -73,23 +62,23 @@ def load_checkpoint(path: Path, parts: Iterable[str] = ()) -> dict[str, Any]:
     missing = sorted(set(parts) - state.keys())
     if missing:
         raise CheckpointError(f"{path} lacks {', '.join(missing)}: another kind of file bears its name.")
-    for name in KINDS.keys() & state.keys():
-        if not isinstance(state[name], KINDS[name]):
-            raise CheckpointError(f"{path} was not written by icda: its {name} is a {type(state[name]).__name__}.")
+    try:
+        check({name: value for name, value in state.items() if name in KINDS}, KINDS)
+    except InputError as error:
+        raise CheckpointError(f"{path} was not written by icda: {error}") from error
     return state
 
 
 @contextmanager
 def understood(path: Path) -> Iterator[None]:
-    """Inside, the content of a file is taken apart: what does not fit there is the file's fault, and said of the file."""
+    """Inside, the content of a file is taken apart: what does not fit there is the file's fault."""
     try:
         yield
     except IcdaError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise CheckpointError(
-            f"{path} holds something that icda does not write there ({type(error).__name__}: {error})."
-        ) from error
+        what = f"{type(error).__name__}: {error}"
+        raise CheckpointError(f"{path} holds something that icda does not write there ({what}).") from error
 
 
 def _check_archive(path: Path) -> None:
@@ -107,13 +96,11 @@ def _check_archive(path: Path) -> None:
 
 def load_state(module: torch.nn.Module, state: Mapping[str, Any], what: str, path: Path) -> None:
     """`load_state_dict` with an error that says which file and part do not fit."""
-    try:
-        with understood(path):
+    with understood(path):
+        try:
             module.load_state_dict(state)
-    except CheckpointError:
-        raise
-    except RuntimeError as error:
-        raise CheckpointError(f"{path}: its {what} does not fit this run: {error}") from error
+        except RuntimeError as error:
+            raise CheckpointError(f"{path}: its {what} does not fit this run: {error}") from error
 
 
 def load_networks(modules: Sequence[torch.nn.Module], states: Sequence[Mapping[str, Any]], path: Path) -> None:

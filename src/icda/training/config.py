@@ -10,18 +10,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import tyro
 import yaml
+from annotated_types import Interval
 
 from icda import plugins
 from icda.errors import InputError, MissingFileError
 from icda.plain_yaml import read_yaml
-from icda.ranges import NotNegative, NotNegativeInt, Positive, PositiveInt, Range, Seed, Share, check_numbers
-from icda.registry import did_you_mean
+from icda.ranges import NotNegative, NotNegativeInt, Positive, PositiveInt, Seed, Share
 from icda.results.files import write_atomically
+from icda.settings import check, check_names
 
 OWN_DATA_CLIP_NORM = 1.0
 # Where groups are unknown, the rule that comes nearest to the one that knows them (docs/benchmarks.md, "Selection without
@@ -89,7 +89,7 @@ class TrainConfig:
     """Iterations between checkpoints; 0 saves after each epoch."""
     tensorboard: bool = False
     """Write TensorBoard event files too."""
-    image_size: Annotated[int, Range(1, 2**14)] = 32
+    image_size: Annotated[int, Interval(ge=1, le=2**14)] = 32
     """Side to which images of a folder or CSV are resized."""
     image_column: str | None = None
     """CSV column with image paths; guessed from common names if not given."""
@@ -109,9 +109,7 @@ class TrainConfig:
     """Python file or module that registers methods, losses, tasks ... of your own; may be given several times."""
 
     def __post_init__(self) -> None:
-        for name, kind in _kinds().items():
-            _check_kind(name, getattr(self, name), kind)
-        check_numbers(vars(self), _kinds(include_extras=True))
+        check(vars(self), _kinds())
         if not self.selection:  # now, so that the rule is in the hash, and in the configuration that is written
             object.__setattr__(self, "selection", DEFAULT_SELECTION[self.attributes])
 
@@ -175,55 +173,28 @@ def config_from_dict(values: Mapping[str, Any], origin: str = "configuration") -
     3
     >>> config_from_dict({"epoch": 3})
     Traceback (most recent call last):
-    icda.errors.InputError: configuration: unknown setting 'epoch': did you mean 'epochs'? Known: task, ...
+    icda.registry.UnknownNameError: configuration has no setting 'epoch': did you mean 'epochs'? Known: task, ...
     """
-    fields = {f.name: f for f in dataclasses.fields(TrainConfig)}
-    for key in values:
-        if key not in fields:  # YAML keys may be numbers or dates
-            hint = did_you_mean(str(key), fields)
-            raise InputError(f"{origin}: unknown setting {key!r}: {hint}Known: {', '.join(fields)}.")
-    kinds = _kinds()
+    check_names(values, _kinds(), origin, "setting")
     try:
-        return TrainConfig(**{name: _from_yaml(value, kinds[name]) for name, value in values.items()})
+        return TrainConfig(**{name: _from_yaml(value, _kinds()[name]) for name, value in values.items()})
     except ValueError as error:
         raise InputError(f"{origin}: {error}") from error
 
 
-@functools.lru_cache(maxsize=2)
-def _kinds(include_extras: bool = False) -> dict[str, Any]:
-    """The types of the settings, with or without the ranges of numbers."""
-    return get_type_hints(TrainConfig, include_extras=include_extras)
+@functools.cache
+def _kinds() -> dict[str, Any]:
+    return get_type_hints(TrainConfig, include_extras=True)
 
 
 def _from_yaml(value: Any, kind: Any) -> Any:
     """What YAML has no notation for: tuples, and numbers such as 1e-3, which it takes for text."""
     if isinstance(value, list):
         return tuple(value)
-    if isinstance(value, str) and float in (kind, *get_args(kind)):
+    if isinstance(value, str) and "float" in str(kind):
         with contextlib.suppress(ValueError):
             return float(value)
     return value
-
-
-def _check_kind(name: str, value: Any, kind: Any) -> None:
-    if get_origin(kind) is Literal:
-        if value not in get_args(kind):
-            hint = did_you_mean(str(value), get_args(kind))
-            raise InputError(f"{name} is {value!r}: {hint}Known: {', '.join(get_args(kind))}.")
-        return
-    parts = get_args(kind) if get_origin(kind) in (UnionType, Union) else (kind,)
-    words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
-    if value in words:
-        return
-    parts = tuple(part for part in parts if get_origin(part) is not Literal)
-    plain = [get_origin(part) or part for part in parts]  # tuple[float, ...] is checked as a tuple
-    fits = isinstance(value, (*plain, int) if float in plain else tuple(plain))
-    if not fits or (isinstance(value, bool) and bool not in plain):
-        kinds = " or ".join([*words, *("none" if part is NoneType else part.__name__ for part in plain)])
-        raise InputError(f"{name} must be {kinds}, got {value!r}.")
-    if get_origin(kind) is tuple:
-        for entry in value:
-            _check_kind(f"an entry of {name}", entry, get_args(kind)[0])
 
 
 def load_config(path: Path) -> TrainConfig:

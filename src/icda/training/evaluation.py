@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -26,26 +26,23 @@ def predict_split(
 ) -> Tensor:
     """Logits (N, C) of a split in its own order; several processes share the work."""
     rank, world = accelerator.process_index, accelerator.num_processes
-    loader = BatchLoader(split, EVALUATION_BATCH, seed=0, shuffle=False, augment=False, rank=rank, world_size=world)
     parts: list[tuple[Tensor, Tensor]] = []
     with evaluating(*models, method):
-        for batch in loader.epoch(0):
+        for batch in _batches(split, rank=rank, world_size=world):
             logits = method.predict(models, to_device(batch, accelerator.device).inputs)
             parts.append((batch.index, logits.float().cpu()))
     if world > 1:
         parts = gather_object(parts)
-    index = torch.cat([part[0] for part in parts])
-    logits = torch.cat([part[1] for part in parts])
+    index, logits = (torch.cat(part) for part in zip(*parts, strict=True))
     return torch.empty_like(logits).index_copy_(0, index, logits)
 
 
 @torch.no_grad()
 def encode_split(model: FeatureClassifier, split: Split, accelerator: Accelerator) -> Tensor:
     """Features (N, A) of a split in its own order, every process all of them."""
-    loader = BatchLoader(split, EVALUATION_BATCH, seed=0, shuffle=False, augment=False)
     with evaluating(model):
-        parts = [model(to_device(batch, accelerator.device).inputs).features.float().cpu() for batch in loader.epoch(0)]
-    return torch.cat(parts)
+        features = [model(to_device(batch, accelerator.device).inputs).features for batch in _batches(split)]
+    return torch.cat([part.float().cpu() for part in features])
 
 
 @torch.no_grad()
@@ -53,15 +50,19 @@ def answer_split(
     method: Method, models: Sequence[FeatureClassifier], split: Split, accelerator: Accelerator
 ) -> Tensor | None:
     """What the method's biased networks answer (N,), in the split's order; None where it has none to ask."""
-    loader = BatchLoader(split, EVALUATION_BATCH, seed=0, shuffle=False, augment=False)
     parts: list[Tensor] = []
     with evaluating(*models, method):
-        for batch in loader.epoch(0):
+        for batch in _batches(split):
             answers = method.shortcut_answers(models, to_device(batch, accelerator.device).inputs)
             if answers is None:
                 return None
             parts.append(answers.cpu())
     return torch.cat(parts)
+
+
+def _batches(split: Split, rank: int = 0, world_size: int = 1) -> Iterator[Batch]:
+    ranks = {"rank": rank, "world_size": world_size}
+    return BatchLoader(split, EVALUATION_BATCH, seed=0, shuffle=False, augment=False, weights=None, **ranks).epoch(0)
 
 
 def evaluate_split(

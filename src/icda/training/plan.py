@@ -12,12 +12,7 @@ from icda.training.schedule import learning_rate
 
 @dataclass(frozen=True)
 class Plan:
-    """Which stage an epoch belongs to, and how many epochs and iterations there are in all.
-
-    >>> plan = Plan.of([Stage(3, "network"), Stage(1, "head")], lambda stage: 5)
-    >>> plan.num_epochs, plan.num_iterations, plan.start(1), plan.end(0)
-    (4, 20, 3, 3)
-    """
+    """Which stage an epoch belongs to, and how many epochs and iterations there are in all."""
 
     stages: tuple[Stage, ...]
     num_iterations: int

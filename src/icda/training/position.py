@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import Any, get_type_hints
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from icda.errors import InputError
 from icda.methods.base import StepResult
+from icda.ranges import NotNegativeInt
+from icda.settings import check
 
 
 class Tally:
@@ -58,24 +60,14 @@ class Tally:
         self.sums[name] = self.sums.get(name, 0) + value
 
 
-class PositionState(TypedDict):
-    """A position as a checkpoint holds it."""
-
-    stage: int
-    epoch: int
-    batch: int
-    iteration: int
-    tally: dict[str, float]
-
-
 @dataclass
 class Position:
     """Stage, epoch and batch to be trained next, and the iterations done."""
 
-    stage: int = 0
-    epoch: int = 0
-    batch: int = 0
-    iteration: int = 0
+    stage: NotNegativeInt = 0
+    epoch: NotNegativeInt = 0
+    batch: NotNegativeInt = 0
+    iteration: NotNegativeInt = 0
     tally: Tally = field(default_factory=Tally)
 
     def next_epoch(self) -> None:
@@ -83,21 +75,10 @@ class Position:
         self.batch = 0
         self.tally = Tally()
 
-    def state_dict(self) -> PositionState:
-        return {
-            "stage": self.stage,
-            "epoch": self.epoch,
-            "batch": self.batch,
-            "iteration": self.iteration,
-            "tally": self.tally.sums,
-        }
+    def state_dict(self) -> dict[str, Any]:
+        return {**vars(self), "tally": self.tally.sums}
 
     @classmethod
-    def from_state(cls, state: PositionState) -> Position:
-        places = (state["stage"], state["epoch"], state["batch"], state["iteration"])
-        if not all(isinstance(place, int) and place >= 0 for place in places):
-            raise InputError(f"a position is made of whole numbers, 0 or more, got {places}.")
-        if not all(isinstance(value, int | float) for value in state["tally"].values()):
-            raise InputError(f"a tally is made of numbers, got {state['tally']}.")
-        tally = Tally(state["tally"])
-        return cls(state["stage"], state["epoch"], state["batch"], state["iteration"], tally)
+    def from_state(cls, state: Mapping[str, Any]) -> Position:
+        check(state, {**get_type_hints(cls, include_extras=True), "tally": dict[str, float]}, "a position's ")
+        return cls(**{**state, "tally": Tally(state["tally"])})

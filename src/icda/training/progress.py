@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
@@ -11,21 +11,10 @@ from icda.results.epoch import EpochRecord
 from icda.terminal import make_console
 
 
-class ProgressView(Protocol):
+class ProgressView:
     """Told of every step and epoch."""
 
-    def __enter__(self) -> ProgressView: ...
-    def __exit__(self, *_: object) -> None: ...
-    def run(self, description: str) -> None: ...
-    def start(self, iteration: int, num_iterations: int) -> None: ...
-    def step(self, epoch: int, num_epochs: int, loss: float, accuracy: float | None) -> None: ...
-    def epoch(self, record: EpochRecord, num_epochs: int) -> None: ...
-
-
-class QuietView:
-    """Shows nothing."""
-
-    def __enter__(self) -> QuietView:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None: ...
@@ -35,7 +24,11 @@ class QuietView:
     def epoch(self, record: EpochRecord, num_epochs: int) -> None: ...
 
 
-class TerminalView:
+class QuietView(ProgressView):
+    """Shows nothing."""
+
+
+class TerminalView(ProgressView):
     """A bar with loss, accuracy and time left; a line per epoch where output is not a terminal."""
 
     def __init__(self, console: Console | None = None) -> None:
@@ -52,7 +45,7 @@ class TerminalView:
         )
         self.line = self.bar.add_task("starting", figures="", total=None)
 
-    def __enter__(self) -> TerminalView:
+    def __enter__(self) -> Self:
         self.bar.start()
         return self
 

@@ -7,9 +7,9 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, get_type_hints
 
 import torch
 from accelerate import Accelerator
@@ -44,7 +44,7 @@ from icda.results.files import (
     write_json,
 )
 from icda.selection import check as check_selection
-from icda.selection import get_rule
+from icda.settings import check
 from icda.functional.confusion import count_confusions
 from icda.training.checkpoint import CheckpointError, load_checkpoint, load_networks, load_state, understood
 from icda.training.config import TrainConfig, config_from_dict, describe_changes, save_config
@@ -79,36 +79,33 @@ def train(
             make_accelerator(config.precision)  # ranks meet here, and only the first need see the folder
         finished = from_first_rank(lambda: _earlier_result(folder, config, resume, overwrite))
         if finished is None:
-            return _train(config, folder, Given(model, task), resume and not overwrite, overwrite, view)
+            return _train(config, model, task, "afresh" if overwrite else "on" if resume else "new", view)
         if is_first_rank():
             _remake_missing(folder, config, finished, readable=model is None and task is None)
         return finished
 
 
-class Given(NamedTuple):
-    """Objects in the place of names."""
-
-    model: GivenModel | None = None
-    task: Task | None = None
-
-
 def _train(
-    config: TrainConfig, folder: Path, given: Given, resume: bool, overwrite: bool, view: ProgressView | None
+    config: TrainConfig,
+    model: GivenModel | None,
+    task: Task | None,
+    goes: Literal["new", "on", "afresh"],
+    view: ProgressView | None,
 ) -> RunResult:
-    """Train in a folder that is claimed and holds no result."""
-    started = time.perf_counter()
-    task = load_task(config) if given.task is None else _prepared(config, given.task, given.model)
+    """Train in a folder that is claimed and holds no result, or one to be given up."""
+    started, folder = time.perf_counter(), config.folder()
+    task = load_task(config, task, model)
     accelerator = make_accelerator(config.precision)
     told = told_task(config, task)
-    networks, method = build(config, told, given.model)
+    networks, method = build(config, told, model)
     trainer = Trainer(config, told, networks, method, folder, accelerator, view)
     method.before_training(folder)
-    if overwrite and accelerator.is_main_process:  # not sooner: a run that is refused must not cost the earlier one
+    if goes == "afresh" and accelerator.is_main_process:  # not sooner: a refused run must not cost the earlier one
         for name in (RESULT, EXPLANATIONS, REPORT, CHECKPOINT, MODEL):
             (folder / name).unlink(missing_ok=True)
     trainer.view.run(describe_run(task, config.model or task.default_model, networks, resolve_method(config.method)))
     with together():
-        trainer.run(resume)
+        trainer.run(resume=goes == "on")
         accelerator.wait_for_everyone()
     epoch = trainer.load_model()
     result = replace(
@@ -155,13 +152,12 @@ def told_task(config: TrainConfig, task: Task) -> Task:
     return task.without_groups() if config.attributes == "unknown" else task
 
 
-def load_task(config: TrainConfig) -> Task:
-    """The task a configuration names, or the one made of the user's own folder or CSV, as its model reads it."""
-    return _prepared(config, _find_task(config), None)
+def load_task(config: TrainConfig, task: Task | None = None, model: GivenModel | None = None) -> Task:
+    """The task a configuration names, or the one made of the user's own folder or CSV, or `task`.
 
-
-def _prepared(config: TrainConfig, task: Task, model: GivenModel | None) -> Task:
-    """A task cut to the subset asked for, and as its model reads it; one that was given as an object reads it as it is."""
+    It is cut to the subset asked for, and as the model named there reads it; a model that is given reads it as it is.
+    """
+    task = _find_task(config) if task is None else task
     if config.labels is not None:
         task = relabelled(task, config.labels)
     if config.subset is not None:  # which groups samples belong to must not decide who is taken, if it is not known
@@ -176,22 +172,15 @@ def _find_task(config: TrainConfig) -> Task:
     path = Path(config.data)
     if path.is_dir():
         return folder_task(path, config.image_size, config.data_seed, skip_unreadable=config.skip_unreadable)
+    columns = {name: getattr(config, name) for name in ("label_column", "group_column", "split_column")}
     if path.suffix.lower() == ".npz":
-        return features_task(
-            path,
-            label_column=config.label_column,
-            group_column=config.group_column,
-            split_column=config.split_column,
-            seed=config.data_seed,
-        )
+        return features_task(path, **columns, seed=config.data_seed)
     if path.is_file():
         return csv_task(
             path,
             image_column=config.image_column,
             text_column=config.text_column,
-            label_column=config.label_column,
-            group_column=config.group_column,
-            split_column=config.split_column,
+            **columns,
             image_size=config.image_size,
             seed=config.data_seed,
             skip_unreadable=config.skip_unreadable,
@@ -206,11 +195,7 @@ def build(config: TrainConfig, task: Task, model: GivenModel | None = None) -> t
     if config.attributes == "unknown" and needs & {"groups", "validation groups"}:
         raise MissingNeedError(f"method {config.method!r} needs group labels, which --attributes unknown withholds.")
     check_needs(resolve_method(config.method), needs, task)
-    looked_at = task.metadata if get_rule(config.selection).needs_metadata else task.validation
-    has_groups = looked_at is not None and looked_at.groups is not None
-    check_selection(
-        config.selection, task.validation is not None, has_groups, task.name, has_metadata=task.metadata is not None
-    )
+    check_selection(config.selection, task)
     return _assemble(config, task, None, model)
 
 
@@ -297,13 +282,9 @@ def load_folder(
 
 def read_setup(values: Mapping[str, Any]) -> Setup:
     """What a method was given when it was made, from a file: every value of the kind it should be."""
-    for entry in fields(Setup):
-        value = values.get(entry.name, entry.default)
-        kinds = {"int": int, "Tensor": torch.Tensor, "tuple[int, ...]": tuple | list}
-        kind = next(kind for name, kind in kinds.items() if str(entry.type).startswith(name))
-        if not isinstance(value, kind) and not (value is None and "None" in str(entry.type)):
-            raise InputError(f"the setup's {entry.name} is a {type(value).__name__}.")
-    return Setup(**values)
+    given = {**values, "input_shape": tuple(values.get("input_shape", ()))}
+    check(given, get_type_hints(Setup), "the setup's ")
+    return Setup(**given)
 
 
 def evaluate_folder(

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import random
-from typing import NotRequired, TypedDict
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
-
-
-class RandomState(TypedDict):
-    """The states of torch's generators."""
-
-    cpu: Tensor
-    cuda: NotRequired[list[Tensor]]
 
 
 def seed_everything(seed: int) -> None:
@@ -24,15 +16,13 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def random_state() -> RandomState:
+def random_state() -> dict[str, Any]:
     """torch's generators: all that a training step of ours draws from."""
-    state: RandomState = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        state["cuda"] = torch.cuda.get_rng_state_all()
-    return state
+    cuda = {"cuda": torch.cuda.get_rng_state_all()} if torch.cuda.is_available() else {}
+    return {"cpu": torch.get_rng_state(), **cuda}
 
 
-def restore_random_state(state: RandomState) -> None:
+def restore_random_state(state: dict[str, Any]) -> None:
     torch.set_rng_state(state["cpu"])
     if "cuda" in state and torch.cuda.is_available():
         torch.cuda.set_rng_state_all(state["cuda"])

@@ -66,6 +66,8 @@ class StageRun:
             for model, initial in zip(crew.models, crew.initial, strict=True):
                 model.load_state_dict(initial)
         run = cls(crew, position, [] if previous is None or stage.restart else previous.optimizer_states())
+        if stage.on_start is not None:
+            stage.on_start(run.context)
         crew.method.on_stage_start(run.context)
         return run
 
@@ -89,11 +91,20 @@ class StageRun:
         return self.crew.batches.stage_loader(self.stage)
 
     def step(self, batch: Batch) -> StepResult:
-        """One step of the method on a batch."""
+        """One step of the stage, or of the method, on a batch."""
         self._update_context()
         self._set_learning_rate()
         self.context.apply = partial(self._apply, share=self.crew.batches.share(batch))
-        return self.crew.method.step(batch, self.context)
+        return (self.stage.step or self.crew.method.step)(batch, self.context)
+
+    def end_epoch(self) -> None:
+        """The hooks of an epoch that is over, and of the stage where it was the last one."""
+        self.crew.method.on_epoch_end(self.context)
+        if self.position.epoch + 1 < self.crew.plan.end(self.number):
+            return
+        if self.stage.on_end is not None:
+            self.stage.on_end(self.context)
+        self.crew.method.on_stage_end(self.context)
 
     def _update_context(self) -> None:
         """Tell the method where training stands."""

@@ -76,8 +76,6 @@ class Trainer:
         initial = [copy.deepcopy(cpu_state(model)) for model in self.models] if resets else []
         self.crew = Crew(config, self.plan, self.models, self.method, self.batches, accelerator, initial)
 
-    # -- the loop -----------------------------------------------------------------------------------------------------
-
     def run(self, resume: bool = False) -> None:
         """Train to the end, from the checkpoint in `folder` when `resume` is set and there is one."""
         path = self.folder / CHECKPOINT
@@ -85,9 +83,9 @@ class Trainer:
         if saved is not None:
             self._restore(saved, path)
         self.folder.mkdir(parents=True, exist_ok=True)
-        if self._is_main:
+        if self.accelerator.is_main_process:
             save_config(self.config, self.folder / CONFIG)
-        log = EpochLog(self.folder, self.history, self.config.tensorboard) if self._is_main else None
+        log = EpochLog(self.folder, self.history, self.config.tensorboard) if self.accelerator.is_main_process else None
         with self.view:
             run = self._begin_stage() if saved is None else self._resume_stage(saved, path)
             self.view.start(self.position.iteration, self.plan.num_iterations)
@@ -128,7 +126,7 @@ class Trainer:
                 self._check_weights()
                 self._save(run)
         self._check_weights()
-        self.method.on_epoch_end(run.context)
+        run.end_epoch()
         record = self._close_epoch(run, started)
         self._save(run)
         return record
@@ -149,12 +147,10 @@ class Trainer:
             raise self._diverged("weights became NaN or infinite")
 
     def _diverged(self, what: str) -> DivergedError:
-        saved = (
-            "The last checkpoint is from before." if (self.folder / CHECKPOINT).exists() else "Nothing was saved yet."
-        )
+        has_saved = (self.folder / CHECKPOINT).exists()
         return DivergedError(
-            f"{what} in epoch {self.position.epoch + 1}, iteration {self.position.iteration}: "
-            f"lower --learning-rate or set --clip-norm. {saved}"
+            f"{what} in epoch {self.position.epoch + 1}, iteration {self.position.iteration}: lower --learning-rate or set "
+            f"--clip-norm. {'The last checkpoint is from before.' if has_saved else 'Nothing was saved yet.'}"
         )
 
     def _close_epoch(self, run: StageRun, started: float) -> EpochRecord:
@@ -167,7 +163,8 @@ class Trainer:
         observed = {} if seen is None else self.selector.observe(seen)
         judged = None if seen is None else {**seen.metrics, **observed}
         if run.stage.judged and self.selector.rule.needs_metadata:
-            judged = self._look_at_metadata()
+            assert self.task.metadata is not None, "checked before training"
+            judged, _ = evaluate_split(self.method, self.models, self.task, self.task.metadata, self.accelerator)
             own |= {f"metadata_{name}": judged[name] for name in ("accuracy", "nll")}
         record = EpochRecord(
             epoch=self.position.epoch,
@@ -199,12 +196,6 @@ class Trainer:
             answers_later=self.method.answers_later,
         )
 
-    def _look_at_metadata(self) -> dict[str, Any]:
-        assert self.task.metadata is not None, "checked before training"
-        return evaluate_split(self.method, self.models, self.task, self.task.metadata, self.accelerator)[0]
-
-    # -- saving and restoring -----------------------------------------------------------------------------------------
-
     def save_model(self) -> None:
         """Write the networks and the method as they are now to `model.pt`."""
         state = {
@@ -231,7 +222,7 @@ class Trainer:
 
     def _save(self, run: StageRun) -> None:
         tally = self.position.tally.reduced(self.accelerator)
-        if not self._is_main:
+        if not self.accelerator.is_main_process:
             return
         state = {
             "networks": [cpu_state(model) for model in self.models],
@@ -256,7 +247,7 @@ class Trainer:
             self.selector.load_state_dict(state["selector"])
             self.position = Position.from_state(state["position"])
             self.history = [EpochRecord.from_dict(record) for record in state["history"]]
-        if not self._is_main:  # the first rank goes on with the sums of all
+        if not self.accelerator.is_main_process:  # the first rank goes on with the sums of all
             self.position.tally = self.position.tally.zeroed()
         if self.accelerator.scaler is not None and state["scaler"] is not None:
             self.accelerator.scaler.load_state_dict(state["scaler"])
@@ -269,16 +260,10 @@ class Trainer:
         """What the method was told; with it a model can be read back beside other data, with other groups or none."""
         return Setup.of(self.task, self.models[0], self.config.epochs, self.config.batch_size, self.config.seed)
 
-    # -- small facts --------------------------------------------------------------------------------------------------
-
-    @property
-    def _is_main(self) -> bool:
-        return self.accelerator.is_main_process
-
     def _keeps_now(self) -> bool:
         """The first rank alone. Rule `last` writes the model once, at the end; others whenever it is the best so far."""
         at_end = self.position.epoch == self.plan.num_epochs - 1
-        return self._is_main and (self.selector.rule.compares or at_end)
+        return self.accelerator.is_main_process and (self.selector.rule.compares or at_end)
 
 
 def _check_selection(config: TrainConfig, stages: Sequence[Stage], selector: Selector) -> None:

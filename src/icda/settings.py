@@ -1,0 +1,137 @@
+"""Settings from a command, a file or Python: annotations say what they may be, pydantic reads them, once.
+
+pydantic is imported when the first setting is checked: `icda --help` checks none.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ParamSpec, get_args, get_type_hints
+
+from icda.errors import InputError
+from icda.ranges import COUNTABLE
+from icda.registry import UnknownNameError, did_you_mean
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+P = ParamSpec("P")
+
+
+def check(values: Mapping[str, Any], kinds: Mapping[str, Any], origin: str = "") -> None:
+    """Refuse the first value that its annotation in `kinds` rules out.
+
+    A truth value is no number, a number is finite, and a whole number without a range can be counted to.
+
+    >>> from icda.ranges import Positive, Share
+    >>> check({"rate": 1, "share": None}, {"rate": Positive, "share": Share | None})
+    >>> check({"share": 1.5}, {"share": Share})
+    Traceback (most recent call last):
+    icda.errors.InputError: share must be less than or equal to 1, got 1.5.
+    """
+    from pydantic import ValidationError
+
+    for name, value in values.items():
+        kind = kinds.get(name, Any)
+        plain = value.item() if type(value).__module__ == "numpy" and not getattr(value, "shape", None) else value
+        try:
+            _adapter(kind).validate_python(plain)
+        except ValidationError as error:
+            raise InputError(f"{origin}{_sentence(name, error)}") from None
+        if int in (kind, *get_args(kind)) and isinstance(plain, int) and abs(plain) > COUNTABLE:
+            raise InputError(f"{origin}{name} must be between -{COUNTABLE} and {COUNTABLE}, got {value}.")
+
+
+def check_names(names: Mapping[str, Any], known: Mapping[str, Any] | list[str], owner: str, what: str) -> None:
+    """Refuse a name that is not known, with the nearest that is.
+
+    >>> check_names({"epoch": 3}, ["epochs", "task"], "configuration", "setting")
+    Traceback (most recent call last):
+    icda.registry.UnknownNameError: configuration has no setting 'epoch': did you mean 'epochs'? Known: epochs, task.
+    """
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(str(name), known)  # keys of YAML may be numbers or dates
+            raise UnknownNameError(f"{owner} has no {what} {name!r}: {hint}Known: {', '.join(known) or 'none'}.")
+
+
+def checked(init: Callable[P, None]) -> Callable[P, None]:
+    """A constructor whose keyword arguments are checked against their annotations, and those it passes on."""
+
+    @functools.wraps(init)
+    def construct(*arguments: P.args, **options: P.kwargs) -> None:
+        cls = type(arguments[0])
+        if cls.__init__ is construct:  # a subclass has checked what it passes on
+            check(options, option_kinds(cls))
+        init(*arguments, **options)
+
+    construct.checks_options = True  # type: ignore[attr-defined]
+    return construct
+
+
+def option_kinds(cls: type[Any]) -> dict[str, Any]:
+    """Annotations of the keyword-only arguments of a class and, as long as it passes `**options` on, of its bases.
+
+    What a class passes on may also go to the loss it names as `inner_loss`.
+
+    >>> class Base:
+    ...     def __init__(self, size, *, rate: float = 0.5): ...
+    >>> class Loss(Base):
+    ...     def __init__(self, size, *, beta: int = 1, **options): ...
+    >>> option_kinds(Loss)
+    {'beta': <class 'int'>, 'rate': <class 'float'>}
+    """
+    kinds: dict[str, Any] = {}
+    passes_on = False
+    for number, init in enumerate(vars(base)["__init__"] for base in cls.__mro__[:-1] if "__init__" in vars(base)):
+        try:
+            hints = get_type_hints(init, include_extras=True)
+        except NameError:  # types that exist for type checkers only
+            hints = {}
+        parameters = inspect.signature(init).parameters.values()
+        for each in parameters:
+            if each.kind is each.KEYWORD_ONLY:
+                kinds.setdefault(each.name, hints.get(each.name, Any))
+        goes_on = any(each.kind is each.VAR_KEYWORD for each in parameters)
+        passes_on = passes_on or (number == 0 and goes_on)
+        if not goes_on:
+            break
+    inner = getattr(cls, "inner_loss", None)
+    for name, kind in option_kinds(inner).items() if passes_on and inner is not None else ():
+        kinds.setdefault(name, kind)
+    return kinds
+
+
+@functools.cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    from pydantic import ConfigDict, TypeAdapter
+
+    return TypeAdapter(kind, config=ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=True))
+
+
+def _sentence(name: str, error: Any) -> str:
+    """What pydantic found, as "NAME must be THIS or THAT, got VALUE."."""
+    problems = error.errors(include_url=False)
+    first = problems[0]
+    place = "".join(f"[{part}]" for part in first["loc"] if isinstance(part, int))
+    wanted = " or ".join(dict.fromkeys(_wanted(each) for each in problems))
+    value, hint = first["input"], ""
+    if first["type"] == "literal_error":
+        hint = did_you_mean(str(value), [word.strip("'") for word in wanted.replace(" or ", ", ").split(", ")]).strip()
+    elif first["type"] == "float_type" and isinstance(value, str) and _reads_as_number(value):
+        hint = "YAML reads that as a text, write it with a point, as 1.0e-3."
+    return f"{name}{place} must be {wanted}, got {value!r}{': ' if hint else '.'}{hint}"
+
+
+def _wanted(problem: Any) -> str:
+    return "a list" if problem["type"] == "sequence_str" else problem["msg"].removeprefix("Input should be ")
+
+
+def _reads_as_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

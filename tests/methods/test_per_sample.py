@@ -1,0 +1,73 @@
+"""State with a row for each training sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from icda.data.task import Batch
+from icda.methods import METHODS, Setup, create_method
+from icda.methods.create import method_class
+from icda.methods.per_sample import PerSample, label_probability, over_training_set, rows, write_rows
+from support import make_context, make_network
+
+SETUP = Setup(3, 5, torch.tensor([8, 8, 8]), epochs=10, num_samples=24)
+INPUTS, TARGETS = torch.randn(24, 4, generator=torch.Generator().manual_seed(1)), torch.arange(24) % 3
+KEEPERS = [name for name in METHODS if issubclass(method_class(name), PerSample)]
+
+
+def test_the_methods_that_keep_something_of_each_sample_are_known() -> None:
+    assert {"afr", "elr", "ifl", "jtt", "loss_mixture", "meta_icda", "truncated_lq", "twin_labels"} <= set(KEEPERS)
+
+
+@pytest.mark.parametrize("name", KEEPERS)
+def test_rows_of_samples_are_state_whatever_the_size_of_the_data(name: str) -> None:
+    """A model that is evaluated beside data of another size has as many rows as it was trained with."""
+    method: Any = create_method(name, SETUP)
+    for kept in method.per_sample:
+        values = getattr(method, kept)
+        setattr(method, kept, torch.rand(values.shape).mul(9).to(values.dtype))
+    for setup in (SETUP, replace(SETUP, num_samples=3)):
+        restored: Any = create_method(name, setup)
+        restored.load_state_dict(method.state_dict())
+        for kept in method.per_sample:
+            assert torch.equal(getattr(restored, kept), getattr(method, kept))
+
+
+def test_a_batch_reads_and_writes_its_own_rows() -> None:
+    values, batch = torch.zeros(6), Batch(None, torch.zeros(2), None, torch.tensor([4, 1]))
+    write_rows(values, batch.index, torch.tensor([1.0, 2.0]))
+    assert values.tolist() == [0, 2, 0, 0, 1, 0]
+    found = rows(values, batch, torch.zeros(0, dtype=torch.float64))
+    assert (found.tolist(), found.dtype) == ([1, 2], torch.float64)
+
+
+def written_on_rank(rank: int) -> Tensor:
+    values = torch.zeros(4)
+    write_rows(values, torch.tensor([rank, rank + 2]), torch.tensor([1.0, 2.0]) + rank)
+    return values
+
+
+def test_ranks_write_the_rows_of_all(run_on_ranks: Callable[..., list[Any]]) -> None:
+    for values in run_on_ranks(written_on_rank):
+        assert values.tolist() == [1, 2, 2, 3]
+
+
+def test_a_pass_over_the_training_set_is_in_evaluation_mode_and_leaves_the_network_as_it_was() -> None:
+    model = make_network()
+    model.train()
+    model.encoder[1].eval()  # type: ignore[index]
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    context = make_context(model, data=(INPUTS, TARGETS))
+    found, targets = over_training_set(context, torch.zeros(24), label_probability)
+    assert [module.training for module in (model, model.encoder[1], model.encoder[2])] == [True, False, True]  # type: ignore[index]
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    with torch.no_grad():
+        expected = [float(model.eval()(INPUTS[[i]]).logits[0].softmax(0)[TARGETS[i]]) for i in range(24)]
+    torch.testing.assert_close(found, torch.tensor(expected))
+    assert torch.equal(targets, TARGETS)

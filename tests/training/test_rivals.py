@@ -1,0 +1,196 @@
+"""The rivals in whole trainings: they learn, they resume bit for bit, two ranks do what one does, they say what they do."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from icda.methods.d2l import D2L
+from icda.results import RunResult
+from icda.training import TrainConfig, train
+from icda.training.checkpoint import load_checkpoint
+
+Configure = Callable[..., TrainConfig]
+
+# Options under which a run of three epochs shows all that a method does, on clean and on wrong labels.
+STANDARD: dict[str, dict[str, Any]] = {
+    "large_margin_softmax": {"base": 5.0, "gamma": 0.1},
+    "center_loss": {"weight": 0.01},
+    "generalized_cross_entropy": {},
+    "truncated_lq": {"threshold": 0.15, "refresh": 1},
+    "disturb_label": {"alpha": 0.3},
+    "acgan": {"width": 8, "start": 0.4},
+}
+NOISE: dict[str, dict[str, Any]] = {
+    "apl": {"a": 1.0, "b": 0.1},  # its gradients at b=1 are too large for the first epochs at a rate of 0.1
+    "co_teaching": {"noise_rate": 0.4, "ramp_epochs": 2},
+    "jocor": {"noise_rate": 0.4, "ramp_epochs": 2},
+    "ldmi": {"first_stage": 0.6, "second_rate": 1e-3},
+    "d2l_that_turns": {},
+    "self_paced": {"burn_in": 0.4},
+    "mentornet": {"burn_in": 0.4},
+}
+# Two ranks: batches of 40 or 60 from 287 samples, so that the last of an epoch has a size of its own.
+RANKED: dict[str, dict[str, Any]] = {
+    "large_margin_softmax": {"options": STANDARD["large_margin_softmax"], "epochs": 3},
+    "center_loss": {"options": STANDARD["center_loss"], "epochs": 3},
+    "truncated_lq": {"options": STANDARD["truncated_lq"], "epochs": 3},
+    "disturb_label": {"options": STANDARD["disturb_label"], "epochs": 3},
+    "crt": {"options": {"first_stage": 0.5}, "batch_size": 60, "weight_decay": 0.01},
+    "lws": {"options": {"first_stage": 0.5}, "batch_size": 60, "weight_decay": 0.01},
+    # Without repulsion: its margin is on the mean distance of a rank's share.
+    "oltr": {"options": {"repel": 0.0, "weight": 0.1}, "batch_size": 60, "learning_rate": 0.02},
+    "elr": {"learning_rate": 0.05},
+    "loss_mixture": {"learning_rate": 0.05},
+    "twin_labels": {"learning_rate": 0.05},
+}
+# The search for temperature and biases stops by a rule: rounding enlarged moves labels by a hundred thousandth.
+TOLERANCE = {"twin_labels": 1e-4, "oltr": 2e-5}
+
+
+class Turning(D2L):
+    """Finds its turning point in the second epoch, whatever the features do."""
+
+    def turns(self, epoch: int) -> bool:
+        return epoch == 1
+
+
+@pytest.fixture(autouse=True)
+def _turning(register_method: Callable[[str, type[Any]], str]) -> None:
+    register_method("d2l_that_turns", Turning)
+
+
+@pytest.mark.parametrize("method", [*STANDARD, *NOISE])
+def test_a_run_that_was_stopped_ends_bit_identical_and_has_learned(
+    method: str,
+    configure: Configure,
+    train_for: Callable[..., None],
+    assert_same_run: Callable[[Path, Path], None],
+) -> None:
+    task = "digits" if method in STANDARD else "digits_flip_noise"
+    settings = {"method": method, "options": {**STANDARD, **NOISE}[method], "task": task}
+    whole, stopped = configure("whole", **settings), configure("stopped", checkpoint_every=4, **settings)
+    result = train(whole)
+    if method in STANDARD:
+        assert result["history"][-1]["train_loss"] < result["history"][0]["train_loss"]
+    assert result["metrics"]["accuracy"] > 0.3
+    for steps in (6, 17, 20):  # within the first epoch, on the border of two, within a later one
+        train_for(stopped, steps, resume=True)
+    torch.rand(17)
+    train(stopped, resume=True)
+    assert_same_run(whole.folder(), stopped.folder())
+
+
+def ranked(method: str, folder: Path) -> TrainConfig:
+    settings = {"task": "digits_lt", "model": "mlp", "epochs": 2, "batch_size": 40, **RANKED[method]}
+    return TrainConfig(method=method, out=str(folder / method), **settings)
+
+
+def train_on_rank(rank: int) -> None:
+    os.environ |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "2")
+    os.environ |= dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank))
+    os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "1"}  # asked for, not used: there is a process group
+    for method in RANKED:
+        train(ranked(method, Path(os.environ["RANKED_FOLDER"])))
+
+
+def test_two_ranks_do_what_one_process_does(
+    run_on_ranks: Callable[..., list[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANKED_FOLDER", str(tmp_path / "two"))
+    run_on_ranks(train_on_rank)
+    for method in RANKED:
+        whole = train(ranked(method, tmp_path / "one"))
+        again = RunResult.read(tmp_path / "two" / method / "result.json")
+        assert again["metrics"]["nll"] == pytest.approx(whole["metrics"]["nll"], abs=1e-4), method
+        one, two = (load_checkpoint(tmp_path / side / method / "checkpoint.pt") for side in ("one", "two"))
+        atol = TOLERANCE.get(method, 1e-5)
+        for name, value in one["networks"][0].items():
+            torch.testing.assert_close(two["networks"][0][name], value, rtol=0, atol=atol, msg=f"{method}: {name}")
+        for mine, theirs in zip(two["history"], one["history"], strict=True):
+            if method != "twin_labels":  # each rank balances the classes of its own share in the loss it reports
+                assert mine["train_loss"] == pytest.approx(theirs["train_loss"], abs=atol), method
+            assert mine.get("kept_share") == theirs.get("kept_share")
+        if method == "lws":
+            assert (one["networks"][0]["head.scale"] - 1).abs().min() > 0
+        if method == "oltr":
+            assert one["networks"][0]["head.has_memory"] == 1
+
+
+def test_truncation_gives_up_samples_and_says_how_many(configure: Configure) -> None:
+    options = {"threshold": 0.15, "refresh": 1}
+    result = train(configure("run", method="truncated_lq", options=options, task="digits_uniform_noise"))
+    shares = [line["kept_share"] for line in result["history"]]
+    assert shares[0] == 1
+    assert all(0 < share < 1 for share in shares[1:])
+
+
+def test_disturb_label_without_disturbance_is_cross_entropy_bit_for_bit(configure: Configure) -> None:
+    configs = configure("plain", method="ce"), configure("none", method="disturb_label", options={"alpha": 0.0})
+    for config in configs:
+        train(config)
+    one, two = (load_checkpoint(config.folder() / "checkpoint.pt")["networks"][0] for config in configs)
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_a_gan_that_never_joins_leaves_the_classifier_bit_for_bit(configure: Configure) -> None:
+    configs = configure("plain", method="ce"), configure("gan", method="acgan", options={"width": 8, "start": 1.0})
+    for config in configs:
+        train(config)
+    one, two = (load_checkpoint(config.folder() / "checkpoint.pt")["networks"][0] for config in configs)
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_a_gan_for_a_task_without_images_of_its_size_is_refused_before_any_training(configure: Configure) -> None:
+    csv = configure("csv").folder().with_name("table.csv")
+    csv.write_text("text,label\n" + "".join(f"word{i},{i % 2}\n" for i in range(40)))
+    config = configure("run", method="acgan", data=str(csv))
+    with pytest.raises(ValueError, match="acgan makes images"):
+        train(config)
+    assert not config.folder().exists()
+
+
+@pytest.mark.parametrize("method", ["co_teaching", "jocor"])
+def test_the_share_dropped_is_in_the_log(method: str, configure: Configure) -> None:
+    result = train(configure("run", method=method, options={"noise_rate": 0.4, "ramp_epochs": 2}))
+    assert [line["drop_rate"] for line in result["history"]] == pytest.approx([0, 0.2, 0.4])
+
+
+def test_without_noise_co_teaching_is_two_plain_trainings(configure: Configure) -> None:
+    plain = configure("plain", method="ce")
+    pair = configure("pair", method="co_teaching", options={"noise_rate": 0.0})
+    for config in (plain, pair):
+        train(config)
+    one = load_checkpoint(plain.folder() / "checkpoint.pt")["networks"][0]
+    two = load_checkpoint(pair.folder() / "checkpoint.pt")["networks"][0]
+    for name, value in one.items():
+        torch.testing.assert_close(two[name], value, rtol=1e-3, atol=1e-4)
+
+
+def test_the_determinants_stage_starts_from_its_own_rate(configure: Configure) -> None:
+    options = {"first_stage": 0.5, "second_rate": 1e-4}
+    result = train(configure("run", method="ldmi", options=options, epochs=6, milestones=(0.5,)))
+    assert [line["stage"] for line in result["history"]] == ["cross_entropy"] * 3 + ["determinant"] * 3
+    wanted = [0.1, 0.1, 0.01, 1e-4, 1e-4, 1e-5]
+    assert [line["learning_rate"] for line in result["history"]] == pytest.approx(wanted)
+
+
+def test_the_turn_changes_the_labels_and_is_in_the_log(configure: Configure) -> None:
+    config = configure("run", method="d2l_that_turns", task="digits_flip_noise")
+    history = train(config)["history"]
+    assert history[0]["label_trust"] == 1
+    assert all(0 < line["label_trust"] < 1 for line in history[1:])
+    assert all(line["dimension"] > 0 for line in history)
+    state = load_checkpoint(config.folder() / "checkpoint.pt")["method"]
+    assert int(state["turning_epoch"]) == 1
+    assert state["dimensions"].tolist() == [line["dimension"] for line in history]
+
+
+def test_every_sample_counts_in_the_burn_in_and_fewer_after_it(configure: Configure) -> None:
+    options = {"burn_in": 0.3, "burn_in_dropout": 0.0, "dropout": 0.0, "percentile": 0.6}
+    history = train(configure("run", method="self_paced", task="digits_flip_noise", options=options))["history"]
+    assert history[0]["weight_mean"] > 0.95  # the burn-in ends a batch or two before the epoch
+    assert all(0.4 < line["weight_mean"] < 0.8 for line in history[1:])
