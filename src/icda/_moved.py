@@ -17,9 +17,9 @@ from types import ModuleType
 _ROOMS = {
     "data.datasets": (
         "data",
-        "benchmark_files cad_imdb celeba cifar10 cifar100 cifar10_files cifar10_small civil_comments digits "
+        "benchmark_files cad_imdb celeba cifar10_small civil_comments digits "
         "glt_annotations glt_task imagenet_glt imagenet_lt mnist mscoco_glt tiny_imagenet tiny_imagenet_clusters "
-        "tiny_imagenet_glt waterbirds waterbirds_files",
+        "tiny_imagenet_glt waterbirds",
     ),
     "data.own": ("data", "folder table parquet own_data"),
     "losses.terms": ("losses", "class_balance fused head mapped_variance prior quadratic"),

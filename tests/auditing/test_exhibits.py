@@ -99,7 +99,7 @@ def test_inputs_are_found_beside_the_file_and_nowhere_else(
 ) -> None:
     names = [path.name for path in pictures]
     near = {"source": "."}
-    assert list(find_inputs(names, near, tmp_path / "f.npz").items) == [path.resolve() for path in pictures]
+    assert list(find_inputs(names, near, tmp_path / "f.npz").inputs) == [path.resolve() for path in pictures]
     (tmp_path / "sub").mkdir()
     monkeypatch.chdir(tmp_path / "sub")
     outside = {"source": "../"}  # a stranger's file must not choose what is shown
@@ -109,7 +109,7 @@ def test_inputs_are_found_beside_the_file_and_nowhere_else(
     (tmp_path / "sub" / "own.png").touch()
     shown = find_inputs(["../secret.png", "own.png"], {}, tmp_path / "f.npz", tmp_path / "sub")
     assert shown is not None
-    assert [Path(str(item)).name for item in shown.items] == ["missing", "own.png"]
+    assert [Path(str(item)).name for item in shown.inputs] == ["missing", "own.png"]
     with pytest.raises(MissingFileError, match="that `icda embed` read"):
         find_inputs(names, {}, tmp_path / "f.npz", tmp_path / "nowhere")
 

@@ -11,8 +11,9 @@ import tyro
 
 from icda.auditing import Audit, audit
 from icda.auditing.console import overview
-from icda.data.embedding.origin import Inputs, find_inputs
-from icda.data.own.feature_files import Wanted, read_feature_file
+from icda.data.embedding.origin import find_inputs
+from icda.data.embedding.samples import Columns, Samples
+from icda.data.own.feature_files import read_feature_file
 from icda.errors import InputError
 from icda.terminal import make_console
 
@@ -56,6 +57,9 @@ class AuditArguments:
     rows: Literal["csv", "parquet"] = "csv"
     """With --on blocks or ray: files in OUT/rows, one per block."""
 
+    def columns(self) -> Columns:
+        return Columns(features=self.features, labels=self.labels, names=self.names, where=self.where)
+
     def named(self) -> list[str]:
         """What the user named, as `icda fit` takes it; a split it knows by itself, and judges on the test part."""
         pairs = (("--features", self.features), ("--labels", self.labels), ("--names", self.names))
@@ -74,8 +78,7 @@ def main(arguments: Sequence[str]) -> int:
     _check_place(options)
     if options.on != "local":
         return _audit_blocks(options)
-    columns = Wanted(options.features, options.labels, options.names, options.where)
-    data = read_feature_file(options.data.expanduser(), columns)
+    data = read_feature_file(options.data.expanduser(), options.columns())
     result = audit(
         data.features,
         data.labels,
@@ -122,7 +125,7 @@ def _audit_blocks(options: AuditArguments) -> int:
     folder = None if options.out is None else (options.out.expanduser() / "rows").absolute()
     if folder is not None:
         check_folder(folder, data, options.rows)
-    blocks = find_blocks(data, Wanted(options.features, options.labels, options.names, options.where))
+    blocks = find_blocks(data, options.columns())
     top = max(options.top, 100)
     settings = BlockAuditSettings(
         options.inverse_decay, options.folds, options.rounds, options.seed, top=top, dtype=number_kind(blocks[0])
@@ -146,9 +149,9 @@ def _audit_blocks(options: AuditArguments) -> int:
     return 0
 
 
-def _write(result: Audit, folder: Path, top: int, inputs: Inputs | None) -> list[Path]:
-    images = inputs.items if inputs is not None and inputs.kind == "image" else None
-    texts = inputs.items if inputs is not None and inputs.kind == "text" else None
+def _write(result: Audit, folder: Path, top: int, inputs: Samples | None) -> list[Path]:
+    images = inputs.inputs if inputs is not None and inputs.kind == "image" else None
+    texts = inputs.inputs if inputs is not None and inputs.kind == "text" else None
     return [
         result.to_csv(folder / "audit.csv"),
         result.to_json(folder / "audit.json"),

@@ -141,7 +141,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _fit_blocks(options: FitArguments, folder: Path) -> int:
-    from icda.data.own.feature_files import Wanted
     from icda.engines import make_engine
     from icda.serving.block_fit import fit_from_blocks
 
@@ -150,7 +149,8 @@ def _fit_blocks(options: FitArguments, folder: Path) -> int:
     if options.groups is not None:
         raise InputError("--on blocks and --on ray do not read --groups: leave it out, or fit in memory.")
     progress = make_console(stderr=True)
-    wanted = Wanted(options.features, options.labels, options.names)
+    asked = options.asked()
+    wanted = replace(asked.columns, features=asked.features, names=asked.names)
     with make_engine("ray", options.jobs) if options.on == "ray" else make_engine("local") as engine:
         model, found = fit_from_blocks(
             options.data.expanduser(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -70,17 +70,8 @@ class Split:
         return Batch(self.source.fetch(rows, generator), self.targets[positions], groups, positions)
 
     def subset(self, positions: Tensor) -> Split:
-        def take(value: Tensor | None) -> Tensor | None:
-            return None if value is None else value[positions]
-
-        return Split(
-            self.source,
-            self.rows[positions],
-            self.targets[positions],
-            take(self.groups),
-            take(self.clean_targets),
-            take(self.memberships),
-        )
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "source"}
+        return replace(self, **{name: None if value is None else value[positions] for name, value in values.items()})
 
     def without_groups(self) -> Split:
         """The same samples; whoever is given them cannot know the groups."""

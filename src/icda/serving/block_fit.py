@@ -15,7 +15,7 @@ from icda.auditing.assessment import Assessment
 from icda.auditing.block_sample import BlockOutline, BlockSample, assess_sample, draw_sample, outline_blocks
 from icda.auditing.inputs import default_inverse_decay
 from icda.data.own.blocks import find_blocks, names_split, number_kind
-from icda.data.own.feature_files import Wanted
+from icda.data.embedding.samples import Columns
 from icda.engines import Engine
 from icda.linear.block_fit import BlockFit, Say, fit_blocks
 from icda.linear.blocks import AttributeReader, Block
@@ -61,7 +61,7 @@ class BlockAdvice:
 
 def fit_from_blocks(
     path: Path,
-    wanted: Wanted,
+    wanted: Columns,
     method: str,
     engine: Engine,
     say: Callable[[str], None] | None = None,

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from icda.data import cifar100, create_task
-from icda.data.datasets.cifar10_files import DamagedDatasetError
+from icda.data import create_task
+from icda.data.datasets import cifar, cifar_files
+from icda.data.datasets.cifar_files import DamagedDatasetError
 from icda.data.roots import DatasetNotFoundError
 
 PER_CLASS = 110
@@ -28,8 +29,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / name).write_bytes(pickle.dumps(content, protocol=4))
     names = [f"class {number}".encode() for number in range(100)]
     (folder / "meta").write_bytes(pickle.dumps({b"fine_label_names": names}, protocol=4))
-    sums = {name: hashlib.md5((folder / name).read_bytes()).hexdigest() for name in cifar100.SUMS}
-    monkeypatch.setattr(cifar100, "SUMS", sums)
+    for sums in ("FINE_SUMS", "NAMES_SUMS"):
+        own = {name: hashlib.md5((folder / name).read_bytes()).hexdigest() for name in getattr(cifar_files, sums)}
+        monkeypatch.setattr(cifar_files, sums, own)
     return tmp_path
 
 
@@ -72,7 +74,7 @@ def test_noise_spares_the_metadata(root: Path, name: str, wrong: float) -> None:
 
 
 def test_a_damaged_file_is_refused(root: Path) -> None:
-    cifar100.load_folder.cache_clear()
+    cifar._load_fine.cache_clear()
     path = root / "cifar-100-python" / "test"
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(DamagedDatasetError, match="fetch the file again"):

@@ -7,7 +7,8 @@ import torch
 from PIL import Image
 
 from icda.data import create_task
-from icda.data.datasets.waterbirds import CLASSES, GROUPS, MEAN, STD, decode_blob
+from icda.data.datasets.benchmark_files import decode_blob
+from icda.data.datasets.waterbirds import CLASSES, GROUPS, MEAN, STD
 from icda.data.roots import DatasetNotFoundError
 
 

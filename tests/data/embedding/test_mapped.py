@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from icda.data.embedding.features import load_features, write_arrays
-from icda.data.embedding.mapped import map_features
+from icda.data.embedding.features import map_features
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def test_paths_of_a_table_are_relative_to_it_and_attributes_make_groups(tmp_path
 def test_columns_can_be_named(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text("path,review,stars,who,part\n0.png,good,5,a,dev\n")
-    samples = read_samples(table, Columns(text="review", label="stars", group="who", split="part"))
+    samples = read_samples(table, Columns(text="review", labels="stars", groups="who", splits="part"))
     assert (samples.inputs, samples.labels, samples.groups, samples.splits) == (["good"], ["5"], ["a"], ["validation"])
 
 
@@ -85,7 +85,7 @@ def test_wrong_places_are_named(tmp_path: Path, write_image: Write) -> None:
     with pytest.raises(ValueError, match="holds no image"):
         read_samples(tmp_path / "flat" / "empty", unlabelled=True)
     with pytest.raises(ValueError, match="is a folder: columns"):
-        read_samples(tmp_path / "flat", Columns(label="y"))
+        read_samples(tmp_path / "flat", Columns(labels="y"))
     (tmp_path / "t.csv").write_text("text,labell\nhello,a\n")
     with pytest.raises(ValueError, match=r"has no label column.*Did you mean 'labell'"):
         read_samples(tmp_path / "t.csv")

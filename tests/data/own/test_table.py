@@ -6,6 +6,7 @@ import torch
 from PIL import Image
 
 from icda.data import csv_task
+from icda.data.embedding.samples import Columns
 from icda.data.tokens import hash_tokens
 
 Write = Callable[..., Path]
@@ -85,9 +86,9 @@ class TestGroups:
 
     def test_columns_may_be_named_by_the_caller(self, tmp_path: Path) -> None:
         table = _texts(tmp_path, "review,mood,where", "{kind} {k},{kind},{place}")
-        task = csv_task(table, text_column="review", label_column="mood", group_column="where")
+        task = csv_task(table, Columns(text="review", labels="mood", groups="where"))
         assert task.group_names == ("land", "water")
-        crossed = csv_task(table, text_column="review", label_column="mood", attribute_column="where")
+        crossed = csv_task(table, Columns(text="review", labels="mood", attributes="where"))
         assert crossed.num_groups == 4
 
 
@@ -123,9 +124,9 @@ class TestBadTables:
                 {},
                 r"no label column by a usual name \(label, .* Did you mean 'lable'\? Name it with --label-column",
             ),
-            ("text,Mood", {"label_column": "mod"}, "no label column 'mod': did you mean 'Mood'"),
+            ("text,Mood", {"labels": "mod"}, "no label column 'mod': did you mean 'Mood'"),
             ("body,label", {}, "no image or text column"),
-            ("text,label", {"image_column": "text", "text_column": "text"}, "not both"),
+            ("text,label", {"image": "text", "text": "text"}, "not both"),
             ("text,text", {}, "distinct names"),
         ],
     )
@@ -133,7 +134,7 @@ class TestBadTables:
         self, tmp_path: Path, header: str, options: dict[str, str], message: str
     ) -> None:
         with pytest.raises(ValueError, match=message):
-            csv_task(_texts(tmp_path, header), **options)  # type: ignore[arg-type]
+            csv_task(_texts(tmp_path, header), Columns(**options))  # type: ignore[arg-type]
 
     def test_images_and_texts_together_need_a_choice(self, tmp_path: Path) -> None:
         table = _csv(tmp_path, "file,text,label", "a.png,a,x", "b.png,b,y")

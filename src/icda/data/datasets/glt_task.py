@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 
 import torch
@@ -12,9 +13,11 @@ from torch import Tensor
 
 from icda.data.bias.generalised_tail import ATTRIBUTE_NAMES, ATTRIBUTES
 from icda.data.datasets.benchmark_files import check_images
-from icda.data.datasets.glt_annotations import METADATA, AnnotatedSet, Annotations
+from icda.data.datasets.glt_annotations import METADATA, AnnotatedSet, Annotations, Locate, read_annotations
 from icda.data.generators import generator_for
 from icda.data.prepared_images import PreparedImages
+from icda.data.registry import TASKS
+from icda.data.roots import check_files, find_folder
 from icda.data.splits import shuffled_by_class
 from icda.data.task import Split, Task
 from icda.errors import InputError
@@ -37,6 +40,43 @@ class Annotated:
 
     annotations: Annotations
     images: Path
+
+
+@dataclass(frozen=True)
+class GltDataset:
+    """A dataset of the benchmark: where its two annotation files and their images lie, long-tailed first.
+
+    `locate` makes the image's name below its folder from a key of an annotation file.
+    """
+
+    name: str
+    title: str
+    home: str
+    files: str
+    annotations: tuple[str, str]
+    images: tuple[str, str]
+    locate: Locate
+
+    def task(self, root: Path | None, seed: int, *, protocol: str) -> Task:
+        """Rare classes and rare looks, by the benchmark's annotation files; the seed decides only the metadata."""
+        layouts = [(self.name, file) for file in self.annotations]
+        folder = find_folder(root, self.title, layouts, self.files, self.home).resolve()
+        check_files(folder, self.title, self.annotations)
+        files = [
+            Annotated(_read(folder / file, self.locate), folder / images)
+            for file, images in zip(self.annotations, self.images, strict=True)
+        ]
+        own, other = files if protocol != "alt" else files[::-1]
+        return glt_task(f"{self.name}_{protocol}", self.title, self.home, protocol, own, other, seed)
+
+    def register(self) -> None:
+        for protocol in TESTS:
+            TASKS.register(f"{self.name}_{protocol}")(partial(self.task, protocol=protocol))
+
+
+@lru_cache(maxsize=2)  # a benchmark asks for the same task many times
+def _read(path: Path, locate: Locate) -> Annotations:
+    return read_annotations(path, locate)
 
 
 def glt_task(name: str, dataset: str, home: str, protocol: str, own: Annotated, other: Annotated, seed: int) -> Task:

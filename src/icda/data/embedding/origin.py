@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
 
-from icda.data.embedding.samples import Columns, read_samples
+from icda.data.embedding.samples import Columns, Samples, read_samples
 from icda.data.images import IMAGE_SUFFIXES
 from icda.data.own.table import IMAGE, TEXT, read_table
 from icda.errors import InputError, MissingFileError
 
 
-class Inputs(NamedTuple):
-    """Image files or texts, one for each row of a features file."""
-
-    kind: Literal["image", "text"]
-    items: Sequence[Path] | Sequence[str]
-
-
 def find_inputs(
     names: Sequence[str], embedding: Mapping[str, str], file: Path, given: Path | None = None
-) -> Inputs | None:
-    """The inputs behind `names`, from the folder or table that was given or that `icda embed` noted in the file.
+) -> Samples | None:
+    """The images or texts behind `names`, from the folder or table that was given or that `icda embed` noted in the file.
 
     A file may be a stranger's: what it notes is used only if it lies beside the file or in the current folder.
     """
@@ -38,9 +30,8 @@ def find_inputs(
                 f"{root} has none of the {len(names)} images that the features name, such as {names[0]}: give the folder "
                 "that `icda embed` read."
             )
-        return Inputs("image", paths)
-    column = embedding.get("source_column")
-    table = read_table(root)
+        return Samples("image", paths, names)
+    table, column = read_table(root), embedding.get("source_column")
     column = column if column in table.columns else table.find("text", None, (*IMAGE, *TEXT))
     if column is None:
         raise InputError(f"{root} has no column of images or texts. It has {table.described()}.")
@@ -48,13 +39,13 @@ def find_inputs(
     if all(cell.lower().endswith(IMAGE_SUFFIXES) for cell in cells[:5]):
         samples = read_samples(root, Columns(image=column), unlabelled=True)
         by_name = {str(name): Path(str(item)) for name, item in zip(samples.ids, samples.inputs, strict=True)}
-        return Inputs("image", [by_name.get(name, root / "missing") for name in names])
+        return Samples("image", [by_name.get(name, root / "missing") for name in names], names)
     rows = [int(name) if name.isdigit() else -1 for name in names]
     if not all(0 <= row < len(cells) for row in rows):
         raise InputError(
             f"{root} has {len(cells)} rows, and the features name others: give the table they were made of."
         )
-    return Inputs("text", [cells[row].strip() for row in rows])
+    return Samples("text", [cells[row].strip() for row in rows], names)
 
 
 def _noted(embedding: Mapping[str, str], file: Path) -> Path | None:

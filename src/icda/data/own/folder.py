@@ -3,46 +3,14 @@
 from __future__ import annotations
 
 import os
-from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
 from icda.data.images import IMAGE_SUFFIXES
-from icda.data.own.own_data import SPLIT_WORDS, SPLITS, OwnData, own_task, without_unreadable
-from icda.data.sources import ImageFiles
-from icda.data.task import Task
-from icda.errors import InputError, MissingFileError
+from icda.data.own.own_data import SPLIT_WORDS, SPLITS
+from icda.errors import InputError
 
 LAYOUT = "<folder>/train/<class>/*.png (validation, test and metadata beside train), or <folder>/<class>/*.png"
-
-
-def folder_task(
-    path: str | PathLike[str],
-    image_size: int = 32,
-    seed: int = 0,
-    *,
-    flip: bool = True,
-    skip_unreadable: bool = False,
-) -> Task:
-    """A task from images that lie in one folder per class.
-
-    Either `path/train/<class>/...` with, if you like, `validation` (or `val`), `test` and `metadata` beside `train`, or
-    just `path/<class>/...`. A missing test split takes 20 % of train, a missing validation split 10 %, by `seed` and
-    the same share of every class; the task's `description` says so. Images are squeezed to `image_size`; in training
-    they are shifted by up to an eighth of it and, unless `flip` is False, mirrored half of the time. With
-    `skip_unreadable` files that cannot be decoded are left out, and the `description` names them.
-    """
-    root = Path(path).expanduser()
-    if not root.is_dir():
-        raise MissingFileError(f"{root.absolute()} is not a folder. Expected: {LAYOUT}.")
-    images = labelled_images(root, "Labels in a table: csv_task.")
-    data = OwnData(ImageFiles(images.paths, image_size, flip=flip), images.labels, images.splits)
-    if skip_unreadable:
-        data = without_unreadable(data)
-    shape = (3, image_size, image_size)
-    return own_task(
-        readable_name(root.resolve().name), data, seed, input_kind="image", input_shape=shape, model="resnet20"
-    )
 
 
 class LabelledImages(NamedTuple):
