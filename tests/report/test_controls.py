@@ -1,5 +1,5 @@
-from icda.report.controls import contents, filters, theme_switch
-from icda.report.runs import Vocabulary
+from icda.report.frame import contents, filters, theme_switch
+from icda.report.results import Vocabulary
 
 
 def test_every_name_can_be_chosen_and_none_is_markup() -> None:

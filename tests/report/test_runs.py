@@ -1,6 +1,6 @@
 import pytest
 
-from icda.report.runs import Run, collect_runs, evaluated_samples
+from icda.report.results import Run, collect_runs, evaluated_samples
 
 
 def result(**more: object) -> dict[str, object]:

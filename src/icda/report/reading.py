@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from icda.errors import InputError, MissingFileError
 from icda.report.formatting import FIGURES
-from icda.report.runs import Explanations
+from icda.report.results import Explanations
 from icda.report.tables import label_methods
 from icda.results import RunResult, read_json
 from icda.results.files import CONFIG, EXPLANATIONS, RESULT

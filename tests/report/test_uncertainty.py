@@ -1,7 +1,6 @@
 import pytest
 
-from icda.report.intervals import bootstrap_mean, wilson
-from icda.report.sections.uncertainty import uncertainty
+from icda.report.intervals import bootstrap_mean, uncertainty, wilson
 
 RESULT = {
     "metrics": {
