@@ -127,6 +127,6 @@ def test_texts_are_found_by_their_rows(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text("words,label\nfirst,a\nsecond,b\n")
     noted = {"source": "t.csv", "source_column": "words"}
-    assert find_inputs(["1", "0"], noted, tmp_path / "f.npz") == ("text", ["second", "first"])
+    assert find_inputs(["1", "0"], noted, tmp_path / "f.npz").inputs == ["second", "first"]
     with pytest.raises(InputError, match="has 2 rows, and the features name others"):
         find_inputs(["7"], noted, tmp_path / "f.npz")

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from icda.explain.distances import boundary_distances, sample_distances
+from icda.explain.margins import boundary_distances, sample_distances
 
 
 def test_the_distance_of_a_mean_is_how_far_it_must_go_to_reach_the_boundary() -> None:

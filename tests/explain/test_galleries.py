@@ -3,9 +3,9 @@ from typing import Any
 import pytest
 import torch
 
-from icda.explain.counterfactual import AUGMENTATIONS, FeatureSpace
-from icda.explain.galleries import counterfactual_gallery, gradcam_gallery
+from icda.explain.counterfactual import AUGMENTATIONS, TiedSamples
 from icda.explain.passes import run_pass
+from icda.explain.run import counterfactual_gallery, gradcam_gallery
 from icda.explain.strengths import sample_strengths
 from icda.models import create_model
 
@@ -29,16 +29,8 @@ def test_a_map_too_coarse_to_say_where_has_no_centre_share(coloured: Any) -> Non
 def test_a_gallery_is_of_the_most_tied_samples_whatever_the_augmentation(augmentation: str, coloured: Any) -> None:
     seen = run_pass(coloured.method, coloured.networks, coloured.task.train, torch.arange(80))
     strength = sample_strengths(coloured.method, seen)
-    found = counterfactual_gallery(
-        coloured.task,
-        coloured.networks[0],
-        seen,
-        strength,
-        FeatureSpace.of(seen),
-        augmentation=augmentation,
-        count=2,
-        steps=5,
-    )
+    tied = TiedSamples.of(coloured.task, seen, strength, 2)
+    found = counterfactual_gallery(coloured.networks[0], tied, augmentation=augmentation, steps=5)
     order = sorted(range(80), key=lambda i: -strength.per_class[i].max().item())
     assert [sample["index"] for sample in found["samples"]] == order[:2]
     assert found["augmentation"] == augmentation

@@ -1,11 +1,14 @@
 import torch
 
 from icda.explain.grad_cam import centre_share
-from icda.explain.grids import RIGHT, WRONG, Cell, draw_grid, heat_cells, with_centre_box
+from icda.explain.plots import RIGHT, WRONG, PictureCell, draw_grid, heat_cells, with_centre_box
 
 
 def test_rows_and_captions_stand_where_they_belong() -> None:
-    rows = [("top", [Cell(torch.rand(3, 4, 4), "a"), None]), ("below", [Cell(torch.rand(1, 4, 4), "b", True)])]
+    rows = [
+        ("top", [PictureCell(torch.rand(3, 4, 4), "a"), None]),
+        ("below", [PictureCell(torch.rand(1, 4, 4), "b", True)]),
+    ]
     figure = draw_grid(rows, "title", "note")
     assert len(figure.axes) == 4
     assert [axes.get_ylabel() for axes in figure.axes] == ["top", "", "below", ""]

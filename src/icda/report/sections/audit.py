@@ -89,17 +89,11 @@ def _matrix(audited: Audited, level: int) -> Markup:
 
 def _square(towards: Sequence[Sequence[float]], names: Sequence[str]) -> Markup:
     top = max(max(row) for row in towards) or 1.0
-    shades = [[round(SHADES * math.sqrt(value / top)) for value in row] for row in towards]
-    rows = [
-        [
-            names[own],
-            *(
-                "" if own == other else element("span", f"{value:.3f}", class_=f"shade shade-{shades[own][other]}")
-                for other, value in enumerate(values)
-            ),
-        ]
-        for own, values in enumerate(towards)
-    ]
+    rows = []
+    for own, values in enumerate(towards):
+        shades = [f"shade shade-{round(SHADES * math.sqrt(value / top))}" for value in values]
+        cells = [element("span", f"{value:.3f}", class_=css) for value, css in zip(values, shades, strict=True)]
+        rows.append([names[own], *cells[:own], "", *cells[own + 1 :]])
     caption = "Mean strength of a class's samples (rows) towards each other class (columns)"
     return element("div", table(caption, ["Label ↓ Tied to →", *names], rows), class_="confusion")
 
