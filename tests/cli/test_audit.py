@@ -133,7 +133,7 @@ def test_cleanlab_is_used_on_request(icda: Command, file: str) -> None:
         (["own.npz", "--labels", "kind", "--where", "split"], "must be NAME=VALUE"),
         (["own.npz", "--labels", "kind", "--where", "split=7"], "split has the values 0, 1"),
         (["own.npz", "--labels", "kind", "--where", "splt=0"], "did you mean 'split'?"),
-        (["own.npz", "--labels", "feats"], "labels have shape (120, 6), expected (120,)"),
+        (["own.npz", "--labels", "feats"], "one value per row, 120 in all, got (120, 6)"),
         (["own.npz", "--labels", "kind", "--folds", "1"], "folds must be a whole number of at least 2"),
         (["own.npz", "--labels", "kind", "--top", "-1"], "expected 0 or more"),
         (["own.npz", "--labels", "kind", "--out", "own.npz"], "expected a folder"),

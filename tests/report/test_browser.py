@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from icda.bench.cost.report_size import open_browser, synthetic_explanations, synthetic_result
 from icda.cli.report import explain_missing
 from icda.explain.run import PARTS
-from icda.report import Found, read_folder, write_report
+from icda.report import FoundRun, read_folder, write_report
 from icda.report.page import COMMON_SECTIONS, RUN_SECTIONS
 from icda.training import TrainConfig, train
 
@@ -46,27 +45,27 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Found]:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], FoundRun]:
     """Real runs of one epoch with every part of the explanations; one class is called like a script."""
     require_browser()
     runs = {}
     for task, method in (("digits_lt", "icda"), ("digits_lt", "cross_entropy"), ("digits_coloured", "icda")):
         folder = tmp_path_factory.mktemp("runs") / "run"
         train(TrainConfig(task=task, method=method, epochs=1, out=str(folder)))
-        found = explain_missing(read_folder(folder), PARTS, Console(quiet=True))
+        found = explain_missing(read_folder(folder), PARTS)
         names = [EVIL if number == 4 else name for number, name in enumerate(found.result["class_names"])]
         runs[task, method] = found._replace(result={**found.result, "class_names": names})
     return runs
 
 
 @pytest.fixture(scope="session")
-def pages(trained: dict[tuple[str, str], Found], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(trained: dict[tuple[str, str], FoundRun], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
 
-    def write(name: str, *runs: Found) -> Path:
+    def write(name: str, *runs: FoundRun) -> Path:
         return write_report(folder / f"{name}.html", [run.result for run in runs], [run.explanations for run in runs])
 
-    many = Found(synthetic_result(40, 2000), synthetic_explanations(40, 2000, 30))
+    many = FoundRun(synthetic_result(40, 2000), synthetic_explanations(40, 2000, 30))
     audited = trained["digits_lt", "icda"]
     audited = audited._replace(explanations={**(audited.explanations or {}), "audit": {"summary": "All is well."}})
     return {

@@ -23,6 +23,7 @@ from icda.registry import did_you_mean
 
 PARTS = ("margins", "strengths", "variances", "tied", "gradcam", "counterfactuals")
 CHEAP_PARTS = ("margins", "strengths", "tied")
+PICTURE_PARTS = ("gradcam", "counterfactuals")
 STRENGTH_SAMPLES = 4096  # of the training set: ties are a matter of many samples, not of all
 
 
@@ -79,14 +80,19 @@ def explain_run(
     return explanations
 
 
+def allowed_parts(parts: Sequence[str], task: Task) -> list[str]:
+    """Those parts that a task can have: pictures need images."""
+    return [part for part in parts if has_pictures(task) or part not in PICTURE_PARTS]
+
+
 def check_parts(parts: Sequence[str], task: Task) -> None:
     """Refuse an unknown part, and pictures of what has none, before anything is computed."""
     for part in parts:
         if part not in PARTS:
             hint = did_you_mean(part, PARTS)
             raise InputError(f"unknown part {part!r} of an explanation: {hint}Known: {', '.join(PARTS)}.")
-    pictures = [part for part in ("gradcam", "counterfactuals") if part in parts]
-    if pictures and not has_pictures(task):
+    pictures = [part for part in parts if part not in allowed_parts(parts, task)]
+    if pictures:
         raise InputError(
             f"{' and '.join(pictures)} need images, but the samples of task {task.name!r} are "
             f"{task.input_kind} of shape {task.input_shape}: leave them out."

@@ -1,11 +1,11 @@
 """Tables over seeds and the HTML page about a run."""
 
 from icda.report.page import render_page, write_report
-from icda.report.reading import Found, find_unfinished, read_folder, read_runs
+from icda.report.reading import FoundRun, find_unfinished, read_folder, read_runs
 from icda.report.tables import Summary, Table, comparison_table, summarise, to_markdown, to_rich
 
 __all__ = [
-    "Found",
+    "FoundRun",
     "Summary",
     "Table",
     "comparison_table",
