@@ -110,5 +110,5 @@ def _summary(out: Path, result: Features) -> str:
     for noun, names in (("classes", result.class_names), ("groups", result.group_names)):
         if names is not None:
             lines.append(f"{len(names)} {noun}: {', '.join(names[:NAMED])}{' ...' if len(names) > NAMED else ''}")
-    lines += listed("unreadable, left out and listed in the file as 'skipped'", result.skipped)
+    lines += listed("unreadable, left out and listed in the file as 'skipped'", result.skipped.tolist())
     return "\n".join(lines)

@@ -70,8 +70,9 @@ class Split:
         return Batch(self.source.fetch(rows, generator), self.targets[positions], groups, positions)
 
     def subset(self, positions: Tensor) -> Split:
-        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "source"}
-        return replace(self, **{name: None if value is None else value[positions] for name, value in values.items()})
+        known = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "source"}
+        own: dict[str, Any] = {name: None if value is None else value[positions] for name, value in known.items()}
+        return replace(self, **own)
 
     def without_groups(self) -> Split:
         """The same samples; whoever is given them cannot know the groups."""

@@ -91,7 +91,7 @@ def _read(path: Path, model: Model, split: str, allow_outside: bool, origin: str
         named = table.find("label", column, LABEL)
         if named is not None:
             _checked(table.names(named), model, origin)
-    inputs = {model.reads.kind: model.reads.column}
+    inputs: dict[str, Any] = {model.reads.kind: model.reads.column}
     columns = Columns(labels=column, groups=group, splits=marked, **inputs) if path.is_file() else None
     samples = read_samples(path, columns, allow_outside=allow_outside, advice=ADVICE)
     assert samples.labels is not None

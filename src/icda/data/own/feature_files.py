@@ -172,7 +172,7 @@ def _from_csv(path: Path, asked: Columns) -> LabelledFeatures:
     indices: list[str] = []
     answers: list[str] = []
     if asked.fitted is not None:
-        skipped: set[str | None] = {*table.columns} - {*asked.fitted}
+        skipped: set[str | None] = {name for name in table.columns if name not in asked.fitted}
     else:
         indices = [name for name, cells in table.columns.items() if name != named and _only_numbers_rows(name, cells)]
         answers = [name for name in _answers(table.columns, label) if name != group]

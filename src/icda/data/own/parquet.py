@@ -95,7 +95,7 @@ class ParquetTable:
     def _batch(self, batch: Any, columns: Sequence[str], with_features: bool = True) -> FeatureBatch:
         features = self._matrix(batch) if with_features else np.empty((batch.num_rows, 0))
         others = (self.target, self.sample_weight, self.groups)
-        found: list[Any] = [_values(batch.column(name), name) if name in columns else None for name in others]
+        found: list[Any] = [_values(batch.column(name), name) if name and name in columns else None for name in others]
         return FeatureBatch(features, *found)
 
     def _scan(self, columns: list[str], batch_size: int) -> Iterator[Any]:

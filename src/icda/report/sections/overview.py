@@ -39,10 +39,10 @@ def headline(run: Run, level: int) -> Markup:
     known = {name: interval for name in figures if (interval := uncertainty(result, name)) is not None}
     cards = []
     for name, value in figures.items():
-        interval = element("span", str(known[name]), class_="interval") if name in known else ""
+        spread = element("span", str(known[name]), class_="interval") if name in known else ""
         meaning = element("small", figure(name).meaning) if figure(name).meaning else ""
         shown = element("span", metric_text(name, value), class_="value")
-        cards.append((figure(name).label, join([shown, interval, meaning])))
+        cards.append((figure(name).label, join([shown, spread, meaning])))
     rules = ", ".join(dict.fromkeys(interval.rule for interval in known.values()))
     words = (
         f"Ranges are 95 % intervals from the number of test samples ({rules}). They do not hold what another seed would "
