@@ -18,8 +18,8 @@ from icda.cli.audit import main as audit_main
 from icda.cli.embed import local_jobs
 from icda.cli.fit import main
 from icda.data.embedding import embed, read_samples
-from icda.data.own.blocks import find_blocks
 from icda.data.embedding.samples import Columns
+from icda.data.own.blocks import find_blocks
 from icda.engines import Here, OnRay, Processes, make_engine, start_ray
 from icda.errors import InputError, OperationError
 from icda.linear.block_fit import fit_blocks

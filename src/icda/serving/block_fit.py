@@ -14,8 +14,8 @@ from icda._version import __version__
 from icda.auditing.assessment import Assessment
 from icda.auditing.block_sample import BlockOutline, BlockSample, assess_sample, draw_sample, outline_blocks
 from icda.auditing.inputs import default_inverse_decay
-from icda.data.own.blocks import find_blocks, names_split, number_kind
 from icda.data.embedding.samples import Columns
+from icda.data.own.blocks import find_blocks, names_split, number_kind
 from icda.engines import Engine
 from icda.linear.block_fit import BlockFit, Say, fit_blocks
 from icda.linear.blocks import AttributeReader, Block

@@ -18,8 +18,8 @@ from accelerate.state import AcceleratorState
 from icda import plugins
 from icda.bf16 import require_bf16
 from icda.data import Task, create_task, csv_task, folder_task
-from icda.data.given_labels import relabelled
 from icda.data.embedding.samples import Columns
+from icda.data.given_labels import relabelled
 from icda.data.own.tasks import features_task
 from icda.data.subset import take_subset
 from icda.errors import ExistingFileError, InputError, MissingFileError

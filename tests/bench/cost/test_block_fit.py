@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from icda.bench.cost.block_fit import BlockFitOptions, Terms, _fit, make_rows, measure_terms
-from icda.data.own.blocks import find_blocks
 from icda.data.embedding.samples import Columns
+from icda.data.own.blocks import find_blocks
 from icda.engines import Here
 
 

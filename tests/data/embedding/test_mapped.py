@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from icda.data.embedding.features import load_features, write_arrays
-from icda.data.embedding.features import map_features
+from icda.data.embedding.features import load_features, map_features, write_arrays
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from icda.data.own.blocks import find_blocks
 from icda.data.embedding.samples import Columns
+from icda.data.own.blocks import find_blocks
 from icda.engines import Here
 from icda.errors import InputError
 from icda.serving.block_fit import fit_from_blocks

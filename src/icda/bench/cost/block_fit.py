@@ -18,8 +18,8 @@ import tyro
 
 from icda.auditing.inputs import default_inverse_decay
 from icda.bench.cost.rows import write_csv
-from icda.data.own.blocks import Block, find_blocks
 from icda.data.embedding.samples import Columns
+from icda.data.own.blocks import Block, find_blocks
 from icda.engines import Engine, Here, OnRay
 from icda.linear.block_fit import BlockFit, fit_blocks
 from icda.linear.blocks import Question, Scaling, answer, count_labels, merge_counts, summarise
