@@ -31,7 +31,6 @@ def test_every_split_is_cut_by_the_new_tokeniser_and_nothing_else_changes() -> N
     inputs = changed.train.batch(torch.arange(2)).inputs
     assert inputs["input_ids"].tolist() == [[3, 1, 4, 4, 9], [1, 3, 4, 9, 7]]
     assert inputs["attention_mask"].tolist() == [[1, 1, 1, 1, 1], [1, 1, 1, 1, 0]]
-    assert changed.validation is not None
     assert changed.validation.batch(torch.tensor([0])).inputs["input_ids"].tolist() == [[3, 3, 9]]
     for name, split in changed.splits().items():
         before = task.splits()[name]
@@ -43,7 +42,6 @@ def test_every_split_is_cut_by_the_new_tokeniser_and_nothing_else_changes() -> N
 
 def test_splits_that_shared_a_source_still_do() -> None:
     changed = with_tokeniser(make_task(), HASHED_WORDS)
-    assert changed.validation is not None
     assert changed.train.source is changed.test.source
     assert changed.train.source is not changed.validation.source
 

@@ -1,5 +1,5 @@
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,9 +65,7 @@ def test_a_share_that_cannot_be_is_named_with_its_row(cells: list[str], message:
         shares(Path("a.csv"), "toxicity", cells)
 
 
-def test_images_that_are_missing_are_counted_and_the_publisher_named(
-    tmp_path: Path, write_image: Callable[..., Path]
-) -> None:
+def test_images_that_are_missing_are_counted_and_the_publisher_named(tmp_path: Path, write_image: Any) -> None:
     write_image(tmp_path / "one" / "a.jpg")
     assert check_images(tmp_path, "Birds", ["one/a.jpg"], "a lab") == [tmp_path / "one" / "a.jpg"]
     with pytest.raises(DatasetNotFoundError, match=r"Birds in .* 2 of 3 images, the first one/b.jpg, missing.*a lab"):

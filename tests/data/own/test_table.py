@@ -1,5 +1,5 @@
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -8,8 +8,6 @@ from PIL import Image
 from icda.data import csv_task
 from icda.data.embedding.samples import Columns
 from icda.data.tokens import hash_tokens
-
-Write = Callable[..., Path]
 
 
 def _csv(folder: Path, *lines: str, name: str = "table.csv") -> Path:
@@ -26,7 +24,7 @@ def _texts(folder: Path, header: str = "text,label", row: str = "{kind} film {k}
 
 
 class TestImages:
-    def test_paths_are_relative_to_the_table(self, tmp_path: Path, write_image: Write) -> None:
+    def test_paths_are_relative_to_the_table(self, tmp_path: Path, write_image: Any) -> None:
         for k in range(6):
             write_image(tmp_path / "pictures" / f"{k}.png", colour=(250, 0, 0) if k % 2 else (0, 250, 0))
         rows = [f"pictures/{k}.png,{('green', 'red')[k % 2]},{('train', 'val', 'test')[k // 2]}" for k in range(6)]
@@ -37,7 +35,7 @@ class TestImages:
         assert (task.name, task.class_names, task.input_shape) == ("table", ("green", "red"), (3, 8, 8))
         assert (task.input_kind, task.default_model, task.group_names) == ("image", "resnet20", None)
 
-    def test_a_missing_picture_is_named_with_its_line(self, tmp_path: Path, write_image: Write) -> None:
+    def test_a_missing_picture_is_named_with_its_line(self, tmp_path: Path, write_image: Any) -> None:
         write_image(tmp_path / "a.png")
         table = _csv(tmp_path, "image,label", "a.png,x", "gone.png,y")
         with pytest.raises(FileNotFoundError, match=r"table\.csv, line 3: there is no file .*gone\.png"):

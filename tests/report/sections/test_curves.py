@@ -1,10 +1,7 @@
-from collections.abc import Callable
 from typing import Any
 
-from icda.report.results import Run, collect_runs
+from icda.report.results import collect_runs
 from icda.report.sections.curves import learning_curve, learning_curves
-
-RunOf = Callable[..., Run]
 
 
 def result(method: str, seed: int, *accuracies: float, task: str = "t") -> dict[str, Any]:
@@ -12,7 +9,7 @@ def result(method: str, seed: int, *accuracies: float, task: str = "t") -> dict[
     return {"task": task, "method": method, "seed": seed, "history": history}
 
 
-def test_the_curve_draws_only_what_the_history_has(run_of: RunOf) -> None:
+def test_the_curve_draws_only_what_the_history_has(run_of: Any) -> None:
     history = [{"epoch": 1, "train_loss": 2.0, "train_accuracy": 0.3}, {"epoch": 2, "train_loss": float("nan")}]
     made = learning_curve(run_of(history=history), 2)
     assert made.count("<figure") == 2

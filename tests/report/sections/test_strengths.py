@@ -1,14 +1,11 @@
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from icda.report.results import Run
 from icda.report.sections.strengths import strengths, variances
 
-RunOf = Callable[..., Run]
 
-
-def test_ties_are_drawn_and_the_strongest_come_first(run_of: RunOf) -> None:
+def test_ties_are_drawn_and_the_strongest_come_first(run_of: Any) -> None:
     found = {"strengths": {"towards": [[0, 0.2, 0.1], [0.5, 0, 0], [0, 0, 0]]}}
     made = strengths(run_of(found, class_names=["cat", "dog", "cow"]), 2)
     assert "The 3 strongest ties between classes" in made
@@ -17,18 +14,18 @@ def test_ties_are_drawn_and_the_strongest_come_first(run_of: RunOf) -> None:
     assert "samples of dog, tied to cat\nmean strength 0.50" in made
 
 
-def test_strengths_of_zero_are_said_not_drawn(run_of: RunOf) -> None:
+def test_strengths_of_zero_are_said_not_drawn(run_of: Any) -> None:
     made = strengths(run_of({"strengths": {"towards": [[0, 0], [0, 0]]}}), 2)
     assert "every mean strength is zero" in made
     assert "<table" not in made
 
 
-def test_a_crooked_matrix_is_refused(run_of: RunOf) -> None:
+def test_a_crooked_matrix_is_refused(run_of: Any) -> None:
     with pytest.raises(ValueError, match="a matrix of ties has as many columns as rows"):
         strengths(run_of({"strengths": {"towards": [[0, 1]]}}), 2)
 
 
-def test_variances_draw_what_is_known(run_of: RunOf) -> None:
+def test_variances_draw_what_is_known(run_of: Any) -> None:
     made = variances(run_of({"variances": {"epochs": [0, 1], "own": [2.0, 1.0], "unrelated": []}}), 2)
     assert "boundaries of the class" in made
     assert "unrelated" not in made
