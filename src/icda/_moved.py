@@ -21,7 +21,7 @@ _ROOMS = {
         "glt_annotations glt_task imagenet_glt imagenet_lt mnist mscoco_glt tiny_imagenet tiny_imagenet_clusters "
         "tiny_imagenet_glt waterbirds",
     ),
-    "data.own": ("data", "folder table parquet own_data"),
+    "data.own": ("data", "table parquet own_data"),
     "losses.terms": ("losses", "class_balance fused head mapped_variance prior quadratic"),
     "estimators": ("integrations", "classifier meta_classifier streaming samples"),
     "auditing": ("explain.audit", "console imbalance inputs label_noise recommendation result run ties"),

@@ -5,8 +5,8 @@ import pytest
 import torch
 from PIL import Image
 
-from icda.data.prepared_images import IMAGENET_MEAN, IMAGENET_STD, PreparedImages, central_square, inner_square
-from icda.data.sources import UnreadableImageError
+from icda.data.images import central_square, inner_square
+from icda.data.sources import IMAGENET_MEAN, IMAGENET_STD, PreparedImages, UnreadableImageError
 
 
 def noise(width: int, height: int) -> np.ndarray:

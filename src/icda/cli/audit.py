@@ -12,8 +12,7 @@ import tyro
 from icda.auditing import Audit, audit
 from icda.auditing.console import overview
 from icda.cli.output import check_jobs, say
-from icda.data.embedding.origin import find_inputs
-from icda.data.embedding.samples import Columns, Samples
+from icda.data.embedding.samples import Columns, Samples, find_inputs
 from icda.data.own.feature_files import read_feature_file
 from icda.errors import InputError
 from icda.terminal import make_console

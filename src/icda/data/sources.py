@@ -12,17 +12,20 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from icda.data.augmentation import Normaliser, PadMode, check_padding, crop_and_flip
-from icda.data.images import DECODER_THREADS, UnreadableImageError, decode_image, find_unreadable, unreadable
+from icda.data.images import DECODER_THREADS, UnreadableImageError, decode_image, find_unreadable, open_rgb, unreadable
 from icda.data.task import Source
 from icda.data.tokens import PADDING, Tokeniser
 from icda.errors import InputError
 
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 FINGERPRINT_BYTES = 256 * 2**20  # what SHA-256 reads in a fraction of a second
 
 Tokenise = Callable[[list[str]], list[list[int]]]
+Prepare = Callable[[Image.Image, int], Image.Image]
 Transform = Callable[[Tensor, torch.Generator], Tensor]  # bytes (N, H, W, C) to bytes of the same shape
 
 
@@ -202,6 +205,31 @@ class ImageFiles(_Images):
             # A name that is not UTF-8 counts by its bytes.
             digest.update(f"{path.parent.name}/{path.name} {path.stat().st_size}\n".encode(errors="surrogateescape"))
         return digest.hexdigest()
+
+
+class PreparedImages(ImageFiles):
+    """Image files that `prepare` turns into `size` x `size` pixels; everything else as in `ImageFiles`.
+
+    Values are standardised with ImageNet's mean and standard deviation, as the pretrained networks of these benchmarks
+    need them. Without `crop_padding` and `flip` training images are not augmented, which is the original recipe.
+    """
+
+    remedy = "Fetch them again."
+
+    def __init__(self, paths: Sequence[Path], size: int, prepare: Prepare, **options: Any) -> None:
+        super().__init__(paths, size, IMAGENET_MEAN, IMAGENET_STD, **options)
+        self.prepare = prepare
+
+    def _decode_one(self, path: Path) -> np.ndarray:
+        try:
+            return np.asarray(self.prepare(open_rgb(path), self.size))
+        except Exception as error:  # what a decoder raises on a broken file depends on the format
+            raise UnreadableImageError(f"cannot read the image {path} ({error}): fetch it again.") from error
+
+    @cached_property
+    def fingerprint(self) -> str:
+        files: str = super().fingerprint
+        return hashlib.sha256(f"{self.prepare.__name__} {files}".encode()).hexdigest()
 
 
 class TextArray:

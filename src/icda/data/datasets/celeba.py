@@ -9,10 +9,11 @@ from typing import NamedTuple
 from torch import Tensor
 
 from icda.data.datasets.benchmark_files import check_images, incomplete, numbered, official_task
+from icda.data.images import central_square
 from icda.data.own.table import read_table
-from icda.data.prepared_images import PreparedImages, central_square
 from icda.data.registry import TASKS
 from icda.data.roots import find_folder
+from icda.data.sources import PreparedImages
 from icda.data.task import Task
 from icda.errors import InputError
 

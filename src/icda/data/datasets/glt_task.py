@@ -15,9 +15,9 @@ from icda.data.bias.generalised_tail import ATTRIBUTE_NAMES, ATTRIBUTES
 from icda.data.datasets.benchmark_files import check_images
 from icda.data.datasets.glt_annotations import METADATA, AnnotatedSet, Annotations, Locate, read_annotations
 from icda.data.generators import generator_for
-from icda.data.prepared_images import PreparedImages
 from icda.data.registry import TASKS
 from icda.data.roots import check_files, find_folder
+from icda.data.sources import PreparedImages
 from icda.data.splits import shuffled_by_class
 from icda.data.task import Split, Task
 from icda.errors import InputError

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from icda.data.embedding.features import member_names
-from icda.data.embedding.samples import Columns, Samples, read_samples
+from icda.data.embedding.samples import LAYOUT, Columns, Samples, read_samples, readable_name
 from icda.data.own.feature_files import read_feature_file
-from icda.data.own.folder import LAYOUT, readable_name
 from icda.data.own.own_data import SPLIT_WORDS, SPLITS, OwnData, own_task, without_unreadable
 from icda.data.sources import FeatureArray, ImageFiles, TextArray, Tokenise
 from icda.data.task import Source, Task

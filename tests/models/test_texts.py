@@ -5,8 +5,8 @@ import torch
 
 from icda.data.sources import FeatureArray, TextArray
 from icda.data.task import Split, Task
-from icda.data.texts import with_tokeniser
 from icda.data.tokens import HASHED_WORDS, Tokeniser, hash_tokens
+from icda.models.tokenisers import with_tokeniser
 
 TEXTS = ["not a good film", "good", "a bad film", "bad"]
 
