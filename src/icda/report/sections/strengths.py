@@ -62,7 +62,7 @@ def _distribution(run: Run, part: Mapping[str, Any], caption: str, axis: str, wo
     if not rows:
         return NOTHING
     chart = captioned(caption, histogram(caption, edges, rows, run.class_tokens(len(rows)), axis), note(words))
-    # The share below zero is told only where zero is an edge: there it is exact.
+    # The share below zero only where zero is an edge: there it is exact.
     zero = next((i for i, edge in enumerate(edges) if abs(edge) < 1e-9), None) if signed else None
     body = []
     for index, counts in enumerate(rows):
