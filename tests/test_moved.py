@@ -35,14 +35,6 @@ def test_a_class_pickled_under_its_old_name_is_read_back() -> None:
         assert pickle.loads(pickled) is icda.ICDAClassifier
 
 
-def test_estimators_are_still_found_beside_the_integrations() -> None:
-    import icda
-    from icda import integrations
-
-    with pytest.warns(DeprecationWarning, match=r"is now icda\.ICDAClassifier"):
-        assert integrations.ICDAClassifier is icda.ICDAClassifier
-
-
 def test_icda_audit_stays_a_function_whatever_was_imported() -> None:
     code = "import icda.auditing, icda.cli.audit, icda; assert callable(icda.audit)"
     subprocess.run([sys.executable, "-c", code], check=True)
