@@ -1,6 +1,8 @@
+from collections.abc import Callable
 from typing import Any
 
-from icda.report.sections.overview import headline, what_was_run
+from icda.report.results import Run
+from icda.report.sections.overview import configuration, environment, headline, what_was_run
 
 
 def test_what_was_run_leaves_out_what_is_unknown(run_of: Any) -> None:
@@ -38,3 +40,12 @@ def test_a_metric_we_do_not_know_is_shown_under_its_name(run_of: Any) -> None:
     assert "<dt>my_score</dt>" in made
     assert "1.250" in made
     assert "Few-shot" not in made
+
+
+def test_settings_that_were_not_set_are_left_out(run_of: Callable[..., Run]) -> None:
+    made = configuration(run_of(config={"lr": 0.1, "clip": None, "options": {}, "seed": 0}), 2)
+    assert "<code>lr</code>" in made
+    assert "<code>seed</code>" in made
+    assert "clip" not in made
+    assert "options" not in made
+    assert environment(run_of(environment={"commit": None}), 2) == ""
