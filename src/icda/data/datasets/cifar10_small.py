@@ -36,7 +36,9 @@ def cifar10_small(root: Path | None, seed: int, *, bias: str, amount: int, valid
     name = _name(bias, amount)
     generator = generator_for(seed, name)
     metadata, aside, pool = take_per_class(labels, [METADATA, VALIDATION], generator)
-    rows = pool[keep_counts(labels[pool], _class_sizes(bias, amount), generator)]
+    sizes = [STANDARD if bias == "none" else NOISY] * len(CLASSES)
+    sizes = long_tail_counts(LARGEST, len(CLASSES), amount) if bias == "lt" else sizes
+    rows = pool[keep_counts(labels[pool], sizes, generator)]
     clean = labels[rows]
     given = clean
     if bias in ("flip", "uniform"):
@@ -53,12 +55,6 @@ def cifar10_small(root: Path | None, seed: int, *, bias: str, amount: int, valid
         default_model="resnet8",
         description=f"{len(rows):,} images of CIFAR-10 at {SIZE} x {SIZE} pixels; test is whole, clean and balanced.",
     )
-
-
-def _class_sizes(bias: str, amount: int) -> list[int]:
-    if bias == "lt":
-        return long_tail_counts(LARGEST, len(CLASSES), amount)
-    return [STANDARD if bias == "none" else NOISY] * len(CLASSES)
 
 
 def _name(bias: str, amount: int) -> str:

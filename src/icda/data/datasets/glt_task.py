@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -93,7 +92,10 @@ def glt_task(name: str, dataset: str, home: str, protocol: str, own: Annotated, 
         chosen = [(unused, other), (from_validation, own)]
     parts = {"train": [(sets["train"], own)], "validation": [(validation, own)], "test": [(sets[TESTS[protocol]], own)]}
     splits = _splits(dataset, home, parts | {"metadata": chosen})
-    metadata = splits.get("metadata")
+    metadata, story = splits.get("metadata"), "No metadata."
+    if metadata is not None:
+        counts = torch.bincount(metadata.targets, minlength=len(own.annotations.class_names))
+        story = f"Metadata: {int(counts.min())} to {int(counts.max())} images per class."
     return Task(
         name=name,
         num_classes=len(own.annotations.class_names),
@@ -105,8 +107,7 @@ def glt_task(name: str, dataset: str, home: str, protocol: str, own: Annotated, 
         class_names=own.annotations.class_names,
         input_shape=(3, SIZE, SIZE),
         default_model="resnet20",
-        description=f"{dataset}, {protocol.upper()}: {STORIES[protocol]}. Groups are attributes. "
-        f"{_metadata_story(metadata, len(own.annotations.class_names))}",
+        description=f"{dataset}, {protocol.upper()}: {STORIES[protocol]}. Groups are attributes. {story}",
     )
 
 
@@ -177,13 +178,6 @@ def _splits(dataset: str, home: str, parts: dict[str, list[tuple[AnnotatedSet, A
     if empty:
         raise InputError(f"{dataset}: the {empty[0]} set of the annotation file is empty: fetch it again.")
     return splits
-
-
-def _metadata_story(metadata: Split | None, num_classes: int) -> str:
-    if metadata is None:
-        return "No metadata."
-    counts: Sequence[int] = torch.bincount(metadata.targets, minlength=num_classes).tolist()
-    return f"Metadata: {min(counts)} to {max(counts)} images per class."
 
 
 def shorter_side_square(image: Image.Image, size: int) -> Image.Image:

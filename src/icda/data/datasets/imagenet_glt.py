@@ -65,13 +65,18 @@ def make_imagenet_glt(
         raise InputError(
             f"{features} has no classes: embed a folder with one subfolder per class, without --unlabelled."
         )
-    labels, order = _by_pool_size(torch.from_numpy(known.y_code).long())
+    codes = torch.from_numpy(known.y_code).long()
+    order = codes.bincount().argsort(descending=True, stable=True)  # the old number of each new one
+    labels = order.argsort()[codes]
     tail_sizes = sizes or TailSizes(long_tail_counts(largest, len(order), ratio))
     parts = generalised_tail_from_features(_mapped_tensor(known), labels, seed, tail_sizes)
     class_names = tuple(str(known.class_names[number]) for number in order.tolist())
     for file, train in ((LONG_TAILED, parts.train_glt), (BALANCED, parts.train_cbl)):
         rows = {"train": train, "test_bl": parts.test_cbl, "test_bbl": parts.test_gbl, "metadata": parts.metadata}
-        sets = {name: _annotated(known, labels, parts.attributes, chosen) for name, chosen in rows.items()}
+        sets = {
+            name: AnnotatedSet(list(map(str, known.id[own.numpy()])), labels[own], parts.attributes[own])
+            for name, own in rows.items()
+        }
         write_annotations(Path(out).expanduser() / file, class_names, sets, _bands(len(order)))
     return parts
 
@@ -81,16 +86,6 @@ def _mapped_tensor(known: Features) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # and nobody writes to it
         return torch.as_tensor(known.features)
-
-
-def _by_pool_size(codes: Tensor) -> tuple[Tensor, Tensor]:
-    """Labels numbered by the size of the class, and the old number of each new one."""
-    order = codes.bincount().argsort(descending=True, stable=True)
-    return order.argsort()[codes], order
-
-
-def _annotated(known: Features, labels: Tensor, attributes: Tensor, rows: Tensor) -> AnnotatedSet:
-    return AnnotatedSet([str(known.id[row]) for row in rows.tolist()], labels[rows], attributes[rows])
 
 
 def _bands(num_classes: int) -> list[int]:

@@ -62,7 +62,11 @@ def embed(
     where chunks are encoded: here by default, or on Ray, whose workers must see the inputs' files.
     """
     out = Path(out).expanduser()
-    plan = _plan(samples, encoder, batch_size)
+    if batch_size < 1:
+        raise InputError(f"batch_size is {batch_size}, expected 1 or more.")
+    if samples.kind != encoder.kind:
+        raise InputError(f"the encoder {encoder.name} takes {encoder.kind}s, but the inputs are {samples.kind}s.")
+    plan = EmbeddingPlan(encoder.name, encoder.version, encoder.image_size, encoder.device, batch_size)
     chunks = plan.chunks(samples)
     fingerprint = samples.fingerprint(digest for _, digest in chunks)
     if resume and out.exists():
@@ -90,19 +94,14 @@ def embed(
         if progress is not None:
             progress(done, len(samples))
     arrays = _columns(samples, np.concatenate([kept[number] for number in range(len(chunks))]))
-    about = {**_made_by(encoder), "fingerprint": fingerprint, **_origin(samples, out)}
+    about: dict[str, str | int] = {"encoder": encoder.name, "encoder_version": encoder.version}
+    if encoder.image_size is not None:  # at another one the same image has other features
+        about["image_size"] = encoder.image_size
+    about |= {"fingerprint": fingerprint, **_origin(samples, out)}
     arrays |= {name: np.array(value) for name, value in about.items()}
     write_arrays(out, arrays, store.blocks(digest for _, digest in chunks), (len(arrays["id"]), width))
     shutil.rmtree(store.folder)
     return load_features(out)
-
-
-def _plan(samples: Samples, encoder: Encoder, batch_size: int) -> EmbeddingPlan:
-    if batch_size < 1:
-        raise InputError(f"batch_size is {batch_size}, expected 1 or more.")
-    if samples.kind != encoder.kind:
-        raise InputError(f"the encoder {encoder.name} takes {encoder.kind}s, but the inputs are {samples.kind}s.")
-    return EmbeddingPlan(encoder.name, encoder.version, encoder.image_size, encoder.device, batch_size)
 
 
 def encode_span(
@@ -184,12 +183,6 @@ def _columns(samples: Samples, kept: np.ndarray) -> dict[str, np.ndarray]:
     if samples.splits is not None:
         arrays["split"] = np.array(samples.splits)[kept]
     return arrays
-
-
-def _made_by(encoder: Encoder) -> dict[str, str | int]:
-    """Which encoder, and at which size it was given images: at another one the same image has other features."""
-    size = {} if encoder.image_size is None else {"image_size": encoder.image_size}
-    return {"encoder": encoder.name, "encoder_version": encoder.version, **size}
 
 
 def _origin(samples: Samples, out: Path) -> dict[str, str]:
