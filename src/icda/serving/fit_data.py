@@ -188,9 +188,8 @@ def split_names(splits: np.ndarray, origin: str) -> list[str]:
 
 
 def _from_file(path: Path, asked: Asked) -> FitData:
-    found = read_feature_file(
-        path, replace(asked.columns, features=asked.features, names=asked.names, where=asked.where)
-    )
+    named = Columns(labels=asked.labels, groups=asked.groups, features=asked.features, names=asked.names)
+    found = read_feature_file(path, replace(named, where=asked.where))
     labels = np.asarray(found.labels)
     if found.class_names is not None and len(labels) and 0 <= labels.min() <= labels.max() < len(found.class_names):
         labels = found.class_names[labels]
