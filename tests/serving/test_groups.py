@@ -102,7 +102,7 @@ def test_an_unknown_group_column_is_refused_with_the_nearest_name(tmp_path: Path
 def test_groups_of_another_length_are_refused(tmp_path: Path) -> None:
     X, y, background = _planted(20)
     np.savez(tmp_path / "data.npz", features=X, labels=y, place=background[:-1])
-    with pytest.raises(InputError, match="groups .*one value per row"):
+    with pytest.raises(InputError, match=r"groups .*one value per row"):
         read_fit_data(tmp_path / "data.npz", Asked(groups="place"), tmp_path / "model")
 
 
