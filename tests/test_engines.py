@@ -18,8 +18,8 @@ from icda.cli.audit import main as audit_main
 from icda.cli.embed import local_jobs
 from icda.cli.fit import main
 from icda.data.embedding import embed, read_samples
+from icda.data.embedding.samples import Columns
 from icda.data.own.blocks import find_blocks
-from icda.data.own.feature_files import Wanted
 from icda.engines import Here, OnRay, Processes, make_engine, start_ray
 from icda.errors import InputError, OperationError
 from icda.heads.block_fit import fit_blocks
@@ -55,7 +55,7 @@ def test_results_come_in_the_order_of_the_items(ray_engine: OnRay) -> None:
 
 @pytest.mark.parametrize("name", ["la", "icda"])
 def test_ray_finds_the_head_of_one_process(files: tuple[Path, Path], ray_engine: OnRay, name: str) -> None:
-    blocks = find_blocks(files[0], Wanted(labels=str(files[1])), block_bytes=5 * 8 * 90)
+    blocks = find_blocks(files[0], Columns(labels=str(files[1])), block_bytes=5 * 8 * 90)
     assert [len(block) for block in blocks] == [90, 90, 90, 90, 40]
     settings = LossSettings(name)  # type: ignore[arg-type]
     heads = [
@@ -89,7 +89,7 @@ class Mortal:
 def test_a_killed_worker_costs_its_block_and_not_the_fit(
     files: tuple[Path, Path], tmp_path: Path, ray_engine: OnRay
 ) -> None:
-    blocks: list[Any] = list(find_blocks(files[0], Wanted(labels=str(files[1])), block_bytes=5 * 8 * 90))
+    blocks: list[Any] = list(find_blocks(files[0], Columns(labels=str(files[1])), block_bytes=5 * 8 * 90))
     whole = fit_blocks(blocks, LossSettings("icda"), decay, tol=1e-7, dtype=torch.float64)
     marker = tmp_path / "dead"
     mortal = [*blocks[:2], Mortal(blocks[2], marker), *blocks[3:]]
@@ -115,11 +115,11 @@ def test_a_folder_of_parquet_gives_the_head_of_the_array(files: tuple[Path, Path
     for k, rows in enumerate((slice(0, 150), slice(150, 400))):
         table = arrow.table({"embedding": list(features[rows]), "label": labels[rows]})
         parquet.write_table(table, folder / f"{k}.parquet", row_group_size=100)
-    blocks = find_blocks(folder, Wanted(features="embedding"))
+    blocks = find_blocks(folder, Columns(features="embedding"))
     assert [len(block) for block in blocks] == [100, 50, 100, 100, 50]
     found = fit_blocks(blocks, LossSettings("la"), decay, tol=1e-7, dtype=torch.float64)
     np.save(tmp_path / "single.npy", features)
-    alike = find_blocks(tmp_path / "single.npy", Wanted(labels=str(files[1])))
+    alike = find_blocks(tmp_path / "single.npy", Columns(labels=str(files[1])))
     wanted = fit_blocks(alike, LossSettings("la"), decay, tol=1e-7, dtype=torch.float64)
     np.testing.assert_allclose(found.coef, wanted.coef, atol=1e-6)
 
@@ -157,16 +157,16 @@ def test_what_blocks_cannot_do_is_refused(
 
 def test_files_that_do_not_fit_are_named(files: tuple[Path, Path], tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"--labels LABELS\.npy"):
-        find_blocks(files[0], Wanted())
+        find_blocks(files[0], Columns())
     np.save(tmp_path / "short.npy", np.zeros(3))
     with pytest.raises(InputError, match="one label per row"):
-        find_blocks(files[0], Wanted(labels=str(tmp_path / "short.npy")))
+        find_blocks(files[0], Columns(labels=str(tmp_path / "short.npy")))
     with pytest.raises(FileNotFoundError):
-        find_blocks(tmp_path / "nothing.npy", Wanted())
+        find_blocks(tmp_path / "nothing.npy", Columns())
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(InputError, match=r"no \.parquet"):
-        find_blocks(empty, Wanted())
+        find_blocks(empty, Columns())
 
 
 class Lengths:
@@ -190,7 +190,7 @@ def test_features_made_on_ray_are_the_same_file(tmp_path: Path, ray_engine: OnRa
 def test_a_file_of_embed_is_read_in_blocks(tmp_path: Path) -> None:
     (tmp_path / "texts.csv").write_text("text,label\n" + "\n".join(f"{'x' * (k % 9)},{'ab'[k % 2]}" for k in range(40)))
     made = embed(read_samples(tmp_path / "texts.csv"), Lengths(), tmp_path / "f.npz", batch_size=4)
-    blocks = find_blocks(tmp_path / "f.npz", Wanted(), block_bytes=4 * 15)
+    blocks = find_blocks(tmp_path / "f.npz", Columns(), block_bytes=4 * 15)
     assert [len(block) for block in blocks] == [15, 15, 10]
     read = [block.read() for block in blocks]
     np.testing.assert_array_equal(np.concatenate([part[0] for part in read]), made.features)
@@ -209,7 +209,7 @@ def same_rows(one: Path, other: Path) -> bool:
 def test_an_audit_on_ray_is_that_of_one_process_and_outlives_a_worker(
     files: tuple[Path, Path], tmp_path: Path, ray_engine: OnRay
 ) -> None:
-    blocks: list[Any] = list(find_blocks(files[0], Wanted(labels=str(files[1])), block_bytes=5 * 8 * 90))
+    blocks: list[Any] = list(find_blocks(files[0], Columns(labels=str(files[1])), block_bytes=5 * 8 * 90))
     marker = tmp_path / "dead"
     mortal = [*blocks[:2], Mortal(blocks[2], marker), *blocks[3:]]
     threads = torch.get_num_threads()

@@ -7,10 +7,9 @@ import signal
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
-from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
 from icda.errors import InputError, OperationError
@@ -30,9 +29,7 @@ class Engine(Protocol):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         return None  # nothing to tidy up, unless an engine says otherwise
 
 
@@ -61,54 +58,14 @@ class Processes(Engine):
         begin = self.threads, work, shared
         spawn = get_context("spawn")  # a fork of a process with threads may wait for ever
         with ProcessPoolExecutor(self.jobs, mp_context=spawn, initializer=_begin, initargs=begin) as pool:
-            waiting: deque[Any] = deque()
             try:
-                for item in items:
-                    waiting.append(pool.submit(_work_on, item))
-                    if len(waiting) >= AHEAD * self.jobs:
-                        yield waiting.popleft().result()
-                while waiting:
-                    yield waiting.popleft().result()
+                yield from _in_order(lambda item: pool.submit(_work_on, item), Future.result, items, AHEAD * self.jobs)
             except BrokenProcessPool as error:
                 raise OperationError(
                     "one of the processes died: look for too little memory, or ask for fewer with --jobs."
                 ) from error
             finally:
                 pool.shutdown(cancel_futures=True)
-
-
-def start_ray(ray: Any, jobs: int) -> None:
-    """Connect to the cluster that RAY_ADDRESS names, else start a Ray of `jobs` processes here.
-
-    Ray itself waits for minutes for a cluster that is not there, and then prints its own traceback.
-    """
-    address = os.environ.get("RAY_ADDRESS")
-    if not address:
-        ray.init(num_cpus=jobs, include_dashboard=False, log_to_driver=False)
-        return
-    silent = f"no Ray answers at RAY_ADDRESS={address}: start it, or unset the variable to use this machine."
-    if not _answers(address):
-        raise OperationError(silent)
-    try:
-        ray.init(include_dashboard=False, log_to_driver=False)
-    except ConnectionError as error:
-        raise OperationError(silent) from error
-
-
-def _answers(address: str) -> bool:
-    """Whether a port is open there; names without a port (auto, local) are Ray's business.
-
-    >>> _answers("auto"), _answers("127.0.0.1:1")
-    (True, False)
-    """
-    host, _, port = address.rpartition("://")[2].rpartition(":")
-    if not host or not port.isdigit():
-        return True
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=SECONDS_TO_ANSWER).close()
-    except (OSError, OverflowError, UnicodeError):
-        return False
-    return True
 
 
 class OnRay(Engine):
@@ -129,9 +86,7 @@ class OnRay(Engine):
             start_ray(self.ray, self.jobs)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._own:
             self.ray.shutdown()
 
@@ -140,13 +95,7 @@ class OnRay(Engine):
         task = ray.remote(num_cpus=1, max_retries=RETRIES)(_alone)
         stored = [ray.put(part) for part in shared]
         most = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
-        waiting: deque[Any] = deque()
-        for item in items:
-            waiting.append(task.remote(work, item, *stored))
-            if len(waiting) >= most:
-                yield self._get(waiting.popleft())
-        while waiting:
-            yield self._get(waiting.popleft())
+        return _in_order(lambda item: task.remote(work, item, *stored), self._get, items, most)
 
     def _get(self, waiting: Any) -> Any:
         exceptions = self.ray.exceptions
@@ -159,6 +108,26 @@ class OnRay(Engine):
                 f"a Ray worker died {RETRIES + 1} times on the same block ({type(error).__name__}): look for too little "
                 "memory, or make blocks smaller."
             ) from error
+
+
+def start_ray(ray: Any, jobs: int) -> None:
+    """Connect to the cluster that RAY_ADDRESS names, else start a Ray of `jobs` processes here.
+
+    Ray itself waits for minutes for a cluster that is not there, and then prints its own traceback.
+    """
+    address = os.environ.get("RAY_ADDRESS")
+    if not address:
+        ray.init(num_cpus=jobs, include_dashboard=False, log_to_driver=False)
+        return
+    try:
+        host, _, port = address.rpartition("://")[2].rpartition(":")
+        if host and port.isdigit():  # names without a port (auto, local) are Ray's business
+            socket.create_connection((host.strip("[]"), int(port)), timeout=SECONDS_TO_ANSWER).close()
+        ray.init(include_dashboard=False, log_to_driver=False)
+    except (OSError, OverflowError, UnicodeError) as error:  # a ConnectionError of Ray is an OSError
+        raise OperationError(
+            f"no Ray answers at RAY_ADDRESS={address}: start it, or unset the variable to use this machine."
+        ) from error
 
 
 def make_engine(where: Where, jobs: int | None = None) -> Engine:
@@ -175,6 +144,19 @@ def thread_budget() -> int:
     import torch
 
     return torch.get_num_threads()
+
+
+def _in_order(
+    submit: Callable[[Any], Any], collect: Callable[[Any], Any], items: Iterable[Any], most: int
+) -> Iterator[Any]:
+    """Results in the order of the items; at most `most` of them are under way."""
+    waiting: deque[Any] = deque()
+    for item in items:
+        waiting.append(submit(item))
+        if len(waiting) >= most:
+            yield collect(waiting.popleft())
+    while waiting:
+        yield collect(waiting.popleft())
 
 
 _HELD: dict[str, Any] = {}  # what a process of `Processes` was given when it began

@@ -11,7 +11,7 @@ from PIL import Image
 import icda
 from icda.auditing import Audit
 from icda.auditing.exhibits import suspect_pairs, thumbnail, typical_rows
-from icda.data.embedding.origin import find_inputs
+from icda.data.embedding.samples import find_inputs
 from icda.errors import InputError, MissingFileError
 
 WRONG = (0, 1, 2, 3)  # samples whose labels were exchanged
@@ -99,7 +99,7 @@ def test_inputs_are_found_beside_the_file_and_nowhere_else(
 ) -> None:
     names = [path.name for path in pictures]
     near = {"source": "."}
-    assert list(find_inputs(names, near, tmp_path / "f.npz").items) == [path.resolve() for path in pictures]
+    assert list(find_inputs(names, near, tmp_path / "f.npz").inputs) == [path.resolve() for path in pictures]
     (tmp_path / "sub").mkdir()
     monkeypatch.chdir(tmp_path / "sub")
     outside = {"source": "../"}  # a stranger's file must not choose what is shown
@@ -109,7 +109,7 @@ def test_inputs_are_found_beside_the_file_and_nowhere_else(
     (tmp_path / "sub" / "own.png").touch()
     shown = find_inputs(["../secret.png", "own.png"], {}, tmp_path / "f.npz", tmp_path / "sub")
     assert shown is not None
-    assert [Path(str(item)).name for item in shown.items] == ["missing", "own.png"]
+    assert [Path(str(item)).name for item in shown.inputs] == ["missing", "own.png"]
     with pytest.raises(MissingFileError, match="that `icda embed` read"):
         find_inputs(names, {}, tmp_path / "f.npz", tmp_path / "nowhere")
 
@@ -127,6 +127,6 @@ def test_texts_are_found_by_their_rows(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text("words,label\nfirst,a\nsecond,b\n")
     noted = {"source": "t.csv", "source_column": "words"}
-    assert find_inputs(["1", "0"], noted, tmp_path / "f.npz") == ("text", ["second", "first"])
+    assert find_inputs(["1", "0"], noted, tmp_path / "f.npz").inputs == ["second", "first"]
     with pytest.raises(InputError, match="has 2 rows, and the features name others"):
         find_inputs(["7"], noted, tmp_path / "f.npz")

@@ -42,7 +42,7 @@ def test_every_text_is_escaped() -> None:
     assert page.count("<script") == 1  # the page's own
     for made in (audit(audited(), 2), page.partition("<script")[0]):
         assert "<script" not in made
-        assert "&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt;" in made
+        assert "&lt;script&gt;alert(&#34;x&#34;)&lt;/script&gt;" in made
 
 
 def test_headings_follow_the_level() -> None:
@@ -99,7 +99,7 @@ def test_the_first_paragraph_says_what_to_do_and_the_command_runs() -> None:
     first = page.partition("In short</h2>")[2]
     assert first.startswith('<p class="lede">There is a shortcut')
     assert "It cannot be told from these data: long tail." in first
-    assert "icda fit &#x27;my photos.npz&#x27; --labels kind --out model" in first
+    assert "icda fit &#39;my photos.npz&#39; --labels kind --out model" in first
     assert "icda.RobustClassifier().fit(X, y)" in render_audit_page({**audited(), "verdicts": verdicts()})
 
 

@@ -1,7 +1,6 @@
 import csv
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +8,8 @@ import pytest
 
 from icda.bench.suites.suite import SUITES
 
-Command = Callable[..., Any]
 
-
-def test_speed_prints_its_table_and_writes_it(icda: Command) -> None:
+def test_speed_prints_its_table_and_writes_it(icda: Any) -> None:
     words = ["bench", "speed", "--model", "mlp", "--steps", 1, "--batch-size", 4, "--no-grid"]
     answer = icda(*words, "--out", "results/speed.csv")
     assert answer.code == 0, answer.err
@@ -34,13 +31,13 @@ def test_speed_prints_its_table_and_writes_it(icda: Command) -> None:
     assert "Written to results/speed.csv" in answer.out
 
 
-def test_without_a_file_nothing_is_written(icda: Command) -> None:
+def test_without_a_file_nothing_is_written(icda: Any) -> None:
     answer = icda("bench", "speed", "--model", "mlp", "--steps", 1, "--batch-size", 4, "--no-grid")
     assert answer.code == 0
     assert list(Path().iterdir()) == []
 
 
-def test_an_unknown_bench_gives_the_known_ones(icda: Command) -> None:
+def test_an_unknown_bench_gives_the_known_ones(icda: Any) -> None:
     answer = icda("bench", "zzz")
     assert answer.code == 2
     assert "unknown bench 'zzz': Known: speed" in answer.err
@@ -49,7 +46,7 @@ def test_an_unknown_bench_gives_the_known_ones(icda: Command) -> None:
 SMOKE = ("--tier", "smoke", "--methods", "cross_entropy", "logit_adjustment", "icda")
 
 
-def test_a_table_is_run_shown_and_written_and_a_second_call_trains_nothing(icda: Command) -> None:
+def test_a_table_is_run_shown_and_written_and_a_second_call_trains_nothing(icda: Any) -> None:
     answer = icda("bench", "table2", *SMOKE, "--jobs", 1, "--ledger", "results/table2.csv")
     assert answer.code == 0, answer.err
     for text in ("3/3", "smoke runs: digits_lt, small_cnn, 2 epochs; accuracy in per cent, no measurement", "ICDA"):
@@ -76,7 +73,7 @@ def test_a_table_is_run_shown_and_written_and_a_second_call_trains_nothing(icda:
     assert Path("results/table2.csv").read_text() == written
 
 
-def test_a_finished_table_is_shown_without_torch(icda: Command) -> None:
+def test_a_finished_table_is_shown_without_torch(icda: Any) -> None:
     words = ["bench", "table2", *SMOKE, "--jobs", "1", "--out", "cells"]
     assert icda(*words).code == 0
     script = (
@@ -108,14 +105,14 @@ def smoke_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", SUITES)
-def test_every_suite_runs_its_smoke_tier_whole(name: str, icda: Command, smoke_runs: Path) -> None:
+def test_every_suite_runs_its_smoke_tier_whole(name: str, icda: Any, smoke_runs: Path) -> None:
     answer = icda("bench", name, "--tier", "smoke", "--jobs", 1, "--ledger", f"{name}.csv", "--out", smoke_runs)
     assert answer.code == 0, answer.text
     assert "failed" not in answer.text
 
 
 def test_a_failed_cell_is_reported_the_rest_are_kept_and_the_exit_code_says_so(
-    icda: Command, monkeypatch: pytest.MonkeyPatch
+    icda: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from icda.bench import backends
 
@@ -135,7 +132,7 @@ def test_a_failed_cell_is_reported_the_rest_are_kept_and_the_exit_code_says_so(
     assert icda("bench", "table2", *SMOKE, "--jobs", 1, "--ledger", "table2.csv").code == 0
 
 
-def test_only_what_the_ledger_lacks_is_trained_and_the_rest_is_shown_from_it(icda: Command) -> None:
+def test_only_what_the_ledger_lacks_is_trained_and_the_rest_is_shown_from_it(icda: Any) -> None:
     first = icda(
         "bench", "table2", "--tier", "smoke", "--methods", "icda", "--jobs", 1, "--ledger", "a.csv", "--out", "x"
     )
@@ -156,7 +153,7 @@ def test_only_what_the_ledger_lacks_is_trained_and_the_rest_is_shown_from_it(icd
     assert not list(Path("y").glob("**/icda/*"))
 
 
-def test_a_row_of_another_tables_ledger_is_taken_over_where_the_cell_is_the_same(icda: Command) -> None:
+def test_a_row_of_another_tables_ledger_is_taken_over_where_the_cell_is_the_same(icda: Any) -> None:
     words = ("--tier", "smoke", "--methods", "cross_entropy", "--jobs", 1)
     assert icda("bench", "table7", *words, "--ledger", "table7.csv", "--out", "x").code == 0
     answer = icda("bench", "table8", *words, "--ledger", "table8.csv", "--missing", "--out", "y")
@@ -166,7 +163,7 @@ def test_a_row_of_another_tables_ledger_is_taken_over_where_the_cell_is_the_same
     assert not Path("y").exists()
 
 
-def test_a_dry_run_lists_the_cells_and_runs_none(icda: Command) -> None:
+def test_a_dry_run_lists_the_cells_and_runs_none(icda: Any) -> None:
     answer = icda("bench", "table4", "--tier", "paper", "--methods", "icda", "--tasks", "flip_20", "--dry-run")
     assert answer.code == 0
     assert "open cifar10_flip_20, icda, seed 2" in answer.text
@@ -186,16 +183,14 @@ def test_a_dry_run_lists_the_cells_and_runs_none(icda: Command) -> None:
         (("table3", "--tier", "smoke", "--networks", "vgg"), "has no network 'vgg'"),
     ],
 )
-def test_what_cannot_be_run_is_refused_before_anything_is(
-    icda: Command, words: tuple[object, ...], message: str
-) -> None:
+def test_what_cannot_be_run_is_refused_before_anything_is(icda: Any, words: tuple[object, ...], message: str) -> None:
     answer = icda("bench", *words)
     assert answer.code == 1
     assert message in answer.text
     assert list(Path().iterdir()) == []
 
 
-def test_table3_measures_and_keeps_its_figures(icda: Command) -> None:
+def test_table3_measures_and_keeps_its_figures(icda: Any) -> None:
     answer = icda("bench", "table3", "--tier", "smoke", "--ledger", "table3.csv")
     assert answer.code == 0, answer.err
     with Path("table3.csv").open(newline="") as file:

@@ -1,5 +1,4 @@
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +8,8 @@ from icda.cli import demo
 from icda.cli.demo import METHODS, PICTURED, TASKS
 from icda.errors import InputError
 
-Command = Callable[..., Any]
 
-
-def test_the_demo_compares_every_method_on_every_task_and_is_not_run_twice(icda: Command) -> None:
+def test_the_demo_compares_every_method_on_every_task_and_is_not_run_twice(icda: Any) -> None:
     words = ["demo", "--seeds", 1, "--epochs", 1, "--out", "demo"]
     answer = icda(*words)
     assert answer.code == 0, answer.err
@@ -53,7 +50,7 @@ def test_the_demo_compares_every_method_on_every_task_and_is_not_run_twice(icda:
     ids=["in full", "quick", "quick, with options beside it"],
 )
 def test_a_quick_look_is_short_goes_elsewhere_and_says_that_it_proves_nothing(
-    words: tuple[object, ...], planned: tuple[int, int, str], icda: Command, monkeypatch: pytest.MonkeyPatch
+    words: tuple[object, ...], planned: tuple[int, int, str], icda: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[int, int, str]] = []
 

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +6,6 @@ import pytest
 from PIL import Image
 
 from icda.data.embedding import load_features
-
-Command = Callable[..., Any]
 
 
 @pytest.fixture
@@ -29,7 +26,7 @@ def reviews(tmp_path: Path) -> str:
     return "reviews.csv"
 
 
-def test_a_folder_becomes_features_that_numpy_reads(icda: Command, photos: str) -> None:
+def test_a_folder_becomes_features_that_numpy_reads(icda: Any, photos: str) -> None:
     answer = icda("embed", photos, "--out", "f.npz", "--image-size", 32)
     assert answer.code == 0, answer.err
     assert "f.npz: 6 x 1280 features by efficientnet_lite0" in answer.out
@@ -40,14 +37,14 @@ def test_a_folder_becomes_features_that_numpy_reads(icda: Command, photos: str) 
         assert file["y"].tolist() == ["cat"] * 3 + ["dog"] * 3
 
 
-def test_the_batch_size_changes_nothing_and_a_second_run_gives_the_same_bytes(icda: Command, photos: str) -> None:
+def test_the_batch_size_changes_nothing_and_a_second_run_gives_the_same_bytes(icda: Any, photos: str) -> None:
     for name, size in (("a", 32), ("b", 32), ("c", 1)):
         icda("embed", photos, "--out", f"{name}.npz", "--image-size", 64, "--batch-size", size)
     assert Path("a.npz").read_bytes() == Path("b.npz").read_bytes()
     np.testing.assert_allclose(load_features("a.npz").features, load_features("c.npz").features, rtol=1e-5, atol=1e-5)
 
 
-def test_a_table_of_texts_becomes_sentence_embeddings(icda: Command, reviews: str) -> None:
+def test_a_table_of_texts_becomes_sentence_embeddings(icda: Any, reviews: str) -> None:
     answer = icda("embed", reviews)
     assert answer.code == 0, answer.err
     assert "features.npz: 4 x 384 features by minilm" in answer.out
@@ -56,7 +53,7 @@ def test_a_table_of_texts_becomes_sentence_embeddings(icda: Command, reviews: st
     assert features[0] @ features[1] > features[0] @ features[3]
 
 
-def test_what_is_there_is_refused_and_resume_shows_it(icda: Command, photos: str) -> None:
+def test_what_is_there_is_refused_and_resume_shows_it(icda: Any, photos: str) -> None:
     words = ("embed", photos, "--image-size", 32)
     assert icda(*words).code == 0
     answer = icda(*words)
@@ -67,7 +64,7 @@ def test_what_is_there_is_refused_and_resume_shows_it(icda: Command, photos: str
     assert icda(*words, "--resume").code == 0
 
 
-def test_an_unreadable_image_is_named_or_skipped(icda: Command, photos: str) -> None:
+def test_an_unreadable_image_is_named_or_skipped(icda: Any, photos: str) -> None:
     Path(photos, "cat", "2.png").write_bytes(b"no image")
     answer = icda("embed", photos, "--image-size", 32)
     assert answer.code == 1
@@ -79,7 +76,7 @@ def test_an_unreadable_image_is_named_or_skipped(icda: Command, photos: str) -> 
     assert load_features("features.npz").skipped.tolist() == ["cat/2.png"]
 
 
-def test_images_without_classes_are_embedded_on_request(icda: Command, photos: str) -> None:
+def test_images_without_classes_are_embedded_on_request(icda: Any, photos: str) -> None:
     answer = icda("embed", f"{photos}/cat", "--unlabelled", "--image-size", 32)
     assert answer.code == 0, answer.err
     assert load_features("features.npz").y is None
@@ -100,7 +97,7 @@ def test_images_without_classes_are_embedded_on_request(icda: Command, photos: s
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 @pytest.mark.usefixtures("photos", "reviews")
-def test_a_mistake_ends_in_one_line_and_no_file(words: list[str], hint: str, icda: Command) -> None:
+def test_a_mistake_ends_in_one_line_and_no_file(words: list[str], hint: str, icda: Any) -> None:
     answer = icda("embed", *words)
     assert answer.code == 1
     assert hint in answer.err
@@ -108,7 +105,7 @@ def test_a_mistake_ends_in_one_line_and_no_file(words: list[str], hint: str, icd
     assert not list(Path().glob("features*"))
 
 
-def test_a_typo_in_an_option_gives_the_right_one(icda: Command, photos: str) -> None:
+def test_a_typo_in_an_option_gives_the_right_one(icda: Any, photos: str) -> None:
     answer = icda("embed", photos, "--batchsize", 3)
     assert answer.code == 2
     assert "--batch-size" in answer.text

@@ -1,20 +1,17 @@
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-Command = Callable[..., Any]
-
 
 @pytest.fixture
-def run(icda: Command) -> str:
+def run(icda: Any) -> str:
     assert icda("train", "--task", "digits_coloured", "--epochs", 1, "--out", "run", "--quiet").code == 0
     return "run"
 
 
-def test_a_run_is_evaluated_with_the_figures_of_its_result(icda: Command, run: str) -> None:
+def test_a_run_is_evaluated_with_the_figures_of_its_result(icda: Any, run: str) -> None:
     answer = icda("eval", run)
     metrics = json.loads(Path(run, "result.json").read_text())["metrics"]
     assert answer.code == 0
@@ -23,7 +20,7 @@ def test_a_run_is_evaluated_with_the_figures_of_its_result(icda: Command, run: s
         assert f"{100 * metrics[name]:.2f}" in answer.out
 
 
-def test_json_is_the_whole_result_and_nothing_else(icda: Command, run: str) -> None:
+def test_json_is_the_whole_result_and_nothing_else(icda: Any, run: str) -> None:
     answer = icda("eval", run, "--json")
     result = json.loads(Path(run, "result.json").read_text())
     printed = json.loads(answer.out)
@@ -32,7 +29,7 @@ def test_json_is_the_whole_result_and_nothing_else(icda: Command, run: str) -> N
     assert printed["config"] == result["config"]
 
 
-def test_another_split_has_other_figures_and_its_own_name(icda: Command, run: str) -> None:
+def test_another_split_has_other_figures_and_its_own_name(icda: Any, run: str) -> None:
     answer = icda("eval", run, "--split", "train")
     printed = json.loads(icda("eval", run, "--split", "train", "--json").out)
     assert "train split" in answer.out
@@ -40,14 +37,14 @@ def test_another_split_has_other_figures_and_its_own_name(icda: Command, run: st
     assert sum(map(sum, printed["confusion"])) == sum(printed["class_counts"])
 
 
-def test_evaluation_changes_no_file_of_the_run(icda: Command, run: str) -> None:
+def test_evaluation_changes_no_file_of_the_run(icda: Any, run: str) -> None:
     before = {path.name: path.read_bytes() for path in Path(run).iterdir()}
     icda("eval", run)
     assert {path.name: path.read_bytes() for path in Path(run).iterdir()} == before
 
 
 @pytest.mark.parametrize("folder", ["nowhere", "."])
-def test_a_folder_that_is_no_run_is_named(folder: str, icda: Command) -> None:
+def test_a_folder_that_is_no_run_is_named(folder: str, icda: Any) -> None:
     answer = icda("eval", folder)
     assert answer.code == 1
     assert answer.err == (
@@ -55,7 +52,7 @@ def test_a_folder_that_is_no_run_is_named(folder: str, icda: Command) -> None:
     )
 
 
-def test_a_damaged_model_is_named(icda: Command, run: str) -> None:
+def test_a_damaged_model_is_named(icda: Any, run: str) -> None:
     path = Path(run, "model.pt")
     path.write_bytes(path.read_bytes()[:5000])
     answer = icda("eval", run)
@@ -63,7 +60,7 @@ def test_a_damaged_model_is_named(icda: Command, run: str) -> None:
     assert "run/model.pt is not a checkpoint, or one that is damaged or truncated" in answer.err
 
 
-def test_data_with_other_classes_is_refused(icda: Command, run: str) -> None:
+def test_data_with_other_classes_is_refused(icda: Any, run: str) -> None:
     Path("texts.csv").write_text("text,label\n" + "".join(f"word {k},{'abc'[k % 3]}\n" for k in range(60)))
     answer = icda("eval", run, "--data", "texts.csv")
     assert answer.code == 1
@@ -72,7 +69,7 @@ def test_data_with_other_classes_is_refused(icda: Command, run: str) -> None:
     assert "Traceback" not in answer.err
 
 
-def test_all_of_other_data_is_judged_and_counted(icda: Command) -> None:
+def test_all_of_other_data_is_judged_and_counted(icda: Any) -> None:
     """A fifth of it was judged, and nobody said so."""
 
     def texts(name: str, rows: int) -> None:
@@ -92,7 +89,7 @@ def test_all_of_other_data_is_judged_and_counted(icda: Command) -> None:
     assert "Judged: 18 samples" in own.out
 
 
-def test_one_class_alone_can_be_judged_and_a_named_split_is(icda: Command) -> None:
+def test_one_class_alone_can_be_judged_and_a_named_split_is(icda: Any) -> None:
     lines = [f"{'good fine' if k % 2 else 'bad poor'} film {k},{'good' if k % 2 else 'bad'}" for k in range(60)]
     Path("train.csv").write_text("\n".join(["text,label", *lines]))
     assert icda("train", "--data", "train.csv", "--epochs", 1, "--out", "run", "--quiet").code == 0

@@ -1,5 +1,4 @@
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +6,9 @@ import pytest
 
 from icda.cli.explain import main, run_labels
 
-Command = Callable[..., Any]
-
 
 @pytest.fixture
-def run(icda: Command) -> str:
+def run(icda: Any) -> str:
     assert icda("train", "--task", "digits_coloured", "--epochs", 2, "--out", "run", "--quiet").code == 0
     return "run"
 

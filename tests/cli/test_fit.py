@@ -6,7 +6,6 @@ import csv
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ import pytest
 from PIL import Image
 
 import icda as package
-
-Command = Callable[..., Any]
 
 
 @pytest.fixture
@@ -29,7 +26,7 @@ def table(tmp_path: Path) -> str:
     return "table.csv"
 
 
-def test_from_a_table_to_predictions(icda: Command, table: str) -> None:
+def test_from_a_table_to_predictions(icda: Any, table: str) -> None:
     answer = icda("fit", table, "--label-column", "kind")
     assert answer.code == 0, answer.err
     assert "Features: f0, f1, f2, f3." in answer.err
@@ -58,7 +55,7 @@ def test_from_a_table_to_predictions(icda: Command, table: str) -> None:
     assert package.load("model").predict(np.zeros((1, 4))).tolist() == ["a"]
 
 
-def test_a_model_is_not_overwritten_by_accident(icda: Command, table: str) -> None:
+def test_a_model_is_not_overwritten_by_accident(icda: Any, table: str) -> None:
     assert icda("fit", table, "--labels", "kind").code == 0
     again = icda("fit", table, "--labels", "kind")
     assert again.code == 1
@@ -85,14 +82,14 @@ def test_a_model_is_not_overwritten_by_accident(icda: Command, table: str) -> No
         (("export", "nowhere", "--onnx", "."), "which is a folder"),
     ],
 )
-def test_wrong_words_are_one_sentence(words: tuple[str, ...], complaint: str, icda: Command, table: str) -> None:
+def test_wrong_words_are_one_sentence(words: tuple[str, ...], complaint: str, icda: Any, table: str) -> None:
     answer = icda(*words)
     assert answer.code == 1
     assert complaint in answer.err
     assert "Traceback" not in answer.err
 
 
-def test_the_table_to_predict_is_not_overwritten(icda: Command, table: str) -> None:
+def test_the_table_to_predict_is_not_overwritten(icda: Any, table: str) -> None:
     assert icda("fit", table, "--labels", "kind").code == 0
     before = Path(table).read_bytes()
     answer = icda("predict", "model", table, "--out", table)
@@ -114,7 +111,7 @@ def photos(tmp_path: Path) -> Path:
     return tmp_path / "photos"
 
 
-def test_one_class_is_refused_before_anything_is_embedded(icda: Command, photos: Path) -> None:
+def test_one_class_is_refused_before_anything_is_embedded(icda: Any, photos: Path) -> None:
     shutil.move(photos / "red", photos.parent / "red")
     answer = icda("fit", "photos")
     assert answer.code == 1
@@ -127,7 +124,7 @@ def test_one_class_is_refused_before_anything_is_embedded(icda: Command, photos:
         assert "--unlabelled" not in answer.err
 
 
-def test_features_of_an_earlier_fit_are_made_again_on_request(icda: Command, photos: Path) -> None:
+def test_features_of_an_earlier_fit_are_made_again_on_request(icda: Any, photos: Path) -> None:
     Path("model").mkdir()
     np.savez("model/features.npz", fingerprint="of other images")
     answer = icda("fit", "photos", "--image-size", 32)
@@ -136,7 +133,7 @@ def test_features_of_an_earlier_fit_are_made_again_on_request(icda: Command, pho
     assert icda("fit", "photos", "--image-size", 32, "--overwrite").code == 0
 
 
-def test_a_network_is_trained_judged_and_used(icda: Command, photos: Path) -> None:
+def test_a_network_is_trained_judged_and_used(icda: Any, photos: Path) -> None:
     (photos / "red" / "broken.png").write_bytes(b"no image")
     answer = icda("fit", "photos", "--train", "--epochs", 1, "--model", "small_cnn")
     assert answer.code == 1

@@ -1,5 +1,4 @@
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,8 +8,6 @@ from icda.methods import method_names
 from icda.methods.create import method_class, option_names
 from icda.models import MODELS
 from icda.selection import SELECTION_RULES
-
-Command = Callable[..., Any]
 
 NAMES = {"tasks": list(TASKS), "methods": method_names(), "models": list(MODELS), "selection": list(SELECTION_RULES)}
 
@@ -22,7 +19,7 @@ def first_column(text: str) -> set[str]:
 @pytest.mark.parametrize("columns", ["80", "160"])
 @pytest.mark.parametrize("what", NAMES)
 def test_every_name_is_listed_whole_with_a_word_about_it(
-    what: str, columns: str, icda: Command, monkeypatch: pytest.MonkeyPatch
+    what: str, columns: str, icda: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     answer = icda("list", what)
@@ -33,26 +30,24 @@ def test_every_name_is_listed_whole_with_a_word_about_it(
         assert line.split("│")[2].strip(), name
 
 
-def test_without_a_word_everything_is_listed(icda: Command) -> None:
+def test_without_a_word_everything_is_listed(icda: Any) -> None:
     names = first_column(icda("list").out)
     assert {name for kind in NAMES.values() for name in kind} <= names
 
 
-def test_one_kind_is_listed_alone(icda: Command) -> None:
+def test_one_kind_is_listed_alone(icda: Any) -> None:
     answer = icda("list", "selection")
     assert "validation_worst_group" in answer.out
     assert "small_cnn" not in answer.out
 
 
-def test_methods_are_listed_with_needs_and_options(icda: Command) -> None:
+def test_methods_are_listed_with_needs_and_options(icda: Any) -> None:
     text = icda("list", "methods").text
     assert "lambda0, beta" in text
     assert "metadata" in text
 
 
-def test_nothing_is_wider_than_the_terminal_and_no_option_is_cut(
-    icda: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_wider_than_the_terminal_and_no_option_is_cut(icda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     text = icda("list").out
     assert max(map(len, text.splitlines())) <= 80

@@ -6,7 +6,6 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -34,8 +33,6 @@ from icda.extras import MissingExtraError
 from icda.training import TrainConfig
 from icda.training.trainer import DivergedError
 
-Command = Callable[..., Any]
-
 HELP: dict[tuple[str, ...], type] = {
     ("demo",): demo.DemoArguments,
     ("train",): train.TrainArguments,
@@ -61,7 +58,7 @@ POSITIONAL = (("eval", "run"), ("embed", "data"), ("audit", "data"), ("report", 
 
 @pytest.mark.parametrize("words", [(), ("-h",), ("--help",)])
 def test_the_overview_names_every_command_in_80_columns(
-    words: tuple[str, ...], icda: Command, monkeypatch: pytest.MonkeyPatch
+    words: tuple[str, ...], icda: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     answer = icda(*words)
@@ -71,13 +68,13 @@ def test_the_overview_names_every_command_in_80_columns(
     assert max(map(len, answer.out.splitlines())) <= 80
 
 
-def test_the_version_is_that_of_the_package(icda: Command) -> None:
+def test_the_version_is_that_of_the_package(icda: Any) -> None:
     for word in ("-V", "--version"):
         assert icda(word) == (0, f"icda {__version__}\n", "")
 
 
 @pytest.mark.parametrize("words", HELP, ids=" ".join)
-def test_help_explains_every_option(words: tuple[str, ...], icda: Command) -> None:
+def test_help_explains_every_option(words: tuple[str, ...], icda: Any) -> None:
     answer = icda(*words, "--help")
     assert answer.code == 0
     names = [field.name for field in fields(HELP[words])]
@@ -90,7 +87,7 @@ def test_help_explains_every_option(words: tuple[str, ...], icda: Command) -> No
         assert shown in answer.out, name
 
 
-def test_help_of_bench_names_every_bench_in_80_columns(icda: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_of_bench_names_every_bench_in_80_columns(icda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for words in (("bench",), ("bench", "--help")):
         answer = icda(*words)
@@ -124,7 +121,7 @@ def test_help_of_bench_names_every_bench_in_80_columns(icda: Command, monkeypatc
     ],
     ids=lambda value: " ".join(value) if isinstance(value, type([])) else None,
 )
-def test_a_typo_gives_the_right_word_and_no_traceback(words: Any, hint: str, icda: Command) -> None:
+def test_a_typo_gives_the_right_word_and_no_traceback(words: Any, hint: str, icda: Any) -> None:
     answer = icda(*words)
     assert answer.code != 0
     assert hint in answer.text
@@ -132,7 +129,7 @@ def test_a_typo_gives_the_right_word_and_no_traceback(words: Any, hint: str, icd
     assert not Path("runs").exists()
 
 
-def test_a_word_like_no_command_gives_them_all(icda: Command) -> None:
+def test_a_word_like_no_command_gives_them_all(icda: Any) -> None:
     answer = icda("xyzzy")
     assert answer.code == 2
     assert answer.err == f"icda: unknown command 'xyzzy': Commands: {', '.join(main.COMMANDS)}.\n"
@@ -153,7 +150,7 @@ USER_ERRORS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)] 
 
 @pytest.mark.parametrize("kind", USER_ERRORS)
 def test_an_error_of_icda_is_one_line_unless_a_traceback_is_asked_for(
-    kind: type[Exception], icda: Command, monkeypatch: pytest.MonkeyPatch
+    kind: type[Exception], icda: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(main.importlib, "import_module", lambda _: FakeCommand(kind("the cat sleeps on it")))
     assert icda("train") == (1, "", "icda: the cat sleeps on it\n")
@@ -170,7 +167,7 @@ def test_an_error_of_icda_is_one_line_unless_a_traceback_is_asked_for(
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_what_the_machine_lacks_is_one_line(error: Exception, icda: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_machine_lacks_is_one_line(error: Exception, icda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(main.importlib, "import_module", lambda _: FakeCommand(error))
     assert icda("train") == (1, "", f"icda: {error}\n")
 
@@ -184,7 +181,7 @@ def test_what_the_machine_lacks_is_one_line(error: Exception, icda: Command, mon
     ],
 )
 def test_a_lack_of_memory_is_said_also_where_python_says_nothing(
-    error: Exception, details: str, icda: Command, monkeypatch: pytest.MonkeyPatch
+    error: Exception, details: str, icda: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(main.importlib, "import_module", lambda _: FakeCommand(error))
     sentence = f"icda: out of memory{details}: take smaller batches, images or data.\n"
@@ -193,7 +190,7 @@ def test_a_lack_of_memory_is_said_also_where_python_says_nothing(
 
 @pytest.mark.parametrize("kind", [ValueError, TypeError, OSError, ImportError, RuntimeError, KeyError, AssertionError])
 def test_a_bug_keeps_its_traceback_and_asks_for_a_report(
-    kind: type[Exception], icda: Command, monkeypatch: pytest.MonkeyPatch
+    kind: type[Exception], icda: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(main.importlib, "import_module", lambda _: FakeCommand(kind("the cat sleeps on it")))
     answer = icda("train", "--set", "a b=1")
@@ -243,7 +240,7 @@ def test_every_error_raised_in_the_source_speaks_to_the_user_or_is_python_protoc
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_an_interrupt_says_how_to_go_on_where_one_can(
-    words: tuple[str, ...], advice: str, icda: Command, monkeypatch: pytest.MonkeyPatch
+    words: tuple[str, ...], advice: str, icda: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(main.importlib, "import_module", lambda _: FakeCommand(KeyboardInterrupt()))
     assert icda(*words) == (130, "", f"icda: interrupted.{advice}\n")

@@ -1,21 +1,18 @@
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-Command = Callable[..., Any]
-
 
 @pytest.fixture
-def report(icda: Command) -> Command:
+def report(icda: Any) -> Any:
     """`report("run", "--open")`"""
     return lambda *words: icda("report", *words)
 
 
 @pytest.fixture
-def run(icda: Command) -> Path:
+def run(icda: Any) -> Path:
     assert icda("train", "--task", "digits_lt", "--method", "icda", "--epochs", 1, "--out", "run").code == 0
     return Path("run")
 
@@ -29,7 +26,7 @@ def test_a_trained_run_has_its_explanations_and_its_page(run: Path) -> None:
     assert found["tied"][0]["picture"] in page
 
 
-def test_missing_explanations_are_made_once_and_kept(report: Command, run: Path) -> None:
+def test_missing_explanations_are_made_once_and_kept(report: Any, run: Path) -> None:
     (run / "explanations.json").unlink()
     plain = report(run)
     assert plain.code == 0, plain.err
@@ -51,7 +48,7 @@ def ledger(path: Path) -> Path:
     return path
 
 
-def test_a_ledger_becomes_a_comparison(report: Command, tmp_path: Path) -> None:
+def test_a_ledger_becomes_a_comparison(report: Any, tmp_path: Path) -> None:
     answer = report(ledger(tmp_path / "demo.csv"))
     assert answer.code == 0, answer.err
     assert "Report of 3 runs: report.html" in answer.text
@@ -60,14 +57,14 @@ def test_a_ledger_becomes_a_comparison(report: Command, tmp_path: Path) -> None:
     assert "60.00 ± 14.14" in page
 
 
-def test_a_ledger_has_no_model_to_explain(report: Command, tmp_path: Path) -> None:
+def test_a_ledger_has_no_model_to_explain(report: Any, tmp_path: Path) -> None:
     answer = report(ledger(tmp_path / "demo.csv"), "--explain", "quick")
     assert answer.code == 1
     assert "icda on t, seed 0 needs its trained model" in answer.err
     assert not Path("report.html").exists()
 
 
-def test_the_page_is_opened_on_request(report: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_is_opened_on_request(report: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda address: bool(opened.append(address)) or True)
     assert report(ledger(tmp_path / "demo.csv"), "--open").code == 0
@@ -78,14 +75,14 @@ def test_the_page_is_opened_on_request(report: Command, tmp_path: Path, monkeypa
     assert "open report.html yourself" in answer.err
 
 
-def test_what_is_no_run_is_refused(report: Command, tmp_path: Path) -> None:
+def test_what_is_no_run_is_refused(report: Any, tmp_path: Path) -> None:
     assert "is not there" in report("nowhere").err
     assert report().code != 0
     (tmp_path / "empty").mkdir()
     assert "holds no result.json" in report("empty").err
 
 
-def test_runs_without_a_result_are_left_out_with_a_note(icda: Command, report: Command, run: Path) -> None:
+def test_runs_without_a_result_are_left_out_with_a_note(icda: Any, report: Any, run: Path) -> None:
     """As a run leaves its folder that was cut off or that diverged: settings, perhaps a checkpoint, no result."""
     for name in ("cut", "deep/diverged"):
         folder = Path("all") / name

@@ -3,7 +3,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,6 @@ from PIL import Image
 from icda.cli.train import parse_options
 from icda.training import TrainConfig, load_config
 from icda.training.config import save_config
-
-Command = Callable[..., Any]
 
 
 def result_of(folder: Path | str) -> dict[str, Any]:
@@ -30,7 +27,7 @@ def picture(path: Path, shade: int) -> Path:
     return path
 
 
-def test_a_run_on_digits_prints_its_table_and_says_where_the_files_are(icda: Command) -> None:
+def test_a_run_on_digits_prints_its_table_and_says_where_the_files_are(icda: Any) -> None:
     answer = icda("train", "--epochs", 2, "--batch-size", 64, "--set", "lambda0=0.25", "sample_margin=false")
     assert answer.code == 0
     folder = Path("runs/digits_lt/icda/seed0")
@@ -49,7 +46,7 @@ def test_a_run_on_digits_prints_its_table_and_says_where_the_files_are(icda: Com
     assert len(answer.err.splitlines()) == 5
 
 
-def test_without_groups_the_worst_class_chooses_unless_a_rule_or_a_file_says_otherwise(icda: Command) -> None:
+def test_without_groups_the_worst_class_chooses_unless_a_rule_or_a_file_says_otherwise(icda: Any) -> None:
     common = ("--task", "digits_coloured", "--model", "mlp", "--method", "cross_entropy", "--epochs", 1, "--quiet")
     for words, rule in (
         (("--attributes", "unknown"), "validation_worst_class"),
@@ -62,14 +59,14 @@ def test_without_groups_the_worst_class_chooses_unless_a_rule_or_a_file_says_oth
         assert result_of(folder)["selection"] == rule
 
 
-def test_quiet_shows_the_result_alone(icda: Command) -> None:
+def test_quiet_shows_the_result_alone(icda: Any) -> None:
     answer = icda("train", "--epochs", 1, "--quiet", "--out", "run")
     assert answer.code == 0
     assert answer.err == ""
     assert "icda" in answer.out
 
 
-def test_a_folder_of_pictures_is_trained_on(icda: Command) -> None:
+def test_a_folder_of_pictures_is_trained_on(icda: Any) -> None:
     for number in range(20):
         for kind, shade in (("dark", 0), ("light", 180)):
             picture(Path("pictures") / kind / f"{number}.png", shade + number % 3)
@@ -81,7 +78,7 @@ def test_a_folder_of_pictures_is_trained_on(icda: Command) -> None:
     assert result["metrics"]["accuracy"] == 1.0
 
 
-def test_a_table_of_texts_with_groups_is_trained_on(icda: Command) -> None:
+def test_a_table_of_texts_with_groups_is_trained_on(icda: Any) -> None:
     with Path("days.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["comment", "label", "place", "part"])
@@ -98,7 +95,7 @@ def test_a_table_of_texts_with_groups_is_trained_on(icda: Command) -> None:
     assert result["metrics"]["worst_group_accuracy"] == 1.0
 
 
-def test_a_table_of_pictures_is_trained_on(icda: Command) -> None:
+def test_a_table_of_pictures_is_trained_on(icda: Any) -> None:
     with Path("birds.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["image", "label"])
@@ -113,7 +110,7 @@ def test_a_table_of_pictures_is_trained_on(icda: Command) -> None:
     assert result["metrics"]["accuracy"] == 1.0
 
 
-def test_an_unreadable_picture_is_named(icda: Command) -> None:
+def test_an_unreadable_picture_is_named(icda: Any) -> None:
     for number in range(10):
         for kind in ("dark", "light"):
             picture(Path("pictures") / kind / f"{number}.png", 7)
@@ -124,7 +121,7 @@ def test_an_unreadable_picture_is_named(icda: Command) -> None:
     assert "Traceback" not in answer.err
 
 
-def test_a_folder_with_a_run_is_kept_continued_or_overwritten_as_told(icda: Command) -> None:
+def test_a_folder_with_a_run_is_kept_continued_or_overwritten_as_told(icda: Any) -> None:
     words = ["train", "--epochs", 1, "--out", "run"]
     assert icda(*words).code == 0
     before = Path("run/result.json").read_bytes()
@@ -140,7 +137,7 @@ def test_a_folder_with_a_run_is_kept_continued_or_overwritten_as_told(icda: Comm
     assert len(result_of("run")["history"]) == 2
 
 
-def test_a_file_of_settings_is_the_default_that_options_beside_it_overrule(icda: Command) -> None:
+def test_a_file_of_settings_is_the_default_that_options_beside_it_overrule(icda: Any) -> None:
     save_config(TrainConfig(epochs=1, seed=4, method="isda", options={"lambda0": 0.75}, out="first"), Path("s.yaml"))
     assert icda("train", "--config", "s.yaml").code == 0
     assert result_of("first")["seed"] == 4
@@ -159,7 +156,7 @@ def test_a_file_of_settings_is_the_default_that_options_beside_it_overrule(icda:
         ("epochs: [", "settings.yaml cannot be read as YAML"),
     ],
 )
-def test_trouble_with_a_file_of_settings_is_told_in_a_line(content: str | None, complaint: str, icda: Command) -> None:
+def test_trouble_with_a_file_of_settings_is_told_in_a_line(content: str | None, complaint: str, icda: Any) -> None:
     if content is not None:
         Path("settings.yaml").write_text(content)
     answer = icda("train", "--config", "settings.yaml")
@@ -183,7 +180,7 @@ def test_trouble_with_a_file_of_settings_is_told_in_a_line(content: str | None, 
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_what_makes_no_sense_is_told_in_a_line_before_training(words: list[str], complaint: str, icda: Command) -> None:
+def test_what_makes_no_sense_is_told_in_a_line_before_training(words: list[str], complaint: str, icda: Any) -> None:
     answer = icda("train", *words)
     assert answer.code != 0
     assert complaint in answer.text
@@ -191,7 +188,7 @@ def test_what_makes_no_sense_is_told_in_a_line_before_training(words: list[str],
     assert not Path("runs").exists()
 
 
-def test_a_diverging_run_ends_with_advice(icda: Command) -> None:
+def test_a_diverging_run_ends_with_advice(icda: Any) -> None:
     answer = icda("train", "--learning-rate", 1e30, "--out", "run")
     assert answer.code == 1
     assert re.search("lower (the|--)?.?learning.rate", answer.text)

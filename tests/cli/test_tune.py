@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -6,11 +5,10 @@ import pytest
 
 pytest.importorskip("optuna")
 
-Command = Callable[..., Any]
 WORDS = ("tune", "--task", "digits_lt", "--method", "icda", "--model", "linear", "--epochs", 1)
 
 
-def test_tune_names_the_best_values_and_the_call_that_trains_with_them(icda: Command) -> None:
+def test_tune_names_the_best_values_and_the_call_that_trains_with_them(icda: Any) -> None:
     answer = icda(*WORDS, "--trials", 2, "--space", "lambda0=0.1:1.0", "beta=0:0.5")
     assert answer.code == 0, answer.err
     assert "trial 2 of 2" in answer.text
@@ -20,12 +18,12 @@ def test_tune_names_the_best_values_and_the_call_that_trains_with_them(icda: Com
     assert icda("train", "--config", best, "--quiet").code == 0
 
 
-def test_tune_without_a_space_or_with_no_trials_is_refused(icda: Command) -> None:
+def test_tune_without_a_space_or_with_no_trials_is_refused(icda: Any) -> None:
     assert "--space is empty" in icda(*WORDS).err
     assert "--trials must be at least 1" in icda(*WORDS, "--trials", 0, "--space", "beta=0:1").err
 
 
-def test_tune_without_validation_data_is_refused(icda: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tune_without_validation_data_is_refused(icda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
     from icda.bench import tune

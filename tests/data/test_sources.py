@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,7 +78,7 @@ class TestFeatureArray:
 class TestImageFiles:
     @pytest.mark.parametrize("cache_bytes", [0, 2**20])
     def test_pictures_of_any_size_and_mode_come_at_one_size(
-        self, tmp_path: Path, write_image: Callable[..., Path], cache_bytes: int
+        self, tmp_path: Path, write_image: Any, cache_bytes: int
     ) -> None:
         red = write_image(tmp_path / "red.png", (40, 30), (255, 0, 0))
         Image.new("L", (7, 9), 255).save(tmp_path / "white.jpg")
@@ -90,7 +91,7 @@ class TestImageFiles:
             expected = [[0, 0, 1], [1, 0, 0], [1, 1, 1], [1, 0, 0]]
             assert fetched.mean((2, 3)).tolist() == [pytest.approx(colour, abs=0.01) for colour in expected]
 
-    def test_augmentation_follows_the_generator(self, tmp_path: Path, write_image: Callable[..., Path]) -> None:
+    def test_augmentation_follows_the_generator(self, tmp_path: Path, write_image: Any) -> None:
         source = ImageFiles([write_image(tmp_path / f"{k}.png") for k in range(8)], 16)
         first, again, other = (source.fetch(torch.arange(8), torch.Generator().manual_seed(s)) for s in (1, 1, 2))
         assert torch.equal(first, again)
@@ -98,9 +99,7 @@ class TestImageFiles:
         assert not torch.equal(first, source.fetch(torch.arange(8)))
 
     @pytest.mark.parametrize("content", [b"", b"no picture", "cut"], ids=["empty", "text", "cut short"])
-    def test_an_unreadable_picture_is_named(
-        self, tmp_path: Path, write_image: Callable[..., Path], content: bytes | str
-    ) -> None:
+    def test_an_unreadable_picture_is_named(self, tmp_path: Path, write_image: Any, content: bytes | str) -> None:
         good = write_image(tmp_path / "good.png", (60, 60))
         bad = tmp_path / "bad.png"
         bad.write_bytes(good.read_bytes()[:2000] if isinstance(content, str) else content)
@@ -120,7 +119,7 @@ class TestImageFiles:
         with pytest.raises(ValueError, match="image size is 0"):
             ImageFiles([], 0)
 
-    def test_fingerprints_notice_another_file(self, tmp_path: Path, write_image: Callable[..., Path]) -> None:
+    def test_fingerprints_notice_another_file(self, tmp_path: Path, write_image: Any) -> None:
         path = write_image(tmp_path / "a.png")
         before = ImageFiles([path], 16).fingerprint
         write_image(path, (30, 30))
@@ -209,9 +208,7 @@ class TestWithTransform:
         assert not torch.equal(new.fetch(rows, torch.Generator()), before)
 
     @pytest.mark.parametrize("is_known_before", [True, False])
-    def test_the_fingerprint_stays(
-        self, is_known_before: bool, tmp_path: Path, write_image: Callable[..., Path]
-    ) -> None:
+    def test_the_fingerprint_stays(self, is_known_before: bool, tmp_path: Path, write_image: Any) -> None:
         path = write_image(tmp_path / "a.png")
         for source in (ImageArray(_noise(), HALF, HALF), ImageFiles([path], 16)):
             before = source.fingerprint if is_known_before else None
@@ -221,7 +218,7 @@ class TestWithTransform:
 
     @pytest.mark.parametrize("cache_bytes", [0, 2**20])
     def test_files_are_transformed_and_still_decoded_once(
-        self, tmp_path: Path, write_image: Callable[..., Path], cache_bytes: int, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, write_image: Any, cache_bytes: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         paths = [write_image(tmp_path / f"{k}.png") for k in range(4)]
         old = ImageFiles(paths, 16, crop_padding=0, flip=False, cache_bytes=cache_bytes)

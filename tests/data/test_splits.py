@@ -1,7 +1,9 @@
 import pytest
 import torch
 
-from icda.data.splits import shuffled_by_class, stratified_split, take_per_class
+from icda.data.generators import generator_for
+from icda.data.sources import FeatureArray
+from icda.data.splits import cut_splits, shuffled_by_class, stratified_split, take_per_class
 
 
 def _labels() -> torch.Tensor:
@@ -46,3 +48,38 @@ def test_shares_hold_in_every_class() -> None:
 def test_a_split_depends_on_its_generator_alone() -> None:
     first, again, other = (stratified_split(_labels(), [0.5], _generator(seed))[0].tolist() for seed in (1, 1, 2))
     assert first == again != other
+
+
+def test_each_split_has_its_own_rows_and_what_belongs_to_them() -> None:
+    source = FeatureArray(torch.arange(4.0).view(4, 1))
+    targets, groups, memberships = torch.tensor([0, 1, 0, 1]), torch.tensor([3, 2, 1, 0]), torch.eye(4).bool()
+    rows = {"train": torch.tensor([1, 3]), "validation": torch.tensor([2]), "test": torch.tensor([0])}
+    splits = cut_splits(source, targets, groups, memberships, **rows)
+    assert {name: split and split.rows.tolist() for name, split in splits.items()} == {
+        **{name: own.tolist() for name, own in rows.items()},
+        "metadata": None,
+    }
+    train = splits["train"]
+    assert (train.targets.tolist(), train.groups.tolist()) == ([1, 1], [2, 0])
+    assert torch.equal(train.memberships, memberships[[1, 3]])
+
+
+def _draw(*key: int | str) -> list[float]:
+    return torch.rand(4, generator=generator_for(*key)).tolist()
+
+
+def test_the_same_key_gives_the_same_stream() -> None:
+    assert _draw(3, "order", 1) == _draw(3, "order", 1)
+
+
+def test_neighbouring_keys_give_different_streams() -> None:
+    keys = [(0, 1), (1, 0), (0, 1, 0), (0, "1"), (1,), (10,)]
+    assert len({tuple(_draw(*key)) for key in keys}) == len(keys)
+
+
+def test_global_random_state_is_left_alone() -> None:
+    torch.manual_seed(7)
+    expected = torch.rand(1)
+    torch.manual_seed(7)
+    _draw(1, 2)
+    assert torch.equal(torch.rand(1), expected)

@@ -17,8 +17,7 @@ from sklearn.utils import check_array
 
 import icda.estimators.streaming as streaming
 import icda.heads.rows as rows_module
-from icda.data.embedding.features import write_arrays
-from icda.data.embedding.mapped import map_features
+from icda.data.embedding.features import map_features, write_arrays
 from icda.estimators.classifier import ICDAClassifier
 
 LOSSES = ("ce", "la", "isda", "risda", "icda")

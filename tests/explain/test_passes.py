@@ -50,7 +50,6 @@ def test_positions_are_kept_with_what_belongs_to_them() -> None:
     whole = run_pass(Method(), [network().eval()], data)
     assert seen.index.tolist() == [4, 1, 3]
     assert seen.targets.tolist() == [1, 1, 0]
-    assert seen.groups is not None
     assert seen.groups.tolist() == [2, 2, 1]
     assert len(whole) == 5
 
@@ -72,7 +71,6 @@ def test_a_subsample_depends_on_the_seed_alone() -> None:
 def test_a_balanced_sample_takes_the_same_number_of_each_group() -> None:
     data = split([0] * 50 + [1] * 50, groups=[0] * 40 + [1] * 10 + [2] * 47 + [3] * 3)
     chosen = balanced_sample(data, 12, seed=3)
-    assert data.groups is not None
     assert torch.bincount(data.groups[chosen]).tolist() == [3, 3, 3, 3]
     assert torch.equal(chosen, balanced_sample(data, 12, seed=3))
     # Where a group has no more samples, the others fill up.

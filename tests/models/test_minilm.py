@@ -173,6 +173,5 @@ def test_inputs_that_are_no_tokens_are_refused() -> None:
 
 def test_the_tokeniser_is_that_of_the_weights() -> None:
     tokeniser = tokeniser_of("minilm_top3")
-    assert tokeniser is not None
     assert (tokeniser.padding, tokeniser.max_length) == (0, 512)
     assert tokeniser.encode(["A man", ""], 3) == [[101, 1037, 102], [101, 102]]

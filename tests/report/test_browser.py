@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from icda.bench.cost.report_size import open_browser, synthetic_explanations, synthetic_result
 from icda.cli.report import explain_missing
 from icda.explain.run import PARTS
-from icda.report import Found, read_folder, write_report
+from icda.report import FoundRun, read_folder, write_report
 from icda.report.page import COMMON_SECTIONS, RUN_SECTIONS
 from icda.training import TrainConfig, train
 
 EVIL = "<script>alert(1)</script>"
 WIDTHS = {"desktop": 1280, "phone": 390}
-Open = Callable[..., Any]
 
 
 def require_browser() -> None:
@@ -46,27 +44,27 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Found]:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], FoundRun]:
     """Real runs of one epoch with every part of the explanations; one class is called like a script."""
     require_browser()
     runs = {}
     for task, method in (("digits_lt", "icda"), ("digits_lt", "cross_entropy"), ("digits_coloured", "icda")):
         folder = tmp_path_factory.mktemp("runs") / "run"
         train(TrainConfig(task=task, method=method, epochs=1, out=str(folder)))
-        found = explain_missing(read_folder(folder), PARTS, Console(quiet=True))
+        found = explain_missing(read_folder(folder), PARTS)
         names = [EVIL if number == 4 else name for number, name in enumerate(found.result["class_names"])]
         runs[task, method] = found._replace(result={**found.result, "class_names": names})
     return runs
 
 
 @pytest.fixture(scope="session")
-def pages(trained: dict[tuple[str, str], Found], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(trained: dict[tuple[str, str], FoundRun], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
 
-    def write(name: str, *runs: Found) -> Path:
+    def write(name: str, *runs: FoundRun) -> Path:
         return write_report(folder / f"{name}.html", [run.result for run in runs], [run.explanations for run in runs])
 
-    many = Found(synthetic_result(40, 2000), synthetic_explanations(40, 2000, 30))
+    many = FoundRun(synthetic_result(40, 2000), synthetic_explanations(40, 2000, 30))
     audited = trained["digits_lt", "icda"]
     audited = audited._replace(explanations={**(audited.explanations or {}), "audit": {"summary": "All is well."}})
     return {
@@ -78,7 +76,7 @@ def pages(trained: dict[tuple[str, str], Found], tmp_path_factory: pytest.TempPa
 
 
 @pytest.fixture
-def open_page(browser: Any, pages: dict[str, Path]) -> Iterator[Open]:
+def open_page(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
     """`open_page("run", width=390)`; at the end no page may have complained or asked for anything."""
     complaints: list[str] = []
     contexts = []
@@ -114,7 +112,7 @@ def column(page: Any, table: str, position: int) -> list[str]:
     )
 
 
-def test_every_section_is_there_and_every_picture_loads(open_page: Open) -> None:
+def test_every_section_is_there_and_every_picture_loads(open_page: Any) -> None:
     page = open_page("run")
     for name, (title, _) in RUN_SECTIONS.items():
         if name == "groups":  # this task has none
@@ -128,7 +126,7 @@ def test_every_section_is_there_and_every_picture_loads(open_page: Open) -> None
     assert page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
 
 
-def test_a_table_is_sorted_by_click_and_by_enter(open_page: Open) -> None:
+def test_a_table_is_sorted_by_click_and_by_enter(open_page: Any) -> None:
     page = open_page("run")
     table = "#classes table"
     heading = page.locator(f"{table} thead th", has_text="Accuracy")
@@ -149,7 +147,7 @@ def test_a_table_is_sorted_by_click_and_by_enter(open_page: Open) -> None:
     assert page.locator(f"{table} [aria-sort]").count() == 1
 
 
-def test_a_class_is_filtered_across_all_sections(open_page: Open) -> None:
+def test_a_class_is_filtered_across_all_sections(open_page: Any) -> None:
     page = open_page("run")
     everything = column(page, "#classes table", 0)
     tip = page.locator("#margins .hit").nth(20).get_attribute("data-tip")
@@ -177,7 +175,7 @@ def test_a_class_is_filtered_across_all_sections(open_page: Open) -> None:
     assert page.locator(".filtered").count() == 0
 
 
-def test_a_group_is_filtered_across_all_sections(open_page: Open) -> None:
+def test_a_group_is_filtered_across_all_sections(open_page: Any) -> None:
     page = open_page("groups")
     names = column(page, "#groups table", 0)
     assert len(names) == 4
@@ -188,7 +186,7 @@ def test_a_group_is_filtered_across_all_sections(open_page: Open) -> None:
     assert all(names[1] in text for text in shown.all_inner_texts())
 
 
-def test_the_theme_is_switched_by_click_and_key_and_remembered(open_page: Open) -> None:
+def test_the_theme_is_switched_by_click_and_key_and_remembered(open_page: Any) -> None:
     page = open_page("run", color_scheme="light")
     paper = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(paper)
@@ -208,13 +206,13 @@ def test_the_theme_is_switched_by_click_and_key_and_remembered(open_page: Open) 
 
 @pytest.mark.parametrize("name", ["run", "groups", "comparison", "many"])
 @pytest.mark.parametrize("width", [360, 390, 820, 1280])
-def test_the_page_never_scrolls_sideways(open_page: Open, name: str, width: int) -> None:
+def test_the_page_never_scrolls_sideways(open_page: Any, name: str, width: int) -> None:
     page = open_page(name, width=width)
     page.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true; })")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_a_class_called_script_is_shown_and_nothing_else_can_run(open_page: Open) -> None:
+def test_a_class_called_script_is_shown_and_nothing_else_can_run(open_page: Any) -> None:
     page = open_page("run")
     assert EVIL in column(page, "#classes table", 0)
     assert EVIL in page.locator("#filter-class option").all_inner_texts()
@@ -236,7 +234,7 @@ def test_a_script_that_slipped_in_would_be_stopped(browser: Any, pages: dict[str
     page.close()
 
 
-def test_values_can_be_read_with_the_keyboard_alone(open_page: Open) -> None:
+def test_values_can_be_read_with_the_keyboard_alone(open_page: Any) -> None:
     page = open_page("run")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
@@ -259,7 +257,7 @@ def test_values_can_be_read_with_the_keyboard_alone(open_page: Open) -> None:
     assert "true 1, predicted 1" in page.locator("[role=status].unseen").inner_text()
 
 
-def test_pointing_shows_values_in_charts_and_in_the_square_of_many_classes(open_page: Open) -> None:
+def test_pointing_shows_values_in_charts_and_in_the_square_of_many_classes(open_page: Any) -> None:
     page = open_page("many")
     square = page.locator("#confusion .square")
     square.scroll_into_view_if_needed()
@@ -277,7 +275,7 @@ def test_pointing_shows_values_in_charts_and_in_the_square_of_many_classes(open_
     assert page.locator("#tip").inner_text().startswith("Epoch 3")
 
 
-def test_runs_are_compared_side_by_side(open_page: Open) -> None:
+def test_runs_are_compared_side_by_side(open_page: Any) -> None:
     page = open_page("comparison")
     for name, (title, _) in COMMON_SECTIONS.items():
         assert page.locator(f"#{name} > section > h2").inner_text() == title
@@ -292,7 +290,7 @@ def test_runs_are_compared_side_by_side(open_page: Open) -> None:
     assert page.locator("#run-2-confusion h4").is_visible()
 
 
-def test_without_a_script_the_page_is_complete(open_page: Open) -> None:
+def test_without_a_script_the_page_is_complete(open_page: Any) -> None:
     page = open_page("run", java_script_enabled=False)
     for name in RUN_SECTIONS:
         if name != "groups":
@@ -303,7 +301,7 @@ def test_without_a_script_the_page_is_complete(open_page: Open) -> None:
     assert not page.locator("#filters").is_visible()
 
 
-def test_paper_gets_everything_but_the_controls(open_page: Open) -> None:
+def test_paper_gets_everything_but_the_controls(open_page: Any) -> None:
     page = open_page("comparison")
     page.emulate_media(media="print", color_scheme="dark")
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
@@ -315,7 +313,7 @@ def test_paper_gets_everything_but_the_controls(open_page: Open) -> None:
     assert not page.locator("#run-1-run").evaluate("details => details.open")
 
 
-def test_pictures_of_the_page_are_kept(open_page: Open, tmp_path: Path) -> None:
+def test_pictures_of_the_page_are_kept(open_page: Any, tmp_path: Path) -> None:
     folder = Path(os.environ.get("ICDA_ARTEFACTS") or tmp_path)
     folder.mkdir(parents=True, exist_ok=True)
     for name, themes in (("run", ("light", "dark")), ("comparison", ("light",)), ("many", ("dark",))):

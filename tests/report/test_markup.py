@@ -5,7 +5,7 @@ from icda.report.markup import Markup, definitions, element, escape, section, ta
 
 def test_text_is_escaped_everywhere_and_markup_only_once() -> None:
     evil = "<b>\"&'"
-    safe = "&lt;b&gt;&quot;&amp;&#x27;"
+    safe = "&lt;b&gt;&#34;&amp;&#39;"
     assert escape(escape(evil)) == safe
     for made in (
         element("p", evil),

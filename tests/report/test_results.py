@@ -1,6 +1,16 @@
 import pytest
 
-from icda.report.results import check_results, class_name, listing, mapping, metric, run_title
+from icda.report.results import (
+    Run,
+    check_results,
+    class_name,
+    collect_runs,
+    evaluated_samples,
+    listing,
+    mapping,
+    metric,
+    run_title,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,3 +37,43 @@ def test_missing_parts_read_as_empty() -> None:
 def test_names_fall_back_to_numbers_and_the_seed_may_be_missing() -> None:
     assert class_name({"class_names": ["a"]}, 1) == "1"
     assert run_title({"task": "t", "method": "m"}) == "m on t"
+
+
+def result(**more: object) -> dict[str, object]:
+    return {"task": "t", "method": "m", **more}
+
+
+def test_runs_that_share_a_class_name_share_its_filter() -> None:
+    first, second = collect_runs(
+        [
+            result(class_names=["cat", "dog"], group_names=["day", "night"]),
+            result(class_names=["dog", "cow"], group_names=["night"]),
+        ]
+    )
+    assert first.filters(1)["data_class"] == second.filters(0)["data_class"] == "c1"
+    assert second.filters(0, 1, group=0) == {"data_class": "c1 c2", "data_group": "g1"}
+    assert (first.key, second.key) == ("run-1-", "run-2-")
+    assert first.class_tokens(2) == "c0 c1"
+
+
+def test_a_class_or_group_that_nobody_knows_filters_nothing() -> None:
+    (run,) = collect_runs([result()])
+    assert run.filters(None, 3, group=None) == {}
+    assert (run.class_name(None), run.class_name(3), run.group_name(None), run.group_name(2)) == ("", "3", "", "2")
+
+
+def test_explanations_must_stand_beside_their_results() -> None:
+    with pytest.raises(ValueError, match="a report of 1 results takes as many explanations, got 2"):
+        collect_runs([result()], [None, None])
+    with pytest.raises(ValueError, match="explanation 0 is a list, not a dictionary"):
+        collect_runs([result()], [[]])  # type: ignore[list-item]
+
+
+def test_a_part_that_is_missing_reads_as_empty() -> None:
+    assert Run(result()).part("margins") == {}
+    assert Run(result(), {"margins": None}).part("margins") == {}
+
+
+def test_evaluated_samples_are_the_rows_of_the_confusion_matrix() -> None:
+    assert evaluated_samples(result(confusion=[[3, 1], [0, 7]])) == [4, 7]
+    assert evaluated_samples(result()) == []

@@ -102,7 +102,7 @@ def test_an_unknown_group_column_is_refused_with_the_nearest_name(tmp_path: Path
 def test_groups_of_another_length_are_refused(tmp_path: Path) -> None:
     X, y, background = _planted(20)
     np.savez(tmp_path / "data.npz", features=X, labels=y, place=background[:-1])
-    with pytest.raises(InputError, match="groups have shape"):
+    with pytest.raises(InputError, match=r"groups .*one value per row"):
         read_fit_data(tmp_path / "data.npz", Asked(groups="place"), tmp_path / "model")
 
 
@@ -112,7 +112,7 @@ def test_holes_of_several_columns_are_named_at_once(tmp_path: Path) -> None:
     frame.loc[3, "f1"] = np.nan
     frame.loc[[5, 7], "f4"] = np.nan
     frame.to_csv(tmp_path / "data.csv", index=False)
-    with pytest.raises(InputError, match=r"2 columns .*'f1' in 1 of 20 \(first in line 5: ''\); 'f4' in 2 of 20"):
+    with pytest.raises(InputError, match=r"columns .*'f1' in 1 of 20 \(first in line 5: ''\); 'f4' in 2 of 20"):
         read_fit_data(tmp_path / "data.csv", Asked(), tmp_path / "model")
 
 

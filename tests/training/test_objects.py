@@ -115,7 +115,7 @@ def test_groups_and_splits_of_a_features_file_are_kept(configure: Configure, tmp
     [
         ({"features": np.full((120, 5), np.nan)}, "features must be finite"),
         ({"features": np.zeros(120)}, r"features are numbers of shape \(N, A\)"),
-        ({"y": np.arange(7)}, "y needs one value per row, 120 in all"),
+        ({"y": np.arange(7)}, r"labels \(y\) need one value per row, 120 in all"),
         ({"split": np.array(["nope"] * 120)}, "a split is one of"),
     ],
 )

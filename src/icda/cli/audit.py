@@ -11,8 +11,9 @@ import tyro
 
 from icda.auditing import Audit, audit
 from icda.auditing.console import overview
-from icda.data.embedding.origin import Inputs, find_inputs
-from icda.data.own.feature_files import Wanted, read_feature_file
+from icda.cli.output import check_jobs, say
+from icda.data.embedding.samples import Columns, Samples, find_inputs
+from icda.data.own.feature_files import read_feature_file
 from icda.errors import InputError
 from icda.terminal import make_console
 
@@ -56,6 +57,9 @@ class AuditArguments:
     rows: Literal["csv", "parquet"] = "csv"
     """With --on blocks or ray: files in OUT/rows, one per block."""
 
+    def columns(self) -> Columns:
+        return Columns(features=self.features, labels=self.labels, names=self.names, where=self.where)
+
     def named(self) -> list[str]:
         """What the user named, as `icda fit` takes it; a split it knows by itself, and judges on the test part."""
         pairs = (("--features", self.features), ("--labels", self.labels), ("--names", self.names))
@@ -71,11 +75,12 @@ def main(arguments: Sequence[str]) -> int:
         raise InputError(f"--top is {options.top}, expected 0 or more.")
     if options.out is not None and options.out.exists() and not options.out.is_dir():
         raise InputError(f"--out is {options.out}, which is a file: expected a folder.")
-    _check_place(options)
+    check_jobs("the audit", options.on, options.jobs)
+    if options.on == "local" and (options.rounds != AuditArguments.rounds or options.rows != AuditArguments.rows):
+        raise InputError("--rounds and --rows are for --on blocks and --on ray: add one of them, or leave them out.")
     if options.on != "local":
         return _audit_blocks(options)
-    columns = Wanted(options.features, options.labels, options.names, options.where)
-    data = read_feature_file(options.data.expanduser(), columns)
+    data = read_feature_file(options.data.expanduser(), options.columns())
     result = audit(
         data.features,
         data.labels,
@@ -89,24 +94,13 @@ def main(arguments: Sequence[str]) -> int:
     )
     settings = {**result.settings, "data": str(options.data), "options": options.named()}
     result = replace(result, notes=[*data.notes, *result.notes], settings=settings)
-    console = make_console()
-    console.print(overview(result, options.top))
+    make_console().print(overview(result, options.top))
     if options.out is not None:
         names = [str(row) for row in range(len(result))] if data.names is None else [str(name) for name in data.names]
         inputs = find_inputs(names, data.embedding, options.data.expanduser(), options.show)
         written = _write(result, options.out, options.top, inputs)
-        console.print(f"Written: {', '.join(map(str, written))}", highlight=False, markup=False, soft_wrap=True)
+        say(f"Written: {', '.join(map(str, written))}")
     return 0
-
-
-def _check_place(options: AuditArguments) -> None:
-    """Refuse options that would do nothing where the audit is made."""
-    if options.jobs is not None and options.on != "ray":
-        raise InputError(
-            f"--jobs are processes of a Ray, and the audit is --on {options.on}: add --on ray, or leave it out."
-        )
-    if options.on == "local" and (options.rounds != AuditArguments.rounds or options.rows != AuditArguments.rows):
-        raise InputError("--rounds and --rows are for --on blocks and --on ray: add one of them, or leave them out.")
 
 
 def _audit_blocks(options: AuditArguments) -> int:
@@ -122,33 +116,32 @@ def _audit_blocks(options: AuditArguments) -> int:
     folder = None if options.out is None else (options.out.expanduser() / "rows").absolute()
     if folder is not None:
         check_folder(folder, data, options.rows)
-    blocks = find_blocks(data, Wanted(options.features, options.labels, options.names, options.where))
+    blocks = find_blocks(data, options.columns())
     top = max(options.top, 100)
     settings = AuditSettings(
         options.inverse_decay, options.folds, options.rounds, options.seed, top=top, dtype=number_kind(blocks[0])
     )
-    progress, console = make_console(stderr=True), make_console()
-    with make_engine("ray", options.jobs) if options.on == "ray" else make_engine("local") as engine:
+    with make_engine("ray" if options.on == "ray" else "local", options.jobs) as engine:
         result = audit_blocks(
             blocks,
             engine,
             settings,
             folder=folder,
             form=options.rows,
-            say=lambda words: progress.print(words, highlight=False, markup=False),
+            say=lambda words: say(words, aside=True),
         )
     result = replace(result, settings={**result.settings, "data": str(options.data), "options": options.named()})
-    console.print(overview(result, options.top))
+    make_console().print(overview(result, options.top))
     if options.out is not None:
         written = [result.to_json(options.out / "audit.json"), result.to_html(options.out / "audit.html", top)]
         written.append(options.out / "rows")
-        console.print(f"Written: {', '.join(map(str, written))}", highlight=False, markup=False, soft_wrap=True)
+        say(f"Written: {', '.join(map(str, written))}")
     return 0
 
 
-def _write(result: Audit, folder: Path, top: int, inputs: Inputs | None) -> list[Path]:
-    images = inputs.items if inputs is not None and inputs.kind == "image" else None
-    texts = inputs.items if inputs is not None and inputs.kind == "text" else None
+def _write(result: Audit, folder: Path, top: int, inputs: Samples | None) -> list[Path]:
+    images = inputs.inputs if inputs is not None and inputs.kind == "image" else None
+    texts = inputs.inputs if inputs is not None and inputs.kind == "text" else None
     return [
         result.to_csv(folder / "audit.csv"),
         result.to_json(folder / "audit.json"),

@@ -16,7 +16,7 @@ from icda.bench.grid import run_grid
 from icda.bench.ledger import to_row, write_ledger
 from icda.cli.report import explain_missing
 from icda.explain.run import CHEAP_PARTS, PARTS
-from icda.report import Found, comparison_table, read_folder, to_rich, write_report
+from icda.report import FoundRun, comparison_table, read_folder, to_rich, write_report
 from icda.results.files import REPORT
 from icda.terminal import make_console
 from icda.training import TrainConfig
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def explain_demo(out: str, seeds: int, console: Console) -> list[Found]:
+def explain_demo(out: str, seeds: int, console: Console) -> list[FoundRun]:
     """All runs of the demo with their explanations; those of `PICTURED` also with pictures."""
     pictured: tuple[str, ...] = PARTS
     if importlib.util.find_spec("captum") is None:
@@ -96,5 +96,5 @@ def explain_demo(out: str, seeds: int, console: Console) -> list[Found]:
         for method in METHODS:
             for seed in range(seeds):
                 parts = pictured if seed == 0 and method in PICTURED else CHEAP_PARTS
-                runs.append(explain_missing(read_folder(Path(out) / task / method / f"seed{seed}"), parts, console))
+                runs.append(explain_missing(read_folder(Path(out) / task / method / f"seed{seed}"), parts))
     return runs

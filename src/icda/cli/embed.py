@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
+from icda.cli.output import NAMED, Bar, listed, say
 from icda.data.embedding import Features, embed, read_samples
 from icda.data.embedding.chunks import CHUNK_BATCHES
 from icda.data.embedding.samples import Columns
@@ -17,9 +16,7 @@ from icda.data.images import DECODER_THREADS
 from icda.engines import Where, make_engine, thread_budget
 from icda.errors import InputError
 from icda.models.encoders import create_encoder
-from icda.terminal import make_console
 
-NAMED = 20
 CHUNKS_EACH = 4  # chunks for each process from which its start, some seconds, is worth it
 
 
@@ -65,31 +62,6 @@ class EmbedArguments:
         return Columns(self.image_column, self.text_column, self.label_column, self.group_column, self.split_column)
 
 
-@dataclass
-class Bar:
-    """A bar with time left; a line each tenth where output is not a terminal."""
-
-    noun: str
-    console: Console = field(default_factory=lambda: make_console(stderr=True))
-
-    def __enter__(self) -> Bar:
-        columns = (SpinnerColumn(), TextColumn(self.noun), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self.bar = Progress(*columns, console=self.console, disable=not self.console.is_terminal)
-        self.line = self.bar.add_task(self.noun, total=None)
-        self.tenth = 0
-        self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.stop()
-
-    def update(self, done: int, total: int) -> None:
-        self.bar.update(self.line, completed=done, total=total)
-        if not self.console.is_terminal and 10 * done // total > self.tenth:
-            self.tenth = 10 * done // total
-            self.console.print(f"{done}/{total} {self.noun}", highlight=False)
-
-
 def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(EmbedArguments, args=list(arguments), prog="icda embed")
     if options.out.suffix != ".npz":
@@ -98,11 +70,9 @@ def main(arguments: Sequence[str]) -> int:
         options.data, options.columns(), unlabelled=options.unlabelled, allow_outside=options.allow_outside
     )
     encoder = create_encoder(options.encoder, samples.kind, options.image_size)
-    jobs = (
-        options.jobs
-        if options.on == "ray"
-        else local_jobs(options.jobs, len(samples), options.batch_size, encoder.device)
-    )
+    jobs = options.jobs
+    if options.on != "ray":
+        jobs = local_jobs(jobs, len(samples), options.batch_size, encoder.device)
     with make_engine(options.on, jobs) as engine, Bar(f"{samples.kind}s") as bar:
         result = embed(
             samples,
@@ -114,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
             progress=bar.update,
             engine=engine,
         )
-    make_console().print(_summary(options.out, result), highlight=False, markup=False, soft_wrap=True)
+    say(_summary(options.out, result))
     return 0
 
 
@@ -140,9 +110,5 @@ def _summary(out: Path, result: Features) -> str:
     for noun, names in (("classes", result.class_names), ("groups", result.group_names)):
         if names is not None:
             lines.append(f"{len(names)} {noun}: {', '.join(names[:NAMED])}{' ...' if len(names) > NAMED else ''}")
-    if len(result.skipped):
-        lines.append(f"{len(result.skipped)} unreadable, left out and listed in the file as 'skipped':")
-        lines += [f"  {name}" for name in result.skipped[:NAMED]]
-        if len(result.skipped) > NAMED:
-            lines.append(f"  and {len(result.skipped) - NAMED} more")
+    lines += listed("unreadable, left out and listed in the file as 'skipped'", result.skipped.tolist())
     return "\n".join(lines)

@@ -9,13 +9,12 @@ from typing import Literal
 
 import tyro
 
+from icda.cli.output import NAMED, say
 from icda.cli.train import HEADLINES
 from icda.report import comparison_table, to_rich
 from icda.results import RunResult
 from icda.terminal import make_console
 from icda.training import evaluate_folder
-
-NAMED = 20  # classes that are listed
 
 
 @dataclass
@@ -57,9 +56,8 @@ def main(arguments: Sequence[str]) -> int:
         print(result.to_json())
         return 0
     caption = "all samples" if result.split == "all" else f"{result.split} split"
-    console = make_console()
-    console.print(to_rich(comparison_table([result], HEADLINES, caption=caption)))
-    console.print(judged(result), highlight=False, markup=False, soft_wrap=True)
+    make_console().print(to_rich(comparison_table([result], HEADLINES, caption=caption)))
+    say(judged(result))
     return 0
 
 

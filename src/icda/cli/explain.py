@@ -10,13 +10,12 @@ from typing import Literal
 
 import tyro
 
+from icda.cli.output import say
 from icda.errors import InputError
 from icda.explain.figures import FigureOptions, TrainedRun, check_suffix, make_figure
-from icda.explain.pictures import has_pictures
-from icda.explain.run import PARTS, explain_run
+from icda.explain.run import PARTS, allowed_parts, explain_run
 from icda.results import RunResult, read_json
 from icda.results.files import EXPLANATIONS, RESULT, write_json
-from icda.terminal import make_console
 from icda.training.run import load_folder
 
 
@@ -49,18 +48,16 @@ class ExplainArguments:
 def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(ExplainArguments, args=list(arguments), prog="icda explain")
     _check(options)
-    console = make_console()
     if options.figure is None:
         for folder in options.runs:
-            path = explain_folder(folder, options)
-            console.print(f"Explanations: {path}", highlight=False, soft_wrap=True)
+            say(f"Explanations: {explain_folder(folder, options)}")
         return 0
     assert options.out is not None
     labels = run_labels(options.runs)
     runs = [load_run(folder, label, options.allow_hub) for folder, label in zip(options.runs, labels, strict=True)]
     figure_options = FigureOptions(options.split, options.samples, options.measured, options.seed, options.layer)
     for path in make_figure(options.figure, runs, options.out, figure_options):
-        console.print(f"Written: {path}", highlight=False, soft_wrap=True)
+        say(f"Written: {path}")
     return 0
 
 
@@ -83,17 +80,14 @@ def _check(options: ExplainArguments) -> None:
 def explain_folder(folder: Path, options: ExplainArguments) -> Path:
     """Write the parts into the folder's explanations.json; parts that are there already and not asked for stay."""
     run = load_run(folder, str(folder), options.allow_hub)
-    parts: tuple[str, ...] = options.parts
-    if not parts:
-        parts = tuple(part for part in PARTS if has_pictures(run.task) or part not in ("gradcam", "counterfactuals"))
+    parts = options.parts or allowed_parts(PARTS, run.task)
     explanations = explain_run(
         run.task, run.networks, run.method, parts=parts, split=options.split, seed=options.seed, history=run.history
     )
     path = folder / EXPLANATIONS
     earlier = read_json(path) if path.is_file() else {}
-    if (
-        earlier.get("split", options.split) != options.split
-    ):  # margins of one split beside heat of another would mislead
+    # Margins of one split beside heat of another would mislead.
+    if earlier.get("split", options.split) != options.split:
         print(f"icda: {path} was of the {earlier['split']} split; its parts are replaced.", file=sys.stderr)
         earlier = {}
     write_json(path, earlier | explanations)

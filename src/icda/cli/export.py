@@ -8,8 +8,8 @@ from pathlib import Path
 
 import tyro
 
+from icda.cli.output import say
 from icda.errors import InputError
-from icda.terminal import make_console
 
 
 @dataclass
@@ -44,5 +44,5 @@ def main(arguments: Sequence[str]) -> int:
         written.append(export_safetensors(model, options.safetensors.expanduser()))
     if options.onnx is not None:
         written.append(export_onnx(model, options.onnx.expanduser()))
-    make_console().print(f"Written: {', '.join(map(str, written))}", highlight=False, markup=False, soft_wrap=True)
+    say(f"Written: {', '.join(map(str, written))}")
     return 0

@@ -13,6 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from icda.cli.output import Bar, check_jobs, say
 from icda.errors import InputError
 from icda.terminal import make_console
 
@@ -104,20 +105,15 @@ class FitArguments:
 
 def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(FitArguments, args=list(arguments), prog="icda fit")
-    from icda.cli.embed import Bar
     from icda.serving.fit_data import read_fit_data
     from icda.serving.fitting import check_out, write_fitted
     from icda.serving.folder import PAGE
     from icda.serving.page import render_fit_page
 
-    console, progress = make_console(), make_console(stderr=True)
     _check_method(options)
     folder = options.out.expanduser()
     check_out(folder, options.overwrite)
-    if options.jobs is not None and options.on != "ray":
-        raise InputError(
-            f"--jobs are processes of a Ray, and the fit is --on {options.on}: add --on ray, or leave it out."
-        )
+    check_jobs("the fit", options.on, options.jobs)
     if options.on != "local":
         return _fit_blocks(options, folder)
     started = time.perf_counter()
@@ -125,23 +121,16 @@ def main(arguments: Sequence[str]) -> int:
         data = read_fit_data(options.data.expanduser(), options.asked(), folder, options.overwrite, bar.update)
     spent = {"read": time.perf_counter() - started}
     for note in data.notes:
-        progress.print(note, highlight=False, markup=False)
-    fitted = _fit(options, data, lambda words: progress.print(words, highlight=False, markup=False))
+        tell(note)
+    fitted = _fit(options, data, tell)
     fitted = replace(fitted, seconds={**spent, **fitted.seconds})
     write_fitted(fitted, folder, render_fit_page(fitted, str(options.out), options.data.name))
-    console.print(summary(fitted))
-    console.print(
-        f"Model: {folder}\nPage to open in a browser: {folder / PAGE}\n"
-        f"Next: icda predict {folder} NEW --out predictions.csv",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+    make_console().print(summary(fitted))
+    say(f"Model: {folder}\nPage to open in a browser: {folder / PAGE}\n{_next(folder)}")
     return 0
 
 
 def _fit_blocks(options: FitArguments, folder: Path) -> int:
-    from icda.data.own.feature_files import Wanted
     from icda.engines import make_engine
     from icda.serving.block_fit import fit_from_blocks
 
@@ -149,30 +138,29 @@ def _fit_blocks(options: FitArguments, folder: Path) -> int:
         raise InputError("--on blocks and --on ray fit heads to features: leave out --train, --encoder and --where.")
     if options.groups is not None:
         raise InputError("--on blocks and --on ray do not read --groups: leave it out, or fit in memory.")
-    progress = make_console(stderr=True)
-    wanted = Wanted(options.features, options.labels, options.names)
-    with make_engine("ray", options.jobs) if options.on == "ray" else make_engine("local") as engine:
-        model = fit_from_blocks(
-            options.data.expanduser(),
-            wanted,
-            options.method,
-            engine,
-            lambda words: progress.print(words, highlight=False, markup=False),
-            options.seed,
-        )
+    asked = options.asked()
+    wanted = replace(asked.columns, features=asked.features, names=asked.names)
+    with make_engine("ray" if options.on == "ray" else "local", options.jobs) as engine:
+        model = fit_from_blocks(options.data.expanduser(), wanted, options.method, engine, tell, options.seed)
     model.save(folder)
     facts = model.facts
     state = "converged" if facts["converged"] else "stopped at the limit of iterations"
-    make_console().print(
-        f"{model.facts.get('found', '')}\nDone: {model.facts['done']}\n".lstrip()
-        + f"{facts['samples']} rows, {len(model.classes)} classes: {facts['iterations']} iterations, {facts['passes']} "
+    said = f"{facts.get('found', '')}\nDone: {facts['done']}\n".lstrip()
+    said += (
+        f"{facts['samples']} rows, {len(model.classes)} classes: {facts['iterations']} iterations, {facts['passes']} "
         f"passes, {state}.\n"
-        f"Model: {folder}\nNext: icda predict {folder} NEW --out predictions.csv",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
     )
+    say(f"{said}Model: {folder}\n{_next(folder)}")
     return 0
+
+
+def _next(folder: Path) -> str:
+    return f"Next: icda predict {folder} NEW --out predictions.csv"
+
+
+def tell(words: str) -> None:
+    """What happens meanwhile, beside what the command is asked for."""
+    say(words, aside=True)
 
 
 def _check_method(options: FitArguments) -> None:
@@ -199,19 +187,17 @@ def _fit(options: FitArguments, data: FitData, say: Say) -> Fitted:
 
 def summary(fitted: Fitted) -> RenderableType:
     """What was found, done and brought, for a terminal."""
+    from icda.report.formatting import percent
+
     trial = fitted.trial
     table = Table(title=f"judged: {trial.held_out}", title_justify="left")
     for name in ("", "which", "samples", "plain training", "this model"):
         table.add_column(name, justify="left" if name in ("", "which") else "right", overflow="fold")
     for line in trial.lines():
-        before = "" if line.before is None else _share(line.before.accuracy)
-        figures = (str(line.after.samples), before, _share(line.after.accuracy))
+        before = "" if line.before is None else percent(line.before.accuracy)
+        figures = (str(line.after.samples), before, percent(line.after.accuracy))
         table.add_row(Text(line.name.lower()), Text(line.which), *figures)
     parts: list[RenderableType] = [Text(fitted.audit.summary, style="bold"), Text(f"Done: {fitted.done}"), table]
     if fitted.data.skipped:
         parts.append(Text(f"{len(fitted.data.skipped)} unreadable files were left out."))
     return Group(*parts)
-
-
-def _share(value: float) -> str:
-    return f"{100 * value:.1f} %"

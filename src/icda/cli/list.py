@@ -23,6 +23,12 @@ from icda.selection import SELECTION_RULES
 from icda.terminal import make_console
 
 T = TypeVar("T")
+Rows = list[tuple[str, str]]
+FOREIGN = (
+    ("hf:PATH", "A Hugging Face image or sequence classifier, from a folder or the hub (extra: hf)"),
+    ("timm:NAME, torchvision:NAME", "A model of those libraries, if they are installed"),
+)
+ANY_METRIC = ("validation_METRIC", "best value of any metric on validation data (`icda list metrics`)")
 
 
 @dataclass
@@ -36,19 +42,10 @@ class ListArguments:
 def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(ListArguments, args=list(arguments), prog="icda list")
     console = make_console()
-    tables = {"tasks": _tasks, "methods": _methods, "models": _models, "selection": _selection, "metrics": _metrics}
-    for name, make in tables.items():
+    for name, rows in TABLES.items():
         if options.what in ("all", name):
-            console.print(make())
+            console.print(_table(name, rows()))
     return 0
-
-
-def _tasks() -> Table:
-    return _table("tasks", [(name, described(TASKS, name, _summary)) for name in TASKS])
-
-
-def _methods() -> Table:
-    return _table("methods", [(name, _described(name)) for name in method_names()])
 
 
 def _described(name: str) -> str:
@@ -61,23 +58,6 @@ def _described(name: str) -> str:
     summary = described(registry, name, _summary)
     lines = [summary, f"needs: {needs}" if needs else "", f"options: {options}" if options else ""]
     return "\n".join(filter(None, lines))
-
-
-def _models() -> Table:
-    rows = [(name, described(MODELS, name, _summary)) for name in MODELS]
-    rows.append(("hf:PATH", "A Hugging Face image or sequence classifier, from a folder or the hub (extra: hf)"))
-    rows.append(("timm:NAME, torchvision:NAME", "A model of those libraries, if they are installed"))
-    return _table("models", rows)
-
-
-def _selection() -> Table:
-    rows = [(name, described(SELECTION_RULES, name, lambda rule: rule.description)) for name in SELECTION_RULES]
-    rows.append(("validation_METRIC", "best value of any metric on validation data (`icda list metrics`)"))
-    return _table("selection", rows)
-
-
-def _metrics() -> Table:
-    return _table("metrics", [(name, described(METRICS, name, _direction)) for name in METRICS])
 
 
 def _direction(metric: Metric) -> str:
@@ -95,7 +75,11 @@ def described(registry: Registry[T], name: str, describe: Callable[[T], str]) ->
     return text if owner is None else f"{text} ({owner})"
 
 
-def _table(title: str, rows: list[tuple[str, str]]) -> Table:
+def _rows(registry: Registry[T], describe: Callable[[T], str], *more: tuple[str, str]) -> Rows:
+    return [*((name, described(registry, name, describe)) for name in registry), *more]
+
+
+def _table(title: str, rows: Rows) -> Table:
     table = Table(title=title, title_justify="left")
     table.add_column("name", min_width=max(len(word) for name, _ in rows for word in name.split()))  # typed, so not cut
     table.add_column("what it is")
@@ -112,3 +96,12 @@ def _summary(thing: Any) -> str:
         return line
     fixed = [*map(str, thing.args), *(f"{name} {value}" for name, value in thing.keywords.items())]
     return f"{line} [{', '.join(fixed)}]"
+
+
+TABLES: dict[str, Callable[[], Rows]] = {
+    "tasks": lambda: _rows(TASKS, _summary),
+    "methods": lambda: [(name, _described(name)) for name in method_names()],
+    "models": lambda: _rows(MODELS, _summary, *FOREIGN),
+    "selection": lambda: _rows(SELECTION_RULES, lambda rule: rule.description, ANY_METRIC),
+    "metrics": lambda: _rows(METRICS, _direction),
+}

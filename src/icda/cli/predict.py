@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 
 import tyro
 
+from icda.cli.output import NAMED, Bar, listed, say
 from icda.errors import InputError
-from icda.terminal import make_console
 
 if TYPE_CHECKING:  # torch is loaded when there is something to predict, not for --help
     from icda.serving import Predictions
-
-NAMED = 20
 
 
 @dataclass
@@ -49,7 +47,6 @@ def main(arguments: Sequence[str]) -> int:
         raise InputError(f"--out is {out}, which is a folder: expected the name of a table, such as predictions.csv.")
     if out.exists() and new.exists() and out.samefile(new):
         raise InputError(f"--out is {out}, the file to predict itself: it would be lost.")
-    from icda.cli.embed import Bar
     from icda.serving import load, predict_data
 
     model = load(options.model, allow_hub=options.allow_hub)
@@ -63,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
             progress=bar.update,
         )
     predictions.to_csv(out)
-    make_console().print(describe(predictions, out), highlight=False, markup=False, soft_wrap=True)
+    say(describe(predictions, out))
     return 0
 
 
@@ -78,9 +75,5 @@ def describe(predictions: Predictions, out: Path) -> str:
     disagreements = predictions.disagreements
     if disagreements is not None:
         lines.append(f"{disagreements} go against what the shortcut points to (column disagree).")
-    if predictions.skipped:
-        lines.append(f"{len(predictions.skipped)} unreadable, without a prediction:")
-        lines += [f"  {name}" for name in predictions.skipped[:NAMED]]
-        if len(predictions.skipped) > NAMED:
-            lines.append(f"  and {len(predictions.skipped) - NAMED} more")
+    lines += listed("unreadable, without a prediction", predictions.skipped)
     return "\n".join(lines)

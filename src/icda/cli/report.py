@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Literal
 
 import tyro
-from rich.console import Console
 
+from icda.cli.output import say
 from icda.errors import InputError, OperationError
-from icda.report import Found, find_unfinished, read_folder, read_runs, write_report
+from icda.report import FoundRun, find_unfinished, read_folder, read_runs, write_report
 from icda.report.results import run_title
 from icda.results.files import EXPLANATIONS, REPORT, RESULT, write_json
-from icda.terminal import make_console
 from icda.training.run import load_folder
 
 
@@ -40,31 +39,27 @@ def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(ReportArguments, args=list(arguments), prog="icda report")
     if not options.runs:
         raise InputError("icda report needs at least one run: icda report runs/digits_lt/icda/seed0")
-    console = make_console()
     runs = read_runs(options.runs)
     for folder in find_unfinished(options.runs):
-        note = f"Left out: {folder}, which has no result (cut off, or diverged)."
-        console.print(note, highlight=False, markup=False, soft_wrap=True)
+        say(f"Left out: {folder}, which has no result (cut off, or diverged).")
     if options.explain != "none":
         from icda.explain.run import CHEAP_PARTS, PARTS
 
         parts = PARTS if options.explain == "all" else CHEAP_PARTS
-        runs = [explain_missing(run, parts, console, options.allow_hub) for run in runs]
+        runs = [explain_missing(run, parts, options.allow_hub) for run in runs]
     page = write_report(options.out, [run.result for run in runs], [run.explanations for run in runs])
-    counted = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
-    console.print(f"Report of {counted}: {page}", highlight=False, soft_wrap=True)
+    say(f"Report of {len(runs)} run{'' if len(runs) == 1 else 's'}: {page}")
     if options.open and not webbrowser.open(page.resolve().as_uri()):
         raise OperationError(f"no browser could be started: open {page} yourself.")
     return 0
 
 
-def explain_missing(run: Found, wanted: Sequence[str], console: Console, allow_hub: bool = False) -> Found:
+def explain_missing(run: FoundRun, wanted: Sequence[str], allow_hub: bool = False) -> FoundRun:
     """Make the parts of a run's explanations that are not there yet, and keep them in its folder.
 
     Pictures are left out where the task has none.
     """
-    from icda.explain.pictures import has_pictures
-    from icda.explain.run import explain_run
+    from icda.explain.run import allowed_parts, explain_run
 
     if run.folder is None:
         raise InputError(
@@ -76,10 +71,10 @@ def explain_missing(run: Found, wanted: Sequence[str], console: Console, allow_h
     if not missing:
         return run
     _, task, networks, method = load_folder(run.folder, allow_hub=allow_hub)
-    parts = [part for part in missing if has_pictures(task) or part not in ("gradcam", "counterfactuals")]
+    parts = allowed_parts(missing, task)
     if not parts:
         return run
-    console.print(f"Explaining {run.folder}: {', '.join(parts)}", highlight=False, soft_wrap=True)
+    say(f"Explaining {run.folder}: {', '.join(parts)}")
     split, history = str(known.get("split", "test")), run.result.history or ()
     explanations = explain_run(task, networks, method, parts=parts, split=split, history=history)
     write_json(run.folder / EXPLANATIONS, known | explanations)

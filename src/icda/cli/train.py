@@ -11,6 +11,7 @@ from typing import Any
 import tyro
 
 from icda.cli.environment import config_path, is_given
+from icda.cli.output import say
 from icda.errors import InputError
 from icda.plain_yaml import read_yaml
 from icda.results.files import REPORT
@@ -46,16 +47,15 @@ def main(arguments: Sequence[str]) -> int:
     from icda.training import train
     from icda.training.progress import QuietView, TerminalView
 
-    console = make_console()
     view = QuietView() if options.quiet else TerminalView()
     if not options.quiet and os.environ.get("RANK", "0") == "0" and (note := cost_note(config)):
-        make_console(stderr=True).print(note, highlight=False)
+        say(note, aside=True)
     result = train(config, resume=options.resume, overwrite=options.overwrite, view=view)
     if os.environ.get("RANK", "0") != "0":  # under torchrun one process prints for all
         return 0
     folder = config.folder()
-    console.print(to_rich(comparison_table([result], HEADLINES)))
-    console.print(f"Model, log and result: {folder}\nReport to open in a browser: {folder / REPORT}", highlight=False)
+    make_console().print(to_rich(comparison_table([result], HEADLINES)))
+    say(f"Model, log and result: {folder}\nReport to open in a browser: {folder / REPORT}")
     return 0
 
 

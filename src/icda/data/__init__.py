@@ -1,8 +1,7 @@
 """Samples come in here: tasks by name, a user's own images and texts, and batches made of them."""
 
 from icda.data.loader import BatchLoader, balanced_weights
-from icda.data.own.folder import folder_task
-from icda.data.own.table import csv_task
+from icda.data.own.tasks import csv_task, folder_task
 from icda.data.registry import TASKS, create_task
 from icda.data.task import Batch, Source, Split, Task
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -13,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from icda.data.own.table import read_table
 from icda.data.task import Task
 from icda.errors import InputError, MissingFileError, UnreadableError
 
@@ -80,20 +80,8 @@ def _parts(given: str) -> tuple[Path, str | None]:
     return (Path(file), name) if colon and Path(file).suffix.lower() in _READERS else (Path(given), None)
 
 
-def _text(path: Path, name: str | None) -> Any:
-    return np.array([int(line) for line in path.read_text().split()])
-
-
 def _table(path: Path, name: str | None) -> Any:
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    if name is None:
-        raise InputError(f"it has columns {', '.join(rows[0] if rows else ())}: name one of them, as {path.name}:NAME")
-    return np.array([int(row[name]) for row in rows])
-
-
-def _array(path: Path, name: str | None) -> Any:
-    return np.load(path, allow_pickle=False)
+    return [int(cell) for cell in _one_of(read_table(path).columns, name, path)]
 
 
 def _arrays(path: Path, name: str | None) -> Any:
@@ -119,9 +107,9 @@ def _one_of(found: Mapping[str, Any], name: str | None, path: Path) -> Any:
 
 
 _READERS: dict[str, Callable[[Path, str | None], Any]] = {
-    ".txt": _text,
+    ".txt": lambda path, name: [int(line) for line in path.read_text().split()],
     ".csv": _table,
-    ".npy": _array,
+    ".npy": lambda path, name: np.load(path, allow_pickle=False),
     ".npz": _arrays,
     ".pt": _torch,
 }

@@ -18,6 +18,7 @@ FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 LARGEST_PIXELS = 2**26  # 67 million, some 0.5 GB while decoding; a JPEG counts as it is decoded, which is small
 DECODER_THREADS = 4
 NAMED_PATHS = 10
+MARGIN = 256 / 224
 
 
 class UnreadableImageError(UnreadableError):
@@ -44,6 +45,29 @@ def decode_image(path: Path, size: int) -> np.ndarray:
         return np.asarray(open_rgb(path, draft=size).resize((size, size), Image.Resampling.BILINEAR))
     except Exception as error:  # what a decoder raises on a broken file depends on the format
         raise UnreadableImageError(f"cannot read the image {path} ({error}): repair it or take it out.") from error
+
+
+def central_square(image: Image.Image, size: int) -> Image.Image:
+    """The largest square around the centre, resized: of CelebA's 178 x 218 pixels the middle 178 x 178.
+
+    >>> central_square(Image.new("RGB", (178, 218)), 64).size
+    (64, 64)
+    """
+    side = min(image.size)
+    left, top = (round((length - side) / 2) for length in image.size)
+    return image.crop((left, top, left + side, top + side)).resize((size, size), Image.Resampling.BILINEAR)
+
+
+def inner_square(image: Image.Image, size: int) -> Image.Image:
+    """The whole image squeezed to a square 256/224 as large as asked for, of which the middle is kept.
+
+    >>> inner_square(Image.new("RGB", (500, 333)), 224).size
+    (224, 224)
+    """
+    side = int(size * MARGIN)
+    start = round((side - size) / 2)
+    squeezed = image.resize((side, side), Image.Resampling.BILINEAR)
+    return squeezed.crop((start, start, start + size, start + size))
 
 
 def to_bytes(image: Image.Image) -> Image.Image:

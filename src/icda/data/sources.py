@@ -8,21 +8,24 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from icda.data.augmentation import Normaliser, PadMode, check_padding, crop_and_flip
-from icda.data.images import DECODER_THREADS, UnreadableImageError, decode_image, find_unreadable, unreadable
+from icda.data.images import DECODER_THREADS, UnreadableImageError, decode_image, find_unreadable, open_rgb, unreadable
 from icda.data.task import Source
 from icda.data.tokens import PADDING, Tokeniser
 from icda.errors import InputError
 
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 FINGERPRINT_BYTES = 256 * 2**20  # what SHA-256 reads in a fraction of a second
 
 Tokenise = Callable[[list[str]], list[list[int]]]
+Prepare = Callable[[Image.Image, int], Image.Image]
 Transform = Callable[[Tensor, torch.Generator], Tensor]  # bytes (N, H, W, C) to bytes of the same shape
 
 
@@ -33,7 +36,36 @@ class NormalisedSource(Protocol):
     normaliser: Normaliser
 
 
-class ImageArray:
+class _Images:
+    """What both kinds of images share: standardised pixels and, with a generator, augmentation."""
+
+    normaliser: Normaliser
+    _crop_padding: int
+    _flip: bool
+    _pad_mode: PadMode = "reflect"
+    _transform: Transform | None = None
+
+    def with_transform(self, transform: Transform) -> Self:
+        """The same images; with a generator `transform` acts on their bytes before they are cropped and mirrored."""
+        changed = copy.copy(self)
+        changed._transform = transform
+        return changed
+
+    def fetch(self, rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        images, rows = self._bytes(rows)
+        if generator is not None and self._transform is not None:
+            images, rows = _apply(self._transform, images.index_select(0, rows), generator), torch.arange(len(rows))
+        if generator is None or not (self._crop_padding or self._flip):
+            return self.normaliser(images.index_select(0, rows))
+        cropping: dict[str, Any] = {"padding": self._crop_padding, "flip": self._flip, "mode": self._pad_mode}
+        return self.normaliser(crop_and_flip(images, rows, generator, **cropping))
+
+    def _bytes(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Images (M, H, W, C), and where among them those of `rows` stand."""
+        raise NotImplementedError
+
+
+class ImageArray(_Images):
     """Images that lie in memory as bytes (N, H, W, C); fetched as standardised floats (N, C, H, W).
 
     With a generator each image is cropped at random from its padded self (`crop_padding` pixels a side) and, if `flip`,
@@ -63,26 +95,12 @@ class ImageArray:
         self.images = images.contiguous()
         self.normaliser = Normaliser(mean, std)
         self._crop_padding, self._flip, self._pad_mode = crop_padding, flip, pad_mode
-        self._transform: Transform | None = None
 
     def __len__(self) -> int:
         return len(self.images)
 
-    def with_transform(self, transform: Transform) -> ImageArray:
-        """The same images; with a generator `transform` acts on their bytes before they are cropped and mirrored."""
-        changed = copy.copy(self)
-        changed._transform = transform
-        return changed
-
-    def fetch(self, rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        images = self.images
-        if generator is not None and self._transform is not None:
-            images, rows = _apply(self._transform, images.index_select(0, rows), generator), torch.arange(len(rows))
-        if generator is None or not (self._crop_padding or self._flip):
-            return self.normaliser(images.index_select(0, rows))
-        return self.normaliser(
-            crop_and_flip(images, rows, generator, padding=self._crop_padding, flip=self._flip, mode=self._pad_mode)
-        )
+    def _bytes(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        return self.images, rows
 
     @cached_property
     def fingerprint(self) -> str:
@@ -113,7 +131,7 @@ class FeatureArray:
         return _fingerprint("features", self.features)
 
 
-class ImageFiles:
+class ImageFiles(_Images):
     """Image files, decoded when first needed and squeezed to `size` x `size` RGB.
 
     Decoded images are kept as bytes while all of them fit into `cache_bytes`, so that later epochs read no file. With a
@@ -144,7 +162,6 @@ class ImageFiles:
         shape = (len(self.paths), size, size, 3)
         self._cache = torch.empty(shape, dtype=torch.uint8) if 3 * len(self.paths) * size**2 <= cache_bytes else None
         self._cached = torch.zeros(len(self.paths), dtype=torch.bool)
-        self._transform: Transform | None = None
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -157,29 +174,14 @@ class ImageFiles:
         chosen._cached = self._cached[list(rows)]
         return chosen
 
-    def with_transform(self, transform: Transform) -> ImageFiles:
-        """The same images, as in `ImageArray`; both sources keep their decoded images in one place."""
-        changed = copy.copy(self)
-        changed._transform = transform
-        return changed
-
-    def fetch(self, rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        images = self._read(rows)
-        if generator is not None and self._transform is not None:
-            images = _apply(self._transform, images, generator)
-        if generator is not None:
-            everything = torch.arange(len(rows))
-            images = crop_and_flip(images, everything, generator, padding=self._crop_padding, flip=self._flip)
-        return self.normaliser(images)
-
-    def _read(self, rows: Tensor) -> Tensor:
+    def _bytes(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         if self._cache is None:
-            return self._decode(rows)
+            return self._decode(rows), torch.arange(len(rows))
         missing = rows[~self._cached[rows]].unique()
         if len(missing):
             self._cache[missing] = self._decode(missing)
             self._cached[missing] = True
-        return self._cache.index_select(0, rows)
+        return self._cache, rows
 
     def _decode(self, rows: Tensor) -> Tensor:
         if len(rows) == 0:
@@ -203,6 +205,31 @@ class ImageFiles:
             # A name that is not UTF-8 counts by its bytes.
             digest.update(f"{path.parent.name}/{path.name} {path.stat().st_size}\n".encode(errors="surrogateescape"))
         return digest.hexdigest()
+
+
+class PreparedImages(ImageFiles):
+    """Image files that `prepare` turns into `size` x `size` pixels; everything else as in `ImageFiles`.
+
+    Values are standardised with ImageNet's mean and standard deviation, as the pretrained networks of these benchmarks
+    need them. Without `crop_padding` and `flip` training images are not augmented, which is the original recipe.
+    """
+
+    remedy = "Fetch them again."
+
+    def __init__(self, paths: Sequence[Path], size: int, prepare: Prepare, **options: Any) -> None:
+        super().__init__(paths, size, IMAGENET_MEAN, IMAGENET_STD, **options)
+        self.prepare = prepare
+
+    def _decode_one(self, path: Path) -> np.ndarray:
+        try:
+            return np.asarray(self.prepare(open_rgb(path), self.size))
+        except Exception as error:  # what a decoder raises on a broken file depends on the format
+            raise UnreadableImageError(f"cannot read the image {path} ({error}): fetch it again.") from error
+
+    @cached_property
+    def fingerprint(self) -> str:
+        files: str = super().fingerprint
+        return hashlib.sha256(f"{self.prepare.__name__} {files}".encode()).hexdigest()
 
 
 class TextArray:

@@ -3,11 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from icda.data.task import Source, Split
 from icda.errors import InputError
+
+
+def cut_splits(
+    source: Source,
+    targets: Tensor,
+    groups: Tensor | None = None,
+    memberships: Tensor | None = None,
+    **rows: Tensor | None,
+) -> dict[str, Any]:
+    """Keywords of `Task`: each split has the rows given under its name, and their entries of the other tensors.
+
+    >>> from icda.data.sources import FeatureArray
+    >>> targets = torch.tensor([0, 1, 0, 1])
+    >>> parts = cut_splits(FeatureArray(torch.eye(4)), targets, train=torch.arange(2), test=torch.arange(2, 4))
+    >>> len(parts["train"]), parts["test"].rows.tolist(), parts["metadata"]
+    (2, [2, 3], None)
+    """
+
+    def split(own: Tensor) -> Split:
+        known = [None if values is None else values[own] for values in (groups, memberships)]
+        return Split(source, own, targets[own], known[0], memberships=known[1])
+
+    names = ("train", "validation", "test", "metadata")
+    return {name: None if (own := rows.get(name)) is None else split(own) for name in names}
 
 
 def shuffled_by_class(labels: Tensor, generator: torch.Generator) -> list[Tensor]:
@@ -24,14 +50,13 @@ def take_per_class(labels: Tensor, amounts: Sequence[int], generator: torch.Gene
     >>> [len(part) for part in take_per_class(labels, [1, 2], torch.Generator())]
     [2, 4, 1]
     """
-    parts: list[list[Tensor]] = [[] for _ in range(len(amounts) + 1)]
+    chunks = []
     for label, positions in enumerate(shuffled_by_class(labels, generator)):
         rest = len(positions) - sum(amounts)
         if rest < 0:
             raise InputError(f"class {label} has {len(positions)} samples, {sum(amounts)} are needed: take fewer.")
-        for part, chunk in zip(parts, positions.split([*amounts, rest]), strict=True):
-            part.append(chunk)
-    return [torch.cat(part).sort().values for part in parts]
+        chunks.append(positions.split([*amounts, rest]))
+    return [torch.cat(part).sort().values for part in zip(*chunks, strict=True)]
 
 
 def stratified_split(labels: Tensor, shares: Sequence[float], generator: torch.Generator) -> list[Tensor]:
@@ -44,9 +69,8 @@ def stratified_split(labels: Tensor, shares: Sequence[float], generator: torch.G
     >>> labels[test].tolist(), len(train)
     ([0, 0], 9)
     """
-    parts: list[list[Tensor]] = [[] for _ in range(len(shares) + 1)]
+    chunks = []
     for positions in shuffled_by_class(labels, generator):
         sizes = [round(share * len(positions)) for share in shares]
-        for part, chunk in zip(parts, positions.split([*sizes, len(positions) - sum(sizes)]), strict=True):
-            part.append(chunk)
-    return [torch.cat(part).sort().values for part in parts]
+        chunks.append(positions.split([*sizes, len(positions) - sum(sizes)]))
+    return [torch.cat(part).sort().values for part in zip(*chunks, strict=True)]

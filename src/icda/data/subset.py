@@ -38,11 +38,12 @@ def take_subset(task: Task, subset: float, seed: int = 0, by_groups: bool = True
         if name == "metadata":
             continue
         size = total if name == "train" else round(share * len(split))
-        positions = _choose(cells[name], size, seed, name)
-        parts[name] = split.subset(positions)
-    story = (
-        f"{task.description} A subset: {len(parts['train'])} of {len(task.train)} training samples, data seed {seed}."
-    )
+        members = [own for own in shuffled_by_class(cells[name], generator_for(seed, "subset", name)) if len(own)]
+        sizes = cell_sizes([len(own) for own in members], size)
+        chosen = torch.cat([own[:kept] for own, kept in zip(members, sizes, strict=True)])
+        parts[name] = split.subset(chosen.sort().values)
+    kept = f"{len(parts['train'])} of {len(task.train)}"
+    story = f"{task.description} A subset: {kept} training samples, data seed {seed}."
     return replace(task, description=story.strip(), **parts)  # type: ignore[arg-type]
 
 
@@ -72,16 +73,6 @@ def _cells(split: Split, by_groups: bool) -> Tensor:
     if not by_groups or split.groups is None:
         return split.targets
     return split.targets * (int(split.groups.max()) + 1) + split.groups
-
-
-def _choose(cells: Tensor, total: int, seed: int, name: str) -> Tensor:
-    """Positions, sorted, of `total` samples; more where the cells alone are more."""
-    members = [
-        positions for positions in shuffled_by_class(cells, generator_for(seed, "subset", name)) if len(positions)
-    ]
-    sizes = cell_sizes([len(positions) for positions in members], total)
-    chosen = [positions[:size] for positions, size in zip(members, sizes, strict=True)]
-    return torch.cat(chosen).sort().values
 
 
 def cell_sizes(counts: list[int], total: int) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -70,17 +70,9 @@ class Split:
         return Batch(self.source.fetch(rows, generator), self.targets[positions], groups, positions)
 
     def subset(self, positions: Tensor) -> Split:
-        def take(value: Tensor | None) -> Tensor | None:
-            return None if value is None else value[positions]
-
-        return Split(
-            self.source,
-            self.rows[positions],
-            self.targets[positions],
-            take(self.groups),
-            take(self.clean_targets),
-            take(self.memberships),
-        )
+        known = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "source"}
+        own: dict[str, Any] = {name: None if value is None else value[positions] for name, value in known.items()}
+        return replace(self, **own)
 
     def without_groups(self) -> Split:
         """The same samples; whoever is given them cannot know the groups."""
@@ -118,7 +110,7 @@ class Task:
         if self.num_classes < 2:
             raise InputError(f"task {self.name!r} has {self.num_classes} class; a classifier needs at least two.")
         for split_name, split in self.splits().items():
-            _check_split(self.name, split_name, split, self.num_classes)
+            _check_split(self, split_name, split)
         counts = torch.bincount(self.train.targets, minlength=self.num_classes)
         if (counts == 0).any():
             absent = [self.class_name(c) for c in (counts == 0).nonzero().flatten().tolist()]
@@ -133,7 +125,6 @@ class Task:
             raise InputError(
                 f"task {self.name!r} names the attributes of {len(self.group_attributes)} groups and has {self.num_groups}."
             )
-        _check_memberships(self)
 
     @cached_property  # not sooner: a task that is only made to be stripped of its groups must not read them
     def data_hash(self) -> str:
@@ -165,22 +156,18 @@ class Task:
         return len(self.group_names) if self.group_names else 0
 
 
-def _check_split(task: str, name: str, split: Split, num_classes: int) -> None:
+def _check_split(task: Task, name: str, split: Split) -> None:
     if len(split) == 0:
-        raise InputError(f"task {task!r}: the {name} split is empty.")
-    low, high = int(split.targets.min()), int(split.targets.max())
-    if low < 0 or high >= num_classes:
-        raise InputError(f"task {task!r}: {name} has label {low if low < 0 else high}, outside 0..{num_classes - 1}.")
-
-
-def _check_memberships(task: Task) -> None:
-    for name, split in task.splits().items():
-        columns = 0 if split.memberships is None else int(split.memberships.shape[1])
-        if columns and columns != len(task.membership_names or ()):
-            raise InputError(
-                f"task {task.name!r}: the {name} split has {columns} overlapping groups and {task.membership_names} names "
-                "them: give one name for each."
-            )
+        raise InputError(f"task {task.name!r}: the {name} split is empty.")
+    low, high, last = int(split.targets.min()), int(split.targets.max()), task.num_classes - 1
+    if low < 0 or high > last:
+        raise InputError(f"task {task.name!r}: {name} has label {low if low < 0 else high}, outside 0..{last}.")
+    columns = 0 if split.memberships is None else int(split.memberships.shape[1])
+    if columns and columns != len(task.membership_names or ()):
+        raise InputError(
+            f"task {task.name!r}: the {name} split has {columns} overlapping groups and {task.membership_names} names "
+            "them: give one name for each."
+        )
 
 
 def _hash_splits(splits: dict[str, Split]) -> str:

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from icda.data.own.parquet import ParquetTable, Samples, Source, Spool, spooled
+from icda.data.own.parquet import FeatureBatch, ParquetTable, Source, Spool, spooled
 from icda.errors import InputError
 from icda.heads import rows as stored
 from icda.heads.balance import Through
@@ -110,7 +110,7 @@ class StreamingFit:
             for epoch in range(epochs):
                 for batch in table.batches(batch_size):
                     order = generator.permutation(len(batch.targets))
-                    chosen = Samples(*(None if part is None else part[order] for part in batch))  # type: ignore[arg-type]
+                    chosen = FeatureBatch(*(None if part is None else part[order] for part in batch))  # type: ignore[arg-type]
                     self.partial_fit(chosen.features, chosen.targets, classes, chosen.weights)
                     self._online.passes = epoch + 1
                     bar.advance(len(order))

@@ -9,17 +9,19 @@ as the honest companion.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from functools import cached_property
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from icda.data.augmentation import Normaliser
 from icda.data.generators import generator_for
+from icda.data.task import Task
 from icda.errors import InputError
 from icda.explain.passes import Pass, on_device
-from icda.explain.pictures import to_inputs, to_pixels
-from icda.losses.augmented import choose_covariance
+from icda.explain.pictures import normaliser_of, to_inputs, to_pixels
+from icda.explain.strengths import most_tied
 from icda.models.base import FeatureClassifier
 from icda.models.modes import evaluating
 from icda.statistics import ClassStatistics
@@ -42,12 +44,9 @@ class FeatureSpace:
 
     @classmethod
     def of(cls, seen: Pass) -> FeatureSpace:
-        """From one pass of the trained network, so that statistics and features are of one mind."""
-        classes, size = seen.num_classes, seen.features.shape[1]
-        statistics = ClassStatistics(classes, size, choose_covariance("auto", classes, size))
-        statistics.update(seen.features, seen.targets)
-        confusion = count_confusions(seen.predicted, seen.targets, classes).double()
-        return cls(statistics, confusion / confusion.sum(1, keepdim=True).clamp(min=1))
+        """From one pass of the trained network."""
+        confusion = count_confusions(seen.predicted, seen.targets, seen.num_classes).double()
+        return cls(seen.statistics(), confusion / confusion.sum(1, keepdim=True).clamp(min=1))
 
 
 @torch.no_grad()
@@ -180,3 +179,50 @@ def nearest_real(wanted: Tensor, features: Tensor, count: int, without: Tensor |
         distance = distance.scatter(1, without[:, None], torch.inf)
     count = min(count, features.shape[0] - (without is not None))
     return distance.topk(count, 1, largest=False).indices
+
+
+@dataclass(frozen=True)
+class TiedSamples:
+    """The training samples of a run that are most tied to another class, strongest first; there may be fewer than asked.
+
+    `places` say where they stand in the pass `seen`, `towards` and `strengths` (N,) to which class and how strongly.
+    """
+
+    task: Task
+    seen: Pass
+    places: Tensor
+    towards: Tensor
+    strengths: Tensor
+
+    @classmethod
+    def of(cls, task: Task, seen: Pass, strength: Strength, count: int) -> TiedSamples:
+        return cls(task, seen, *most_tied(strength, count))
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @property
+    def index(self) -> Tensor:
+        return self.seen.index[self.places]
+
+    @property
+    def targets(self) -> Tensor:
+        return self.seen.targets[self.places]
+
+    @cached_property
+    def inputs(self) -> Tensor:
+        inputs: Tensor = self.task.train.batch(self.index).inputs
+        return inputs
+
+    @property
+    def pixels(self) -> Tensor:
+        return to_pixels(self.inputs, normaliser_of(self.task.train))
+
+    def moved(
+        self, network: FeatureClassifier, kind: str, space: FeatureSpace, lam: float, seed: int, **painting: Any
+    ) -> tuple[Tensor, Made, Tensor]:
+        """Their augmented features, pictures that come near these, and the places (N, k) of the nearest real samples."""
+        features = self.seen.features[self.places]
+        aims = augment_towards(kind, features, self.targets, self.towards, self.strengths, space, lam, seed)
+        made = paint(network, self.inputs, aims, normaliser_of(self.task.train), **painting)
+        return aims, made, nearest_real(aims, self.seen.features, NEIGHBOURS, without=self.places)

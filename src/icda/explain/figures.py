@@ -12,8 +12,7 @@ from torch import Tensor
 
 from icda.data.task import Task
 from icda.errors import InputError
-from icda.explain.distances import sample_distances
-from icda.explain.margins import adjusted_margins, margins
+from icda.explain.margins import adjusted_margins, margins, sample_distances
 from icda.explain.passes import Pass, named_split, run_pass, subsample
 from icda.explain.picture_figures import counterfactual_figure, gradcam_figure
 from icda.explain.plots import plot_margins, plot_variances
@@ -67,7 +66,8 @@ def make_figure(
     written = [out]
     for suffix, rows in tables.items():
         path = out.with_name(f"{out.stem}{suffix}.csv")
-        write_rows(path, rows)
+        with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+            write_csv(file, list(rows[0]), rows)
         written.append(path)
     return written
 
@@ -100,11 +100,6 @@ def check_suffix(out: Path) -> None:
     """
     if out.suffix.lower() not in SUFFIXES:
         raise InputError(f"a figure is written as {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, got {str(out)!r}.")
-
-
-def write_rows(path: Path, rows: Rows) -> None:
-    with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
-        write_csv(file, list(rows[0]), rows)
 
 
 def _margins(runs: Sequence[TrainedRun], options: FigureOptions) -> tuple[Any, dict[str, Rows]]:
@@ -149,9 +144,8 @@ def margin_summary(run: TrainedRun, seen: Pass, values: Tensor, distances: Tenso
 def _variances(runs: Sequence[TrainedRun], options: FigureOptions) -> tuple[Any, dict[str, Rows]]:
     figures = {}
     for run in runs:
-        seen = run_pass(
-            run.method, run.networks, run.task.train, subsample(run.task.train, options.limit, options.seed)
-        )
+        positions = subsample(run.task.train, options.limit, options.seed)
+        seen = run_pass(run.method, run.networks, run.task.train, positions)
         figures[run.label] = variance_figures(seen, run.history) | {"logged": logged_variances(run.history)}
     figure, rows = plot_variances(figures, f"Mapped variances on {runs[0].task.name}, training split")
     return figure, {"": rows}

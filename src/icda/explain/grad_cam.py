@@ -120,36 +120,23 @@ def find_layer(network: FeatureClassifier, image: Tensor) -> str:
     'encoder.stages.2.0'
     """
     outputs: list[tuple[str, Tensor]] = []
-
-    def watch(name: str) -> Any:
-        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
-            known = any(output is seen for _, seen in outputs)  # a container hands its last layer's output on
+    with _outputs_of(network) as seen, evaluating(network), torch.enable_grad():
+        logits = network(on_device(image.detach(), network).requires_grad_()).logits
+        for name, module, output in seen:
+            known = any(output is other for _, other in outputs)  # a container hands its last layer's output on
             if isinstance(output, Tensor) and not known and _has_places(module, output):
                 outputs.append((name, output))
-
-        return hook
-
-    handles = [module.register_forward_hook(watch(name)) for name, module in network.named_modules() if name]
-    try:
-        with evaluating(network), torch.enable_grad():
-            logits = network(on_device(image.detach(), network).requires_grad_()).logits
-            # A random direction: the plain sum of logits may have no gradient where a softmax head would.
-            direction = torch.linspace(-1, 1, logits.numel(), device=logits.device).view_as(logits)
-            tensors = [output for _, output in outputs]
-            slopes = torch.autograd.grad((logits * direction).sum(), tensors, allow_unused=True) if tensors else ()
-    finally:
-        for handle in handles:
-            handle.remove()
+        # A random direction: the plain sum of logits may have no gradient where a softmax head would.
+        direction = torch.linspace(-1, 1, logits.numel(), device=logits.device).view_as(logits)
+        tensors = [output for _, output in outputs]
+        slopes = torch.autograd.grad((logits * direction).sum(), tensors, allow_unused=True) if tensors else ()
     reached = [
         (name, min(_places(output)))
         for (name, output), slope in zip(reversed(outputs), reversed(slopes), strict=True)
         if slope is not None and _reached_places(slope) > 1
     ]
-    for name, side in reached:
-        if side >= FINE:
-            return name
     if reached:
-        return reached[0][0]
+        return next((name for name, side in reached if side >= FINE), reached[0][0])
     raise InputError(
         f"no layer of {type(network.encoder).__name__} yields maps or tokens larger than one place for images of "
         f"{tuple(image.shape[2:])} pixels, so Grad-CAM has nowhere to look: name a layer, or use larger images."
@@ -204,14 +191,18 @@ def _maps_of(network: FeatureClassifier, name: str, images: Tensor) -> Iterator[
     layers = dict(network.named_modules())
     if not name or name not in layers:
         raise InputError(f"the network has no layer {name!r}. Its last ones are: {', '.join(list(layers)[-6:])}.")
-    layer, shape = layers[name], _output_shape(network, layers[name], images)
+    layer = layers[name]
+    with _outputs_of(network) as seen, torch.no_grad(), evaluating(network):
+        network(on_device(images[:1], network))
+    outputs = [output for _, module, output in seen if module is layer]
+    shape = tuple(outputs[-1].shape) if outputs and isinstance(outputs[-1], Tensor) else ()
     if len(shape) == 4:
         yield layer
         return
     grid = _grid(shape[1]) if len(shape) == 3 else None
     if grid is None:
         raise InputError(
-            f"layer {name!r} yields {tuple(shape)}; Grad-CAM needs maps (N, C, H, W), or tokens (N, T, D) of a square of "
+            f"layer {name!r} yields {shape}; Grad-CAM needs maps (N, C, H, W), or tokens (N, T, D) of a square of "
             "patches behind at most a class token: name another layer."
         )
     tapped = _Tapped(layer, *grid)
@@ -223,16 +214,17 @@ def _maps_of(network: FeatureClassifier, name: str, images: Tensor) -> Iterator[
         network.set_submodule(name, layer)
 
 
-def _output_shape(network: FeatureClassifier, layer: nn.Module, images: Tensor) -> tuple[int, ...]:
-    shapes: list[tuple[int, ...]] = []
+@contextmanager
+def _outputs_of(network: nn.Module) -> Iterator[list[tuple[str, nn.Module, Any]]]:
+    """What the layers of a network give inside, in the order in which they finish."""
+    seen: list[tuple[str, nn.Module, Any]] = []
 
-    def keep(module: nn.Module, inputs: Any, output: Any) -> None:
-        shapes.append(tuple(output.shape) if isinstance(output, Tensor) else ())
+    def watch(name: str) -> Any:
+        return lambda module, inputs, output: seen.append((name, module, output))
 
-    handle = layer.register_forward_hook(keep)
+    handles = [module.register_forward_hook(watch(name)) for name, module in network.named_modules() if name]
     try:
-        with torch.no_grad(), evaluating(network):
-            network(on_device(images[:1], network))
+        yield seen
     finally:
-        handle.remove()
-    return shapes[-1] if shapes else ()
+        for handle in handles:
+            handle.remove()

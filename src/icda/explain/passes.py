@@ -12,10 +12,12 @@ from torch import Tensor, nn
 from icda.data.generators import generator_for
 from icda.data.task import Split, Task
 from icda.errors import InputError
+from icda.losses.augmented import choose_covariance
 from icda.losses.head import head_parameters
 from icda.methods.base import Method
-from icda.models.base import FeatureClassifier, Output
+from icda.models.base import FeatureClassifier
 from icda.models.modes import evaluating
+from icda.statistics import ClassStatistics
 
 BATCH = 512
 
@@ -38,12 +40,15 @@ class Pass:
     head: nn.Module | None = None  # the layer itself, for losses that train another than a plain linear one
 
     @property
-    def output(self) -> Output:
-        return Output(self.features, self.logits)
-
-    @property
     def num_classes(self) -> int:
         return int(self.logits.shape[1])
+
+    def statistics(self) -> ClassStatistics:
+        """Class statistics of these features, so that both are of one mind; any method has them."""
+        classes, size = self.num_classes, self.features.shape[1]
+        statistics = ClassStatistics(classes, size, choose_covariance("auto", classes, size))
+        statistics.update(self.features, self.targets)
+        return statistics
 
     def __len__(self) -> int:
         return len(self.index)

@@ -1,14 +1,16 @@
-"""Margins and mapped variances of several runs as matplotlib figures."""
+"""Matplotlib figures of several runs: margins, mapped variances, and grids of pictures."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from icda.explain.margins import edges_around_zero
+from icda.explain.pictures import heat_overlay, to_bytes
 from icda.extras import require
 
 # Okabe and Ito's colours, told apart with any colour vision; line styles tell them apart without colour.
@@ -17,6 +19,8 @@ STYLES: tuple[Any, ...] = ("-", (0, (7, 2)), (0, (5, 1.5, 1.2, 1.5)), (0, (1.6, 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LOG_RANGE = 30  # from this ratio between the runs' last values on, an axis is logarithmic
 BINS = 32
+RIGHT, WRONG = "#0072B2", "#D55E00"
+CELL = 1.35  # inches
 
 
 def look(number: int) -> dict[str, Any]:
@@ -60,30 +64,13 @@ def _histogram(axes: Any, values: Mapping[str, Tensor], quantity: str) -> list[d
         axes.stairs(shares.numpy(), edges.numpy(), label=label, linewidth=2, **look(number))
         axes.axvline(float(own.median()), linewidth=1, alpha=0.6, **look(number))
         for low, high, count, share in zip(edges, edges[1:], counts, shares, strict=False):
-            rows.append(
-                {
-                    "run": label,
-                    "quantity": quantity,
-                    "from": f"{low:.6g}",
-                    "to": f"{high:.6g}",
-                    "samples": int(count),
-                    "share": f"{share:.6f}",
-                }
-            )
+            counted = {"from": f"{low:.6g}", "to": f"{high:.6g}", "samples": int(count), "share": f"{share:.6f}"}
+            rows.append({"run": label, "quantity": quantity, **counted})
     axes.axvline(0, color="0.35", linewidth=1)
     axes.spines[["top", "right"]].set_visible(False)
-    for word, side in (("wrong", "right"), ("right", "left")):
-        axes.annotate(
-            word,
-            xy=(0, 1),
-            xycoords=("data", "axes fraction"),
-            xytext=(-5 if side == "right" else 5, -2),
-            textcoords="offset points",
-            ha=side,
-            va="top",
-            color="0.35",
-            fontsize=9,
-        )
+    place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top"}
+    for word, side, shift in (("wrong", "right", -5), ("right", "left", 5)):
+        axes.annotate(word, (0, 1), xytext=(shift, -2), ha=side, color="0.35", fontsize=9, **place)
     return rows
 
 
@@ -145,3 +132,58 @@ def variance_rows(figures: Mapping[str, Mapping[str, Any]]) -> list[dict[str, An
 def _variance_row(run: str, epoch: int, source: str, own: float, unrelated: float | None) -> dict[str, Any]:
     blank = "" if unrelated is None else f"{unrelated:.6g}"
     return {"run": run, "epoch": epoch, "source": source, "own": f"{own:.6g}", "unrelated": blank}
+
+
+@dataclass(frozen=True)
+class PictureCell:
+    """A picture (C, H, W) in [0, 1] with a line below it; `good` paints the line blue or orange, None leaves it black."""
+
+    pixels: Tensor
+    caption: str
+    good: bool | None = None
+
+
+def draw_grid(rows: Sequence[tuple[str, Sequence[PictureCell | None]]], title: str, note: str = "") -> Any:
+    """Named rows of cells as one figure; None leaves a place empty."""
+    columns = max(len(cells) for _, cells in rows)
+    figure = new_figure(CELL * columns + 1.0, (CELL + 0.28) * len(rows) + 0.7)
+    grid = figure.subplots(len(rows), columns, squeeze=False)
+    for axes, (name, cells) in zip(grid, rows, strict=True):
+        for place, (axis, cell) in enumerate(zip(axes, [*cells, *[None] * (columns - len(cells))], strict=True)):
+            axis.set_xticks([])
+            axis.set_yticks([])
+            axis.spines[:].set_visible(False)
+            if place == 0:
+                axis.set_ylabel(name, fontsize=9)
+            if cell is None:
+                continue
+            picture = to_bytes(cell.pixels)
+            axis.imshow(picture, cmap="gray" if picture.ndim == 2 else None, vmin=0, vmax=255, interpolation="nearest")
+            colour = "black" if cell.good is None else RIGHT if cell.good else WRONG
+            axis.set_xlabel(cell.caption, fontsize=7.5, color=colour, labelpad=2)
+    figure.suptitle(title, fontsize=11)
+    if note:
+        figure.supxlabel(note, fontsize=8, color="0.35")
+    return figure
+
+
+def heat_cells(pixels: Tensor, heat: Tensor, captions: Sequence[str], good: Sequence[bool]) -> list[PictureCell]:
+    """Overlays of heat (N, H, W) on pictures, with the centre box drawn as a thin line."""
+    overlays = (with_centre_box(heat_overlay(image, warm)) for image, warm in zip(pixels, heat, strict=True))
+    return [PictureCell(*cell) for cell in zip(overlays, captions, good, strict=True)]
+
+
+def with_centre_box(pixels: Tensor) -> Tensor:
+    """The picture (3, H, W) with the border of the box that `centre_share` counts in white.
+
+    >>> import torch
+    >>> with_centre_box(torch.zeros(3, 8, 8))[0, 2].tolist()
+    [0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0]
+    """
+    height, width = pixels.shape[1:]
+    top, left = height // 4, width // 4
+    boxed = pixels.clone()
+    inside = boxed[:, top : height - top, left : width - left]
+    inside[:, [0, -1], :] = 1
+    inside[:, :, [0, -1]] = 1
+    return boxed

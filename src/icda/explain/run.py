@@ -6,23 +6,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from icda.data.task import Task
 from icda.errors import InputError
-from icda.explain.counterfactual import FeatureSpace
-from icda.explain.galleries import counterfactual_gallery, gradcam_gallery
+from icda.explain.counterfactual import FeatureSpace, TiedSamples
+from icda.explain.grad_cam import grad_cam
 from icda.explain.margins import adjusted_margins, margin_figures, margins
-from icda.explain.passes import Pass, named_split, run_pass, subsample
-from icda.explain.pictures import has_pictures, show_samples
-from icda.explain.strengths import augmentation_strength, most_tied, sample_strengths, strength_figures
+from icda.explain.passes import balanced_sample, named_split, run_pass, subsample
+from icda.explain.pictures import data_uri, has_pictures, heat_overlay, normaliser_of, show_samples, to_pixels
+from icda.explain.strengths import augmentation_strength, sample_strengths, strength_figures
 from icda.explain.variances import variance_figures
 from icda.methods.base import Method
 from icda.models.base import FeatureClassifier
 from icda.registry import did_you_mean
-from icda.functional.strength import Strength
 
 PARTS = ("margins", "strengths", "variances", "tied", "gradcam", "counterfactuals")
 CHEAP_PARTS = ("margins", "strengths", "tied")
+PICTURE_PARTS = ("gradcam", "counterfactuals")
 STRENGTH_SAMPLES = 4096  # of the training set: ties are a matter of many samples, not of all
 
 
@@ -69,16 +70,19 @@ def explain_run(
             counted = {"split": "train", "samples": len(seen), "of": len(task.train)}
             explanations["strengths"] = strength_figures(strength, seen.targets) | counted
         if "tied" in parts:
-            explanations["tied"] = _list_tied(task, seen, strength, top)
+            explanations["tied"] = _list_tied(TiedSamples.of(task, seen, strength, top))
         if "variances" in parts:
             explanations["variances"] = variance_figures(seen, history)
         if "counterfactuals" in parts:
+            samples = TiedSamples.of(task, seen, strength, counterfactuals)
             lam = augmentation_strength(method)
-            space = FeatureSpace.of(seen)
-            explanations["counterfactuals"] = counterfactual_gallery(
-                task, networks[0], seen, strength, space, count=counterfactuals, lam=lam, seed=seed
-            )
+            explanations["counterfactuals"] = counterfactual_gallery(networks[0], samples, lam=lam, seed=seed)
     return explanations
+
+
+def allowed_parts(parts: Sequence[str], task: Task) -> list[str]:
+    """Those parts that a task can have: pictures need images."""
+    return [part for part in parts if has_pictures(task) or part not in PICTURE_PARTS]
 
 
 def check_parts(parts: Sequence[str], task: Task) -> None:
@@ -87,8 +91,8 @@ def check_parts(parts: Sequence[str], task: Task) -> None:
         if part not in PARTS:
             hint = did_you_mean(part, PARTS)
             raise InputError(f"unknown part {part!r} of an explanation: {hint}Known: {', '.join(PARTS)}.")
-    pictures = [part for part in ("gradcam", "counterfactuals") if part in parts]
-    if pictures and not has_pictures(task):
+    pictures = [part for part in parts if part not in allowed_parts(parts, task)]
+    if pictures:
         raise InputError(
             f"{' and '.join(pictures)} need images, but the samples of task {task.name!r} are "
             f"{task.input_kind} of shape {task.input_shape}: leave them out."
@@ -110,19 +114,88 @@ def _explain_margins(task: Task, networks: Sequence[FeatureClassifier], method: 
     return figures
 
 
-def _list_tied(task: Task, seen: Pass, strength: Strength, top: int) -> list[dict[str, Any]]:
-    places, towards, strongest = most_tied(strength, top)
-    shown = show_samples(task, task.train, seen.index[places])
+def _list_tied(tied: TiedSamples) -> list[dict[str, Any]]:
+    seen = tied.seen
+    shown = show_samples(tied.task, tied.task.train, tied.index)
     return [
         {
             "index": int(seen.index[place]),
             "split": "train",
             "target": int(seen.targets[place]),
-            "towards": int(towards[number]),
-            "strength": float(strongest[number]),
+            "towards": int(tied.towards[number]),
+            "strength": float(tied.strengths[number]),
             "prediction": int(seen.predicted[place]),
             "group": None if seen.groups is None else int(seen.groups[place]),
             **shown[number],
         }
-        for number, place in enumerate(places.tolist())
+        for number, place in enumerate(tied.places.tolist())
     ]
+
+
+def gradcam_gallery(
+    task: Task, network: FeatureClassifier, split_name: str, count: int, seed: int, layer: str | None = None
+) -> dict[str, Any]:
+    """Heat of the predicted class on `count` samples, spread over groups or classes: the same ones for every model."""
+    split = named_split(task, split_name)
+    positions = balanced_sample(split, count, seed)
+    batch = split.batch(positions)
+    maps = grad_cam(network, batch.inputs, layer=layer)
+    pixels = to_pixels(batch.inputs, normaliser_of(split))
+    shares = maps.centre_share
+    samples = [
+        {
+            "index": int(position),
+            "target": int(batch.targets[place]),
+            "prediction": int(maps.predicted[place]),
+            "group": None if batch.groups is None else int(batch.groups[place]),
+            "picture": data_uri(pixels[place]),
+            "heat": data_uri(heat_overlay(pixels[place], maps.heat[place])),
+            "centre_share": _number(shares[place]),
+        }
+        for place, position in enumerate(positions)
+    ]
+    return {"layer": maps.layer, "mean_centre_share": _number(shares.nanmean()), "samples": samples}
+
+
+def counterfactual_gallery(
+    network: FeatureClassifier,
+    tied: TiedSamples,
+    *,
+    augmentation: str = "icda",
+    lam: float = 0.5,
+    seed: int = 0,
+    **painting: Any,
+) -> dict[str, Any]:
+    """The most tied training samples, augmented and mapped back to pixels, each with its nearest real neighbours."""
+    about = {"augmentation": augmentation, "lambda": lam, "seed": seed, "split": "train"}
+    if not len(tied):
+        return {**about, "samples": []}
+    _, made, near = tied.moved(network, augmentation, FeatureSpace.of(tied.seen), lam, seed, **painting)
+    pixels = tied.pixels
+    samples = [
+        {
+            "index": int(tied.index[row]),
+            "target": int(tied.targets[row]),
+            "towards": int(tied.towards[row]),
+            "strength": float(tied.strengths[row]),
+            "picture": data_uri(pixels[row]),
+            "made": data_uri(made.pixels[row]),
+            "feature_error": float(made.feature_error[row]),
+            "neighbours": _neighbours(tied, near[row]),
+        }
+        for row in range(len(tied))
+    ]
+    return {**about, "samples": samples}
+
+
+def _neighbours(tied: TiedSamples, places: Tensor) -> list[dict[str, Any]]:
+    seen = tied.seen
+    shown = show_samples(tied.task, tied.task.train, seen.index[places])
+    return [
+        {"index": int(seen.index[place]), "target": int(seen.targets[place]), **picture}
+        for place, picture in zip(places.tolist(), shown, strict=True)
+    ]
+
+
+def _number(value: Tensor) -> float | None:
+    return float(value) if torch.isfinite(value) else None

@@ -6,19 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from icda.explain.passes import Pass
-from icda.losses.augmented import choose_covariance
-from icda.functional.mapped_variance import MappedVariances, mean_mapped_variances
-from icda.statistics import ClassStatistics
+from icda.functional.mapped_variance import mean_mapped_variances
 
 OWN, UNRELATED = "mapped_variance_own", "mapped_variance_unrelated"  # as `LossMethod` logs them
-
-
-def pass_variances(seen: Pass) -> MappedVariances:
-    """Mapped variances from the features of one pass, which any method has."""
-    classes, size = seen.num_classes, seen.features.shape[1]
-    statistics = ClassStatistics(classes, size, choose_covariance("auto", classes, size))
-    statistics.update(seen.features, seen.targets)
-    return mean_mapped_variances(seen.weight, statistics.moments())
 
 
 def logged_variances(history: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -43,7 +33,7 @@ def variance_figures(seen: Pass, history: Sequence[Mapping[str, Any]] = ()) -> d
 
     Where a run logged none (cross entropy keeps no statistics) the lists hold the trained network's figures alone.
     """
-    trained = pass_variances(seen)
+    trained = mean_mapped_variances(seen.weight, seen.statistics().moments())
     figures: dict[str, Any] = logged_variances(history)
     if not figures["epochs"]:
         last = history[-1]["epoch"] if history else 0

@@ -8,8 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from icda.data.tokens import PADDING, VOCABULARY
-from icda.errors import InputTypeError
-from icda.models.base import FeatureClassifier
+from icda.models.base import FeatureClassifier, mean_of_tokens
 from icda.models.registry import MODELS
 
 FEATURE_DIM = 64
@@ -36,13 +35,7 @@ class BagOfWords(nn.Module):
         self.hidden = nn.Linear(FEATURE_DIM, FEATURE_DIM)
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        if not isinstance(inputs, Mapping) or not {"input_ids", "attention_mask"} <= set(inputs):
-            got = f"a dict with {sorted(inputs)}" if isinstance(inputs, Mapping) else type(inputs).__name__
-            raise InputTypeError(f"bag_of_words expects a dict with 'input_ids' and 'attention_mask', got {got}.")
-        embedded = self.embedding(inputs["input_ids"])
-        mask = inputs["attention_mask"].to(embedded.dtype).unsqueeze(-1)
-        mean = (embedded * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
-        return F.relu(self.hidden(mean))
+        return F.relu(self.hidden(mean_of_tokens("bag_of_words", inputs, lambda ids, mask: self.embedding(ids))))
 
 
 @MODELS.register("bag_of_words")

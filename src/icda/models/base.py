@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
+
+from icda.errors import InputTypeError
 
 
 class Output(NamedTuple):
@@ -12,6 +15,19 @@ class Output(NamedTuple):
 
     features: Tensor
     logits: Tensor
+
+
+def mean_of_tokens(model: str, inputs: Any, embed: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """The mean (N, A) of what `embed` makes of ids and mask (N, L), over the tokens that are no padding.
+
+    `inputs` is a dict with `input_ids` and `attention_mask`. A text without tokens has the zero vector as its mean.
+    """
+    if not isinstance(inputs, Mapping) or not {"input_ids", "attention_mask"} <= set(inputs):
+        got = f"a dict with {sorted(inputs)}" if isinstance(inputs, Mapping) else type(inputs).__name__
+        raise InputTypeError(f"{model} expects a dict with 'input_ids' and 'attention_mask', got {got}.")
+    hidden = embed(inputs["input_ids"], inputs["attention_mask"])
+    kept = inputs["attention_mask"].to(hidden.dtype).unsqueeze(2)
+    return (hidden * kept).sum(1) / kept.sum(1).clamp(min=1)
 
 
 class FeatureClassifier(nn.Module):

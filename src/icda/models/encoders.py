@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from icda.data.augmentation import Normaliser
 from icda.errors import InputError
 from icda.extras import require
-from icda.models.hub import check_fetching
+from icda.models.hub import check_fetching, check_prefix
 from icda.registry import Registry, UnknownNameError, did_you_mean
 
 Kind = Literal["image", "text"]
@@ -162,11 +162,7 @@ def load_timm_encoder(target: str, kind: Kind, image_size: int | None = None) ->
 
 
 def _create_foreign(prefix: str, target: str, kind: Kind, image_size: int | None) -> ImageEncoder | TextEncoder:
-    if prefix not in PREFIXES:
-        hint = did_you_mean(prefix, PREFIXES, lambda known: f"{known}:{target}")
-        raise UnknownNameError(f"unknown encoder '{prefix}:{target}': {hint}Known prefixes: {', '.join(PREFIXES)}.")
-    if not target:
-        raise InputError(f"'{prefix}:' needs a model after the colon, for example 'hf:distilbert-base-uncased'.")
+    check_prefix("encoder", prefix, target, PREFIXES)
     if prefix == "timm":
         return load_timm_encoder(target, kind, image_size)
     from icda.models.huggingface_encoder import load_huggingface_encoder

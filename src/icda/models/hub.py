@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
 from icda.errors import InputError, UnreadableError
+from icda.registry import UnknownNameError, did_you_mean
 
 _allowed: ContextVar[bool] = ContextVar("hub_allowed", default=True)
 
@@ -29,6 +30,15 @@ def hub(allowed: bool) -> Iterator[None]:
         yield
     finally:
         _allowed.reset(token)
+
+
+def check_prefix(kind: str, prefix: str, target: str, known: Sequence[str]) -> None:
+    """Refuse PREFIX:TARGET of another library than we know, or without a model after the colon."""
+    if prefix not in known:
+        hint = did_you_mean(prefix, known, lambda name: f"{name}:{target}")
+        raise UnknownNameError(f"unknown {kind} '{prefix}:{target}': {hint}Known prefixes: {', '.join(known)}.")
+    if not target:
+        raise InputError(f"'{prefix}:' needs a model after the colon, for example 'hf:distilbert-base-uncased'.")
 
 
 def hub_allowed() -> bool:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from icda.data.tokens import Tokeniser
-from icda.errors import InputError, InputTypeError
+from icda.errors import InputError
 from icda.extras import require
-from icda.models.base import FeatureClassifier
+from icda.models.base import FeatureClassifier, mean_of_tokens
 from icda.models.encoders import ENCODERS, Kind, TextEncoder, check_kind, version_of
 from icda.models.frozen import Frozen
 from icda.models.huggingface import huggingface_config
@@ -60,18 +60,16 @@ class MeanPooled(nn.Module):
         return self
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        if not isinstance(inputs, Mapping) or not {"input_ids", "attention_mask"} <= set(inputs):
-            got = f"a dict with {sorted(inputs)}" if isinstance(inputs, Mapping) else type(inputs).__name__
-            raise InputTypeError(f"minilm expects a dict with 'input_ids' and 'attention_mask', got {got}.")
-        ids, mask = inputs["input_ids"], inputs["attention_mask"]
-        if self.training or torch.is_grad_enabled() or ids.device.type != "cpu" or len(ids) <= CPU_BATCH:
-            return self._pool(ids, mask)
-        return torch.cat([self._pool(*part) for part in zip(ids.split(CPU_BATCH), mask.split(CPU_BATCH), strict=True)])
+        ids = inputs.get("input_ids") if isinstance(inputs, Mapping) else None
+        if ids is None or self.training or torch.is_grad_enabled() or ids.device.type != "cpu":
+            return mean_of_tokens("minilm", inputs, self._hidden)
+        parts = zip(*(inputs[name].split(CPU_BATCH) for name in ("input_ids", "attention_mask")), strict=True)
+        both = ({"input_ids": own, "attention_mask": mask} for own, mask in parts)
+        return torch.cat([mean_of_tokens("minilm", part, self._hidden) for part in both])
 
-    def _pool(self, ids: Tensor, mask: Tensor) -> Tensor:
-        hidden = self.network(input_ids=ids, attention_mask=mask, return_dict=True).last_hidden_state
-        kept = mask.to(hidden.dtype).unsqueeze(2)
-        return (hidden * kept).sum(1) / kept.sum(1).clamp(min=1)
+    def _hidden(self, ids: Tensor, mask: Tensor) -> Tensor:
+        hidden: Tensor = self.network(input_ids=ids, attention_mask=mask, return_dict=True).last_hidden_state
+        return hidden
 
 
 @MODELS.register("minilm")

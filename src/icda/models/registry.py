@@ -8,9 +8,9 @@ from typing import Any
 from icda.errors import InputError
 from icda.models.adapters import load_timm, load_torchvision
 from icda.models.base import FeatureClassifier
-from icda.models.hub import hub_allowed
+from icda.models.hub import check_prefix, hub_allowed
 from icda.models.huggingface import load_huggingface
-from icda.registry import Registry, UnknownNameError, did_you_mean
+from icda.registry import Registry
 
 Builder = Callable[..., FeatureClassifier]  # (num_classes, input_shape, **options)
 
@@ -62,17 +62,11 @@ def image_channels(model: str, input_shape: tuple[int, ...]) -> int:
 def _create_foreign(
     prefix: str, target: str, num_classes: int, input_shape: tuple[int, ...], options: dict[str, Any]
 ) -> FeatureClassifier:
-    if not target:
-        raise InputError(f"'{prefix}:' needs a model after the colon, for example 'hf:distilbert-base-uncased'.")
-    if prefix in ("timm", "torchvision"):
-        target, _, weights = target.partition("@")
-        if weights and hub_allowed():  # a model read back brings its weights along
-            options = {**options, **({"pretrained": True} if prefix == "timm" else {"weights": weights})}
+    check_prefix("model", prefix, target, PREFIXES)
     if prefix == "hf":
         return load_huggingface(target, num_classes, **options)
-    if prefix == "timm":
-        return load_timm(target, num_classes, image_channels(f"timm:{target}", input_shape), **options)
-    if prefix == "torchvision":
-        return load_torchvision(target, num_classes, image_channels(f"torchvision:{target}", input_shape), **options)
-    hint = did_you_mean(prefix, PREFIXES, lambda known: f"{known}:{target}")
-    raise UnknownNameError(f"unknown model '{prefix}:{target}': {hint}Known prefixes: {', '.join(PREFIXES)}.")
+    target, _, weights = target.partition("@")
+    if weights and hub_allowed():  # a model read back brings its weights along
+        options = {**options, **({"pretrained": True} if prefix == "timm" else {"weights": weights})}
+    load = load_timm if prefix == "timm" else load_torchvision
+    return load(target, num_classes, image_channels(f"{prefix}:{target}", input_shape), **options)

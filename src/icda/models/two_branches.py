@@ -14,6 +14,7 @@ from icda.errors import InputError
 from icda.models.cifar_resnet import CifarResNet
 from icda.models.densenet import DenseNet, Transition
 from icda.models.headless import Headless
+from icda.models.modes import evaluating
 from icda.models.small_cnn import SmallCNN
 from icda.models.wide_resnet import WideResNet
 
@@ -144,19 +145,15 @@ def _start(encoder: nn.Module, layers: Sequence[nn.Module]) -> int:
 def _check_cut(encoder: nn.Module, chain: nn.Module, input_shape: tuple[int, ...]) -> None:
     if not input_shape:
         raise InputError("two branches need the shape of one input to try the cut on, for example (3, 32, 32); got ().")
-    modes = [(module, module.training) for root in (encoder, chain) for module in root.modules()]
     value = next(encoder.parameters())
     count = 2 * math.prod(input_shape)
     probe = torch.linspace(-1, 1, count, device=value.device, dtype=value.dtype).view(2, *input_shape)
-    try:
-        of_encoder = encoder.eval()(probe)
+    with evaluating(encoder, chain):
+        of_encoder = encoder(probe)
         try:
-            of_chain = chain.eval()(probe)
+            of_chain = chain(probe)
         except (RuntimeError, TypeError, ValueError, AttributeError) as error:
             raise _no_chain(encoder) from error
-    finally:
-        for module, mode in modes:
-            module.training = mode
     if of_chain.shape != of_encoder.shape or not torch.allclose(of_chain, of_encoder, rtol=1e-4, atol=1e-5):
         raise _no_chain(encoder)
 

@@ -1,12 +1,12 @@
 """Tables over seeds and the HTML page about a run."""
 
 from icda.report.page import render_page, write_report
-from icda.report.reading import Found, find_unfinished, read_folder, read_runs
-from icda.report.tables import Summary, Table, comparison_table, summarise, to_markdown, to_rich
+from icda.report.reading import FoundRun, find_unfinished, read_folder, read_runs
+from icda.report.tables import MetricSummary, Table, comparison_table, summarise, to_markdown, to_rich
 
 __all__ = [
-    "Found",
-    "Summary",
+    "FoundRun",
+    "MetricSummary",
     "Table",
     "comparison_table",
     "find_unfinished",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from icda.metrics.registry import METRICS
 from icda.plugins import PluginError
+from icda.report.results import as_number
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,26 @@ def mean_and_deviation(name: str, mean: float | None, deviation: float | None) -
     scale, digits = (100, 2) if figure(name).percent else (1, 3)
     known = [f"{scale * value:.{digits}f}" for value in (mean, deviation) if value is not None]
     return " ± ".join(known) if mean is not None else ""
+
+
+def count(value: object) -> str:
+    """A number of samples; blank for what is no number.
+
+    >>> count(1200), count(None)
+    ('1,200', '')
+    """
+    number = as_number(value)
+    return "" if number is None else f"{number:,.0f}"
+
+
+def decimal(value: object, digits: int = 3) -> str:
+    """A number with so many places; blank for what is no number.
+
+    >>> decimal(0.12345), decimal("x")
+    ('0.123', '')
+    """
+    number = as_number(value)
+    return "" if number is None else f"{number:.{digits}f}"
 
 
 def duration(seconds: float | None) -> str:

@@ -7,9 +7,10 @@ import hashlib
 import importlib.resources
 from collections.abc import Sequence
 
-from icda.report import controls
-from icda.report.markup import Markup, element, join
-from icda.report.runs import Vocabulary
+from jinja2 import Environment, StrictUndefined
+
+from icda.report.markup import Markup, element
+from icda.report.results import Vocabulary
 
 Part = tuple[str, str, Markup]  # id, title, content
 
@@ -22,15 +23,19 @@ def framed(
     >>> "<h1>Cats</h1>" in framed("Cats", "icda audit", [("a", "First", Markup("<p>1</p>"))], Vocabulary())
     True
     """
-    style, script = (_resource(name) for name in ("style.css", "script.js"))
-    entries = [*((place, name) for place, name, _ in parts), *links]
-    eyebrow = element("p", maker, class_="eyebrow")
-    top = element("header", element("div", eyebrow, element("h1", title)), controls.theme_switch())
-    aside = element("aside", controls.contents(entries), controls.filters(vocabulary))
-    main = element("main", *(anchored(part) for part in parts), id="content", tabindex="-1")
-    body = element("body", controls.skip_link(), top, element("div", aside, main, class_="layout"), script)
-    page = element("html", element("head", _head(f"{title} – {maker}", style, script)), body, lang="en")
-    return f"<!doctype html>\n{page}\n"
+    template, style, script = (_resource(name) for name in ("page.html", "style.css", "script.js"))
+    kinds = (("class", "Class", "All classes", vocabulary.classes), ("group", "Group", "All groups", vocabulary.groups))
+    page = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True).from_string(template)
+    return page.render(
+        title=title,
+        maker=maker,
+        policy=Markup(policy(style, script)),
+        style=Markup(style),
+        script=Markup(script),
+        entries=[*((place, name) for place, name, _ in parts), *links],
+        choosers=[kind for kind in kinds if len(kind[3]) > 1],
+        parts=[anchored(part) for part in parts],
+    )
 
 
 def policy(style: str, script: str) -> str:
@@ -44,31 +49,11 @@ def policy(style: str, script: str) -> str:
     return f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'"
 
 
-def _head(title: str, style: Markup, script: Markup) -> Markup:
-    rules = policy(_inside(style), _inside(script))
-    return join(
-        [
-            Markup('<meta charset="utf-8">'),
-            # The rules hold for what comes after them, so they come first.
-            Markup(f'<meta http-equiv="Content-Security-Policy" content="{rules}">'),
-            Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-            Markup('<meta name="color-scheme" content="light dark">'),
-            element("title", title),
-            style,
-        ]
-    )
-
-
-def _resource(name: str) -> Markup:
-    text = (importlib.resources.files("icda.report") / name).read_text(encoding="utf-8")
-    return element("style" if name.endswith("css") else "script", Markup(text))
-
-
-def _inside(markup: Markup) -> str:
-    return markup.partition(">")[2].rpartition("</")[0]
-
-
 def anchored(part: Part) -> Markup:
     """A part that the contents can lead to."""
     place, _, content = part
     return element("div", content, id=place, class_="part")
+
+
+def _resource(name: str) -> str:
+    return (importlib.resources.files("icda.report") / name).read_text(encoding="utf-8")

@@ -1,11 +1,14 @@
-"""How far a figure may be off because the test set is finite."""
+"""How far a figure may be off because the test set is finite, and which interval a run's figure gets."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+
+from icda.report.results import Result, evaluated_samples, listing, mapping, metric, numbers
 
 NORMAL_95 = 1.959963984540054
 DRAWS = 2000
@@ -48,3 +51,48 @@ def bootstrap_mean(shares: Sequence[float], samples: Sequence[int]) -> Interval 
     drawn = np.random.default_rng(0).binomial(counts, np.clip(shares, 0.0, 1.0), size=(DRAWS, len(counts))) / counts
     low, high = np.quantile(drawn.mean(axis=1), [0.025, 0.975])
     return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """An interval and the rule it comes from."""
+
+    interval: Interval
+    rule: str
+
+    def __str__(self) -> str:
+        """
+        >>> str(Uncertainty((0.596, 0.982), "Wilson"))
+        '59.6 – 98.2 %'
+        """
+        low, high = self.interval
+        return f"{100 * low:.1f} – {100 * high:.1f} %"
+
+
+def uncertainty(result: Result, name: str) -> Uncertainty | None:
+    """The 95 % interval of a metric of one run; None where the result does not say how many samples it rests on."""
+    interval, rule = None, "Wilson"
+    if name == "accuracy" and (share := metric(result, name)) is not None:
+        samples = sum(evaluated_samples(result))
+        interval = wilson(share * samples, samples)
+    elif name.startswith("worst_") and (rows := _rows(result, name)):
+        share, samples = min(rows)
+        interval = wilson(share * samples, samples)
+    elif name in ("balanced_accuracy", "average_group_accuracy") and (rows := _rows(result, name)):
+        interval = bootstrap_mean([share for share, _ in rows], [count for _, count in rows])
+        rule = "bootstrap within classes or groups for means of them"
+    return None if interval is None else Uncertainty(interval, rule)
+
+
+def _rows(result: Result, name: str) -> list[tuple[float, int]]:
+    """Accuracy and number of test samples of each class or group that has any; empty where the numbers are unknown."""
+    metrics = mapping(result, "metrics")
+    if "group" in name:
+        reported = {"accuracies": list(mapping(metrics, "per_group_accuracy").values())}
+        samples = [int(value or 0) for value in numbers(result, "group_samples")]
+    else:
+        reported, samples = {"accuracies": listing(metrics, "per_class_accuracy")}, evaluated_samples(result)
+    accuracies = numbers(reported, "accuracies")
+    if len(accuracies) != len(samples):
+        return []
+    return [(share, count) for share, count in zip(accuracies, samples, strict=True) if share is not None and count > 0]

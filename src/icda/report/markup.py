@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Mapping, Sequence
 
+from markupsafe import Markup, escape
 
-class Markup(str):
-    """HTML made by this package; everything else is text and gets escaped."""
+__all__ = [
+    "NOTHING",
+    "Markup",
+    "captioned",
+    "definitions",
+    "element",
+    "escape",
+    "join",
+    "note",
+    "section",
+    "table",
+    "void",
+]
 
-
-def escape(value: object) -> Markup:
-    """Text as HTML; `Markup` stays as it is.
-
-    >>> escape("<script>")
-    '&lt;script&gt;'
-    """
-    return value if isinstance(value, Markup) else Markup(html.escape(str(value)))
+NOTHING = Markup("")
 
 
 def join(parts: Iterable[object]) -> Markup:
     """Parts one after the other, escaped where they are text."""
-    return Markup("".join(map(escape, parts)))
+    return NOTHING.join(map(escape, parts))
 
 
 def element(tag: str, *children: object, **attributes: object) -> Markup:
@@ -29,8 +33,8 @@ def element(tag: str, *children: object, **attributes: object) -> Markup:
 
     A trailing underscore in an attribute's name is dropped and others become hyphens; an attribute of None is left out.
 
-    >>> element("p", "a < b", class_="note", aria_hidden="true")
-    '<p class="note" aria-hidden="true">a &lt; b</p>'
+    >>> print(element("p", "a < b", class_="note", aria_hidden="true"))
+    <p class="note" aria-hidden="true">a &lt; b</p>
     """
     return Markup(f"<{tag}{_opening(attributes)}>{join(children)}</{tag}>")
 
@@ -38,8 +42,8 @@ def element(tag: str, *children: object, **attributes: object) -> Markup:
 def void(tag: str, **attributes: object) -> Markup:
     """An HTML element that has no children and no end tag.
 
-    >>> void("img", src="data:,", alt="a cat")
-    '<img src="data:," alt="a cat">'
+    >>> print(void("img", src="data:,", alt="a cat"))
+    <img src="data:," alt="a cat">
     """
     return Markup(f"<{tag}{_opening(attributes)}>")
 
@@ -47,6 +51,16 @@ def void(tag: str, **attributes: object) -> Markup:
 def section(title: str, level: int, *children: object) -> Markup:
     """A section under a heading of the given level."""
     return element("section", element(f"h{level}", title), *children)
+
+
+def captioned(caption: str, *children: object) -> Markup:
+    """A figure under its caption."""
+    return element("figure", element("figcaption", caption), *children)
+
+
+def note(words: object) -> Markup:
+    """A paragraph in small print; nothing without words."""
+    return element("p", words, class_="note") if words else NOTHING
 
 
 def table(

@@ -5,45 +5,42 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from icda.report import sections
 from icda.report.formatting import percent
 from icda.report.frame import Part, anchored, framed
 from icda.report.markup import Markup, element
-from icda.report.results import Result, metric, run_title
-from icda.report.runs import Explanations, Run, collect_runs
+from icda.report.results import Explanations, Result, Run, collect_runs, metric, run_title
+from icda.report.sections.audit import audit
+from icda.report.sections.breakdown import per_class, per_group
+from icda.report.sections.comparison import comparison, heat_beside, spreads
+from icda.report.sections.confusion import confusion
+from icda.report.sections.curves import learning_curve, learning_curves
+from icda.report.sections.overview import configuration, environment, headline, what_was_run
+from icda.report.sections.samples import counterfactuals, gradcam, tied
+from icda.report.sections.strengths import margins, strengths, variances
 from icda.results.files import write_atomically
 
-
-def _audit(run: Run, level: int) -> Markup:
-    if not run.part("audit"):
-        return Markup("")
-    from icda.report.sections.audit import audit  # only a page with an audit needs it
-
-    return audit(run.part("audit"), level)
-
-
 RUN_SECTIONS: dict[str, tuple[str, Callable[[Run, int], Markup]]] = {
-    "what": ("What was run", sections.what_was_run),
-    "headline": ("Headline numbers", sections.headline),
-    "classes": ("Accuracy per class", sections.per_class),
-    "groups": ("Accuracy per group", sections.per_group),
-    "confusion": ("Confusion", sections.confusion),
-    "margins": ("Margins", sections.margins),
-    "strengths": ("Strengths", sections.strengths),
-    "tied": ("Samples tied to a wrong class", sections.tied),
-    "gradcam": ("Grad-CAM", sections.gradcam),
-    "counterfactuals": ("Counterfactual pictures", sections.counterfactuals),
-    "curves": ("Learning curve", sections.learning_curve),
-    "variances": ("Mapped variances", sections.variances),
-    "audit": ("Audit", _audit),
-    "settings": ("Settings", sections.configuration),
-    "environment": ("Environment", sections.environment),
+    "what": ("What was run", what_was_run),
+    "headline": ("Headline numbers", headline),
+    "classes": ("Accuracy per class", per_class),
+    "groups": ("Accuracy per group", per_group),
+    "confusion": ("Confusion", confusion),
+    "margins": ("Margins", margins),
+    "strengths": ("Strengths", strengths),
+    "tied": ("Samples tied to a wrong class", tied),
+    "gradcam": ("Grad-CAM", gradcam),
+    "counterfactuals": ("Counterfactual pictures", counterfactuals),
+    "curves": ("Learning curve", learning_curve),
+    "variances": ("Mapped variances", variances),
+    "audit": ("Audit", lambda run, level: audit(run.part("audit"), level)),
+    "settings": ("Settings", configuration),
+    "environment": ("Environment", environment),
 }
 COMMON_SECTIONS: dict[str, tuple[str, Callable[[Sequence[Run], int], Markup]]] = {
-    "comparison": ("Comparison", sections.comparison),
-    "spreads": ("Methods beside each other", sections.spreads),
-    "curves": ("Learning curves", sections.learning_curves),
-    "gradcam": ("Grad-CAM side by side", sections.heat_beside),
+    "comparison": ("Comparison", comparison),
+    "spreads": ("Methods beside each other", spreads),
+    "curves": ("Learning curves", learning_curves),
+    "gradcam": ("Grad-CAM side by side", heat_beside),
 }
 LINKED_RUNS = 12  # more runs than that would bury the other entries of the contents
 
@@ -87,10 +84,8 @@ def run_parts(run: Run, level: int) -> list[Part]:
 
 
 def _several_title(results: Sequence[Result]) -> str:
-    methods = {str(result["method"]) for result in results}
-    tasks = {str(result["task"]) for result in results}
-    method = next(iter(methods)) if len(methods) == 1 else f"{len(methods)} methods"
-    task = next(iter(tasks)) if len(tasks) == 1 else f"{len(tasks)} tasks"
+    named = {key: {str(result[key]) for result in results} for key in ("method", "task")}
+    method, task = (min(names) if len(names) == 1 else f"{len(names)} {key}s" for key, names in named.items())
     return f"{method} on {task}, {len(results)} runs"
 
 

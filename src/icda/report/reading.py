@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from icda.errors import InputError, MissingFileError
 from icda.report.formatting import FIGURES
-from icda.report.runs import Explanations
+from icda.report.results import Explanations
 from icda.report.tables import label_methods
 from icda.results import RunResult, read_json
 from icda.results.files import CONFIG, EXPLANATIONS, RESULT
@@ -18,7 +18,7 @@ from icda.results.files import CONFIG, EXPLANATIONS, RESULT
 CONFIGURED = ("model", "epochs", "options", "attributes", "tier")  # columns of a ledger that a run has in its config
 
 
-class Found(NamedTuple):
+class FoundRun(NamedTuple):
     """A result, its explanations if there are any, and the folder it comes from if it comes from one."""
 
     result: RunResult
@@ -26,7 +26,7 @@ class Found(NamedTuple):
     folder: Path | None = None
 
 
-def read_runs(paths: Sequence[Path]) -> list[Found]:
+def read_runs(paths: Sequence[Path]) -> list[FoundRun]:
     """All runs that the paths name, in their order; a folder without a result stands for the runs below it.
 
     Runs that are not finished are left out (`find_unfinished` names them); there must be one that is. Where runs of a
@@ -40,7 +40,7 @@ def read_runs(paths: Sequence[Path]) -> list[Found]:
     return [run._replace(result=replace(run.result, method=method)) for run, method in named]
 
 
-def read_path(path: Path) -> list[Found]:
+def read_path(path: Path) -> list[FoundRun]:
     """The run of a folder or a result.json, the runs below a folder, or the rows of a ledger."""
     if path.is_dir():
         folders = [path] if (path / RESULT).is_file() else sorted(file.parent for file in path.rglob(RESULT))
@@ -50,9 +50,9 @@ def read_path(path: Path) -> list[Found]:
     if not path.is_file():
         raise MissingFileError(f"{path} is not there: give the folder of a run, a {RESULT} or a ledger's CSV.")
     if path.suffix == ".json":
-        return [read_folder(path.parent)] if path.name == RESULT else [Found(RunResult.read(path))]
+        return [read_folder(path.parent)] if path.name == RESULT else [FoundRun(RunResult.read(path))]
     if path.suffix == ".csv":
-        return [Found(result) for result in read_ledger_results(path)]
+        return [FoundRun(result) for result in read_ledger_results(path)]
     raise InputError(f"{path} is neither the folder of a run, nor a {RESULT}, nor a ledger's CSV.")
 
 
@@ -62,10 +62,10 @@ def find_unfinished(paths: Sequence[Path]) -> list[Path]:
     return sorted({folder for folder in below if not (folder / RESULT).is_file()})
 
 
-def read_folder(folder: Path) -> Found:
+def read_folder(folder: Path) -> FoundRun:
     """The result of one run, with its explanations where it has them."""
     explained = folder / EXPLANATIONS
-    return Found(RunResult.read(folder / RESULT), read_json(explained) if explained.is_file() else None, folder)
+    return FoundRun(RunResult.read(folder / RESULT), read_json(explained) if explained.is_file() else None, folder)
 
 
 def read_ledger_results(path: Path) -> list[RunResult]:

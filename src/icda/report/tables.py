@@ -19,7 +19,7 @@ COMPARED = tuple(name for name in FIGURES if name not in ("average_group_accurac
 
 
 @dataclass(frozen=True)
-class Summary:
+class MetricSummary:
     """One metric over the runs of one method on one task that were run the same way.
 
     `method` says in brackets what tells these runs from others of the same method on the same task.
@@ -48,7 +48,7 @@ class Table:
     names: int
 
 
-def summarise(results: Sequence[Result], metric_name: str) -> list[Summary]:
+def summarise(results: Sequence[Result], metric_name: str) -> list[MetricSummary]:
     """One row for each task, method and way it was run, in the order of their first result.
 
     Runs of different options, models, epochs, attributes or selection rules are never averaged: they get a row each.
@@ -62,7 +62,7 @@ def summarise(results: Sequence[Result], metric_name: str) -> list[Summary]:
         values = [value for run in runs if (value := metric(run, metric_name)) is not None]
         mean = statistics.fmean(values) if values else None
         std = statistics.stdev(values) if len(values) > 1 else None
-        rows.append(Summary(task, method, selection, metric_name, mean, std, len(values)))
+        rows.append(MetricSummary(task, method, selection, metric_name, mean, std, len(values)))
     return rows
 
 
@@ -246,7 +246,7 @@ def _count(runs: Sequence[Result]) -> str:
     return f"{len(runs)}" if len(seeds) == len(runs) or "None" in seeds else f"{len(runs)} ({len(seeds)} seeds)"
 
 
-def _cell(row: Summary, runs: int) -> str:
+def _cell(row: MetricSummary, runs: int) -> str:
     return str(row) if row.n in (0, runs) else f"{row} (n = {row.n})"
 
 

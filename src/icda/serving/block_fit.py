@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from icda._version import __version__
+from icda.data.embedding.samples import Columns
 from icda.data.own.blocks import find_blocks, names_split, number_kind
-from icda.data.own.feature_files import Wanted
 from icda.engines import Engine
 from icda.heads.blocks import BlockRows
 from icda.heads.problem import AUGMENTED
@@ -24,7 +24,7 @@ ALL_ROWS = (
 
 def fit_from_blocks(
     path: Path,
-    wanted: Wanted,
+    wanted: Columns,
     method: str,
     engine: Engine,
     say: Callable[[str], None] | None = None,

@@ -10,7 +10,7 @@ import numpy as np
 
 from icda.data.embedding import Features, Samples, embed, read_samples
 from icda.data.embedding.samples import Columns
-from icda.data.own.feature_files import LabelledFeatures, Wanted, read_feature_file
+from icda.data.own.feature_files import LabelledFeatures, read_feature_file
 from icda.data.own.own_data import SPLIT_WORDS
 from icda.data.own.table import IMAGE, NUMBERED_SPLITS, TEXT, read_table
 from icda.errors import ExistingFileError, InputError, MissingFileError
@@ -77,7 +77,7 @@ def read_fit_data(
     made = embed_once(samples, encoder, folder / EMBEDDED, asked.skip_unreadable, overwrite, progress)
     samples = _kept(samples, made)
     test = None if samples.splits is None else held_out_rows(np.array(samples.splits), str(path))
-    width, size, label = made.features.shape[1], encoder.image_size, asked.columns.label
+    width, size, label = made.features.shape[1], encoder.image_size, asked.columns.labels
     reads = Reads(samples.kind, width, made.encoder, made.encoder_version, size, samples.column, label=label)
     assert made.y is not None
     check_classes(made.y, test, path)  # again: what could not be read is left out
@@ -188,7 +188,8 @@ def split_names(splits: np.ndarray, origin: str) -> list[str]:
 
 
 def _from_file(path: Path, asked: Asked) -> FitData:
-    found = read_feature_file(path, Wanted(asked.features, asked.labels, asked.names, asked.where, groups=asked.groups))
+    named = Columns(labels=asked.labels, groups=asked.groups, features=asked.features, names=asked.names)
+    found = read_feature_file(path, replace(named, where=asked.where))
     labels = np.asarray(found.labels)
     if found.class_names is not None and len(labels) and 0 <= labels.min() <= labels.max() < len(found.class_names):
         labels = found.class_names[labels]

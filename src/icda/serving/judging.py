@@ -12,7 +12,7 @@ import torch
 
 from icda.data.embedding import Samples, read_samples
 from icda.data.embedding.samples import Columns
-from icda.data.own.feature_files import LabelledFeatures, Wanted, read_feature_file
+from icda.data.own.feature_files import LabelledFeatures, read_feature_file
 from icda.data.own.own_data import natural_order
 from icda.data.own.table import LABEL, read_table
 from icda.errors import InputError
@@ -91,8 +91,8 @@ def _read(path: Path, model: Model, split: str, allow_outside: bool, origin: str
         named = table.find("label", column, LABEL)
         if named is not None:
             _checked(table.names(named), model, origin)
-    inputs = {model.reads.kind: model.reads.column}
-    columns = Columns(label=column, group=group, split=marked, **inputs) if path.is_file() else None
+    inputs: dict[str, Any] = {model.reads.kind: model.reads.column}
+    columns = Columns(labels=column, groups=group, splits=marked, **inputs) if path.is_file() else None
     samples = read_samples(path, columns, allow_outside=allow_outside, advice=ADVICE)
     assert samples.labels is not None
     _checked(samples.labels, model, origin)
@@ -103,7 +103,7 @@ def _read_features(path: Path, model: Model, split: str, origin: str) -> Labelle
     if path.suffix.lower() == ".npy":
         raise InputError(f"{path} holds features without labels: put both into one .npz, under the names X and y.")
     column, _, _ = _columns(model)
-    found = read_feature_file(path, Wanted(labels=column, columns=model.reads.columns))
+    found = read_feature_file(path, Columns(labels=column, fitted=model.reads.columns))
     model.reads.check_made_alike(found.embedding, path)
     rows = np.ones(len(found.labels), dtype=bool)
     if found.splits is not None:

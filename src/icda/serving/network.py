@@ -14,8 +14,7 @@ from icda import plugins
 from icda.data import create_task
 from icda.data.embedding import Samples
 from icda.data.images import find_unreadable
-from icda.data.prepared_images import PreparedImages
-from icda.data.sources import ImageArray, ImageFiles, TextArray
+from icda.data.sources import ImageArray, ImageFiles, PreparedImages, TextArray
 from icda.data.task import Inputs
 from icda.data.tokens import Tokeniser, hash_tokenise
 from icda.errors import InputError, OperationError

@@ -18,8 +18,9 @@ from accelerate.state import AcceleratorState
 from icda import plugins
 from icda.bf16 import require_bf16
 from icda.data import Task, create_task, csv_task, folder_task
+from icda.data.embedding.samples import Columns
 from icda.data.given_labels import relabelled
-from icda.data.own.features_task import features_task
+from icda.data.own.tasks import features_task
 from icda.data.subset import take_subset
 from icda.errors import ExistingFileError, InputError, MissingFileError
 from icda.methods import Method, Setup, check_needs, create_method, method_needs, resolve_method
@@ -172,15 +173,15 @@ def _find_task(config: TrainConfig) -> Task:
     path = Path(config.data)
     if path.is_dir():
         return folder_task(path, config.image_size, config.data_seed, skip_unreadable=config.skip_unreadable)
-    columns = {name: getattr(config, name) for name in ("label_column", "group_column", "split_column")}
+    columns = Columns(
+        config.image_column, config.text_column, config.label_column, config.group_column, config.split_column
+    )
     if path.suffix.lower() == ".npz":
-        return features_task(path, **columns, seed=config.data_seed)
+        return features_task(path, columns, seed=config.data_seed)
     if path.is_file():
         return csv_task(
             path,
-            image_column=config.image_column,
-            text_column=config.text_column,
-            **columns,
+            columns,
             image_size=config.image_size,
             seed=config.data_seed,
             skip_unreadable=config.skip_unreadable,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from icda.bench.cost.block_fit import BlockFitOptions, Terms, _fit, make_rows, measure_terms
+from icda.data.embedding.samples import Columns
 from icda.data.own.blocks import find_blocks
-from icda.data.own.feature_files import Wanted
 from icda.engines import Here
 
 
@@ -30,7 +30,7 @@ def test_the_model_counts_rows_passes_and_workers() -> None:
 @pytest.mark.parametrize("loss", ["la", "icda"])
 def test_a_fit_is_measured_beside_its_prediction(tmp_path: Path, loss: str) -> None:
     paths = make_rows(tmp_path, 400, 6, 3)
-    blocks = find_blocks(paths[0], Wanted(labels=str(paths[1])), block_bytes=2 * 6 * 150)
+    blocks = find_blocks(paths[0], Columns(labels=str(paths[1])), block_bytes=2 * 6 * 150)
     terms = measure_terms(blocks, loss)  # type: ignore[arg-type]
     assert terms.summary_bytes > terms.answer_bytes > 0
     options = BlockFitOptions(tmp_path, tmp_path / "out.csv", 400, 6, 3, jobs=1)

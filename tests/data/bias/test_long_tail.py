@@ -55,7 +55,6 @@ def test_the_subset_has_the_sizes_and_spares_the_metadata(ratio: int, aside: int
     if aside == 0:
         assert chosen.metadata is None
     else:
-        assert chosen.metadata is not None
         assert torch.bincount(labels[chosen.metadata]).tolist() == [aside] * 10
         assert not set(chosen.metadata.tolist()) & set(chosen.train.tolist())
 

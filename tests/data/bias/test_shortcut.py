@@ -35,7 +35,6 @@ def test_in_a_task_of_images_training_is_biased_and_the_rest_is_not(kind: str) -
     assert float((marks_of(task, task.test) == task.test.targets).float().mean()) == pytest.approx(0.1, abs=0.05)
     assert torch.equal(task.train.targets, base.train.targets)
     assert len(task.test) == len(base.test)
-    assert task.train.memberships is not None
     agrees = marks_of(task, task.train) == task.train.targets
     for i in range(0, len(task.train), 97):
         expected = 2 * int(task.train.targets[i]) + (0 if agrees[i] else 1)

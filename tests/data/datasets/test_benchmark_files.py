@@ -1,13 +1,12 @@
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from icda.data.datasets.benchmark_files import check_images, numbered, official_splits, read_columns, shares
+from icda.data.datasets.benchmark_files import check_images, numbered, shares
+from icda.data.own.table import read_table
 from icda.data.roots import DatasetNotFoundError
-from icda.data.sources import FeatureArray
 
 
 def write(path: Path, text: str) -> Path:
@@ -17,7 +16,7 @@ def write(path: Path, text: str) -> Path:
 
 def test_only_the_columns_asked_for_come_and_quoted_cells_may_hold_commas_and_lines(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", ',text,y,z\n0,"one, two",1,9\n\n1,"line\nbreak ""quoted""",0,8\n')
-    assert read_columns(path, ("y", "text")) == {"y": ["1", "0"], "text": ["one, two", 'line\nbreak "quoted"']}
+    assert read_table(path, ("y", "text")).columns == {"y": ["1", "0"], "text": ["one, two", 'line\nbreak "quoted"']}
 
 
 @pytest.mark.parametrize(
@@ -25,20 +24,20 @@ def test_only_the_columns_asked_for_come_and_quoted_cells_may_hold_commas_and_li
     [
         ("a,b\n1,2\n", "a.csv lacks y, z: its columns are a, b"),
         ("", "lacks y, z: its columns are none"),
-        ("y,z\n", "has a header and no rows"),
-        ("y,z\n1,2\n1\n", "line 3: 1 cells, expected 2 as in the header. Fetch the file again"),
+        ("y,z\n", "rows below it"),
+        ("y,z\n1,2\n1\n", "line 3: 1 cells, expected 2 as in the header"),
     ],
 )
 def test_a_table_that_is_not_what_it_should_be_says_so(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
-        read_columns(write(tmp_path / "a.csv", text), ("y", "z"))
+        read_table(write(tmp_path / "a.csv", text), ("y", "z"))
 
 
 def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes("y\nfür\n".encode("latin-1"))
-    with pytest.raises(ValueError, match="cannot be read as a CSV file in UTF-8"):
-        read_columns(path, ("y",))
+    with pytest.raises(ValueError, match="not in UTF-8"):
+        read_table(path, ("y",))
 
 
 def test_words_become_numbers_and_an_unknown_word_is_quoted() -> None:
@@ -66,27 +65,8 @@ def test_a_share_that_cannot_be_is_named_with_its_row(cells: list[str], message:
         shares(Path("a.csv"), "toxicity", cells)
 
 
-def test_images_that_are_missing_are_counted_and_the_publisher_named(
-    tmp_path: Path, write_image: Callable[..., Path]
-) -> None:
+def test_images_that_are_missing_are_counted_and_the_publisher_named(tmp_path: Path, write_image: Any) -> None:
     write_image(tmp_path / "one" / "a.jpg")
     assert check_images(tmp_path, "Birds", ["one/a.jpg"], "a lab") == [tmp_path / "one" / "a.jpg"]
     with pytest.raises(DatasetNotFoundError, match=r"Birds in .* 2 of 3 images, the first one/b.jpg, missing.*a lab"):
         check_images(tmp_path, "Birds", ["one/a.jpg", "one/b.jpg", "two/c.jpg"], "a lab")
-
-
-def test_each_split_has_its_own_rows_and_what_belongs_to_them() -> None:
-    source = FeatureArray(torch.arange(4.0).view(4, 1))
-    targets, groups, parts = torch.tensor([0, 1, 0, 1]), torch.tensor([3, 2, 1, 0]), torch.tensor([2, 0, 1, 0])
-    memberships = torch.eye(4).bool()
-    splits = official_splits(source, targets, groups, parts, memberships)
-    assert {name: split.rows.tolist() for name, split in splits._asdict().items()} == {
-        "train": [1, 3],
-        "validation": [2],
-        "test": [0],
-    }
-    train = splits.train
-    assert train.groups is not None
-    assert train.memberships is not None
-    assert (train.targets.tolist(), train.groups.tolist()) == ([1, 1], [2, 0])
-    assert torch.equal(train.memberships, memberships[[1, 3]])

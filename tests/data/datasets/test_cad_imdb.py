@@ -37,7 +37,6 @@ def check_small(task: Task) -> None:
     assert task.train.targets.tolist() == [0, 1, 0, 1, 0, 1]
     expected = [text for number in range(4) for text in (f'test {number} "old" end', f"test {number} new")]
     assert texts(task, "test") == expected
-    assert task.test.groups is not None
     assert task.test.groups.tolist() == [0, 1] * 4
     assert task.test.targets.tolist() == [0, 1, 1, 0] * 2
 
@@ -57,7 +56,6 @@ def test_a_folder_and_the_archive_give_the_same_task(tmp_path: Path) -> None:
 def test_metadata_are_whole_pairs_that_validation_has_not(tmp_path: Path) -> None:
     write(tmp_path / "cad")
     task = create_task("cad_imdb", tmp_path)
-    assert task.metadata is not None
     assert torch.bincount(task.metadata.targets).tolist() == [50, 50]
     numbers: dict[str, list[str]] = {"old": [], "new": []}
     for text in texts(task, "metadata"):
@@ -75,7 +73,6 @@ def test_metadata_are_whole_pairs_that_validation_has_not(tmp_path: Path) -> Non
 def test_training_knows_no_groups_and_the_test_has_two(tmp_path: Path) -> None:
     write(tmp_path / "cad")
     task = create_task("cad_imdb", tmp_path)
-    assert task.validation is not None
     assert task.train.groups is None
     assert task.validation.groups is None
     assert task.group_names == ("original", "revised")
@@ -90,7 +87,6 @@ def test_the_published_files(real_data: Path) -> None:
         "metadata": 100,
     }
     assert task.class_counts.tolist() == [851, 856]
-    assert task.test.groups is not None
     assert torch.bincount(task.test.groups).tolist() == [488, 488]
     assert not any("<br" in text or "\n" in text for text in texts(task, "test"))
 

@@ -1,6 +1,6 @@
 import shutil
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +10,6 @@ from PIL import Image
 from icda.data import create_task
 from icda.data.datasets.celeba import CLASSES, GROUPS
 from icda.data.roots import DatasetNotFoundError
-from icda.training import TrainConfig, train
 
 HEADER = ("5_o_Clock_Shadow", "Blond_Hair", "Male", "Young")
 # blond, male, partition of eighteen images: every group in every split, train first
@@ -18,7 +17,6 @@ PEOPLE = [
     (y, a, part) for part, times in ((0, 2), (1, 1), (2, 1)) for _ in range(times) for y in (0, 1) for a in (0, 1)
 ]
 PEOPLE += [(0, 0, 0), (0, 0, 0)]
-WriteCelebA = Callable[..., Path]
 
 
 def sign(value: int) -> str:
@@ -40,7 +38,7 @@ def write_csv(folder: Path, names: list[str]) -> None:
 
 
 @pytest.fixture
-def write_celeba(tmp_path: Path) -> WriteCelebA:
+def write_celeba(tmp_path: Path) -> Any:
     """A dataset of eighteen 8 x 8 JPEGs whose blond people are bright, in one of the public layouts."""
 
     def write(layout: str = "celeba", kind: str = "txt", images: str = "img_align_celeba") -> Path:
@@ -68,14 +66,12 @@ def write_celeba(tmp_path: Path) -> WriteCelebA:
     ],
 )
 def test_every_layout_gives_the_official_partition_and_its_groups(
-    layout: str, kind: str, images: str, write_celeba: WriteCelebA, tmp_path: Path
+    layout: str, kind: str, images: str, write_celeba: Any, tmp_path: Path
 ) -> None:
     write_celeba(layout, kind, images)
     task = create_task("celeba", root=tmp_path)
-    assert task.validation is not None
     for number, split in enumerate((task.train, task.validation, task.test)):
         people = [(y, a) for y, a, part in PEOPLE if part == number]
-        assert split.groups is not None
         assert split.targets.tolist() == [y for y, _ in people]
         assert split.groups.tolist() == [2 * y + a for y, a in people]
     assert (len(task.train), len(task.validation), len(task.test)) == (10, 4, 4)
@@ -84,7 +80,7 @@ def test_every_layout_gives_the_official_partition_and_its_groups(
     assert "non-commercial research" in task.description
 
 
-def test_the_small_task_has_the_same_people_and_is_augmented(write_celeba: WriteCelebA, tmp_path: Path) -> None:
+def test_the_small_task_has_the_same_people_and_is_augmented(write_celeba: Any, tmp_path: Path) -> None:
     write_celeba()
     large, small = (create_task(name, tmp_path, data_seed=seed) for seed, name in enumerate(("celeba", "celeba_64px")))
     assert torch.equal(large.train.targets, small.train.targets)
@@ -96,18 +92,9 @@ def test_the_small_task_has_the_same_people_and_is_augmented(write_celeba: Write
         assert torch.equal(plain.inputs, drawn.inputs) is not augmented
 
 
-def test_the_seed_decides_nothing(write_celeba: WriteCelebA, tmp_path: Path) -> None:
+def test_the_seed_decides_nothing(write_celeba: Any, tmp_path: Path) -> None:
     write_celeba()
     assert create_task("celeba", tmp_path, 0).data_hash == create_task("celeba", tmp_path, 1).data_hash
-
-
-@pytest.mark.parametrize("name", ["celeba", "celeba_64px"])
-def test_a_dataset_that_is_not_there_names_files_places_and_publisher(name: str, tmp_path: Path) -> None:
-    with pytest.raises(DatasetNotFoundError) as caught:
-        create_task(name, root=tmp_path)
-    for part in ("list_attr_celeba", "list_eval_partition", "img_align_celeba", "celeba_v1.0", "Hong Kong"):
-        assert part in str(caught.value)
-    assert str(tmp_path) in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +105,7 @@ def test_a_dataset_that_is_not_there_names_files_places_and_publisher(name: str,
         ("img_align_celeba/000003.jpg", "1 of 18 images, the first 000003.jpg, missing.*Hong Kong"),
     ],
 )
-def test_a_missing_file_is_named(missing: str, message: str, write_celeba: WriteCelebA, tmp_path: Path) -> None:
+def test_a_missing_file_is_named(missing: str, message: str, write_celeba: Any, tmp_path: Path) -> None:
     path = write_celeba() / missing
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     with pytest.raises(DatasetNotFoundError, match=message):
@@ -138,7 +125,7 @@ def test_a_missing_file_is_named(missing: str, message: str, write_celeba: Write
     ],
 )
 def test_a_wrong_file_says_what_is_wrong(
-    file: str, old: str, new: str, message: str, write_celeba: WriteCelebA, tmp_path: Path
+    file: str, old: str, new: str, message: str, write_celeba: Any, tmp_path: Path
 ) -> None:
     path = write_celeba() / file
     text = path.read_text()
@@ -150,19 +137,9 @@ def test_a_wrong_file_says_what_is_wrong(
 
 @pytest.mark.parametrize(("name", "model"), [("celeba_64px", None), ("celeba", "small_cnn")])
 def test_two_epochs_of_training_judge_all_four_groups(
-    name: str, model: str | None, write_celeba: WriteCelebA, tmp_path: Path
+    name: str, model: str | None, write_celeba: Any, train_briefly: Any
 ) -> None:
     write_celeba()
-    config = TrainConfig(
-        task=name,
-        root=str(tmp_path),
-        model=model,
-        epochs=2,
-        batch_size=5,
-        learning_rate=0.01,
-        out=str(tmp_path / "run"),
-    )
-    result = train(config)
-    assert set(result["metrics"]["per_group_accuracy"]) == set(GROUPS)
-    assert result["metrics"]["train_weighted_accuracy"] is not None
-    assert len(result["history"]) == 2
+    metrics = train_briefly(name, model=model, batch_size=5)
+    assert set(metrics["per_group_accuracy"]) == set(GROUPS)
+    assert metrics["train_weighted_accuracy"] is not None

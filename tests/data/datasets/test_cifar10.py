@@ -41,7 +41,6 @@ def test_long_tailed_sets_have_the_class_sizes_of_the_literature(real_data: Path
     assert task.class_counts.tolist() == LONG_TAILED[name]
     assert torch.bincount(task.test.targets).tolist() == [1000] * 10
     if name.endswith("_meta"):
-        assert task.metadata is not None
         assert torch.bincount(task.metadata.targets).tolist() == [10] * 10
         assert not set(task.metadata.rows.tolist()) & set(task.train.rows.tolist())
     else:
@@ -52,8 +51,6 @@ def test_long_tailed_sets_have_the_class_sizes_of_the_literature(real_data: Path
 def test_noisy_sets_keep_a_thousand_clean_images_and_corrupt_the_rest(real_data: Path, name: str) -> None:
     task, clean = create_task(name, root=real_data), create_task("cifar10", root=real_data)
     assert task.name == name
-    assert task.metadata is not None
-    assert task.train.clean_targets is not None
     assert (len(task.train), torch.bincount(task.metadata.targets).tolist()) == (49_000, [100] * 10)
     assert len(torch.cat([task.train.rows, task.metadata.rows]).unique()) == 50_000
     assert torch.equal(task.metadata.targets, clean.train.targets[task.metadata.rows])

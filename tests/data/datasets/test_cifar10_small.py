@@ -36,7 +36,6 @@ def test_halving_averages_four_pixels() -> None:
 def test_metadata_are_clean_balanced_and_not_trained_on(real_data: Path, name: str) -> None:
     task, whole = create_task(name, real_data), create_task("cifar10", real_data)
     assert (task.name, task.validation, task.input_shape) == (name, None, (3, 16, 16))
-    assert task.metadata is not None
     assert torch.bincount(task.metadata.targets).tolist() == [10] * 10
     assert torch.equal(task.metadata.targets, whole.train.targets[task.metadata.rows])
     assert not set(task.metadata.rows.tolist()) & set(task.train.rows.tolist())
@@ -52,10 +51,7 @@ def test_metadata_are_clean_balanced_and_not_trained_on(real_data: Path, name: s
 def test_the_variant_with_validation_changes_nothing_else(real_data: Path) -> None:
     plain, tuned = (create_task(f"cifar10_lt_100_small{end}", real_data) for end in ("", "_validation"))
     assert torch.equal(plain.train.rows, tuned.train.rows)
-    assert plain.metadata is not None
-    assert tuned.metadata is not None
     assert torch.equal(plain.metadata.rows, tuned.metadata.rows)
-    assert tuned.validation is not None
     assert torch.bincount(tuned.validation.targets).tolist() == [100] * 10
     used = set(tuned.train.rows.tolist()) | set(tuned.metadata.rows.tolist())
     assert not used & set(tuned.validation.rows.tolist())

@@ -1,6 +1,5 @@
 import csv
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +8,11 @@ import torch
 
 from icda.data import create_task
 from icda.data.datasets.civil_comments import GROUPS, IDENTITIES, MEMBERSHIPS, civil_comments
-from icda.data.roots import DatasetNotFoundError
 from icda.data.sources import TextArray
 from icda.data.tokens import hash_tokens
-from icda.training import TrainConfig, train
 
 WILDS_COLUMNS = ["", "id", "comment_text", "created_date", "toxicity", *IDENTITIES, "identity_any", "split"]
 Comment = dict[str, Any]
-WriteComments = Callable[..., Path]
 
 
 def comments(count: int = 80, seed: int = 0) -> list[Comment]:
@@ -35,7 +31,7 @@ def comments(count: int = 80, seed: int = 0) -> list[Comment]:
 
 
 @pytest.fixture
-def write_comments(tmp_path: Path) -> WriteComments:
+def write_comments(tmp_path: Path) -> Any:
     """The CSV of WILDS with the columns that count and some that do not."""
 
     def write(rows: list[Comment], columns: list[str] = WILDS_COLUMNS, folder: str = "civilcomments_v1.0") -> Path:
@@ -50,18 +46,13 @@ def write_comments(tmp_path: Path) -> WriteComments:
     return write
 
 
-def test_labels_training_groups_and_overlapping_groups_of_every_comment(
-    write_comments: WriteComments, tmp_path: Path
-) -> None:
+def test_labels_training_groups_and_overlapping_groups_of_every_comment(write_comments: Any, tmp_path: Path) -> None:
     rows = comments()
     write_comments(rows)
     task = create_task("civil_comments", root=tmp_path)
-    assert task.validation is not None
     for word, split in zip(("train", "val", "test"), (task.train, task.validation, task.test), strict=True):
         of_split = [row for row in rows if row["split"] == word]
         assert len(split) == len(of_split)
-        assert split.groups is not None
-        assert split.memberships is not None
         for i, row in enumerate(of_split):
             toxic = int(row["toxicity"] >= 0.5)
             mentioned = [identity for identity in IDENTITIES if row[identity] != "" and row[identity] >= 0.5]
@@ -74,7 +65,7 @@ def test_labels_training_groups_and_overlapping_groups_of_every_comment(
     assert task.input_kind == "text"
 
 
-def test_texts_are_kept_whole_and_the_tokeniser_can_be_exchanged(write_comments: WriteComments, tmp_path: Path) -> None:
+def test_texts_are_kept_whole_and_the_tokeniser_can_be_exchanged(write_comments: Any, tmp_path: Path) -> None:
     rows = comments()
     write_comments(rows)
     usual = create_task("civil_comments", root=tmp_path)
@@ -92,21 +83,16 @@ def test_texts_are_kept_whole_and_the_tokeniser_can_be_exchanged(write_comments:
     assert letters.data_hash != usual.data_hash
 
 
-def test_the_default_length_is_that_of_wilds(write_comments: WriteComments, tmp_path: Path) -> None:
+def test_the_default_length_is_that_of_wilds(write_comments: Any, tmp_path: Path) -> None:
     write_comments([{**row, "comment_text": "word " * 500} for row in comments(8)])
     task = create_task("civil_comments", root=tmp_path)
     assert task.train.batch(torch.tensor([0])).inputs["input_ids"].shape == (1, 300)
     assert task.input_shape == (300,)
 
 
-def test_the_seed_decides_nothing(write_comments: WriteComments, tmp_path: Path) -> None:
+def test_the_seed_decides_nothing(write_comments: Any, tmp_path: Path) -> None:
     write_comments(comments())
     assert create_task("civil_comments", tmp_path, 0).data_hash == create_task("civil_comments", tmp_path, 1).data_hash
-
-
-def test_a_dataset_that_is_not_there_names_file_places_and_publisher(tmp_path: Path) -> None:
-    with pytest.raises(DatasetNotFoundError, match=r"civilcomments_v1.0.*all_data_with_identities.csv.*WILDS.*CC0"):
-        create_task("civil_comments", root=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -118,35 +104,23 @@ def test_a_dataset_that_is_not_there_names_file_places_and_publisher(tmp_path: P
         ({"split": "dev"}, "split holds 'dev', expected train, val, test"),
     ],
 )
-def test_values_that_cannot_be_are_refused(
-    change: Comment, message: str, write_comments: WriteComments, tmp_path: Path
-) -> None:
+def test_values_that_cannot_be_are_refused(change: Comment, message: str, write_comments: Any, tmp_path: Path) -> None:
     rows = comments()
     write_comments([{**rows[0], **change}, *rows[1:]])
     with pytest.raises(ValueError, match=message):
         create_task("civil_comments", root=tmp_path)
 
 
-def test_a_file_without_identities_is_refused(write_comments: WriteComments, tmp_path: Path) -> None:
+def test_a_file_without_identities_is_refused(write_comments: Any, tmp_path: Path) -> None:
     write_comments(comments(), ["comment_text", "toxicity", "split"])
     with pytest.raises(ValueError, match="lacks male, female, LGBTQ, christian"):
         create_task("civil_comments", root=tmp_path)
 
 
-def test_two_epochs_of_training_judge_the_sixteen_overlapping_groups(
-    write_comments: WriteComments, tmp_path: Path
-) -> None:
+def test_two_epochs_of_training_judge_the_sixteen_overlapping_groups(write_comments: Any, train_briefly: Any) -> None:
     write_comments(comments(160))
-    config = TrainConfig(
-        task="civil_comments",
-        root=str(tmp_path),
-        epochs=2,
-        batch_size=16,
-        learning_rate=0.5,
-        selection="validation_worst_group",
-        out=str(tmp_path / "run"),
-    )
-    metrics = train(config)["metrics"]
+    settings = {"batch_size": 16, "learning_rate": 0.5, "selection": "validation_worst_group"}
+    metrics = train_briefly("civil_comments", **settings)
     assert tuple(metrics["per_group_accuracy"]) == MEMBERSHIPS
     assert metrics["worst_group_accuracy"] == min(metrics["per_group_accuracy"].values())
     assert metrics["train_weighted_accuracy"] is not None

@@ -54,8 +54,6 @@ def test_mnist_is_cut_without_overlap(real_data: Path) -> None:
         "test": 10_000,
         "metadata": 100,
     }
-    assert task.validation is not None
-    assert task.metadata is not None
     rows = torch.cat([split.rows for split in (task.train, task.validation, task.metadata)])
     assert len(rows.unique()) == 60_000
     assert task.test.targets[:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
@@ -74,7 +72,6 @@ class TestColoured:
         }
         # Digits below 5 and above are not exactly as many, and chance draws the rest: a few percent either way.
         for split, sizes in expected.items():
-            assert split.groups is not None
             assert torch.bincount(split.groups).tolist() == pytest.approx(sizes, rel=0.08)
 
     def test_splits_are_consecutive_and_a_quarter_of_all_labels_is_wrong(self, real_data: Path) -> None:

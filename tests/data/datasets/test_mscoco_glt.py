@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +8,14 @@ import pytest
 import torch
 
 from icda.data import create_task
-from icda.data.datasets.mscoco_glt import BALANCED, LONG_TAILED
+from icda.data.datasets.mscoco_glt import FOLDERS
 from icda.data.roots import DatasetNotFoundError
 
 CLASSES = ("person", "dog")
 FOREIGN = "/data4/coco_glt"  # where the scripts of the benchmark wrote by default
 
 
-def write_folder(
-    root: Path, folder: str, sets: dict[str, dict[str, tuple[int, int]]], write: Callable[..., Path]
-) -> None:
+def write_folder(root: Path, folder: str, sets: dict[str, dict[str, tuple[int, int]]], write: Any) -> None:
     """A folder as mscoco_glt_crop.py writes it: sets map an object's key to its (class, attribute)."""
     content: dict[str, Any] = {
         "cat2id": {name: number for number, name in enumerate(CLASSES)},
@@ -42,7 +39,7 @@ def write_folder(
 
 
 @pytest.fixture
-def root(tmp_path: Path, write_image: Callable[..., Path]) -> Path:
+def root(tmp_path: Path, write_image: Any) -> Path:
     long_tailed = {
         "train": {"11": (0, 0), "12": (0, 1), "13": (1, 0)},
         "val": {"21": (0, 0), "22": (0, 0), "23": (1, 2)},
@@ -56,8 +53,8 @@ def root(tmp_path: Path, write_image: Callable[..., Path]) -> Path:
         "test_bl": {"41": (0, 0)},
         "test_bbl": {"51": (0, 2), "52": (1, 1)},
     }
-    write_folder(tmp_path / "mscoco_glt", LONG_TAILED, long_tailed, write_image)
-    write_folder(tmp_path / "mscoco_glt", BALANCED, balanced, write_image)
+    write_folder(tmp_path / "mscoco_glt", FOLDERS[0], long_tailed, write_image)
+    write_folder(tmp_path / "mscoco_glt", FOLDERS[1], balanced, write_image)
     return tmp_path
 
 
@@ -76,16 +73,15 @@ def test_protocols_take_the_sets_the_benchmark_says(
 
 def test_metadata_from_the_other_folder_lie_in_that_folder(root: Path) -> None:
     task = create_task("mscoco_glt_glt", root)
-    assert task.metadata is not None
     paths = [task.metadata.source.paths[row] for row in task.metadata.rows.tolist()]  # type: ignore[attr-defined]
     # 61 and 62 are only in the balanced folder; 21 or 22 is one half of the validation cell (0, 0).
-    assert [path.parent.parent.name for path in paths] == [BALANCED, BALANCED, LONG_TAILED]
+    assert [path.parent.parent.name for path in paths] == [FOLDERS[1], FOLDERS[1], FOLDERS[0]]
     assert {path.stem for path in paths[:2]} == {"61", "62"}
     assert paths[2].stem in {"21", "22"}
 
 
 def test_an_object_without_a_path_is_named(root: Path) -> None:
-    path = root / "mscoco_glt" / LONG_TAILED / "annotation.json"
+    path = root / "mscoco_glt" / FOLDERS[0] / "annotation.json"
     content = json.loads(path.read_text())
     del content["train"]["path"]["12"]
     path.write_text(json.dumps(content))
@@ -94,8 +90,8 @@ def test_an_object_without_a_path_is_named(root: Path) -> None:
 
 
 def test_a_missing_folder_is_named(root: Path, tmp_path: Path) -> None:
-    (root / "mscoco_glt" / BALANCED / "annotation.json").unlink()
-    with pytest.raises(DatasetNotFoundError, match=f"{BALANCED}/annotation.json"):
+    (root / "mscoco_glt" / FOLDERS[1] / "annotation.json").unlink()
+    with pytest.raises(DatasetNotFoundError, match=f"{FOLDERS[1]}/annotation.json"):
         create_task("mscoco_glt_clt", root)
     with pytest.raises(DatasetNotFoundError, match=r"mscoco_glt_crop\.py"):
         create_task("mscoco_glt_clt", tmp_path / "nowhere")

@@ -42,7 +42,6 @@ def test_images_are_decoded_into_the_splits_the_file_says(tmp_path: Path) -> Non
     task = create_task("tiny_imagenet_lt", tmp_path)
     assert (task.num_classes, task.class_names[7]) == (100, "n00000007")
     assert task.class_counts.tolist() == [1 + c % 3 for c in range(100)]
-    assert task.metadata is not None
     assert torch.bincount(task.metadata.targets).tolist() == [10] * 100
     assert torch.bincount(task.test.targets).tolist() == [2] * 100
     taken = torch.cat([task.train.rows, task.metadata.rows, task.test.rows])

@@ -3,10 +3,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from icda.data.embedding.chunks import CHUNK_BATCHES, Chunk, ChunkStore, Plan, refuse_existing
+from icda.data.embedding.chunks import CHUNK_BATCHES, Chunk, ChunkStore, EmbeddingPlan, refuse_existing
 from icda.data.embedding.samples import Samples
 
-PLAN = Plan("means", "1", None, "cpu", 2)
+PLAN = EmbeddingPlan("means", "1", None, "cpu", 2)
 CHUNK = Chunk(np.ones((1, 3), dtype=np.float32), np.array([True, False]))
 
 
@@ -25,7 +25,7 @@ def test_a_digest_stands_for_inputs_and_settings() -> None:
     digest = PLAN.chunks(texts(3))[0][1]
     assert PLAN.chunks(texts(3))[0][1] == digest
     assert PLAN.chunks(texts(4))[0][1] != digest
-    assert Plan("means", "2", None, "cpu", 2).chunks(texts(3))[0][1] != digest
+    assert EmbeddingPlan("means", "2", None, "cpu", 2).chunks(texts(3))[0][1] != digest
     # The same letters, cut elsewhere.
     assert PLAN.chunks(Samples("text", ["ab", "c"], range(2))) != PLAN.chunks(Samples("text", ["a", "bc"], range(2)))
 
@@ -34,7 +34,6 @@ def test_a_chunk_comes_back_only_under_its_own_digest_and_undamaged(tmp_path: Pa
     store = ChunkStore(tmp_path / "f.npz", PLAN)
     store.save(0, "digest", CHUNK)
     again = ChunkStore(tmp_path / "f.npz", PLAN).load(0, "digest")
-    assert again is not None
     assert np.array_equal(again.features, CHUNK.features)
     assert np.array_equal(again.kept, CHUNK.kept)
     assert store.load(0, "another") is None
@@ -49,7 +48,7 @@ def test_a_chunk_comes_back_only_under_its_own_digest_and_undamaged(tmp_path: Pa
 def test_other_settings_do_not_go_on_with_an_old_run(tmp_path: Path) -> None:
     ChunkStore(tmp_path / "f.npz", PLAN)
     with pytest.raises(ValueError, match="was begun with batch_size 2, now 4: give the same settings to --resume"):
-        ChunkStore(tmp_path / "f.npz", Plan("means", "1", None, "cpu", 4))
+        ChunkStore(tmp_path / "f.npz", EmbeddingPlan("means", "1", None, "cpu", 4))
 
 
 def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The run as a whole, with an encoder that can be worked out by hand and told to fail."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,6 @@ from torch import Tensor
 from icda.data.embedding import UnreadableInputsError, embed, load_features, read_samples
 from icda.data.embedding.chunks import CHUNK_BATCHES, part_folder
 from icda.data.sources import decode_image
-
-Write = Callable[..., Path]
 
 
 class Killed(BaseException):
@@ -40,7 +37,7 @@ class Means:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, write_image: Write) -> Path:
+def folder(tmp_path: Path, write_image: Any) -> Path:
     root = tmp_path / "photos"
     for k in range(40):
         write_image(root / ("cat" if k % 2 else "dog") / f"{k:02d}.png", (5 + k, 9))
@@ -110,7 +107,7 @@ def test_a_run_killed_again_and_again_still_ends(folder: Path, tmp_path: Path) -
     assert len(load_features(tmp_path / "f.npz")) == 40
 
 
-def test_an_image_changed_since_the_kill_is_encoded_anew(folder: Path, tmp_path: Path, write_image: Write) -> None:
+def test_an_image_changed_since_the_kill_is_encoded_anew(folder: Path, tmp_path: Path, write_image: Any) -> None:
     samples = read_samples(folder)
     with pytest.raises(Killed):
         embed(samples, Means(lifetime=20), tmp_path / "f.npz", batch_size=1)
@@ -161,7 +158,7 @@ def test_a_chunk_with_skipped_images_is_not_taken_by_a_run_that_skips_none(folde
         embed(samples, Means(), tmp_path / "f.npz", batch_size=1, resume=True)
 
 
-def test_files_that_are_not_there_are_all_named_before_any_work(tmp_path: Path, write_image: Write) -> None:
+def test_files_that_are_not_there_are_all_named_before_any_work(tmp_path: Path, write_image: Any) -> None:
     write_image(tmp_path / "here.png")
     rows = ["here.png,a", *(f"gone{k}.png,b" for k in range(12))]
     (tmp_path / "t.csv").write_text("image,label\n" + "\n".join(rows) + "\n")

@@ -1,15 +1,13 @@
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from icda.data.embedding import read_samples
 from icda.data.embedding.samples import Columns
 
-Write = Callable[..., Path]
 
-
-def test_class_folders_become_labels_and_no_split_is_made_up(tmp_path: Path, write_image: Write) -> None:
+def test_class_folders_become_labels_and_no_split_is_made_up(tmp_path: Path, write_image: Any) -> None:
     for name in ("cat/1.png", "cat/0.png", "dog/deep/2.PNG"):
         write_image(tmp_path / name)
     samples = read_samples(tmp_path)
@@ -23,7 +21,7 @@ def test_class_folders_become_labels_and_no_split_is_made_up(tmp_path: Path, wri
     assert samples.inputs[0] == tmp_path / "cat" / "0.png"
 
 
-def test_split_folders_become_splits(tmp_path: Path, write_image: Write) -> None:
+def test_split_folders_become_splits(tmp_path: Path, write_image: Any) -> None:
     for name in ("train/cat/0.png", "val/cat/0.png", "test/dog/0.png"):
         write_image(tmp_path / name)
     samples = read_samples(tmp_path)
@@ -34,7 +32,7 @@ def test_split_folders_become_splits(tmp_path: Path, write_image: Write) -> None
     }
 
 
-def test_one_class_is_enough_to_embed(tmp_path: Path, write_image: Write) -> None:
+def test_one_class_is_enough_to_embed(tmp_path: Path, write_image: Any) -> None:
     write_image(tmp_path / "cat" / "0.png")
     assert read_samples(tmp_path).labels == ["cat"]
 
@@ -58,11 +56,11 @@ def test_paths_of_a_table_are_relative_to_it_and_attributes_make_groups(tmp_path
 def test_columns_can_be_named(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text("path,review,stars,who,part\n0.png,good,5,a,dev\n")
-    samples = read_samples(table, Columns(text="review", label="stars", group="who", split="part"))
+    samples = read_samples(table, Columns(text="review", labels="stars", groups="who", splits="part"))
     assert (samples.inputs, samples.labels, samples.groups, samples.splits) == (["good"], ["5"], ["a"], ["validation"])
 
 
-def test_without_labels_all_images_and_all_rows_are_taken(tmp_path: Path, write_image: Write) -> None:
+def test_without_labels_all_images_and_all_rows_are_taken(tmp_path: Path, write_image: Any) -> None:
     write_image(tmp_path / "new" / "0.png")
     write_image(tmp_path / "new" / "deep" / "1.png")
     samples = read_samples(tmp_path / "new", unlabelled=True)
@@ -72,7 +70,7 @@ def test_without_labels_all_images_and_all_rows_are_taken(tmp_path: Path, write_
     assert (samples.labels, samples.groups) == (None, ["g"])
 
 
-def test_wrong_places_are_named(tmp_path: Path, write_image: Write) -> None:
+def test_wrong_places_are_named(tmp_path: Path, write_image: Any) -> None:
     with pytest.raises(FileNotFoundError, match=r"nowhere is not there. Expected: a CSV table, or a folder"):
         read_samples(tmp_path / "nowhere")
     with pytest.raises(ValueError, match="is one image"):
@@ -85,13 +83,13 @@ def test_wrong_places_are_named(tmp_path: Path, write_image: Write) -> None:
     with pytest.raises(ValueError, match="holds no image"):
         read_samples(tmp_path / "flat" / "empty", unlabelled=True)
     with pytest.raises(ValueError, match="is a folder: columns"):
-        read_samples(tmp_path / "flat", Columns(label="y"))
+        read_samples(tmp_path / "flat", Columns(labels="y"))
     (tmp_path / "t.csv").write_text("text,labell\nhello,a\n")
     with pytest.raises(ValueError, match=r"has no label column.*Did you mean 'labell'"):
         read_samples(tmp_path / "t.csv")
 
 
-def test_the_state_of_an_image_changes_with_its_file(tmp_path: Path, write_image: Write) -> None:
+def test_the_state_of_an_image_changes_with_its_file(tmp_path: Path, write_image: Any) -> None:
     path = write_image(tmp_path / "cat" / "0.png")
     samples = read_samples(tmp_path)
     before = samples.state(0)

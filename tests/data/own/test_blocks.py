@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from icda.data.embedding.samples import Columns
 from icda.data.own.blocks import find_blocks
-from icda.data.own.feature_files import Wanted
 from icda.engines import Here
 from icda.errors import InputError
 from icda.serving.block_fit import fit_from_blocks
@@ -27,7 +27,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 def test_labels_that_are_python_objects_are_refused(files: tuple[Path, Path], tmp_path: Path) -> None:
     np.save(tmp_path / "objects.npy", np.array(["a", 1], dtype=object))
     with pytest.raises(InputError, match="plain numbers or texts"):
-        find_blocks(files[0], Wanted(labels=str(tmp_path / "objects.npy")))
+        find_blocks(files[0], Columns(labels=str(tmp_path / "objects.npy")))
 
 
 @pytest.mark.parametrize(
@@ -43,15 +43,15 @@ def test_features_that_are_no_numbers_are_refused(features: np.ndarray, said: st
     np.save(tmp_path / "x.npy", features)
     np.save(tmp_path / "y.npy", np.zeros(len(features)))
     with pytest.raises(InputError, match=said):
-        find_blocks(tmp_path / "x.npy", Wanted(labels=str(tmp_path / "y.npy")))
+        find_blocks(tmp_path / "x.npy", Columns(labels=str(tmp_path / "y.npy")))
 
 
 def test_an_npz_of_others_and_other_arrays_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "own.npz", features=np.eye(4), y=np.arange(4), kind=np.arange(4))
     with pytest.raises(InputError, match="not written by `icda embed`"):
-        find_blocks(tmp_path / "own.npz", Wanted())
+        find_blocks(tmp_path / "own.npz", Columns())
     with pytest.raises(InputError, match="got --labels kind"):
-        find_blocks(tmp_path / "own.npz", Wanted(labels="kind"))
+        find_blocks(tmp_path / "own.npz", Columns(labels="kind"))
 
 
 def test_labels_that_are_not_known_are_refused_by_their_rows(files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -59,14 +59,14 @@ def test_labels_that_are_not_known_are_refused_by_their_rows(files: tuple[Path, 
     labels[:2] = np.nan
     np.save(tmp_path / "nan.npy", labels)
     with pytest.raises(InputError, match=rf"labels of rows 0 to {len(labels) - 1} of .* hold NaN"):
-        fit_from_blocks(files[0], Wanted(labels=str(tmp_path / "nan.npy")), "la", Here())
+        fit_from_blocks(files[0], Columns(labels=str(tmp_path / "nan.npy")), "la", Here())
 
 
 def test_bytes_in_the_other_order_give_the_same_head(files: tuple[Path, Path], tmp_path: Path) -> None:
     features = np.load(files[0])
     np.save(tmp_path / "turned.npy", features.astype(features.dtype.newbyteorder()))
     heads = [
-        fit_from_blocks(path, Wanted(labels=str(files[1])), "la", Here())[1]
+        fit_from_blocks(path, Columns(labels=str(files[1])), "la", Here())[1]
         for path in (files[0], tmp_path / "turned.npy")
     ]
     np.testing.assert_array_equal(heads[0].coef, heads[1].coef)
@@ -78,11 +78,11 @@ def test_parts_without_rows_are_left_out_and_columns_are_taken_by_name(tmp_path:
     parts = {"a": table.slice(0, 0), "b": table, "c": table.select(["f1", "f0", "label"])}
     for name, part in parts.items():
         parquet.write_table(part, tmp_path / f"{name}.parquet")
-    blocks = find_blocks(tmp_path, Wanted("f", "label"))
+    blocks = find_blocks(tmp_path, Columns(features="f", labels="label"))
     assert [block.read()[0].tolist() for block in blocks] == 2 * [[[0.0, 2.0], [1.0, 3.0]]]
     parquet.write_table(table.drop_columns(["f0"]), tmp_path / "d.parquet")
     with pytest.raises(InputError, match="f0"):
-        find_blocks(tmp_path, Wanted("f", "label"))
+        find_blocks(tmp_path, Columns(features="f", labels="label"))
 
 
 def test_files_of_other_widths_are_named(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_files_of_other_widths_are_named(tmp_path: Path) -> None:
         table = arrow.table({"embedding": [[1.0] * width], "label": ["a"]})
         parquet.write_table(table, tmp_path / f"{width}.parquet")
     with pytest.raises(InputError, match=r"3\.parquet has 3 features per row, and the files before it 2"):
-        find_blocks(tmp_path, Wanted("embedding", "label"))
+        find_blocks(tmp_path, Columns(features="embedding", labels="label"))
 
 
 @pytest.mark.parametrize("column", ["split", "other"])
@@ -100,6 +100,8 @@ def test_a_fit_says_that_rows_of_the_test_split_are_fitted_too(tmp_path: Path, c
     table = {"f0": np.arange(8.0), "label": list("ababbaab"), column: 4 * ["train", "test"]}
     parquet.write_table(arrow.table(table), tmp_path / "rows.parquet")
     said: list[str] = []
-    model, _ = fit_from_blocks(tmp_path / "rows.parquet", Wanted("f", "label"), "la", Here(), said.append)
+    model, _ = fit_from_blocks(
+        tmp_path / "rows.parquet", Columns(features="f", labels="label"), "la", Here(), said.append
+    )
     assert any("test split" in words for words in said) == (column == "split")
     assert bool(model.facts["notes"]) == (column == "split")

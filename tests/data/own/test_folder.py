@@ -1,5 +1,5 @@
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -9,17 +9,16 @@ from icda.data import BatchLoader, folder_task
 from icda.data.images import UnreadableImageError
 from icda.data.task import Split
 
-Write = Callable[..., Path]
 COLOURS = {"cat": (200, 0, 0), "dog": (0, 0, 200)}
 
 
-def _fill(folder: Path, write: Write, each: int) -> None:
+def _fill(folder: Path, write: Any, each: int) -> None:
     for name, colour in COLOURS.items():
         for k in range(each):
             write(folder / name / f"{k}.png", (10 + k, 12), colour)
 
 
-def test_train_val_and_test_folders_become_splits(tmp_path: Path, write_image: Write) -> None:
+def test_train_val_and_test_folders_become_splits(tmp_path: Path, write_image: Any) -> None:
     for split, each in (("train", 4), ("val", 2), ("test", 3), ("metadata", 1)):
         _fill(tmp_path / split, write_image, each)
     task = folder_task(tmp_path, image_size=16)
@@ -33,7 +32,7 @@ def test_train_val_and_test_folders_become_splits(tmp_path: Path, write_image: W
     assert task.name == tmp_path.name
 
 
-def test_pictures_keep_the_label_of_their_folder(tmp_path: Path, write_image: Write) -> None:
+def test_pictures_keep_the_label_of_their_folder(tmp_path: Path, write_image: Any) -> None:
     _fill(tmp_path, write_image, 10)
     task = folder_task(tmp_path, image_size=16)
     for batch in BatchLoader(task.train, 4, seed=0, shuffle=True, augment=True).epoch(0):
@@ -41,7 +40,7 @@ def test_pictures_keep_the_label_of_their_folder(tmp_path: Path, write_image: Wr
         assert torch.equal(redder.long(), 1 - batch.targets)
 
 
-def test_class_folders_alone_are_split_and_the_description_says_so(tmp_path: Path, write_image: Write) -> None:
+def test_class_folders_alone_are_split_and_the_description_says_so(tmp_path: Path, write_image: Any) -> None:
     _fill(tmp_path, write_image, 10)
     task = folder_task(tmp_path, seed=4)
     assert {name: len(split) for name, split in task.splits().items()} == {"train": 14, "validation": 2, "test": 4}
@@ -50,7 +49,7 @@ def test_class_folders_alone_are_split_and_the_description_says_so(tmp_path: Pat
     assert folder_task(tmp_path, seed=5).data_hash != task.data_hash
 
 
-def test_other_files_and_hidden_ones_are_passed_over(tmp_path: Path, write_image: Write) -> None:
+def test_other_files_and_hidden_ones_are_passed_over(tmp_path: Path, write_image: Any) -> None:
     _fill(tmp_path, write_image, 5)
     (tmp_path / "cat" / "notes.txt").write_text("no picture")
     (tmp_path / "cat" / "._0.png").write_bytes(b"left by a Mac")
@@ -61,7 +60,7 @@ def test_other_files_and_hidden_ones_are_passed_over(tmp_path: Path, write_image
     assert task.class_names == ("cat", "dog")
 
 
-def test_a_corrupt_picture_is_named_when_it_is_read(tmp_path: Path, write_image: Write) -> None:
+def test_a_corrupt_picture_is_named_when_it_is_read(tmp_path: Path, write_image: Any) -> None:
     _fill(tmp_path, write_image, 5)
     (tmp_path / "dog" / "broken.jpg").write_bytes(b"\xff\xd8 and no more")
     splits = folder_task(tmp_path).splits().values()
@@ -70,34 +69,34 @@ def test_a_corrupt_picture_is_named_when_it_is_read(tmp_path: Path, write_image:
         [list(loader.epoch(0)) for loader in loaders]
 
 
-def test_a_class_that_is_only_in_test_is_named(tmp_path: Path, write_image: Write) -> None:
+def test_a_class_that_is_only_in_test_is_named(tmp_path: Path, write_image: Any) -> None:
     _fill(tmp_path / "train", write_image, 3)
     write_image(tmp_path / "test" / "zebra" / "0.png")
     with pytest.raises(ValueError, match="class 'zebra' is in test"):
         folder_task(tmp_path)
 
 
-def test_an_empty_class_folder_is_named(tmp_path: Path, write_image: Write) -> None:
+def test_an_empty_class_folder_is_named(tmp_path: Path, write_image: Any) -> None:
     _fill(tmp_path, write_image, 3)
     (tmp_path / "zebra").mkdir()
     with pytest.raises(ValueError, match="zebra holds no image"):
         folder_task(tmp_path)
 
 
-def test_a_misspelt_split_beside_train_is_not_passed_over(tmp_path: Path, write_image: Write) -> None:
+def test_a_misspelt_split_beside_train_is_not_passed_over(tmp_path: Path, write_image: Any) -> None:
     _fill(tmp_path / "train", write_image, 3)
     _fill(tmp_path / "tset", write_image, 3)
     with pytest.raises(ValueError, match="tset stands beside train but is no split"):
         folder_task(tmp_path)
 
 
-def test_splits_without_train_are_refused(tmp_path: Path, write_image: Write) -> None:
+def test_splits_without_train_are_refused(tmp_path: Path, write_image: Any) -> None:
     _fill(tmp_path / "test", write_image, 3)
     with pytest.raises(ValueError, match="no train folder"):
         folder_task(tmp_path)
 
 
-def test_pictures_without_class_folders_are_refused(tmp_path: Path, write_image: Write) -> None:
+def test_pictures_without_class_folders_are_refused(tmp_path: Path, write_image: Any) -> None:
     write_image(tmp_path / "0.png")
     with pytest.raises(ValueError, match="no class folders with images"):
         folder_task(tmp_path)

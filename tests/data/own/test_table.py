@@ -1,14 +1,13 @@
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from PIL import Image
 
 from icda.data import csv_task
+from icda.data.embedding.samples import Columns
 from icda.data.tokens import hash_tokens
-
-Write = Callable[..., Path]
 
 
 def _csv(folder: Path, *lines: str, name: str = "table.csv") -> Path:
@@ -25,7 +24,7 @@ def _texts(folder: Path, header: str = "text,label", row: str = "{kind} film {k}
 
 
 class TestImages:
-    def test_paths_are_relative_to_the_table(self, tmp_path: Path, write_image: Write) -> None:
+    def test_paths_are_relative_to_the_table(self, tmp_path: Path, write_image: Any) -> None:
         for k in range(6):
             write_image(tmp_path / "pictures" / f"{k}.png", colour=(250, 0, 0) if k % 2 else (0, 250, 0))
         rows = [f"pictures/{k}.png,{('green', 'red')[k % 2]},{('train', 'val', 'test')[k // 2]}" for k in range(6)]
@@ -36,7 +35,7 @@ class TestImages:
         assert (task.name, task.class_names, task.input_shape) == ("table", ("green", "red"), (3, 8, 8))
         assert (task.input_kind, task.default_model, task.group_names) == ("image", "resnet20", None)
 
-    def test_a_missing_picture_is_named_with_its_line(self, tmp_path: Path, write_image: Write) -> None:
+    def test_a_missing_picture_is_named_with_its_line(self, tmp_path: Path, write_image: Any) -> None:
         write_image(tmp_path / "a.png")
         table = _csv(tmp_path, "image,label", "a.png,x", "gone.png,y")
         with pytest.raises(FileNotFoundError, match=r"table\.csv, line 3: there is no file .*gone\.png"):
@@ -85,9 +84,9 @@ class TestGroups:
 
     def test_columns_may_be_named_by_the_caller(self, tmp_path: Path) -> None:
         table = _texts(tmp_path, "review,mood,where", "{kind} {k},{kind},{place}")
-        task = csv_task(table, text_column="review", label_column="mood", group_column="where")
+        task = csv_task(table, Columns(text="review", labels="mood", groups="where"))
         assert task.group_names == ("land", "water")
-        crossed = csv_task(table, text_column="review", label_column="mood", attribute_column="where")
+        crossed = csv_task(table, Columns(text="review", labels="mood", attributes="where"))
         assert crossed.num_groups == 4
 
 
@@ -123,9 +122,9 @@ class TestBadTables:
                 {},
                 r"no label column by a usual name \(label, .* Did you mean 'lable'\? Name it with --label-column",
             ),
-            ("text,Mood", {"label_column": "mod"}, "no label column 'mod': did you mean 'Mood'"),
+            ("text,Mood", {"labels": "mod"}, "no label column 'mod': did you mean 'Mood'"),
             ("body,label", {}, "no image or text column"),
-            ("text,label", {"image_column": "text", "text_column": "text"}, "not both"),
+            ("text,label", {"image": "text", "text": "text"}, "not both"),
             ("text,text", {}, "distinct names"),
         ],
     )
@@ -133,7 +132,7 @@ class TestBadTables:
         self, tmp_path: Path, header: str, options: dict[str, str], message: str
     ) -> None:
         with pytest.raises(ValueError, match=message):
-            csv_task(_texts(tmp_path, header), **options)  # type: ignore[arg-type]
+            csv_task(_texts(tmp_path, header), Columns(**options))  # type: ignore[arg-type]
 
     def test_images_and_texts_together_need_a_choice(self, tmp_path: Path) -> None:
         table = _csv(tmp_path, "file,text,label", "a.png,a,x", "b.png,b,y")

@@ -1,7 +1,7 @@
 import re
 import xml.etree.ElementTree as ElementTree
 
-from icda.report.charts import Line, line_chart
+from icda.report.charts import Series, line_chart
 from icda.report.charts.axes import HEIGHT, WIDTH
 from icda.report.charts.lines import BANDS
 
@@ -17,7 +17,7 @@ def coordinates(svg: str) -> list[tuple[float, float]]:
 
 
 def test_lines_stay_inside_the_picture_and_the_picture_is_described() -> None:
-    svg = picture(line_chart("Accuracy", [Line("training", [(1, 0.2), (2, 0.9), (3, 0.4)])], percent=True))
+    svg = picture(line_chart("Accuracy", [Series("training", [(1, 0.2), (2, 0.9), (3, 0.4)])], percent=True))
     ElementTree.fromstring(svg)
     assert len(coordinates(svg)) == 3
     assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in coordinates(svg))
@@ -26,26 +26,26 @@ def test_lines_stay_inside_the_picture_and_the_picture_is_described() -> None:
 
 
 def test_a_gap_splits_the_line_and_a_lone_point_is_a_dot() -> None:
-    svg = picture(line_chart("Loss", [Line("training", [(1, 3.0), (2, 2.0), (3, None), (4, 1.0)])], percent=False))
+    svg = picture(line_chart("Loss", [Series("training", [(1, 3.0), (2, 2.0), (3, None), (4, 1.0)])], percent=False))
     assert svg.count('class="line') == 1
     assert svg.count("<circle") == 1
 
 
 def test_two_lines_differ_by_more_than_colour() -> None:
-    made = line_chart("Loss", [Line("a", [(1, 1.0), (2, 2.0)]), Line("b", [(1, 2.0), (2, 1.0)])], percent=False)
+    made = line_chart("Loss", [Series("a", [(1, 1.0), (2, 2.0)]), Series("b", [(1, 2.0), (2, 1.0)])], percent=False)
     assert made.count("series-0") == made.count("series-1") == 2  # the line and its legend
 
 
 def test_all_values_can_be_read_off_at_their_x() -> None:
-    lines = [Line("a", [(1, 0.25), (2, 0.5)], [0.125, None]), Line("b", [(1, 1.0), (2, None)])]
+    lines = [Series("a", [(1, 0.25), (2, 0.5)], [0.125, None]), Series("b", [(1, 1.0), (2, None)])]
     tips = re.findall(r'data-tip="([^"]*)"', line_chart("Accuracy", lines, percent=True))
     assert tips == ["Epoch 1\na: 25 % ± 12 %\nb: 100 %", "Epoch 2\na: 50 %"]
 
 
 def test_many_epochs_do_not_fill_the_page_with_places_to_point_at() -> None:
-    made = line_chart("Loss", [Line("a", [(x, float(x)) for x in range(1000)])], percent=False)
+    made = line_chart("Loss", [Series("a", [(x, float(x)) for x in range(1000)])], percent=False)
     assert BANDS / 2 <= made.count("data-tip") <= BANDS
 
 
 def test_a_single_epoch_is_drawn() -> None:
-    assert "<circle" in line_chart("Loss", [Line("a", [(1, 0.0)])], percent=False)
+    assert "<circle" in line_chart("Loss", [Series("a", [(1, 0.0)])], percent=False)

@@ -3,41 +3,41 @@ from typing import Any
 import torch
 
 from icda.explain.pictures import data_uri
-from icda.report import sections
-from icda.report.runs import collect_runs
+from icda.report.results import collect_runs
+from icda.report.sections.comparison import comparison, heat_beside, spreads
 
 RUN = {"task": "waterbirds", "method": "icda", "selection": "last", "metrics": {"accuracy": 0.5}}
 URI = data_uri(torch.zeros(1, 8, 8))
 
 
 def test_the_comparison_needs_two_runs_and_says_common_things_once() -> None:
-    assert sections.comparison(collect_runs([RUN]), 2) == ""
-    made = sections.comparison(collect_runs([RUN, {**RUN, "method": "ce"}]), 2)
+    assert comparison(collect_runs([RUN]), 2) == ""
+    made = comparison(collect_runs([RUN, {**RUN, "method": "ce"}]), 2)
     assert "task: waterbirds; checkpoint kept by: last</span>" in made
     assert '<th scope="row" class="name">ce</th>' in made
-    assert "Task</th>" in sections.comparison(collect_runs([RUN, {**RUN, "task": "celeba"}]), 2)
+    assert "Task</th>" in comparison(collect_runs([RUN, {**RUN, "task": "celeba"}]), 2)
 
 
 def test_seeds_of_one_method_get_headline_cards_with_their_deviation() -> None:
-    made = sections.comparison(collect_runs([RUN, {**RUN, "seed": 1, "metrics": {"accuracy": 0.7}}]), 2)
+    made = comparison(collect_runs([RUN, {**RUN, "seed": 1, "metrics": {"accuracy": 0.7}}]), 2)
     assert '<span class="value spread">60.00 ± 14.14 %</span>' in made
-    assert "spread" not in sections.comparison(collect_runs([RUN, {**RUN, "method": "ce"}]), 2)
+    assert "spread" not in comparison(collect_runs([RUN, {**RUN, "method": "ce"}]), 2)
 
 
 def test_figures_can_be_chosen_where_there_are_several() -> None:
     both = {"accuracy": 0.5, "worst_class_accuracy": 0.1}
     runs = collect_runs([{**RUN, "metrics": both}, {**RUN, "method": "ce", "metrics": both}])
-    made = sections.comparison(runs, 2)
+    made = comparison(runs, 2)
     assert 'data-column="2"' in made
     assert 'data-column="3"' in made
-    assert "data-column" not in sections.comparison(collect_runs([RUN, {**RUN, "method": "ce"}]), 2)
+    assert "data-column" not in comparison(collect_runs([RUN, {**RUN, "method": "ce"}]), 2)
 
 
 def test_methods_are_drawn_with_their_spread_and_one_method_is_not() -> None:
     runs = [RUN, {**RUN, "metrics": {"accuracy": 0.7}}, {**RUN, "method": "ce"}]
-    made = sections.spreads(collect_runs(runs), 2)
+    made = spreads(collect_runs(runs), 2)
     assert "icda\n60 % ± 14 % (2 runs)" in made
-    assert sections.spreads(collect_runs(runs[:2]), 2) == ""
+    assert spreads(collect_runs(runs[:2]), 2) == ""
 
 
 def heat(*numbers: int) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def heat(*numbers: int) -> dict[str, Any]:
 
 def test_heat_stands_side_by_side_for_samples_that_runs_share() -> None:
     runs = [RUN, {**RUN, "method": "ce"}, {**RUN, "method": "isda"}]
-    made = sections.heat_beside(collect_runs(runs, [heat(1, 2), heat(2, 3), None]), 2)
+    made = heat_beside(collect_runs(runs, [heat(1, 2), heat(2, 3), None]), 2)
     assert made.count('class="heat-row"') == 1
     assert made.count("<img") == 3
     assert "sample 2" in made
@@ -56,4 +56,4 @@ def test_heat_stands_side_by_side_for_samples_that_runs_share() -> None:
 
 def test_heat_of_different_tasks_is_not_compared() -> None:
     runs = collect_runs([RUN, {**RUN, "task": "celeba"}], [heat(1), heat(1)])
-    assert sections.heat_beside(runs, 2) == ""
+    assert heat_beside(runs, 2) == ""

@@ -1,14 +1,11 @@
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
 from icda.explain.pictures import data_uri
-from icda.report import sections
-from icda.report.runs import Run
+from icda.report.sections.samples import counterfactuals, gradcam, tied
 
-RunOf = Callable[..., Run]
 URI = data_uri(torch.zeros(1, 8, 8))
 NAMES = {"class_names": ["cat", "dog"], "group_names": ["day", "night"]}
 
@@ -17,48 +14,46 @@ def entry(**more: Any) -> dict[str, Any]:
     return {"index": 7, "target": 0, "towards": 1, "prediction": 1, "group": 1, "strength": 0.5, "picture": URI} | more
 
 
-def test_a_tied_sample_says_everything_about_itself(run_of: RunOf) -> None:
-    made = sections.tied(run_of({"tied": [entry()]}, **NAMES), 2)
+def test_a_tied_sample_says_everything_about_itself(run_of: Any) -> None:
+    made = tied(run_of({"tied": [entry()]}, **NAMES), 2)
     assert 'alt="train 7: labelled cat, tied to dog"' in made
     assert '<figure class="card" data-class="c0 c1" data-group="g1">' in made
     assert "<dt>group</dt><dd>night</dd>" in made
 
 
-def test_a_text_is_shown_as_text(run_of: RunOf) -> None:
-    made = sections.tied(run_of({"tied": [entry(picture=None, text="<i>words</i>")]}, **NAMES), 2)
+def test_a_text_is_shown_as_text(run_of: Any) -> None:
+    made = tied(run_of({"tied": [entry(picture=None, text="<i>words</i>")]}, **NAMES), 2)
     assert "&lt;i&gt;words&lt;/i&gt;" in made
 
 
-def test_many_samples_leave_the_rest_for_whoever_asks(run_of: RunOf) -> None:
-    made = sections.tied(run_of({"tied": [entry(index=i) for i in range(30)]}, **NAMES), 2)
+def test_many_samples_leave_the_rest_for_whoever_asks(run_of: Any) -> None:
+    made = tied(run_of({"tied": [entry(index=i) for i in range(30)]}, **NAMES), 2)
     assert made.count('class="card"') == 30
     assert "<summary>6 more</summary>" in made
 
 
-def test_samples_without_any_tie_are_not_called_tied(run_of: RunOf) -> None:
-    made = sections.tied(run_of({"tied": [entry(strength=0.0)]}, **NAMES), 2)
+def test_samples_without_any_tie_are_not_called_tied(run_of: Any) -> None:
+    made = tied(run_of({"tied": [entry(strength=0.0)]}, **NAMES), 2)
     assert "every strength is zero" in made
     assert "card" not in made
 
 
-def test_heat_maps_say_right_or_wrong_in_more_than_colour(run_of: RunOf) -> None:
+def test_heat_maps_say_right_or_wrong_in_more_than_colour(run_of: Any) -> None:
     samples = [entry(heat=URI, centre_share=0.25), entry(index=8, prediction=0, heat=URI)]
-    made = sections.gradcam(run_of({"gradcam": {"layer": "layer4", "samples": samples}}, **NAMES), 2)
+    made = gradcam(run_of({"gradcam": {"layer": "layer4", "samples": samples}}, **NAMES), 2)
     assert made.count("✗") == made.count("✓") == 1
     assert "<dt>in centre</dt><dd>25.0 %</dd>" in made
     assert "Layer layer4." in made
 
 
-def test_a_counterfactual_stands_beside_its_real_neighbours(run_of: RunOf) -> None:
+def test_a_counterfactual_stands_beside_its_real_neighbours(run_of: Any) -> None:
     sample = entry(made=URI, feature_error=0.125, neighbours=[entry(index=3, target=1)])
-    made = sections.counterfactuals(
-        run_of({"counterfactuals": {"augmentation": "icda", "samples": [sample]}}, **NAMES), 2
-    )
+    made = counterfactuals(run_of({"counterfactuals": {"augmentation": "icda", "samples": [sample]}}, **NAMES), 2)
     assert made.count("<img") == 3
     assert "feature error 0.125" in made
     assert 'alt="real neighbour, sample 3, dog"' in made
 
 
-def test_a_heat_map_without_its_picture_is_refused(run_of: RunOf) -> None:
+def test_a_heat_map_without_its_picture_is_refused(run_of: Any) -> None:
     with pytest.raises(ValueError, match=r"a picture in explanations\.json is"):
-        sections.gradcam(run_of({"gradcam": {"samples": [entry()]}}), 2)
+        gradcam(run_of({"gradcam": {"samples": [entry()]}}), 2)

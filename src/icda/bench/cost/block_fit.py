@@ -18,8 +18,8 @@ import tyro
 
 from icda.auditing.inputs import default_inverse_decay
 from icda.bench.cost.rows import write_csv
+from icda.data.embedding.samples import Columns
 from icda.data.own.blocks import Block, find_blocks
-from icda.data.own.feature_files import Wanted
 from icda.engines import Engine, Here, OnRay
 from icda.heads.block_fit import BlockFit, fit_blocks
 from icda.heads.blocks import Question, Scaling, answer, count_labels, merge_counts, summarise
@@ -142,7 +142,7 @@ def measure_terms(blocks: Sequence[Block], loss: LossName) -> Terms:
 def measure(options: BlockFitOptions) -> list[BlockFitRow]:
     torch.set_num_threads(1)
     paths = make_rows(options.folder, options.rows, options.features, options.classes)
-    blocks = find_blocks(paths[0], Wanted(labels=str(paths[1])))
+    blocks = find_blocks(paths[0], Columns(labels=str(paths[1])))
     rows = []
     for loss in options.losses:
         terms = measure_terms(blocks, loss)

@@ -91,7 +91,7 @@ def _worked() -> float:
 def _embed(folder: Path) -> tuple[Work, int, str]:
     from PIL import Image
 
-    from icda.data.datasets.cifar10_files import read_grids
+    from icda.data.datasets.cifar_files import read_grids
     from icda.data.embedding import embed, read_samples
     from icda.data.roots import data_root
     from icda.engines import make_engine

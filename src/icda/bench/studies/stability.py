@@ -21,7 +21,7 @@ import tyro
 from PIL import Image
 
 from icda.bench.markdown import markdown, spread
-from icda.data.datasets.cifar10 import load_cifar10
+from icda.data.datasets.cifar import load_cifar10
 from icda.errors import IcdaError
 from icda.training.config import TrainConfig
 from icda.training.evaluation import evaluate_split

@@ -46,6 +46,11 @@ def noise_transition(kind: str, num_classes: int, rate: float, generator: torch.
     raise InputError(f"noise is {kind!r}, expected uniform, flip2 or flip1.")
 
 
+def noisy_labels(labels: Tensor, kind: str, num_classes: int, rate: float, generator: torch.Generator) -> Tensor:
+    """Labels under a noise of that kind and rate."""
+    return corrupt_labels(labels, noise_transition(kind, num_classes, rate, generator), generator)
+
+
 def corrupt_labels(labels: Tensor, transition: Tensor, generator: torch.Generator) -> Tensor:
     """Draw a label for each sample from its class's row of `transition`, independently.
 

@@ -27,6 +27,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 BRIGHT = 2.0  # of a mark, in standard deviations of the images' pixels
 TINT, BLEND = 0.3, 0.4  # how much of an image a colour and a texture take
 WAVELENGTH = 4  # of a texture's stripes, in pixels
+OWN = ("its own mark", "another mark")
 
 
 def planted_attributes(targets: Tensor, num_classes: int, rate: float, generator: torch.Generator) -> Tensor:
@@ -72,33 +73,24 @@ def plant_shortcut(task: Task, kind: Kind, rate: float, seed: int = 0, name: str
         **planted,  # type: ignore[arg-type]
         group_names=tuple(f"{label}, mark of {mark}" for label in task.class_names for mark in task.class_names),
         group_attributes=tuple(range(classes)) * classes,
-        membership_names=_membership_names(task) if classes > 2 else None,
+        membership_names=tuple(f"{label}, {mark}" for label in task.class_names for mark in OWN)
+        if classes > 2
+        else None,
         description=f"{task.description} A planted {kind} tells the class of {rate:.0%} of train, and nothing elsewhere.",
     )
 
 
 def _planted_split(split: Split, classes: int, kind: Kind, rate: float, generator: torch.Generator) -> Split:
     marks = planted_attributes(split.targets, classes, rate, generator)
-    if isinstance(split.source, TextArray):
-        source: Source = _planted_texts(split, marks)
+    if isinstance(texts := split.source, TextArray):  # each behind a word that stands for its mark
+        pairs = zip(split.rows.tolist(), marks.tolist(), strict=True)
+        source: Source = texts.with_texts([f"mark{mark} {texts.texts[row]}" for row, mark in pairs])
     else:
         source = PlantedImages(split.source, split.rows, marks, kind, classes)
     agrees = marks == split.targets
     memberships = F.one_hot(2 * split.targets + (~agrees).long(), 2 * classes).bool() if classes > 2 else None
     groups = split.targets * classes + marks
     return replace(split, source=source, rows=torch.arange(len(split)), groups=groups, memberships=memberships)
-
-
-def _membership_names(task: Task) -> tuple[str, ...]:
-    return tuple(f"{label}, {what}" for label in task.class_names for what in ("its own mark", "another mark"))
-
-
-def _planted_texts(split: Split, marks: Tensor) -> TextArray:
-    """The split's texts, each behind a word that stands for its mark."""
-    source = split.source
-    assert isinstance(source, TextArray)
-    pairs = zip(split.rows.tolist(), marks.tolist(), strict=True)
-    return source.with_texts([f"mark{mark} {source.texts[row]}" for row, mark in pairs])
 
 
 class PlantedImages:

@@ -1,55 +1,39 @@
-"""What the public benchmarks' files share: CSV columns, numbers in them, lists of images, an official split."""
+"""What the public benchmarks share: columns and lists of images that are checked, and official splits with groups."""
 
 from __future__ import annotations
 
-import csv
+import io
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
+from icda.data.images import DECODER_THREADS
 from icda.data.roots import DatasetNotFoundError
-from icda.data.task import Source, Split
+from icda.data.splits import cut_splits
+from icda.data.task import Source, Task
 from icda.errors import InputError
 
 
-class OfficialSplits(NamedTuple):
-    """The three splits in the order in which files number them: 0, 1, 2."""
-
-    train: Split
-    validation: Split
-    test: Split
-
-
-def read_columns(path: Path, names: Sequence[str]) -> dict[str, list[str]]:
-    """The cells of some columns of a CSV file with a header; the others, of which there may be dozens, are not kept."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
-            header = next(reader, [])
-            missing = [name for name in names if name not in header]
-            if missing:
-                raise InputError(f"{path} lacks {', '.join(missing)}: its columns are {', '.join(header) or 'none'}.")
-            places = [header.index(name) for name in names]
-            columns: list[list[str]] = [[] for _ in names]
-            for row in reader:
-                if not row:
-                    continue
-                if len(row) != len(header):
-                    raise InputError(
-                        f"{path}, line {reader.line_num}: {len(row)} cells, expected {len(header)} as in the header. "
-                        "Fetch the file again."
-                    )
-                for column, place in zip(columns, places, strict=True):
-                    column.append(row[place])
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} cannot be read as a CSV file in UTF-8: {error}.") from error
-    if not columns[0]:
-        raise InputError(f"{path} has a header and no rows: fetch the file again.")
-    return dict(zip(names, columns, strict=True))
+def official_task(
+    source: Source,
+    targets: Tensor,
+    attributes: Tensor,
+    parts: Tensor,
+    memberships: Tensor | None = None,
+    *,
+    class_names: tuple[str, ...],
+    **about: Any,
+) -> Task:
+    """Two classes x a binary attribute, split as `parts` (N,) numbers it: 0 train, 1 validation, 2 test."""
+    rows = {name: (parts == part).nonzero().flatten() for part, name in enumerate(("train", "validation", "test"))}
+    splits = cut_splits(source, targets, 2 * targets + attributes, memberships, **rows)
+    return Task(num_classes=2, class_names=class_names, **splits, group_attributes=(0, 1, 0, 1), **about)
 
 
 def numbered(path: Path, name: str, cells: Sequence[str], known: dict[str, int]) -> Tensor:
@@ -96,14 +80,27 @@ def incomplete(dataset: str, folder: Path, what: str, home: str) -> DatasetNotFo
     )
 
 
-def official_splits(
-    source: Source, targets: Tensor, groups: Tensor, parts: Tensor, memberships: Tensor | None = None
-) -> OfficialSplits:
-    """Train, validation and test as `parts` (N,) numbers them; row i of the source has entry i of every other tensor."""
+def read_named(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """Some arrays of an .npz file; one that is missing is named."""
+    with np.load(path, allow_pickle=False) as file:
+        missing = [name for name in names if name not in file.files]
+        if missing:
+            raise InputError(f"{path} lacks {', '.join(missing)}: it holds {', '.join(file.files)}.")
+        return {name: file[name] for name in names}
 
-    def split(number: int) -> Split:
-        rows = (parts == number).nonzero().flatten()
-        belonging = None if memberships is None else memberships[rows]
-        return Split(source, rows, targets[rows], groups[rows], memberships=belonging)
 
-    return OfficialSplits(split(0), split(1), split(2))
+def decode_blob(blob: np.ndarray, offsets: np.ndarray) -> Tensor:
+    """Images (N, H, W, 3) as bytes from encoded ones laid end to end: image i is `blob[offsets[i]:offsets[i + 1]]`."""
+
+    def decode(number: int) -> np.ndarray:
+        data = blob[offsets[number] : offsets[number + 1]].tobytes()
+        try:
+            with Image.open(io.BytesIO(data)) as image:
+                return np.asarray(image.convert("RGB"))
+        except Exception as error:  # what a decoder raises on broken bytes depends on the format
+            raise InputError(
+                f"image {number} of the blob cannot be decoded ({error}): fetch the file again."
+            ) from error
+
+    with ThreadPoolExecutor(DECODER_THREADS) as pool:
+        return torch.from_numpy(np.stack(list(pool.map(decode, range(len(offsets) - 1)))))

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from icda.data.generators import generator_for
 from icda.data.registry import TASKS
-from icda.data.roots import DatasetNotFoundError, data_root
+from icda.data.roots import DatasetNotFoundError, find_folder
 from icda.data.sources import TextArray
-from icda.data.splits import take_per_class
+from icda.data.splits import cut_splits, take_per_class
 from icda.data.task import Split, Task
 from icda.data.tokens import hash_tokenise
 from icda.errors import InputError
@@ -51,22 +51,15 @@ def cad_imdb(root: Path | None, seed: int) -> Task:
     Counterfactually-Augmented Data", ICLR 2020.
     """
     source, targets, groups, parts = _read(_place(root))
-    train, originals, test = ((parts == 0) & (groups == 0), (parts == 1) & (groups == 0), parts == 2)
-    rows = originals.nonzero().flatten()
+    rows = ((parts == 1) & (groups == 0)).nonzero().flatten()
     chosen, rest = take_per_class(targets[rows], [METADATA_PAIRS], generator_for(seed, "cad_imdb metadata"))
-    metadata = torch.cat([rows[chosen], rows[chosen] + 1])  # a twin stands behind its original
-
-    def split(rows: Tensor) -> Split:
-        return Split(source, rows, targets[rows])
-
-    everything = test.nonzero().flatten()
+    metadata = torch.cat([rows[chosen], rows[chosen] + 1]).sort().values  # a twin stands behind its original
+    train, test = (((parts == 0) & (groups == 0)).nonzero().flatten(), (parts == 2).nonzero().flatten())
+    splits = cut_splits(source, targets, train=train, validation=rows[rest], metadata=metadata)
     return Task(
         name="cad_imdb",
         num_classes=len(CLASSES),
-        train=split(train.nonzero().flatten()),
-        validation=split(rows[rest]),
-        test=Split(source, everything, targets[everything], groups[everything]),
-        metadata=split(metadata.sort().values),
+        **splits | {"test": Split(source, test, targets[test], groups[test])},
         group_names=GROUPS,
         class_names=tuple(name.lower() for name in CLASSES),
         input_kind="text",
@@ -80,35 +73,20 @@ def cad_imdb(root: Path | None, seed: int) -> Task:
 
 def _place(root: Path | None) -> Path:
     """The folder with `sentiment/` in it, or the archive."""
-    base = data_root(root)
-    for folder in FOLDERS:
-        if (base / folder / FILES["train"]).is_file():
-            return (base / folder).resolve()
-    if (base / ARCHIVE).is_file():
-        return (base / ARCHIVE).resolve()
-    looked = " or ".join(str((base / folder / FILES["train"]).absolute()) for folder in FOLDERS)
-    raise DatasetNotFoundError(
-        f"counterfactually augmented IMDb is not there: looked for {looked}, or the archive {(base / ARCHIVE).absolute()}. "
-        f"Expected: {', '.join(FILES.values())}, from {HOME}. Put them there, or say where they lie with root=... or the "
-        "environment variable ICDA_DATA."
-    )
+    layouts = [*((folder, FILES["train"]) for folder in FOLDERS), ("", ARCHIVE)]
+    files = f"{', '.join(FILES.values())}, or the archive {ARCHIVE} of them"
+    folder = find_folder(root, "counterfactually augmented IMDb", layouts, files, HOME)
+    return (folder if (folder / FILES["train"]).is_file() else folder / ARCHIVE).resolve()
 
 
 @lru_cache(maxsize=1)  # a benchmark asks for the same task many times
 def _read(place: Path) -> _Reviews:
     files = _read_archive(place) if place.is_file() else {name: (place / name).read_bytes() for name in FILES.values()}
-    texts: list[str] = []
-    targets: list[int] = []
-    parts: list[int] = []
-    for number, name in enumerate(FILES.values()):
-        pairs = _pairs(files[name].decode("utf-8"), f"{place}, {name}")
-        for text, target in pairs:
-            texts.append(text)
-            targets.append(target)
-            parts.append(number)
-    groups = torch.arange(len(texts)) % 2
+    pairs = [_pairs(files[name].decode("utf-8"), f"{place}, {name}") for name in FILES.values()]
+    texts, targets = zip(*(pair for part in pairs for pair in part), strict=True)
+    parts = torch.arange(len(pairs)).repeat_interleave(torch.tensor([len(part) for part in pairs]))
     source = TextArray(texts, hash_tokenise, MAX_LENGTH)
-    return _Reviews(source, torch.tensor(targets), groups, torch.tensor(parts))
+    return _Reviews(source, torch.tensor(targets), torch.arange(len(texts)) % 2, parts)
 
 
 def _read_archive(path: Path) -> dict[str, bytes]:

@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from icda.data.datasets.benchmark_files import check_images, incomplete, numbered, official_splits, read_columns
-from icda.data.prepared_images import PreparedImages, central_square
+from icda.data.datasets.benchmark_files import check_images, incomplete, numbered, official_task
+from icda.data.images import central_square
+from icda.data.own.table import read_table
 from icda.data.registry import TASKS
 from icda.data.roots import find_folder
+from icda.data.sources import PreparedImages
 from icda.data.task import Task
 from icda.errors import InputError
 
@@ -24,7 +26,6 @@ ATTRIBUTES, PARTITION, IMAGES = "list_attr_celeba", "list_eval_partition", "img_
 TARGET, ATTRIBUTE = "Blond_Hair", "Male"
 CLASSES = ("not blond", "blond")
 GROUPS = ("not blond, female", "not blond, male", "blond, female", "blond, male")
-NOTE = "For non-commercial research only."
 
 
 class _Table(NamedTuple):
@@ -52,19 +53,18 @@ def celeba_64px(root: Path | None, seed: int) -> Task:
 
 
 def _task(name: str, table: _Table, size: int, model: str, *, crop_padding: int = 0, flip: bool = False) -> Task:
-    source = _source(table.folder, size, crop_padding, flip)
-    groups = 2 * table.targets + table.attributes
-    return Task(
+    return official_task(
+        _source(table.folder, size, crop_padding, flip),
+        table.targets,
+        table.attributes,
+        table.parts,
         name=name,
-        num_classes=len(CLASSES),
-        **official_splits(source, table.targets, groups, table.parts)._asdict(),
-        group_names=GROUPS,
-        group_attributes=(0, 1, 0, 1),
         class_names=CLASSES,
+        group_names=GROUPS,
         input_shape=(3, size, size),
         default_model=model,
         description=f"CelebA, blond hair, {size} x {size} pixels: groups are hair x sex, and blond men are rare. "
-        f"Official partition. {NOTE}",
+        "Official partition. For non-commercial research only.",
     )
 
 
@@ -80,8 +80,11 @@ def _read(folder: Path) -> _Table:
     attributes, partition = folder / (ATTRIBUTES + end), folder / (PARTITION + end)
     if not partition.is_file():
         raise incomplete("CelebA", folder, f"{partition.name} is", HOME)
-    names, blond, male = _text_attributes(attributes) if end == ".txt" else _csv_attributes(attributes)
-    part_of = _text_partition(partition) if end == ".txt" else _csv_partition(partition)
+    if end == ".txt":
+        (names, blond, male), part_of = _text_attributes(attributes), _text_partition(partition)
+    else:
+        names, blond, male = read_table(attributes, only=("image_id", TARGET, ATTRIBUTE)).columns.values()
+        part_of = dict(zip(*read_table(partition, only=("image_id", "partition")).columns.values(), strict=True))
     without = [name for name in names if name not in part_of]
     if without:
         raise InputError(f"{partition} says no partition for {len(without)} images, the first {without[0]}.")
@@ -130,19 +133,9 @@ def _text_attributes(path: Path) -> tuple[list[str], list[str], list[str]]:
     return names, blond, male
 
 
-def _csv_attributes(path: Path) -> tuple[list[str], list[str], list[str]]:
-    columns = read_columns(path, ("image_id", TARGET, ATTRIBUTE))
-    return columns["image_id"], columns[TARGET], columns[ATTRIBUTE]
-
-
 def _text_partition(path: Path) -> dict[str, str]:
     rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     for number, row in enumerate(rows, 1):
         if len(row) != 2:
             raise InputError(f"{path}: entry {number} is {' '.join(row)!r}, expected an image name and 0, 1 or 2.")
     return dict(rows)
-
-
-def _csv_partition(path: Path) -> dict[str, str]:
-    columns = read_columns(path, ("image_id", "partition"))
-    return dict(zip(columns["image_id"], columns["partition"], strict=True))

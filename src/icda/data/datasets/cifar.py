@@ -1,25 +1,33 @@
-"""What CIFAR-10 and CIFAR-100 are made into: whole, long-tailed, and with wrong labels."""
+"""CIFAR-10 and CIFAR-100: whole, long-tailed, and with wrong labels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from icda.data.bias.long_tail import long_tail
-from icda.data.bias.noise import corrupt_labels, noise_transition
+from icda.data.bias.noise import noisy_labels
+from icda.data.datasets import cifar_files
 from icda.data.generators import generator_for
 from icda.data.registry import TASKS
+from icda.data.roots import find_folder
 from icda.data.sources import ImageArray
 from icda.data.splits import take_per_class
 from icda.data.task import Split, Task
 
+HOME = "the University of Toronto's CIFAR page (the archive 'CIFAR-{} python version', unpacked)"
+FOLDER, FINE_FOLDER = "cifar-10-batches-py", "cifar-100-python"
+FILES = f"the folder {FOLDER} with data_batch_1 to data_batch_5 and test_batch"
+FINE_FILES = f"the folder {FINE_FOLDER} with train, test and meta"
+LAYOUTS = [("cifar10", "manifest.json"), (FOLDER, "data_batch_1"), (f"cifar10/{FOLDER}", "data_batch_1")]
+FINE_LAYOUTS = [(FINE_FOLDER, "train"), (f"cifar100/{FINE_FOLDER}", "train")]
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 MEAN = (125.3 / 255, 123.0 / 255, 113.9 / 255)
 STD = (63.0 / 255, 62.1 / 255, 66.7 / 255)
 NOISE_METADATA = 1000  # images in all
@@ -34,12 +42,33 @@ class CifarImages(NamedTuple):
     test: Split
     class_names: tuple[str, ...]
 
-    @classmethod
-    def of(
-        cls, images: np.ndarray, labels: Tensor, test_images: np.ndarray, test_labels: Tensor, names: tuple[str, ...]
-    ) -> CifarImages:
-        test = Split(ImageArray(test_images, MEAN, STD), torch.arange(len(test_labels)), test_labels)
-        return cls(ImageArray(images, MEAN, STD, crop_padding=4, flip=True), labels, test, names)
+
+def load_cifar10(root: Path | None) -> CifarImages:
+    """Everything of CIFAR-10, as batches or as grids, decoded once in a process."""
+    return _load_folder(find_folder(root, "CIFAR-10", LAYOUTS, FILES, HOME.format(10)).resolve())
+
+
+def load_cifar100(root: Path | None) -> CifarImages:
+    """Everything of CIFAR-100, decoded once in a process."""
+    return _load_fine(find_folder(root, "CIFAR-100", FINE_LAYOUTS, FINE_FILES, HOME.format(100)).resolve())
+
+
+@lru_cache(maxsize=1)  # decoding takes seconds, and a benchmark asks for many tasks made of the same images
+def _load_folder(folder: Path) -> CifarImages:
+    is_grid = (folder / "manifest.json").is_file()
+    return _as_images(cifar_files.read_grids(folder) if is_grid else cifar_files.read_batches(folder), CLASSES)
+
+
+@lru_cache(maxsize=1)
+def _load_fine(folder: Path) -> CifarImages:
+    arrays = cifar_files.read_batches(folder, cifar_files.FINE_SUMS, b"fine_labels")
+    return _as_images(arrays, cifar_files.read_class_names(folder, cifar_files.NAMES_SUMS))
+
+
+def _as_images(arrays: cifar_files.CifarArrays, names: tuple[str, ...]) -> CifarImages:
+    labels, test_labels = torch.from_numpy(arrays.train_labels), torch.from_numpy(arrays.test_labels)
+    test = Split(ImageArray(arrays.test_images, MEAN, STD), torch.arange(len(test_labels)), test_labels)
+    return CifarImages(ImageArray(arrays.train_images, MEAN, STD, crop_padding=4, flip=True), labels, test, names)
 
 
 @dataclass(frozen=True)
@@ -62,20 +91,15 @@ class CifarFamily:
     def whole(self, root: Path | None, seed: int) -> Task:
         """All 50,000 training images; nothing here depends on the seed."""
         data = self.load(root)
-        train = Split(data.source, torch.arange(len(data.labels)), data.labels)
-        return self._task(self.name, data, train, None, "unbiased")
+        return self._task(self.name, data, torch.arange(len(data.labels)), None, "unbiased")
 
     def long_tailed(self, root: Path | None, seed: int, *, ratio: int, meta: bool) -> Task:
         """A long tail. With `meta`, ten images per class are first set aside as metadata, so classes are a bit smaller."""
         data = self.load(root)
         aside = LONG_TAIL_METADATA if meta else 0
         chosen = long_tail(data.labels, ratio, generator_for(seed, f"{self.name}_lt"), metadata_per_class=aside)
-        train = Split(data.source, chosen.train, data.labels[chosen.train])
-        metadata = None
-        if chosen.metadata is not None:
-            metadata = Split(data.source, chosen.metadata, data.labels[chosen.metadata])
         name = f"{self.name}_lt_{ratio}" + ("_meta" if meta else "")
-        return self._task(name, data, train, metadata, f"long-tailed {ratio}:1; the test set is balanced")
+        return self._task(name, data, *chosen, f"long-tailed {ratio}:1; the test set is balanced")
 
     def noisy(self, root: Path | None, seed: int, *, kind: str, percent: int) -> Task:
         """Wrong labels by Meta-Weight-Net's protocol: 1,000 clean metadata images, 49,000 noisy ones."""
@@ -84,23 +108,27 @@ class CifarFamily:
         generator = generator_for(seed, name)
         classes = len(data.class_names)
         aside, rows = take_per_class(data.labels, [NOISE_METADATA // classes], generator)
-        clean = data.labels[rows]
-        wrong = corrupt_labels(clean, noise_transition(kind, classes, percent / 100, generator), generator)
-        train = Split(data.source, rows, wrong, clean_targets=clean)
-        metadata = Split(data.source, aside, data.labels[aside])
+        wrong = noisy_labels(data.labels[rows], kind, classes, percent / 100, generator)
         what = f"{kind} label noise {percent} % on 49,000 training images; 1,000 clean images are metadata"
-        return self._task(name, data, train, metadata, what)
+        return self._task(name, data, rows, aside, what, wrong)
 
-    def _task(self, name: str, data: CifarImages, train: Split, metadata: Split | None, what: str) -> Task:
+    def _task(
+        self, name: str, data: CifarImages, rows: Tensor, aside: Tensor | None, what: str, given: Tensor | None = None
+    ) -> Task:
+        clean = data.labels[rows]
         return Task(
             name=name,
             num_classes=len(data.class_names),
-            train=train,
+            train=Split(data.source, rows, clean) if given is None else Split(data.source, rows, given, None, clean),
             validation=None,
             test=data.test,
-            metadata=metadata,
+            metadata=None if aside is None else Split(data.source, aside, data.labels[aside]),
             class_names=data.class_names,
             input_shape=(3, 32, 32),
             default_model="resnet32",
             description=f"{self.title}, {what}. No validation set, as in the literature: report the last epoch.",
         )
+
+
+CifarFamily("cifar10", "CIFAR-10", load_cifar10).register()
+CifarFamily("cifar100", "CIFAR-100", load_cifar100).register()

@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from icda.data.bias.long_tail import keep_counts, long_tail_counts
-from icda.data.bias.noise import corrupt_labels, noise_transition
-from icda.data.datasets.cifar import MEAN, STD
-from icda.data.datasets.cifar10 import CLASSES, load_cifar10
+from icda.data.bias.noise import noisy_labels
+from icda.data.datasets.cifar import CLASSES, MEAN, STD, load_cifar10
 from icda.data.generators import generator_for
 from icda.data.registry import TASKS
 from icda.data.sources import ImageArray
@@ -37,18 +36,17 @@ def cifar10_small(root: Path | None, seed: int, *, bias: str, amount: int, valid
     name = _name(bias, amount)
     generator = generator_for(seed, name)
     metadata, aside, pool = take_per_class(labels, [METADATA, VALIDATION], generator)
-    rows = pool[keep_counts(labels[pool], _class_sizes(bias, amount), generator)]
+    sizes = [STANDARD if bias == "none" else NOISY] * len(CLASSES)
+    sizes = long_tail_counts(LARGEST, len(CLASSES), amount) if bias == "lt" else sizes
+    rows = pool[keep_counts(labels[pool], sizes, generator)]
     clean = labels[rows]
-    targets = clean
+    given = clean
     if bias in ("flip", "uniform"):
-        kind = "flip2" if bias == "flip" else bias
-        transition = noise_transition(kind, len(CLASSES), amount / 100, generator)
-        targets = corrupt_labels(clean, transition, generator)
-    noisy = None if targets is clean else clean
+        given = noisy_labels(clean, "flip2" if bias == "flip" else bias, len(CLASSES), amount / 100, generator)
     return Task(
         name=name + ("_validation" if validation else ""),
         num_classes=len(CLASSES),
-        train=Split(train_source, rows, targets, clean_targets=noisy),
+        train=Split(train_source, rows, given, clean_targets=None if given is clean else clean),
         validation=Split(train_source, aside, labels[aside]) if validation else None,
         test=Split(test_source, torch.arange(len(test_labels)), test_labels),
         metadata=Split(train_source, metadata, labels[metadata]),
@@ -57,12 +55,6 @@ def cifar10_small(root: Path | None, seed: int, *, bias: str, amount: int, valid
         default_model="resnet8",
         description=f"{len(rows):,} images of CIFAR-10 at {SIZE} x {SIZE} pixels; test is whole, clean and balanced.",
     )
-
-
-def _class_sizes(bias: str, amount: int) -> list[int]:
-    if bias == "lt":
-        return long_tail_counts(LARGEST, len(CLASSES), amount)
-    return [STANDARD if bias == "none" else NOISY] * len(CLASSES)
 
 
 def _name(bias: str, amount: int) -> str:

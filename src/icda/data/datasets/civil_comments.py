@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from icda.data.datasets.benchmark_files import numbered, official_splits, read_columns, shares
+from icda.data.datasets.benchmark_files import numbered, official_task, shares
+from icda.data.own.table import read_table
 from icda.data.registry import TASKS
 from icda.data.roots import find_folder
 from icda.data.sources import TextArray, Tokenise
@@ -29,13 +29,6 @@ THRESHOLD = 0.5  # a share of annotators from which on a comment is toxic, or me
 MAX_LENGTH = 300
 
 
-class _Comments(NamedTuple):
-    texts: list[str]
-    targets: Tensor
-    present: Tensor  # (N, 8), bool
-    parts: Tensor
-
-
 @TASKS.register("civil_comments")
 def civil_comments(
     root: Path | None, seed: int, tokenise: Tokenise | None = None, max_length: int = MAX_LENGTH
@@ -50,13 +43,15 @@ def civil_comments(
     home = find_folder(root, "CivilComments", layouts, FILE, HOME).resolve()
     texts, targets, present, parts = _read(home / FILE)
     source = TextArray(texts, tokenise or hash_tokenise, max_length)
-    groups = 2 * targets + present[:, IDENTITIES.index("black")].long()
-    return Task(
+    black = present[:, IDENTITIES.index("black")].long()
+    return official_task(
+        source,
+        targets,
+        black,
+        parts,
+        overlapping_groups(present, targets),
         name="civil_comments",
-        num_classes=len(CLASSES),
-        **official_splits(source, targets, groups, parts, overlapping_groups(present, targets))._asdict(),
         group_names=GROUPS,
-        group_attributes=(0, 1, 0, 1),
         membership_names=MEMBERSHIPS,
         class_names=CLASSES,
         input_kind="text",
@@ -79,14 +74,11 @@ def overlapping_groups(present: Tensor, targets: Tensor, num_classes: int = 2) -
 
 
 @lru_cache(maxsize=1)  # half a million rows; a benchmark asks for the same task many times
-def _read(path: Path) -> _Comments:
-    columns = read_columns(path, ("comment_text", "toxicity", "split", *IDENTITIES))
+def _read(path: Path) -> tuple[list[str], Tensor, Tensor, Tensor]:
+    """Texts, targets, which identities (N, 8) each mentions, and parts."""
+    columns = read_table(path, only=("comment_text", "toxicity", "split", *IDENTITIES)).columns
     # Annotators were asked for identities of some comments only; an empty cell is a mention nobody has reported.
     present = np.stack([shares(path, name, columns[name], empty="0") >= THRESHOLD for name in IDENTITIES], axis=1)
-    toxic = shares(path, "toxicity", columns["toxicity"]) >= THRESHOLD
-    return _Comments(
-        columns["comment_text"],
-        torch.from_numpy(toxic).long(),
-        torch.from_numpy(present),
-        numbered(path, "split", columns["split"], SPLITS),
-    )
+    toxic = torch.from_numpy(shares(path, "toxicity", columns["toxicity"]) >= THRESHOLD).long()
+    parts = numbered(path, "split", columns["split"], SPLITS)
+    return columns["comment_text"], toxic, torch.from_numpy(present), parts

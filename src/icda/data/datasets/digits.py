@@ -16,12 +16,12 @@ from torch import Tensor
 
 from icda.data.bias.colour import CLASSES, GROUP_COLOURS, GROUP_NAMES, flip_share, group_of, paint
 from icda.data.bias.long_tail import long_tail
-from icda.data.bias.noise import corrupt_labels, noise_transition
+from icda.data.bias.noise import noisy_labels
 from icda.data.generators import generator_for
 from icda.data.registry import TASKS
 from icda.data.sources import ImageArray
-from icda.data.splits import take_per_class
-from icda.data.task import Split, Task
+from icda.data.splits import cut_splits, take_per_class
+from icda.data.task import Task
 
 TEST, VALIDATION, METADATA = 50, 10, 10
 LONG_TAIL_RATIO = 50
@@ -37,10 +37,7 @@ class _Cut(NamedTuple):
 
     images: Tensor
     digits: Tensor
-    test: Tensor
-    validation: Tensor
-    metadata: Tensor
-    train: Tensor
+    rows: dict[str, Tensor]
 
 
 @cache
@@ -55,22 +52,14 @@ def _images_and_digits() -> tuple[Tensor, Tensor]:
 def _cut(seed: int) -> _Cut:
     images, digits = _images_and_digits()
     parts = take_per_class(digits, [TEST, VALIDATION, METADATA], generator_for(seed, "digits"))
-    return _Cut(images, digits, *parts)
+    return _Cut(images, digits, dict(zip(("test", "validation", "metadata", "train"), parts, strict=True)))
 
 
-def _grey_task(name: str, cut: _Cut, train: Split | None, description: str) -> Task:
-    source = ImageArray(cut.images.unsqueeze(3), (MEAN,), (STD,))
-
-    def split(rows: Tensor) -> Split:
-        return Split(source, rows, cut.digits[rows])
-
+def _grey_task(name: str, cut: _Cut, description: str) -> Task:
     return Task(
         name=name,
         num_classes=10,
-        train=split(cut.train) if train is None else train,
-        validation=split(cut.validation),
-        test=split(cut.test),
-        metadata=split(cut.metadata),
+        **cut_splits(ImageArray(cut.images.unsqueeze(3), (MEAN,), (STD,)), cut.digits, **cut.rows),
         input_shape=(1, SIZE, SIZE),
         default_model="small_cnn",
         description=description,
@@ -80,16 +69,16 @@ def _grey_task(name: str, cut: _Cut, train: Split | None, description: str) -> T
 @TASKS.register("digits")
 def digits(root: Path | None, seed: int) -> Task:
     """The ten digits as they are."""
-    return _grey_task("digits", _cut(seed), None, "8 x 8 digits, about 110 per class, unbiased.")
+    return _grey_task("digits", _cut(seed), "8 x 8 digits, about 110 per class, unbiased.")
 
 
 @TASKS.register("digits_lt", "digits_long_tail")
 def digits_lt(root: Path | None, seed: int) -> Task:
     """The ten digits with class sizes from 104 down to 2."""
     cut = _cut(seed)
-    chosen = long_tail(cut.digits[cut.train], LONG_TAIL_RATIO, generator_for(seed, "digits_lt")).train
-    cut = cut._replace(train=cut.train[chosen])
-    return _grey_task("digits_lt", cut, None, f"8 x 8 digits, long-tailed {LONG_TAIL_RATIO}:1; test is balanced.")
+    train = cut.rows["train"]
+    cut.rows["train"] = train[long_tail(cut.digits[train], LONG_TAIL_RATIO, generator_for(seed, "digits_lt")).train]
+    return _grey_task("digits_lt", cut, f"8 x 8 digits, long-tailed {LONG_TAIL_RATIO}:1; test is balanced.")
 
 
 @TASKS.register("digits_uniform_noise")
@@ -105,16 +94,13 @@ def digits_flip_noise(root: Path | None, seed: int) -> Task:
 
 
 def _noisy_task(name: str, kind: str, seed: int) -> Task:
-    cut = _cut(seed)
-    generator = generator_for(seed, name)
-    clean = cut.digits[cut.train]
-    noisy = corrupt_labels(clean, noise_transition(kind, 10, NOISE_RATE, generator), generator)
-    source = ImageArray(cut.images.unsqueeze(3), (MEAN,), (STD,))
-    train = Split(source, cut.train, noisy, clean_targets=clean)
-    description = (
-        f"8 x 8 digits, {kind} label noise {NOISE_RATE:.0%} in train; validation, test and metadata are clean."
-    )
-    return _grey_task(name, cut, train, description)
+    story = f"8 x 8 digits, {kind} label noise {NOISE_RATE:.0%} in train; validation, test and metadata are clean."
+    task = _grey_task(name, _cut(seed), story)
+    return _mislabelled(task, noisy_labels(task.train.targets, kind, 10, NOISE_RATE, generator_for(seed, name)))
+
+
+def _mislabelled(task: Task, given: Tensor) -> Task:
+    return replace(task, train=replace(task.train, targets=given, clean_targets=task.train.targets))
 
 
 @TASKS.register("digits_coloured", "digits_colored")
@@ -134,12 +120,9 @@ def digits_coloured_noise(root: Path | None, seed: int) -> Task:
     Groups are those of the true labels.
     """
     task = _coloured_task(seed, "digits_coloured_noise")
-    clean = task.train.targets
-    noisy = flip_share(clean, COLOURED_NOISE, generator_for(seed, "digits_coloured_noise"))
-    train = replace(task.train, targets=noisy, clean_targets=clean)
-    return replace(
-        task, train=train, description=f"{task.description[:-1]}; {COLOURED_NOISE:.0%} of train is mislabelled."
-    )
+    given = flip_share(task.train.targets, COLOURED_NOISE, generator_for(seed, "digits_coloured_noise"))
+    story = f"{task.description[:-1]}; {COLOURED_NOISE:.0%} of train is mislabelled."
+    return replace(_mislabelled(task, given), description=story)
 
 
 def _coloured_task(seed: int, name: str) -> Task:
@@ -147,23 +130,16 @@ def _coloured_task(seed: int, name: str) -> Task:
     generator = generator_for(seed, "digits_coloured")
     targets = (cut.digits >= 5).long()
     colours = targets.clone()  # red, 0, goes with digits below 5
-    for rows, share in ((cut.train, 1 - COLOUR_AGREEMENT), (cut.validation, 0.5), (cut.test, 0.5), (cut.metadata, 0.5)):
-        colours[rows] = flip_share(targets[rows], share, generator)
-    groups = group_of(targets, colours)
+    for part in ("train", "validation", "test", "metadata"):
+        share = 1 - COLOUR_AGREEMENT if part == "train" else 0.5
+        colours[cut.rows[part]] = flip_share(targets[cut.rows[part]], share, generator)
     # One channel is empty in half of the images: half the mean, and the standard deviation that goes with it.
     spread = ((STD**2 + MEAN**2) / 2 - (MEAN / 2) ** 2) ** 0.5
     source = ImageArray(paint(cut.images, colours), (MEAN / 2, MEAN / 2, 0.0), (spread,) * 3)
-
-    def split(rows: Tensor) -> Split:
-        return Split(source, rows, targets[rows], groups[rows])
-
     return Task(
         name=name,
         num_classes=2,
-        train=split(cut.train),
-        validation=split(cut.validation),
-        test=split(cut.test),
-        metadata=split(cut.metadata),
+        **cut_splits(source, targets, group_of(targets, colours), **cut.rows),
         group_names=GROUP_NAMES,
         group_attributes=GROUP_COLOURS,
         class_names=CLASSES,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 
 import torch
@@ -12,9 +12,11 @@ from torch import Tensor
 
 from icda.data.bias.generalised_tail import ATTRIBUTE_NAMES, ATTRIBUTES
 from icda.data.datasets.benchmark_files import check_images
-from icda.data.datasets.glt_annotations import METADATA, AnnotatedSet, Annotations
+from icda.data.datasets.glt_annotations import METADATA, AnnotatedSet, Annotations, Locate, read_annotations
 from icda.data.generators import generator_for
-from icda.data.prepared_images import PreparedImages
+from icda.data.registry import TASKS
+from icda.data.roots import check_files, find_folder
+from icda.data.sources import PreparedImages
 from icda.data.splits import shuffled_by_class
 from icda.data.task import Split, Task
 from icda.errors import InputError
@@ -39,6 +41,43 @@ class Annotated:
     images: Path
 
 
+@dataclass(frozen=True)
+class GltDataset:
+    """A dataset of the benchmark: where its two annotation files and their images lie, long-tailed first.
+
+    `locate` makes the image's name below its folder from a key of an annotation file.
+    """
+
+    name: str
+    title: str
+    home: str
+    files: str
+    annotations: tuple[str, str]
+    images: tuple[str, str]
+    locate: Locate
+
+    def task(self, root: Path | None, seed: int, *, protocol: str) -> Task:
+        """Rare classes and rare looks, by the benchmark's annotation files; the seed decides only the metadata."""
+        layouts = [(self.name, file) for file in self.annotations]
+        folder = find_folder(root, self.title, layouts, self.files, self.home).resolve()
+        check_files(folder, self.title, self.annotations)
+        files = [
+            Annotated(_read(folder / file, self.locate), folder / images)
+            for file, images in zip(self.annotations, self.images, strict=True)
+        ]
+        own, other = files if protocol != "alt" else files[::-1]
+        return glt_task(f"{self.name}_{protocol}", self.title, self.home, protocol, own, other, seed)
+
+    def register(self) -> None:
+        for protocol in TESTS:
+            TASKS.register(f"{self.name}_{protocol}")(partial(self.task, protocol=protocol))
+
+
+@lru_cache(maxsize=2)  # a benchmark asks for the same task many times
+def _read(path: Path, locate: Locate) -> Annotations:
+    return read_annotations(path, locate)
+
+
 def glt_task(name: str, dataset: str, home: str, protocol: str, own: Annotated, other: Annotated, seed: int) -> Task:
     """The task of a protocol: `own` has its training and test set, `other` lends metadata.
 
@@ -53,7 +92,10 @@ def glt_task(name: str, dataset: str, home: str, protocol: str, own: Annotated, 
         chosen = [(unused, other), (from_validation, own)]
     parts = {"train": [(sets["train"], own)], "validation": [(validation, own)], "test": [(sets[TESTS[protocol]], own)]}
     splits = _splits(dataset, home, parts | {"metadata": chosen})
-    metadata = splits.get("metadata")
+    metadata, story = splits.get("metadata"), "No metadata."
+    if metadata is not None:
+        counts = torch.bincount(metadata.targets, minlength=len(own.annotations.class_names))
+        story = f"Metadata: {int(counts.min())} to {int(counts.max())} images per class."
     return Task(
         name=name,
         num_classes=len(own.annotations.class_names),
@@ -65,8 +107,7 @@ def glt_task(name: str, dataset: str, home: str, protocol: str, own: Annotated, 
         class_names=own.annotations.class_names,
         input_shape=(3, SIZE, SIZE),
         default_model="resnet20",
-        description=f"{dataset}, {protocol.upper()}: {STORIES[protocol]}. Groups are attributes. "
-        f"{_metadata_story(metadata, len(own.annotations.class_names))}",
+        description=f"{dataset}, {protocol.upper()}: {STORIES[protocol]}. Groups are attributes. {story}",
     )
 
 
@@ -137,13 +178,6 @@ def _splits(dataset: str, home: str, parts: dict[str, list[tuple[AnnotatedSet, A
     if empty:
         raise InputError(f"{dataset}: the {empty[0]} set of the annotation file is empty: fetch it again.")
     return splits
-
-
-def _metadata_story(metadata: Split | None, num_classes: int) -> str:
-    if metadata is None:
-        return "No metadata."
-    counts: Sequence[int] = torch.bincount(metadata.targets, minlength=num_classes).tolist()
-    return f"Metadata: {min(counts)} to {max(counts)} images per class."
 
 
 def shorter_side_square(image: Image.Image, size: int) -> Image.Image:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Mapping, Sequence
-from functools import lru_cache, partial
 from os import PathLike
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -15,43 +14,21 @@ from torch import Tensor
 
 from icda.data.bias.generalised_tail import GeneralisedTail, TailSizes, generalised_tail_from_features
 from icda.data.bias.long_tail import long_tail_counts
-from icda.data.datasets.glt_annotations import AnnotatedSet, Annotations, read_annotations, write_annotations
-from icda.data.datasets.glt_task import TESTS, Annotated, glt_task
-from icda.data.embedding.features import Features
-from icda.data.embedding.mapped import map_features
-from icda.data.registry import TASKS
-from icda.data.roots import check_files, find_folder
-from icda.data.task import Task
+from icda.data.datasets.glt_annotations import AnnotatedSet, write_annotations
+from icda.data.datasets.glt_task import GltDataset
+from icda.data.embedding.features import Features, map_features
 from icda.errors import InputError
 
 HOME = (
     "the Generalized Long-Tailed Benchmarks of Tang et al. (ECCV 2022) for the annotation files, and ILSVRC 2012 for "
     "the images, for non-commercial research only"
 )
-FOLDER, IMAGES = "imagenet_glt", "images"
+IMAGES = "images"
 LONG_TAILED, BALANCED = "imagenet_sup_intra_lt_inter_lt.json", "imagenet_sup_intra_lt_inter_bl.json"
 FILES = f"{LONG_TAILED}, {BALANCED} and {IMAGES}, the training folder of ImageNet with a folder per class"
 SEED = 25  # the benchmark's
 LARGEST, LONG_TAIL_RATIO = 800, 160  # down to five images per class, as in ImageNet-LT
 BAND_SHARES = (0.4, 0.85)  # of the classes, by rank: frequent, then middling
-
-
-def imagenet_glt(root: Path | None, seed: int, *, protocol: str) -> Task:
-    """ImageNet-GLT by the benchmark's annotation files; the seed decides only which images are metadata."""
-    folder = find_folder(root, "ImageNet-GLT", [(FOLDER, LONG_TAILED), (FOLDER, BALANCED)], FILES, HOME).resolve()
-    check_files(folder, "ImageNet-GLT", (LONG_TAILED, BALANCED))
-    files = [Annotated(_read(folder / name), folder / IMAGES) for name in (LONG_TAILED, BALANCED)]
-    own, other = files if protocol != "alt" else files[::-1]
-    return glt_task(f"imagenet_glt_{protocol}", "ImageNet-GLT", HOME, protocol, own, other, seed)
-
-
-for _protocol in TESTS:
-    TASKS.register(f"imagenet_glt_{_protocol}")(partial(imagenet_glt, protocol=_protocol))
-
-
-@lru_cache(maxsize=2)  # a benchmark asks for the same task many times
-def _read(path: Path) -> Annotations:
-    return read_annotations(path, _below_images)
 
 
 def _below_images(key: str, _: Mapping[str, Any]) -> str:
@@ -61,6 +38,11 @@ def _below_images(key: str, _: Mapping[str, Any]) -> str:
     'n01440764/n01440764_18.JPEG'
     """
     return "/".join(PurePosixPath(key).parts[-2:])
+
+
+GltDataset(
+    "imagenet_glt", "ImageNet-GLT", HOME, FILES, (LONG_TAILED, BALANCED), (IMAGES, IMAGES), _below_images
+).register()
 
 
 def make_imagenet_glt(
@@ -83,13 +65,18 @@ def make_imagenet_glt(
         raise InputError(
             f"{features} has no classes: embed a folder with one subfolder per class, without --unlabelled."
         )
-    labels, order = _by_pool_size(torch.from_numpy(known.y_code).long())
+    codes = torch.from_numpy(known.y_code).long()
+    order = codes.bincount().argsort(descending=True, stable=True)  # the old number of each new one
+    labels = order.argsort()[codes]
     tail_sizes = sizes or TailSizes(long_tail_counts(largest, len(order), ratio))
     parts = generalised_tail_from_features(_mapped_tensor(known), labels, seed, tail_sizes)
     class_names = tuple(str(known.class_names[number]) for number in order.tolist())
     for file, train in ((LONG_TAILED, parts.train_glt), (BALANCED, parts.train_cbl)):
         rows = {"train": train, "test_bl": parts.test_cbl, "test_bbl": parts.test_gbl, "metadata": parts.metadata}
-        sets = {name: _annotated(known, labels, parts.attributes, chosen) for name, chosen in rows.items()}
+        sets = {
+            name: AnnotatedSet(list(map(str, known.id[own.numpy()])), labels[own], parts.attributes[own])
+            for name, own in rows.items()
+        }
         write_annotations(Path(out).expanduser() / file, class_names, sets, _bands(len(order)))
     return parts
 
@@ -99,16 +86,6 @@ def _mapped_tensor(known: Features) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # and nobody writes to it
         return torch.as_tensor(known.features)
-
-
-def _by_pool_size(codes: Tensor) -> tuple[Tensor, Tensor]:
-    """Labels numbered by the size of the class, and the old number of each new one."""
-    order = codes.bincount().argsort(descending=True, stable=True)
-    return order.argsort()[codes], order
-
-
-def _annotated(known: Features, labels: Tensor, attributes: Tensor, rows: Tensor) -> AnnotatedSet:
-    return AnnotatedSet([str(known.id[row]) for row in rows.tolist()], labels[rows], attributes[rows])
 
 
 def _bands(num_classes: int) -> list[int]:

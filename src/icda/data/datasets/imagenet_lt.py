@@ -49,8 +49,8 @@ def imagenet_lt(root: Path | None, seed: int) -> Task:
 
     def split(part: str, rows: Tensor | None = None) -> Split:
         source, targets = parts[part]
-        rows = torch.arange(len(targets)) if rows is None else rows
-        return Split(source, rows, targets[rows])
+        whole = Split(source, torch.arange(len(targets)), targets)
+        return whole if rows is None else whole.subset(rows)
 
     return Task(
         name="imagenet_lt",

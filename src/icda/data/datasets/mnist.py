@@ -1,9 +1,13 @@
-"""MNIST, plain and coloured as in LISA."""
+"""MNIST: plain, coloured as in LISA, and five thousand of its images with wrong labels.
+
+The small tasks are learnt by a small network in seconds when labels are right. On smaller tasks of harder images nothing
+can be seen of wrong labels: a network that gets a quarter of the test right has no right answer to hold against one.
+"""
 
 from __future__ import annotations
 
 import gzip
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +15,7 @@ import torch
 from torch import Tensor
 
 from icda.data.bias.colour import CLASSES, GROUP_COLOURS, GROUP_NAMES, flip_some, group_of, paint
+from icda.data.bias.noise import noisy_labels
 from icda.data.generators import generator_for
 from icda.data.registry import TASKS
 from icda.data.roots import DatasetNotFoundError, find_folder
@@ -22,7 +27,9 @@ from icda.errors import InputError
 HOME = "the MNIST database of handwritten digits by LeCun, Cortes and Burges (torchvision and Hugging Face mirror it)"
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 MEAN, STD = 0.1307, 0.3081
-VALIDATION, METADATA = 500, 10
+VALIDATION, METADATA = 500, 10  # images of each digit
+SMALL_TRAIN, SMALL_VALIDATION = 500, 50
+NOISES = {"": ("uniform", 0), "_flip_40": ("flip2", 40), "_uniform_40": ("uniform", 40)}
 LABEL_FLIP = 0.25
 CMNIST_SPLITS = {"train": (0, 30000, 0.2), "validation": (30000, 40000, 0.5), "test": (40000, 60000, 0.9)}
 
@@ -30,20 +37,52 @@ CMNIST_SPLITS = {"train": (0, 30000, 0.2), "validation": (30000, 40000, 0.5), "t
 @TASKS.register("mnist")
 def mnist(root: Path | None, seed: int) -> Task:
     """The ten digits of MNIST; validation (500 a digit) and metadata (10) are taken from the training images."""
-    images, digits, test_images, test_digits = read_mnist(root)
+    _, digits, _, _ = read_mnist(root)
     validation, metadata, train = take_per_class(digits, [VALIDATION, METADATA], generator_for(seed, "mnist"))
-    source = ImageArray(images.unsqueeze(3), (MEAN,), (STD,))
-    test_source = ImageArray(test_images.unsqueeze(3), (MEAN,), (STD,))
+    story = "MNIST, 28 x 28 grey; 5,000 training images are kept for validation, 100 as metadata."
+    return _grey_task("mnist", root, train, validation, metadata, story)
+
+
+def mnist_5k(root: Path | None, seed: int, *, suffix: str) -> Task:
+    """500 images of each digit; with noise, 40 % of the labels turn into one of two others or are drawn again."""
+    kind, percent = NOISES[suffix]
+    _, digits, _, _ = read_mnist(root)
+    sizes = [SMALL_TRAIN, SMALL_VALIDATION, METADATA]
+    train, validation, metadata, _ = take_per_class(digits, sizes, generator_for(seed, "mnist_5k"))
+    given = None
+    if percent:
+        given = noisy_labels(digits[train], kind, 10, percent / 100, generator_for(seed, f"mnist_5k{suffix}"))
+    noise = f"{kind} label noise {percent} %" if percent else "labels right"
+    story = f"MNIST, 5,000 training images, {noise}; validation, test and metadata (ten of a digit) are right."
+    return _grey_task(f"mnist_5k{suffix}", root, train, validation, metadata, story, given)
+
+
+for _suffix in NOISES:
+    TASKS.register(f"mnist_5k{_suffix}")(partial(mnist_5k, suffix=_suffix))
+
+
+def _grey_task(
+    name: str,
+    root: Path | None,
+    train: Tensor,
+    validation: Tensor,
+    metadata: Tensor,
+    story: str,
+    given: Tensor | None = None,
+) -> Task:
+    images, digits, test_images, test_digits = read_mnist(root)
+    source, test_source = (ImageArray(part.unsqueeze(3), (MEAN,), (STD,)) for part in (images, test_images))
+    clean = digits[train]
     return Task(
-        name="mnist",
+        name=name,
         num_classes=10,
-        train=Split(source, train, digits[train]),
+        train=Split(source, train, clean) if given is None else Split(source, train, given, None, clean),
         validation=Split(source, validation, digits[validation]),
         test=Split(test_source, torch.arange(len(test_digits)), test_digits),
         metadata=Split(source, metadata, digits[metadata]),
         input_shape=(1, 28, 28),
         default_model="small_cnn",
-        description="MNIST, 28 x 28 grey; 5,000 training images are kept for validation, 100 as metadata.",
+        description=story,
     )
 
 
@@ -64,16 +103,12 @@ def cmnist(root: Path | None, seed: int) -> Task:
         colours[start:stop] = flip_some(targets[start:stop], flip, generator)
     groups = group_of(targets, colours)
     source = ImageArray(paint(images, colours), (MEAN, MEAN, 0.0), (STD,) * 3)
-    splits = {}
-    for name, (start, stop, _) in CMNIST_SPLITS.items():
-        part = slice(start, stop)
-        splits[name] = Split(source, torch.arange(start, stop), targets[part], groups[part], clean[part])
+    everything = Split(source, torch.arange(len(targets)), targets, groups, clean)
+    splits = {name: everything.subset(torch.arange(start, stop)) for name, (start, stop, _) in CMNIST_SPLITS.items()}
     return Task(
         name="cmnist",
         num_classes=2,
-        train=splits["train"],
-        validation=splits["validation"],
-        test=splits["test"],
+        **splits,  # type: ignore[arg-type]
         group_names=GROUP_NAMES,
         group_attributes=GROUP_COLOURS,
         class_names=CLASSES,

@@ -8,20 +8,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from icda.data.bias.generalised_tail import (
-    ATTRIBUTE_NAMES,
-    PROTOCOLS,
-    GeneralisedTail,
-    TailSizes,
-    attributes_of,
-    generalised_tail,
-)
+from icda.data.bias.generalised_tail import ATTRIBUTE_NAMES, PROTOCOLS, TailSizes, attributes_of, generalised_tail
 from icda.data.bias.long_tail import long_tail_counts
 from icda.data.datasets.tiny_imagenet import CLASSES, MEAN, SIZE, STD, locate_file, read_stored
 from icda.data.datasets.tiny_imagenet_clusters import read_clusters
 from icda.data.registry import TASKS
 from icda.data.sources import ImageArray
-from icda.data.task import Split, Task
+from icda.data.splits import cut_splits
+from icda.data.task import Task
 
 LARGEST, RATIO = 300, 60
 STORIES = {
@@ -37,22 +31,16 @@ def tiny_imagenet_glt(root: Path | None, seed: int, *, protocol: str) -> Task:
     The pool are all 15,847 images of the file, its long-tailed and its balanced ones; the seed decides which go where.
     The group of a sample is its attribute, so that accuracy is reported for common, middling and rare looks.
     """
-    stored = read_stored(locate_file(root))
+    path = locate_file(root)
+    stored = read_stored(path)
     clusters = read_clusters(stored)
-    parts = _parts(clusters, stored.labels, seed)
-    source = _source(locate_file(root))
+    parts = generalised_tail(clusters, stored.labels, seed, wanted_sizes(clusters, stored.labels))
     train, test = parts.protocol(protocol)
-
-    def split(rows: Tensor) -> Split:
-        return Split(source, rows, stored.labels[rows], parts.attributes[rows])
-
+    rows = {"train": train, "test": test, "metadata": parts.metadata}
     return Task(
         name=f"tiny_imagenet_{protocol}",
         num_classes=CLASSES,
-        train=split(train),
-        validation=None,
-        test=split(test),
-        metadata=split(parts.metadata),
+        **cut_splits(_source(path), stored.labels, parts.attributes, **rows),
         group_names=ATTRIBUTE_NAMES,
         class_names=stored.names,
         input_shape=(3, SIZE, SIZE),
@@ -84,10 +72,6 @@ def wanted_sizes(clusters: Tensor, labels: Tensor) -> TailSizes:
         metadata=2,
         share_tests=True,
     )
-
-
-def _parts(clusters: Tensor, labels: Tensor, seed: int) -> GeneralisedTail:
-    return generalised_tail(clusters, labels, seed, wanted_sizes(clusters, labels))
 
 
 @lru_cache(maxsize=1)  # three protocols share the images

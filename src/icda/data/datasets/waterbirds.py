@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-import io
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
+from icda.data.datasets.benchmark_files import check_images, decode_blob, numbered, official_task, read_named
+from icda.data.images import inner_square
+from icda.data.own.table import read_table
 from icda.data.registry import TASKS
 from icda.data.roots import find_folder
-from icda.data.sources import DECODER_THREADS, FeatureArray, ImageArray
-from icda.data.task import Source, Split, Task
+from icda.data.sources import FeatureArray, ImageArray, PreparedImages
+from icda.data.task import Source, Task
 from icda.errors import InputError
 
 HOME = "Waterbirds v1.0 of WILDS (Sagawa et al., ICLR 2020), for research use only"
 FEATURES_FILE, IMAGES_FILE = "waterbirds_resnet50.npz", "waterbirds_64px.npz"
+PUBLISHED, TABLE = "waterbird_complete95_forest2water2", "metadata.csv"
+# WILDS, the archive of group_DRO, where group_DRO unpacks it
+FOLDERS = ("waterbirds_v1.0", PUBLISHED, f"cub/data/{PUBLISHED}")
 CLASSES = ("landbird", "waterbird")
 GROUPS = ("landbird on land", "landbird on water", "waterbird on land", "waterbird on water")
-SPLITS = ("train", "validation", "test")  # numbered 0, 1, 2 in the files
-SIDE = 64
+TOPS = {"y": 1, "place": 1, "split": 2}  # the largest number of each column
+SIDE, PUBLISHED_SIDE = 64, 224
 MEAN, STD = (0.4120, 0.4270, 0.3502), (0.2269, 0.2242, 0.2428)  # of the training images
-NOTE = "For research use only."
 
 
 @TASKS.register("waterbirds")
@@ -37,41 +40,43 @@ def waterbirds(root: Path | None, seed: int) -> Task:
     """
     path = _path(root, FEATURES_FILE)
     source = _feature_source(path)
-    shape = (source.features.shape[1],)
-    return _task("waterbirds", path, source, "frozen ResNet-50 features", "features", shape, "linear")
+    about = {"input_kind": "features", "input_shape": (source.features.shape[1],), "default_model": "linear"}
+    return _task("waterbirds", source, _read_labels(path, len(source)), "frozen ResNet-50 features", **about)
 
 
 @TASKS.register("waterbirds_64px")
 def waterbirds_64px(root: Path | None, seed: int) -> Task:
     """The same birds as images of 64 x 64 pixels, in the same split; nothing here depends on the seed."""
     path = _path(root, IMAGES_FILE)
-    return _task("waterbirds_64px", path, _image_source(path), "64 x 64 pixels", "image", (3, SIDE, SIDE), "resnet8")
+    source = _image_source(path)
+    about = {"input_shape": (3, SIDE, SIDE), "default_model": "resnet8"}
+    return _task("waterbirds_64px", source, _read_labels(path, len(source)), "64 x 64 pixels", **about)
 
 
-def _task(name: str, path: Path, source: Source, story: str, kind: str, shape: tuple[int, ...], model: str) -> Task:
-    arrays = _read_labels(path, len(source))
-    targets = torch.from_numpy(arrays["y"].astype(np.int64))
-    groups = 2 * targets + torch.from_numpy(arrays["place"].astype(np.int64))
-    parts = torch.from_numpy(arrays["split"].astype(np.int64))
+@TASKS.register("waterbirds_images")
+def waterbirds_images(root: Path | None, seed: int) -> Task:
+    """The birds of the published images at 224 x 224 pixels, official split; nothing here depends on the seed.
 
-    def split(number: int) -> Split:
-        rows = (parts == number).nonzero().flatten()
-        return Split(source, rows, targets[rows], groups[rows])
+    Sagawa et al., "Distributionally Robust Neural Networks for Group Shifts", ICLR 2020: squeezed to 256 x 256 pixels,
+    of which the middle 224 are kept; no augmentation. Groups as in the tasks waterbirds and waterbirds_64px.
+    """
+    layouts = [(folder, TABLE) for folder in FOLDERS]
+    files = f"{TABLE} (img_filename, y, split, place) and the images it names"
+    source, labels = _read_published(find_folder(root, "Waterbirds", layouts, files, HOME).resolve())
+    about = {"input_shape": (3, PUBLISHED_SIDE, PUBLISHED_SIDE), "default_model": "resnet20"}
+    return _task("waterbirds_images", source, labels, "224 x 224 pixels", **about)
 
-    return Task(
+
+def _task(name: str, source: Source, labels: tuple[Tensor, Tensor, Tensor], story: str, **about: Any) -> Task:
+    return official_task(
+        source,
+        *labels,
         name=name,
-        num_classes=len(CLASSES),
-        train=split(0),
-        validation=split(1),
-        test=split(2),
-        group_names=GROUPS,
-        group_attributes=(0, 1, 0, 1),
         class_names=CLASSES,
-        input_kind=kind,
-        input_shape=shape,
-        default_model=model,
+        group_names=GROUPS,
         description=f"Waterbirds, {story}: in train 95 % of the birds stand before the background of their class, in "
-        f"validation and test half of them. Official split. {NOTE}",
+        "validation and test half of them. Official split. For research use only.",
+        **about,
     )
 
 
@@ -79,23 +84,16 @@ def _path(root: Path | None, file: str) -> Path:
     return (find_folder(root, "Waterbirds", [("", file), ("waterbirds", file)], file, HOME) / file).resolve()
 
 
-def _read_labels(path: Path, rows: int) -> dict[str, np.ndarray]:
-    arrays = read_named(path, ("y", "place", "split"))
-    for (name, values), top in zip(arrays.items(), (1, 1, 2), strict=True):
+def _read_labels(path: Path, rows: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Targets, places and parts."""
+    arrays = read_named(path, tuple(TOPS))
+    for name, values in arrays.items():
         if values.shape != (rows,):
             raise InputError(f"{path}: {name} must have one entry for each of {rows} samples, got {values.shape}.")
-        if values.max() > top:
-            raise InputError(f"{path}: {name} must lie in 0..{top}, it reaches {values.max()}.")
-    return arrays
-
-
-def read_named(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """Some arrays of an .npz file; one that is missing is named."""
-    with np.load(path, allow_pickle=False) as file:
-        missing = [name for name in names if name not in file.files]
-        if missing:
-            raise InputError(f"{path} lacks {', '.join(missing)}: it holds {', '.join(file.files)}.")
-        return {name: file[name] for name in names}
+        if values.max() > TOPS[name]:
+            raise InputError(f"{path}: {name} must lie in 0..{TOPS[name]}, it reaches {values.max()}.")
+    targets, places, parts = (torch.from_numpy(values.astype(np.int64)) for values in arrays.values())
+    return targets, places, parts
 
 
 @lru_cache(maxsize=1)  # a benchmark asks for the same task many times
@@ -109,18 +107,14 @@ def _image_source(path: Path) -> ImageArray:
     return ImageArray(decode_blob(arrays["blob"], arrays["offsets"]), MEAN, STD, crop_padding=4, flip=True)
 
 
-def decode_blob(blob: np.ndarray, offsets: np.ndarray) -> Tensor:
-    """Images (N, H, W, 3) as bytes from encoded ones laid end to end: image i is `blob[offsets[i]:offsets[i + 1]]`."""
-
-    def decode(number: int) -> np.ndarray:
-        data = blob[offsets[number] : offsets[number + 1]].tobytes()
-        try:
-            with Image.open(io.BytesIO(data)) as image:
-                return np.asarray(image.convert("RGB"))
-        except Exception as error:  # what a decoder raises on broken bytes depends on the format
-            raise InputError(
-                f"image {number} of the blob cannot be decoded ({error}): fetch the file again."
-            ) from error
-
-    with ThreadPoolExecutor(DECODER_THREADS) as pool:
-        return torch.from_numpy(np.stack(list(pool.map(decode, range(len(offsets) - 1)))))
+@lru_cache(maxsize=1)
+def _read_published(folder: Path) -> tuple[PreparedImages, tuple[Tensor, Tensor, Tensor]]:
+    path = folder / TABLE
+    columns = read_table(path, only=("img_filename", *TOPS)).columns
+    targets, places, parts = (
+        numbered(path, name, columns[name], {str(number): number for number in range(top + 1)})
+        for name, top in TOPS.items()
+    )
+    paths = check_images(folder, "Waterbirds", columns["img_filename"], HOME)
+    source = PreparedImages(paths, PUBLISHED_SIDE, inner_square, crop_padding=0, flip=False)
+    return source, (targets, places, parts)

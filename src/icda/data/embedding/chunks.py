@@ -26,7 +26,7 @@ class Chunk(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class EmbeddingPlan:
     """All that decides the bytes of the features, apart from the inputs."""
 
     encoder: str
@@ -52,7 +52,7 @@ class Plan:
 class ChunkStore:
     """The folder `<out>.part` with the plan and a file a chunk."""
 
-    def __init__(self, out: Path, plan: Plan) -> None:
+    def __init__(self, out: Path, plan: EmbeddingPlan) -> None:
         self.folder = part_folder(out)
         path = self.folder / "plan.json"
         if not path.is_file():

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 
@@ -45,14 +45,45 @@ class Features:
 
 def load_features(path: str | PathLike[str]) -> Features:
     """Read a file of `icda embed`; nothing in it can run code."""
-    arrays = read_arrays(Path(path).expanduser())
-    check_written(path, arrays)
+    path = Path(path).expanduser()
+    arrays = read_arrays(path)
+    _check_written(path, arrays)
+    return _features(arrays)
+
+
+def map_features(path: str | PathLike[str]) -> Features:
+    """As `load_features`, but the features stay in the file and are read as they are used.
+
+    `icda embed` stores arrays uncompressed, so that the features are one run of bytes inside the archive.
+    """
+    path = Path(path).expanduser()
+    others = read_arrays(path, [name for name in Features.__dataclass_fields__ if name != "features"])
+    _check_written(path, member_names(path))
+    with zipfile.ZipFile(path) as archive:
+        entry = archive.getinfo("features.npy")
+        if entry.compress_type != zipfile.ZIP_STORED:
+            raise InputError(f"the features in {path} are compressed and cannot be mapped: use load_features.")
+        with archive.open(entry) as stream:
+            headers = np.lib.format
+            read = {(1, 0): headers.read_array_header_1_0}.get(
+                headers.read_magic(stream), headers.read_array_header_2_0
+            )
+            shape, by_columns, dtype = read(stream)
+            inside = stream.tell()
+    with path.open("rb") as file:  # an entry's local header has its own lengths of name and extra field
+        file.seek(entry.header_offset + 26)
+        name_length, extra_length = (int.from_bytes(file.read(2), "little") for _ in range(2))
+    offset = entry.header_offset + 30 + name_length + extra_length + inside
+    order: Literal["F", "C"] = "F" if by_columns else "C"
+    return _features(others | {"features": np.memmap(path, dtype, mode="r", offset=offset, shape=shape, order=order)})
+
+
+def _features(arrays: Mapping[str, np.ndarray]) -> Features:
     known: dict[str, Any] = {name: arrays[name] for name in Features.__dataclass_fields__ if name in arrays}
-    known |= {name: str(arrays[name]) for name in ("encoder", "encoder_version")}
-    return Features(**known)
+    return Features(**known | {name: str(arrays[name]) for name in ("encoder", "encoder_version")})
 
 
-def check_written(path: str | PathLike[str], names: Collection[str]) -> None:
+def _check_written(path: Path, names: Collection[str]) -> None:
     """Refuse a file that lacks an array which every file of `icda embed` has."""
     missing = [name for name in ("features", "id", "skipped", "encoder", "encoder_version") if name not in names]
     if missing:

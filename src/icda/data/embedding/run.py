@@ -8,13 +8,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from icda.data.embedding.chunks import Chunk, ChunkStore, Plan, part_folder, refuse_existing
+from icda.data.embedding.chunks import Chunk, ChunkStore, EmbeddingPlan, part_folder, refuse_existing
 from icda.data.embedding.features import Features, load_features, read_arrays, write_arrays
 from icda.data.embedding.samples import Samples
 from icda.data.images import DECODER_THREADS, UnreadableImageError, decode_image, find_unreadable, unreadable
@@ -62,7 +62,11 @@ def embed(
     where chunks are encoded: here by default, or on Ray, whose workers must see the inputs' files.
     """
     out = Path(out).expanduser()
-    plan = _plan(samples, encoder, batch_size)
+    if batch_size < 1:
+        raise InputError(f"batch_size is {batch_size}, expected 1 or more.")
+    if samples.kind != encoder.kind:
+        raise InputError(f"the encoder {encoder.name} takes {encoder.kind}s, but the inputs are {samples.kind}s.")
+    plan = EmbeddingPlan(encoder.name, encoder.version, encoder.image_size, encoder.device, batch_size)
     chunks = plan.chunks(samples)
     fingerprint = samples.fingerprint(digest for _, digest in chunks)
     if resume and out.exists():
@@ -72,49 +76,32 @@ def embed(
     if not skip_unreadable:
         check_present(samples, remedy)
     store = ChunkStore(out, plan)
-    outlines: dict[int, Outline] = {}
+    kept: dict[int, np.ndarray] = {}  # which samples of a finished chunk could be read; its features wait on disk
+    width = 0
     for number, (_, digest) in enumerate(chunks):
         chunk = store.load(number, digest)
         if chunk is not None and (skip_unreadable or chunk.kept.all()):
-            outlines[number] = Outline.of(chunk)
-    missing = [number for number in range(len(chunks)) if number not in outlines]
+            kept[number], width = chunk.kept, max(width, chunk.features.shape[1])
+    missing = [number for number in range(len(chunks)) if number not in kept]
     done = len(samples) - sum(len(chunks[number][0]) for number in missing)
     spans = [chunks[number][0] for number in missing]
     made = (engine or Here()).each(encode_span, spans, samples, encoder, batch_size, skip_unreadable, remedy)
     for number, chunk in zip(missing, made, strict=True):
         rows, digest = chunks[number]
         store.save(number, digest, chunk)
-        outlines[number] = Outline.of(chunk)
+        kept[number], width = chunk.kept, max(width, chunk.features.shape[1])  # no width where nothing could be read
         done += len(rows)
         if progress is not None:
             progress(done, len(samples))
-    arrays = _columns(samples, np.concatenate([outlines[number].kept for number in range(len(chunks))]))
-    arrays |= _scalars(**_made_by(encoder), fingerprint=fingerprint)
-    arrays |= _scalars(**_origin(samples, out))
-    # A chunk of which nothing could be read has no width.
-    shape = len(arrays["id"]), max(outline.width for outline in outlines.values())
-    write_arrays(out, arrays, store.blocks(digest for _, digest in chunks), shape)
+    arrays = _columns(samples, np.concatenate([kept[number] for number in range(len(chunks))]))
+    about: dict[str, str | int] = {"encoder": encoder.name, "encoder_version": encoder.version}
+    if encoder.image_size is not None:  # at another one the same image has other features
+        about["image_size"] = encoder.image_size
+    about |= {"fingerprint": fingerprint, **_origin(samples, out)}
+    arrays |= {name: np.array(value) for name, value in about.items()}
+    write_arrays(out, arrays, store.blocks(digest for _, digest in chunks), (len(arrays["id"]), width))
     shutil.rmtree(store.folder)
     return load_features(out)
-
-
-class Outline(NamedTuple):
-    """What remains in memory of a finished chunk."""
-
-    kept: np.ndarray
-    width: int
-
-    @classmethod
-    def of(cls, chunk: Chunk) -> Outline:
-        return cls(chunk.kept, chunk.features.shape[1])
-
-
-def _plan(samples: Samples, encoder: Encoder, batch_size: int) -> Plan:
-    if batch_size < 1:
-        raise InputError(f"batch_size is {batch_size}, expected 1 or more.")
-    if samples.kind != encoder.kind:
-        raise InputError(f"the encoder {encoder.name} takes {encoder.kind}s, but the inputs are {samples.kind}s.")
-    return Plan(encoder.name, encoder.version, encoder.image_size, encoder.device, batch_size)
 
 
 def encode_span(
@@ -196,16 +183,6 @@ def _columns(samples: Samples, kept: np.ndarray) -> dict[str, np.ndarray]:
     if samples.splits is not None:
         arrays["split"] = np.array(samples.splits)[kept]
     return arrays
-
-
-def _scalars(**values: str | int) -> dict[str, np.ndarray]:
-    return {name: np.array(value) for name, value in values.items()}
-
-
-def _made_by(encoder: Encoder) -> dict[str, str | int]:
-    """Which encoder, and at which size it was given images: at another one the same image has other features."""
-    size = {} if encoder.image_size is None else {"image_size": encoder.image_size}
-    return {"encoder": encoder.name, "encoder_version": encoder.version, **size}
 
 
 def _origin(samples: Samples, out: Path) -> dict[str, str]:

@@ -4,46 +4,58 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from icda.data.images import IMAGE_SUFFIXES
-from icda.data.own.folder import LAYOUT, images_in, labelled_images
+from icda.data.own.own_data import SPLIT_WORDS, SPLITS
 from icda.data.own.table import (
-    GROUP,
+    IMAGE,
     LABEL,
     SPLIT,
+    TEXT,
     CsvTable,
     group_labels,
     image_paths,
     input_columns,
     read_table,
-    split_values,
 )
 from icda.errors import InputError, MissingFileError
 
+LAYOUT = "<folder>/train/<class>/*.png (validation, test and metadata beside train), or <folder>/<class>/*.png"
 ADVICE = "For images without classes: --unlabelled."
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of a CSV's columns; those left out are recognised by their usual names."""
+    """Which columns of a table, or arrays of a file, to take; those left out are recognised by their usual names.
+
+    `where` keeps rows, each "name=value". `fitted` are the columns that a model was fitted to: a table that has them is
+    read by them, and nothing is guessed.
+    """
 
     image: str | None = None
     text: str | None = None
-    label: str | None = None
-    group: str | None = None
-    split: str | None = None
+    labels: str | None = None
+    groups: str | None = None
+    splits: str | None = None
+    attributes: str | None = None
+    features: str | None = None
+    names: str | None = None
+    where: tuple[str, ...] = ()
+    fitted: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
 class Samples:
     """Inputs in a fixed order: entry i of each list is sample i's. `ids` are paths, or the row numbers of texts.
 
-    `source` is the folder or table they were read from, `column` that of the paths or texts.
+    Where groups are label x attribute, `attributes` holds the latter. `source` is the folder or table they were read
+    from, `column` that of the paths or texts.
     """
 
     kind: Literal["image", "text"]
@@ -54,6 +66,7 @@ class Samples:
     splits: Sequence[str] | None = None
     source: Path | None = None
     column: str | None = None
+    attributes: Sequence[str] | None = None
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -82,58 +95,150 @@ def read_samples(
     unlabelled: bool = False,
     allow_outside: bool = False,
     advice: str = ADVICE,
+    whole: bool = False,
 ) -> Samples:
-    """The samples of a folder, laid out as for `folder_task`, or of a CSV table, as for `csv_task`.
+    """The samples of a folder of images, one subfolder per class, or of a CSV table.
 
     No split is made where none is given. `unlabelled` takes every image below a folder whatever its subfolder, and a
-    table without a label column. `allow_outside` trusts a table that names images outside its own folder. `advice` is what
-    the error about a folder without classes says at its end.
+    table without a label column. `allow_outside` trusts a table that names images outside its own folder. `advice` ends
+    the error about a folder without classes. `whole` refuses a table with a missing image or an empty text.
     """
     root = Path(path).expanduser()
     if root.is_dir():
         if columns not in (None, Columns()):
             raise InputError(f"{root} is a folder: columns can be named only for a CSV table.")
-        return replace(_unlabelled_folder(root) if unlabelled else _folder(root, advice), source=root)
+        return _unlabelled_folder(root) if unlabelled else labelled_images(root, advice)
     if not root.is_file():
         raise MissingFileError(f"{root.absolute()} is not there. Expected: a CSV table, or a folder: {LAYOUT}.")
     if root.suffix.lower() in IMAGE_SUFFIXES:
         raise InputError(f"{root} is one image. Expected: a CSV table, or a folder: {LAYOUT}.")
-    return replace(_table(read_table(root), columns or Columns(), unlabelled, allow_outside), source=root)
+    return _table(read_table(root), columns or Columns(), unlabelled, allow_outside, whole)
 
 
-def _folder(root: Path, advice: str) -> Samples:
-    images = labelled_images(root, advice)
-    splits = images.splits if images.was_split else None
-    return Samples("image", images.paths, _relative(images.paths, root), images.labels, splits=splits)
+def labelled_images(root: Path, otherwise: str) -> Samples:
+    """Every image with its class and split; `otherwise` tells the owner of a folder without classes what to do."""
+    folders = split_folders(root)
+    paths: list[Path] = []
+    labels: list[str] = []
+    splits: list[str] = []
+    for split, folder in folders:
+        for class_folder in subfolders(folder):
+            own = images_in(class_folder)
+            if not own:
+                raise InputError(f"{class_folder} holds no image ({', '.join(IMAGE_SUFFIXES)}): fill or remove it.")
+            paths += own
+            labels += [readable_name(class_folder.name)] * len(own)
+            splits += [split] * len(own)
+    if not paths:
+        raise InputError(f"{root} has no class folders with images. Expected: {LAYOUT}. {otherwise}")
+    was_split = any(folder != root for _, folder in folders)
+    return Samples("image", paths, _relative(paths, root), labels, splits=splits if was_split else None, source=root)
+
+
+def split_folders(root: Path) -> list[tuple[str, Path]]:
+    named = {folder: SPLIT_WORDS.get(folder.name.lower()) for folder in subfolders(root)}
+    if not any(named.values()):
+        return [("train", root)]
+    if "train" not in named.values():
+        raise InputError(f"{root} has {', '.join(folder.name for folder in named)} but no train folder.")
+    for folder, split in named.items():
+        if split is None and images_in(folder):
+            raise InputError(
+                f"{folder} stands beside train but is no split. Known: {', '.join(SPLITS)}. Rename it or move it away."
+            )
+    return [(split, folder) for folder, split in named.items() if split is not None]
+
+
+def subfolders(folder: Path) -> list[Path]:
+    return sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith((".", "__")))
+
+
+def readable_name(name: str) -> str:
+    r"""A file's name as text that can be written anywhere; bytes in it that are not UTF-8 are shown as escapes.
+
+    >>> print(readable_name("caf\udce9"), readable_name("na\u00efve"))
+    caf\xe9 naïve
+    """
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def images_in(folder: Path) -> list[Path]:
+    images = (entry for entry in folder.rglob("*") if entry.suffix.lower() in IMAGE_SUFFIXES)
+    return sorted(entry for entry in images if entry.is_file() and not entry.name.startswith("."))
 
 
 def _unlabelled_folder(root: Path) -> Samples:
     paths = images_in(root)
     if not paths:
         raise InputError(f"{root} holds no image ({', '.join(IMAGE_SUFFIXES)}).")
-    return Samples("image", paths, _relative(paths, root))
+    return Samples("image", paths, _relative(paths, root), source=root)
 
 
 def _relative(paths: Sequence[Path], root: Path) -> list[str]:
     return [path.relative_to(root).as_posix() for path in paths]
 
 
-def _table(table: CsvTable, columns: Columns, unlabelled: bool, allow_outside: bool) -> Samples:
-    label = None if unlabelled else table.find("label", columns.label, LABEL)
-    if label is None and not unlabelled:
-        raise table.missing(["label"], LABEL)
-    labels = None if label is None else table.names(label)
-    if labels is not None:
-        groups, _ = group_labels(table, labels, columns.group, None)
-    else:
-        group = table.find("group", columns.group, GROUP)
-        groups = None if group is None else table.names(group)
-    split = table.find("split", columns.split, SPLIT)
-    splits = None if split is None else split_values(table, split)
+def _table(table: CsvTable, columns: Columns, unlabelled: bool, allow_outside: bool, whole: bool) -> Samples:
+    labels = None if unlabelled else table.names(table.require("label", columns.labels, LABEL))
+    groups, attributes = group_labels(table, labels, columns.groups, columns.attributes)
+    split = table.find("split", columns.splits, SPLIT)
+    known: dict[str, Any] = {"labels": labels, "groups": groups, "attributes": attributes, "source": table.path}
+    known["splits"] = None if split is None else table.splits(split)
     image, text = input_columns(table, columns.image, columns.text)
     if image is not None:
-        paths = image_paths(table, image, allow_outside, check=False)
-        return Samples("image", paths, table.column(image), labels, groups, splits, column=image)
+        paths = image_paths(table, image, allow_outside, check=whole)
+        return Samples("image", paths, table.column(image), column=image, **known)
     assert text is not None
-    texts = [cell.strip() for cell in table.columns[text]]
-    return Samples("text", texts, range(len(texts)), labels, groups, splits, column=text)
+    texts = table.column(text) if whole else [cell.strip() for cell in table.columns[text]]
+    return Samples("text", texts, range(len(texts)), column=text, **known)
+
+
+def find_inputs(
+    names: Sequence[str], embedding: Mapping[str, str], file: Path, given: Path | None = None
+) -> Samples | None:
+    """The images or texts behind `names`, from the folder or table that was given or that `icda embed` noted in the file.
+
+    A file may be a stranger's: what it notes is used only if it lies beside the file or in the current folder.
+    """
+    root = given if given is not None else _noted(embedding, file)
+    if root is None:
+        return None
+    if not root.exists():
+        raise MissingFileError(f"{root.absolute()} is not there: give the folder or table that `icda embed` read.")
+    if root.is_dir():
+        paths = [_below(root, name) for name in names]
+        if given is not None and names and not any(path.is_file() for path in paths):
+            raise InputError(
+                f"{root} has none of the {len(names)} images that the features name, such as {names[0]}: give the folder "
+                "that `icda embed` read."
+            )
+        return Samples("image", paths, names)
+    table, column = read_table(root), embedding.get("source_column")
+    column = column if column in table.columns else table.find("text", None, (*IMAGE, *TEXT))
+    if column is None:
+        raise InputError(f"{root} has no column of images or texts. It has {table.described()}.")
+    cells = table.columns[column]
+    if all(cell.lower().endswith(IMAGE_SUFFIXES) for cell in cells[:5]):
+        samples = read_samples(root, Columns(image=column), unlabelled=True)
+        by_name = {str(name): Path(str(item)) for name, item in zip(samples.ids, samples.inputs, strict=True)}
+        return Samples("image", [by_name.get(name, root / "missing") for name in names], names)
+    rows = [int(name) if name.isdigit() else -1 for name in names]
+    if not all(0 <= row < len(cells) for row in rows):
+        raise InputError(
+            f"{root} has {len(cells)} rows, and the features name others: give the table they were made of."
+        )
+    return Samples("text", [cells[row].strip() for row in rows], names)
+
+
+def _noted(embedding: Mapping[str, str], file: Path) -> Path | None:
+    source = embedding.get("source")
+    if not source:
+        return None
+    root = (file.parent / source).resolve()
+    near = any(root.is_relative_to(place.resolve()) for place in (Path.cwd(), file.parent))
+    return root if near and root.exists() else None
+
+
+def _below(root: Path, name: str) -> Path:
+    path = root / name
+    return path if path.resolve().is_relative_to(root.resolve()) else root / "missing"

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from icda.data.embedding.features import Features
-from icda.data.embedding.mapped import map_features
-from icda.data.own.feature_files import LABELS, Wanted, features_column, map_array
+from icda.data.embedding.features import Features, map_features
+from icda.data.embedding.samples import Columns
+from icda.data.own.feature_files import LABELS, features_column, map_array
 from icda.data.own.parquet import ParquetTable
 from icda.data.own.table import LABEL, SPLIT
 from icda.errors import InputError, MissingFileError
@@ -20,30 +20,8 @@ BLOCK_BYTES = 64 * 2**20  # of features as they lie on disk
 
 
 @dataclass(frozen=True)
-class ArrayBlock:
-    """Rows start:stop of an .npy, with their labels in another."""
-
-    features: Path
-    targets: Path
-    start: int
-    stop: int
-
-    def __len__(self) -> int:
-        return self.stop - self.start
-
-    def __str__(self) -> str:
-        return f"rows {self.start} to {self.stop - 1} of {self.features}"
-
-    def labels(self) -> np.ndarray:
-        return np.array(np.load(self.targets, mmap_mode="r", allow_pickle=False)[self.start : self.stop])
-
-    def read(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.load(self.features, mmap_mode="r", allow_pickle=False)[self.start : self.stop], self.labels()
-
-
-@dataclass(frozen=True)
-class MappedBlock:
-    """Rows start:stop of a file of `icda embed`."""
+class _Span:
+    """Rows start:stop of a file."""
 
     path: Path
     start: int
@@ -54,6 +32,24 @@ class MappedBlock:
 
     def __str__(self) -> str:
         return f"rows {self.start} to {self.stop - 1} of {self.path}"
+
+
+@dataclass(frozen=True)
+class ArrayBlock(_Span):
+    """Rows of an .npy, with their labels in another."""
+
+    targets: Path
+
+    def labels(self) -> np.ndarray:
+        return np.array(np.load(self.targets, mmap_mode="r", allow_pickle=False)[self.start : self.stop])
+
+    def read(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.load(self.path, mmap_mode="r", allow_pickle=False)[self.start : self.stop], self.labels()
+
+
+@dataclass(frozen=True)
+class MappedBlock(_Span):
+    """Rows of a file of `icda embed`."""
 
     def labels(self) -> np.ndarray:
         labels = _mapped(self.path).y
@@ -92,7 +88,7 @@ class ParquetBlock:
 Block = ArrayBlock | MappedBlock | ParquetBlock
 
 
-def find_blocks(path: Path, wanted: Wanted, block_bytes: int = BLOCK_BYTES) -> list[Block]:
+def find_blocks(path: Path, wanted: Columns, block_bytes: int = BLOCK_BYTES) -> list[Block]:
     """The blocks of an .npy (beside `--labels LABELS.npy`), of an .npz of `icda embed`, or of Parquet files in a folder."""
     if not path.exists():
         raise MissingFileError(f"{path.absolute()} is not there: give an .npy, .npz, .parquet or a folder of Parquet.")
@@ -122,7 +118,7 @@ def names_split(block: Block) -> bool:
     return False
 
 
-def _array_blocks(path: Path, wanted: Wanted, block_bytes: int) -> list[Block]:
+def _array_blocks(path: Path, wanted: Columns, block_bytes: int) -> list[Block]:
     if wanted.labels is None:
         raise InputError(f"{path} holds one array: name the other file with --labels LABELS.npy.")
     targets = Path(wanted.labels).expanduser()
@@ -131,11 +127,10 @@ def _array_blocks(path: Path, wanted: Wanted, block_bytes: int) -> list[Block]:
         raise InputError(
             f"{path} has shape {features.shape} and {targets} {labels.shape}: expected (N, A) and (N,), one label per row."
         )
-    spans = _spans(path, features, block_bytes)
-    return [ArrayBlock(path.absolute(), targets.absolute(), start, stop) for start, stop in spans]
+    return [ArrayBlock(path.absolute(), *span, targets.absolute()) for span in _spans(path, features, block_bytes)]
 
 
-def _mapped_blocks(path: Path, wanted: Wanted, block_bytes: int) -> list[Block]:
+def _mapped_blocks(path: Path, wanted: Columns, block_bytes: int) -> list[Block]:
     for option, name, taken in (("features", wanted.features, "features"), ("labels", wanted.labels, "y")):
         if name not in (None, taken):
             raise InputError(
@@ -146,7 +141,7 @@ def _mapped_blocks(path: Path, wanted: Wanted, block_bytes: int) -> list[Block]:
     return [MappedBlock(path.absolute(), *span) for span in spans]
 
 
-def _parquet_blocks(path: Path, wanted: Wanted) -> list[Block]:
+def _parquet_blocks(path: Path, wanted: Columns) -> list[Block]:
     files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
     if not files:
         raise InputError(f"{path} holds no .parquet file.")

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
 from icda.data.embedding.features import member_names, read_arrays, why
+from icda.data.embedding.samples import Columns
 from icda.data.own.parquet import ParquetTable, numeric_columns
-from icda.data.own.table import GROUP, LABEL, NAMED_COLUMNS, SPLIT, CsvTable, read_table
+from icda.data.own.table import GROUP, LABEL, NAMED_COLUMNS, SPLIT, CsvTable, listed, read_table
 from icda.errors import InputError, MissingFileError
 from icda.extras import require
 from icda.registry import did_you_mean
 
 FEATURES = ("features", "feats", "embeddings", "X", "x")
 LABELS = ("y", "labels", "label", "targets", "target")
-EMBEDDING = (
-    "encoder",
-    "encoder_version",
-    "image_size",
-    "source",
-    "source_column",
-)  # what `icda embed` leaves beside the arrays
+# What `icda embed` leaves beside the arrays.
+EMBEDDING = ("encoder", "encoder_version", "image_size", "source", "source_column")
 NAMES = ("id", "ids", "names", "name", "path", "paths", "img_id")
+LEFT_OUT = ("they only number the rows", "their names say label, group or split", "they hold no numbers")
 
 
 @dataclass(frozen=True)
@@ -47,61 +44,53 @@ class LabelledFeatures:
     embedding: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """Which arrays or columns to take, as the user named them; None is guessed from common names.
+def read_feature_file(path: Path, asked: Columns) -> LabelledFeatures:
+    """Read an .npz, a .csv, or an .npy whose labels stand in another .npy, and keep the rows asked for.
 
-    `columns` are those that a model was fitted to: a table that has them is read by them, and nothing is guessed.
+    Groups are taken where they are named, and never guessed.
     """
-
-    features: str | None = None
-    labels: str | None = None
-    names: str | None = None
-    where: tuple[str, ...] = ()
-    columns: tuple[str, ...] | None = None
-    groups: str | None = None  # never guessed
-
-
-def read_feature_file(path: Path, wanted: Wanted) -> LabelledFeatures:
-    """Read an .npz, a .csv, or an .npy whose labels stand in another .npy, and keep the rows asked for."""
     readers = {".npz": _from_npz, ".csv": _from_csv, ".npy": _from_npy, ".parquet": _from_parquet}
     if path.suffix.lower() not in readers:
         raise InputError(f"{path} ends in {path.suffix!r}, expected .npz, .csv, .parquet or .npy.")
     if not path.is_file():
         raise MissingFileError(f"{path.absolute()} is not there: `icda embed DATA --out {path}` makes a features file.")
-    return readers[path.suffix.lower()](path, wanted)
+    return readers[path.suffix.lower()](path, asked)
 
 
-def _from_npz(path: Path, asked: Wanted) -> LabelledFeatures:
+def _from_npz(path: Path, asked: Columns) -> LabelledFeatures:
     members = member_names(path)  # only what is needed is read: the rest may be large
     chosen = {
         "features": _pick(path, members, "features", asked.features, FEATURES),
         "labels": _pick(path, members, "labels", asked.labels, LABELS),
+        "names": _pick_any(path, members, "names", asked.names, NAMES),
+        "groups": _pick_any(path, members, "groups", asked.groups, ()),
+        "splits": _pick_any(path, members, "splits", asked.splits, (*SPLIT, "splits")),
     }
-    if asked.names is not None or any(name in members for name in NAMES):
-        chosen["names"] = _pick(path, members, "names", asked.names, NAMES)
-    if asked.groups is not None:
-        chosen["groups"] = _pick(path, members, "groups", asked.groups, ())
     conditions = [condition.partition("=")[0] for condition in asked.where]
-    arrays = read_arrays(path, [*chosen.values(), *conditions, *SPLIT, *EMBEDDING, "class_names"])
-    features, labels = arrays[chosen["features"]], arrays[chosen["labels"]]
-    names = arrays[chosen["names"]] if "names" in chosen else None
-    class_names = arrays.get("class_names") if labels.ndim == 1 and labels.dtype.kind in "iu" else None
+    arrays = read_arrays(path, [*filter(None, chosen.values()), *conditions, *EMBEDDING, "class_names"])
+    known: dict[str, Any] = {role: arrays[name] for role, name in chosen.items() if name is not None}
+    if known.get("splits", np.zeros(1)).ndim == 0:
+        del known["splits"]
+    features, labels = known["features"], known["labels"]
+    for role, array in known.items():
+        if role != "features" and (array.ndim != 1 or len(array) != len(features)):
+            raise InputError(
+                f"{path}: {role} ({chosen[role]}) need one value per row, {len(features)} in all, got {array.shape}."
+            )
     rows = _rows(path, arrays, members, asked.where, len(features))
+    if rows is not None:
+        known = {role: array[rows] for role, array in known.items()}
     embedding = {name: str(arrays[name]) for name in EMBEDDING if name in arrays and arrays[name].ndim == 0}
-    splits = next((arrays[name] for name in SPLIT if name in arrays and arrays[name].shape == labels.shape), None)
-    groups = arrays[chosen["groups"]] if "groups" in chosen else None
-    found = LabelledFeatures(features, labels, names, class_names, splits=splits, groups=groups, embedding=embedding)
-    return _select(path, found, rows)
+    class_names = arrays.get("class_names") if labels.dtype.kind in "iu" else None
+    return LabelledFeatures(**known, class_names=class_names, embedding=embedding)
 
 
-def _from_npy(path: Path, asked: Wanted) -> LabelledFeatures:
+def _from_npy(path: Path, asked: Columns) -> LabelledFeatures:
     if asked.labels is None or asked.features is not None or asked.names is not None:
         raise InputError(f"{path} holds one array: name the other file with --labels LABELS.npy, and nothing else.")
-    if asked.groups is not None:
-        raise InputError(f"--groups needs named arrays or columns, and {path} holds one: use an .npz or a .csv.")
-    if asked.where:
-        raise InputError("--where needs named arrays or columns: use an .npz or a .csv.")
+    if asked.groups is not None or asked.where:
+        option = "--where" if asked.where else "--groups"
+        raise InputError(f"{option} needs named arrays or columns, and {path} holds one: use an .npz or a .csv.")
     return LabelledFeatures(map_array(path), np.asarray(map_array(Path(asked.labels).expanduser())))
 
 
@@ -117,7 +106,7 @@ def map_array(file: Path) -> np.ndarray:
         ) from error
 
 
-def _from_parquet(path: Path, asked: Wanted) -> LabelledFeatures:
+def _from_parquet(path: Path, asked: Columns) -> LabelledFeatures:
     """Like a CSV, with the types that the file gives; `--features` names a column of lists or the beginning of names."""
     if asked.where:
         raise InputError("--where reads .npz and .csv files: filter a Parquet file before the audit.")
@@ -125,40 +114,39 @@ def _from_parquet(path: Path, asked: Wanted) -> LabelledFeatures:
     schema = parquet.read_schema(path)
     label = _pick(path, schema.names, "labels", asked.labels, [*LABELS, *LABEL])
     named = asked.names or next((name for name in NAMES if name in schema.names), None)
-    group = None if asked.groups is None else _pick(path, schema.names, "groups", asked.groups, ())
+    group = _pick_any(path, schema.names, "groups", asked.groups, ())
+    split = next((name for name in SPLIT if name in schema.names), None)
     chosen: str | list[str] | None = asked.features
     answers: list[str] = []
-    own = asked.columns is not None and all(name in schema.names for name in asked.columns)
+    own = asked.fitted is not None and all(name in schema.names for name in asked.fitted)
     if own:
-        chosen = list(asked.columns or ())
+        chosen = list(asked.fitted or ())
         named = None if named in chosen else named
     elif chosen is None:
         answers = [name for name in _answers(schema.names, label) if name != group]
-        chosen = features_column(schema) or [
-            name for name in numeric_columns(schema) if name not in (label, named, group, *answers)
-        ]
+        taken = (label, named, group, *answers)
+        chosen = features_column(schema) or [name for name in numeric_columns(schema) if name not in taken]
     if not chosen:
         raise InputError(f"{path} has no column of numbers beside {label!r}: name the features with --features.")
     table = ParquetTable(path, chosen, label, groups=named)
     parts = list(table.batches(2**14))
     names = None if named is None else np.concatenate([np.asarray(part.groups, dtype=object) for part in parts])
-    values = np.concatenate([part.features for part in parts])
-    guessed = asked.features is None and not own and not table.is_list  # what the user named is taken as named
-    indices = [name for k, name in enumerate(table.features) if _is_index(name, values[:, k])] if guessed else []
-    kept = [k for k, name in enumerate(table.features) if name not in indices]
-    if not kept:
-        raise InputError(f"{path} has no features: {_listed(indices)} only number the rows.")
-    notes = _notes([table.features[k] for k in kept], indices, answers)
+    features = np.concatenate([part.features for part in parts])
     labels = np.concatenate([part.targets for part in parts])
-    columns = tuple(table.features) if table.is_list else tuple(np.array(table.features, dtype=object)[kept])
-    features = values if table.is_list else values[:, kept]
-    split = next((name for name in SPLIT if name in schema.names), None)
+    guessed = asked.features is None and not own and not table.is_list  # what the user named is taken as named
+    indices = [name for k, name in enumerate(table.features) if _is_index(name, features[:, k])] if guessed else []
+    columns = [name for name in table.features if name not in indices]
+    if not columns:
+        raise InputError(f"{path} has no features: {listed(indices)} only number the rows.")
+    if indices:
+        features = features[:, [name not in indices for name in table.features]]
 
     def read(name: str | None) -> np.ndarray | None:
         return None if name is None else parquet.read_table(path, columns=[name])[name].to_numpy()
 
+    notes = _notes(columns, indices, answers)
     return LabelledFeatures(
-        features, labels, names, notes=notes, columns=columns, splits=read(split), groups=read(group)
+        features, labels, names, notes=notes, columns=tuple(columns), splits=read(split), groups=read(group)
     )
 
 
@@ -170,15 +158,12 @@ def features_column(schema: Any) -> str | None:
     return next((name for name in FEATURES if name in lists), None)
 
 
-def _from_csv(path: Path, asked: Wanted) -> LabelledFeatures:
+def _from_csv(path: Path, asked: Columns) -> LabelledFeatures:
     if asked.features is not None:
         raise InputError(f"--features names an array of an .npz; of {path} all numeric columns are taken.")
     table = read_table(path)
-    label = table.find("label", asked.labels, LABEL)
-    if label is None:
-        raise table.missing(["label"], LABEL)
-    named = table.find("name", asked.names, NAMES)
-    group = table.find("group", asked.groups, ())
+    label = table.require("label", asked.labels, LABEL)
+    named, group = table.find("name", asked.names, NAMES), table.find("group", asked.groups, ())
     conditions = {condition.partition("=")[0] for condition in asked.where}
     # As objects: one long text would make a NumPy text column as wide for every row.
     arrays = {name: np.array(table.columns[name], dtype=object) for name in conditions if name in table.columns}
@@ -186,32 +171,35 @@ def _from_csv(path: Path, asked: Wanted) -> LabelledFeatures:
     rows = np.arange(len(table.lines)) if chosen is None else np.flatnonzero(chosen)
     indices: list[str] = []
     answers: list[str] = []
-    skipped: set[str | None] = {*table.columns}
-    if asked.columns is not None:
-        skipped -= {*asked.columns}
+    if asked.fitted is not None:
+        skipped: set[str | None] = {name for name in table.columns if name not in asked.fitted}
     else:
-        indices = [name for name, cells in table.columns.items() if name != named and _is_index_column(name, cells)]
+        indices = [name for name, cells in table.columns.items() if name != named and _only_numbers_rows(name, cells)]
         answers = [name for name in _answers(table.columns, label) if name != group]
         skipped = {label, named, group, *conditions, *indices, *answers}
-    columns, left_out = _numbers(table, rows, skipped)
+    columns, words = _numbers(table, rows, skipped)
     if not columns:
-        raise InputError(f"{path} has no column of numbers beside {label!r}: left out {', '.join(left_out + indices)}.")
-    names = None if named is None else np.array(table.columns[named], dtype=object)[rows]
-    notes = _notes(list(columns), indices, answers, left_out)
-    features = np.stack(list(columns.values()), 1)
+        raise InputError(f"{path} has no column of numbers beside {label!r}: left out {', '.join(words + indices)}.")
     split = table.find("split", None, SPLIT)
-    splits = None if split is None or split in conditions else np.array(table.columns[split], dtype=object)[rows]
-    labels = np.array(table.names(label))[rows]
-    groups = None if group is None else np.array(table.names(group))[rows]
-    return LabelledFeatures(features, labels, names, notes=notes, columns=tuple(columns), splits=splits, groups=groups)
+    split = None if split in conditions else split
+    return LabelledFeatures(
+        np.stack(list(columns.values()), 1),
+        np.array(table.names(label))[rows],
+        names=None if named is None else np.array(table.columns[named], dtype=object)[rows],
+        notes=_notes(list(columns), indices, answers, words),
+        columns=tuple(columns),
+        splits=None if split is None else np.array(table.columns[split], dtype=object)[rows],
+        groups=None if group is None else np.array(table.names(group))[rows],
+    )
 
 
-def _notes(taken: list[str], indices: list[str], answers: list[str], words: Sequence[str] = ()) -> tuple[str, ...]:
+def _notes(taken: list[str], *left_out: Sequence[str]) -> tuple[str, ...]:
     """What was taken for features, and what was left out and why."""
-    reasons = ("they only number the rows", "their names say label, group or split", "they hold no numbers")
-    left = zip(reasons, (indices, answers, words), strict=True)
-    said = [f"Left out, since {reason}: {_listed(list(names))}." for reason, names in left if names]
-    return (f"Features: {_listed(taken)}.", *said)
+    left = zip(LEFT_OUT, left_out, strict=False)
+    return (
+        f"Features: {listed(taken)}.",
+        *(f"Left out, since {why}: {listed(names)}." for why, names in left if names),
+    )
 
 
 def _is_index(name: str, values: np.ndarray) -> bool:
@@ -231,22 +219,15 @@ def _is_index(name: str, values: np.ndarray) -> bool:
     return bool((np.diff(np.sort(values)) == 1).all()) and float(values[0]).is_integer()
 
 
-def _is_index_column(name: str, cells: Sequence[str]) -> bool:
+def _only_numbers_rows(name: str, cells: Sequence[str]) -> bool:
     """The same for the cells of a whole column, before rows are chosen."""
-    if not all(map(_is_number, cells)):
-        return False
-    return _is_index(name, np.array(cells, dtype=np.float64))
+    return all(map(_is_number, cells)) and _is_index(name, np.array(cells, dtype=np.float64))
 
 
 def _answers(names: Collection[str], label: str) -> list[str]:
     """Other columns that by their names hold a label, a group or a split: a head would read the answer off them."""
     usual = {*LABELS, *LABEL, *GROUP, *SPLIT, "y_code", "group_code", "class_name", "class_names"}
     return [name for name in names if name != label and name.lower() in usual]
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - NAMED_COLUMNS} more" if len(names) > NAMED_COLUMNS else ""
-    return f"{', '.join(name or '(no name)' for name in names[:NAMED_COLUMNS])}{more}"
 
 
 def _numbers(table: CsvTable, rows: np.ndarray, skipped: set[str | None]) -> tuple[dict[str, np.ndarray], list[str]]:
@@ -265,28 +246,15 @@ def _numbers(table: CsvTable, rows: np.ndarray, skipped: set[str | None]) -> tup
         if not wrong:
             columns[name] = np.array(cells, dtype=np.float64)
         elif 2 * (len(cells) - len(wrong)) >= sum(bool(cell.strip()) for cell in cells) > 0:
-            holes.append((name, len(wrong), table.lines[rows[wrong[0]]], cells[wrong[0]]))
+            place, cell = table.lines[rows[wrong[0]]], cells[wrong[0]]
+            holes.append(f"{name!r} in {len(wrong)} of {len(rows)} (first in line {place}: {cell!r})")
         else:
             left_out.append(name)
     if holes:
-        raise InputError(f"{table.path}: {_hole_sentence(holes, len(rows))}")
+        more = [f"and {len(holes) - NAMED_COLUMNS} more columns"] if len(holes) > NAMED_COLUMNS else []
+        shown = "; ".join(holes[:NAMED_COLUMNS] + more)
+        raise InputError(f"{table.path}: columns of numbers have cells without one: {shown}. Fill them, or drop them.")
     return columns, left_out
-
-
-def _hole_sentence(holes: Sequence[tuple[str, int, int, str]], num_rows: int) -> str:
-    """All columns of numbers with cells that hold none, so that they can be repaired at once."""
-    if len(holes) == 1:
-        name, wrong, line, cell = holes[0]
-        return (
-            f"column {name!r} holds numbers, but {wrong} of its {num_rows} cells do not, the first in line {line}: "
-            f"{cell!r}. Fill them, or drop the column."
-        )
-    listed = "; ".join(
-        f"{name!r} in {wrong} of {num_rows} (first in line {line}: {cell!r})"
-        for name, wrong, line, cell in holes[:NAMED_COLUMNS]
-    )
-    more = f"; and {len(holes) - NAMED_COLUMNS} more columns" if len(holes) > NAMED_COLUMNS else ""
-    return f"{len(holes)} columns of numbers have cells without one: {listed}{more}. Fill them, or drop the columns."
 
 
 def _is_number(cell: str) -> bool:
@@ -304,6 +272,12 @@ def _pick(path: Path, arrays: Collection[str], role: str, asked: str | None, usu
     if usual_name is None:
         raise InputError(f"{path} has no {role} by a usual name: name them with --{role}. It has {', '.join(arrays)}.")
     return usual_name
+
+
+def _pick_any(path: Path, arrays: Collection[str], role: str, asked: str | None, usual: Iterable[str]) -> str | None:
+    """The same, None where nothing is named and nothing is usual."""
+    known = asked is not None or any(name in arrays for name in usual)
+    return _pick(path, arrays, role, asked, usual) if known else None
 
 
 def _rows(
@@ -328,19 +302,6 @@ def _rows(
     if kept is not None and not kept.any():
         raise InputError(f"--where {' --where '.join(where)} together keep no row of {path}.")
     return kept
-
-
-def _select(path: Path, data: LabelledFeatures, rows: np.ndarray | None) -> LabelledFeatures:
-    for role, array in (("labels", data.labels), ("names", data.names), ("groups", data.groups)):
-        if array is not None and (array.ndim != 1 or len(array) != len(data.features)):
-            raise InputError(
-                f"{path}: {role} have shape {array.shape}, expected ({len(data.features)},) as the features."
-            )
-    if rows is None:
-        return data
-    names, splits, groups = (None if part is None else part[rows] for part in (data.names, data.splits, data.groups))
-    chosen = replace(data, features=data.features[rows], labels=data.labels[rows])
-    return replace(chosen, names=names, splits=splits, groups=groups)
 
 
 def _unknown(path: Path, arrays: Collection[str], name: str, option: str) -> NoReturn:

@@ -14,8 +14,8 @@ from torch import Tensor
 from icda.data.generators import generator_for
 from icda.data.images import NAMED_PATHS, decode_image, find_unreadable, unreadable
 from icda.data.sources import ImageFiles
-from icda.data.splits import stratified_split
-from icda.data.task import Source, Split, Task
+from icda.data.splits import cut_splits, stratified_split
+from icda.data.task import Source, Task
 from icda.errors import InputError
 
 SPLITS = ("train", "validation", "test", "metadata")
@@ -53,17 +53,10 @@ def own_task(name: str, data: OwnData, seed: int, *, input_kind: str, input_shap
     strata = targets if groups is None or group_names is None else targets * len(group_names) + groups
     rows, story = _complete(name, data.splits, strata, seed)
 
-    def split(part: str) -> Split:
-        chosen = rows[part]
-        return Split(data.source, chosen, targets[chosen], None if groups is None else groups[chosen])
-
     return Task(
         name=name,
         num_classes=len(class_names),
-        train=split("train"),
-        validation=split("validation") if len(rows["validation"]) else None,
-        test=split("test"),
-        metadata=split("metadata") if len(rows["metadata"]) else None,
+        **cut_splits(data.source, targets, groups, **{part: own for part, own in rows.items() if len(own)}),
         group_names=group_names,
         group_attributes=attributes,
         class_names=class_names,
@@ -85,23 +78,13 @@ def without_unreadable(data: OwnData) -> OwnData:
         raise unreadable(
             list(broken), "cannot be read as images, and there is no other", "Nothing is left to train on."
         )
-
     skipped = [path for path in images.paths if path in broken]
     if skipped:
         warnings.warn(_left_out(skipped).strip(), stacklevel=3)
 
-    def keep(values: Sequence[str] | None) -> list[str] | None:
-        return None if values is None else [values[row] for row in kept]
-
-    return replace(
-        data,
-        source=images.only(kept),
-        labels=keep(data.labels) or (),
-        splits=keep(data.splits) or (),
-        groups=keep(data.groups),
-        attributes=keep(data.attributes),
-        skipped=skipped,
-    )
+    named = {name: getattr(data, name) for name in ("labels", "splits", "groups", "attributes")}
+    chosen = {name: None if values is None else [values[row] for row in kept] for name, values in named.items()}
+    return replace(data, source=images.only(kept), skipped=skipped, **chosen)  # type: ignore[arg-type]
 
 
 def _left_out(paths: Sequence[Path]) -> str:
@@ -163,7 +146,5 @@ def _complete(name: str, splits: Sequence[str], strata: Tensor, seed: int) -> tu
     if len(rows["test"]) == 0:
         raise InputError(f"{name} has too few samples per class ({len(train)} in all) to cut a test split: give one.")
     described = " and ".join(f"{share:.0%} as {part} ({len(rows[part])})" for part, share in missing.items())
-    return (
-        rows,
-        f"Of the {len(train)} training samples, data seed {seed} took {described}, stratified by class and group.",
-    )
+    story = f"Of the {len(train)} training samples, data seed {seed} took {described}, stratified by class and group."
+    return rows, story

@@ -27,7 +27,7 @@ class Advance(Protocol):
     def __call__(self, rows: int) -> None: ...
 
 
-class Samples(NamedTuple):
+class FeatureBatch(NamedTuple):
     """Features (n, A) and, for each row, a label, and a weight and a group where there are columns of them."""
 
     features: np.ndarray
@@ -78,28 +78,25 @@ class ParquetTable:
             labels.update(_values(batch.column(self.target), self.target).tolist())
         return np.array(sorted(labels))
 
-    def batches(self, batch_size: int) -> Iterator[Samples]:
+    def batches(self, batch_size: int) -> Iterator[FeatureBatch]:
         """Samples of at most `batch_size` rows, in order."""
-        for batch in self._scan([*dict.fromkeys([*self.features, *self.other_columns])], batch_size):
-            if batch.num_rows == 0:
-                continue
-            others = [None if name is None else _values(batch.column(name), name) for name in self._others()]
-            yield Samples(self._matrix(batch), others[0], others[1], others[2])  # type: ignore[arg-type]
+        columns = [*dict.fromkeys([*self.features, *self.other_columns])]
+        for batch in self._scan(columns, batch_size):
+            if batch.num_rows:
+                yield self._batch(batch, columns)
 
-    def read_group(self, group: int, columns: Sequence[str] | None = None) -> Samples:
+    def read_group(self, group: int, columns: Sequence[str] | None = None) -> FeatureBatch:
         """The samples of one row group of a single file; `columns` may leave the features out."""
         parquet = require("pyarrow.parquet", "parquet", "Parquet files")
         wanted = [*dict.fromkeys(columns or [*self.features, *self.other_columns])]
         read = parquet.ParquetFile(self.dataset.files[0]).read_row_group(group, columns=wanted, use_threads=False)
-        batch = read.combine_chunks().to_batches()[0]
-        others = [
-            None if name is None or name not in wanted else _values(batch.column(name), name) for name in self._others()
-        ]
-        features = np.empty((batch.num_rows, 0)) if columns else self._matrix(batch)
-        return Samples(features, others[0], others[1], others[2])  # type: ignore[arg-type]
+        return self._batch(read.combine_chunks().to_batches()[0], wanted, with_features=columns is None)
 
-    def _others(self) -> tuple[str, str | None, str | None]:
-        return self.target, self.sample_weight, self.groups
+    def _batch(self, batch: Any, columns: Sequence[str], with_features: bool = True) -> FeatureBatch:
+        features = self._matrix(batch) if with_features else np.empty((batch.num_rows, 0))
+        others = (self.target, self.sample_weight, self.groups)
+        found: list[Any] = [_values(batch.column(name), name) if name and name in columns else None for name in others]
+        return FeatureBatch(features, *found)
 
     def _scan(self, columns: list[str], batch_size: int) -> Iterator[Any]:
         yield from self.dataset.to_batches(
@@ -144,12 +141,10 @@ class ParquetTable:
                 f"column {leaked[0]!r} is given as a feature and as the target, weight or group: the model would read the "
                 "answer off it. Take it out of the features."
             )
-        kinds = require("pyarrow.types", "parquet", "Parquet files")
         types = [self.dataset.schema.field(name).type for name in columns]
         self.is_list = len(columns) == 1 and hasattr(types[0], "value_type")
         for name, kind in zip(columns, types, strict=True):
-            number = kind.value_type if self.is_list else kind
-            if not (kinds.is_floating(number) or kinds.is_integer(number) or kinds.is_boolean(number)):
+            if not _is_number(kind.value_type if self.is_list else kind):
                 raise InputError(f"column {name!r} holds {kind}, expected numbers or one column of lists of numbers.")
         return columns
 
@@ -170,9 +165,12 @@ class ParquetTable:
 
 def numeric_columns(schema: Any) -> list[str]:
     """The columns of plain numbers, in the order of the file."""
+    return [field.name for field in schema if _is_number(field.type)]
+
+
+def _is_number(kind: Any) -> bool:
     kinds = require("pyarrow.types", "parquet", "Parquet files")
-    numeric = (kinds.is_floating, kinds.is_integer, kinds.is_boolean)
-    return [field.name for field in schema if any(fits(field.type) for fits in numeric)]
+    return bool(kinds.is_floating(kind) or kinds.is_integer(kind) or kinds.is_boolean(kind))
 
 
 @dataclass(frozen=True)
@@ -185,7 +183,7 @@ class Spool:
 
 
 @contextmanager
-def spooled(table: ParquetTable, spool: Spool, advance: Advance | None = None) -> Iterator[Samples]:
+def spooled(table: ParquetTable, spool: Spool, advance: Advance | None = None) -> Iterator[FeatureBatch]:
     """All samples at once: features in memory if they are few, else in a temporary file that is gone afterwards.
 
     The file takes N x A x 4 bytes (float32). That there is room is checked before anything is read.
@@ -208,9 +206,9 @@ def spooled(table: ParquetTable, spool: Spool, advance: Advance | None = None) -
                 rest.append(batch[1:])
                 if advance is not None:
                     advance(len(batch.targets))
-        columns = [None if parts[0] is None else np.concatenate(parts) for parts in zip(*rest, strict=True)]
+        columns: list[Any] = [None if parts[0] is None else np.concatenate(parts) for parts in zip(*rest, strict=True)]
         features: np.ndarray = np.memmap(path, np.float32, mode="r", shape=shape)
-        yield Samples(np.array(features) if in_memory else features, *columns)  # type: ignore[arg-type]
+        yield FeatureBatch(np.array(features) if in_memory else features, *columns)
         del features
 
 

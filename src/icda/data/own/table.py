@@ -1,17 +1,13 @@
-"""A CSV table of images or texts with their labels."""
+"""A CSV table of images, texts or numbers with their labels."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from icda.data.own.own_data import SPLIT_WORDS, OwnData, own_task, without_unreadable
-from icda.data.sources import ImageFiles, TextArray, Tokenise
-from icda.data.task import Source, Task
-from icda.data.tokens import hash_tokenise
+from icda.data.own.own_data import SPLIT_WORDS
 from icda.errors import InputError, MissingFileError
 from icda.registry import did_you_mean
 
@@ -36,9 +32,9 @@ class CsvTable(NamedTuple):
     def column(self, name: str) -> list[str]:
         """The cells of a column, none of them empty."""
         cells = [cell.strip() for cell in self.columns[name]]
-        for cell, line in zip(cells, self.lines, strict=True):
-            if not cell:
-                raise InputError(f"{self.path}, line {line}: column {name!r} is empty. Fill it or drop the line.")
+        if "" in cells:
+            line = self.lines[cells.index("")]
+            raise InputError(f"{self.path}, line {line}: column {name!r} is empty. Fill it or drop the line.")
         return cells
 
     def names(self, name: str) -> list[str]:
@@ -57,6 +53,19 @@ class CsvTable(NamedTuple):
                 )
         return cells
 
+    def splits(self, name: str) -> list[str]:
+        """The cells of a column of splits, by the names that icda has for them."""
+        cells = [cell.lower() for cell in self.column(name)]
+        # Only with a 2 among them are numbers surely splits in WILDS's sense; 0 and 1 alone could mean anything.
+        known = {**SPLIT_WORDS, **(NUMBERED_SPLITS if "2" in cells else {})}
+        for cell, line in zip(cells, self.lines, strict=True):
+            if cell not in known:
+                raise InputError(
+                    f"{self.path}, line {line}: split {cell!r} is not understood. Expected: {', '.join(SPLIT_WORDS)}; "
+                    "or 0, 1 and 2 for train, validation and test."
+                )
+        return [known[cell] for cell in cells]
+
     def find(self, role: str, given: str | None, candidates: Sequence[str]) -> str | None:
         """The column for `role`: the one the caller named, else the first whose name is one of `candidates`."""
         by_lower = {name.lower(): name for name in self.columns}
@@ -67,81 +76,62 @@ class CsvTable(NamedTuple):
             raise InputError(f"{self.path} has no {role} column {given!r}: {hint}It has {self.described()}.")
         return given
 
+    def require(self, role: str, given: str | None, candidates: Sequence[str]) -> str:
+        """The same, where there must be one."""
+        found = self.find(role, given, candidates)
+        if found is None:
+            raise self.missing([role], candidates)
+        return found
+
     def missing(self, roles: Sequence[str], candidates: Sequence[str]) -> InputError:
         """That no column can be recognised for any of `roles`, with the option that names it."""
         by_lower = {name.lower(): name for name in self.columns}
         hint = next((hint for name in candidates if (hint := did_you_mean(name, by_lower, by_lower.__getitem__))), "")
-        options = " or ".join(f"--{role}-column ({role}_column= in Python)" for role in roles)
+        options = " or ".join(f"--{role}-column" for role in roles)
         return InputError(
             f"{self.path} has no {' or '.join(roles)} column by a usual name ({', '.join(candidates)}); it has "
-            f"{self.described()}. {hint[:1].upper()}{hint[1:]}Name it with {options}."
+            f"{self.described()}. {hint[:1].upper()}{hint[1:]}Name it with {options} (Columns(...) in Python)."
         )
 
     def described(self) -> str:
         """The first names of the columns, and how many more there are."""
-        names = list(self.columns)
-        more = f" and {len(names) - NAMED_COLUMNS} more" if len(names) > NAMED_COLUMNS else ""
-        return ", ".join(names[:NAMED_COLUMNS]) + more
+        return listed(list(self.columns))
 
 
-def csv_task(
-    path: str | PathLike[str],
-    *,
-    image_column: str | None = None,
-    text_column: str | None = None,
-    label_column: str | None = None,
-    group_column: str | None = None,
-    attribute_column: str | None = None,
-    split_column: str | None = None,
-    image_size: int = 32,
-    tokenise: Tokenise | None = None,
-    max_length: int = 128,
-    seed: int = 0,
-    flip: bool = True,
-    skip_unreadable: bool = False,
-    allow_outside: bool = False,
-) -> Task:
-    """A task from a table with a header: an image path (relative to the table) or a text, a label and, if known, more.
+def listed(names: Sequence[str]) -> str:
+    """The first of many names.
 
-    Columns that are not named are recognised by their usual names. Groups come from a `group` column or, failing that,
-    from label x `attribute`. `split` says train, validation (val), test or metadata, or 0, 1, 2 as in WILDS; a missing
-    test split takes 20 % of train and a missing validation split 10 %, by `seed`; `description` says so. `tokenise`
-    turns a list of texts into lists of ids; by default words and word pairs are hashed. Images must lie in the table's
-    folder or below, unless `allow_outside` says that the table is trusted; `skip_unreadable` leaves out those that
-    cannot be decoded.
+    >>> listed(["a", "", *"bcdefghijk"])
+    'a, (no name), b, c, d, e, f, g, h, i and 2 more'
     """
-    table = read_table(Path(path).expanduser())
-    label = table.find("label", label_column, LABEL)
-    if label is None:
-        raise table.missing(["label"], LABEL)
-    labels = table.names(label)
-    splits = split_values(table, table.find("split", split_column, SPLIT))
-    groups, attributes = group_labels(table, labels, group_column, attribute_column)
-    image, text = input_columns(table, image_column, text_column)
-    if image is not None:
-        source: Source = ImageFiles(image_paths(table, image, allow_outside), image_size, flip=flip)
-        shape: tuple[int, ...] = (3, image_size, image_size)
-        kind, model = "image", "resnet20"
-    else:
-        assert text is not None
-        source = TextArray(table.column(text), tokenise or hash_tokenise, max_length)
-        kind, shape, model = "text", (max_length,), "bag_of_words"
-    data = OwnData(source, labels, splits, groups, attributes)
-    if skip_unreadable and image is not None:
-        data = without_unreadable(data)
-    return own_task(table.path.stem, data, seed, input_kind=kind, input_shape=shape, model=model)
+    more = f" and {len(names) - NAMED_COLUMNS} more" if len(names) > NAMED_COLUMNS else ""
+    return ", ".join(name or "(no name)" for name in names[:NAMED_COLUMNS]) + more
 
 
-def read_table(path: Path) -> CsvTable:
+def read_table(path: Path, only: Sequence[str] | None = None) -> CsvTable:
+    """All columns, or those of `only`, which must be there: the others, of which there may be dozens, are not kept."""
     if not path.is_file():
-        raise MissingFileError(f"{path.absolute()} is not a file: csv_task needs a CSV table with a header line.")
+        raise MissingFileError(f"{path.absolute()} is not a file: give a CSV table with a header line.")
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             first = file.readline()
             file.seek(0)
             reader = csv.reader(file, delimiter=max(",;\t", key=first.count), strict=True)
             header = [name.strip() for name in next(reader, [])]
-            rows = [(row, reader.line_num) for row in reader if row]
+            missing = [name for name in only or () if name not in header]
+            if missing:
+                raise InputError(f"{path} lacks {', '.join(missing)}: its columns are {', '.join(header) or 'none'}.")
+            columns: dict[str, list[str]] = {name: [] for name in (header if only is None else only)}
+            places = {name: header.index(name) for name in columns}
+            lines = []
+            for row in filter(None, reader):
+                if len(row) != len(header):
+                    raise InputError(
+                        f"{path}, line {reader.line_num}: {len(row)} cells, expected {len(header)} as in the header."
+                    )
+                lines.append(reader.line_num)
+                for name, place in places.items():
+                    columns[name].append(row[place])
     except UnicodeDecodeError as error:
         raise InputError(
             f"{path} is not in UTF-8 (byte 0x{error.object[error.start]:02x}); tables from older programs are often in "
@@ -150,26 +140,21 @@ def read_table(path: Path) -> CsvTable:
         ) from error
     except csv.Error as error:
         raise InputError(f"{path} cannot be read as a CSV table: {error}.") from error
-    if not rows or len(set(header)) < len(header):
+    if not lines or len(set(header)) < len(header):
         raise InputError(f"{path} needs a header line of distinct names and rows below it; its header is {header}.")
-    for row, line in rows:
-        if len(row) != len(header):
-            raise InputError(f"{path}, line {line}: {len(row)} cells, expected {len(header)} as in the header.")
-    columns = {name: [row[k] for row, _ in rows] for k, name in enumerate(header)}
-    return CsvTable(path, columns, [line for _, line in rows])
+    return CsvTable(path, columns, lines)
 
 
 def input_columns(table: CsvTable, image_column: str | None, text_column: str | None) -> tuple[str | None, str | None]:
     if image_column is not None and text_column is not None:
-        raise InputError("csv_task takes an image_column or a text_column, not both.")
+        raise InputError("a table is read for its images or for its texts: name one of the columns, not both.")
     image = None if text_column is not None else table.find("image", image_column, IMAGE)
     text = None if image_column is not None else table.find("text", text_column, TEXT)
     if image is None and text is None:
         raise table.missing(["image", "text"], IMAGE + TEXT)
     if image is not None and text is not None:
         raise InputError(
-            f"{table.path} has images ({image!r}) and texts ({text!r}): choose with --image-column or --text-column "
-            "(image_column= or text_column= in Python)."
+            f"{table.path} has images ({image!r}) and texts ({text!r}): choose with --image-column or --text-column."
         )
     return image, text
 
@@ -199,30 +184,15 @@ def _local_path(folder: Path, cell: str) -> Path:
     return path if "\\" not in cell or path.is_file() else folder / cell.replace("\\", "/")
 
 
-def split_values(table: CsvTable, column: str | None) -> list[str]:
-    if column is None:
-        return ["train"] * len(table.lines)
-    cells = [cell.lower() for cell in table.column(column)]
-    # Only with a 2 among them are numbers surely splits in WILDS's sense; 0 and 1 alone could mean anything.
-    known = {**SPLIT_WORDS, **(NUMBERED_SPLITS if "2" in cells else {})}
-    for cell, line in zip(cells, table.lines, strict=True):
-        if cell not in known:
-            raise InputError(
-                f"{table.path}, line {line}: split {cell!r} is not understood. Expected: {', '.join(SPLIT_WORDS)}; "
-                "or 0, 1 and 2 for train, validation and test."
-            )
-    return [known[cell] for cell in cells]
-
-
 def group_labels(
-    table: CsvTable, labels: list[str], given: str | None, attribute: str | None
+    table: CsvTable, labels: list[str] | None, given: str | None, attribute: str | None
 ) -> tuple[list[str] | None, list[str] | None]:
     """Groups, and the attributes they were made of with the labels; None for what the table does not say."""
     group = table.find("group", given, GROUP) if attribute is None or given is not None else None
     if group is not None:
         return table.names(group), None
-    name = table.find("attribute", attribute, ATTRIBUTE)
-    if name is None:
+    name = None if labels is None else table.find("attribute", attribute, ATTRIBUTE)
+    if name is None or labels is None:
         return None, None
     attributes = table.names(name)
     return [f"{label}, {value}" for label, value in zip(labels, attributes, strict=True)], attributes

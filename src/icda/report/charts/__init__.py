@@ -3,13 +3,13 @@
 from icda.report.charts.bars import bar, spark
 from icda.report.charts.heat import Heat, heat_map
 from icda.report.charts.histogram import histogram
-from icda.report.charts.lines import Line, line_chart
+from icda.report.charts.lines import Series, line_chart
 from icda.report.charts.points import Dot, Whisker, scatter, whiskers
 
 __all__ = [
     "Dot",
     "Heat",
-    "Line",
+    "Series",
     "Whisker",
     "bar",
     "heat_map",

@@ -26,19 +26,17 @@ def histogram(title: str, edges: Sequence[float], rows: Sequence[Sequence[float]
         parts.append(label(f"{share * top:,.4g}", frame.left - 6, height + 4, "end", "scale"))
     marks = [x for x in ticks(edges[0], edges[-1], 5) if edges[0] <= x <= edges[-1]]
     parts += frame.across(marks, [number(x, False) for x in marks], x_label)
-    everything = sum(totals) or 1.0
+    everything = sum(totals)
     for low, high, count in zip(edges[:-1], edges[1:], totals, strict=True):
-        parts += _column(frame, low, high, count, everything)
+        parts += _column(frame, low, high, count, everything or 1.0)
     if edges[0] < 0 < edges[-1]:
         parts.append(stroke("zero", (frame.x(0.0), TOP), (frame.x(0.0), frame.bottom)))
     compact = json.dumps([[round(count, 4) for count in row] for row in rows], separators=(",", ":"))
-    data: dict[str, object] = {
-        "data_rows": compact,
-        "data_tokens": tokens,
-        "data_floor": f"{frame.bottom:g}",
-        "data_ceiling": f"{TOP}",
-    }
-    return plot(title, _describe(edges, totals), parts, HEIGHT, **data)
+    data = {"data_rows": compact, "data_tokens": tokens, "data_floor": f"{frame.bottom:g}", "data_ceiling": f"{TOP}"}
+    peak = max(range(len(totals)), key=totals.__getitem__)
+    most = f"{number(edges[peak], False, 3)} to {number(edges[peak + 1], False, 3)}"
+    description = f"{everything:,.0f} samples; most of them, {totals[peak]:,.0f}, lie from {most}."
+    return plot(title, description, parts, HEIGHT, **data)
 
 
 def check_bins(title: str, edges: Sequence[float], rows: Sequence[Sequence[float]]) -> None:
@@ -60,9 +58,3 @@ def _column(frame: Frame, low: float, high: float, count: float, everything: flo
     tip = f"{span}\n{count:,.0f} samples, {100 * count / everything:.1f} %"
     band = {"x": f"{left:.2f}", "y": f"{TOP}", "width": f"{right - left:.2f}", "height": f"{frame.bottom - TOP:g}"}
     return [bar, element("rect", **band, class_="hit", data_span=span, data_tip=tip)]
-
-
-def _describe(edges: Sequence[float], totals: Sequence[float]) -> str:
-    peak = max(range(len(totals)), key=totals.__getitem__)
-    low, high = number(edges[peak], False, 3), number(edges[peak + 1], False, 3)
-    return f"{sum(totals):,.0f} samples; most of them, {totals[peak]:,.0f}, lie from {low} to {high}."

@@ -16,7 +16,7 @@ Point = tuple[float, float | None]  # no y: a gap in the line
 
 
 @dataclass(frozen=True)
-class Line:
+class Series:
     """A named series of points in rising order of x; `spread` is the standard deviation at each point, if known."""
 
     label: str
@@ -24,7 +24,7 @@ class Line:
     spread: Sequence[float | None] = ()
 
 
-def line_chart(title: str, lines: Sequence[Line], percent: bool, x_label: str = "Epoch") -> Markup:
+def line_chart(title: str, lines: Sequence[Series], percent: bool, x_label: str = "Epoch") -> Markup:
     """Lines with a legend below; at each x all values can be read off by pointing at them."""
     known = [(x, y) for line in lines for x, y in line.points if y is not None]
     xs, ys = [x for x, _ in known], [y for _, y in known]
@@ -51,7 +51,7 @@ def legend(labels: Sequence[str]) -> Markup:
     return element("ul", *entries, class_="legend")
 
 
-def _bands(frame: Frame, lines: Sequence[Line], percent: bool, x_label: str) -> list[Markup]:
+def _bands(frame: Frame, lines: Sequence[Series], percent: bool, x_label: str) -> list[Markup]:
     """Invisible columns to point at, each with all values at its x."""
     values: dict[float, list[str]] = {}
     for line in lines:
@@ -66,12 +66,8 @@ def _bands(frame: Frame, lines: Sequence[Line], percent: bool, x_label: str) -> 
     edges = [frame.left, *((a + b) / 2 for a, b in itertools.pairwise(places)), WIDTH - RIGHT]
     bands = []
     for x, start, end in zip(xs, edges[:-1], edges[1:], strict=True):
-        place = {
-            "x": f"{start:.1f}",
-            "y": f"{TOP}",
-            "width": f"{end - start:.1f}",
-            "height": f"{frame.bottom - TOP:.0f}",
-        }
+        place = {"x": f"{start:.1f}", "y": f"{TOP}", "width": f"{end - start:.1f}"}
+        place["height"] = f"{frame.bottom - TOP:.0f}"
         bands.append(element("rect", **place, class_="hit", data_tip="\n".join([f"{x_label} {x:g}", *values[x]])))
     return bands
 
@@ -94,7 +90,7 @@ def _path(places: Sequence[tuple[float, float]], position: int) -> Markup:
     return stroke(f"line {style}", *places)
 
 
-def _describe(lines: Sequence[Line], percent: bool, x_label: str) -> str:
+def _describe(lines: Sequence[Series], percent: bool, x_label: str) -> str:
     sentences, unit = [], x_label.lower()
     for line in lines:
         known = [(x, y) for x, y in line.points if y is not None]

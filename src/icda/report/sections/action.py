@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from icda.report.formatting import percent
-from icda.report.markup import Markup, definitions, element, section
+from icda.report.markup import NOTHING, Markup, definitions, element, section
 from icda.report.results import as_number, listing, mapping
 from icda.report.sections.verdicts import MEANINGS, NAMES
 
@@ -44,7 +44,7 @@ def in_short(audited: Mapping[str, Any], level: int) -> Markup:
     """What was found, in plain words, and the steps to take; empty without verdicts."""
     verdicts = mapping(audited, "verdicts")
     if not verdicts:
-        return Markup("")
+        return NOTHING
     found = found_sentences(audited)
     unclear = [NAMES[kind].lower() for kind in NAMES if answer_of(verdicts, kind) == "cannot tell"]
     children = [element("p", sentence, class_="lede") for sentence in found]

@@ -7,12 +7,12 @@ from typing import Any
 
 from icda.report.charts import Whisker, whiskers
 from icda.report.formatting import figure, heading, percent
-from icda.report.markup import Markup, definitions, element, join, section, table, void
+from icda.report.markup import NOTHING, Markup, captioned, element, join, note, section, table, void
 from icda.report.pictures import picture
-from icda.report.results import Result, as_number, listing
-from icda.report.runs import Run
+from icda.report.results import Result, Run, as_number, entries
+from icda.report.sections.overview import figure_cards
 from icda.report.sections.samples import verdict
-from icda.report.tables import Summary, compared, comparison_table, summarise
+from icda.report.tables import compared, comparison_table, summarise
 
 PICTURED = 24  # samples shown side by side
 METRICS_DRAWN = 2
@@ -25,7 +25,7 @@ def comparison(runs: Sequence[Run], level: int) -> Markup:
     """
     results = [run.result for run in runs]
     if len(results) < 2:
-        return Markup("")
+        return NOTHING
     tasks, rules = ({str(result.get(key) or "") for result in results} for key in ("task", "selection"))
     caption = "Mean ± standard deviation over n runs (n − 1 in the denominator)"
     caption += f"; task: {min(tasks)}" if len(tasks) == 1 else ""
@@ -35,9 +35,9 @@ def comparison(runs: Sequence[Run], level: int) -> Markup:
     names = drawn.names - first
     rows = [row[first:] for row in drawn.rows]
     body = element("div", table(caption, drawn.header[first:], rows, names), class_="comparison")
-    note = "One run has no deviation. An empty cell was not measured."
+    words = note("One run has no deviation. An empty cell was not measured.")
     chooser = _chooser(drawn.header[first:], names + 1) if len(rows) > 1 else ""
-    return section("Comparison", level, _cards(results), chooser, body, element("p", note, class_="note"))
+    return section("Comparison", level, _cards(results), chooser, body, words)
 
 
 def spreads(runs: Sequence[Run], level: int) -> Markup:
@@ -50,8 +50,8 @@ def spreads(runs: Sequence[Run], level: int) -> Markup:
         if panels:
             title = element(f"h{level + 1}", task)
             blocks.append(element("div", title, element("div", *panels, class_="panels"), class_="block"))
-    note = element("p", "Dots are means; lines reach one standard deviation to each side.", class_="note")
-    return section("Methods beside each other", level, *blocks, note) if blocks else Markup("")
+    words = note("Dots are means; lines reach one standard deviation to each side.")
+    return section("Methods beside each other", level, *blocks, words) if blocks else NOTHING
 
 
 def heat_beside(runs: Sequence[Run], level: int) -> Markup:
@@ -66,23 +66,19 @@ def heat_beside(runs: Sequence[Run], level: int) -> Markup:
             rows = [_heat_row(number, seen) for number in shared[:PICTURED]]
             blocks.append(element("div", title, element("div", *rows, class_="rows"), class_="block"))
     words = "The same samples seen by each run; beside the prediction the share of the heat in the centre box."
-    return section("Grad-CAM side by side", level, element("p", words), *blocks) if blocks else Markup("")
+    return section("Grad-CAM side by side", level, element("p", words), *blocks) if blocks else NOTHING
 
 
 def _cards(results: Sequence[Result]) -> Markup:
     """Headline cards where all runs are seeds of one thing; what is compared does not fit on cards."""
     if len(summarise(results, "accuracy")) > 1:
-        return Markup("")
-    summaries = [row for name in compared(results) for row in summarise(results, name) if row.n]
+        return NOTHING
     cards = []
-    for row in summaries:
-        unit = " %" if figure(row.metric).percent else ""
-        value = element("span", f"{row}{unit}", class_="value spread")
+    for row in (row for name in compared(results) for row in summarise(results, name) if row.n):
+        value = element("span", f"{row}{' %' if figure(row.metric).percent else ''}", class_="value spread")
         cards.append((figure(row.metric).label, join([value, element("small", figure(row.metric).meaning)])))
     words = element("p", f"Mean ± standard deviation over {len(results)} runs.", class_="lede")
-    return join(
-        [words, definitions(cards[:4], "figures large"), definitions(cards[4:], "figures") if cards[4:] else ""]
-    )
+    return join([words, figure_cards(cards)])
 
 
 def _chooser(header: Sequence[str], first: int) -> Markup:
@@ -92,7 +88,7 @@ def _chooser(header: Sequence[str], first: int) -> Markup:
         tick = void("input", type="checkbox", checked="", data_column=position)
         boxes.append(element("label", tick, element("span", name)))
     inner = element("fieldset", element("legend", "Figures shown"), *boxes)
-    return element("div", inner, class_="chooser", hidden="") if len(boxes) > 1 else Markup("")
+    return element("div", inner, class_="chooser", hidden="") if len(boxes) > 1 else NOTHING
 
 
 def _drawn_metrics(results: Sequence[Result]) -> list[str]:
@@ -104,20 +100,17 @@ def _drawn_metrics(results: Sequence[Result]) -> list[str]:
 def _panel(results: Sequence[Result], name: str, task: str) -> Markup:
     rows = [row for row in summarise(results, name) if row.mean is not None]
     if len(rows) < 2:
-        return Markup("")
+        return NOTHING
     several_rules = len({row.selection for row in rows}) > 1
-    entries = [Whisker(_label(row, several_rules), row.mean or 0.0, row.std, row.n) for row in rows]
-    chart = whiskers(f"{figure(name).label}, {task}", entries, figure(name).percent, heading(name))
-    return element("figure", element("figcaption", figure(name).label), chart)
-
-
-def _label(row: Summary, several_rules: bool) -> str:
-    return f"{row.method}, {row.selection}" if several_rules else row.method
+    labels = [f"{row.method}, {row.selection}" if several_rules else row.method for row in rows]
+    drawn = [Whisker(label, row.mean or 0.0, row.std, row.n) for label, row in zip(labels, rows, strict=True)]
+    title = figure(name).label
+    return captioned(title, whiskers(f"{title}, {task}", drawn, figure(name).percent, heading(name)))
 
 
 def _heats(run: Run) -> dict[int, Mapping[str, Any]]:
-    entries = (entry for entry in listing(run.part("gradcam"), "samples") if isinstance(entry, Mapping))
-    return {int(number): entry for entry in entries if (number := as_number(entry.get("index"))) is not None}
+    samples = entries(run.part("gradcam"), "samples")
+    return {int(number): entry for entry in samples if (number := as_number(entry.get("index"))) is not None}
 
 
 def _heat_row(number: int, seen: Sequence[tuple[Run, Mapping[int, Mapping[str, Any]]]]) -> Markup:

@@ -6,10 +6,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from icda.report.charts import Line, line_chart
-from icda.report.markup import Markup, element, section
-from icda.report.results import Result, as_number, listing
-from icda.report.runs import Run
+from icda.report.charts import Series, line_chart
+from icda.report.markup import NOTHING, Markup, captioned, element, note, section
+from icda.report.results import Result, Run, as_number, entries
 
 PANELS = (
     ("Accuracy", True, {"train_accuracy": "training", "validation_accuracy": "validation"}),
@@ -52,14 +51,13 @@ MEANS = "Each line is the mean over the runs of a method."
 
 def learning_curve(run: Run, level: int) -> Markup:
     """Accuracy and loss over the epochs; empty without a history."""
-    history = _history(run.result)
+    history = entries(run.result, "history")
     drawn = []
     for title, percent, keys in PANELS:
         lines = [line for key, label in keys.items() if (line := _line(history, key, label))]
         if lines:
-            chart = line_chart(f"{title} over epochs", lines, percent)
-            drawn.append(element("figure", element("figcaption", title), chart))
-    return section("Learning curve", level, element("div", *drawn, class_="panels")) if drawn else Markup("")
+            drawn.append(captioned(title, line_chart(f"{title} over epochs", lines, percent)))
+    return section("Learning curve", level, element("div", *drawn, class_="panels")) if drawn else NOTHING
 
 
 def learning_curves(runs: Sequence[Run], level: int) -> Markup:
@@ -71,13 +69,12 @@ def learning_curves(runs: Sequence[Run], level: int) -> Markup:
         for title, percent, key in OVERLAID:
             lines = [line for name, results in methods.items() if (line := _mean_line(results, key, name))]
             if lines:
-                chart = line_chart(f"{title} over epochs, {task}", lines, percent)
-                drawn.append(element("figure", element("figcaption", title), chart))
+                drawn.append(captioned(title, line_chart(f"{title} over epochs, {task}", lines, percent)))
         if drawn:
             heading = element(f"h{level + 1}", task) if len(grouped) > 1 else ""
             blocks.append(element("div", heading, element("div", *drawn, class_="panels"), class_="block"))
-    note = "" if len(runs) == sum(map(len, grouped.values())) else element("p", MEANS, class_="note")
-    return section("Learning curves", level, *blocks, note) if blocks else Markup("")
+    means = "" if len(runs) == sum(map(len, grouped.values())) else MEANS
+    return section("Learning curves", level, *blocks, note(means)) if blocks else NOTHING
 
 
 def _by_task_and_label(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
@@ -90,23 +87,19 @@ def _by_task_and_label(results: Sequence[Result]) -> dict[str, dict[str, list[Re
     return grouped
 
 
-def _history(result: Result) -> list[Mapping[str, Any]]:
-    return [entry for entry in listing(result, "history") if isinstance(entry, Mapping)]
-
-
-def _line(history: Sequence[Mapping[str, Any]], key: str, label: str) -> Line | None:
+def _line(history: Sequence[Mapping[str, Any]], key: str, label: str) -> Series | None:
     points = []
     for position, entry in enumerate(history):
         epoch = as_number(entry.get("epoch"))
         points.append((float(position) if epoch is None else epoch, as_number(entry.get(key))))
-    return Line(label, points) if any(y is not None for _, y in points) else None
+    return Series(label, points) if any(y is not None for _, y in points) else None
 
 
-def _mean_line(results: Sequence[Result], key: str, label: str) -> Line | None:
+def _mean_line(results: Sequence[Result], key: str, label: str) -> Series | None:
     """The mean over runs at each epoch that any of them has a value for."""
     values: dict[float, list[float]] = {}
     for result in results:
-        line = _line(_history(result), key, label)
+        line = _line(entries(result, "history"), key, label)
         for x, y in line.points if line else ():
             if y is not None:
                 values.setdefault(x, []).append(y)
@@ -114,4 +107,4 @@ def _mean_line(results: Sequence[Result], key: str, label: str) -> Line | None:
         return None
     xs = sorted(values)
     spread = [statistics.stdev(values[x]) if len(values[x]) > 1 else None for x in xs]
-    return Line(label, [(x, statistics.fmean(values[x])) for x in xs], spread)
+    return Series(label, [(x, statistics.fmean(values[x])) for x in xs], spread)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from icda.report.markup import Markup, element, section, void
+from icda.report.markup import NOTHING, Markup, element, section, void
 from icda.report.pictures import sample
-from icda.report.results import listing, mapping
-from icda.report.runs import Vocabulary
+from icda.report.results import Vocabulary, entries, listing, mapping
 
 WORDS = (
     "Look for what the suspects share with the class they are tied to, and not with their own: a background, a colour, a "
@@ -26,42 +25,23 @@ BUT_TIED = (
 
 def vocabulary_of(audited: Mapping[str, Any]) -> Vocabulary:
     """The classes of an audit, as the page's filter numbers them."""
-    return Vocabulary({str(name): f"c{number}" for number, name in enumerate(listing(audited, "class_names"))})
-
-
-def class_filter(vocabulary: Vocabulary, *names: object) -> dict[str, object]:
-    """Attributes of a row or card that stands for these classes.
-
-    >>> class_filter(Vocabulary({"cat": "c0", "dog": "c1"}), "dog", "cat", "dog")
-    {'data_class': 'c1 c0'}
-    """
-    known = [vocabulary.classes[name] for name in dict.fromkeys(map(str, names)) if name in vocabulary.classes]
-    return {"data_class": " ".join(known)} if known else {}
+    return Vocabulary.of(listing(audited, "class_names"))
 
 
 def suspects(audited: Mapping[str, Any], level: int) -> Markup:
     """For each pair of classes the suspects, typical samples of their class, and of the class they are tied to."""
-    pairs = [pair for pair in listing(mapping(audited, "exhibits"), "pairs") if isinstance(pair, Mapping)]
-    if not pairs:
-        return Markup("")
-    vocabulary = vocabulary_of(audited)
+    vocabulary, pairs = vocabulary_of(audited), entries(mapping(audited, "exhibits"), "pairs")
     blocks = [_pair(pair, vocabulary, min(level + 1, 6)) for pair in pairs]
-    return section("Suspects to look at", level, element("p", WORDS), *blocks)
+    return section("Suspects to look at", level, element("p", WORDS), *blocks) if blocks else NOTHING
 
 
 def doubtful(audited: Mapping[str, Any], level: int) -> Markup:
     """Pictures or texts of the most doubtful labels; empty without them."""
-    entries = [entry for entry in listing(mapping(audited, "exhibits"), "labels") if isinstance(entry, Mapping)]
-    if not entries:
-        return Markup("")
-    vocabulary = vocabulary_of(audited)
-    cards = element("div", *(_card(entry, vocabulary, with_rival=True) for entry in entries), class_="cards")
-    return section("Labels to check", level, element("p", LABEL_WORDS + _caution(audited)), cards)
-
-
-def _caution(audited: Mapping[str, Any]) -> str:
-    shortcut = mapping(mapping(audited, "verdicts"), "shortcut")
-    return BUT_TIED if shortcut.get("answer") == "yes" else ""
+    vocabulary, labels = vocabulary_of(audited), entries(mapping(audited, "exhibits"), "labels")
+    cards = [_card(entry, vocabulary, with_rival=True) for entry in labels]
+    is_tied = mapping(mapping(audited, "verdicts"), "shortcut").get("answer") == "yes"
+    words = element("p", LABEL_WORDS + (BUT_TIED if is_tied else ""))
+    return section("Labels to check", level, words, element("div", *cards, class_="cards")) if cards else NOTHING
 
 
 def _pair(pair: Mapping[str, Any], vocabulary: Vocabulary, level: int) -> Markup:
@@ -73,13 +53,14 @@ def _pair(pair: Mapping[str, Any], vocabulary: Vocabulary, level: int) -> Markup
     )
     drawn = []
     for title, key in columns:
-        entries = [entry for entry in listing(pair, key) if isinstance(entry, Mapping)]
-        cards = element("div", *(_card(entry, vocabulary, with_rival=False) for entry in entries), class_="cards small")
-        drawn.append(element("div", element("p", title, class_="small-title"), cards))
+        cards = (_card(entry, vocabulary, with_rival=False) for entry in entries(pair, key))
+        drawn.append(
+            element("div", element("p", title, class_="small-title"), element("div", *cards, class_="cards small"))
+        )
     samples = "1 sample" if count == 1 else f"{count} samples"
     heading = element(f"h{level}", f"{label}, tied to {tied_to}: {samples}")
     trio = element("div", *drawn, class_="trio")
-    return element("div", heading, trio, class_="block", **class_filter(vocabulary, label, tied_to))
+    return element("div", heading, trio, class_="block", **vocabulary.filters(label, tied_to))
 
 
 def _breakable(name: str) -> list[str | Markup]:
@@ -96,7 +77,6 @@ def _card(entry: Mapping[str, Any], vocabulary: Vocabulary, with_rival: bool) ->
     name, label, rival = (str(entry.get(key, "")) for key in ("name", "label", "tied_to"))
     words = element("span", f"{label} → {rival}? ") if with_rival else ""
     shown = sample({**entry, "index": name}, f"{name}, labelled {label}")
-    filters = class_filter(vocabulary, label, rival if with_rival else label)
-    return element(
-        "figure", shown, element("figcaption", words, element("small", *_breakable(name))), class_="card", **filters
-    )
+    filters = vocabulary.filters(label, rival if with_rival else label)
+    caption = element("figcaption", words, element("small", *_breakable(name)))
+    return element("figure", shown, caption, class_="card", **filters)

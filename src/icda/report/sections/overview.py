@@ -1,12 +1,14 @@
-"""What was run, on what, and how well it went."""
+"""What was run, on what, how well it went, and what is needed to run it again."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 from icda.report.formatting import FIGURES, duration, figure, metric_text, percent
-from icda.report.markup import Markup, definitions, element, join, section
-from icda.report.results import Result, as_number, class_name, listing, mapping, metric
-from icda.report.runs import Run, evaluated_samples
-from icda.report.sections.uncertainty import Uncertainty, uncertainty
+from icda.report.intervals import uncertainty
+from icda.report.markup import NOTHING, Markup, definitions, element, join, note, section, table
+from icda.report.results import Result, Run, as_number, class_name, evaluated_samples, listing, mapping, metric, numbers
 
 LARGE_FIGURES = 4
 
@@ -14,13 +16,14 @@ LARGE_FIGURES = 4
 def what_was_run(run: Run, level: int) -> Markup:
     """The run's identity: enough to know what it may be compared with."""
     result = run.result
+    samples = sum(evaluated_samples(result))
     facts = [
         ("Task", result["task"]),
         ("Method", result["method"]),
         ("Model", result.get("model") or mapping(result, "config").get("model")),
         ("Seed", result.get("seed")),
         ("Checkpoint kept by", result.get("selection")),
-        ("Evaluated on", _evaluated_on(result)),
+        ("Evaluated on", f"{result.get('split', 'test')} split" + (f", {samples:,} samples" if samples else "")),
         ("Training data", _training_data(result)),
         ("Time", duration(as_number(result.get("seconds")))),
         ("Data hash", element("code", str(result["data_hash"])[:12]) if result.get("data_hash") else None),
@@ -32,48 +35,68 @@ def headline(run: Run, level: int) -> Markup:
     """One sentence and every metric that is a single number, with its interval; empty when there is none."""
     result = run.result
     names = dict.fromkeys((*FIGURES, *mapping(result, "metrics")))
-    figures = [(name, value) for name in names if (value := metric(result, name)) is not None]
-    if not figures:
-        return Markup("")
-    known = {name: interval for name, _ in figures if (interval := uncertainty(result, name)) is not None}
-    cards = [(figure(name).label, _card(name, value, known.get(name))) for name, value in figures]
-    return section(
-        "Headline numbers",
-        level,
-        element("p", _sentence(result), class_="lede") if _sentence(result) else "",
-        definitions(cards[:LARGE_FIGURES], "figures large"),
-        definitions(cards[LARGE_FIGURES:], "figures") if cards[LARGE_FIGURES:] else "",
-        element("p", _intervals_note(known), class_="note") if known else "",
-    )
-
-
-def _card(name: str, value: float, interval: Uncertainty | None) -> Markup:
-    shown = "" if interval is None else element("span", interval.text(), class_="interval")
-    note = element("small", figure(name).meaning) if figure(name).meaning else ""
-    return join([element("span", metric_text(name, value), class_="value"), shown, note])
-
-
-def _intervals_note(known: dict[str, Uncertainty]) -> str:
+    figures = {name: value for name in names if (value := metric(result, name)) is not None}
+    known = {name: interval for name in figures if (interval := uncertainty(result, name)) is not None}
+    cards = []
+    for name, value in figures.items():
+        spread = element("span", str(known[name]), class_="interval") if name in known else ""
+        meaning = element("small", figure(name).meaning) if figure(name).meaning else ""
+        shown = element("span", metric_text(name, value), class_="value")
+        cards.append((figure(name).label, join([shown, spread, meaning])))
     rules = ", ".join(dict.fromkeys(interval.rule for interval in known.values()))
-    return (
+    words = (
         f"Ranges are 95 % intervals from the number of test samples ({rules}). They do not hold what another seed would "
         "change: run several seeds for that. The worst of many classes or groups is also low by chance."
     )
+    sentence = _sentence(result)
+    lede = element("p", sentence, class_="lede") if sentence else ""
+    parts = [lede, figure_cards(cards), note(words if known else "")]
+    return section("Headline numbers", level, *parts) if cards else NOTHING
 
 
-def _evaluated_on(result: Result) -> str:
-    samples = sum(evaluated_samples(result))
-    return f"{result.get('split', 'test')} split" + (f", {samples:,} samples" if samples else "")
+def figure_cards(cards: list[tuple[str, Markup]]) -> Markup:
+    """Figures under their names, the first few large."""
+    small = definitions(cards[LARGE_FIGURES:], "figures") if cards[LARGE_FIGURES:] else ""
+    return join([definitions(cards[:LARGE_FIGURES], "figures large"), small])
+
+
+def configuration(run: Run, level: int) -> Markup:
+    """Every setting of the run; empty when none was kept."""
+    return _settings("Settings", "Settings of this run", mapping(run.result, "config"), level)
+
+
+def environment(run: Run, level: int) -> Markup:
+    """Versions and machine; empty when none was kept."""
+    return _settings("Environment", "Software and machine of this run", mapping(run.result, "environment"), level)
+
+
+def flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Nested settings as dotted names with their values as text.
+
+    >>> list(flatten({"lr": 0.1, "loss": {"beta": 0.1, "switches": ["a", "b"]}}))
+    [('lr', '0.1'), ('loss.beta', '0.1'), ('loss.switches', 'a, b')]
+    """
+    for key, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _settings(title: str, caption: str, settings: Mapping[str, Any], level: int) -> Markup:
+    # A setting that was not set says nothing: the reader looks for those that were.
+    rows = [(element("code", name), value) for name, value in flatten(settings) if value not in ("None", "{}", "")]
+    drawn = element("div", table(caption, ["Name", "Value"], rows, names=2), class_="settings")
+    return section(title, level, drawn) if rows else NOTHING
 
 
 def _training_data(result: Result) -> str:
-    counts = [count for value in listing(result, "class_counts") if (count := as_number(value)) is not None]
+    counts = [count for count in numbers(result, "class_counts") if count is not None]
     if not counts:
         return ""
-    text = f"{sum(counts):,.0f} samples, {len(counts)} classes"
-    if min(counts) > 0 and max(counts) > min(counts):
-        text += f", the largest {max(counts) / min(counts):.3g} times the smallest"
-    return text
+    differ = min(counts) > 0 and max(counts) > min(counts)
+    ratio = f", the largest {max(counts) / min(counts):.3g} times the smallest" if differ else ""
+    return f"{sum(counts):,.0f} samples, {len(counts)} classes{ratio}"
 
 
 def _sentence(result: Result) -> str:

@@ -7,10 +7,9 @@ from typing import Any
 
 from icda.report.charts import bar
 from icda.report.formatting import percent
-from icda.report.markup import Markup, element, join, section
+from icda.report.markup import NOTHING, Markup, definitions, element, join, section
 from icda.report.pictures import picture, sample
-from icda.report.results import as_number, listing
-from icda.report.runs import Run, whole
+from icda.report.results import Run, as_number, entries, whole
 
 SHOWN_AT_ONCE = 24
 NOT_TIED = "No sample is tied to another class: every strength is zero."
@@ -18,61 +17,47 @@ NOT_TIED = "No sample is tied to another class: every strength is zero."
 
 def tied(run: Run, level: int) -> Markup:
     """The samples most tied to a class that is not theirs, strongest first; empty without them."""
-    entries = [entry for entry in listing(run.explanations, "tied") if isinstance(entry, Mapping)]
-    if not entries:
-        return Markup("")
+    listed = entries(run.explanations, "tied")
+    shown = [entry for entry in listed if (as_number(entry.get("strength")) or 0.0) > 0]
     title = "Samples tied to a wrong class"
-    entries = [entry for entry in entries if (as_number(entry.get("strength")) or 0.0) > 0]
-    if not entries:
-        return section(title, level, element("p", NOT_TIED))
-    top = max(as_number(entry.get("strength")) or 0.0 for entry in entries)
-    cards = [_tied_card(run, entry, top) for entry in entries]
+    if not shown:
+        return section(title, level, element("p", NOT_TIED)) if listed else NOTHING
+    top = max(as_number(entry.get("strength")) or 0.0 for entry in shown)
     words = (
-        f"The {len(entries)} samples whose features point most strongly to another class than their label: "
+        f"The {len(shown)} samples whose features point most strongly to another class than their label: "
         "look for shortcuts, borderline cases and wrong labels."
     )
-    return section(title, level, element("p", words), _grid(cards))
+    return section(title, level, element("p", words), _grid([_tied_card(run, entry, top) for entry in shown]))
 
 
 def gradcam(run: Run, level: int) -> Markup:
     """Where the network looked; empty without heat maps."""
     part = run.part("gradcam")
-    entries = [entry for entry in listing(part, "samples") if isinstance(entry, Mapping)]
-    if not entries:
-        return Markup("")
+    cards = [_heat_card(run, entry) for entry in entries(part, "samples")]
     share = as_number(part.get("mean_centre_share"))
     words = "Grad-CAM: the warmer a place, the more it supports the predicted class."
     words += f" Layer {part['layer']}." if part.get("layer") else ""
     words += f" On average {percent(share)} of the heat lies in the centre box." if share is not None else ""
-    return section(
-        "Grad-CAM", level, element("p", words), _grid([_heat_card(run, entry) for entry in entries], "pairs")
-    )
+    return section("Grad-CAM", level, element("p", words), _grid(cards, "pairs")) if cards else NOTHING
 
 
 def counterfactuals(run: Run, level: int) -> Markup:
     """Features moved towards another class and mapped back to pixels, beside real neighbours; empty without them."""
     part = run.part("counterfactuals")
-    entries = [entry for entry in listing(part, "samples") if isinstance(entry, Mapping)]
-    if not entries:
-        return Markup("")
-    name = part.get("augmentation")
+    cards = [_counterfactual_card(run, entry) for entry in entries(part, "samples")]
     words = "The picture whose features come closest to the augmented ones, found by optimisation in pixel space, and "
     words += "the nearest real samples in feature space beside it: believe what both show."
-    words += f" Augmentation: {name}." if name else ""
+    words += f" Augmentation: {part['augmentation']}." if part.get("augmentation") else ""
     words += f" Seed {part['seed']}." if part.get("seed") is not None else ""
-    cards = [_counterfactual_card(run, entry) for entry in entries]
-    return section("Counterfactual pictures", level, element("p", words), _grid(cards, "strips"))
+    return section("Counterfactual pictures", level, element("p", words), _grid(cards, "strips")) if cards else NOTHING
 
 
 def _grid(cards: list[Markup], css: str = "") -> Markup:
-    first = element("div", *cards[:SHOWN_AT_ONCE], class_=f"cards {css}".strip())
-    rest = cards[SHOWN_AT_ONCE:]
-    if not rest:
-        return first
-    more = element(
-        "details", element("summary", f"{len(rest)} more"), element("div", *rest, class_=f"cards {css}".strip())
+    first, rest = (
+        element("div", *part, class_=f"cards {css}".strip()) for part in (cards[:SHOWN_AT_ONCE], cards[SHOWN_AT_ONCE:])
     )
-    return join([first, more])
+    more = len(cards) - SHOWN_AT_ONCE
+    return join([first, element("details", element("summary", f"{more} more"), rest)]) if more > 0 else first
 
 
 def _tied_card(run: Run, entry: Mapping[str, Any], top: float) -> Markup:
@@ -89,9 +74,8 @@ def _tied_card(run: Run, entry: Mapping[str, Any], top: float) -> Markup:
     )
     meter = "" if strength is None else bar(strength / top)
     filters = run.filters(entry.get("target"), entry.get("towards"), group=entry.get("group"))
-    return element(
-        "figure", shown, element("figcaption", facts, meter, element("small", where)), class_="card", **filters
-    )
+    caption = element("figcaption", facts, meter, element("small", where))
+    return element("figure", shown, caption, class_="card", **filters)
 
 
 def _heat_card(run: Run, entry: Mapping[str, Any]) -> Markup:
@@ -117,14 +101,8 @@ def _heat_card(run: Run, entry: Mapping[str, Any]) -> Markup:
 def verdict(entry: Mapping[str, Any], prediction: str) -> Markup:
     """A prediction with a mark that does not rest on colour."""
     right = whole(entry.get("target")) == whole(entry.get("prediction"))
-    mark = element(
-        "span",
-        "✓" if right else "✗",
-        class_="good" if right else "bad",
-        aria_label="right" if right else "wrong",
-        role="img",
-    )
-    return join([prediction, " ", mark])
+    mark, css, words = ("✓", "good", "right") if right else ("✗", "bad", "wrong")
+    return join([prediction, " ", element("span", mark, class_=css, aria_label=words, role="img")])
 
 
 def _counterfactual_card(run: Run, entry: Mapping[str, Any]) -> Markup:
@@ -135,7 +113,7 @@ def _counterfactual_card(run: Run, entry: Mapping[str, Any]) -> Markup:
         element("span", "→", class_="arrow", aria_hidden="true"),
         _under(picture(entry.get("made"), f"sample {number} moved towards {towards}"), f"towards {towards}"),
     ]
-    near = [neighbour for neighbour in listing(entry, "neighbours") if isinstance(neighbour, Mapping)]
+    near = entries(entry, "neighbours")
     if near:
         images.append(element("span", "≈", class_="arrow", aria_hidden="true"))
     for neighbour in near:
@@ -153,5 +131,4 @@ def _under(image: Markup, words: str) -> Markup:
 
 
 def _facts(*pairs: tuple[str, object]) -> Markup:
-    rows = (element("div", element("dt", name), element("dd", value)) for name, value in pairs if value != "")
-    return element("dl", *rows, class_="pairs")
+    return definitions([pair for pair in pairs if pair[1] != ""], "pairs")

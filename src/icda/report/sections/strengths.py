@@ -1,55 +1,80 @@
-"""How strongly samples are tied to classes that are not theirs."""
+"""How far samples are from being taken for another class, and how strongly they are tied to one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from icda.report.charts import Heat, Line, heat_map, histogram, line_chart
-from icda.report.markup import Markup, element, section, table
-from icda.report.results import as_number, listing
-from icda.report.runs import Run
+from icda.report.charts import Heat, Series, heat_map, histogram, line_chart, spark
+from icda.report.formatting import percent
+from icda.report.markup import NOTHING, Markup, captioned, definitions, element, note, section, table
+from icda.report.results import Run, as_number, matrix, numbers
 from icda.report.sections.confusion import check_square
-from icda.report.sections.margins import per_class_bins, read_bins
 
+SHOWN_AT_ONCE = 12
 PAIRS_SHOWN = 15
 NO_TIES = "No class is tied to another: every mean strength is zero."
+
+
+def margins(run: Run, level: int) -> Markup:
+    """The margins' histogram and a row for each class; empty without margins."""
+    part = run.part("margins")
+    split = run.explanations.get("split") or "test"
+    words = "Margin: the true class's logit minus the largest other one. Below zero the sample is classified wrongly."
+    drawn = _distribution(run, part, f"Margins of the {split} samples", "Margin (logits)", words, signed=True)
+    known = {"Mean margin": as_number(part.get("mean")), "Median margin": as_number(part.get("median"))}
+    facts = [(label, f"{value:.3g}".replace("-", "−")) for label, value in known.items() if value is not None]
+    negative = as_number(part.get("share_negative"))
+    facts += [] if negative is None else [("Below zero", percent(negative))]
+    return section("Margins", level, definitions(facts, "facts") if facts else "", drawn) if drawn else NOTHING
 
 
 def strengths(run: Run, level: int) -> Markup:
     """The strengths' histogram and which class is tied to which; empty without strengths."""
     part = run.part("strengths")
-    edges, rows = read_bins(part)
-    towards = [[as_number(cell) or 0.0 for cell in row] for row in listing(part, "towards")]
-    parts: list[Markup] = []
-    split = str(part.get("split") or "train")
-    if rows:
-        caption = f"Strengths of the {split} samples"
-        chart = histogram(caption, edges, rows, run.class_tokens(len(rows)), "Strength")
-        words = "Strength: how closely a sample's features point to the other class that they resemble most."
-        drawn = element("figure", element("figcaption", caption), chart, element("p", words, class_="note"))
-        classes = per_class_bins(run, edges, rows, f"Strengths class by class, {split} split", signed=False)
-        parts.append(element("div", drawn, classes, class_="beside"))
+    split, towards = part.get("split") or "train", matrix(part, "towards")
+    words = "Strength: how closely a sample's features point to the other class that they resemble most."
+    parts = [_distribution(run, part, f"Strengths of the {split} samples", "Strength", words, signed=False)]
     if towards:
         check_square("a matrix of ties", towards, "one row per class, one column the class it is tied to")
         parts += [_matrix(run, towards), _pairs(run, towards)] if any(map(any, towards)) else [element("p", NO_TIES)]
-    return section("Strengths", level, *parts) if parts else Markup("")
+    return section("Strengths", level, *parts) if any(parts) else NOTHING
 
 
 def variances(run: Run, level: int) -> Markup:
     """Mapped variances over training, on a class's own boundaries and on others; empty without them."""
-    part = run.part("variances")
-    epochs = [as_number(value) for value in listing(part, "epochs")]
-    lines = []
+    part, lines = run.part("variances"), []
     for key, label in (("own", "boundaries of the class"), ("unrelated", "unrelated boundaries")):
-        values = [as_number(value) for value in listing(part, key)]
-        points = [(x, y) for x, y in zip(epochs, values, strict=False) if x is not None]
+        both = zip(numbers(part, "epochs"), numbers(part, key), strict=False)
+        points = [(x, y) for x, y in both if x is not None]
         if any(y is not None for _, y in points):
-            lines.append(Line(label, points))
+            lines.append(Series(label, points))
     if not lines:
-        return Markup("")
+        return NOTHING
     title = "Variance of classes along decision boundaries"
-    drawn = element("figure", element("figcaption", title), line_chart(title, lines, percent=False))
+    drawn = captioned(title, line_chart(title, lines, percent=False))
     return section("Mapped variances", level, element("div", drawn, class_="panels"))
+
+
+def _distribution(run: Run, part: Mapping[str, Any], caption: str, axis: str, words: str, signed: bool) -> Markup:
+    """A histogram of all samples beside one for each class; empty where nothing was counted."""
+    edges, rows = [edge for edge in numbers(part, "edges") if edge is not None], matrix(part, "counts")
+    if not rows:
+        return NOTHING
+    chart = captioned(caption, histogram(caption, edges, rows, run.class_tokens(len(rows)), axis), note(words))
+    # The share below zero only where zero is an edge: there it is exact.
+    zero = next((i for i, edge in enumerate(edges) if abs(edge) < 1e-9), None) if signed else None
+    body = []
+    for index, counts in enumerate(rows):
+        total = sum(counts)
+        below = [] if zero is None else [percent(sum(counts[:zero]) / total) if total else ""]
+        body.append([run.class_name(index), f"{total:,.0f}", *below, spark(counts, zero)])
+    header = ["Class", "Samples", *([] if zero is None else ["Below zero"]), "Distribution"]
+    name, _, rest = caption.partition(" of the ")
+    by_class = f"{name} class by class, {rest.removesuffix(' samples')} split"
+    classes = table(by_class, header, body, attributes=[run.filters(index) for index in range(len(rows))])
+    beside = element("div", classes, class_="sparks tall" if len(rows) > SHOWN_AT_ONCE else "sparks")
+    return element("div", chart, beside, class_="beside")
 
 
 def _matrix(run: Run, towards: Sequence[Sequence[float]]) -> Markup:
@@ -68,12 +93,19 @@ def _matrix(run: Run, towards: Sequence[Sequence[float]]) -> Markup:
 
 
 def _pairs(run: Run, towards: Sequence[Sequence[float]]) -> Markup:
-    ties = [(cell, i, j) for i, row in enumerate(towards) for j, cell in enumerate(row) if i != j and cell > 0]
-    ties.sort(key=lambda tie: (-tie[0], tie[1], tie[2]))
-    if not ties:
-        return Markup("")
-    shown = ties[:PAIRS_SHOWN]
+    shown = strongest_pairs(towards)
     rows = [[run.class_name(i), run.class_name(j), f"{strength:.3f}"] for strength, i, j in shown]
     caption = f"The {len(shown)} strongest ties between classes"
     filters = [run.filters(i, j) for _, i, j in shown]
-    return table(caption, ["Samples of", "Tied to", "Mean strength"], rows, names=2, attributes=filters)
+    header = ["Samples of", "Tied to", "Mean strength"]
+    return table(caption, header, rows, names=2, attributes=filters) if shown else NOTHING
+
+
+def strongest_pairs(towards: Sequence[Sequence[float]]) -> list[tuple[float, int, int]]:
+    """The strongest ties between two classes: strength, class, class it is tied to.
+
+    >>> strongest_pairs([[0.0, 0.1], [0.4, 0.0]])
+    [(0.4, 1, 0), (0.1, 0, 1)]
+    """
+    ties = [(cell, i, j) for i, row in enumerate(towards) for j, cell in enumerate(row) if i != j and cell > 0]
+    return sorted(ties, key=lambda tie: (-tie[0], tie[1], tie[2]))[:PAIRS_SHOWN]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from icda.report.markup import Markup, element, join, section, table
-from icda.report.results import as_number, listing, mapping
+from icda.report.formatting import decimal
+from icda.report.markup import NOTHING, Markup, element, join, section, table
+from icda.report.results import listing, mapping
 
 NAMES = {
     "shortcut": "Shortcut",
@@ -32,15 +33,13 @@ def verdict_parts(audited: Mapping[str, Any], level: int) -> Markup:
 def _answers(audited: Mapping[str, Any], level: int) -> Markup:
     verdicts = mapping(audited, "verdicts")
     if not verdicts:
-        return Markup("")
+        return NOTHING
     rows, reasons = [], []
     for kind, verdict in verdicts.items():
         if not isinstance(verdict, Mapping):
             continue
         name = NAMES.get(kind, kind)
-        confidence = as_number(verdict.get("confidence"))
-        score = "" if confidence is None else f"{confidence:.2f}"
-        rows.append([name, verdict.get("answer", ""), score])
+        rows.append([name, verdict.get("answer", ""), decimal(verdict.get("confidence"), 2)])
         meant = f": {MEANINGS[kind]}" if kind in MEANINGS else ""
         reasons.append(element("p", element("strong", name), f"{meant}."))
         reasons.append(element("ul", *(element("li", reason) for reason in listing(verdict, "reasons"))))
@@ -59,7 +58,7 @@ def _answers(audited: Mapping[str, Any], level: int) -> Markup:
 def _treatment(audited: Mapping[str, Any], level: int) -> Markup:
     treatment = mapping(audited, "treatment")
     if not treatment:
-        return Markup("")
+        return NOTHING
     effect = mapping(treatment, "effect")
     name = str(treatment.get("name", "")).replace("_", " ").capitalize()
     said = [element("p", str(treatment.get("sentence") or f"{name}."), class_="lede")]

@@ -13,7 +13,7 @@ import torch
 
 from icda.bench.studies.verdicts.pools import embedded_images
 from icda.data.bias.long_tail import long_tail
-from icda.data.datasets.cifar10 import load_cifar10
+from icda.data.datasets.cifar import load_cifar10
 from icda.data.datasets.tiny_imagenet import HELD_OUT, TRAIN, locate_file, read_stored
 from icda.data.generators import generator_for
 from icda.data.sources import ImageArray

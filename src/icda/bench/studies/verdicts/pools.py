@@ -17,7 +17,7 @@ from sklearn.datasets import load_digits
 
 from icda.bench.studies.embeddings.sets import adult as adult_set
 from icda.bench.studies.embeddings.sets import compas as compas_set
-from icda.data.datasets.cifar10_files import read_grids
+from icda.data.datasets.cifar_files import read_grids
 from icda.data.datasets.tiny_imagenet import HELD_OUT, locate_file, read_stored
 from icda.data.roots import DatasetNotFoundError, data_root
 from icda.errors import InputError

@@ -1,4 +1,4 @@
-"""CIFAR-10 from disk: the public pickled batches, or lossless WebP grids."""
+"""CIFAR from disk: the public pickled batches of CIFAR-10 and CIFAR-100, or CIFAR-10 as lossless WebP grids."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from PIL import Image
 from icda.data.roots import check_files
 from icda.errors import IcdaError, InputError
 
-BATCHES_FOLDER = "cifar-10-batches-py"
 TILE, TILES = 32, 50
-# MD5, because that is what the public archive's files have always been listed with.
+# MD5, because that is what the public archives' files have always been listed with. The test file comes last.
 BATCH_SUMS = {
     "data_batch_1": "c99cafc152244af753f735de768cd75f",
     "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
@@ -28,9 +27,11 @@ BATCH_SUMS = {
     "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
     "test_batch": "40351d587109b95175f43aff81a1287e",
 }
+FINE_SUMS = {"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0ae62326f3e7ffdfab6717acfc"}
+NAMES_SUMS = {"meta": "7973b15100ade9c7d40fb424638fde48"}
 
 
-class Cifar10(NamedTuple):
+class CifarArrays(NamedTuple):
     """Images as bytes (N, 32, 32, 3) and labels as int64, in the original order."""
 
     train_images: np.ndarray
@@ -47,20 +48,31 @@ class UntrustedFileError(IcdaError, pickle.UnpicklingError):
     """A file would run code when it is read."""
 
 
-def read_batches(folder: Path, sums: Mapping[str, str] | None = BATCH_SUMS) -> Cifar10:
-    """Read the folder `cifar-10-batches-py`; `sums` are the MD5 sums its files must have, None checks nothing."""
-    check_files(folder, "CIFAR-10", BATCH_SUMS)
-    images, labels = [], []
-    for name in BATCH_SUMS:
+def read_batches(folder: Path, sums: Mapping[str, str | None] = BATCH_SUMS, labels: bytes = b"labels") -> CifarArrays:
+    """Read a folder of pickled batches, the last for test; `sums` are the MD5 sums they must have, None checks none."""
+    batches = read_pickles(folder, sums)
+    # A row of a batch holds all red, then all green, then all blue values.
+    images = [np.asarray(batch[b"data"]).reshape(-1, 3, TILE, TILE).transpose(0, 2, 3, 1) for batch in batches]
+    targets = [np.asarray(batch[labels], dtype=np.int64) for batch in batches]
+    train = np.ascontiguousarray(np.concatenate(images[:-1])), np.concatenate(targets[:-1])
+    return CifarArrays(*train, np.ascontiguousarray(images[-1]), targets[-1])
+
+
+def read_class_names(folder: Path, sums: Mapping[str, str | None] = NAMES_SUMS) -> tuple[str, ...]:
+    """The names of the fine classes of CIFAR-100."""
+    return tuple(bytes(name).decode() for name in read_pickles(folder, sums)[0][b"fine_label_names"])
+
+
+def read_pickles(folder: Path, sums: Mapping[str, str | None]) -> list[Any]:
+    """What is pickled in each of a folder's files, in the order of `sums`."""
+    check_files(folder, "CIFAR", sums)
+    loaded = []
+    for name, expected in sums.items():
         content = (folder / name).read_bytes()
-        if sums is not None:
-            _check(folder / name, hashlib.md5(content, usedforsecurity=False).hexdigest(), sums[name])
-        batch = load_arrays(content, folder / name)
-        # A row of the batch holds all red, then all green, then all blue values.
-        images.append(np.asarray(batch[b"data"]).reshape(-1, 3, TILE, TILE).transpose(0, 2, 3, 1))
-        labels.append(np.asarray(batch[b"labels"], dtype=np.int64))
-    train = np.ascontiguousarray(np.concatenate(images[:-1])), np.concatenate(labels[:-1])
-    return Cifar10(*train, np.ascontiguousarray(images[-1]), labels[-1])
+        if expected is not None:
+            _check(folder / name, hashlib.md5(content, usedforsecurity=False).hexdigest(), expected)
+        loaded.append(load_arrays(content, folder / name))
+    return loaded
 
 
 def load_arrays(content: bytes, path: Path) -> Any:
@@ -89,7 +101,7 @@ class _ArrayUnpickler(pickle.Unpickler):
         return admitted[module, name]
 
 
-def read_grids(folder: Path) -> Cifar10:
+def read_grids(folder: Path) -> CifarArrays:
     """Read `train_*.webp`, `test_*.webp` (50 x 50 tiles each) and `labels.npz`, checked against `manifest.json`."""
     manifest = json.loads((folder / "manifest.json").read_text())
     names = sorted(manifest["files"])
@@ -105,7 +117,7 @@ def read_grids(folder: Path) -> Cifar10:
         images = np.concatenate([tiles[name] for name in names if name.startswith(part)])
         _check(folder / f"{part}_*.webp", _sha256(images), manifest[f"{part}_sha256_uint8_NHWC"])
         arrays += [images, labels[part].astype(np.int64)]
-    return Cifar10(*arrays)
+    return CifarArrays(*arrays)
 
 
 def _read_grid(path: Path, expected: str) -> np.ndarray:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from icda.data.datasets.cifar10_files import (
+from icda.data.datasets.cifar_files import (
     BATCH_SUMS,
     DamagedDatasetError,
     load_arrays,
@@ -34,7 +34,7 @@ def _write_batches(folder: Path, each: int = 4) -> np.ndarray:
 
 def test_the_public_batches_are_read_in_order(tmp_path: Path) -> None:
     images = _write_batches(tmp_path / "batches")
-    found = read_batches(tmp_path / "batches", sums=None)
+    found = read_batches(tmp_path / "batches", dict.fromkeys(BATCH_SUMS))
     assert np.array_equal(found.train_images, images[:20])
     assert np.array_equal(found.test_images, images[20:])
     assert found.train_labels.tolist() == [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4 + [4] * 4
@@ -52,7 +52,7 @@ def test_a_missing_batch_is_named(tmp_path: Path) -> None:
     _write_batches(tmp_path / "batches")
     (tmp_path / "batches" / "data_batch_3").unlink()
     with pytest.raises(DatasetNotFoundError, match="data_batch_3 is missing"):
-        read_batches(tmp_path / "batches", sums=None)
+        read_batches(tmp_path / "batches", dict.fromkeys(BATCH_SUMS))
 
 
 def test_a_pickle_that_would_run_code_is_refused_before_it_runs(

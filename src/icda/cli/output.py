@@ -1,0 +1,56 @@
+"""What commands say: plain words, and a bar while inputs are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+from icda.errors import InputError
+from icda.terminal import make_console
+
+NAMED = 20  # names that a list on the terminal shows
+
+
+def say(words: str, *, aside: bool = False) -> None:
+    """Print words as they are, without colour or line breaks of our own; `aside` of what may be piped on, to stderr."""
+    make_console(stderr=aside).print(words, highlight=False, markup=False, soft_wrap=True)
+
+
+@dataclass
+class Bar:
+    """A bar with time left; a line each tenth where output is not a terminal."""
+
+    noun: str
+    console: Console = field(default_factory=lambda: make_console(stderr=True))
+
+    def __enter__(self) -> Bar:
+        columns = (SpinnerColumn(), TextColumn(self.noun), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self.bar = Progress(*columns, console=self.console, disable=not self.console.is_terminal)
+        self.line = self.bar.add_task(self.noun, total=None)
+        self.tenth = 0
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def update(self, done: int, total: int) -> None:
+        self.bar.update(self.line, completed=done, total=total)
+        if not self.console.is_terminal and 10 * done // total > self.tenth:
+            self.tenth = 10 * done // total
+            self.console.print(f"{done}/{total} {self.noun}", highlight=False)
+
+
+def listed(heading: str, names: Sequence[object]) -> list[str]:
+    """A line for each of the first names below a heading, and how many more there are; nothing without names."""
+    more = [f"  and {len(names) - NAMED} more"] if len(names) > NAMED else []
+    return [f"{len(names)} {heading}:", *(f"  {name}" for name in names[:NAMED]), *more] if len(names) else []
+
+
+def check_jobs(command: str, on: str, jobs: int | None) -> None:
+    """Refuse --jobs where no Ray would start them."""
+    if jobs is not None and on != "ray":
+        raise InputError(f"--jobs are processes of a Ray, and {command} is --on {on}: add --on ray, or leave it out.")
