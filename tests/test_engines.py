@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-
 from icda.auditing.block_run import BlockAuditSettings, audit_blocks
+from icda.heads.block_fit import fit_blocks
+
 from icda.cli.audit import main as audit_main
 from icda.cli.embed import local_jobs
 from icda.cli.fit import main
@@ -22,7 +23,6 @@ from icda.data.embedding.samples import Columns
 from icda.data.own.blocks import find_blocks
 from icda.engines import Here, OnRay, Processes, make_engine, start_ray
 from icda.errors import InputError, OperationError
-from icda.heads.block_fit import fit_blocks
 from icda.heads.problem import LossSettings
 from icda.serving.loading import load
 

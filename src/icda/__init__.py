@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from icda.estimators.classifier import ICDAClassifier
     from icda.estimators.meta_classifier import MetaICDAClassifier
     from icda.estimators.robust import RobustClassifier
+    from icda.functional.strength import Strength, direct_strength
     from icda.losses import (
         AdjustedLoss,
         CrossEntropyLoss,
@@ -24,11 +25,10 @@ if TYPE_CHECKING:
         LogitAdjustmentLoss,
         RISDALoss,
     )
+    from icda.meta.strength_network import StrengthNetwork
     from icda.methods.meta_loop import MetaICDA
     from icda.serving import load
     from icda.statistics import ClassStatistics, Moments
-    from icda.functional.strength import Strength, direct_strength
-    from icda.meta.strength_network import StrengthNetwork
     from icda.statistics.augment import AugmentedFeatures, augment
 
 _HOMES = {
@@ -55,30 +55,7 @@ _HOMES = {
     "load": "icda.serving",
 }
 
-__all__ = [
-    "AdjustedLoss",
-    "Audit",
-    "AugmentedFeatures",
-    "ClassStatistics",
-    "CrossEntropyLoss",
-    "ICDAClassifier",
-    "ICDALoss",
-    "ISDALoss",
-    "LogitAdjustmentLoss",
-    "MetaICDA",
-    "MetaICDAClassifier",
-    "Moments",
-    "RISDALoss",
-    "RobustClassifier",
-    "Strength",
-    "StrengthNetwork",
-    "Verdict",
-    "__version__",
-    "audit",
-    "augment",
-    "direct_strength",
-    "load",
-]
+__all__ = sorted([*_HOMES, "__version__"])  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:

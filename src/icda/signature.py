@@ -20,4 +20,4 @@ def full_signature(cls: type) -> inspect.Signature:
                 merged.setdefault(each.name, each)
         if not passed_on:
             break
-    return inspect.Signature([*merged.values(), *passed_on])
+    return inspect.Signature(list(merged.values()))

@@ -11,17 +11,16 @@ import torch
 
 from icda import audit
 from icda.auditing import assessment
+from icda.auditing.label_noise import confident_class, label_quality, scaled_joint
 from icda.auditing.result import Audit
 from icda.auditing.run import AuditSettings, audit_blocks
-from icda.auditing.label_noise import confident_class, label_quality, scaled_joint
 from icda.auditing.ties import Ties
 from icda.cli.audit import main
 from icda.errors import InputError
 from icda.heads.balance import rebalance
 from icda.heads.blocks import MemoryBlock
 from icda.heads.dealing import deal_folds
-from icda.heads.problem import LossSettings
-from icda.heads.problem import Problem
+from icda.heads.problem import LossSettings, Problem
 from icda.heads.solver import fit_head
 
 EXACT = AuditSettings(C=0.3, folds=3, rounds=2, seed=5, max_iter=2000, tol=1e-9, dtype=torch.float64)
@@ -125,7 +124,10 @@ def test_every_figure_is_that_of_heads_in_memory(classes: int, tmp_path: Path) -
 
 def test_samples_in_memory_have_the_figures_of_rows_in_blocks() -> None:
     features, labels = make_rows()
-    here, there = audit(features, labels, seed=5), audit_blocks(cut(features, labels, 6), settings=AuditSettings(seed=5))
+    here, there = (
+        audit(features, labels, seed=5),
+        audit_blocks(cut(features, labels, 6), settings=AuditSettings(seed=5)),
+    )
     ties = here.in_memory()[0]
     np.testing.assert_allclose(there.tied.tie, ties.tie[there.tied.row], atol=0.02)
     assert abs(there.suspected - here.suspected) <= 2

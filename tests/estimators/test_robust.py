@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from icda import ICDAClassifier, RobustClassifier
+from icda import RobustClassifier
 from icda.estimators.robust import weighted_moments
 
 Data = tuple[np.ndarray, np.ndarray, np.ndarray]

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from icda.metrics import confusion_matrix
 from icda.functional.confusion import count_confusions
+from icda.metrics import confusion_matrix
 
 
 @pytest.mark.parametrize("weighted", [False, True])

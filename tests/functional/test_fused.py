@@ -6,8 +6,8 @@ from torch import Tensor
 
 from icda.functional import fused
 from icda.functional.fused import augmentation_term
-from icda.statistics import Moments
 from icda.functional.grouping import LabelGroups
+from icda.statistics import Moments
 
 KINDS = ["full", "diagonal"]
 # Few classes (a table over pairs of classes), classes > 2 samples (a matrix a sample), two classes, one sample.

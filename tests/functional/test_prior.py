@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-
 from torch.nn import functional as F
 
 from icda.functional.prior import answer_log_prior, conditional_log_prior, joint_counts, log_ratio, tempered
@@ -76,9 +75,7 @@ def test_counts_and_prior_are_those_of_a_loop() -> None:
 def test_an_attribute_that_tells_nothing_is_logit_adjustment(smoothing: float) -> None:
     shares = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
     constant = conditional_log_prior(60 * shares[None], smoothing)
-    independent = conditional_log_prior(
-        torch.outer(torch.tensor([10.0, 40.0], dtype=torch.float64), shares), smoothing
-    )
+    independent = conditional_log_prior(torch.outer(torch.tensor([10.0, 40.0], dtype=torch.float64), shares), smoothing)
     for row in (*constant, *independent):
         torch.testing.assert_close(row.exp(), shares, rtol=0, atol=1e-12)
 

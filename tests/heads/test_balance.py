@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from icda.heads.balance import Through, balance_weights, rebalance, reweigh
-from icda.heads.problem import LossSettings
-from icda.heads.problem import Problem
+from icda.heads.problem import LossSettings, Problem
 from icda.heads.solver import fit_head
 
 

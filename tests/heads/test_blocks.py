@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from icda.errors import InputError
-from icda.heads.balance import reweigh, with_prior
+from icda.heads.balance import rebalance, reweigh, with_prior
 from icda.heads.blocks import (
     AttributePrior,
     AttributeReader,
@@ -36,7 +36,6 @@ from icda.heads.folds import (
 )
 from icda.heads.problem import LossSettings, Problem
 from icda.heads.solver import fit_head
-from icda.heads.balance import rebalance
 
 EXACT = {"max_iter": 2000, "tol": 1e-10}
 DECAY, FOLDS, SEED = 0.02, 3, 4

@@ -4,8 +4,7 @@ import torch
 
 from icda.heads.balance import rebalance
 from icda.heads.cross_fit import cross_fitted_logits, cross_fitted_strength, stratified_folds
-from icda.heads.problem import LossSettings
-from icda.heads.problem import Problem
+from icda.heads.problem import LossSettings, Problem
 from icda.heads.solver import fit_head
 
 

@@ -11,8 +11,7 @@ from icda.errors import InputError
 from icda.heads import decay as module
 from icda.heads.cross_fit import cross_fitted_logits
 from icda.heads.decay import FACTORS, LEAST_GAIN, balanced_share, choose_decay
-from icda.heads.problem import LossSettings
-from icda.heads.problem import Problem
+from icda.heads.problem import LossSettings, Problem
 from icda.heads.solver import fit_head
 
 SETTINGS = LossSettings("la")

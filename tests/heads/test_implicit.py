@@ -6,13 +6,12 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from icda.heads.implicit import Optimum
-from icda.heads.meta import mean_loss
-from icda.heads.problem import LossSettings
-from icda.heads.problem import Problem
-from icda.heads.solver import LinearHead, fit_head
 from icda.functional.grouping import LabelGroups
 from icda.functional.strength import Strength
+from icda.heads.implicit import Optimum
+from icda.heads.meta import mean_loss
+from icda.heads.problem import LossSettings, Problem
+from icda.heads.solver import LinearHead, fit_head
 
 LOSSES = [LossSettings("ce"), LossSettings("isda", 0.7), LossSettings("icda", 0.5, 0.4)]
 

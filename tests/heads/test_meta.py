@@ -5,12 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from icda.functional.strength import Strength, direct_strength
 from icda.heads.balance import rebalance
 from icda.heads.meta import MetaSettings, Outer, _Fold, fit_meta_head
-from icda.heads.problem import LossSettings
-from icda.heads.problem import Problem
+from icda.heads.problem import LossSettings, Problem
 from icda.heads.solver import LinearHead, fit_head
-from icda.functional.strength import Strength, direct_strength
 
 
 def biased(size: int, agreement: float, seed: int, decay: float = 0.02) -> tuple[Problem, torch.Tensor]:

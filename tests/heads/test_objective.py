@@ -63,7 +63,9 @@ def objective_of(problem: Problem, settings: LossSettings):
     return evaluate
 
 
-def by_the_losses(problem: Problem, settings: LossSettings, weight: Tensor, bias: Tensor) -> tuple[float, Tensor, Tensor]:
+def by_the_losses(
+    problem: Problem, settings: LossSettings, weight: Tensor, bias: Tensor
+) -> tuple[float, Tensor, Tensor]:
     """Value and gradient of the mean loss by `icda.losses`, with full covariances and no bound on variances."""
     classes, targets = problem.num_classes, problem.targets
     weight, bias = weight.clone().requires_grad_(), bias.clone().requires_grad_()

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from icda.heads.problem import LossSettings
 from icda.heads.online import OnlineHead
-from icda.heads.problem import Problem
+from icda.heads.problem import LossSettings, Problem
 from icda.heads.solver import fit_head
 
 NAMES = ("ce", "la", "isda", "risda", "icda")

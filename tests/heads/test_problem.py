@@ -5,11 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from icda.heads.balance import rebalance, reweigh
-from icda.heads.problem import LossSettings
-from icda.heads.problem import Problem
-from icda.heads.solver import fit_head
 from icda.functional.strength import Strength
+from icda.heads.balance import rebalance, reweigh
+from icda.heads.problem import LossSettings, Problem
+from icda.heads.solver import fit_head
 
 
 def make_problem(size: int = 60, classes: int = 3) -> Problem:

@@ -4,8 +4,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from icda.heads.balance import balance_weights
-from icda.heads.problem import LossSettings
-from icda.heads.problem import Problem
+from icda.heads.problem import LossSettings, Problem
 from icda.heads.pseudo_groups import contrast_groups
 from icda.heads.solver import fit_head
 

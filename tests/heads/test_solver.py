@@ -8,10 +8,10 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 import icda.heads.rows as rows_module
+from icda.functional.strength import direct_strength
 from icda.heads.problem import LossSettings, Problem
 from icda.heads.rows import StoredRows
 from icda.heads.solver import LinearHead, fit_head
-from icda.functional.strength import direct_strength
 
 
 def make_problem(classes: int = 3, decay: float = 0.01) -> Problem:

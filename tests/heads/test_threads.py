@@ -7,8 +7,7 @@ import torch
 from threadpoolctl import ThreadpoolController
 
 from icda.heads import threads
-from icda.heads.problem import LossSettings
-from icda.heads.problem import Problem
+from icda.heads.problem import LossSettings, Problem
 from icda.heads.solver import fit_head
 from icda.heads.threads import SMALL, quiet_blas, threads_for
 

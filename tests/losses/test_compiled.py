@@ -13,7 +13,7 @@ from torch._dynamo.utils import counters
 
 import icda
 from icda.errors import InputError
-from icda.losses.base import LOSSES
+from icda.losses import LOSSES
 
 CLASSES, FEATURES, SIZE = 5, 8, 12
 

@@ -71,7 +71,9 @@ def test_ignored_samples_cost_no_further_read(validate: bool, monkeypatch: pytes
 def test_low_rank_covariances_take_one_decomposition_for_all_classes(
     validate: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = count_reads(ICDALoss(C, A, covariance="low_rank", rank=2, validate=validate), monkeypatch, torch.arange(N) % C)
+    found = count_reads(
+        ICDALoss(C, A, covariance="low_rank", rank=2, validate=validate), monkeypatch, torch.arange(N) % C
+    )
     assert sum("eigh" in name for name in found) == 1
     assert len(found) == 1 + int(validate)
 

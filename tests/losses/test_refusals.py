@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from icda import ClassStatistics, ICDALoss
 from icda.errors import IcdaError, InputError, InputTypeError
-from icda.losses import LOSSES, AdjustedLoss
 from icda.functional import quadratic
 from icda.functional.quadratic import quadratic_form
+from icda.losses import LOSSES, AdjustedLoss
 from icda.statistics import Moments
 from icda.statistics.low_rank import compress
 

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from icda import ICDALoss, ISDALoss, RISDALoss
 from icda.errors import InputError
-from icda.losses import SGIDALoss
-from icda.losses.augmented import VARIANCE_BOUND, StatisticsLoss
 from icda.functional.augmentation import variance_term
 from icda.functional.fused import adjusted_logits, augmentation_term
+from icda.losses import SGIDALoss
+from icda.losses.augmented import VARIANCE_BOUND, StatisticsLoss
 from icda.statistics import Moments
 
 TYPES = [ICDALoss, ISDALoss, RISDALoss, SGIDALoss]

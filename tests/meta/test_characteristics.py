@@ -11,8 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from icda.meta.characteristics import Characteristics
-from icda.meta.characteristics import NAMES
+from icda.meta.characteristics import NAMES, Characteristics
 
 COUNTS = torch.tensor([40, 20, 10, 5])
 CLASSES, DIM = 4, 6

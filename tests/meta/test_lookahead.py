@@ -12,6 +12,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from icda.data.task import Batch
+from icda.functional.strength import Strength
 from icda.losses import ICDALoss
 from icda.meta import Forward, look_ahead
 from icda.methods.base import Context, Setup
@@ -20,7 +21,6 @@ from icda.methods.meta_weight_net import MetaWeightNet
 from icda.methods.metasaug import MetaSAug
 from icda.models import create_model
 from icda.models.base import FeatureClassifier
-from icda.functional.strength import Strength
 
 RATE = 0.3
 CLASSES = 4

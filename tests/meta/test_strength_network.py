@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from icda.errors import InputError
-from icda.meta.strength_network import StrengthNetwork
-from icda.meta.strength_network import InputNorm, centre
+from icda.meta.strength_network import InputNorm, StrengthNetwork, centre
 
 SIZE = 5
 

@@ -90,9 +90,7 @@ def fit_blocks_treated(
     return TreatedFit(head, treatment, decay, reader, towards)
 
 
-def chosen_decay(
-    sample: Problem, settings: LossSettings, strata: Tensor, shape: tuple[int, int], seed: int
-) -> float:
+def chosen_decay(sample: Problem, settings: LossSettings, strata: Tensor, shape: tuple[int, int], seed: int) -> float:
     """The decay that serves the treated rows of the sample best; that of the problem where all rows are very many."""
     if shape[0] * shape[1] > MOST_NUMBERS:
         return sample.decay

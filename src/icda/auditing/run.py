@@ -123,7 +123,13 @@ def audit(
         result,
         noise=noise,
         notes=inputs.notes,
-        settings={"C": settings.inverse_decay(rows), "folds": int(folds), "repeats": repeats, "seed": seed, **_sizes(rows)},
+        settings={
+            "C": settings.inverse_decay(rows),
+            "folds": int(folds),
+            "repeats": repeats,
+            "seed": seed,
+            **_sizes(rows),
+        },
         seconds=time.perf_counter() - start,
         ties=Ties(probabilities, whole.tied_to, whole.strength, whole.tie, whole.suspected, *apart),
         targets=labels,
@@ -180,7 +186,12 @@ def _result(
     apart = separability(problem, asked.logits, asked.ties > 0, settings.folds, settings.seed)
     imbalance = measure_imbalance(rows.counts, names)
     noise = LabelNoise(thresholds, scaled_joint(sums.confident, rows.counts), sums.issues)
-    named = {"C": settings.inverse_decay(rows), "folds": settings.folds, "rounds": settings.rounds, "seed": settings.seed}
+    named = {
+        "C": settings.inverse_decay(rows),
+        "folds": settings.folds,
+        "rounds": settings.rounds,
+        "seed": settings.seed,
+    }
     return Audit(
         class_names=names,
         samples=rows.shape[0],

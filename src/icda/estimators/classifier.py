@@ -17,14 +17,13 @@ from icda.estimators.predictions import LinearPredictions
 from icda.estimators.prior import GivenPrior
 from icda.estimators.samples import check_samples, check_settings, encode_classes, encode_groups, solver_unit
 from icda.estimators.streaming import StreamingFit
+from icda.functional.strength import Strength
 from icda.heads.balance import Through, rebalance, reweigh
 from icda.heads.cross_fit import cross_fitted_logits, cross_fitted_strength
-from icda.heads.problem import LossName, LossSettings
-from icda.heads.problem import Problem
+from icda.heads.problem import LossName, LossSettings, Problem
 from icda.heads.pseudo_groups import contrast_groups
 from icda.heads.rows import refuse_sparse
 from icda.heads.solver import fit_head
-from icda.functional.strength import Strength
 
 LOSSES = ("ce", "la", "isda", "risda", "icda")
 Balance = Literal["class", "group", "errors", "contrast", "strength"]

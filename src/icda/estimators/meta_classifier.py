@@ -24,8 +24,7 @@ from icda.estimators.prior import GivenPrior
 from icda.estimators.samples import check_settings, encode_classes, encode_groups, solver_unit, warn_of_other_scale
 from icda.heads.balance import rebalance
 from icda.heads.meta import MetaHead, MetaSettings, StrengthsAs, fit_meta_head
-from icda.heads.problem import LossName, LossSettings
-from icda.heads.problem import Problem
+from icda.heads.problem import LossName, LossSettings, Problem
 from icda.heads.pseudo_groups import fit_reader
 from icda.heads.rows import refuse_sparse
 from icda.meta.strength_network import OUTPUTS, StrengthOutput

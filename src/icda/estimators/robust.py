@@ -154,7 +154,14 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _known_attributes(
-        self, features: Tensor, used: np.ndarray, groups: Any, X_meta: Any, y_meta: Any, groups_meta: Any, scaled: Scaling
+        self,
+        features: Tensor,
+        used: np.ndarray,
+        groups: Any,
+        X_meta: Any,
+        y_meta: Any,
+        groups_meta: Any,
+        scaled: Scaling,
     ) -> Tensor | None:
         """Groups as numbers, given or read off metadata; None without either."""
         if groups is not None:

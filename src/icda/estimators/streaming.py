@@ -17,8 +17,8 @@ from icda.data.own.parquet import FeatureBatch, ParquetTable, Source, Spool, spo
 from icda.errors import InputError
 from icda.heads import rows as stored
 from icda.heads.balance import Through
-from icda.heads.problem import LossName, LossSettings
 from icda.heads.online import OnlineHead
+from icda.heads.problem import LossName, LossSettings
 from icda.heads.rows import refuse_sparse
 from icda.terminal import make_console
 

@@ -17,11 +17,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.errors import InputTypeError
+from icda.functional.quadratic import mean_term, quadratic_form
 from icda.losses import AdjustedLoss, ICDALoss, ISDALoss, LogitAdjustmentLoss, RISDALoss
-from icda.losses.prior_loss import PriorLoss
-from icda.functional.quadratic import mean_term
 from icda.losses.head import Head, head_parameters
-from icda.functional.quadratic import quadratic_form
+from icda.losses.prior_loss import PriorLoss
 
 FACTORS = {
     "logit_adjustment": ("class_margin",),

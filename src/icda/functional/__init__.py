@@ -1,1 +1,1 @@
-"""The mathematics as pure functions of tensors: one readable reference for each formula, fast forms behind the same name."""
+"""The mathematics as pure functions of tensors: one readable reference a formula, fast forms behind the same name."""

@@ -7,9 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from icda.functional.fused import Term, augmentation_term
 from icda.functional.moments import Moments
-from icda.functional.quadratic import reference_term
+from icda.functional.quadratic import Term, reference_term
 from icda.functional.strength import Strength
 
 
@@ -35,6 +34,8 @@ def variance_term(
         from icda.functional.operators import compiled_term  # registers operators, which only a graph needs
 
         return compiled_term(weight, term)
+    from icda.functional.fused import augmentation_term
+
     return augmentation_term(weight, *term)
 
 

@@ -16,22 +16,11 @@ from torch.nn import functional as F
 
 from icda.functional.grouping import LabelGroups, on_host
 from icda.functional.moments import Moments
-from icda.functional.quadratic import reference_term, share_within
+from icda.functional.quadratic import Term, reference_term, share_within
 
 CHUNK_ELEMENTS = 1 << 20  # largest temporary, in numbers
 CACHE_ELEMENTS = 1 << 17  # of the table form: as much as stays in a core's cache
 TABLE_ELEMENTS = 1 << 26  # largest table of the table form
-
-
-class Term(NamedTuple):
-    """What the term is made of, besides the weight."""
-
-    targets: Tensor
-    coefficients: Tensor  # (N, C), of each class's covariance
-    towards: Tensor | None  # alpha-hat (N, C), or None to leave M out
-    moments: Moments
-    lam: float | Tensor
-    bound: float = math.inf  # of (lambda/2) P: above, lambda is smaller for that sample and class
 
 
 def augmentation_term(weight: Tensor, *term: Any) -> Tensor:
@@ -113,7 +102,9 @@ def _again(
 ) -> Iterator[Tensor | None]:
     """The gradient by the plain formula, for those who want to differentiate it."""
     if ctx.moments.scatter._version != ctx.version:
-        raise RuntimeError("a second derivative needs the statistics of its own batch, and another was folded in since.")
+        raise RuntimeError(
+            "a second derivative needs the statistics of its own batch, and another was folded in since."
+        )
     wanted = [part for part in given if part is not None and part.requires_grad]
     found = iter(torch.autograd.grad(formula(), wanted, grad, create_graph=True))
     return (next(found) if part is not None and part.requires_grad else None for part in given)

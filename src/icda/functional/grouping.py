@@ -58,8 +58,8 @@ class LabelGroups:
             for label, rows in self._blocks():
                 torch.mm(left[rows].T, right[rows], out=total[label])
             return total
-        for rows in self._chunks(left.shape[1] * right.shape[1]):
-            total.index_add_(0, self.labels[rows], left[rows][:, :, None] * right[rows][:, None])
+        for span in self._chunks(left.shape[1] * right.shape[1]):
+            total.index_add_(0, self.labels[span], left[span][:, :, None] * right[span][:, None])
         return total
 
     def apply(self, values: Tensor, matrices: Tensor) -> Tensor:

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from icda.functional.fused import DiagonalForm, TableForm, Term, full_form, make_form, term_value, weight_gradient
+from icda.functional.fused import DiagonalForm, TableForm, full_form, make_form, term_value, weight_gradient
 from icda.functional.moments import Moments
+from icda.functional.quadratic import Term
 
 Parts = tuple[Tensor, ...]
 

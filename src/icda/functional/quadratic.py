@@ -9,6 +9,7 @@ samples, C classes, A features, r rank.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,6 +18,17 @@ from icda.functional.grouping import LabelGroups
 from icda.functional.moments import Moments
 
 PROJECTION_ELEMENTS = 1 << 26  # of the low-rank form: most numbers that its table and the products with it may hold
+
+
+class Term(NamedTuple):
+    """What the term is made of, besides the weight."""
+
+    targets: Tensor
+    coefficients: Tensor  # (N, C), of each class's covariance
+    towards: Tensor | None  # alpha-hat (N, C), or None to leave M out
+    moments: Moments
+    lam: float | Tensor
+    bound: float = math.inf  # of (lambda/2) P: above, lambda is smaller for that sample and class
 
 
 def reference_term(

@@ -69,4 +69,6 @@ def icda_logits(table: Tensor, groups: LabelGroups, strength: Strength, beta: fl
     """(lambda/2) P + lambda M + beta alpha (N, C) from the table of all labels; differentiable in both."""
     classes = len(table)
     coefficients = (strength.per_class / (classes - 1)).scatter(1, groups.labels[:, None], 1).to(table)
-    return groups.apply(coefficients, table) + off_target((beta * strength.per_sample).to(table), groups.labels, classes)
+    return groups.apply(coefficients, table) + off_target(
+        (beta * strength.per_sample).to(table), groups.labels, classes
+    )

@@ -8,8 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from icda.heads.problem import Problem
 from icda.functional.prior import conditional_log_prior, joint_counts, tempered
+from icda.heads.problem import Problem
 
 Through = Literal["weights", "statistics", "prior"]
 

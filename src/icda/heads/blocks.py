@@ -30,6 +30,7 @@ from icda.heads.rows import Rows, rows_per_chunk
 from icda.statistics import ClassStatistics
 
 KNOWN = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))  # to torch
+NOTHING = torch.empty(0)
 Say = Callable[[str], None]
 
 
@@ -205,7 +206,9 @@ class BlockRows:
         every = max(1, len(targets) // (SAMPLED * features.shape[1]))
         reading = Reading(np.arange(num_classes), None, features.dtype, folds, seed)
         place = Place(block, 0, np.zeros(num_classes, dtype=np.int64))
-        return cls([place], reading, counts, Summary(None, torch.from_numpy(np.array(block.features[::every], np.float64))))
+        return cls(
+            [place], reading, counts, Summary(None, torch.from_numpy(np.array(block.features[::every], np.float64)))
+        )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -379,8 +382,8 @@ class Question:
     settings: LossSettings
     masses: Masses
     constant: Tensor  # (K, C)
-    weight: Tensor = torch.empty(0)
-    bias: Tensor = torch.empty(0)
+    weight: Tensor = NOTHING
+    bias: Tensor = NOTHING
     table: Tensor | None = None  # of `icda.functional.tables`, for losses that have one
     angles: Tensor | None = None  # the weight whose angles are ICDA's strengths
     prior: AttributePrior | None = None  # what each row adds to its logits by itself
@@ -433,7 +436,9 @@ def _augmented_answer(chunk: Chunk, question: Question) -> Answer:
         part = None if coefficients is None else coefficients[span]
         if part is None:
             block += question.table[label]
-        value += label_slope_(block, label, mass[span], part, None if margin is None else margin[span], question.table[label])
+        value += label_slope_(
+            block, label, mass[span], part, None if margin is None else margin[span], question.table[label]
+        )
         to_table[label] += block.sum(0) if part is None else part.T @ block
     return Answer(Slope(value, logits.T @ features, logits.sum(0)), to_table)
 

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from icda.heads.cross_fit import held_out_logits, outside_folds
-from icda.heads.problem import LossSettings
-from icda.heads.problem import Problem
+from icda.heads.problem import LossSettings, Problem
 from icda.heads.solver import fit_folds
 
 FACTORS = (1.0, 0.1, 0.01)  # of the decay a problem comes with

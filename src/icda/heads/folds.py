@@ -169,7 +169,8 @@ def trusted_rows(rows: BlockRows, decay: float, rounds: int = 2) -> tuple[Truste
     return Trusted(heads, float(counts.sum())), counts
 
 
-class MarginSums(NamedTuple):
+@dataclass(frozen=True)
+class MarginSums:
     """What makes the margins of two kinds of heads comparable: number, mean and sum of squares about it."""
 
     count: int
@@ -177,7 +178,7 @@ class MarginSums(NamedTuple):
     squares: float
     confidence: Tensor  # (C,), sums of the probability of a row's own class
 
-    def __add__(self, other: MarginSums) -> MarginSums:  # type: ignore[override]
+    def __add__(self, other: MarginSums) -> MarginSums:
         count, apart = self.count + other.count, other.mean - self.mean
         mean = self.mean + apart * other.count / count
         squares = self.squares + other.squares + apart**2 * self.count * other.count / count

@@ -15,16 +15,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.errors import InputTypeError
+from icda.functional.grouping import LabelGroups
+from icda.functional.strength import Strength, direct_strength
+from icda.functional.tables import LogitMoments, icda_logits, icda_table, label_table
 from icda.heads.cross_fit import cross_fitted_logits, stratified_folds
 from icda.heads.implicit import Optimum
 from icda.heads.problem import LossSettings, Problem
 from icda.heads.solver import LinearHead, fit_head
-from icda.functional.grouping import LabelGroups
-from icda.functional.tables import LogitMoments, icda_logits, icda_table, label_table
-from icda.functional.strength import Strength, direct_strength
 from icda.meta.characteristics import Characteristics
-from icda.meta.strength_network import StrengthNetwork
-from icda.meta.strength_network import StrengthOutput
+from icda.meta.strength_network import StrengthNetwork, StrengthOutput
 
 StrengthsAs = Literal["weights", "margins"]
 ROUNDS = 2  # fits with strengths after the first without

@@ -5,7 +5,7 @@ all of a row, so the prior is one constant per class. The augmentation terms see
 the samples of a label take one product with its slice. And whatever has the size N x C is worked through in blocks that
 stay in cache.
 
-Two classes have opposite rows at the optimum: one row does, their difference. So parameters have `head_rows(C)` rows a head.
+Two classes have opposite rows at the optimum: one row does, their difference. So a head has `head_rows(C)` rows.
 """
 
 from __future__ import annotations
@@ -183,7 +183,9 @@ class AugmentedObjective:
     def _class_means(self) -> Tensor:
         """mu (C, A), by which means of logits are known without a look at the logits."""
         share = self.share if self.is_sorted else torch.empty_like(self.share).index_copy_(0, self.order, self.share)
-        targets = self.targets if self.is_sorted else torch.empty_like(self.targets).index_copy_(0, self.order, self.targets)
+        targets = (
+            self.targets if self.is_sorted else torch.empty_like(self.targets).index_copy_(0, self.order, self.targets)
+        )
         mean = torch.zeros(self.classes, self.features.shape[1], dtype=self.features.dtype)
         for span, block in row_chunks(self.features):
             mean.index_add_(0, targets[span], block * share[span][:, None])
@@ -221,7 +223,9 @@ class AugmentedObjective:
         for label, span in self.blocks:
             block = gradient[span]
             coefficients = None if self.coefficients is None else self.coefficients[span]
-            torch.add(residuals[span], fixed[label] if coefficients is not None else fixed[label] + table[label], out=block)
+            torch.add(
+                residuals[span], fixed[label] if coefficients is not None else fixed[label] + table[label], out=block
+            )
             if self.added is not None:
                 block += self.added[span]
             margin = None if self.margin is None else self.margin[span]

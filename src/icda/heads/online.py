@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.functional.confusion import count_confusions
 from icda.heads.problem import LossSettings
 from icda.losses import AdjustedLoss, CrossEntropyLoss, ICDALoss, ISDALoss, LogitAdjustmentLoss, RISDALoss
 from icda.losses.augmented import StatisticsLoss
 from icda.statistics import ClassStatistics
-from icda.functional.confusion import count_confusions
 
 BATCH = 128
 RATE = 0.05

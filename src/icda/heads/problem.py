@@ -69,7 +69,7 @@ class Problem:
         return cls(features, targets, num_classes, mass, mass, counts, 1 / (C * float(weights.sum())))
 
     @classmethod
-    def plain(cls, features: Tensor, targets: Tensor, num_classes: int, decay: float) -> Problem:
+    def plain(cls, features: Rows, targets: Tensor, num_classes: int, decay: float) -> Problem:
         """Every sample counts the same, with the weight decay as it is."""
         return cls.of(features, targets, num_classes, 1 / (decay * len(targets)))
 

@@ -11,6 +11,7 @@ from icda.heads.balance import rebalance
 from icda.heads.blocks import BlockRows
 from icda.heads.folds import find_ties
 from icda.heads.problem import LossSettings, Problem
+from icda.heads.rows import Rows
 from icda.heads.solver import LinearHead, fit_head
 
 
@@ -54,7 +55,7 @@ def contrast_groups(
     return PseudoGroups(found.ties, targets, rivals)
 
 
-def fit_reader(features: Tensor, targets: Tensor, attributes: Tensor, num_classes: int, decay: float) -> LinearHead:
+def fit_reader(features: Rows, targets: Tensor, attributes: Tensor, num_classes: int, decay: float) -> LinearHead:
     """A head that reads an attribute (N,) of 0 .. K-1, every pair of class and attribute counting the same.
 
     Balanced so that it cannot answer with the class: what is left is the attribute.

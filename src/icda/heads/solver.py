@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -62,7 +62,7 @@ class Fittable(Protocol):
     """What a head can be fitted to: a `Problem` in memory or on disk, or a `BlockProblem`."""
 
     @property
-    def features(self) -> Rows: ...
+    def features(self) -> Any: ...  # has a shape (N, A) and a dtype
 
     @property
     def num_classes(self) -> int: ...

@@ -11,11 +11,11 @@ from torch.nn import functional as F
 from icda.bf16 import require_bf16
 from icda.errors import InputError, InputTypeError, OperationError
 from icda.extras import require
+from icda.functional.confusion import count_confusions
 from icda.integrations.feature_tap import FeatureTap
 from icda.losses import AdjustedLoss
 from icda.metrics.per_class import per_class_accuracy, worst_known
 from icda.ranks import all_reduce
-from icda.functional.confusion import count_confusions
 
 _lightning: Any = require("lightning.pytorch", "lightning", "Lightning modules")
 

@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 _HOMES = {
-    "LOSSES": "base",
+    "LOSSES": "registry",
     "ActivePassiveLoss": "apl",
     "AdaptiveLogitAdjustmentLoss": "adaptive_logit_adjustment",
     "AdjustedLoss": "base",

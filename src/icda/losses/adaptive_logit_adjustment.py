@@ -7,12 +7,10 @@ import math
 import torch
 from torch import Tensor
 
-from icda.losses.base import LOSSES
-from icda.losses.cosine import CosineLoss
 from icda.functional.quadratic import off_target
+from icda.losses.cosine import CosineLoss
 
 
-@LOSSES.register("adaptive_logit_adjustment", "ala")
 class AdaptiveLogitAdjustmentLoss(CosineLoss):
     """Cross entropy of s cos(h, w_c) with s D_i Q_y off the target's logit: margins for hard samples of rare classes.
 
@@ -27,6 +25,8 @@ class AdaptiveLogitAdjustmentLoss(CosineLoss):
     >>> loss.rarity
     tensor([0.5000, 1.0000], dtype=torch.float64)
     """
+
+    names = ("adaptive_logit_adjustment", "ala")
 
     needs_counts = reads_counts = True
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.errors import InputError
-from icda.losses.base import LOSSES, AdjustedLoss
+from icda.losses.base import AdjustedLoss
 from icda.losses.inputs import LossOptions
 from icda.statistics.checks import check_number
 
@@ -38,7 +38,6 @@ def reverse_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     return -math.log(LABEL_FLOOR) * wrong
 
 
-@LOSSES.register("apl", "nce_rce")
 class ActivePassiveLoss(AdjustedLoss):
     """a NCE + b RCE: normalised cross entropy learns the label, reverse cross entropy unlearns the others.
 
@@ -53,6 +52,8 @@ class ActivePassiveLoss(AdjustedLoss):
     >>> round(loss(torch.zeros(2, 3), torch.tensor([0, 1]), torch.nn.Linear(3, 4, bias=False)).item(), 3)
     7.158
     """
+
+    names = ("apl", "nce_rce")
 
     is_cross_entropy = False
 

@@ -11,11 +11,8 @@ from torch.nn import functional as F
 from icda.losses.head import Head
 from icda.losses.inputs import LossBatch, Reduction, check_call, check_counts, check_settings
 from icda.losses.reduction import reduce_losses
-from icda.registry import Registry
 from icda.signature import full_signature
 from icda.statistics.precision import KeepsPrecision
-
-LOSSES: Registry[type[AdjustedLoss]] = Registry("loss", "icda.losses", "icda.losses", type)
 
 
 class AdjustedLoss(KeepsPrecision):
@@ -36,6 +33,7 @@ class AdjustedLoss(KeepsPrecision):
 
     class_counts: Tensor | None
     class_weight: Tensor | None
+    names: ClassVar[tuple[str, ...]] = ()  # by which `--method` and `LOSSES` know it
     needs_counts: ClassVar[bool] = False  # whether there is no such loss without class_counts
     reads_counts: ClassVar[bool] = False  # whether a target of a class without samples is an error
     moves_features: ClassVar[bool] = False  # whether the gradient of phi reaches the features
@@ -65,7 +63,7 @@ class AdjustedLoss(KeepsPrecision):
         cls.__signature__ = full_signature(cls)  # type: ignore[attr-defined]  # so that help() shows all options
 
     def forward(
-        self, features: Tensor, targets: Tensor, head: Head, progress: float = 1.0, logits: Tensor | None = None
+        self, features: Tensor, targets: Tensor, head: Head, progress: float = 1.0, logits: Any = None, **prior: Any
     ) -> Tensor:
         """The loss of a batch.
 
@@ -75,14 +73,15 @@ class AdjustedLoss(KeepsPrecision):
             head: The last layer: an `nn.Linear`, a 1x1 `nn.Conv2d`, or (weight, bias).
             progress: How far training has come, t/T in [0, 1].
             logits: head(features) (N, C), where it is computed already.
+            **prior: `attributes` (N,) or `log_prior` (N, C), for a loss with a prior (`PriorLoss`).
         """
-        return self.loss(check_call(self, features, targets, head, progress, logits))
+        return self.loss(check_call(self, features, targets, head, progress, logits, **prior))
 
-    def adjustment(
-        self, features: Tensor, targets: Tensor, head: Head, progress: float = 1.0, logits: Tensor | None = None
-    ) -> Tensor:
-        """phi (N, C), zero at the target; reads the statistics and leaves them as they are."""
-        return self.phi(check_call(self, features, targets, head, progress, logits))
+    def adjustment(self, features: Tensor, targets: Tensor, head: Head, *call: Any, **options: Any) -> Tensor:
+        """phi (N, C) of a call, zero at the target; reads the statistics and leaves them as they are."""
+        batch = self.prepare(check_call(self, features, targets, head, *call, **options)).with_logits()
+        phi = self.compute_phi(batch)
+        return torch.zeros_like(batch.wide_logits) if phi is None else batch.zero_ignored(phi)
 
     def loss(self, batch: LossBatch) -> Tensor:
         """Update, then compute."""
@@ -93,14 +92,8 @@ class AdjustedLoss(KeepsPrecision):
         return reduce_losses(self, self.adjusted(batch), batch, extra)
 
     def adjusted(self, batch: LossBatch) -> Tensor:
-        """z + phi (N, C), in float32 or better."""
         phi = self.compute_phi(batch)
         return batch.wide_logits if phi is None else batch.wide_logits + phi
-
-    def phi(self, batch: LossBatch) -> Tensor:
-        batch = self.prepare(batch).with_logits()
-        phi = self.compute_phi(batch)
-        return torch.zeros_like(batch.wide_logits) if phi is None else batch.zero_ignored(phi)
 
     def compute_phi(self, batch: LossBatch) -> Tensor | None:
         with torch.autocast(batch.features.device.type, enabled=False):
@@ -110,7 +103,6 @@ class AdjustedLoss(KeepsPrecision):
         self, features: Tensor, targets: Tensor, weight: Tensor, progress: Any, products: Tensor
     ) -> Tensor | None:
         """phi (N, C), or None for no adjustment. `products` are the detached logits without bias."""
-        return None
 
     def prepare(self, batch: LossBatch) -> LossBatch:
         """The batch with its logits, for a loss that has others than the head's."""
@@ -121,7 +113,6 @@ class AdjustedLoss(KeepsPrecision):
 
     def extra_losses(self, batch: LossBatch) -> Tensor | None:
         """What is added to the loss of each sample (N,), computed before the batch is folded in."""
-        return None
 
     def sample_losses(self, logits: Tensor, targets: Tensor) -> Tensor:
         """The loss of each sample (N,), where that is not cross entropy."""

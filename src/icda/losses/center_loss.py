@@ -7,13 +7,12 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor
 
-from icda.losses.base import LOSSES, AdjustedLoss
+from icda.losses.base import AdjustedLoss
 from icda.losses.inputs import LossBatch, LossOptions
 from icda.ranks import all_reduce
 from icda.statistics.checks import check_number
 
 
-@LOSSES.register("center_loss", "center")
 class CenterLoss(AdjustedLoss):
     """Cross entropy + (w/2) |h - c_y|^2: features of a class are pulled to a centre that follows them.
 
@@ -29,6 +28,8 @@ class CenterLoss(AdjustedLoss):
     tensor([[0.0000],
             [0.7500]], dtype=torch.float64)
     """
+
+    names = ("center_loss", "center")
 
     centres: Tensor
 

@@ -7,13 +7,12 @@ from typing import Any, Unpack
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.losses.base import LOSSES, AdjustedLoss
-from icda.losses.inputs import LossOptions
 from icda.functional.class_balance import effective_number_weights
+from icda.losses.base import AdjustedLoss
+from icda.losses.inputs import LossOptions
 from icda.statistics.checks import check_number
 
 
-@LOSSES.register("class_balanced_cross_entropy", "cb_ce")
 class ClassBalancedCrossEntropyLoss(AdjustedLoss):
     """Cross entropy weighted by the effective number of samples of the target's class.
 
@@ -27,6 +26,8 @@ class ClassBalancedCrossEntropyLoss(AdjustedLoss):
     >>> loss.class_weights.round(decimals=3)
     tensor([0.0310, 1.9690], dtype=torch.float64)
     """
+
+    names = ("class_balanced_cross_entropy", "cb_ce")
 
     needs_counts = reads_counts = True
     is_cross_entropy = False  # weighted by the label's class

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, get_args, Literal, Unpack
+from typing import Any, Literal, Unpack, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.errors import InputError
-from icda.losses.base import LOSSES
 from icda.losses.class_balanced_cross_entropy import ClassBalancedCrossEntropyLoss
 from icda.losses.focal import softmax_focal
 from icda.losses.inputs import LossOptions
@@ -19,7 +18,6 @@ from icda.statistics.checks import check_number
 Form = Literal["sigmoid", "softmax"]
 
 
-@LOSSES.register("class_balanced_focal", "cb_focal")
 class ClassBalancedFocalLoss(ClassBalancedCrossEntropyLoss):
     """Focal loss, one class against the rest, weighted by the effective number of samples of the target's class.
 
@@ -34,6 +32,8 @@ class ClassBalancedFocalLoss(ClassBalancedCrossEntropyLoss):
     >>> loss(torch.zeros(1, 4), torch.tensor([0]), nn.Linear(4, 2, bias=False)).item()  # 2 (1/2) log 2
     0.6931471824645996
     """
+
+    names = ("class_balanced_focal", "cb_focal")
 
     def __init__(
         self,

@@ -102,12 +102,12 @@ class CosineLoss(AdjustedLoss):
         self._has_warned = False
 
     def forward(
-        self, features: Tensor, targets: Tensor, head: Head, progress: float = 1.0, logits: Tensor | None = None
+        self, features: Tensor, targets: Tensor, head: Head, progress: float = 1.0, logits: Any = None, **prior: Any
     ) -> Tensor:
         """The loss of a batch, as in `AdjustedLoss`; `logits` are not used."""
         if logits is not None:
             self._warn_of_plain_logits(head)
-        return super().forward(features, targets, head, progress, logits)
+        return super().forward(features, targets, head, progress, logits, **prior)
 
     def cosine_logits(self, features: Tensor, head: Head) -> Tensor:
         """s cos(h, w_c) (N, C): what to predict with."""
@@ -124,8 +124,8 @@ class CosineLoss(AdjustedLoss):
             return
         self._has_warned = True
         warnings.warn(
-            f"{type(self).__name__} trains cosines, and the logits it was given are those of a {type(head).__name__}: they are not "
-            "used here and are not what is trained. Replace the head once, model.fc = loss.prepare_head(model.fc), before "
-            "the optimiser is made, or predict with loss.cosine_logits(features, head).",
+            f"{type(self).__name__} trains cosines, and the logits it was given are a {type(head).__name__}'s, which are not "
+            "used here. Replace the head once, model.fc = loss.prepare_head(model.fc), before the optimiser is made, or "
+            "predict with loss.cosine_logits(features, head).",
             stacklevel=5,  # past nn.Module's own call, to the line that called the loss
         )

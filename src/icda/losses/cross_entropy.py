@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from icda.losses.base import LOSSES, AdjustedLoss
+from icda.losses.base import AdjustedLoss
 
 
-@LOSSES.register("cross_entropy", "ce", "erm")
 class CrossEntropyLoss(AdjustedLoss):
     """Plain softmax cross entropy: the baseline every adjustment is measured against.
 
@@ -14,3 +13,5 @@ class CrossEntropyLoss(AdjustedLoss):
     >>> loss(torch.zeros(2, 4), torch.tensor([0, 1]), torch.nn.Linear(4, 3, bias=False)).item()  # log 3
     1.0986123085021973
     """
+
+    names = ("cross_entropy", "ce", "erm")

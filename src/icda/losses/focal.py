@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.losses.base import LOSSES, AdjustedLoss
+from icda.losses.base import AdjustedLoss
 from icda.losses.inputs import LossOptions
 from icda.statistics.checks import check_number
 
 
-@LOSSES.register("focal")
 class FocalLoss(AdjustedLoss):
     """(1 - p_y)^gamma times cross entropy: samples that are right already count for little.
 
@@ -27,6 +26,8 @@ class FocalLoss(AdjustedLoss):
     >>> loss(torch.zeros(1, 4), torch.tensor([0]), torch.nn.Linear(4, 2, bias=False)).item()  # log 2 / 4
     0.1732867956161499
     """
+
+    names = ("focal",)
 
     is_cross_entropy = False
 

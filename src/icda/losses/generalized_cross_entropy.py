@@ -9,11 +9,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.errors import InputError
-from icda.losses.base import LOSSES, AdjustedLoss
+from icda.losses.base import AdjustedLoss
 from icda.losses.inputs import LossOptions
 
 
-@LOSSES.register("generalized_cross_entropy", "gce", "lq")
 class GeneralizedCrossEntropyLoss(AdjustedLoss):
     """(1 - p_y^q) / q: between cross entropy (q -> 0) and the mean absolute error (q = 1), which forgives wrong labels.
 
@@ -27,6 +26,8 @@ class GeneralizedCrossEntropyLoss(AdjustedLoss):
     >>> loss(torch.zeros(1, 4), torch.tensor([0]), torch.nn.Linear(4, 2, bias=False)).item()  # 1 - 1/2
     0.5
     """
+
+    names = ("generalized_cross_entropy", "gce", "lq")
 
     is_cross_entropy = False
 

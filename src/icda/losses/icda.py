@@ -9,12 +9,10 @@ from torch import Tensor
 
 from icda.errors import InputError
 from icda.functional.augmentation import icda_coefficients, variance_term
-from icda.functional.fused import Term, adjusted_logits
 from icda.functional.moments import Moments
-from icda.functional.quadratic import off_target
+from icda.functional.quadratic import Term, off_target
 from icda.functional.strength import Strength, direct_strength
 from icda.losses.augmented import StatisticsLoss, StatisticsOptions
-from icda.losses.base import LOSSES
 from icda.losses.inputs import LossBatch, check_flags, is_off
 from icda.losses.prior_loss import PriorLoss
 from icda.statistics.checks import check_number
@@ -24,7 +22,6 @@ class ICDAOptions(StatisticsOptions, total=False):
     prior: Any
 
 
-@LOSSES.register("icda")
 class ICDALoss(PriorLoss, StatisticsLoss):
     """Cross entropy of z + phi-hat, the limit of infinitely many semantic and counterfactual augmentations (eq. 4).
 
@@ -56,6 +53,8 @@ class ICDALoss(PriorLoss, StatisticsLoss):
     >>> bool((loss.adjustment(features, targets, head).gather(1, targets[:, None]) == 0).all())
     True
     """
+
+    names = ("icda",)
 
     def __init__(
         self,
@@ -120,6 +119,8 @@ class ICDALoss(PriorLoss, StatisticsLoss):
     def adjusted(self, batch: LossBatch) -> Tensor:
         if batch.logits is not None:
             return super().adjusted(batch)
+        from icda.functional.fused import adjusted_logits
+
         with torch.no_grad():
             plain = batch.features @ batch.weight.T
         strength = self.strength(batch.features.detach(), batch.targets, batch.weight, plain)

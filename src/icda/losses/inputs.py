@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
@@ -13,7 +15,6 @@ from torch.nn import functional as F
 
 from icda.errors import InputError, InputTypeError
 from icda.losses.head import check_head, head_parameters
-from icda.registry import did_you_mean
 from icda.statistics.checks import (
     check_features,
     check_float,
@@ -120,7 +121,8 @@ def check_settings(loss: AdjustedLoss, class_counts: Any, unknown: dict[str, Any
     """Refuse what no loss can be made with; `unknown` are options that nobody took."""
     owner = type(loss).__name__
     for name in unknown:
-        hint = did_you_mean(name, loss.__signature__.parameters)  # type: ignore[attr-defined]
+        near = get_close_matches(name, inspect.signature(type(loss)).parameters, 1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
         raise InputTypeError(f"{owner} has no option {name!r}: {hint}help({owner}) lists them.")
     check_sizes(loss.num_classes, loss.feature_dim, owner)
     check_number(loss.ignore_index, "ignore_index", owner, whole=True)
@@ -147,17 +149,26 @@ def check_call(
     features: Any,
     targets: Any,
     head: Any,
-    progress: Any,
-    logits: Any,
+    progress: Any = 1.0,
+    logits: Any = None,
+    *,
     attributes: Any = None,
     log_prior: Any = None,
 ) -> LossBatch:
     """All that can be wrong with a call, found before anything is updated."""
     owner, (weight, bias) = type(loss).__name__, head_parameters(head)
+    if hasattr(loss, "check_prior"):
+        loss.check_prior(attributes, log_prior)
+    elif attributes is not None or log_prior is not None:
+        raise InputTypeError(f"{owner} has no prior that attributes or log_prior could say: leave them out.")
     check_head(weight, bias, loss.num_classes, loss.feature_dim, owner)
     check_features(features, loss.feature_dim, owner)
     size, device, shape = len(features), features.device, (len(features), loss.num_classes)
-    for name, value in (("the head's weight", weight), ("the head's bias", bias), ("the loss's state", next(loss.buffers(), None))):
+    for name, value in (
+        ("the head's weight", weight),
+        ("the head's bias", bias),
+        ("the loss's state", next(loss.buffers(), None)),
+    ):
         if value is not None:
             check_tensor(value, name, owner, device)
     if logits is None:
@@ -172,7 +183,9 @@ def check_call(
     if isinstance(targets, Tensor) and targets.is_floating_point() and targets.dim() == 2:
         check_float(targets, "targets", owner, device)
         if targets.shape != shape or not loss.is_cross_entropy:
-            why = f"soft targets of shape {shape}" if loss.is_cross_entropy else "integer class labels, not soft targets"
+            why = (
+                f"soft targets of shape {shape}" if loss.is_cross_entropy else "integer class labels, not soft targets"
+            )
             raise InputTypeError(f"{owner} expects {why}, got {tuple(targets.shape)}.")
         soft = targets.detach()
         targets = soft.argmax(1)
@@ -295,7 +308,7 @@ def check_same_type(features: Tensor, weight: Tensor, bias: Tensor | None, owner
 
 
 def check_counts(loss: AdjustedLoss, given: Any, name: str) -> Tensor | None:
-    """Counts (C,), or a table of them (K, C) for "prior", in float64: finite, not negative, not all zero. None stays None."""
+    """Counts (C,), or a table (K, C) of them for "prior", in float64: finite, not negative, not all zero; or None."""
     owner, num_classes = type(loss).__name__, loss.num_classes
     if given is None:
         return None

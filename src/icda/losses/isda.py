@@ -9,11 +9,9 @@ from torch import Tensor
 from icda.functional.augmentation import isda_adjustment
 from icda.functional.moments import Moments
 from icda.losses.augmented import StatisticsLoss
-from icda.losses.base import LOSSES
 from icda.losses.inputs import is_off
 
 
-@LOSSES.register("isda")
 class ISDALoss(StatisticsLoss):
     """Cross entropy of z_c + (lambda/2) d_c^T Sigma_y d_c: infinitely many augmentations along a class's own directions.
 
@@ -26,6 +24,8 @@ class ISDALoss(StatisticsLoss):
     >>> loss(torch.randn(8, 4), torch.arange(8) % 3, head, progress=0.5).shape
     torch.Size([])
     """
+
+    names = ("isda",)
 
     def compute_adjustment(
         self, features: Tensor, targets: Tensor, weight: Tensor, progress: Any, products: Tensor

@@ -9,16 +9,15 @@ import torch
 from torch import Tensor
 
 from icda.errors import InputError
-from icda.losses.base import LOSSES, AdjustedLoss
+from icda.functional.quadratic import off_target
+from icda.losses.base import AdjustedLoss
 from icda.losses.inputs import LossBatch, LossOptions
 from icda.statistics.checks import check_number
-from icda.functional.quadratic import off_target
 
 MARGINS = (1, 2, 3, 4)
 SMALLEST_NORM = 1e-12
 
 
-@LOSSES.register("large_margin_softmax", "l_softmax")
 class LargeMarginSoftmaxLoss(AdjustedLoss):
     """Cross entropy whose target product |w||h| cos(theta) becomes |w||h| psi(theta): the angle must be m times smaller.
 
@@ -36,6 +35,8 @@ class LargeMarginSoftmaxLoss(AdjustedLoss):
     >>> loss.adjustment(features, targets, head).tolist()
     [[0.0, 1.0]]
     """
+
+    names = ("large_margin_softmax", "l_softmax")
 
     steps: Tensor
     moves_features = True

@@ -7,14 +7,12 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor
 
-from icda.losses.base import LOSSES
+from icda.functional.quadratic import off_target
 from icda.losses.cosine import SCALE, CosineLoss
 from icda.losses.inputs import LossOptions
 from icda.statistics.checks import check_number
-from icda.functional.quadratic import off_target
 
 
-@LOSSES.register("ldam")
 class LDAMLoss(CosineLoss):
     """Cross entropy of s (cos(h, w_c) - m_y [c = y]): rare classes are given the larger margin.
 
@@ -28,6 +26,8 @@ class LDAMLoss(CosineLoss):
     >>> loss.margins
     tensor([0.2500, 0.5000], dtype=torch.float64)
     """
+
+    names = ("ldam",)
 
     needs_counts = reads_counts = True
 

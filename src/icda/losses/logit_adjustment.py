@@ -8,13 +8,11 @@ import torch
 from torch import Tensor
 
 from icda.errors import InputError
-from icda.losses.base import LOSSES
 from icda.losses.inputs import LossOptions
 from icda.losses.prior_loss import PriorLoss
 from icda.statistics.checks import check_number
 
 
-@LOSSES.register("logit_adjustment", "la")
 class LogitAdjustmentLoss(PriorLoss):
     """Cross entropy of z + tau log pi: margins that rise as a class gets rarer.
 
@@ -30,6 +28,8 @@ class LogitAdjustmentLoss(PriorLoss):
     >>> loss.adjustment(torch.zeros(1, 4), torch.tensor([1]), torch.nn.Linear(4, 2)).round(decimals=3)
     tensor([[2.1970, 0.0000]])
     """
+
+    names = ("logit_adjustment", "la")
 
     def __init__(
         self,

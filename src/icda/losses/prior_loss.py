@@ -10,8 +10,7 @@ from torch import Tensor
 from icda.errors import InputError
 from icda.functional.prior import conditional_log_prior, log_ratio
 from icda.losses.base import AdjustedLoss
-from icda.losses.head import Head
-from icda.losses.inputs import LossBatch, check_call, check_counts
+from icda.losses.inputs import LossBatch, check_counts
 
 
 class PriorLoss(AdjustedLoss):
@@ -33,41 +32,6 @@ class PriorLoss(AdjustedLoss):
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, **options)
         self.register_buffer("prior", check_counts(self, prior, "prior"))
-
-    def forward(
-        self,
-        features: Tensor,
-        targets: Tensor,
-        head: Head,
-        progress: float = 1.0,
-        logits: Tensor | None = None,
-        *,
-        attributes: Tensor | None = None,
-        log_prior: Tensor | None = None,
-    ) -> Tensor:
-        """The loss of a batch, as in `AdjustedLoss`.
-
-        Args:
-            attributes: The attribute value of each sample (N,), for a loss made with `prior`.
-            log_prior: The prior of each sample (N, C), up to a constant, in place of the counts.
-        """
-        self._check_prior(attributes, log_prior)
-        return self.loss(check_call(self, features, targets, head, progress, logits, attributes, log_prior))
-
-    def adjustment(
-        self,
-        features: Tensor,
-        targets: Tensor,
-        head: Head,
-        progress: float = 1.0,
-        logits: Tensor | None = None,
-        *,
-        attributes: Tensor | None = None,
-        log_prior: Tensor | None = None,
-    ) -> Tensor:
-        """phi (N, C), zero at the target; reads the statistics and leaves them as they are."""
-        self._check_prior(attributes, log_prior)
-        return self.phi(check_call(self, features, targets, head, progress, logits, attributes, log_prior))
 
     @property
     def margin_scale(self) -> float:
@@ -103,7 +67,7 @@ class PriorLoss(AdjustedLoss):
             return None
         return self.class_counts if self.prior is None else self.prior.sum(0)
 
-    def _check_prior(self, attributes: Tensor | None, log_prior: Tensor | None) -> None:
+    def check_prior(self, attributes: Any, log_prior: Any) -> None:
         owner = type(self).__name__
         if attributes is not None and log_prior is not None:
             raise InputError(f"{owner} got both attributes and log_prior: give the one that holds the prior.")

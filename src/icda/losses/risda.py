@@ -10,13 +10,11 @@ from torch import Tensor
 from icda.errors import InputError
 from icda.functional.augmentation import risda_adjustment
 from icda.losses.augmented import StatisticsLoss, StatisticsOptions
-from icda.losses.base import LOSSES
 from icda.losses.inputs import LossBatch, check_flags, is_off
 from icda.ranks import all_reduce
 from icda.statistics.checks import check_number
 
 
-@LOSSES.register("risda")
 class RISDALoss(StatisticsLoss):
     """Cross entropy of z_c + (b/2) d_c^T Sigma~_y d_c + a d_c.mu~_y, with statistics borrowed from confusable classes.
 
@@ -38,6 +36,8 @@ class RISDALoss(StatisticsLoss):
     >>> loss(torch.randn(8, 4), torch.arange(8) % 3, head, progress=0.5).shape
     torch.Size([])
     """
+
+    names = ("risda",)
 
     confusion: Tensor
     keeps_own: Tensor
@@ -63,7 +63,9 @@ class RISDALoss(StatisticsLoss):
         self.mean_strength, self.write_back = mean_strength, write_back
         check_flags(self, "write_back")
         if write_back and self.statistics.kind == "low_rank":
-            raise InputError("RISDALoss: write_back needs full or diagonal covariances; low_rank ones have no room for it.")
+            raise InputError(
+                "RISDALoss: write_back needs full or diagonal covariances; low_rank ones have no room for it."
+            )
         keeps_own = torch.zeros(num_classes, dtype=torch.bool)
         if head_classes and self.class_counts is not None:
             keeps_own[self.class_counts.argsort(descending=True, stable=True)[:head_classes]] = True

@@ -66,8 +66,8 @@ class SampledICDALoss(ICDALoss):
         super().__init__(num_classes, feature_dim, class_counts, **options)
         if self.label_smoothing > 0 or self.sample_strength != "angle":
             raise InputError(
-                f"{type(self).__name__} sees a part of the classes in each step: it has no label_smoothing, and sample_strength is "
-                '"angle". Take ICDALoss for either.'
+                f"{type(self).__name__} sees a part of the classes in each step: it has no label_smoothing, and "
+                'sample_strength is "angle". Take ICDALoss for either.'
             )
         check_number(negatives, "negatives", type(self).__name__, 0, whole=True)
         self.negatives = negatives

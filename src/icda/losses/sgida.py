@@ -11,13 +11,11 @@ from torch.nn import functional as F
 
 from icda.functional.augmentation import by_label
 from icda.losses.augmented import StatisticsLoss, StatisticsOptions
-from icda.losses.base import LOSSES
 from icda.losses.cosine import cosines
 from icda.losses.inputs import LossBatch, is_off
 from icda.statistics.checks import check_number
 
 
-@LOSSES.register("sgida")
 class SGIDALoss(StatisticsLoss):
     """APPROXIMATION of SGIDA (its formula is not public): ISDA with covariances smoothed over classes, plus a triplet loss.
 
@@ -33,6 +31,8 @@ class SGIDALoss(StatisticsLoss):
     >>> loss(torch.randn(8, 4), torch.arange(8) % 3, head, progress=0.5).shape
     torch.Size([])
     """
+
+    names = ("sgida",)
 
     def __init__(
         self,

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from icda.ranks import all_gather_rows
 from icda.meta.characteristics import loss_and_margin
+from icda.ranks import all_gather_rows
 
 NAMES = ("mean_loss_so_far", "mean_margin_so_far")
 

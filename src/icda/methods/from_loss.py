@@ -7,10 +7,10 @@ from typing import Any
 from torch import Tensor
 
 from icda.data.task import Batch
+from icda.functional.mapped_variance import mean_mapped_variances
 from icda.losses import AdjustedLoss
 from icda.losses.augmented import StatisticsLoss
 from icda.losses.head import head_parameters
-from icda.functional.mapped_variance import mean_mapped_variances
 from icda.methods.base import Context, Figures, Method, Setup
 from icda.models.base import FeatureClassifier, Output
 

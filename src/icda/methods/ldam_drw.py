@@ -7,8 +7,8 @@ from typing import Any
 from torch import Tensor
 
 from icda.data.task import Batch
-from icda.losses.ldam import LDAMLoss
 from icda.functional.class_balance import effective_number_weights
+from icda.losses.ldam import LDAMLoss
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.from_loss import LossMethod
 from icda.models.base import Output
@@ -32,7 +32,9 @@ class LDAMDRW(LossMethod):
     class_weights: Tensor
 
     @checked
-    def __init__(self, setup: Setup, *, start: Share = 0.8, effective_beta: ShareBelowOne = 0.9999, **options: Any) -> None:
+    def __init__(
+        self, setup: Setup, *, start: Share = 0.8, effective_beta: ShareBelowOne = 0.9999, **options: Any
+    ) -> None:
         counts = setup.class_counts
         super().__init__(LDAMLoss(setup.num_classes, setup.feature_dim, counts, reduction="none", **options))
         self.start = start

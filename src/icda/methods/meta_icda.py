@@ -12,8 +12,14 @@ from torch.nn import functional as F
 
 from icda.data.task import Batch
 from icda.errors import InputError
+from icda.functional.strength import Strength
 from icda.losses.icda import ICDALoss
+from icda.meta.characteristics import NAMES, Characteristics
+from icda.meta.history import NAMES as HISTORY_NAMES
+from icda.meta.history import SampleHistory
 from icda.meta.lookahead import Mode
+from icda.meta.strength_log import StrengthLog
+from icda.meta.strength_network import InputNorm, StrengthNetwork, StrengthOutput
 from icda.methods.base import METHODS, Context, Figures, Setup
 from icda.methods.held_out_figures import NAMES as HELD_OUT_NAMES
 from icda.methods.held_out_figures import HeldOutFigures, read_held_out_figures
@@ -23,14 +29,6 @@ from icda.models.base import Output
 from icda.ranges import NotNegative, PositiveInt, Share
 from icda.settings import checked
 from icda.statistics import Moments
-from icda.functional.strength import Strength
-from icda.meta.characteristics import Characteristics
-from icda.meta.strength_log import StrengthLog
-from icda.meta.strength_network import StrengthNetwork
-from icda.meta.characteristics import NAMES
-from icda.meta.history import NAMES as HISTORY_NAMES
-from icda.meta.history import SampleHistory
-from icda.meta.strength_network import InputNorm, StrengthOutput
 
 
 @METHODS.register("meta_icda")

@@ -12,11 +12,11 @@ from icda.data.task import Batch
 from icda.errors import InputError
 from icda.losses.icda import ICDALoss
 from icda.meta.lookahead import Mode
+from icda.meta.strength_network import StrengthNetwork
 from icda.methods.base import Context, Figures, Setup, StepResult
 from icda.methods.meta_icda import MetaICDAMethod
 from icda.models.base import FeatureClassifier
 from icda.ranges import PositiveInt
-from icda.meta.strength_network import StrengthNetwork
 
 
 class MetaICDA:

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.task import Batch
-from icda.losses.isda import ISDALoss
 from icda.functional.class_balance import effective_number_weights
+from icda.losses.isda import ISDALoss
 from icda.meta.lookahead import Mode
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.meta_learning import MetaLearner, Outer

@@ -127,7 +127,7 @@ def _checks(fitted: Fitted, audited: Mapping[str, Any]) -> Markup:
     if answer_of(verdicts, "shortcut") != "no":
         where = "Suspects to look at" if pictures else "Samples tied to a wrong class"
         steps.append(f"Look at “{where}” below: do they share something that has nothing to do with their class?")
-    if answer_of(verdicts, "label_noise") != "no" or int(fitted.audit.noise.issues.sum()):
+    if answer_of(verdicts, "label_noise") != "no" or fitted.audit.noise.num_issues:
         where = "Labels to check" if pictures else "Doubtful labels"
         tied = answer_of(verdicts, "shortcut") == "yes"
         caution = " Samples that a shortcut misleads stand there, too, and their labels are right." if tied else ""

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from icda.errors import InputError
-from icda.statistics import ClassStatistics
 from icda.functional.strength import Strength
+from icda.statistics import ClassStatistics
 
 
 class AugmentedFeatures(NamedTuple):

@@ -59,7 +59,9 @@ def read_once(**figures: Tensor) -> dict[str, float]:
     >>> read_once(low=torch.tensor(-1), high=torch.tensor(2.5))
     {'low': -1.0, 'high': 2.5}
     """
-    return dict(zip(figures, torch.stack([value.detach().double() for value in figures.values()]).tolist(), strict=True))
+    return dict(
+        zip(figures, torch.stack([value.detach().double() for value in figures.values()]).tolist(), strict=True)
+    )
 
 
 def magnitude(values: Tensor) -> Tensor:

@@ -24,7 +24,6 @@ from icda.statistics.checks import (
     most_allowed,
     read_once,
 )
-from icda.statistics.low_rank import compress
 from icda.statistics.precision import KeepsPrecision
 
 
@@ -106,7 +105,9 @@ class ClassStatistics(KeepsPrecision):
         check_features(features, self.feature_dim, owner, device)
         targets = check_labels(targets, "targets", len(features), owner, device)
         if weights is not None:
-            weights = weights.to(self.mean.dtype) if isinstance(weights, Tensor) and not weights.is_complex() else weights
+            weights = (
+                weights.to(self.mean.dtype) if isinstance(weights, Tensor) and not weights.is_complex() else weights
+            )
             check_float(weights, "weights", owner, device)
             if weights.shape != targets.shape:
                 raise InputError(f"{owner} expects weights of shape ({len(targets)},), got {tuple(weights.shape)}.")
@@ -141,7 +142,9 @@ class ClassStatistics(KeepsPrecision):
             added = sums[:, -1].double()
             mean = sums[:, :-1] / sums[:, -1:].clamp(min=torch.finfo(sums.dtype).tiny)
             residuals = (features - mean[places]) * mass.sqrt()[:, None]
-            kept = torch.where(added > 0, torch.full_like(added, self.forgetting), 1)  # only a class that is seen forgets
+            kept = torch.where(
+                added > 0, torch.full_like(added, self.forgetting), 1
+            )  # only a class that is seen forgets
             share, spread = self._blend(self.count[rows] * kept, added, mean, self.mean[rows])
             if self.factor is not None:
                 self._fold_factor(groups, rows, residuals, spread, kept, in_place)
@@ -178,6 +181,8 @@ class ClassStatistics(KeepsPrecision):
             "count": self.count + count,
         }
         if self.factor is not None and other.factor is not None:
+            from icda.statistics.low_rank import compress
+
             stacked = torch.cat([self.factor, other.factor.to(self.factor), spread[:, None]], 1)
             merged["factor"] = compress(stacked, self.rank)
         if not all(torch.isfinite(value).all() for value in merged.values()):
@@ -234,7 +239,7 @@ class ClassStatistics(KeepsPrecision):
         return f"num_classes={self.num_classes}, feature_dim={self.feature_dim}, covariance={self.kind!r}"
 
     def _rows(self, targets: Tensor) -> tuple[Any, Tensor]:
-        """The classes to touch, and each sample's place among them: all, or, where that would be wasteful, those present."""
+        """The classes to touch, and each sample's place among them: all, or, where that is wasteful, those present."""
         if self.factor is None and (self.num_classes <= 2 * len(targets) or on_host(targets) is None):
             return slice(None), targets
         present = torch.zeros(self.num_classes, dtype=torch.int64, device=targets.device)
@@ -269,6 +274,8 @@ class ClassStatistics(KeepsPrecision):
     def _fold_factor(
         self, groups: LabelGroups, rows: Tensor, residuals: Tensor, spread: Tensor, kept: Tensor, in_place: bool
     ) -> None:
+        from icda.statistics.low_rank import compress
+
         assert self.factor is not None
         everyone = LabelGroups.of(all_gather_rows(groups.labels).cpu(), groups.number)
         padded = everyone.padded(all_gather_rows(residuals))

@@ -33,7 +33,7 @@ def fold(
 ) -> None:
     """`ClassStatistics.fold` into the buffers given."""
     with torch.device("meta"):  # no memory of its own: the buffers are replaced at once
-        holder = ClassStatistics(*mean.shape, kind, rank=rank, forgetting=forgetting)  # type: ignore[arg-type]
+        holder = ClassStatistics(len(mean), mean.shape[1], kind, rank=rank, forgetting=forgetting)  # type: ignore[arg-type]
     holder.count, holder.mean, holder.scatter, holder.factor = count, mean, scatter, factor
     holder.fold(features, targets, weights, in_place=True)
 

@@ -10,8 +10,7 @@ import torch
 
 from icda.bench.studies.tail_features.sets import Part
 from icda.estimators.classifier import ICDAClassifier
-from icda.heads.problem import LossName, LossSettings
-from icda.heads.problem import Problem
+from icda.heads.problem import LossName, LossSettings, Problem
 from icda.heads.solver import fit_head
 
 INVERSE_DECAYS = (1e-4, 1e-3, 1e-2, 1e-1)  # what C is chosen from

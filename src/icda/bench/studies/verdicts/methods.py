@@ -19,8 +19,7 @@ from icda.cross_fit.pairs import DECAY as PAIR_DECAY
 from icda.estimators.robust import weighted_moments
 from icda.heads.balance import rebalance, reweigh
 from icda.heads.cross_fit import cross_fitted_logits
-from icda.heads.problem import LossSettings
-from icda.heads.problem import Problem
+from icda.heads.problem import LossSettings, Problem
 from icda.heads.pseudo_groups import contrast_groups
 from icda.heads.solver import fit_head
 
