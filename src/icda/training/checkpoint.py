@@ -50,7 +50,9 @@ def load_checkpoint(path: Path, parts: Iterable[str] = ()) -> dict[str, Any]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise CheckpointError(f"{path} is not a checkpoint of icda: it holds more than tensors and plain data.") from error
+        raise CheckpointError(
+            f"{path} is not a checkpoint of icda: it holds more than tensors and plain data."
+        ) from error
     except Exception as error:  # what torch raises on a broken file depends on where it is broken
         raise CheckpointError(f"{path} is damaged and cannot be read ({error}).") from error
     if not isinstance(state, dict) or state.get("format") != FORMAT or not isinstance(state.get("version"), int):
