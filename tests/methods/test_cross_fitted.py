@@ -312,7 +312,7 @@ def test_a_later_run_reuses_the_networks_of_an_earlier_one(tmp_path: Path) -> No
         train(configure(tmp_path / "less", "mat", options=options, subset=0.5))
     with pytest.raises(ValueError, match=r"model\.pt is not there"):
         train(configure(tmp_path / "no", "mat", options={"reuse": str(tmp_path / "nowhere")}))
-    with pytest.raises(ValueError, match="trained 2 cross-fitted networks, this method needs 4"):
+    with pytest.raises(ValueError, match="trained 2 cross-fitted networks, not 4"):
         train(configure(tmp_path / "four", "shortcut_prior", options=options))
     train(configure(tmp_path / "plain", "cross_entropy"))
     with pytest.raises(ValueError, match="trained no cross-fitted networks"):

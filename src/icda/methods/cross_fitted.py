@@ -238,31 +238,24 @@ def read_earlier(
 
     `num_networks` is checked where it is given; `option` is what the user calls the folder.
     """
+
+    def refusal(why: str) -> InputError:
+        return InputError(f"{option}={folder}: {why}")
+
     path = Path(folder) / "model.pt"
     if not path.is_file():
-        raise InputError(
-            f"{option}={folder}: {path} is not there. Give the folder of a finished run of this or a like method."
-        )
+        raise refusal(f"{path} is not there. Give the folder of a finished run of this or a like method.")
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # what torch raises on a damaged file depends on where it is damaged
-        raise InputError(
-            f"{option}={folder}: {path} cannot be read ({type(error).__name__}): it is damaged."
-        ) from error
+        raise refusal(f"{path} cannot be read ({type(error).__name__}): it is damaged.") from error
     kept = state.get("method", {}).get("_extra_state", {})
-    evidence = kept.get("evidence") if isinstance(kept, dict) else None
+    evidence, networks = kept.get("evidence") if isinstance(kept, dict) else None, state["networks"]
     if evidence is None:
-        raise InputError(
-            f"{option}={folder}: the run there trained no cross-fitted networks: give one of xrm, mat, shortcut_prior."
-        )
-    if num_networks is not None and len(state["networks"]) != num_networks:
-        raise InputError(
-            f"{option}={folder}: the run there trained {len(state['networks']) - 1} cross-fitted networks, this method "
-            f"needs {num_networks - 1}."
-        )
+        raise refusal("the run there trained no cross-fitted networks: give one of xrm, mat, shortcut_prior.")
+    if num_networks is not None and len(networks) != num_networks:
+        raise refusal(f"the run there trained {len(networks) - 1} cross-fitted networks, not {num_networks - 1}.")
     counts = torch.bincount(evidence["targets"], minlength=len(class_counts))
     if not torch.equal(counts, class_counts.to(counts)):
-        raise InputError(
-            f"{option}={folder}: its samples have classes of {counts.tolist()}, this task's {class_counts.tolist()}."
-        )
+        raise refusal(f"its samples have classes of {counts.tolist()}, this task's {class_counts.tolist()}.")
     return state

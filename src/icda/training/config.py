@@ -115,11 +115,7 @@ class TrainConfig:
 
     @property
     def largest_gradient(self) -> float | None:
-        """The norm at which gradients are clipped; None where they are not.
-
-        >>> TrainConfig().largest_gradient, TrainConfig(data="photos").largest_gradient
-        (None, 1.0)
-        """
+        """The norm at which gradients are clipped; None where they are not."""
         if self.clip_norm == "auto":
             return None if self.data is None else OWN_DATA_CLIP_NORM
         return None if self.clip_norm is None else float(self.clip_norm)
@@ -150,11 +146,7 @@ class TrainConfig:
 
 
 def describe_changes(earlier: Mapping[str, Any], config: TrainConfig) -> str:
-    """Which shaping settings differ from those of an earlier run.
-
-    >>> describe_changes(TrainConfig(epochs=2, out="a").as_dict(), TrainConfig(epochs=3, out="b"))
-    'epochs 2 -> 3'
-    """
+    """Which shaping settings differ from those of an earlier run."""
     now = {name: value for name, value in config.as_dict().items() if name not in NOT_SHAPING}
     before = {**dict(ADDED_LATER), **earlier}  # a setting that the earlier version did not know had its default
     changes = [f"{name} {before.get(name)!r} -> {now[name]!r}" for name in now if before.get(name) != now[name]]
@@ -167,14 +159,7 @@ ADDED_LATER = (("attributes", "known"), ("subset", None), ("skip_unreadable", Fa
 
 
 def config_from_dict(values: Mapping[str, Any], origin: str = "configuration") -> TrainConfig:
-    """A TrainConfig from plain values; an unknown key is refused with the nearest known one.
-
-    >>> config_from_dict({"epochs": 3}).epochs
-    3
-    >>> config_from_dict({"epoch": 3})
-    Traceback (most recent call last):
-    icda.registry.UnknownNameError: configuration has no setting 'epoch': did you mean 'epochs'? Known: task, ...
-    """
+    """A TrainConfig from plain values; an unknown key is refused with the nearest known one."""
     check_names(values, _kinds(), origin, "setting")
     try:
         return TrainConfig(**{name: _from_yaml(value, _kinds()[name]) for name, value in values.items()})

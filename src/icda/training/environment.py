@@ -17,11 +17,7 @@ SOURCE = "src/icda/training/environment.py"  # where this file lies in icda's ow
 
 
 def describe_environment() -> dict[str, Fact]:
-    """Plain facts that belong beside a number.
-
-    >>> sorted(describe_environment())
-    ['commit', 'cores', 'device', 'icda', 'platform', 'processor', 'python', 'threads', 'torch']
-    """
+    """Plain facts that belong beside a number."""
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
     return {
         "icda": __version__,

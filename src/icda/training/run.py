@@ -80,7 +80,7 @@ def train(
             make_accelerator(config.precision)  # ranks meet here, and only the first need see the folder
         finished = from_first_rank(lambda: _earlier_result(folder, config, resume, overwrite))
         if finished is None:
-            return _train(config, model, task, "afresh" if overwrite else "on" if resume else "new", view)
+            return _train(config, model, task, "overwrite" if overwrite else "resume" if resume else "new", view)
         if is_first_rank():
             _remake_missing(folder, config, finished, readable=model is None and task is None)
         return finished
@@ -90,7 +90,7 @@ def _train(
     config: TrainConfig,
     model: GivenModel | None,
     task: Task | None,
-    goes: Literal["new", "on", "afresh"],
+    how: Literal["new", "resume", "overwrite"],
     view: ProgressView | None,
 ) -> RunResult:
     """Train in a folder that is claimed and holds no result, or one to be given up."""
@@ -101,12 +101,12 @@ def _train(
     networks, method = build(config, told, model)
     trainer = Trainer(config, told, networks, method, folder, accelerator, view)
     method.before_training(folder)
-    if goes == "afresh" and accelerator.is_main_process:  # not sooner: a refused run must not cost the earlier one
+    if how == "overwrite" and accelerator.is_main_process:  # not sooner: a refused run must not cost the earlier one
         for name in (RESULT, EXPLANATIONS, REPORT, CHECKPOINT, MODEL):
             (folder / name).unlink(missing_ok=True)
     trainer.view.run(describe_run(task, config.model or task.default_model, networks, resolve_method(config.method)))
     with together():
-        trainer.run(resume=goes == "on")
+        trainer.run(resume=how == "resume")
         accelerator.wait_for_everyone()
     epoch = trainer.load_model()
     result = replace(

@@ -39,11 +39,7 @@ def describe_samples(figures: Mapping[str, Tensor], split: Split) -> dict[str, F
 
 
 def minority(targets: Tensor, groups: Tensor) -> Tensor:
-    """Which samples (N,) are not of the largest group of their class.
-
-    >>> minority(torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 1, 2]))
-    tensor([False, False,  True, False])
-    """
+    """Which samples (N,) are not of the largest group of their class."""
     few = torch.zeros_like(targets, dtype=torch.bool)
     for label in targets.unique():
         rows = targets == label
@@ -52,11 +48,7 @@ def minority(targets: Tensor, groups: Tensor) -> Tensor:
 
 
 def auroc(scores: Tensor, positive: Tensor) -> float | None:
-    """How often a positive sample has the higher score, ties counting half; None without both kinds.
-
-    >>> auroc(torch.tensor([1.0, 2.0, 2.0, 3.0]), torch.tensor([False, False, True, True]))
-    0.875
-    """
+    """How often a positive sample has the higher score, ties counting half; None without both kinds."""
     many, few = int(positive.sum()), int((~positive).sum())
     if not many or not few:
         return None

@@ -12,12 +12,6 @@ def learning_rate(config: TrainConfig, epoch: float, epochs: int, whole: int | N
 
     Steps fall at whole epochs, as everywhere in this field; warm-up and cosine move with every iteration. A stage with a
     schedule of its own is `epochs` of the `whole` training: milestones given as epochs are moved in proportion.
-
-    >>> config = TrainConfig(learning_rate=0.1, milestones=(120, 160))
-    >>> [round(learning_rate(config, epoch, 200), 6) for epoch in (0, 119.9, 120, 160)]
-    [0.1, 0.1, 0.01, 0.001]
-    >>> [round(learning_rate(config, epoch, 100, whole=200), 6) for epoch in (59, 60, 80)]
-    [0.1, 0.01, 0.001]
     """
     rate = config.learning_rate
     if config.schedule == "step":
