@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 import json
 import os
@@ -13,34 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
-
-from icda.bf16 import avoid_amx
-
-# Each xdist worker has one core; spinning OpenMP threads would starve its neighbour.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-avoid_amx()  # many tests compute in bf16, in this process and in children
-
-import torch  # noqa: E402  (reads the environment when it is loaded)
-
-_modules_kept = 0
-
-
-@pytest.fixture(autouse=True)
-def _libraries_are_no_garbage() -> None:
-    """Every training asks for a garbage collection, which took half a second with all tests and libraries in memory.
-
-    What is there after new modules were imported is frozen: no collection looks through it again.
-    """
-    global _modules_kept
-    if len(sys.modules) != _modules_kept:
-        gc.collect()
-        gc.freeze()
-        _modules_kept = len(sys.modules)
-
-
-@pytest.fixture(autouse=True)
-def _fixed_seed() -> None:
-    torch.manual_seed(0)
+import torch
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from icda.cli.bench import BENCHES
-from icda.cli.main import COMMANDS
+from icda.cli.main import BUILT_IN
 from icda.data import TASKS
 from icda.methods import resolve_method
+from icda_bench.command import BENCHES
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -148,7 +148,7 @@ def test_links_from_the_root_lead_to_files_of_the_repository(page: Path) -> None
 def test_commands_in_running_text_exist(page: Path) -> None:
     text = FENCE.sub("", page.read_text())
     for command, second in re.findall(r"`icda ([a-z]\w*)(?: ([a-z][\w-]*))?", text):
-        assert command in COMMANDS, f"{page.name}: icda {command}"
+        assert command in (*BUILT_IN, "bench"), f"{page.name}: icda {command}"
         assert command != "bench" or not second or second in BENCHES, f"{page.name}: icda bench {second}"
 
 
@@ -158,7 +158,7 @@ def test_commands_on_a_page_exist_and_so_do_their_methods_and_tasks(page: Path) 
         if block["language"] in ("python", "markdown"):
             continue
         for command in re.findall(r"^icda (\w+)", block["code"], re.MULTILINE):
-            assert command in COMMANDS
+            assert command in (*BUILT_IN, "bench")
         for name in re.findall(r"^icda bench ([a-z][\w-]*)", block["code"], re.MULTILINE):
             assert name in BENCHES
         for name in re.findall(r"--method (\w+)", block["code"]):

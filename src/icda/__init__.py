@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from icda import _moved
 from icda._version import __version__
 
 if TYPE_CHECKING:
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from icda.serving import load
     from icda.statistics import ClassStatistics, Moments
     from icda.strength import AugmentedFeatures, Strength, StrengthNetwork, augment, direct_strength
-
-_moved.install()
 
 _HOMES = {
     "AdjustedLoss": "icda.losses",

@@ -6,14 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from icda.cli import main
-
 Command = Callable[..., Any]
-
-
-@pytest.fixture(autouse=True)
-def _known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(main.COMMANDS, "audit", main.COMMANDS.get("audit", "audit features"))
 
 
 @pytest.fixture

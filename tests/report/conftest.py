@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from icda.bench.cost.report_size import synthetic_explanations, synthetic_result
 from icda.report.runs import Run, collect_runs
+from icda_bench.cost.report_size import synthetic_explanations, synthetic_result
 
 
 @pytest.fixture(scope="session")

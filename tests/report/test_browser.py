@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from icda.bench.cost.report_size import open_browser, synthetic_explanations, synthetic_result
 from icda.cli.report import explain_missing
 from icda.explain.run import PARTS
 from icda.report import Found, read_folder, write_report
 from icda.report.page import COMMON_SECTIONS, RUN_SECTIONS
 from icda.training import TrainConfig, train
+from icda_bench.cost.report_size import open_browser, synthetic_explanations, synthetic_result
 
 EVIL = "<script>alert(1)</script>"
 WIDTHS = {"desktop": 1280, "phone": 390}

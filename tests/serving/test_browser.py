@@ -14,13 +14,13 @@ import pytest
 from PIL import Image
 
 import icda
-from icda.bench.cost.report_size import open_browser
 from icda.data.embedding import Samples
 from icda.report.sections.audit import PARTS
 from icda.serving.fit_data import FitData
 from icda.serving.fitting import fit_model
 from icda.serving.page import render_fit_page
 from icda.serving.reads import Reads
+from icda_bench.cost.report_size import open_browser
 
 EVIL = "<script>alert(1)</script>"
 LONG = "a_class_whose_name_goes_on_without_a_single_space_in_it_for_long"

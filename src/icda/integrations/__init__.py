@@ -6,7 +6,6 @@ Names that need an optional package are imported when they are first asked for.
 from __future__ import annotations
 
 import importlib
-import warnings
 from typing import Any
 
 from icda.integrations.feature_tap import FeatureTap
@@ -18,15 +17,10 @@ _LAZY = {
     "compute_loss_func": "icda.integrations.huggingface",
 }
 
-_MOVED = ("ICDAClassifier", "MetaICDAClassifier")
-
 __all__ = ["FeatureTap", "RobustCallback", "RobustTrainer", "TappedLoss", "compute_loss_func"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MOVED:
-        warnings.warn(f"icda.integrations.{name} is now icda.{name}.", DeprecationWarning, stacklevel=2)
-        return getattr(importlib.import_module("icda.estimators"), name)
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY[name]), name)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from icda.data import cifar100, create_task
+from icda.data import create_task
+from icda.data.datasets import cifar100
 from icda.data.datasets.cifar10_files import DamagedDatasetError
 from icda.data.roots import DatasetNotFoundError
 

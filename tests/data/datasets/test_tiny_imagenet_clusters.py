@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from icda.data import tiny_imagenet_clusters
+from icda.data.datasets import tiny_imagenet_clusters
 from icda.data.datasets.tiny_imagenet import FILE, locate_file, read_stored
 from icda.data.datasets.tiny_imagenet_clusters import main, make_clusters, read_clusters, write_images
 from icda.data.embedding.features import write_arrays

@@ -1,0 +1,228 @@
+"""Fits to blocks of rows, here and on Ray, beside a cost model: `python -m icda_bench.cost.block_fit --help`."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import resource
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+import tyro
+
+from icda.auditing.inputs import default_inverse_decay
+from icda.data.own.blocks import Block, find_blocks
+from icda.data.own.feature_files import Wanted
+from icda.engines import Engine, Here, OnRay
+from icda.linear.block_fit import BlockFit, fit_blocks
+from icda.linear.blocks import Question, Scaling, answer, count_labels, merge_counts, summarise
+from icda.linear.evaluation import augmentation_tables
+from icda.linear.objective import LossName, LossSettings
+from icda_bench.cost.rows import write_csv
+
+CHUNK = 50_000
+
+
+@dataclass
+class BlockFitOptions:
+    """Make float16 features on disk, fit them in one process and on a Ray of this machine, and predict the time."""
+
+    folder: tyro.conf.Positional[Path]
+    """Folder for features.npy and labels.npy; they are made if they are not there."""
+    out: tyro.conf.Positional[Path]
+    """CSV to write."""
+    rows: int = 5_000_000
+    features: int = 384
+    classes: int = 10
+    jobs: int = 2
+    """Workers of the Ray."""
+    losses: tuple[LossName, ...] = ("la", "icda")
+    here: bool = True
+    """Fit in one process too, to compare heads and times."""
+    kill_after: float = 0.0
+    """Seconds into the fit on Ray after which one of its workers is killed; 0 kills none."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the cost model is made of: processor seconds per row of a pass, and bytes that travel per block."""
+
+    statistics_seconds: float
+    pass_seconds: float
+    summary_bytes: int
+    question_bytes: int
+    answer_bytes: int
+
+    def seconds(self, rows: int, passes: int, workers: int) -> float:
+        """Of a fit with `passes` over the rows, of which the first reads labels only and the second gathers statistics."""
+        return rows * (self.statistics_seconds + (passes - 2) * self.pass_seconds) / workers
+
+
+@dataclass(frozen=True)
+class BlockFitRow:
+    """One fit. Seconds are wall time; the terms of the prediction are processor time of one block, measured before."""
+
+    loss: str
+    where: str
+    workers: int
+    rows: int
+    features: int
+    classes: int
+    file_gib: float
+    blocks: int
+    seconds: float
+    predicted_seconds: float
+    passes: int
+    iterations: int
+    statistics_microseconds: float  # processor time per row, of the pass that gathers statistics
+    pass_microseconds: float  # and of each pass of the fit
+    summary_mib: float  # of a block
+    answer_kib: float  # of a block and pass
+    peak_mib: float  # resident memory of the largest worker
+    killed: int
+    difference: (
+        float | None
+    )  # largest entry of the difference to the head of one process, over the largest of that head
+
+
+def make_rows(folder: Path, rows: int, features: int, classes: int) -> tuple[Path, Path]:
+    """Classes around their means in correlated float16 features; the last classes are rarer."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = folder / "features.npy", folder / "labels.npy"
+    if paths[1].exists():
+        return paths
+    generator = np.random.default_rng(0)
+    scale = (np.arange(1, features + 1) ** -0.3).astype(np.float32)
+    means = generator.normal(size=(classes, features)).astype(np.float32) * scale * 0.3
+    share = 0.8 ** np.arange(classes)
+    labels = generator.choice(classes, size=rows, p=share / share.sum()).astype(np.int16)
+    out = np.lib.format.open_memmap(paths[0], "w+", np.float16, (rows, features))
+    for start in range(0, rows, CHUNK):
+        part = labels[start : start + CHUNK]
+        noise = generator.standard_normal((len(part), features), dtype=np.float32) * scale
+        out[start : start + CHUNK] = noise + means[part]
+    out.flush()
+    np.save(paths[1], labels)
+    return paths
+
+
+def measure_terms(blocks: Sequence[Block], loss: LossName) -> Terms:
+    """On the second block, after the first has warmed everything up."""
+    settings = LossSettings(loss)
+    classes, counts = merge_counts(map(count_labels, blocks))
+    full = loss in ("isda", "icda")
+    summarise(blocks[0], classes, full, 1000)
+    block = blocks[min(1, len(blocks) - 1)]
+    begun = time.process_time()
+    summary = summarise(block, classes, full, 1000)
+    gathered = (time.process_time() - begun) / len(block)
+    width = summary.rows.shape[1]
+    weight = torch.randn(len(classes), width, generator=torch.Generator().manual_seed(0)) / width
+    question = Question(
+        settings, classes, Scaling.of(summary.statistics), int(counts.sum()), weight, torch.zeros(len(classes))
+    )
+    if full:
+        moments = torch.zeros(len(classes), len(classes)), torch.zeros(len(classes), len(classes), len(classes))
+        spread, offsets = augmentation_tables(settings, *moments)
+        question = replace(question, spread=spread, offsets=offsets, angles=weight)
+    answer(blocks[0], question)
+    begun = time.process_time()
+    found = answer(block, question)
+    spent = (time.process_time() - begun) / len(block)
+    sizes = [len(pickle.dumps(part)) for part in (summary, question, found)]
+    return Terms(gathered, spent, *sizes)
+
+
+def measure(options: BlockFitOptions) -> list[BlockFitRow]:
+    torch.set_num_threads(1)
+    paths = make_rows(options.folder, options.rows, options.features, options.classes)
+    blocks = find_blocks(paths[0], Wanted(labels=str(paths[1])))
+    rows = []
+    for loss in options.losses:
+        terms = measure_terms(blocks, loss)
+        reference: BlockFit | None = None
+        engines: list[Engine] = [Here()] if options.here else []
+        for engine in [*engines, OnRay(options.jobs)]:
+            row, found = _fit(options, blocks, loss, terms, engine, reference)
+            reference = reference or found
+            rows.append(row)
+            print(row, flush=True)
+    return rows
+
+
+def _fit(
+    options: BlockFitOptions,
+    blocks: Sequence[Block],
+    loss: LossName,
+    terms: Terms,
+    engine: Engine,
+    reference: BlockFit | None,
+) -> tuple[BlockFitRow, BlockFit]:
+    on_ray, killed = isinstance(engine, OnRay), 0
+    with engine:
+        pids = set(engine.each(worker_pid, range(8 * options.jobs)))
+        timer = threading.Timer(options.kill_after, os.kill, (min(pids), signal.SIGKILL))
+        if on_ray and options.kill_after:
+            timer.start()
+            killed = 1
+        begun = time.perf_counter()
+        found = fit_blocks(blocks, LossSettings(loss), _decay, engine)
+        seconds = time.perf_counter() - begun
+        timer.cancel()
+        peak = max(engine.each(peak_mib, range(8 * options.jobs)))
+    difference = None
+    if reference is not None:
+        difference = float(np.abs(found.coef - reference.coef).max() / np.abs(reference.coef).max())
+    workers = options.jobs if on_ray else 1
+    row = BlockFitRow(
+        loss,
+        "ray" if on_ray else "one process",
+        workers,
+        options.rows,
+        options.features,
+        options.classes,
+        round(options.rows * options.features * 2 / 2**30, 2),
+        len(blocks),
+        round(seconds, 1),
+        round(terms.seconds(options.rows, found.passes, workers), 1),
+        found.passes,
+        found.iterations,
+        round(1e6 * terms.statistics_seconds, 2),
+        round(1e6 * terms.pass_seconds, 2),
+        round(terms.summary_bytes / 2**20, 2),
+        round(terms.answer_bytes / 2**10, 1),
+        round(peak),
+        killed,
+        difference,
+    )
+    return row, found
+
+
+def _decay(rows: int, width: int) -> float:
+    return 1 / (default_inverse_decay(rows, width) * rows)
+
+
+def worker_pid(_: int) -> int:
+    time.sleep(0.05)  # or the first worker would answer for all
+    return os.getpid()
+
+
+def peak_mib(_: int) -> float:
+    time.sleep(0.05)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main() -> int:
+    options = tyro.cli(BlockFitOptions, prog="python -m icda_bench.cost.block_fit")
+    write_csv(measure(options), options.out)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,149 @@
+"""What a second core brings to embed, audit and fit: `python -m icda_bench.cost.cores OUT.csv`.
+
+Every row is measured in a process of its own, whose threads are limited before torch is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+IMAGES, BATCH = 512, 2  # chunks of 32 images
+SAMPLES, FEATURES, CLASSES = 20_000, 256, 10
+PLANS = {"embed": ((1, 1), (1, 2), (2, 1)), "audit": ((1, 1), (1, 2)), "fit": ((1, 1), (1, 2))}
+
+
+Progress = Callable[[int, int], None]
+Work = Callable[[int, Progress], None]
+
+
+@dataclass(frozen=True)
+class CoresRow:
+    """A task with so many processes of so many threads each; `speedup` is that of the rate, over one of both.
+
+    `seconds` are those of the whole task, `processor_seconds` those that all its threads and processes worked: where they
+    stay the same, only neighbours keep more threads from being as many times faster. The rate of embed is that after every
+    process has done its first chunk: the start of processes takes some seconds, once.
+    """
+
+    task: str
+    data: str
+    processes: int
+    threads_each: int
+    items: int
+    seconds: float
+    processor_seconds: float
+    per_second: float
+    speedup: float = 1.0
+
+
+def measure_cores(
+    tasks: Sequence[str] = tuple(PLANS), rounds: int = 3, say: Callable[[str], None] = print
+) -> list[CoresRow]:
+    """All rows, the median of `rounds`; the ways of a task take turns, so that neighbours disturb them alike."""
+    rows: list[CoresRow] = []
+    for task in tasks:
+        runs = [[_in_child(task, *plan) for plan in PLANS[task]] for _ in range(rounds)]
+        middle = [sorted(way, key=lambda row: row.per_second)[rounds // 2] for way in zip(*runs, strict=True)]
+        found = [replace(row, speedup=round(row.per_second / middle[0].per_second, 2)) for row in middle]
+        for row in found:
+            say(f"{task}, {row.processes} x {row.threads_each}: {row.per_second:.1f} per second, {row.speedup:.2f} x")
+        rows += found
+    return rows
+
+
+def _in_child(task: str, processes: int, threads: int) -> CoresRow:
+    words = [sys.executable, "-m", "icda_bench.cost.cores", "--child", task, str(processes), str(threads)]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(processes * threads), "OMP_WAIT_POLICY": "PASSIVE"}
+    done = subprocess.run(words, env=environment, check=True, capture_output=True, text=True)
+    return CoresRow(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def run_task(task: str, processes: int, threads: int) -> CoresRow:
+    """One measurement in this process; it includes the start of other processes."""
+    import torch
+
+    torch.set_num_threads(processes * threads)
+    with tempfile.TemporaryDirectory() as folder:
+        work, items, data = {"embed": _embed, "audit": _audit, "fit": _fit}[task](Path(folder))
+        marks, worked = [(time.perf_counter(), 0)], _worked()
+        work(processes, lambda done, _: marks.append((time.perf_counter(), done)))
+        marks.append((time.perf_counter(), items))
+    (begun, _), (ready, before), (ended, _) = marks[0], marks[processes if len(marks) > 2 else 0], marks[-1]
+    times = round(ended - begun, 2), round(_worked() - worked, 2)
+    return CoresRow(task, data, processes, threads, items, *times, round((items - before) / (ended - ready), 1))
+
+
+def _worked() -> float:
+    """Processor seconds of this process and of those it has started and seen end."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(part.ru_utime + part.ru_stime for part in used)
+
+
+def _embed(folder: Path) -> tuple[Work, int, str]:
+    from PIL import Image
+
+    from icda.data.datasets.cifar10_files import read_grids
+    from icda.data.embedding import embed, read_samples
+    from icda.data.roots import data_root
+    from icda.engines import make_engine
+    from icda.models.encoders import create_encoder
+
+    read = read_grids(data_root() / "cifar10")
+    for number in range(IMAGES):
+        place = folder / "images" / str(read.test_labels[number])
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(read.test_images[number]).save(place / f"{number}.png")
+    samples, encoder = read_samples(folder / "images"), create_encoder(None, "image")
+
+    def work(processes: int, progress: Progress) -> None:
+        with make_engine("local", processes) as engine:
+            embed(samples, encoder, folder / "features.npz", batch_size=BATCH, engine=engine, progress=progress)
+
+    return work, IMAGES, f"CIFAR-10 test images, {encoder.name}, {encoder.image_size} px"
+
+
+def _audit(_: Path) -> tuple[Work, int, str]:
+    from icda.auditing import audit
+    from icda_bench.cost.fit_time import synthetic_rows
+
+    X, y = synthetic_rows((SAMPLES, FEATURES, CLASSES))
+    return lambda *_: _call(audit, X, y), SAMPLES, f"synthetic, {FEATURES} features, {CLASSES} classes"
+
+
+def _fit(_: Path) -> tuple[Work, int, str]:
+    from icda.estimators.classifier import ICDAClassifier
+    from icda_bench.cost.fit_time import synthetic_rows
+
+    size = (2 * SAMPLES, FEATURES, 5 * CLASSES)
+    X, y = synthetic_rows(size)
+    return lambda *_: _call(ICDAClassifier().fit, X, y), size[0], f"synthetic, {FEATURES} features, {size[2]} classes"
+
+
+def _call(function: Callable[..., object], *arguments: object) -> None:
+    function(*arguments)
+
+
+def main(arguments: Sequence[str]) -> int:
+    if len(arguments) == 4 and arguments[0] == "--child":
+        print(json.dumps(asdict(run_task(arguments[1], int(arguments[2]), int(arguments[3])))))
+        return 0
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        print("usage: python -m icda_bench.cost.cores OUT.csv\n\nICDA_DATA names the folder with cifar10.")
+        return 0 if arguments and arguments[0] in ("-h", "--help") else 2
+    from icda_bench.cost.rows import write_csv
+
+    write_csv(measure_cores(), Path(arguments[0]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

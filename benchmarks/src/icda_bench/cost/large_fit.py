@@ -1,0 +1,142 @@
+"""Peak memory of a fit to features on disk: `python -m icda_bench.cost.large_fit --help`."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from icda.errors import InputError
+
+CHUNK = 20_000
+
+
+@dataclass(frozen=True)
+class LargeFitRow:
+    """One fit in a process of its own. Resident memory counts the pages of a mapped file that are in use, too.
+
+    `imports_mib` is what the process had before it opened the file.
+    """
+
+    loss: str
+    samples: int
+    features: int
+    classes: int
+    file_gib: float
+    imports_mib: float
+    peak_mib: float
+    seconds: float
+    iterations: int
+    accuracy: float  # on the first rows of the training file: that something was learned
+
+
+def measure_large_fit(
+    folder: Path,
+    num_samples: int = 1_000_000,
+    feature_dim: int = 512,
+    num_classes: int = 10,
+    losses: Sequence[str] = ("ce", "icda"),
+    say: Callable[[str], None] = print,
+) -> list[LargeFitRow]:
+    """Fit each loss to a synthetic biased set, in a child each; the files are made if they are not there, and stay."""
+    make_biased_files(folder, num_samples, feature_dim, num_classes)
+    rows = []
+    for loss in losses:
+        say(f"{loss}: {num_samples} x {feature_dim}, {num_classes} classes")
+        command = [sys.executable, "-m", "icda_bench.cost.large_fit", "--child", str(folder), loss]
+        rows.append(LargeFitRow(**json.loads(subprocess.run(command, check=True, capture_output=True).stdout)))
+        say(f"  peak {rows[-1].peak_mib:.0f} MiB, {rows[-1].seconds:.0f} s")
+    return rows
+
+
+def make_biased_files(folder: Path, num_samples: int, feature_dim: int, num_classes: int, seed: int = 0) -> None:
+    """features.npy (float32) and labels.npy, a chunk at a time.
+
+    Each class has an attribute that goes with it in 95 of 100 samples and speaks louder than the class itself. Directions
+    differ in scale as those of an encoder's features do.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "features.npy"
+    if path.exists():
+        shape = np.load(path, mmap_mode="r").shape
+        if shape != (num_samples, feature_dim):
+            raise InputError(
+                f"{path} holds {shape} features, expected {(num_samples, feature_dim)}: name another folder."
+            )
+        return
+    generator = np.random.default_rng(seed)
+    scale = (np.arange(1, feature_dim + 1) ** -0.3).astype(np.float32)
+    of_class, of_attribute = generator.normal(size=(2, num_classes, feature_dim)).astype(np.float32) * scale
+    labels = generator.integers(num_classes, size=num_samples)
+    tied = generator.random(num_samples) < 0.95
+    attributes = np.where(tied, labels, generator.integers(num_classes, size=num_samples))
+    np.save(folder / "labels.npy", labels)
+    draft = path.with_suffix(".draft")
+    with draft.open("wb") as file:
+        header = {"descr": "<f4", "fortran_order": False, "shape": (num_samples, feature_dim)}
+        np.lib.format.write_array_header_1_0(file, header)
+        for start in range(0, num_samples, CHUNK):
+            rows = slice(start, min(start + CHUNK, num_samples))
+            noise = generator.standard_normal((rows.stop - start, feature_dim), dtype=np.float32) * scale
+            file.write((noise + 0.15 * of_class[labels[rows]] + 0.3 * of_attribute[attributes[rows]]).data)
+    draft.replace(path)
+
+
+def fit_from_disk(folder: Path, loss: str) -> LargeFitRow:
+    """One fit in this process, whose peak memory is then that of the fit."""
+    from icda.estimators.classifier import ICDAClassifier
+
+    imports = peak_mib()
+    features, labels = np.load(folder / "features.npy", mmap_mode="r"), np.load(folder / "labels.npy")
+    start = time.perf_counter()
+    model = ICDAClassifier(loss).fit(features, labels)  # type: ignore[arg-type]
+    seconds = time.perf_counter() - start
+    first = slice(0, CHUNK)
+    return LargeFitRow(
+        loss,
+        len(features),
+        features.shape[1],
+        len(model.classes_),
+        round(features.nbytes / 2**30, 2),
+        round(imports, 1),
+        round(peak_mib(), 1),
+        round(seconds, 1),
+        int(model.n_iter_),
+        round(float(model.score(np.array(features[first]), labels[first])), 4),
+    )
+
+
+def peak_mib() -> float:
+    """The largest resident memory of this process so far."""
+    status = Path("/proc/self/status")
+    if status.exists():  # where there is one: a child's ru_maxrss begins with what its parent had
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) / 2**10
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+def main(arguments: Sequence[str]) -> int:
+    if len(arguments) == 3 and arguments[0] == "--child":
+        print(json.dumps(asdict(fit_from_disk(Path(arguments[1]), arguments[2]))))
+        return 0
+    if len(arguments) != 2 or arguments[0].startswith("-"):
+        print(
+            "usage: python -m icda_bench.cost.large_fit FOLDER OUT.csv\n\n1,000,000 x 512 features go to FOLDER (2 GiB)."
+        )
+        return 0 if arguments and arguments[0] in ("-h", "--help") else 2
+    from icda_bench.cost.rows import write_csv
+
+    write_csv(measure_large_fit(Path(arguments[0])), Path(arguments[1]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,234 @@
+"""Time and memory of a loss against plain cross entropy, as ratios of interleaved steps."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from rich import box
+from rich.table import Table
+from torch import nn
+from torch.nn import functional as F
+
+from icda.losses import AdjustedLoss, ICDALoss
+from icda.losses.augmented import StatisticsLoss
+from icda.models import create_model
+from icda_bench.cost.memory import peak_bytes
+from icda_bench.cost.operations import count_operations, matrix_rate
+from icda_bench.cost.peers import PeersISDA
+from icda_bench.cost.timing import Step, interleave, quartiles
+
+FUSED = "icda, no logits"
+PEERS = "isda, N x C x A"
+PEERS_BYTES = 2**29  # largest of their tensors that is still measured
+HEAD_GRID = ((10, 64), (100, 64), (1000, 64), (10_000, 64), (1000, 512), (1000, 2048), (10_000, 512))
+
+
+@dataclass(frozen=True)
+class SpeedRow:
+    """One comparison: median milliseconds of both, their ratio (median of paired ratios), extra memory in MiB."""
+
+    what: str
+    method: str
+    covariance: str
+    classes: int
+    features: int
+    batch: int
+    base_ms: float
+    method_ms: float
+    ratio: float
+    extra_mib: float | None = None
+    quartiles: str = ""  # of the paired ratios: how far the machine's own noise goes
+    gflop: float | None = None  # of the loss's matrix products, forward and backward
+    limit_ms: float | None = None  # what these alone would take at the machine's measured rate
+
+    @property
+    def over_limit(self) -> float | None:
+        """The step's time as a multiple of that of its matrix products."""
+        return None if not self.limit_ms else self.method_ms / self.limit_ms
+
+
+def measure_speed(model: str, batch_size: int, rounds: int, grid: bool, say: Callable[[str], None]) -> list[SpeedRow]:
+    """Whole training steps for C = 10 and 100, the large diagonal head, and a grid over C and A."""
+    rows = []
+    for classes in (10, 100):
+        say(f"{model}, batch {batch_size}, {classes} classes: training steps")
+        rows += network_rows(model, classes, batch_size, rounds)
+        say(f"head alone: {classes} classes, 64 features, batch {batch_size}, full")
+        rows += head_rows(classes, 64, batch_size, "full", rounds)
+    say("head alone: 1000 classes, 2048 features, batch 64, diagonal")
+    rows += head_rows(1000, 2048, 64, "diagonal", rounds)
+    if grid:
+        for classes, features in HEAD_GRID:
+            say(f"head alone: {classes} classes, {features} features, batch 128, diagonal")
+            rows += head_rows(classes, features, 128, "diagonal", rounds)
+    say("matrix products of 1024 x 1024, for the machine's limit")
+    return with_limits(rows, matrix_rate())
+
+
+def with_limits(rows: list[SpeedRow], rate: float) -> list[SpeedRow]:
+    """The rows with what their matrix products alone would take at `rate` operations per second."""
+    return [replace(row, limit_ms=None if row.gflop is None else round(1e12 * row.gflop / rate, 4)) for row in rows]
+
+
+def network_rows(model: str, classes: int, batch_size: int, rounds: int) -> list[SpeedRow]:
+    """Full training steps: forward, loss with statistics, backward, optimiser."""
+    steps, loss = training_steps(model, classes, batch_size)
+    times = interleave(steps, rounds)
+    sizes = (classes, loss.feature_dim, batch_size)
+    row = _row(f"{model} step", "icda", loss.statistics.kind, *sizes, times)
+    return [replace(row, gflop=_gflop(steps["icda"]))]
+
+
+def training_steps(model: str, classes: int, batch_size: int) -> tuple[dict[str, Step], StatisticsLoss]:
+    """One network's training step with cross entropy and with ICDA, on the same batch, and the ICDA loss."""
+    torch.manual_seed(0)
+    network = create_model(model, classes, (3, 32, 32)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    inputs = torch.randn(batch_size, 3, 32, 32).to(memory_format=torch.channels_last)
+    targets = torch.randint(classes, (batch_size,))
+    optimizer = torch.optim.SGD(network.parameters(), lr=1e-3, momentum=0.9)
+    icda = ICDALoss(classes, network.feature_dim, torch.full((classes,), 100))
+
+    def step(loss: AdjustedLoss | None) -> None:
+        optimizer.zero_grad()
+        output = network(inputs)
+        if loss is None:
+            value = F.cross_entropy(output.logits, targets)
+        else:
+            value = loss(output.features, targets, network.head, 0.5, output.logits)
+        value.backward()
+        optimizer.step()
+
+    return {"ce": partial(step, None), "icda": partial(step, icda)}, icda
+
+
+def head_rows(classes: int, features: int, batch: int, covariance: str, rounds: int) -> list[SpeedRow]:
+    """Forward and backward of the head alone, gradients for features and weights.
+
+    "head" is what `icda train` and the integrations run: the network has made the logits, and the loss gets them. With
+    diagonal covariances the loss is faster when it makes them itself: "head, no logits". With full ones ISDA stands beside
+    it as public code has it, where its tensors fit: "head, N x C x A".
+    """
+    steps = head_steps(classes, features, batch, covariance)
+    if covariance == "full" and 4 * batch * classes * max(classes, features) <= PEERS_BYTES:
+        steps[PEERS] = peers_step(classes, features, batch)
+    times = interleave(steps, rounds)
+    rows = []
+    for name, what, method in (
+        ("icda", "head", "icda"),
+        (FUSED, "head, no logits", "icda"),
+        (PEERS, "head, N x C x A", "isda"),
+    ):
+        if name in steps:
+            extra = (peak_bytes(steps[name]) - peak_bytes(steps["ce"])) / 2**20
+            pair = {"ce": times["ce"], method: times[name]}
+            row = _row(what, method, covariance, classes, features, batch, pair, extra)
+            rows.append(replace(row, gflop=_gflop(steps[name])))
+    return rows
+
+
+def peers_step(classes: int, features: int, batch: int) -> Step:
+    """Forward and backward of a head with ISDA as public code has it."""
+    torch.manual_seed(0)
+    head, loss = nn.Linear(features, classes), PeersISDA(classes, features)
+    inputs = torch.rand(batch, features, requires_grad=True)
+    targets = torch.randint(classes, (batch,))
+
+    def step() -> None:
+        head.zero_grad()
+        inputs.grad = None
+        loss(inputs, targets, head, 0.5, head(inputs)).backward()
+
+    return step
+
+
+def _gflop(step: Step) -> float:
+    return round(count_operations(step) / 1e9, 5)
+
+
+def head_steps(classes: int, features: int, batch: int, covariance: str) -> dict[str, Step]:
+    """Forward and backward of a head with cross entropy and with ICDA, on the same features.
+
+    With diagonal covariances there is a third step, the fused path, which a loss takes that is given no logits.
+    """
+    torch.manual_seed(0)
+    head = nn.Linear(features, classes)
+    inputs = torch.rand(batch, features, requires_grad=True)
+    targets = torch.randint(classes, (batch,))
+    loss = ICDALoss(classes, features, torch.full((classes,), 10), covariance=covariance)
+
+    def clear() -> None:
+        head.zero_grad()
+        inputs.grad = None
+
+    def plain() -> None:
+        clear()
+        F.cross_entropy(head(inputs), targets).backward()
+
+    def adjusted(*, with_logits: bool) -> None:
+        clear()
+        loss(inputs, targets, head, 0.5, head(inputs) if with_logits else None).backward()
+
+    steps: dict[str, Step] = {"ce": plain, "icda": partial(adjusted, with_logits=True)}
+    if covariance == "diagonal":
+        steps[FUSED] = partial(adjusted, with_logits=False)
+    return steps
+
+
+def _row(
+    what: str,
+    method: str,
+    covariance: str,
+    classes: int,
+    features: int,
+    batch: int,
+    times: dict[str, list[float]],
+    extra: float | None = None,
+) -> SpeedRow:
+    ratios = [b / a for a, b in zip(times["ce"], times[method], strict=True)]
+    return SpeedRow(
+        what,
+        method,
+        covariance,
+        classes,
+        features,
+        batch,
+        round(1e3 * statistics.median(times["ce"]), 3),
+        round(1e3 * statistics.median(times[method]), 3),
+        round(statistics.median(ratios), 4),
+        None if extra is None else round(extra, 1),
+        quartiles(ratios),
+    )
+
+
+def to_table(rows: list[SpeedRow]) -> Table:
+    """The rows for a terminal of 80 columns."""
+    table = Table(title="time against cross entropy", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("step", min_width=9)
+    for title in ("C", "A", "N", "CE ms", "ms", "ratio", "quartiles", "limit", "over", "MiB"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        what = f"{row.what}, {row.covariance}" if row.method == "icda" else f"{row.what}, {row.method}"
+        sizes = map(str, (row.classes, row.features, row.batch))
+        ends = "-".join(_ratio(float(end)) for end in row.quartiles.split(" to ") if end)
+        times = (_figure(row.base_ms), _figure(row.method_ms), _ratio(row.ratio), ends)
+        extra = "" if row.extra_mib is None else f"{row.extra_mib:.0f}"
+        table.add_row(what, *sizes, *times, _figure(row.limit_ms), _figure(row.over_limit), extra)
+    table.caption = "limit: ms of the matrix products alone at this machine's rate; over: ms / limit"
+    return table
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.3f}" if value < 2 else f"{value:.2f}"  # near 1 the third digit is what a loss adds
+
+
+def _figure(value: float | None) -> str:
+    """Three digits, and no more than six characters.
+
+    >>> _figure(726.006), _figure(4.8274), _figure(0.1), _figure(None)
+    ('726', '4.83', '0.1', '')
+    """
+    return "" if value is None else f"{value:.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,0 +1,91 @@
+"""Whether a run's strengths know the groups it was never told: those that contradict a shortcut should have high ones."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sklearn.metrics import roc_auc_score
+
+from icda.errors import InputError
+from icda.explain.passes import run_pass
+from icda.explain.strengths import sample_strengths
+from icda.training.run import load_folder
+from icda_bench.markdown import markdown, spread
+
+
+@dataclass(frozen=True)
+class StrengthRow:
+    """One group of a run's training set: how much of it is learned, its mean strength alpha_i, and their order.
+
+    `auroc` is the chance that a sample of the group has a higher strength than another sample of its classes; empty where
+    the group is all there is of them.
+    """
+
+    task: str
+    method: str
+    seed: int
+    group: str
+    samples: int
+    share_of_class: float
+    train_accuracy: float
+    strength: float
+    auroc: float | None
+
+
+def measure_group_strengths(folders: Iterable[Path]) -> list[StrengthRow]:
+    """Read the strengths of all training samples off finished runs, group by group, given the groups or not."""
+    rows: list[StrengthRow] = []
+    for folder in folders:
+        config, task, networks, method = load_folder(folder)
+        groups = task.train.groups
+        if groups is None:
+            raise InputError(f"{folder} was trained on {config.task}, which has no groups to compare strengths by.")
+        seen = run_pass(method, networks, task.train)
+        strengths = sample_strengths(method, seen).per_sample
+        right = seen.predicted == seen.targets
+        for number, name in enumerate(task.group_names or ()):
+            mine = groups == number
+            if not mine.any():
+                continue
+            fellows = (seen.targets[:, None] == seen.targets[mine].unique()).any(1)
+            alone = bool(mine[fellows].all())
+            rows.append(
+                StrengthRow(
+                    task=config.task,
+                    method=config.method,
+                    seed=config.seed,
+                    group=name,
+                    samples=int(mine.sum()),
+                    share_of_class=round(float(mine.sum() / fellows.sum()), 4),
+                    train_accuracy=round(float(right[mine].float().mean()), 4),
+                    strength=round(float(strengths[mine].mean()), 4),
+                    auroc=None if alone else round(float(roc_auc_score(mine[fellows], strengths[fellows])), 4),
+                )
+            )
+    return rows
+
+
+def group_strengths_table(path: Path) -> str:
+    """Mean ± standard deviation over seeds; the AUROC of the smaller groups only, as that of two groups sums to one."""
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    body = []
+    for task, method, group in dict.fromkeys((row["task"], row["method"], row["group"]) for row in rows):
+        mine = [row for row in rows if (row["task"], row["method"], row["group"]) == (task, method, group)]
+        is_minority = float(mine[0]["share_of_class"]) < 0.5
+        body.append(
+            [
+                task,
+                method,
+                group,
+                mine[0]["samples"],
+                spread([100 * float(row["train_accuracy"]) for row in mine], digits=1),
+                spread([float(row["strength"]) for row in mine], digits=3),
+                spread([float(row["auroc"]) for row in mine if row["auroc"]], digits=3) if is_minority else "",
+            ]
+        )
+    titles = ["task", "method", "group", "samples", "learned, %", "mean strength", "AUROC in its class"]
+    return markdown(titles, body)

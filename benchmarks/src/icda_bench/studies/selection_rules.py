@@ -1,0 +1,175 @@
+"""What each selection rule costs: the worst test group of the epoch it takes, beside the one that groups would take.
+
+A training is run once. After each epoch the test split is evaluated too; no rule sees that, it is only looked up at the
+epoch that a rule has chosen. The rule that is given the validation groups is the oracle the others are compared with.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from icda.errors import InputError
+from icda.selection import Selector
+from icda.training.config import TrainConfig
+from icda.training.evaluation import evaluate_split
+from icda.training.run import build, load_task, make_accelerator
+from icda.training.trainer import Trainer
+from icda_bench.markdown import markdown
+from icda_bench.suites.suite import cell_config, load_suite
+
+ORACLE = "validation_worst_group"
+RULES = ("last", "validation_accuracy", "validation_worst_class", "validation_worst_pseudo_group", ORACLE)
+METRICS = {
+    "validation_accuracy": "accuracy",
+    "validation_worst_class": "worst_class_accuracy",
+    "validation_worst_pseudo_group": "worst_pseudo_group_accuracy",
+    ORACLE: "worst_group_accuracy",
+}
+
+
+@dataclass(frozen=True)
+class RuleRow:
+    """One rule in one run: the epoch it takes, and that epoch's worst test group against the oracle's."""
+
+    task: str
+    method: str
+    seed: int
+    rule: str
+    epoch: int
+    worst_group_accuracy: float
+    below_oracle: float
+
+    @property
+    def run(self) -> tuple[str, str, int]:
+        return self.task, self.method, self.seed
+
+
+class WatchedTrainer(Trainer):
+    """A trainer that also writes down the worst test group after each epoch."""
+
+    seen: list[float]
+
+    def _close_epoch(self, *given: Any) -> Any:
+        record = super()._close_epoch(*given)
+        metrics, _ = evaluate_split(self.method, self.models, self.task, self.task.test, self.accelerator)
+        self.seen.append(float(metrics["worst_group_accuracy"]))
+        return record
+
+
+def compare_rules(config: TrainConfig) -> list[RuleRow]:
+    """Train once and ask every rule. The task must have validation groups; the method does not get to see them."""
+    task = load_task(config)
+    networks, method = build(config, task)
+    trainer = WatchedTrainer(config, task, networks, method, config.folder(), make_accelerator(config.precision))
+    trainer.seen = []
+    trainer.run()
+    history = [_figures(record) for record in trainer.history]
+    last_stage = history[-1]["stage"]
+    begun = next(number for number, record in enumerate(history) if record["stage"] == last_stage)
+    return rule_rows(config, history[begun:], trainer.seen[begun:], begun)
+
+
+def compare_table6(
+    methods: Sequence[str],
+    tasks: Sequence[str],
+    seeds: int,
+    out: Path,
+    root: str | None,
+    done: Set[tuple[str, str, int]] = frozenset(),
+) -> Iterator[list[RuleRow]]:
+    """The rows of one run after the other, seed 0 of everything first; settings are those of table 6, tier cpu.
+
+    Runs (task, method, seed) that are `done` are left out.
+    """
+    suite = load_suite("table6")
+    places = {column.places["cpu"].task: column for column in suite.columns if "cpu" in column.places}
+    known = {row.method: row for row in reversed(suite.rows) if row.method is not None}
+    for name, asked_for, offered in (("methods", methods, known), ("tasks", tasks, places)):
+        if unknown := [value for value in asked_for if value not in offered]:
+            raise InputError(f"table 6 has no {name} {', '.join(unknown)}. Known: {', '.join(map(str, offered))}.")
+    for seed in range(seeds):
+        for task in tasks:
+            for method in (method for method in methods if (task, method, seed) not in done):
+                config = cell_config(suite, "cpu", places[task], known[method], seed)
+                # Given the groups, which no method here reads, so that the oracle rule can be asked too.
+                asked = {"attributes": "known", "selection": "validation_worst_pseudo_group", "root": root}
+                folder = out / task / method / f"seed{seed}"
+                yield compare_rules(replace(config, **asked, out=str(folder)))  # type: ignore[arg-type]
+
+
+def selection_table(rows: Sequence[RuleRow]) -> str:
+    """For each task and rule, over methods and seeds: the mean worst group, and how far it lies below the oracle's.
+
+    Last come all runs together, where there are several tasks.
+    """
+    tasks = dict.fromkeys(row.task for row in rows)
+    body = [_mean(task, rule, [row for row in rows if row.task == task]) for task in tasks for rule in RULES]
+    if len(tasks) > 1:
+        body += [_mean("all", rule, rows) for rule in RULES]
+    return markdown(["task", "rule", "worst group, %", "below the oracle", "runs"], body)
+
+
+def _mean(task: str, rule: str, rows: Sequence[RuleRow]) -> list[str]:
+    mine = [row for row in rows if row.rule == rule]
+    worst, below = (
+        sum(100 * getattr(row, name) for row in mine) / len(mine) for name in ("worst_group_accuracy", "below_oracle")
+    )
+    return [task, rule, f"{worst:.1f}", f"{below:.1f}", str(len(mine))]
+
+
+def read_rule_rows(path: Path) -> list[RuleRow]:
+    """The rows of a CSV file that the command wrote; what it says of the machine is left out."""
+    with path.open(newline="") as file:
+        return [
+            RuleRow(
+                row["task"],
+                row["method"],
+                int(row["seed"]),
+                row["rule"],
+                int(row["epoch"]),
+                float(row["worst_group_accuracy"]),
+                float(row["below_oracle"]),
+            )
+            for row in csv.DictReader(file)
+        ]
+
+
+def rule_rows(
+    config: TrainConfig, history: Sequence[Mapping[str, Any]], seen: Sequence[float], begun: int
+) -> list[RuleRow]:
+    """A row for each rule from the validation figures of a stage's epochs and the worst test group after each."""
+    chosen = {rule: chosen_epoch(rule, history) for rule in RULES}
+    oracle = seen[chosen[ORACLE]]
+    return [
+        RuleRow(
+            config.task,
+            config.method,
+            config.seed,
+            rule,
+            epoch + begun,
+            round(seen[epoch], 6),
+            round(oracle - seen[epoch], 6),
+        )
+        for rule, epoch in chosen.items()
+    ]
+
+
+def chosen_epoch(rule: str, history: Sequence[Mapping[str, Any]]) -> int:
+    """The position in `history` that a rule takes, by the selector that a training has."""
+    if rule == "last":
+        return len(history) - 1
+    metric, selector = METRICS[rule], Selector(rule)
+    for number, record in enumerate(history):
+        value = record[f"validation_{metric}"]
+        figures = {metric: -1.0 if value is None else value, "accuracy": record["validation_accuracy"]}
+        selector.update(number, figures)
+    assert selector.best_epoch is not None
+    return selector.best_epoch
+
+
+def _figures(record: Any) -> Mapping[str, Any]:
+    return record if isinstance(record, Mapping) else record.as_dict()

@@ -1,0 +1,127 @@
+"""`icda bench tail-features`: fill the table row by row; what is there is not run again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from icda.training.environment import describe_environment
+from icda_bench.markdown import markdown, spread
+from icda_bench.studies.row_file import append_rows, read_row_file
+from icda_bench.studies.tail_features.heads import ROWS, Heads, Row
+from icda_bench.studies.tail_features.sets import DIRECTIONS, SETS, Part, TailSet
+
+KINDS = ("many", "medium", "few")
+TITLES = {
+    "cifar10_lt_100": "CIFAR-10, 100:1",
+    "cifar10_lt_10": "CIFAR-10, 10:1",
+    "tiny_imagenet_lt": "Tiny ImageNet, 100 classes, 100:1",
+}
+
+
+@dataclass(frozen=True)
+class TailRow:
+    """One head on one set with one seed: accuracies on the balanced test part, and what was chosen on validation data."""
+
+    set: str
+    method: str
+    seed: int
+    accuracy: float
+    many: float
+    medium: float
+    few: float
+    chosen: float
+    validation_accuracy: float
+    samples: int
+    seconds: float
+    processor: str
+    cores: int
+    torch: str
+    commit: str
+
+
+def run_tail_features(
+    path: Path,
+    root: Path,
+    cache: Path,
+    sets: Sequence[str] = tuple(SETS),
+    methods: Sequence[str] = (),
+    seeds: int = 5,
+    report: Callable[[str], None] = print,
+) -> list[TailRow]:
+    """Fit the rows that `path` lacks, and append each as soon as it is there."""
+    known = {(row.set, row.method, row.seed) for row in read_row_file(path, TailRow)}
+    for name in sets:
+        heads: dict[tuple[str, float], Any] = {}
+        for seed in range(seeds):
+            missing = [
+                row for row in ROWS if (not methods or row.name in methods) and (name, row.name, seed) not in known
+            ]
+            if not missing:
+                continue
+            data = SETS[name](root, seed, cache).standardised().reduced(DIRECTIONS)
+            if not data.fixed_training:
+                heads = {}
+            fits = Heads(data.train)
+            for row in missing:
+                found = judge(data, fits, row, heads, seed)
+                append_rows(path, TailRow, [found])
+                report(f"{name}, {row.name}, seed {seed}: {100 * found.accuracy:.1f} ({found.seconds:.0f} s)")
+    return read_row_file(path, TailRow)
+
+
+def judge(data: TailSet, fits: Heads, row: Row, heads: dict[tuple[str, float], Any], seed: int) -> TailRow:
+    """The best of a row's heads on validation data, judged on the test part. `heads` keeps what was fitted."""
+    started, best = time.perf_counter(), (-1.0, 0.0)
+    for choice in row.choices:
+        if (row.name, choice) not in heads:
+            heads[row.name, choice] = fits.fit(row.name, choice)
+        best = max(best, (_accuracy(heads[row.name, choice], data.validation), choice), key=lambda pair: pair[0])
+    score, chosen = best
+    logits = heads[row.name, chosen](data.test.features)
+    hits = logits.argmax(1) == data.test.targets
+    per_class = np.array([hits[data.test.targets == label].mean() for label in range(logits.shape[1])])
+    kinds: dict[str, Any] = {name: round(float(per_class[classes].mean()), 5) for name, classes in data.kinds().items()}
+    environment = describe_environment()
+    machine: dict[str, Any] = {name: environment[name] or "" for name in ("processor", "cores", "torch", "commit")}
+    return TailRow(
+        set=data.name,
+        method=row.name,
+        seed=seed,
+        accuracy=round(float(per_class.mean()), 5),
+        **kinds,
+        chosen=chosen,
+        validation_accuracy=round(score, 5),
+        samples=len(data.train.targets),
+        seconds=round(time.perf_counter() - started, 1),
+        **machine,
+    )
+
+
+def _accuracy(logits: Any, part: Part) -> float:
+    return float((logits(part.features).argmax(1) == part.targets).mean())
+
+
+def tail_table(rows: Sequence[TailRow], name: str) -> str:
+    """Mean ± standard deviation over seeds, in per cent, for one set."""
+    body = []
+    for row in ROWS:
+        mine = [found for found in rows if (found.set, found.method) == (name, row.name)]
+        if mine:
+            figures = [
+                spread([100 * getattr(found, figure) for found in mine], digits=1) for figure in ("accuracy", *KINDS)
+            ]
+            chosen = ", ".join(f"{value:g}" for value in sorted({found.chosen for found in mine}))
+            body.append([row.title, *figures, chosen])
+    return markdown(["head", "accuracy", *KINDS, "chosen"], body)
+
+
+def tail_tables(rows: Sequence[TailRow]) -> str:
+    """All sets that were run, one under the other."""
+    there = [name for name in SETS if any(row.set == name for row in rows)]
+    return "\n\n".join(f"**{TITLES[name]}**\n\n{tail_table(rows, name)}" for name in there)

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from icda_bench.cost.large_fit import main, make_biased_files, measure_large_fit
+
+
+def test_a_fit_in_a_child_reports_its_memory(tmp_path: Path) -> None:
+    said: list[str] = []
+    (row,) = measure_large_fit(tmp_path, 3000, 16, 3, ("la",), said.append)
+    assert (row.loss, row.samples, row.features, row.classes) == ("la", 3000, 16, 3)
+    assert row.peak_mib >= row.imports_mib > 10
+    assert row.accuracy > 0.5
+    assert "peak" in said[-1]
+
+
+def test_files_are_the_same_each_time(tmp_path: Path) -> None:
+    make_biased_files(tmp_path, 5000, 8, 2)
+    features, labels = np.load(tmp_path / "features.npy"), np.load(tmp_path / "labels.npy")
+    assert (features.shape, features.dtype, labels.shape) == ((5000, 8), np.float32, (5000,))
+    again = tmp_path / "again"
+    make_biased_files(again, 5000, 8, 2)
+    np.testing.assert_array_equal(np.load(again / "features.npy"), features)
+
+
+def test_files_of_another_size_are_not_taken_for_these(tmp_path: Path) -> None:
+    make_biased_files(tmp_path, 100, 8, 2)
+    with pytest.raises(ValueError, match="name another folder"):
+        make_biased_files(tmp_path, 200, 8, 2)
+
+
+def test_wrong_arguments_get_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["only one"]) == 2
+    assert main(["--help"]) == 0
+    assert "usage" in capsys.readouterr().out

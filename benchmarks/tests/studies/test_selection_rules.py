@@ -1,0 +1,140 @@
+"""The comparison of selection rules: what each takes, and what it is compared with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from icda.training import TrainConfig
+from icda_bench.commands import estimators as bench_estimators
+from icda_bench.studies import selection_rules
+from icda_bench.studies.selection_rules import (
+    ORACLE,
+    RULES,
+    RuleRow,
+    chosen_epoch,
+    compare_rules,
+    compare_table6,
+    read_rule_rows,
+    rule_rows,
+    selection_table,
+)
+
+HISTORY = [
+    {
+        "validation_accuracy": accuracy,
+        "validation_worst_class_accuracy": worst_class,
+        "validation_worst_pseudo_group_accuracy": pseudo,
+        "validation_worst_group_accuracy": group,
+    }
+    for accuracy, worst_class, pseudo, group in (
+        (0.9, 0.1, None, 0.2),
+        (0.8, 0.7, 0.3, 0.3),
+        (0.7, 0.6, 0.5, 0.6),
+        (0.7, 0.6, 0.4, 0.5),
+    )
+]
+
+
+def test_each_rule_takes_the_epoch_of_its_own_highest_figure() -> None:
+    assert [chosen_epoch(rule, HISTORY) for rule in RULES] == [3, 0, 1, 2, 2]
+
+
+def test_the_distance_is_to_the_rule_that_is_told_the_groups() -> None:
+    config = TrainConfig(task="digits_coloured", method="cross_entropy", seed=4)
+    rows = {row.rule: row for row in rule_rows(config, HISTORY, [0.1, 0.25, 0.55, 0.6], begun=2)}
+    assert rows[ORACLE].below_oracle == 0
+    assert rows["validation_accuracy"].below_oracle == pytest.approx(0.45)
+    assert rows["last"].below_oracle == pytest.approx(-0.05), "chance may put another rule above the oracle"
+    assert rows["validation_worst_class"].epoch == 3
+    assert {row.seed for row in rows.values()} == {4}
+
+
+@pytest.mark.parametrize("method", ["cross_entropy", "xrm"])
+def test_one_training_answers_for_all_rules(method: str, tmp_path: Path) -> None:
+    config = TrainConfig(
+        task="digits_coloured",
+        method=method,
+        model="mlp",
+        epochs=2,
+        batch_size=200,
+        selection="validation_worst_pseudo_group",
+        out=str(tmp_path),
+    )
+    rows = compare_rules(config)
+    assert [row.rule for row in rows] == list(RULES)
+    first = 1 if method == "xrm" else 0  # the epochs of the first stage are no candidates
+    assert all(first <= row.epoch <= first + 1 for row in rows)
+    assert rows[0].epoch == first + 1
+
+
+def test_the_table_has_the_means_over_methods_and_seeds() -> None:
+    config = TrainConfig(task="digits_coloured", method="cross_entropy")
+    rows = [*rule_rows(config, HISTORY, [0.1, 0.2, 0.5, 0.6], 0), *rule_rows(config, HISTORY, [0.3, 0.2, 0.7, 0.6], 0)]
+    lines = selection_table(rows).splitlines()
+    (line,) = [line for line in lines if "validation_accuracy" in line]
+    assert [cell.strip() for cell in line.strip("|").split("|")] == [
+        "digits_coloured",
+        "validation_accuracy",
+        "20.0",
+        "40.0",
+        "2",
+    ]
+
+
+def test_a_name_that_table_6_does_not_have_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="table 6 has no tasks cifar10"):
+        next(compare_table6(["icda"], ["cifar10"], 1, tmp_path, None))
+
+
+def test_the_command_writes_a_row_for_each_rule_of_each_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str, int]] = []
+
+    def compared(config: TrainConfig) -> list[RuleRow]:
+        asked.append((config.task, config.method, config.seed))
+        assert (config.attributes, config.selection) == ("known", "validation_worst_pseudo_group")
+        return rule_rows(config, HISTORY, [0.1, 0.2, 0.5, 0.6], 0)
+
+    monkeypatch.setattr(selection_rules, "compare_rules", compared)
+    path = tmp_path / "selection.csv"
+    words = ["--methods", "icda", "--tasks", "digits_coloured", "--seeds", "2", "--ledger", str(path)]
+    assert bench_estimators.selection([*words, "--out", str(tmp_path)]) == 0
+    assert asked == [("digits_coloured", "icda", 0), ("digits_coloured", "icda", 1)]
+    assert len(path.read_text().splitlines()) == 1 + 2 * len(RULES)
+    assert selection_table(read_rule_rows(path)) == selection_table(
+        [row for seed in range(2) for row in rule_rows(replace_seed(seed), HISTORY, [0.1, 0.2, 0.5, 0.6], 0)]
+    )
+
+
+def test_runs_that_the_file_has_are_not_made_again_and_keep_their_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def compared(config: TrainConfig) -> list[RuleRow]:
+        asked.append(config.seed)
+        return rule_rows(config, HISTORY, [0.1, 0.2, 0.5, 0.6], 0)
+
+    monkeypatch.setattr(selection_rules, "compare_rules", compared)
+    path = tmp_path / "selection.csv"
+    words = ["--methods", "icda", "--tasks", "digits_coloured", "--ledger", str(path), "--out", str(tmp_path)]
+    bench_estimators.selection([*words, "--seeds", "1"])
+    before = path.read_text()
+    bench_estimators.selection([*words, "--seeds", "2"])
+    assert asked == [0, 1]
+    assert path.read_text().startswith(before)
+    assert [row.seed for row in read_rule_rows(path)] == [0] * len(RULES) + [1] * len(RULES)
+
+
+def test_several_tasks_are_also_shown_together() -> None:
+    rows = [
+        *rule_rows(TrainConfig(task="digits_coloured"), HISTORY, [0.1, 0.2, 0.5, 0.6], 0),
+        *rule_rows(TrainConfig(task="waterbirds"), HISTORY, [0.3, 0.2, 0.9, 0.6], 0),
+    ]
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in selection_table(rows).splitlines()]
+    assert [line for line in lines if line[0] == "all" and line[1] == "last"] == [["all", "last", "60.0", "10.0", "2"]]
+
+
+def replace_seed(seed: int) -> TrainConfig:
+    return TrainConfig(task="digits_coloured", method="icda", seed=seed)
