@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -64,6 +66,35 @@ def run_on_ranks(
         return [torch.load(folder / f"rank{rank}.pt") for rank in ranks]
 
     return run
+
+
+# No sandbox, as containers have none, and no calls of its own.
+BROWSER_ARGUMENTS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Debian's Chromium without a window. Without it tests skip loudly; in CI, and where make has seen it, they fail."""
+    missing = "" if shutil.which("chromium") else "Chromium"
+    missing = missing if importlib.util.find_spec("playwright") else "playwright"
+    if missing:
+        reason = f"THE PAGES WERE NOT OPENED IN A BROWSER: {missing} is missing. `make browser` installs it."
+        if os.environ.get("CI") or os.environ.get("ICDA_REQUIRE_BROWSER"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=shutil.which("chromium"), args=list(BROWSER_ARGUMENTS))
+        yield opened
+        opened.close()
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_tables_on_a_page_agree_with_their_csv(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    assert tables.fill(page.read_text()) == page.read_text(), "run `make tables`"
+    assert tables.fill_page(page.read_text()) == page.read_text(), "run `make tables`"
 
 
 def test_mean_and_deviation_are_those_of_the_seeds(tmp_path: Path) -> None:
@@ -26,7 +25,7 @@ def test_mean_and_deviation_are_those_of_the_seeds(tmp_path: Path) -> None:
     ]
     rows.append({**blank, "task": "digits_flip_noise", "method": "icda", "seed": "0", "accuracy": "0.25"})
     write_ledger(tmp_path / "demo.csv", rows)
-    assert "| ICDA | 60.0 ± 14.1 (2) | 25.0 (1) |  |" in tables.demo_table(tmp_path)
+    assert "| ICDA | 60.0 ± 14.1 (2) | 25.0 (1) |  |" in tables.make_table("demo", tmp_path)
 
 
 def test_check_finds_a_page_that_disagrees_and_writing_mends_it(
@@ -44,11 +43,4 @@ def test_check_finds_a_page_that_disagrees_and_writing_mends_it(
 
 def test_an_unknown_table_is_an_error() -> None:
     with pytest.raises(ValueError, match="no table is called 'nonsense'"):
-        tables.fill("<!-- table: nonsense -->\n<!-- end of table -->")
-
-
-def test_the_speed_table_has_every_row_of_its_csv(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    with (ROOT / "benchmarks/results/speed.csv").open(newline="") as file:
-        count = len(list(csv.DictReader(file)))
-    assert tables.speed_table().count("\n") == count + 1
+        tables.fill_page("<!-- table: nonsense -->\n<!-- end of table -->")

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.report.synthetic import synthetic_explanations, synthetic_result
 
 from icda.report.runs import Run, collect_runs
-from icda_bench.cost.report_size import synthetic_explanations, synthetic_result
 
 
 @pytest.fixture(scope="session")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
-from icda_bench.cost.network_cost import cost_status, load_cost_suite, read_costs
+import yaml
+
+from icda_bench.cost.network_cost import cost_status, load_cost_suite
 from icda_bench.markdown import markdown, spread
-from icda_bench.studies.row_file import read_row_file
+from icda_bench.rows import read_rows, read_table
 from icda_bench.studies.tail_features.run import TITLES, TailRow
 from icda_bench.suites.suite import Column, Suite, cell_config, load_suite
 from icda_bench.suites.suite_table import Line, column_lines, length_text, suite_rows
@@ -18,120 +21,26 @@ class Claim:
     """One sentence of the paper, and the cells it is looked at with: a row of a suite beside the row it should beat."""
 
     text: str
+    scale: str
     suite: str
     column: str
     row: str
     against: str
-    scale: str
     tier: str = "cpu"
 
 
-SMALL = "CIFAR-10, {} images at 16 px, "
-SMALL_TAIL = SMALL.format("1,236") + "100:1, "
-CLAIMS = (
-    Claim("ahead of LA on long tails, 100:1", "table2", "c10_100", "icda", "logit_adjustment", SMALL.format("1,236")),
-    Claim(
-        "the same, all of CIFAR-10-LT",
-        "table2",
-        "c10_100",
-        "icda",
-        "logit_adjustment",
-        "CIFAR-10, 12,406 images at 32 px, ",
-        "long",
-    ),
-    Claim(
-        "the same, with the paper's network and half its epochs",
-        "gain",
-        "whole",
-        "icda",
-        "logit_adjustment",
-        "CIFAR-10, 12,406 images at 32 px, ",
-        "long",
-    ),
-    Claim("the same, 10:1", "table2", "c10_10", "icda", "logit_adjustment", SMALL.format("2,040")),
-    Claim(
-        "with metadata, Meta-ICDA is first on long tails",
-        "table2",
-        "c10_100",
-        "meta_icda",
-        "metasaug",
-        SMALL.format("1,236"),
-    ),
-    Claim(
-        "ahead under wrong labels, 40 % flipped", "table4", "flip_40", "icda", "cross_entropy", SMALL.format("1,200")
-    ),
-    Claim(
-        "Meta-ICDA is ahead of Meta-Weight-Net there",
-        "table4",
-        "flip_40",
-        "meta_icda",
-        "meta_weight_net",
-        SMALL.format("1,200"),
-    ),
-    Claim("ahead on standard data (error)", "table9", "resnet_c10", "icda", "isda", SMALL.format("2,500")),
-    Claim(
-        "breaks shortcuts without group labels: CMNIST, worst group",
-        "table6",
-        "cmnist_worst",
-        "icda",
-        "uw",
-        "30,000 images, ",
-    ),
-    Claim(
-        "the same: Waterbirds, worst group",
-        "table6",
-        "waterbirds_worst",
-        "icda",
-        "uw",
-        "frozen features, 4,795 images, ",
-    ),
-    Claim(
-        "ahead on generalised long tails: ImageNet-GLT",
-        "table7",
-        "glt_accuracy",
-        "icda",
-        "logit_adjustment",
-        "Tiny ImageNet, 7,045 images at 32 px, ",
-    ),
-    Claim(
-        "the same: MSCOCO-GLT",
-        "table8",
-        "glt_accuracy",
-        "icda",
-        "logit_adjustment",
-        "the same runs as the line above, ",
-    ),
-    Claim(
-        "the class margin matters",
-        "ablation",
-        "long_tail",
-        "setting_2",
-        "icda",
-        SMALL_TAIL,
-    ),
-    Claim(
-        "the sample margin matters",
-        "ablation",
-        "long_tail",
-        "setting_3",
-        "icda",
-        SMALL_TAIL,
-    ),
-    Claim(
-        "the other classes' statistics matter",
-        "ablation",
-        "long_tail",
-        "setting_1",
-        "icda",
-        SMALL_TAIL,
-    ),
-)
+def load_claims() -> list[Claim]:
+    """The content of claims.yaml."""
+    entries = yaml.safe_load(files("icda_bench").joinpath("claims.yaml").read_text())
+    return [Claim(entry["text"], entry["scale"], **entry["cells"]) for entry in entries]
+
+
 TITLE = ["the paper says", "its figures", "ours", "at which scale", "verdict"]
 
 
 def claims_table(results: Path) -> str:
     """Every claim with the paper's figures, ours, their scale and the verdict. Long runs are shown if there are any."""
-    lines = [_suite_line(claim, results) for claim in CLAIMS]
+    lines = [_suite_line(claim, results) for claim in load_claims()]
     extra = [_features_line(results), _cost_line(results)]
     return markdown(TITLE, [line for line in (*lines, *extra) if line is not None])
 
@@ -147,7 +56,7 @@ def _suite_line(claim: Claim, results: Path) -> list[str] | None:
         f"{claim.text} ([{claim.suite}](benchmarks.md#{ANCHORS[claim.suite]}))",
         _paper_cell(suite, row, against),
         f"{_named(suite, row)}, {_named(suite, against)}",
-        claim.scale + _network(suite, column, claim),
+        f"{claim.scale}, " + _network(suite, column, claim),
         row.verdict.text(),
     ]
 
@@ -188,7 +97,7 @@ def _network(suite: Suite, column: Column, claim: Claim) -> str:
 def _features_line(results: Path) -> list[str] | None:
     """The ImageNet-LT figure's stand-in: heads on frozen features of Tiny ImageNet."""
     name = "tiny_imagenet_lt"
-    rows = [row for row in read_row_file(results / "tail_features.csv", TailRow) if row.set == name]
+    rows = [row for row in read_rows(results / "tail_features.csv", TailRow) if row.set == name]
     figures = {method: [100 * row.accuracy for row in rows if row.method == method] for method in ("icda", "la")}
     if not figures["icda"] or not figures["la"]:
         return None
@@ -211,7 +120,7 @@ def _order(ours: list[float], theirs: list[float]) -> str:
 
 
 def _cost_line(results: Path) -> list[str] | None:
-    lines = {(line["network"], int(line["classes"])): line for line in read_costs(results / "table3.csv")}
+    lines = {(line["network"], int(line["classes"])): line for line in read_table(results / "table3.csv")}
     suite = load_cost_suite()
     pairs = [
         (paper, lines[row["network"], column["classes"]])

@@ -8,7 +8,7 @@ import pytest
 from icda.data.own.blocks import find_blocks
 from icda.data.own.feature_files import Wanted
 from icda.engines import Here
-from icda_bench.cost.block_fit import BlockFitOptions, Terms, _fit, make_rows, measure_terms
+from icda_bench.cost.block_fit import Arguments, Terms, _fit, make_rows, measure_terms
 
 
 def test_rows_are_half_precision_and_made_once(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_a_fit_is_measured_beside_its_prediction(tmp_path: Path, loss: str) -> N
     blocks = find_blocks(paths[0], Wanted(labels=str(paths[1])), block_bytes=2 * 6 * 150)
     terms = measure_terms(blocks, loss)  # type: ignore[arg-type]
     assert terms.summary_bytes > terms.answer_bytes > 0
-    options = BlockFitOptions(tmp_path, tmp_path / "out.csv", 400, 6, 3, jobs=1)
+    options = Arguments(tmp_path, tmp_path / "out.csv", 400, 6, 3, jobs=1)
     row, found = _fit(options, blocks, loss, terms, Here(), None)  # type: ignore[arg-type]
     assert row.blocks == 3
     assert row.passes == found.passes > 3

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from icda_bench.cost import cores
-from icda_bench.cost.cores import PLANS, CoresRow, main, measure_cores, run_task
+from icda_bench.cost.cores import PLANS, CoresRow, measure_cores, run_task
 
 
 def test_no_plan_asks_for_more_threads_than_two_cores() -> None:
@@ -15,7 +17,7 @@ def test_no_plan_asks_for_more_threads_than_two_cores() -> None:
 def test_a_row_is_the_median_and_its_gain_is_over_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     rates = iter([4.0, 8.0, 5.0, 9.0, 3.0, 7.0])
     monkeypatch.setattr(
-        cores, "_in_child", lambda task, p, t: CoresRow(task, "made up", p, t, 100, 1.0, 1.0, next(rates))
+        cores, "_measured", lambda task, p, t: CoresRow(task, "made up", p, t, 100, 1.0, 1.0, next(rates))
     )
     rows = measure_cores(["fit"], rounds=3, say=lambda _: None)
     assert [(row.threads_each, row.per_second, row.speedup) for row in rows] == [(1, 4.0, 1.0), (2, 8.0, 2.0)]
@@ -32,7 +34,10 @@ def test_a_task_runs(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert row.processor_seconds > 0
 
 
-def test_wrong_arguments_get_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--grid"]) == 2
-    assert main(["--help"]) == 0
-    assert "usage" in capsys.readouterr().out
+def test_a_row_is_measured_in_a_child_with_its_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores, "run_task", threads_of)
+    assert cores._measured("fit", 1, 2) == "2 PASSIVE"
+
+
+def threads_of(*_: object) -> str:
+    return f"{os.environ['OMP_NUM_THREADS']} {os.environ['OMP_WAIT_POLICY']}"

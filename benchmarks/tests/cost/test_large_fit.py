@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from icda_bench.cost.large_fit import main, make_biased_files, measure_large_fit
+from icda_bench.cost.large_fit import make_biased_files, measure_large_fit
 
 
 def test_a_fit_in_a_child_reports_its_memory(tmp_path: Path) -> None:
@@ -30,9 +30,3 @@ def test_files_of_another_size_are_not_taken_for_these(tmp_path: Path) -> None:
     make_biased_files(tmp_path, 100, 8, 2)
     with pytest.raises(ValueError, match="name another folder"):
         make_biased_files(tmp_path, 200, 8, 2)
-
-
-def test_wrong_arguments_get_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["only one"]) == 2
-    assert main(["--help"]) == 0
-    assert "usage" in capsys.readouterr().out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from icda_bench.cost import large_head
-from icda_bench.cost.large_head import WAYS, main, measure_large_heads, train_head
+from icda_bench.cost.large_head import WAYS, measure_large_heads, train_head
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -22,9 +22,3 @@ def test_a_way_is_measured_in_a_child() -> None:
     (row,) = measure_large_heads([(300, 8)], ["icda, sampled"], steps=3, say=said.append)
     assert (row.way, row.classes) == ("icda, sampled", 300)
     assert "peak" in said[0]
-
-
-def test_wrong_arguments_get_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--grid"]) == 2
-    assert main(["--help"]) == 0
-    assert "usage" in capsys.readouterr().out

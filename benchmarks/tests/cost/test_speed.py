@@ -1,8 +1,6 @@
-import csv
 import gc
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +10,6 @@ from rich.console import Console
 from icda.losses import ICDALoss, ISDALoss
 from icda_bench.cost import speed, timing
 from icda_bench.cost.peers import PeersISDA
-from icda_bench.cost.rows import write_csv
 from icda_bench.cost.speed import (
     FUSED,
     SpeedRow,
@@ -133,15 +130,6 @@ ROWS = [
     SpeedRow("head", "icda", "diagonal", 1000, 2048, 64, 1.5, 3.0, 2.0, 12.5, "1.834 to 2.134", 2.4, 0.75),
     SpeedRow("mlp step", "isda", "full", 10, 128, 4, 1.0, 1.0, 1.0),
 ]
-
-
-def test_the_file_holds_the_rows_and_the_machine(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "speed.csv"
-    write_csv(ROWS, path)
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [(row["ratio"], row["extra_mib"]) for row in rows] == [("2.0", "12.5"), ("1.0", "")]
-    assert {"processor", "cores", "threads", "torch", "commit"} <= rows[0].keys()
 
 
 def test_the_table_fits_80_columns_shows_every_figure_and_leaves_blank_what_was_not_measured() -> None:

@@ -32,4 +32,4 @@ def test_the_minority_of_each_class_is_sought_in_the_training_split(tmp_path: Pa
 
 def test_missing_data_is_named(tmp_path: Path) -> None:
     with pytest.raises(DatasetNotFoundError, match=r"waterbirds_resnet50\.npz is not there"):
-        bench.measure_audit(tmp_path)
+        bench.run(bench.Arguments(root=str(tmp_path)))

@@ -10,8 +10,10 @@ from icda_bench.studies import figures
 
 def test_one_call_trains_draws_and_files_the_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "DIGITS", replace(figures.DIGITS, epochs=1))
-    arguments = (tmp_path / "runs", None, tmp_path / "pictures", tmp_path / "tables")
-    made = figures.make_figures(*arguments, waterbirds=False)
+    options = figures.Arguments(
+        waterbirds=False, out=tmp_path / "runs", pictures=tmp_path / "pictures", tables=tmp_path / "tables"
+    )
+    made = figures.make_figures(options)
     assert [path.name for path in made] == ["margins.png", "variances.png"]
     assert sorted(path.name for path in (tmp_path / "pictures").iterdir()) == ["margins.png", "variances.png"]
     tables = {path.name: path.read_text() for path in (tmp_path / "tables").iterdir()}
@@ -20,7 +22,7 @@ def test_one_call_trains_draws_and_files_the_numbers(tmp_path: Path, monkeypatch
         assert f"\n{label}," in tables["figure_margins_summary.csv"]
     models = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("model.pt")}
     assert len(models) == 4
-    figures.make_figures(*arguments, waterbirds=False)  # finished runs are read, not trained again
+    figures.make_figures(options)  # finished runs are read, not trained again
     assert {path: path.stat().st_mtime_ns for path in models} == models
 
 

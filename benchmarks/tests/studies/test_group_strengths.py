@@ -10,7 +10,6 @@ import torch
 from icda.cli.main import main
 from icda.training import TrainConfig, train
 from icda.training.run import load_folder
-from icda_bench.cost.rows import write_csv
 from icda_bench.studies.group_strengths import StrengthRow, group_strengths_table, measure_group_strengths
 
 
@@ -62,12 +61,10 @@ def test_a_task_without_groups_is_refused(tmp_path: Path) -> None:
         measure_group_strengths([tmp_path])
 
 
-def test_the_table_gives_the_order_of_smaller_groups_only(tmp_path: Path) -> None:
-    path = tmp_path / "rows.csv"
+def test_the_table_gives_the_order_of_smaller_groups_only() -> None:
     large = [StrengthRow("birds", "icda", seed, "land", 90, 0.9, 1.0, 0.4, 0.1) for seed in (0, 1)]
     small = [StrengthRow("birds", "icda", seed, "water", 10, 0.1, 0.5, 0.6, 0.8 + seed / 10) for seed in (0, 1)]
-    write_csv([*large, *small], path)
-    assert group_strengths_table(path).splitlines()[2:] == [
+    assert group_strengths_table([*large, *small]).splitlines()[2:] == [
         "| birds | icda | land | 90 | 100.0 ± 0.0 (2) | 0.400 ± 0.000 (2) |  |",
         "| birds | icda | water | 10 | 50.0 ± 0.0 (2) | 0.600 ± 0.000 (2) | 0.850 ± 0.071 (2) |",
     ]

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from rich.console import Console
 
 from icda.data import create_task
-from icda.methods import method_names
+from icda.results.ledger import read_ledger
 from icda.training import TrainConfig, train
+from icda_bench.rows import read_rows
 from icda_bench.studies import meta_learning
-from icda_bench.studies.meta_learning import METHODS, TASKS, noise_separation, run_meta_grid
+from icda_bench.studies.meta_learning import METHODS, TASKS, Arguments, Separation, noise_separation
 
 
 def test_separation_of_wrong_labels_is_a_share_for_each_number(tmp_path: Path) -> None:
@@ -48,18 +47,21 @@ def test_runs_without_learned_strengths_or_known_noise_are_refused(task: str, me
         noise_separation(tmp_path)
 
 
-def test_the_grid_is_every_method_on_every_task_with_one_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[Any] = []
-    monkeypatch.setattr(
-        meta_learning, "run_grid", lambda *arguments, jobs: given.append((*arguments, jobs)) or ["results"]
-    )
-    assert run_meta_grid("somewhere", seeds=2, epochs=7, jobs=3, console=Console(quiet=True)) == ["results"]
-    recipe, tasks, methods, seeds, _, jobs = given[0]
-    assert jobs == 3
-    assert (recipe.epochs, recipe.out) == (7, "somewhere/{task}/{method}/seed{seed}")
-    assert (tasks, methods, seeds) == (TASKS, METHODS, 2)
-    assert set(METHODS) <= set(method_names())
-    for name in TASKS:
-        metadata = create_task(name).metadata
-        assert metadata is not None
-        assert int(torch.bincount(metadata.targets).min()) > 0
+def test_the_command_runs_every_method_on_every_task_and_writes_both_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meta_learning, "TASKS", ("digits_flip_noise",))
+    options = Arguments(1, 1, str(tmp_path), jobs=1, ledger=tmp_path / "meta.csv", separation=tmp_path / "apart.csv")
+    meta_learning.run(options)
+    rows = read_ledger(tmp_path / "meta.csv")
+    assert {(row["method"], row["epochs"], row["seed"]) for row in rows} == {(method, "1", "0") for method in METHODS}
+    assert read_rows(tmp_path / "apart.csv", Separation) == [
+        noise_separation(tmp_path / "digits_flip_noise/meta_icda/seed0")
+    ]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_task_has_metadata_of_every_class(name: str) -> None:
+    metadata = create_task(name).metadata
+    assert metadata is not None
+    assert int(torch.bincount(metadata.targets).min()) > 0

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from icda.training import TrainConfig
-from icda_bench.commands import estimators as bench_estimators
+from icda_bench.rows import read_rows
 from icda_bench.studies import selection_rules
 from icda_bench.studies.selection_rules import (
     ORACLE,
     RULES,
+    Arguments,
     RuleRow,
     chosen_epoch,
     compare_rules,
     compare_table6,
-    read_rule_rows,
     rule_rows,
+    run,
     selection_table,
 )
 
@@ -88,7 +90,9 @@ def test_a_name_that_table_6_does_not_have_is_refused(tmp_path: Path) -> None:
         next(compare_table6(["icda"], ["cifar10"], 1, tmp_path, None))
 
 
-def test_the_command_writes_a_row_for_each_rule_of_each_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_writes_a_row_for_each_rule_of_each_run_and_makes_none_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[tuple[str, str, int]] = []
 
     def compared(config: TrainConfig) -> list[RuleRow]:
@@ -98,33 +102,13 @@ def test_the_command_writes_a_row_for_each_rule_of_each_run(tmp_path: Path, monk
 
     monkeypatch.setattr(selection_rules, "compare_rules", compared)
     path = tmp_path / "selection.csv"
-    words = ["--methods", "icda", "--tasks", "digits_coloured", "--seeds", "2", "--ledger", str(path)]
-    assert bench_estimators.selection([*words, "--out", str(tmp_path)]) == 0
-    assert asked == [("digits_coloured", "icda", 0), ("digits_coloured", "icda", 1)]
-    assert len(path.read_text().splitlines()) == 1 + 2 * len(RULES)
-    assert selection_table(read_rule_rows(path)) == selection_table(
-        [row for seed in range(2) for row in rule_rows(replace_seed(seed), HISTORY, [0.1, 0.2, 0.5, 0.6], 0)]
-    )
-
-
-def test_runs_that_the_file_has_are_not_made_again_and_keep_their_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[int] = []
-
-    def compared(config: TrainConfig) -> list[RuleRow]:
-        asked.append(config.seed)
-        return rule_rows(config, HISTORY, [0.1, 0.2, 0.5, 0.6], 0)
-
-    monkeypatch.setattr(selection_rules, "compare_rules", compared)
-    path = tmp_path / "selection.csv"
-    words = ["--methods", "icda", "--tasks", "digits_coloured", "--ledger", str(path), "--out", str(tmp_path)]
-    bench_estimators.selection([*words, "--seeds", "1"])
+    options = Arguments(methods=("icda",), tasks=("digits_coloured",), seeds=1, ledger=path, out=tmp_path)
+    run(options)
     before = path.read_text()
-    bench_estimators.selection([*words, "--seeds", "2"])
-    assert asked == [0, 1]
-    assert path.read_text().startswith(before)
-    assert [row.seed for row in read_rule_rows(path)] == [0] * len(RULES) + [1] * len(RULES)
+    run(replace(options, seeds=2))
+    assert asked == [("digits_coloured", "icda", 0), ("digits_coloured", "icda", 1)]
+    assert path.read_text().startswith(before), "earlier rows keep their machine"
+    assert [row.seed for row in read_rows(path, RuleRow)] == [0] * len(RULES) + [1] * len(RULES)
 
 
 def test_several_tasks_are_also_shown_together() -> None:
@@ -134,7 +118,3 @@ def test_several_tasks_are_also_shown_together() -> None:
     ]
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in selection_table(rows).splitlines()]
     assert [line for line in lines if line[0] == "all" and line[1] == "last"] == [["all", "last", "60.0", "10.0", "2"]]
-
-
-def replace_seed(seed: int) -> TrainConfig:
-    return TrainConfig(task="digits_coloured", method="icda", seed=seed)

@@ -30,7 +30,7 @@ def rows_for(suite: Suite, key: str, tier: str, accuracies: list[float], column:
 
 @pytest.mark.parametrize("name", [*SUITES, "table3"])
 def test_with_nothing_run_a_table_still_has_every_row_of_the_paper(name: str, tmp_path: Path) -> None:
-    text = tables.table3(tmp_path) if name == "table3" else tables.paper_table(name, tmp_path)
+    text = tables.make_table("table3", tmp_path) if name == "table3" else tables.make_table(name, tmp_path)
     assert "not run" in text.lower()
     if name not in ("table3", "imagenet-lt"):  # of which the paper prints no figure, and we can run nothing
         for row in load_suite(name).rows:
@@ -43,7 +43,7 @@ def test_a_cell_shows_the_paper_ours_and_the_verdict(tmp_path: Path) -> None:
     rows += rows_for(suite, "icda", "cpu", [0.46, 0.47, 0.48])
     rows += rows_for(suite, "isda", "cpu", [0.39])
     write_ledger(tmp_path / "table2.csv", rows)
-    text = tables.paper_table("table2", tmp_path)
+    text = tables.make_table("table2", tmp_path)
     assert "**CIFAR-10, 100:1** (accuracy in per cent; ours: tier `cpu`, task `cifar10_lt_100_small`" in text
     assert "| LA | 77.67 | 41.0 ± 1.0 (3) | reference |" in text
     assert "| ICDA | 81.69 | 47.0 ± 1.0 (3) | trend holds: +6.0 to LA (noise 1.6) |" in text

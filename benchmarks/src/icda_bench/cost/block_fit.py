@@ -1,10 +1,9 @@
-"""Fits to blocks of rows, here and on Ray, beside a cost model: `python -m icda_bench.cost.block_fit --help`."""
+"""Fits to blocks of rows, here and on Ray, beside a cost model."""
 
 from __future__ import annotations
 
 import os
 import pickle
-import resource
 import signal
 import threading
 import time
@@ -24,13 +23,14 @@ from icda.linear.block_fit import BlockFit, fit_blocks
 from icda.linear.blocks import Question, Scaling, answer, count_labels, merge_counts, summarise
 from icda.linear.evaluation import augmentation_tables
 from icda.linear.objective import LossName, LossSettings
-from icda_bench.cost.rows import write_csv
+from icda_bench.cost.child import peak_mib
+from icda_bench.rows import write_rows
 
 CHUNK = 50_000
 
 
 @dataclass
-class BlockFitOptions:
+class Arguments:
     """Make float16 features on disk, fit them in one process and on a Ray of this machine, and predict the time."""
 
     folder: tyro.conf.Positional[Path]
@@ -139,7 +139,7 @@ def measure_terms(blocks: Sequence[Block], loss: LossName) -> Terms:
     return Terms(gathered, spent, *sizes)
 
 
-def measure(options: BlockFitOptions) -> list[BlockFitRow]:
+def measure(options: Arguments) -> list[BlockFitRow]:
     torch.set_num_threads(1)
     paths = make_rows(options.folder, options.rows, options.features, options.classes)
     blocks = find_blocks(paths[0], Wanted(labels=str(paths[1])))
@@ -157,7 +157,7 @@ def measure(options: BlockFitOptions) -> list[BlockFitRow]:
 
 
 def _fit(
-    options: BlockFitOptions,
+    options: Arguments,
     blocks: Sequence[Block],
     loss: LossName,
     terms: Terms,
@@ -175,7 +175,7 @@ def _fit(
         found = fit_blocks(blocks, LossSettings(loss), _decay, engine)
         seconds = time.perf_counter() - begun
         timer.cancel()
-        peak = max(engine.each(peak_mib, range(8 * options.jobs)))
+        peak = max(engine.each(worker_peak, range(8 * options.jobs)))
     difference = None
     if reference is not None:
         difference = float(np.abs(found.coef - reference.coef).max() / np.abs(reference.coef).max())
@@ -213,16 +213,10 @@ def worker_pid(_: int) -> int:
     return os.getpid()
 
 
-def peak_mib(_: int) -> float:
+def worker_peak(_: int) -> float:
     time.sleep(0.05)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return peak_mib()
 
 
-def main() -> int:
-    options = tyro.cli(BlockFitOptions, prog="python -m icda_bench.cost.block_fit")
-    write_csv(measure(options), options.out)
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+def run(options: Arguments) -> None:
+    write_rows(options.out, measure(options), machine=True)

@@ -1,20 +1,21 @@
-"""What a second core brings to embed, audit and fit: `python -m icda_bench.cost.cores OUT.csv`.
+"""What a second core brings to embed, audit and fit.
 
 Every row is measured in a process of its own, whose threads are limited before torch is loaded.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import resource
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import tyro
+
+from icda_bench.cost.child import in_child
+from icda_bench.rows import write_rows
 
 IMAGES, BATCH = 512, 2  # chunks of 32 images
 SAMPLES, FEATURES, CLASSES = 20_000, 256, 10
@@ -23,6 +24,14 @@ PLANS = {"embed": ((1, 1), (1, 2), (2, 1)), "audit": ((1, 1), (1, 2)), "fit": ((
 
 Progress = Callable[[int, int], None]
 Work = Callable[[int, Progress], None]
+
+
+@dataclass
+class Arguments:
+    """Measure embed, audit and fit with one core and with two; ICDA_DATA names the folder with cifar10."""
+
+    out: tyro.conf.Positional[Path]
+    """CSV to write."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,7 @@ def measure_cores(
     """All rows, the median of `rounds`; the ways of a task take turns, so that neighbours disturb them alike."""
     rows: list[CoresRow] = []
     for task in tasks:
-        runs = [[_in_child(task, *plan) for plan in PLANS[task]] for _ in range(rounds)]
+        runs = [[_measured(task, *plan) for plan in PLANS[task]] for _ in range(rounds)]
         middle = [sorted(way, key=lambda row: row.per_second)[rounds // 2] for way in zip(*runs, strict=True)]
         found = [replace(row, speedup=round(row.per_second / middle[0].per_second, 2)) for row in middle]
         for row in found:
@@ -60,11 +69,9 @@ def measure_cores(
     return rows
 
 
-def _in_child(task: str, processes: int, threads: int) -> CoresRow:
-    words = [sys.executable, "-m", "icda_bench.cost.cores", "--child", task, str(processes), str(threads)]
-    environment = {**os.environ, "OMP_NUM_THREADS": str(processes * threads), "OMP_WAIT_POLICY": "PASSIVE"}
-    done = subprocess.run(words, env=environment, check=True, capture_output=True, text=True)
-    return CoresRow(**json.loads(done.stdout.splitlines()[-1]))
+def _measured(task: str, processes: int, threads: int) -> CoresRow:
+    limits = {"OMP_NUM_THREADS": str(processes * threads), "OMP_WAIT_POLICY": "PASSIVE"}
+    return in_child(run_task, task, processes, threads, **limits)
 
 
 def run_task(task: str, processes: int, threads: int) -> CoresRow:
@@ -132,18 +139,5 @@ def _call(function: Callable[..., object], *arguments: object) -> None:
     function(*arguments)
 
 
-def main(arguments: Sequence[str]) -> int:
-    if len(arguments) == 4 and arguments[0] == "--child":
-        print(json.dumps(asdict(run_task(arguments[1], int(arguments[2]), int(arguments[3])))))
-        return 0
-    if len(arguments) != 1 or arguments[0].startswith("-"):
-        print("usage: python -m icda_bench.cost.cores OUT.csv\n\nICDA_DATA names the folder with cifar10.")
-        return 0 if arguments and arguments[0] in ("-h", "--help") else 2
-    from icda_bench.cost.rows import write_csv
-
-    write_csv(measure_cores(), Path(arguments[0]))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def run(options: Arguments) -> None:
+    write_rows(options.out, measure_cores(), machine=True)

@@ -1,9 +1,8 @@
-"""Time of `ICDAClassifier.fit` beside LogisticRegression: `python -m icda_bench.cost.fit_time ROOT OUT.csv`."""
+"""Time of `ICDAClassifier.fit` beside LogisticRegression."""
 
 from __future__ import annotations
 
 import statistics
-import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,11 +15,27 @@ from scipy.special import logsumexp
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
+from icda.data.roots import data_root
 from icda.estimators.classifier import LOSSES, ICDAClassifier
-from icda_bench.cost.rows import write_csv
+from icda_bench.cost.large_fit import LargeFitRow, measure_large_fit
 from icda_bench.cost.timing import Step, interleave
+from icda_bench.options import Root
+from icda_bench.rows import write_rows
 
 REFERENCE = "logistic regression"
+
+
+@dataclass
+class Arguments:
+    """Fit times beside scikit-learn's LogisticRegression, taking turns in one process."""
+
+    rounds: int = 3
+    """Fits of each; the median is reported."""
+    root: Root = None
+    out: Path | None = None
+    """CSV file to write (benchmarks/results/fit_time.csv is ours)."""
+    large: Path | None = None
+    """Measure memory instead: a folder for a file of 1,000,000 x 512 numbers (2 GiB), fitted from disk."""
 
 
 @dataclass(frozen=True)
@@ -139,13 +154,12 @@ def synthetic_rows(size: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
     return StandardScaler().fit_transform(hidden @ mixing), y
 
 
-def main(arguments: Sequence[str]) -> int:
-    if len(arguments) != 2:
-        print("usage: python -m icda_bench.cost.fit_time ROOT OUT.csv\n\nROOT holds waterbirds_resnet50.npz.")
-        return 2
-    write_csv(measure_fit_time(Path(arguments[0])), Path(arguments[1]))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def run(options: Arguments) -> None:
+    rows: Sequence[FitTimeRow | LargeFitRow]
+    if options.large is not None:
+        rows = measure_large_fit(folder=options.large)
+    else:
+        rows = measure_fit_time(data_root(options.root), rounds=options.rounds)
+    print(*rows, sep="\n")
+    if options.out is not None:
+        write_rows(options.out, rows, machine=True)

@@ -1,19 +1,16 @@
-"""Peak memory of a fit to features on disk: `python -m icda_bench.cost.large_fit --help`."""
+"""Peak memory of a fit to features on disk."""
 
 from __future__ import annotations
 
-import json
-import resource
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from icda.errors import InputError
+from icda_bench.cost.child import in_child, peak_mib
 
 CHUNK = 20_000
 
@@ -50,8 +47,7 @@ def measure_large_fit(
     rows = []
     for loss in losses:
         say(f"{loss}: {num_samples} x {feature_dim}, {num_classes} classes")
-        command = [sys.executable, "-m", "icda_bench.cost.large_fit", "--child", str(folder), loss]
-        rows.append(LargeFitRow(**json.loads(subprocess.run(command, check=True, capture_output=True).stdout)))
+        rows.append(in_child(fit_from_disk, folder, loss))
         say(f"  peak {rows[-1].peak_mib:.0f} MiB, {rows[-1].seconds:.0f} s")
     return rows
 
@@ -111,32 +107,3 @@ def fit_from_disk(folder: Path, loss: str) -> LargeFitRow:
         int(model.n_iter_),
         round(float(model.score(np.array(features[first]), labels[first])), 4),
     )
-
-
-def peak_mib() -> float:
-    """The largest resident memory of this process so far."""
-    status = Path("/proc/self/status")
-    if status.exists():  # where there is one: a child's ru_maxrss begins with what its parent had
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) / 2**10
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
-
-
-def main(arguments: Sequence[str]) -> int:
-    if len(arguments) == 3 and arguments[0] == "--child":
-        print(json.dumps(asdict(fit_from_disk(Path(arguments[1]), arguments[2]))))
-        return 0
-    if len(arguments) != 2 or arguments[0].startswith("-"):
-        print(
-            "usage: python -m icda_bench.cost.large_fit FOLDER OUT.csv\n\n1,000,000 x 512 features go to FOLDER (2 GiB)."
-        )
-        return 0 if arguments and arguments[0] in ("-h", "--help") else 2
-    from icda_bench.cost.rows import write_csv
-
-    write_csv(measure_large_fit(Path(arguments[0])), Path(arguments[1]))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,24 +1,29 @@
-"""Heads of very many classes: time of a step and peak memory, each in a process of its own.
-
-`python -m icda_bench.cost.large_head OUT.csv` measures all of `GRID`.
-"""
+"""Heads of very many classes: time of a step and peak memory, each in a process of its own."""
 
 from __future__ import annotations
 
-import json
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from icda_bench.cost.large_fit import peak_mib
+import tyro
+
+from icda_bench.cost.child import in_child, peak_mib
+from icda_bench.rows import write_rows
 
 WAYS = ("cross entropy", "icda", "icda, sampled", "icda, sampled, low rank")
 GRID = tuple((classes, features) for features in (64, 384) for classes in (10_000, 50_000, 100_000))
 BATCH, STEPS, NEGATIVES, RANK = 128, 12, 1024, 4
+
+
+@dataclass
+class Arguments:
+    """Measure heads of 10,000 to 100,000 classes, each in a process of its own."""
+
+    out: tyro.conf.Positional[Path]
+    """CSV to write."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +57,7 @@ def measure_large_heads(
     rows = []
     for classes, features in grid:
         for way in ways:
-            command = [sys.executable, "-m", "icda_bench.cost.large_head", "--child", way]
-            command += [str(number) for number in (classes, features, steps)]
-            rows.append(LargeHeadRow(**json.loads(subprocess.run(command, check=True, capture_output=True).stdout)))
+            rows.append(in_child(train_head, way, classes, features, steps))
             say(f"{way}, {classes} x {features}: {rows[-1].ms:.0f} ms, peak {rows[-1].peak_mib:.0f} MiB")
     return rows
 
@@ -104,19 +107,5 @@ def train_head(way: str, classes: int, features: int, steps: int) -> LargeHeadRo
     )
 
 
-def main(arguments: Sequence[str]) -> int:
-    if len(arguments) == 5 and arguments[0] == "--child":
-        classes, features, steps = map(int, arguments[2:])
-        print(json.dumps(asdict(train_head(arguments[1], classes, features, steps))))
-        return 0
-    if len(arguments) != 1 or arguments[0].startswith("-"):
-        print("usage: python -m icda_bench.cost.large_head OUT.csv")
-        return 0 if arguments and arguments[0] in ("-h", "--help") else 2
-    from icda_bench.cost.rows import write_csv
-
-    write_csv(measure_large_heads(), Path(arguments[0]))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def run(options: Arguments) -> None:
+    write_rows(options.out, measure_large_heads(), machine=True)

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from rich import box
 from rich.table import Table
 from torch import Tensor
 from torch.func import functional_call
@@ -23,7 +22,7 @@ from icda.models import create_model
 from icda.models.base import FeatureClassifier
 from icda_bench.cost.memory import peak_bytes
 from icda_bench.cost.operations import count_operations, matrix_rate
-from icda_bench.cost.timing import Step, interleave, quartiles
+from icda_bench.cost.timing import Step, interleave, narrow_table, quartiles
 
 
 @dataclass(frozen=True)
@@ -86,22 +85,18 @@ def _with_limits(row: MetaSpeedRow, operations: dict[str, float], rate: float) -
 
 def to_meta_table(rows: list[MetaSpeedRow]) -> Table:
     """The rows for a terminal of 80 columns."""
-    first = rows[0]
-    title = f"a Meta-ICDA step against cross entropy: {first.what}, C = {first.classes}, N = {first.batch}"
-    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("way", no_wrap=True)
-    for column in ("ms", "ratio", "quartiles", "limit", "over", "memory"):
-        table.add_column(column, justify="right", no_wrap=True)
+    first, body = rows[0], []
     for row in rows:
         times = (f"{row.ms:.0f}", f"{row.ratio:.2f}", row.quartiles.replace(" to ", "-"))
         limits = ("", "")
         if row.limit_ms and row.limit_ratio:
             limits = (f"{row.limit_ratio:.2f}", f"{row.ms / row.limit_ms:.1f}")
-        table.add_row(row.way, *times, *limits, f"{row.memory_ratio:.2f}")
-    table.caption = (
+        body.append([row.way, *times, *limits, f"{row.memory_ratio:.2f}"])
+    title = f"a Meta-ICDA step against cross entropy: {first.what}, C = {first.classes}, N = {first.batch}"
+    caption = (
         "limit: ratio of products and convolutions alone; over: ms divided by\nwhat these take at this machine's rate"
     )
-    return table
+    return narrow_table(title, ["way", "ms", "ratio", "quartiles", "limit", "over", "memory"], body, caption)
 
 
 def _cycle(step: Step) -> None:

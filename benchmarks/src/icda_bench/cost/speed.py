@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import torch
-from rich import box
 from rich.table import Table
 from torch import nn
 from torch.nn import functional as F
@@ -16,15 +17,35 @@ from torch.nn import functional as F
 from icda.losses import AdjustedLoss, ICDALoss
 from icda.losses.augmented import StatisticsLoss
 from icda.models import create_model
+from icda.terminal import make_console
 from icda_bench.cost.memory import peak_bytes
 from icda_bench.cost.operations import count_operations, matrix_rate
 from icda_bench.cost.peers import PeersISDA
-from icda_bench.cost.timing import Step, interleave, quartiles
+from icda_bench.cost.timing import Step, interleave, narrow_table, quartiles
+from icda_bench.rows import write_rows
 
 FUSED = "icda, no logits"
 PEERS = "isda, N x C x A"
 PEERS_BYTES = 2**29  # largest of their tensors that is still measured
 HEAD_GRID = ((10, 64), (100, 64), (1000, 64), (10_000, 64), (1000, 512), (1000, 2048), (10_000, 512))
+
+
+@dataclass
+class Arguments:
+    """Measure training steps and heads, ICDA and cross entropy taking turns in one process."""
+
+    steps: int = 15
+    """Timed steps of each method; the median is reported."""
+    model: str = "resnet32"
+    """Network of the whole-step measurement."""
+    batch_size: int = 128
+    """Its batch size."""
+    grid: bool = True
+    """Measure the table over classes and features too."""
+    meta: bool = False
+    """Measure Meta-ICDA's look-ahead instead, beside the textbook's double backward."""
+    out: Path | None = None
+    """CSV file to write (benchmarks/results/speed.csv is ours)."""
 
 
 @dataclass(frozen=True)
@@ -204,21 +225,35 @@ def _row(
     )
 
 
+def run(options: Arguments) -> None:
+    from icda_bench.cost.meta_speed import measure_meta_speed, to_meta_table
+
+    console = make_console()
+    rows: Sequence[Any]
+    if options.meta:
+        rows = meta = measure_meta_speed(options.model, options.batch_size, 10, options.steps)
+        console.print(to_meta_table(meta))
+    else:
+        rows = plain = measure_speed(options.model, options.batch_size, options.steps, options.grid, console.print)
+        console.print(to_table(plain))
+    if options.out is not None:
+        write_rows(options.out, rows, machine=True)
+        console.print(f"Written to {options.out}", highlight=False)
+
+
 def to_table(rows: list[SpeedRow]) -> Table:
     """The rows for a terminal of 80 columns."""
-    table = Table(title="time against cross entropy", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("step", min_width=9)
-    for title in ("C", "A", "N", "CE ms", "ms", "ratio", "quartiles", "limit", "over", "MiB"):
-        table.add_column(title, justify="right", no_wrap=True)
+    body = []
     for row in rows:
         what = f"{row.what}, {row.covariance}" if row.method == "icda" else f"{row.what}, {row.method}"
-        sizes = map(str, (row.classes, row.features, row.batch))
         ends = "-".join(_ratio(float(end)) for end in row.quartiles.split(" to ") if end)
         times = (_figure(row.base_ms), _figure(row.method_ms), _ratio(row.ratio), ends)
         extra = "" if row.extra_mib is None else f"{row.extra_mib:.0f}"
-        table.add_row(what, *sizes, *times, _figure(row.limit_ms), _figure(row.over_limit), extra)
-    table.caption = "limit: ms of the matrix products alone at this machine's rate; over: ms / limit"
-    return table
+        sizes = map(str, (row.classes, row.features, row.batch))
+        body.append([what, *sizes, *times, _figure(row.limit_ms), _figure(row.over_limit), extra])
+    titles = ["step", "C", "A", "N", "CE ms", "ms", "ratio", "quartiles", "limit", "over", "MiB"]
+    caption = "limit: ms of the matrix products alone at this machine's rate; over: ms / limit"
+    return narrow_table("time against cross entropy", titles, body, caption)
 
 
 def _ratio(value: float) -> str:

@@ -1,11 +1,14 @@
-"""Seconds of steps that take turns."""
+"""Seconds of steps that take turns, and how a terminal shows them."""
 
 from __future__ import annotations
 
 import gc
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+
+from rich import box
+from rich.table import Table
 
 Step = Callable[[], None]
 
@@ -40,3 +43,14 @@ def quartiles(ratios: list[float]) -> str:
         return ""
     low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
     return f"{low:.3f} to {high:.3f}"
+
+
+def narrow_table(title: str, titles: Sequence[str], rows: Iterable[Sequence[str]], caption: str) -> Table:
+    """A table for a terminal of 80 columns: the first column may wrap, figures stand right."""
+    table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column(titles[0], min_width=9)
+    for column in titles[1:]:
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    return table

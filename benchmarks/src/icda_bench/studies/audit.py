@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
 
 import numpy as np
-from rich.table import Table
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -19,11 +17,23 @@ from sklearn.preprocessing import StandardScaler
 from icda.auditing import Audit, audit
 from icda.data.roots import DatasetNotFoundError, data_root
 from icda.extras import require
+from icda_bench.markdown import grouped, markdown, spread
+from icda_bench.options import Root
+from icda_bench.rows import write_rows
 
 WATERBIRDS = "waterbirds_resnet50.npz"
 NAMES = ("landbird", "waterbird")
 FLIPPED = 0.2
 SEEDS = (0, 1, 2)
+
+
+@dataclass
+class Arguments:
+    """How well the audit finds Waterbirds' minority groups and flipped labels of digits, beside cleanlab."""
+
+    root: Root = None
+    out: Path | None = None
+    """CSV file to write (benchmarks/results/audit.csv is ours)."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +56,13 @@ class AuditRow:
     accuracy_suspected: float | None = None
 
 
-def measure_audit(root: str | PathLike[str] | None = None) -> list[AuditRow]:
-    """Both measurements; `root` is the folder with waterbirds_resnet50.npz, by default what ICDA_DATA names."""
-    rows = waterbirds_rows(data_root(root) / WATERBIRDS)
+def run(options: Arguments) -> None:
+    rows = waterbirds_rows(data_root(options.root) / WATERBIRDS)
     for seed in SEEDS:
         rows += flipped_digits_rows(seed)
-    return rows
+    print(audit_table(rows))
+    if options.out is not None:
+        write_rows(options.out, rows, machine=True)
 
 
 def waterbirds_rows(path: Path) -> list[AuditRow]:
@@ -124,13 +135,11 @@ def flipped_digits_rows(seed: int) -> list[AuditRow]:
     ]
 
 
-def to_audit_table(rows: list[AuditRow]) -> Table:
-    """The rows for a terminal."""
-    table = Table("task", "part", "score", "seed", "AUROC", "sought", "samples", "s", title="what the audit finds")
-    for row in rows:
-        figures = (row.seed, f"{row.auroc:.4f}", row.sought, row.samples, row.seconds)
-        table.add_row(row.task, row.part, row.score, *map(str, figures))
-    return table
+def audit_table(rows: list[AuditRow]) -> str:
+    """AUROC of each score for what is sought, over seeds."""
+    places = grouped(rows, lambda row: (row.task, row.part, row.score))
+    body = [[*place, spread([row.auroc for row in mine], digits=3)] for place, mine in places.items()]
+    return markdown(["data", "sought in", "score", "AUROC"], body)
 
 
 def _tie_scores(result: Audit) -> dict[str, np.ndarray]:

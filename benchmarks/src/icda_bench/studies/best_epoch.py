@@ -1,7 +1,5 @@
 """What a table gains that reports the best test epoch: under wrong labels the last epoch is far from the best.
 
-    python -m icda_bench.studies.best_epoch --out benchmarks/results/best_epoch.csv
-
 The best epoch by test accuracy is no fair figure: nobody has the test set while training. It is here because tables of
 noise papers are often made so, and can then not be compared with last epochs.
 """
@@ -9,17 +7,15 @@ noise papers are often made so, and can then not be compared with last epochs.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import tyro
-
 from icda.training import TrainConfig, train
 from icda.training.run import load_task
-from icda_bench.markdown import markdown, spread
-from icda_bench.studies.row_file import append_rows, read_row_file
+from icda_bench.markdown import grouped, markdown, percent
+from icda_bench.rows import fill
 
 METHODS = {"cross_entropy": "CE", "icda": "ICDA"}
 RECIPES: dict[str, dict[str, Any]] = {  # the recipes of the tables
@@ -48,7 +44,7 @@ class BestEpochRow:
 
 @dataclass(frozen=True)
 class Arguments:
-    """Which trainings to run; those that the file holds already are not run again."""
+    """What a table gains that reports the best test epoch; trainings that the file holds are not run again."""
 
     out: Path
     """CSV file; rows are added as they come."""
@@ -58,10 +54,10 @@ class Arguments:
     """Tasks with wrong labels, of those with a recipe here."""
 
 
-def train_watched(task_name: str, method: str, seed: int, recipe: dict[str, Any]) -> BestEpochRow:
+def train_watched(task_name: str, method: str, seed: int) -> BestEpochRow:
     """Train with the test split in the place of validation: its accuracy after every epoch is in the history."""
     with tempfile.TemporaryDirectory() as folder:
-        config = TrainConfig(task=task_name, method=method, seed=seed, out=folder, **recipe)
+        config = TrainConfig(task=task_name, method=method, seed=seed, out=folder, **RECIPES[task_name])
         task = load_task(config)
         result = train(config, task=replace(task, validation=task.test))
     watched = [float(record["validation_accuracy"]) for record in result.history or ()]
@@ -69,29 +65,15 @@ def train_watched(task_name: str, method: str, seed: int, recipe: dict[str, Any]
     return BestEpochRow(task_name, method, seed, watched[-1], best, watched.index(best))
 
 
-def measure(options: Arguments, known: Sequence[BestEpochRow]) -> Iterator[BestEpochRow]:
-    have = {(row.task, row.method, row.seed) for row in known}
-    for seed in range(options.seeds):
-        for task in options.tasks:
-            for method in METHODS:
-                if (task, method, seed) not in have:
-                    yield train_watched(task, method, seed, RECIPES[task])
-
-
 def best_epoch_table(rows: Sequence[BestEpochRow]) -> str:
     """Test accuracy of the last epoch beside that of the best, which nobody could have chosen."""
-    body = []
-    for task, method in dict.fromkeys((row.task, row.method) for row in rows):
-        mine = [row for row in rows if (row.task, row.method) == (task, method)]
-        last, best = ([100 * getattr(row, name) for row in mine] for name in ("last", "best"))
-        body.append([task, METHODS[method], spread(last, digits=1), spread(best, digits=1)])
+    cells = grouped(rows, lambda row: (row.task, row.method))
+    body = [
+        [task, METHODS[method], percent(mine, "last"), percent(mine, "best")] for (task, method), mine in cells.items()
+    ]
     return markdown(["task", "method", "last epoch", "best test epoch, not a fair figure"], body)
 
 
-def main(options: Arguments) -> None:
-    append_rows(options.out, BestEpochRow, measure(options, read_row_file(options.out, BestEpochRow)))
-    print(best_epoch_table(read_row_file(options.out, BestEpochRow)))
-
-
-if __name__ == "__main__":
-    main(tyro.cli(Arguments))
+def run(options: Arguments) -> None:
+    cells = [(task, method, seed) for seed in range(options.seeds) for task in options.tasks for method in METHODS]
+    print(best_epoch_table(fill(options.out, BestEpochRow, cells, train_watched)))

@@ -1,24 +1,21 @@
-"""How far metadata may be few or wrong before a method that learns from them is led astray.
-
-python -m icda_bench.studies.few_metadata --out benchmarks/results/few_metadata.csv
-"""
+"""How far metadata may be few or wrong before a method that learns from them is led astray."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
-import tyro
 
 from icda.data import Split, Task
 from icda.data.generators import generator_for
 from icda.training import TrainConfig, train
 from icda.training.run import load_task
-from icda_bench.markdown import markdown, spread
-from icda_bench.studies.row_file import append_rows, read_row_file
+from icda_bench.markdown import grouped, markdown, percent
+from icda_bench.rows import fill
 
 TASK = "digits_flip_noise"
 METHODS = {"meta_icda_signed": "Meta-ICDA, signed", "meta_weight_net": "Meta-Weight-Net"}
@@ -38,7 +35,7 @@ class FewMetadataRow:
 
 @dataclass(frozen=True)
 class Arguments:
-    """Which trainings to run; those that the file holds already are not run again."""
+    """Train with few metadata, or wrong ones; trainings that the file holds are not run again."""
 
     out: Path
     """CSV file; rows are added as they come."""
@@ -61,39 +58,24 @@ def fewer(task: Task, per_class: int, wrong: float, seed: int) -> Task:
     return replace(task, metadata=Split(metadata.source, metadata.rows[chosen], targets))
 
 
-def measure(options: Arguments, known: Sequence[FewMetadataRow]) -> Iterator[FewMetadataRow]:
-    have = {(row.per_class, row.wrong, row.method, row.seed) for row in known}
-    for seed in options.seeds:
-        for per_class, wrong in CASES:
-            for method in METHODS:
-                if (per_class, wrong, method, seed) in have:
-                    continue
-                with tempfile.TemporaryDirectory() as folder:
-                    config = TrainConfig(task=TASK, method=method, seed=seed, epochs=options.epochs, out=folder)
-                    result = train(config, task=fewer(load_task(config), per_class, wrong, seed))
-                assert result.metrics is not None, "a finished run has them"
-                yield FewMetadataRow(per_class, wrong, method, seed, float(result.metrics["accuracy"]))
+def measure(per_class: int, wrong: float, method: str, seed: int, epochs: int) -> FewMetadataRow:
+    with tempfile.TemporaryDirectory() as folder:
+        config = TrainConfig(task=TASK, method=method, seed=seed, epochs=epochs, out=folder)
+        result = train(config, task=fewer(load_task(config), per_class, wrong, seed))
+    assert result.metrics is not None, "a finished run has them"
+    return FewMetadataRow(per_class, wrong, method, seed, float(result.metrics["accuracy"]))
 
 
 def few_metadata_table(rows: Sequence[FewMetadataRow]) -> str:
     """Test accuracy by the number of metadata and the share of wrong ones among them."""
     body = []
-    for per_class, wrong in dict.fromkeys((row.per_class, row.wrong) for row in rows):
-        cells = [
-            spread(
-                [100 * r.accuracy for r in rows if (r.per_class, r.wrong, r.method) == (per_class, wrong, method)],
-                digits=1,
-            )
-            for method in METHODS
-        ]
+    for (per_class, wrong), mine in grouped(rows, lambda row: (row.per_class, row.wrong)).items():
+        by_method = grouped(mine, lambda row: row.method)
+        cells = (percent(by_method.get(method, []), "accuracy") for method in METHODS)
         body.append([str(per_class), f"{wrong:.0%}", *cells])
     return markdown(["metadata per class", "of them wrong", *METHODS.values()], body)
 
 
-def main(options: Arguments) -> None:
-    append_rows(options.out, FewMetadataRow, measure(options, read_row_file(options.out, FewMetadataRow)))
-    print(few_metadata_table(read_row_file(options.out, FewMetadataRow)))
-
-
-if __name__ == "__main__":
-    main(tyro.cli(Arguments))
+def run(options: Arguments) -> None:
+    cells = [(*case, method, seed) for seed in options.seeds for case in CASES for method in METHODS]
+    print(few_metadata_table(fill(options.out, FewMetadataRow, cells, partial(measure, epochs=options.epochs))))

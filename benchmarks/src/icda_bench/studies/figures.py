@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from PIL import Image
@@ -11,6 +11,7 @@ from PIL import Image
 from icda.explain.figures import FigureOptions, TrainedRun, make_figure
 from icda.training import TrainConfig, train
 from icda.training.run import load_folder
+from icda_bench.options import Root
 
 LABELS = {"cross_entropy": "CE", "isda": "ISDA", "risda": "RISDA", "icda": "ICDA"}
 DIGITS = TrainConfig(task="digits_lt", epochs=30)
@@ -23,33 +24,40 @@ PICTURES = FigureOptions(samples=6)
 LARGEST_PICTURE = 400_000  # bytes: a page of documentation holds several
 
 
-def make_figures(
-    out: str | Path = "runs/figures",
-    root: str | None = None,
-    pictures: str | Path = "docs/figures",
-    tables: str | Path = "benchmarks/results",
-    *,
-    waterbirds: bool = True,
-) -> list[Path]:
+@dataclass
+class Arguments:
+    """Train CE, ISDA, RISDA and ICDA with one recipe, and draw margins, variances, Grad-CAM and counterfactuals."""
+
+    waterbirds: bool = True
+    """Also the pictures of Waterbirds at 64 pixels, which take about ten minutes of training."""
+    root: Root = None
+    out: Path = Path("runs/figures")
+    """Folder for the runs; finished ones are kept."""
+    pictures: Path = Path("runs/figures")
+    """Folder for the pictures (docs/figures is ours)."""
+    tables: Path = Path("runs/figures")
+    """Folder for their numbers (benchmarks/results is ours)."""
+
+
+def make_figures(options: Arguments) -> list[Path]:
     """Train what the figures need, one recipe per task, and draw them; returns the pictures.
 
     Margins and mapped variances are of CE, ISDA, RISDA and ICDA on the embedded long-tailed digits; Grad-CAM and
-    counterfactual pictures of CE and ICDA on Waterbirds at 64 pixels, which must lie under `root`. Runs go below `out`;
-    finished ones are read, unfinished ones go on. The pictures' numbers go to `tables` as `figure_*.csv`.
+    counterfactual pictures of CE and ICDA on Waterbirds at 64 pixels. Finished runs are read, unfinished ones go on.
     """
-    digits = trained_runs(DIGITS, ("cross_entropy", "isda", "risda", "icda"), out)
+    digits = trained_runs(DIGITS, ("cross_entropy", "isda", "risda", "icda"), options.out)
     jobs: list[tuple[str, list[TrainedRun], str, FigureOptions | None]]
     jobs = [("margins", digits, "margins", None), ("variance", digits, "variances", None)]
-    if waterbirds:
-        birds = trained_runs(replace(WATERBIRDS, root=root), ("cross_entropy", "icda"), out)
+    if options.waterbirds:
+        birds = trained_runs(replace(WATERBIRDS, root=options.root), ("cross_entropy", "icda"), options.out)
         jobs += [("gradcam", birds, "gradcam", HEAT), ("counterfactual", birds[1:], "counterfactuals", PICTURES)]
     drawn = []
-    for figure, runs, name, options in jobs:
-        picture, *rows = make_figure(figure, runs, Path(pictures) / f"{name}.png", options)
+    for figure, runs, name, drawing in jobs:
+        picture, *rows = make_figure(figure, runs, options.pictures / f"{name}.png", drawing)
         shrink(picture)
         drawn.append(picture)
         for table in rows:
-            home = Path(tables) / f"figure_{table.name}"
+            home = options.tables / f"figure_{table.name}"
             home.parent.mkdir(parents=True, exist_ok=True)
             table.replace(home)
     return drawn
@@ -72,3 +80,7 @@ def shrink(picture: Path, largest: int = LARGEST_PICTURE) -> None:
         with Image.open(picture) as image:
             few = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
         few.save(picture, optimize=True)
+
+
+def run(options: Arguments) -> None:
+    print(*make_figures(options), sep="\n")

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import tyro
 from sklearn.metrics import roc_auc_score
 
 from icda.errors import InputError
 from icda.explain.passes import run_pass
 from icda.explain.strengths import sample_strengths
 from icda.training.run import load_folder
-from icda_bench.markdown import markdown, spread
+from icda_bench.markdown import grouped, markdown, percent, spread
+from icda_bench.rows import write_rows
+
+
+@dataclass
+class Arguments:
+    """Read the strengths of the training samples off finished runs, group by group."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders of finished runs on a task with groups."""
+    out: Path | None = None
+    """CSV file to write (benchmarks/results/group_strengths.csv is ours)."""
 
 
 @dataclass(frozen=True)
@@ -68,24 +79,22 @@ def measure_group_strengths(folders: Iterable[Path]) -> list[StrengthRow]:
     return rows
 
 
-def group_strengths_table(path: Path) -> str:
+def group_strengths_table(rows: Iterable[StrengthRow]) -> str:
     """Mean ± standard deviation over seeds; the AUROC of the smaller groups only, as that of two groups sums to one."""
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
     body = []
-    for task, method, group in dict.fromkeys((row["task"], row["method"], row["group"]) for row in rows):
-        mine = [row for row in rows if (row["task"], row["method"], row["group"]) == (task, method, group)]
-        is_minority = float(mine[0]["share_of_class"]) < 0.5
-        body.append(
-            [
-                task,
-                method,
-                group,
-                mine[0]["samples"],
-                spread([100 * float(row["train_accuracy"]) for row in mine], digits=1),
-                spread([float(row["strength"]) for row in mine], digits=3),
-                spread([float(row["auroc"]) for row in mine if row["auroc"]], digits=3) if is_minority else "",
-            ]
-        )
+    for place, mine in grouped(rows, lambda row: (row.task, row.method, row.group)).items():
+        strength = spread([row.strength for row in mine], digits=3)
+        auroc = spread([row.auroc for row in mine if row.auroc is not None], digits=3)
+        order = auroc if mine[0].share_of_class < 0.5 else ""
+        body.append([*place, str(mine[0].samples), percent(mine, "train_accuracy"), strength, order])
     titles = ["task", "method", "group", "samples", "learned, %", "mean strength", "AUROC in its class"]
     return markdown(titles, body)
+
+
+def run(options: Arguments) -> None:
+    if not options.runs:
+        raise InputError("name the folders of finished runs, such as runs/bench/cpu/cmnist/icda/seed0-*.")
+    rows = measure_group_strengths(options.runs)
+    print(*rows, sep="\n")
+    if options.out is not None:
+        write_rows(options.out, rows, machine=True)

@@ -1,7 +1,5 @@
 """What is left of signed Meta-ICDA when training goes on: its parts taken away, and epochs chosen on metadata.
 
-    python -m icda_bench.studies.long_training --out benchmarks/results/long_training.csv
-
 Every training is watched on the test split, which decides nothing: one training shows its last epoch and the one that
 `--selection metadata_nll` keeps.
 """
@@ -9,17 +7,15 @@ Every training is watched on the test split, which decides nothing: one training
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import tyro
-
 from icda.training import TrainConfig, train
 from icda.training.run import load_task
-from icda_bench.markdown import markdown, spread
-from icda_bench.studies.row_file import append_rows, read_row_file
+from icda_bench.markdown import grouped, markdown, percent, spread
+from icda_bench.rows import fill
 
 TASK = "digits_flip_noise"
 FORMS: dict[str, dict[str, Any]] = {
@@ -46,7 +42,7 @@ class LongTrainingRow:
 
 @dataclass(frozen=True)
 class Arguments:
-    """Which trainings to run; those that the file holds already are not run again."""
+    """Train signed Meta-ICDA for long, with and without its parts; trainings that the file holds are not run again."""
 
     out: Path
     """CSV file; rows are added as they come."""
@@ -73,35 +69,22 @@ def train_watched(form: str, seed: int, epochs: int) -> LongTrainingRow:
     )
 
 
-def measure(options: Arguments, known: Sequence[LongTrainingRow]) -> Iterator[LongTrainingRow]:
-    have = {(row.form, row.seed, row.epochs) for row in known}
-    for epochs in options.epochs:
-        for form in options.forms:
-            for seed in options.seeds:
-                if (form, seed, epochs) not in have:
-                    yield train_watched(form, seed, epochs)
-
-
 def long_training_table(rows: Sequence[LongTrainingRow]) -> str:
     """Test accuracy of the last epoch beside that of the epoch chosen on metadata, by settings."""
     body = []
-    for form, epochs in sorted(
-        {(row.form, row.epochs) for row in rows}, key=lambda key: (key[1], list(FORMS).index(key[0]))
-    ):
-        mine = [row for row in rows if (row.form, row.epochs) == (form, epochs)]
-        seeds = ", ".join(str(row.seed) for row in sorted(mine, key=lambda row: row.seed))
-        points = [spread([100 * getattr(row, name) for row in mine], digits=1) for name in ("last", "selected")]
-        body.append([form, str(epochs), seeds, *points, spread([row.auroc_wrong for row in mine], digits=2)])
-    return markdown(
-        ["settings", "epochs", "seeds", "last epoch", "lowest loss on metadata", "AUROC for wrong labels, last epoch"],
-        body,
-    )
+    cells = grouped(rows, lambda row: (row.epochs, list(FORMS).index(row.form)))
+    for (epochs, _), mine in sorted(cells.items()):
+        seeds = ", ".join(map(str, sorted(row.seed for row in mine)))
+        figures = (
+            percent(mine, "last"),
+            percent(mine, "selected"),
+            spread([row.auroc_wrong for row in mine], digits=2),
+        )
+        body.append([mine[0].form, str(epochs), seeds, *figures])
+    titles = ["settings", "epochs", "seeds", "last epoch", "lowest loss on metadata"]
+    return markdown([*titles, "AUROC for wrong labels, last epoch"], body)
 
 
-def main(options: Arguments) -> None:
-    append_rows(options.out, LongTrainingRow, measure(options, read_row_file(options.out, LongTrainingRow)))
-    print(long_training_table(read_row_file(options.out, LongTrainingRow)))
-
-
-if __name__ == "__main__":
-    main(tyro.cli(Arguments))
+def run(options: Arguments) -> None:
+    cells = [(form, seed, epochs) for epochs in options.epochs for form in options.forms for seed in options.seeds]
+    print(long_training_table(fill(options.out, LongTrainingRow, cells, train_watched)))

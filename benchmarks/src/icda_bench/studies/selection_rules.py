@@ -6,7 +6,6 @@ epoch that a rule has chosen. The rule that is given the validation groups is th
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +18,8 @@ from icda.training.evaluation import evaluate_split
 from icda.training.run import build, load_task, make_accelerator
 from icda.training.trainer import Trainer
 from icda_bench.markdown import markdown
+from icda_bench.options import Root
+from icda_bench.rows import append_rows, read_rows
 from icda_bench.suites.suite import cell_config, load_suite
 
 ORACLE = "validation_worst_group"
@@ -29,6 +30,24 @@ METRICS = {
     "validation_worst_pseudo_group": "worst_pseudo_group_accuracy",
     ORACLE: "worst_group_accuracy",
 }
+
+
+@dataclass
+class Arguments:
+    """Train rows of table 6 once each, and ask every selection rule which epoch it would have taken."""
+
+    methods: tuple[str, ...] = ("cross_entropy", "logit_adjustment", "icda", "jtt", "xrm", "shortcut_prior")
+    """Methods that read no groups."""
+    tasks: tuple[str, ...] = ("digits_coloured",)
+    """Tasks of table 6, tier cpu, with validation groups."""
+    seeds: int = 3
+    """Runs of each method on each task."""
+    root: Root = None
+    out: Path = Path("runs/selection")
+    """Folder for the runs."""
+    ledger: Path | None = None
+    """CSV file that gets the rows of a run as soon as it is finished (benchmarks/results/selection.csv is ours); runs that
+    it has are not made again."""
 
 
 @dataclass(frozen=True)
@@ -121,23 +140,6 @@ def _mean(task: str, rule: str, rows: Sequence[RuleRow]) -> list[str]:
     return [task, rule, f"{worst:.1f}", f"{below:.1f}", str(len(mine))]
 
 
-def read_rule_rows(path: Path) -> list[RuleRow]:
-    """The rows of a CSV file that the command wrote; what it says of the machine is left out."""
-    with path.open(newline="") as file:
-        return [
-            RuleRow(
-                row["task"],
-                row["method"],
-                int(row["seed"]),
-                row["rule"],
-                int(row["epoch"]),
-                float(row["worst_group_accuracy"]),
-                float(row["below_oracle"]),
-            )
-            for row in csv.DictReader(file)
-        ]
-
-
 def rule_rows(
     config: TrainConfig, history: Sequence[Mapping[str, Any]], seen: Sequence[float], begun: int
 ) -> list[RuleRow]:
@@ -173,3 +175,13 @@ def chosen_epoch(rule: str, history: Sequence[Mapping[str, Any]]) -> int:
 
 def _figures(record: Any) -> Mapping[str, Any]:
     return record if isinstance(record, Mapping) else record.as_dict()
+
+
+def run(options: Arguments) -> None:
+    rows = [] if options.ledger is None else read_rows(options.ledger, RuleRow)
+    done = {row.run for row in rows}
+    for of_run in compare_table6(options.methods, options.tasks, options.seeds, options.out, options.root, done):
+        rows += of_run
+        if options.ledger is not None:
+            append_rows(options.ledger, of_run, machine=True)
+    print(selection_table(rows))

@@ -1,28 +1,26 @@
 """Whether the sign of learned strengths tells a wrong label from a sample that contradicts a shortcut.
 
-    python -m icda_bench.studies.shortcut_and_noise --out benchmarks/results/shortcut_and_noise.csv
-
 On coloured digits of which a fifth have wrong labels, wrong labels should be withdrawn and right ones that contradict the
 colour should be pushed. Both look alike to a network that answers with the colour.
 """
 
 from __future__ import annotations
 
+import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-import tyro
 
 from icda.explain.passes import run_pass
 from icda.explain.strengths import sample_strengths
 from icda.training import TrainConfig, train
 from icda.training.run import load_folder
 from icda.training.sample_figures import auroc, minority
-from icda_bench.markdown import markdown, spread
-from icda_bench.studies.row_file import append_rows, read_row_file
+from icda_bench.markdown import grouped, markdown, percent, spread
+from icda_bench.rows import fill
 
 TASK = "digits_coloured_noise"
 FORMS = {"ce": "CE", "signed": "Meta-ICDA, signed", "held_out": "signed, with held-out networks"}
@@ -43,7 +41,7 @@ class ShortcutAndNoiseRow:
 
 @dataclass(frozen=True)
 class Arguments:
-    """Which trainings to run; those that the file holds already are not run again."""
+    """Train on digits with a shortcut and wrong labels at once; trainings that the file holds are not run again."""
 
     out: Path
     """CSV file; rows are added as they come."""
@@ -82,38 +80,19 @@ def separations(folder: Path) -> tuple[float, float]:
     return UNKNOWN if for_wrong is None else for_wrong, UNKNOWN if for_few is None else for_few
 
 
-def measure(options: Arguments, known: Sequence[ShortcutAndNoiseRow]) -> Iterator[ShortcutAndNoiseRow]:
-    have = {(row.form, row.seed) for row in known}
-    for seed in range(options.seeds):
-        for form in FORMS:
-            if (form, seed) not in have:
-                yield measure_one(form, seed, options.epochs)
-
-
 def shortcut_and_noise_table(rows: Sequence[ShortcutAndNoiseRow]) -> str:
     """Accuracy and worst group, and both AUROCs, by form."""
-    body = []
-    for form in (name for name in FORMS if any(row.form == name for row in rows)):
-        mine = [row for row in rows if row.form == form]
-        points = [spread([100 * getattr(row, name) for row in mine], digits=1) for name in ("accuracy", "worst_group")]
+    by_form, body = grouped(rows, lambda row: row.form), []
+    for form in (name for name in FORMS if name in by_form):
+        mine = by_form[form]
         areas = [[getattr(row, name) for row in mine] for name in ("withdraws_wrong", "pushes_minority")]
-        body.append([FORMS[form], *points, *("" if part[0] != part[0] else spread(part, digits=2) for part in areas)])
-    return markdown(
-        [
-            "method",
-            "accuracy",
-            "worst group",
-            "AUROC of a low strength for wrong labels",
-            "AUROC of a high one for right labels that contradict the colour",
-        ],
-        body,
-    )
+        shown = ("" if math.isnan(part[0]) else spread(part, digits=2) for part in areas)
+        body.append([FORMS[form], percent(mine, "accuracy"), percent(mine, "worst_group"), *shown])
+    titles = ["method", "accuracy", "worst group", "AUROC of a low strength for wrong labels"]
+    return markdown([*titles, "AUROC of a high one for right labels that contradict the colour"], body)
 
 
-def main(options: Arguments) -> None:
-    append_rows(options.out, ShortcutAndNoiseRow, measure(options, read_row_file(options.out, ShortcutAndNoiseRow)))
-    print(shortcut_and_noise_table(read_row_file(options.out, ShortcutAndNoiseRow)))
-
-
-if __name__ == "__main__":
-    main(tyro.cli(Arguments))
+def run(options: Arguments) -> None:
+    cells = [(form, seed) for seed in range(options.seeds) for form in FORMS]
+    measure = partial(measure_one, epochs=options.epochs)
+    print(shortcut_and_noise_table(fill(options.out, ShortcutAndNoiseRow, cells, measure)))

@@ -1,7 +1,5 @@
 """Whether the plain recipe trains on few images: `icda train --data FOLDER --method icda`, all defaults, many seeds.
 
-    python -m icda_bench.studies.stability --out benchmarks/results/stability.csv
-
 The folders hold photos of CIFAR-10 (`ICDA_DATA`), the same number of each class. Images are read at 16 x 16, so that
 many seeds can be run; everything else is the default. A run has diverged when training stopped because a loss, a weight
 or a logit was no longer finite.
@@ -9,15 +7,13 @@ or a logit was no longer finite.
 
 from __future__ import annotations
 
-import csv
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-import tyro
 from PIL import Image
 
 from icda.data.datasets.cifar10 import load_cifar10
@@ -26,7 +22,8 @@ from icda.training.config import TrainConfig
 from icda.training.evaluation import evaluate_split
 from icda.training.run import build, load_task, make_accelerator
 from icda.training.trainer import Trainer
-from icda_bench.markdown import markdown, spread
+from icda_bench.markdown import grouped, markdown, spread
+from icda_bench.rows import fill
 
 IMAGE_SIZE = 16
 UNBOUNDED = 1e30  # a bound on mapped variances that is none
@@ -55,7 +52,7 @@ class StabilityRow:
 
 @dataclass(frozen=True)
 class Arguments:
-    """Which trainings to run; those that the file holds already are not run again."""
+    """Train on small folders of photos with the defaults; trainings that the file holds are not run again."""
 
     out: Path
     """CSV file; rows are added as they come."""
@@ -65,7 +62,7 @@ class Arguments:
     """Sizes of the folders."""
     classes: tuple[int, ...] = (2, 10)
     """Numbers of classes."""
-    methods: tuple[str, ...] = field(default=("icda",))
+    methods: tuple[str, ...] = ("icda",)
     """Methods of `icda list methods`."""
     unbounded: bool = False
     """Let mapped variances grow without bound, as before version 0.2.0."""
@@ -74,9 +71,11 @@ class Arguments:
 
 
 def make_folder(root: Path, num_images: int, num_classes: int) -> Path:
-    """A folder per class with the first photos of that class."""
-    photos = load_cifar10(None)
+    """A folder per class with the first photos of that class, made once."""
     folder = root / f"photos_{num_images}_{num_classes}"
+    if folder.exists():
+        return folder
+    photos = load_cifar10(None)
     for label in range(num_classes):
         (folder / f"class{label}").mkdir(parents=True)
         chosen = (photos.labels == label).nonzero().flatten()[: num_images // num_classes]
@@ -85,20 +84,24 @@ def make_folder(root: Path, num_images: int, num_classes: int) -> Path:
     return folder
 
 
-def train_once(
-    folder: Path, method: str, seed: int, asked: Arguments, out: Path
-) -> tuple[float | None, float | None, float | None]:
-    """The largest and the last training loss of an epoch and the test accuracy; None when training diverged."""
-    options: dict[str, Any] = {"variance_bound": UNBOUNDED} if asked.unbounded else {}
+def measure(images: int, classes: int, method: str, bound: str, clip: str, seed: int, scratch: Path) -> StabilityRow:
+    started = time.perf_counter()
     config = TrainConfig(
-        data=str(folder),
+        data=str(make_folder(scratch, images, classes)),
         method=method,
         seed=seed,
         image_size=IMAGE_SIZE,
-        options=options,
-        clip_norm=None if asked.unclipped else "auto",
-        out=str(out),
+        options={"variance_bound": UNBOUNDED} if bound == "none" else {},
+        clip_norm=None if clip == "none" else "auto",
+        out=str(scratch / f"run_{images}_{classes}_{method}_{seed}"),
     )
+    found = train_once(config)
+    seconds = round(time.perf_counter() - started, 1)
+    return StabilityRow(images, classes, method, bound, clip, seed, found[0] is None, *found, seconds)
+
+
+def train_once(config: TrainConfig) -> tuple[float | None, float | None, float | None]:
+    """The largest and the last training loss of an epoch and the test accuracy; None when training diverged."""
     task = load_task(config)
     networks, built = build(config, task)
     accelerator = make_accelerator(config.precision)
@@ -114,36 +117,10 @@ def train_once(
     return max(losses), losses[-1], float(metrics["accuracy"])
 
 
-def measure(options: Arguments, known: Sequence[StabilityRow]) -> Iterator[StabilityRow]:
-    """Seed 0 of all cells first, so that a study cut short has some of each."""
-    have = {(row.images, row.classes, row.method, row.bound, row.clip, row.seed) for row in known}
-    bound, clip = ("none" if off else "default" for off in (options.unbounded, options.unclipped))
-    with tempfile.TemporaryDirectory() as scratch:
-        folders: dict[tuple[int, int], Path] = {}
-        for seed in range(options.seeds):
-            for cell in [(n, c) for n in options.images for c in options.classes]:
-                for method in options.methods:
-                    if (*cell, method, bound, clip, seed) in have:
-                        continue
-                    if cell not in folders:
-                        folders[cell] = make_folder(Path(scratch), *cell)
-                    started, run = time.perf_counter(), Path(scratch) / f"{cell}{method}{seed}"
-                    found = train_once(folders[cell], method, seed, options, run)
-                    seconds = round(time.perf_counter() - started, 1)
-                    yield StabilityRow(*cell, method, bound, clip, seed, found[0] is None, *found, seconds)
-
-
-def read_stability(path: Path) -> list[StabilityRow]:
-    with path.open(newline="") as file:
-        return [_parse(row) for row in csv.DictReader(file)]
-
-
 def stability_table(rows: Sequence[StabilityRow]) -> str:
     """For each folder and method: how many trainings diverged, how high losses rose, and the accuracy of the others."""
     body = []
-    keys = dict.fromkeys((row.images, row.classes, row.method, row.bound, row.clip) for row in rows)
-    for key in sorted(keys):
-        mine = [row for row in rows if (row.images, row.classes, row.method, row.bound, row.clip) == key]
+    for key, mine in sorted(grouped(rows, lambda row: astuple(row)[:5]).items()):
         accuracies = [100 * row.test_accuracy for row in mine if row.test_accuracy is not None]
         diverged = f"{sum(row.diverged for row in mine)} of {len(mine)}"
         highest = [row.largest_loss for row in mine if row.largest_loss is not None]
@@ -153,36 +130,16 @@ def stability_table(rows: Sequence[StabilityRow]) -> str:
     return markdown([*header, "test accuracy of the others, %"], body)
 
 
-def main(options: Arguments) -> None:
-    known = read_stability(options.out) if options.out.exists() else []
-    with options.out.open("a", newline="") as file:
-        writer = csv.DictWriter(file, [item.name for item in fields(StabilityRow)])
-        if not known:
-            writer.writeheader()
-        for row in measure(options, known):
-            writer.writerow(asdict(row))
-            file.flush()
-    print(stability_table(read_stability(options.out)))
-
-
-def _parse(row: dict[str, str]) -> StabilityRow:
-    def number(name: str) -> float | None:
-        return float(row[name]) if row[name] else None
-
-    return StabilityRow(
-        int(row["images"]),
-        int(row["classes"]),
-        row["method"],
-        row["bound"],
-        row["clip"],
-        int(row["seed"]),
-        row["diverged"] == "True",
-        number("largest_loss"),
-        number("train_loss"),
-        number("test_accuracy"),
-        float(row["seconds"]),
-    )
-
-
-if __name__ == "__main__":
-    main(tyro.cli(Arguments))
+def run(options: Arguments) -> None:
+    """Seed 0 of all cells first, so that a study cut short has some of each."""
+    limits = tuple("none" if off else "default" for off in (options.unbounded, options.unclipped))
+    folders = [(images, classes) for images in options.images for classes in options.classes]
+    cells = [
+        (*folder, method, *limits, seed)
+        for seed in range(options.seeds)
+        for folder in folders
+        for method in options.methods
+    ]
+    with tempfile.TemporaryDirectory() as scratch:
+        rows = fill(options.out, StabilityRow, cells, partial(measure, scratch=Path(scratch)))
+    print(stability_table(rows))

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from icda_bench.rows import read_rows, write_rows
 from icda_bench.studies.embeddings import methods, run, sets
 from icda_bench.studies.embeddings.methods import BY_ACCURACY, BY_CLASS, ROWS, RULES, Bench
-from icda_bench.studies.embeddings.run import read_cells, run_cells, write_cells
+from icda_bench.studies.embeddings.run import EmbeddingsRow, run_cells
 from icda_bench.studies.embeddings.sets import FeatureSet, Part
 
 
@@ -114,22 +115,16 @@ def test_a_table_with_one_rule_gets_the_other_and_keeps_what_it_had(
     monkeypatch.setattr(run, "process_pool", ThreadPoolExecutor)  # another process would not know the small set
     path = tmp_path / "a.csv"
     earlier = replace(run_cells("small", 0, ["ce"], Path(), Path())[0], accuracy=0.123, commit="earlier")
-    write_cells(path, [earlier])
+    write_rows(path, [earlier])
     cells = run.run_table(path, Path(), Path(), sets=["small"], methods=["ce"], seeds=1, report=lambda text: None)
     assert [cell.selection for cell in cells] == [BY_ACCURACY, BY_CLASS]
     assert cells[0] == earlier
-    assert read_cells(path) == cells
-
-
-def test_cells_survive_the_file(tmp_path: Path) -> None:
-    cells = run_cells("small", 0, ["ce"], Path(), Path())
-    write_cells(tmp_path / "a.csv", cells)
-    assert read_cells(tmp_path / "a.csv") == cells
+    assert read_rows(path, EmbeddingsRow) == cells
 
 
 def test_what_is_done_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.csv"
-    write_cells(path, run_cells("small", 0, ["ce"], Path(), Path()))
+    write_rows(path, run_cells("small", 0, ["ce"], Path(), Path()))
     before = path.read_bytes()
 
     def never(*arguments: object) -> None:

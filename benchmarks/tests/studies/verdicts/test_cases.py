@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from icda_bench.rows import read_table
 from icda_bench.studies.verdicts.cases import Plan, flipped, plant, tail_counts
 from icda_bench.studies.verdicts.fresh import fresh_plans
 from icda_bench.studies.verdicts.judge import evidence_of, regret_table, truth_of, verdict_table
 from icda_bench.studies.verdicts.methods import fit_rows, judge
 from icda_bench.studies.verdicts.plans import plans_of
 from icda_bench.studies.verdicts.pools import Pool, framed, load_pool
-from icda_bench.studies.verdicts.run import ALL, evidence_row, read_rows, run_rows
+from icda_bench.studies.verdicts.run import ALL, evidence_row, run_rows
 from icda_bench.studies.verdicts.synthetic import gaussian_pool
 
 
@@ -109,11 +110,11 @@ def test_a_row_of_the_file_gives_the_evidence_back(tmp_path: Path) -> None:
     run_rows(path, iter(cases), evidence_row, lambda text: None)
     again = run_rows(path, iter(cases), lambda case: pytest.fail("measured twice"), lambda text: None)
     assert len(again) == 3
-    for row in read_rows(path):
+    for row in read_table(path):
         evidence = evidence_of(row)
         assert evidence.ratio == pytest.approx(float(row["ratio"]), rel=0.1)
         assert len(evidence.pairs) == len(row["pair_samples"].split(";"))
-    assert truth_of(read_rows(path)[2]) == {"shortcut": False, "label_noise": True, "long_tail": False}
+    assert truth_of(read_table(path)[2]) == {"shortcut": False, "label_noise": True, "long_tail": False}
     assert "| wrong labels | 1 |" in verdict_table(path)
 
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from icda.training.environment import describe_environment
-from icda_bench.markdown import markdown, spread
-from icda_bench.studies.row_file import append_rows, read_row_file
+from icda.data.roots import data_root
+from icda_bench.markdown import grouped, markdown, percent
+from icda_bench.options import Root, check_names
+from icda_bench.rows import append_rows, machine_columns, read_rows
 from icda_bench.studies.tail_features.heads import ROWS, Heads, Row
 from icda_bench.studies.tail_features.sets import DIRECTIONS, SETS, Part, TailSet
 
@@ -22,6 +23,23 @@ TITLES = {
     "cifar10_lt_10": "CIFAR-10, 10:1",
     "tiny_imagenet_lt": "Tiny ImageNet, 100 classes, 100:1",
 }
+
+
+@dataclass
+class Arguments:
+    """Fit heads on EfficientNet-Lite0's features of long-tailed CIFAR-10 and Tiny ImageNet; finished cells are kept."""
+
+    sets: tuple[str, ...] = ()
+    """Only these sets: cifar10_lt_100, cifar10_lt_10, tiny_imagenet_lt."""
+    methods: tuple[str, ...] = ()
+    """Only these rows of the table."""
+    seeds: int = 5
+    """Seeds of each row: which images make tail and validation data (CIFAR-10), or the split of the balanced images."""
+    root: Root = None
+    cache: Path = Path("runs/tail_features")
+    """Folder for the features, computed once (41,000 images, about five minutes on one core)."""
+    out: Path = Path("runs/tail_features/tail_features.csv")
+    """CSV file to fill (benchmarks/results/tail_features.csv is ours)."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +73,7 @@ def run_tail_features(
     report: Callable[[str], None] = print,
 ) -> list[TailRow]:
     """Fit the rows that `path` lacks, and append each as soon as it is there."""
-    known = {(row.set, row.method, row.seed) for row in read_row_file(path, TailRow)}
+    known = {(row.set, row.method, row.seed) for row in read_rows(path, TailRow)}
     for name in sets:
         heads: dict[tuple[str, float], Any] = {}
         for seed in range(seeds):
@@ -70,9 +88,9 @@ def run_tail_features(
             fits = Heads(data.train)
             for row in missing:
                 found = judge(data, fits, row, heads, seed)
-                append_rows(path, TailRow, [found])
+                append_rows(path, [found])
                 report(f"{name}, {row.name}, seed {seed}: {100 * found.accuracy:.1f} ({found.seconds:.0f} s)")
-    return read_row_file(path, TailRow)
+    return read_rows(path, TailRow)
 
 
 def judge(data: TailSet, fits: Heads, row: Row, heads: dict[tuple[str, float], Any], seed: int) -> TailRow:
@@ -87,8 +105,7 @@ def judge(data: TailSet, fits: Heads, row: Row, heads: dict[tuple[str, float], A
     hits = logits.argmax(1) == data.test.targets
     per_class = np.array([hits[data.test.targets == label].mean() for label in range(logits.shape[1])])
     kinds: dict[str, Any] = {name: round(float(per_class[classes].mean()), 5) for name, classes in data.kinds().items()}
-    environment = describe_environment()
-    machine: dict[str, Any] = {name: environment[name] or "" for name in ("processor", "cores", "torch", "commit")}
+    machine: dict[str, Any] = {name: value or "" for name, value in machine_columns().items() if name != "threads"}
     return TailRow(
         set=data.name,
         method=row.name,
@@ -107,21 +124,24 @@ def _accuracy(logits: Any, part: Part) -> float:
     return float((logits(part.features).argmax(1) == part.targets).mean())
 
 
-def tail_table(rows: Sequence[TailRow], name: str) -> str:
+def tail_table(rows: Sequence[TailRow]) -> str:
     """Mean ± standard deviation over seeds, in per cent, for one set."""
-    body = []
-    for row in ROWS:
-        mine = [found for found in rows if (found.set, found.method) == (name, row.name)]
-        if mine:
-            figures = [
-                spread([100 * getattr(found, figure) for found in mine], digits=1) for figure in ("accuracy", *KINDS)
-            ]
-            chosen = ", ".join(f"{value:g}" for value in sorted({found.chosen for found in mine}))
-            body.append([row.title, *figures, chosen])
+    by_method, body = grouped(rows, lambda row: row.method), []
+    for head in (head for head in ROWS if head.name in by_method):
+        mine = by_method[head.name]
+        chosen = ", ".join(f"{value:g}" for value in sorted({row.chosen for row in mine}))
+        body.append([head.title, *(percent(mine, figure) for figure in ("accuracy", *KINDS)), chosen])
     return markdown(["head", "accuracy", *KINDS, "chosen"], body)
 
 
 def tail_tables(rows: Sequence[TailRow]) -> str:
     """All sets that were run, one under the other."""
-    there = [name for name in SETS if any(row.set == name for row in rows)]
-    return "\n\n".join(f"**{TITLES[name]}**\n\n{tail_table(rows, name)}" for name in there)
+    by_set = grouped(rows, lambda row: row.set)
+    return "\n\n".join(f"**{TITLES[name]}**\n\n{tail_table(by_set[name])}" for name in SETS if name in by_set)
+
+
+def run(options: Arguments) -> None:
+    check_names("sets", options.sets, SETS)
+    check_names("methods", options.methods, (row.name for row in ROWS))
+    root, sets = data_root(options.root), options.sets or tuple(SETS)
+    print(tail_tables(run_tail_features(options.out, root, options.cache, sets, options.methods, options.seeds)))

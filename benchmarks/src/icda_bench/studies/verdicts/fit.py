@@ -12,8 +12,8 @@ import numpy as np
 from icda.auditing.evidence import Evidence
 from icda.auditing.verdicts import LIMITS, Limit, Limits, decide
 from icda_bench.markdown import markdown
+from icda_bench.rows import read_table
 from icda_bench.studies.verdicts.judge import PLANTED, TITLES, evidence_of, truth_of
-from icda_bench.studies.verdicts.run import read_rows
 
 # Candidates for the place of each limit; widths and everything else stay as they are.
 CANDIDATES: dict[str, tuple[float, ...]] = {
@@ -41,7 +41,7 @@ class Judged:
 
 def read_cases(path: Path, least: float = 0.0) -> list[Judged]:
     """The cases of a file; shortcuts with a minority below `least` are left out."""
-    rows = [row for row in read_rows(path) if not 0 < float(row["minority"]) < least]
+    rows = [row for row in read_table(path) if not 0 < float(row["minority"]) < least]
     return [Judged(row["pool"], evidence_of(row), truth_of(row)) for row in rows]
 
 
@@ -91,7 +91,7 @@ def family(pool: str) -> str:
 
 def left_out_table(path: Path) -> str:
     """Named and false alarms per set, each judged by limits fitted to the other sets; from the rows of `left_out`."""
-    rows = read_rows(path)
+    rows = read_table(path)
     body = []
     for name in [*sorted({row["set"] for row in rows}), "all"]:
         chosen = [row for row in rows if name in ("all", row["set"])]

@@ -12,7 +12,7 @@ from icda.auditing.evidence import Evidence, Flatness
 from icda.auditing.verdicts import Verdict, decide
 from icda.cross_fit.pairs import PairEvidence
 from icda_bench.markdown import markdown
-from icda_bench.studies.verdicts.run import read_rows
+from icda_bench.rows import read_table
 
 Row = dict[str, Any]
 PLANTED = ("shortcut", "label_noise", "long_tail")
@@ -59,7 +59,7 @@ def truth_of(row: Row) -> dict[str, bool]:
 
 def verdict_table(path: Path) -> str:
     """Per kind of data: cases, and how often each planted trouble was named, missed or left open."""
-    rows = [(row, decide(evidence_of(row))) for row in read_rows(path)]
+    rows = [(row, decide(evidence_of(row))) for row in read_table(path)]
     body = []
     for kind in sorted({row["kind"] for row, _ in rows}, key=lambda kind: (kind.count("+"), kind)):
         chosen = [(row, found) for row, found in rows if row["kind"] == kind]
@@ -70,7 +70,7 @@ def verdict_table(path: Path) -> str:
 
 def detail_table(path: Path) -> str:
     """The same of single troubles by rate, size and origin of the features."""
-    rows = [(row, decide(evidence_of(row))) for row in read_rows(path)]
+    rows = [(row, decide(evidence_of(row))) for row in read_table(path)]
     body = []
     for title, kind, chosen in _slices():
         cases = [(row, found) for row, found in rows if chosen(row)]
@@ -99,7 +99,7 @@ def rates(rows: Iterable[Row]) -> dict[str, float]:
 
 def regret_table(path: Path) -> str:
     """Mean and worst regret against the best of CE, LA and the oracle: in the worst group, and in mean accuracy."""
-    rows = read_rows(path)
+    rows = read_table(path)
     harmful = [row for row in rows if is_harmful(row)]
     plain = [row for row in rows if float(row["minority"]) == 0]
     body = []

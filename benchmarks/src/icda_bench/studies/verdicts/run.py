@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,9 @@ import torch
 
 from icda.auditing.evidence import as_numbers, gather_evidence, make_sketch
 from icda.auditing.inputs import standardise
-from icda.training.checkpoint import write_atomically
+from icda.data.roots import data_root
+from icda_bench.options import Root, check_names
+from icda_bench.rows import read_table, write_rows
 from icda_bench.studies.verdicts.cases import Case, Plan, plant
 from icda_bench.studies.verdicts.fresh import fresh_plans
 from icda_bench.studies.verdicts.methods import fit_rows
@@ -24,51 +24,61 @@ from icda_bench.studies.verdicts.pools import POOLS, Pool, load_pool
 from icda_bench.studies.verdicts.synthetic import gaussian_pool
 
 ALL = (*POOLS, *SYNTHETIC)
-Row = dict[str, Any]
+CaseRow = dict[str, Any]
 
 
-def run_evidence(
-    path: Path,
-    root: Path | None,
-    cache: Path,
-    pools: Sequence[str] = ALL,
-    most: int | None = None,
-    report: Callable[[str], None] = print,
-) -> list[Row]:
-    """The evidence of every case, one row each; kinds come before pools, so that a stopped run has seen all of them."""
-    return run_rows(path, cases(root, cache, pools, most), evidence_row, report)
+@dataclass
+class Arguments:
+    """Plant shortcuts, wrong labels and tails in features of real and synthetic sets; ask the audit about each."""
+
+    pools: tuple[str, ...] = ()
+    """Only these pools, such as digits, waterbirds or gaussian3; by default all."""
+    treat: bool = False
+    """Also fit RobustClassifier and what it is compared with, and judge them on the unbiased test part: takes longer."""
+    cases: int | None = None
+    """Only so many cases of each pool; the first show every kind."""
+    fresh: int = 0
+    """Instead, so many cases of each pool drawn at random, on which no limit was set (ours: 40)."""
+    fresh_out: Path = Path("runs/verdicts/verdicts_fresh.csv")
+    """CSV file of --fresh (benchmarks/results/verdicts_fresh.csv is ours)."""
+    root: Root = None
+    cache: Path = Path("runs/verdicts")
+    """Folder for embeddings, computed once."""
+    out: Path = Path("runs/verdicts/verdicts.csv")
+    """CSV file to fill (benchmarks/results/verdicts.csv is ours); finished cases are kept."""
+    treated: Path = Path("runs/verdicts/robust.csv")
+    """The same of --treat (benchmarks/results/robust.csv is ours)."""
+    left_out: Path = Path("runs/verdicts/verdicts_left_out.csv")
+    """The answers of limits fitted without the set of each case (benchmarks/results/verdicts_left_out.csv is ours)."""
 
 
-def run_fresh(
-    path: Path,
-    root: Path | None,
-    cache: Path,
-    pools: Sequence[str] = ALL,
-    count: int = 40,
-    report: Callable[[str], None] = print,
-) -> list[Row]:
-    """The evidence of `count` cases of each pool that are drawn at random and that no limit has been set on."""
-    plans = {name: fresh_plans(name, count) for name in pools}
-    return run_rows(path, planted_cases(root, cache, plans), evidence_row, report)
+def run(options: Arguments) -> None:
+    from icda_bench.studies.verdicts.fit import left_out, left_out_table
+    from icda_bench.studies.verdicts.judge import detail_table, regret_table, verdict_table
 
-
-def run_treated(
-    path: Path,
-    root: Path | None,
-    cache: Path,
-    pools: Sequence[str] = ALL,
-    most: int | None = None,
-    report: Callable[[str], None] = print,
-) -> list[Row]:
-    """What RobustClassifier and its rivals reach on every case, one row each."""
-    return run_rows(path, cases(root, cache, pools, most), fit_rows, report)
+    check_names("pools", options.pools, ALL)
+    root, pools = data_root(options.root), options.pools or ALL
+    if options.fresh:
+        plans = {name: fresh_plans(name, options.fresh) for name in pools}
+        run_rows(options.fresh_out, planted_cases(root, options.cache, plans), evidence_row)
+        print(verdict_table(options.fresh_out), detail_table(options.fresh_out), sep="\n\n")
+        return
+    plans = {name: plans_of(name)[: options.cases] for name in pools}
+    run_rows(options.out, planted_cases(root, options.cache, plans), evidence_row)
+    print(verdict_table(options.out), detail_table(options.out), sep="\n\n")
+    if len(pools) > 1:
+        write_rows(options.left_out, left_out(options.out))
+        print(left_out_table(options.left_out))
+    if options.treat:
+        run_rows(options.treated, planted_cases(root, options.cache, plans), fit_rows)
+        print(regret_table(options.treated))
 
 
 def run_rows(
-    path: Path, planted: Iterator[Case], measure: Callable[[Case], Row], report: Callable[[str], None]
-) -> list[Row]:
+    path: Path, planted: Iterator[Case], measure: Callable[[Case], CaseRow], report: Callable[[str], None] = print
+) -> list[CaseRow]:
     """Measure each case that is not in the file, and write the file after each."""
-    done = read_rows(path)
+    done: list[CaseRow] = [*read_table(path)]
     known = {(row["pool"], int(row["seed"])) for row in done}
     for case in planted:
         if (case.plan.pool, case.plan.seed) in known:
@@ -78,11 +88,6 @@ def run_rows(
         write_rows(path, done)
         report(f"{len(done)}: {row['pool']} {row['kind']}")
     return done
-
-
-def cases(root: Path | None, cache: Path, pools: Sequence[str], most: int | None = None) -> Iterator[Case]:
-    """All cases of the pools, or the first `most` of each: the first of every pool, then the second, and so on."""
-    return planted_cases(root, cache, {name: plans_of(name)[:most] for name in pools})
 
 
 def planted_cases(root: Path | None, cache: Path, plans: dict[str, list[Plan]]) -> Iterator[Case]:
@@ -103,26 +108,10 @@ def get_pool(name: str, root: Path | None, cache: Path) -> Pool:
     return load_pool(name, root, cache)
 
 
-def evidence_row(case: Case) -> Row:
+def evidence_row(case: Case) -> CaseRow:
     """What the verdicts rest on, as one row."""
     start = time.process_time()
     classes, codes = np.unique(case.targets, return_inverse=True)
     sketch = make_sketch(torch.from_numpy(standardise(case.features)))
     found = gather_evidence(sketch, torch.from_numpy(codes), len(classes))
     return {**as_numbers(found), "features": case.features.shape[1], "seconds": round(time.process_time() - start, 2)}
-
-
-def read_rows(path: Path) -> list[Row]:
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def write_rows(path: Path, rows: Sequence[Row]) -> None:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, text.getvalue().encode())

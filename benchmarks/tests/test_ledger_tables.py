@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from icda.results.ledger import COLUMNS, write_ledger
-from icda_bench.ledger_cost import ledger_cost_table
+from icda_bench.ledger_tables import ledger_cost_table
 
 
 def row(method: str, seed: int, seconds: float, tier: str = "cpu") -> dict[str, str]:

@@ -1,22 +1,55 @@
-"""What the committed runs cost: hours, seeds and machines of every ledger."""
+"""Tables made from ledgers alone: small tasks, and what the committed runs cost."""
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from icda.results.ledger import read_ledger
-from icda_bench.markdown import markdown
+from icda_bench.markdown import markdown, spread
+from icda_bench.rows import read_table
 from icda_bench.suites.suite import SUITES
 
+SHORT_NAMES = {
+    "cross_entropy": "CE",
+    "logit_adjustment": "LA",
+    "isda": "ISDA",
+    "risda": "RISDA",
+    "icda": "ICDA",
+    "meta_weight_net": "Meta-Weight-Net",
+    "metasaug": "MetaSAug",
+    "lsda": "LSDA",
+    "meta_icda": "Meta-ICDA",
+    "meta_icda_signed": "Meta-ICDA, signed",
+    "shortcut_prior": "Shortcut prior",
+}
+SMALL_TASKS = {
+    "digits_lt": ("long tail, accuracy", "accuracy"),
+    "digits_flip_noise": ("40 % wrong labels, accuracy", "accuracy"),
+    "digits_coloured": ("spurious colour, worst group", "worst_group_accuracy"),
+}
 CELL = ("task", "model", "method", "options", "epochs", "precision", "selection", "attributes")
 STUDIES = {  # of heads on features: what makes a row another cell rather than another seed of the same one
     "embeddings": ("set", "attribute", "method", "selection"),
     "tail_features": ("set", "method"),
 }
 TITLES = ["table", "tier", "runs", "seeds", "hours, one core", "machine", "torch"]
+
+
+def small_tasks_table(rows: Sequence[Mapping[str, str]]) -> str:
+    """What `icda demo` and `icda bench meta` measured: mean ± standard deviation over seeds, in per cent."""
+
+    def figure(task: str, method: str, metric: str) -> str:
+        mine = [row[metric] for row in rows if (row["task"], row["method"]) == (task, method) and row[metric]]
+        return spread([100 * float(value) for value in mine], digits=1)
+
+    methods = sorted({row["method"] for row in rows}, key=list(SHORT_NAMES).index)
+    body = [
+        [SHORT_NAMES[method], *(figure(task, method, metric) for task, (_, metric) in SMALL_TASKS.items())]
+        for method in methods
+    ]
+    return markdown(["method", *(title for title, _ in SMALL_TASKS.values())], body)
 
 
 def ledger_cost_table(results: Path) -> str:
@@ -38,8 +71,7 @@ def ledger_cost_table(results: Path) -> str:
 
 
 def _study_rows(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return [{**row, "machine": f"{row['processor']}, {row['cores']} cores"} for row in csv.DictReader(file)]
+    return [{**row, "machine": f"{row['processor']}, {row['cores']} cores"} for row in read_table(path)]
 
 
 def _cost(rows: Sequence[Mapping[str, str]], cell: Iterable[str]) -> list[str]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-import tyro
 from rich.console import Console
 from rich.table import Table
 
@@ -18,6 +16,7 @@ from icda.results.ledger import add_to_ledger, to_row
 from icda.terminal import make_console
 from icda_bench.finished import all_finished
 from icda_bench.markdown import spread
+from icda_bench.options import all_cores
 from icda_bench.suites.plan import in_ledger, ledgers_beside, plan_lines
 from icda_bench.suites.suite import Cell, Column, Suite, TierName, cell_config, cells, load_suite
 from icda_bench.suites.suite_figure import FIGURES, draw_suite
@@ -25,7 +24,7 @@ from icda_bench.suites.suite_table import column_lines
 
 
 @dataclass
-class SuiteArguments:
+class Arguments:
     """Run a table of the paper, resumably: finished cells are read, begun ones continued, failed ones reported."""
 
     tier: TierName = "cpu"
@@ -39,7 +38,7 @@ class SuiteArguments:
     """Seeds of every row, instead of as many as the suite says."""
     first_seed: int = 0
     """The first of them; seeds on which no setting was chosen begin later (digits of `noise`: 10)."""
-    jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
+    jobs: int = field(default_factory=all_cores)
     """Cells at the same time, each on one core; all cores by default."""
     on: Literal["local", "ray"] = "local"
     """Where cells are trained: local, or ray (the cluster RAY_ADDRESS names, else a Ray on this machine)."""
@@ -55,25 +54,8 @@ class SuiteArguments:
     """List the cells, which are done and what the others will cost; run nothing."""
 
 
-@dataclass
-class CostArguments:
-    """Measure training steps of seven networks, ICDA and cross entropy taking turns in one process."""
-
-    tier: TierName = "cpu"
-    """How much: smoke (one network, batch 4), cpu (batch 32), paper (batch 128, 100 steps)."""
-    networks: tuple[str, ...] = ()
-    """Only these networks."""
-    ledger: Path | None = None
-    """CSV file to put the figures into (benchmarks/results/table3.csv is ours)."""
-
-
-def main(name: str, arguments: Sequence[str]) -> int:
-    return _cost(arguments) if name == "table3" else _suite(name, arguments)
-
-
-def _suite(name: str, arguments: Sequence[str]) -> int:
-    options = tyro.cli(SuiteArguments, args=list(arguments), prog=f"icda bench {name}")
-    _check_suite_arguments(name, options)
+def run(name: str, options: Arguments) -> int:
+    _check(name, options)
     console, suite = make_console(), load_suite(name)
     chosen = cells(
         suite,
@@ -104,7 +86,7 @@ def _suite(name: str, arguments: Sequence[str]) -> int:
     return int(failed)
 
 
-def _results(chosen: Sequence[Cell], options: SuiteArguments, console: Console) -> tuple[list[RunResult], bool]:
+def _results(chosen: Sequence[Cell], options: Arguments, console: Console) -> tuple[list[RunResult], bool]:
     """Results of the cells that have one, and whether any failed. Where all are finished nothing but them is read."""
     finished = all_finished([cell.config for cell in chosen])
     if finished:
@@ -118,7 +100,7 @@ def _results(chosen: Sequence[Cell], options: SuiteArguments, console: Console) 
     return list(report.results.values()), bool(report.failures)
 
 
-def _check_suite_arguments(name: str, options: SuiteArguments) -> None:
+def _check(name: str, options: Arguments) -> None:
     if options.seeds is not None and options.seeds < 1:
         raise InputError(f"--seeds must be at least 1, got {options.seeds}.")
     if options.missing and options.ledger is None:
@@ -173,20 +155,3 @@ def _what_was_run(suite: Suite, column: Column, chosen: Sequence[Cell]) -> str:
 
 def _spread(suite: Suite, values: Sequence[float]) -> str:
     return spread([100 - value for value in values] if suite.shows == "error" else list(values), digits=1)
-
-
-def _cost(arguments: Sequence[str]) -> int:
-    options = tyro.cli(CostArguments, args=list(arguments), prog="icda bench table3")
-    from icda_bench.cost.network_cost import add_to_csv, measure_network_cost
-
-    console = make_console()
-    rows = measure_network_cost(options.tier, options.networks, console.print)
-    table = Table("network", "C", "CE ms", "ICDA ms", "extra", title="what ICDA adds to a training step")
-    for row in rows:
-        extra = f"{row.extra:+.1f} ± {row.noise:.1f} %"
-        table.add_row(row.network, str(row.classes), str(row.base_ms), str(row.method_ms), extra)
-    console.print(table)
-    if options.ledger is not None:
-        add_to_csv(rows, options.ledger)
-        console.print(f"Written to {options.ledger}", highlight=False)
-    return 0

@@ -1,86 +1,16 @@
-"""How large the report of a large run gets, how long it takes to make, and how soon a browser shows it."""
+"""The result and the explanations of a run that nobody trained: random, seeded, consistent in themselves."""
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-import tempfile
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from icda.explain.pictures import data_uri, heat_overlay
-from icda.extras import require
-from icda.report import write_report
 
-# A browser of a test or a measurement: no sandbox, as containers have none, and no calls of its own.
-BROWSER_ARGUMENTS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-FIRST_PAINT = "performance.getEntriesByType('paint').find(entry => entry.name === 'first-contentful-paint')?.startTime"
 PICTURE_SIDE = 96
 BINS = 40
-
-
-@dataclass(frozen=True)
-class ReportSize:
-    """What the page of one synthetic run cost; `first_paint` is None where no browser is to be had."""
-
-    classes: int
-    samples: int
-    tied: int
-    seconds: float
-    megabytes: float
-    first_paint: float | None
-
-
-def measure_report(classes: int = 100, samples: int = 10_000, tied: int = 60) -> ReportSize:
-    """Make the report of a synthetic run with all explanations, and open it in Chromium.
-
-    `seconds` is the time of `write_report` alone; `first_paint` is the browser's own first-contentful-paint, in seconds
-    since it began to open the file.
-    """
-    result = synthetic_result(classes, samples)
-    explanations = synthetic_explanations(classes, samples, tied)
-    with tempfile.TemporaryDirectory() as folder:
-        started = time.perf_counter()
-        page = write_report(Path(folder) / "report.html", [result], [explanations])
-        seconds = time.perf_counter() - started
-        megabytes = page.stat().st_size / 1e6
-        return ReportSize(classes, samples, tied, seconds, megabytes, first_paint(page))
-
-
-def first_paint(page: Path) -> float | None:
-    """Seconds until Chromium shows the first content of a page; None without Chromium."""
-    if shutil.which("chromium") is None:
-        return None
-    with open_browser() as browser:
-        tab = browser.new_page()
-        tab.goto(page.resolve().as_uri())
-        tab.wait_for_function(f"{FIRST_PAINT} !== undefined")
-        return float(tab.evaluate(FIRST_PAINT)) / 1000
-
-
-@contextlib.contextmanager
-def open_browser() -> Iterator[Any]:
-    """Debian's Chromium without a window."""
-    playwright = require("playwright.sync_api", "test", "browser measurements")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=list(BROWSER_ARGUMENTS))
-        try:
-            yield browser
-        finally:
-            browser.close()
 
 
 def synthetic_result(classes: int, samples: int, groups: int = 4, seed: int = 0) -> dict[str, Any]:
@@ -203,18 +133,3 @@ def _bump(random: np.random.Generator) -> torch.Tensor:
     y, x = torch.meshgrid(*[torch.linspace(0, 1, PICTURE_SIDE)] * 2, indexing="ij")
     row, column = random.uniform(0.25, 0.75, 2)
     return torch.exp(-((y - row) ** 2 + (x - column) ** 2) / 0.05).float()
-
-
-def main(arguments: Sequence[str] = ()) -> int:
-    """`python -m icda_bench.cost.report_size`"""
-    report = measure_report()
-    paint = "no browser" if report.first_paint is None else f"first paint after {report.first_paint:.2f} s"
-    print(
-        f"{report.classes} classes, {report.samples:,} samples, {report.tied} tied samples with pictures: "
-        f"made in {report.seconds:.2f} s, {report.megabytes:.2f} MB, {paint}"
-    )
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
