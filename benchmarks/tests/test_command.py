@@ -170,21 +170,21 @@ def test_every_suite_runs_its_smoke_tier_whole(name: str, icda: Command, smoke_r
 def test_a_failed_cell_is_reported_the_rest_are_kept_and_the_exit_code_says_so(
     icda: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from icda_bench import backends
+    from icda.training import grid
 
     def stumbling(config: Any, **settings: Any) -> Any:
         if config.method == "icda":
             raise RuntimeError("the lights went out")
         return train(config, **settings)
 
-    train = backends.train
-    monkeypatch.setattr(backends, "train", stumbling)
+    train = grid.train
+    monkeypatch.setattr(grid, "train", stumbling)
     answer = icda("bench", "table2", *SMOKE, "--jobs", 1, "--ledger", "table2.csv")
     assert answer.code == 1
     assert "failed: digits_lt, icda, seed 0: RuntimeError: the lights went out" in answer.text
     with Path("table2.csv").open(newline="") as file:
         assert [row["method"] for row in csv.DictReader(file)] == ["cross_entropy", "logit_adjustment"]
-    monkeypatch.setattr(backends, "train", train)
+    monkeypatch.setattr(grid, "train", train)
     assert icda("bench", "table2", *SMOKE, "--jobs", 1, "--ledger", "table2.csv").code == 0
 
 

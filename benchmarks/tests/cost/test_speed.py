@@ -66,8 +66,8 @@ def test_the_garbage_collector_rests_while_steps_are_timed_and_wakes_even_after_
 
 def test_the_ratio_is_the_median_of_paired_ratios() -> None:
     """A machine that is ten times slower in one round strikes both alike and leaves the ratio as it is."""
-    times = {"ce": [0.010, 0.100, 0.020], "icda": [0.011, 0.110, 0.024]}
-    row = speed._row("head", "icda", "diagonal", 10, 64, 128, times, 1.26)
+    times = [0.010, 0.100, 0.020], [0.011, 0.110, 0.024]
+    row = speed._row(("head", "icda", "diagonal", 10, 64, 128), *times, lambda: None, 1.3)
     assert row.base_ms == 20.0
     assert row.method_ms == 24.0
     assert row.ratio == pytest.approx(1.1)

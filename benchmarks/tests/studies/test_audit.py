@@ -17,8 +17,8 @@ def test_the_minority_of_each_class_is_sought_in_the_training_split(tmp_path: Pa
     feats[:, :8] += (0.6 * (2.0 * y[:, None] - 1)).astype(np.float16)
     feats[:, 8:16] += (1.2 * (2.0 * place[:, None] - 1)).astype(np.float16)
     split = np.repeat([0, 1], [1000, 200])
-    np.savez(tmp_path / bench.WATERBIRDS, feats=feats, y=y, place=place, split=split)
-    rows = bench.waterbirds_rows(tmp_path / bench.WATERBIRDS)
+    np.savez(tmp_path / "waterbirds_resnet50.npz", feats=feats, y=y, place=place, split=split)
+    rows = bench.waterbirds_rows(tmp_path)
     assert [(row.part, row.score) for row in rows] == [
         (part, score) for part in ("landbird", "waterbird") for score in ("tie", "1 - p_y")
     ]

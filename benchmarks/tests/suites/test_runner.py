@@ -14,9 +14,9 @@ from rich.console import Console
 from icda.methods.base import MissingNeedError
 from icda.registry import UnknownNameError
 from icda.training import TrainConfig
-from icda_bench.backends import Numbered, Outcome
+from icda.training.grid import CellOutcome
 from icda_bench.suites import runner
-from icda_bench.suites.runner import Clock, check_cells, run_suite
+from icda_bench.suites.runner import check_cells, run_suite
 from icda_bench.suites.suite import Cell
 
 QUIET = Console(quiet=True)
@@ -61,7 +61,7 @@ def test_failed_cells_are_reported_with_their_reason_and_leave_no_row(
     monkeypatch.setattr(
         runner,
         "run_cells",
-        lambda *_: iter([Numbered(1, Outcome(None, "it rained")), Numbered(0, _pretend(chosen[0]))]),
+        lambda *_: iter([(1, CellOutcome(None, "it rained")), (0, _pretend(chosen[0]))]),
     )
     console = Console(record=True, width=200, file=io.StringIO())
     report = run_suite(chosen, console, ledger=tmp_path / "some.csv")
@@ -71,7 +71,7 @@ def test_failed_cells_are_reported_with_their_reason_and_leave_no_row(
     assert seeds_in(tmp_path / "some.csv") == ["0"]
 
 
-def _pretend(chosen: Cell) -> Outcome:
+def _pretend(chosen: Cell) -> CellOutcome:
     config = chosen.config
     result = {
         **{"task": config.task, "method": config.method, "seed": config.seed, "model": config.model},
@@ -79,21 +79,7 @@ def _pretend(chosen: Cell) -> Outcome:
         **{"config": config.as_dict(), "config_hash": config.hash(), "data_hash": "0" * 64},
         "environment": {"commit": None, "processor": "chip", "cores": 2, "torch": "2"},
     }
-    return Outcome(result, seconds=1.0)
-
-
-def test_the_rest_of_a_grid_takes_as_long_as_its_methods_did() -> None:
-    clock = Clock(["ce", "meta", "ce", "meta", "new", "ce"], jobs=2)
-    assert clock.left() == ""  # nothing is known yet
-    clock.finished(5, 0.0)  # found finished: says nothing
-    assert clock.seconds_left() is None
-    clock.finished(0, 10.0)
-    clock.finished(1, 40.0)
-    assert clock.seconds_left() == pytest.approx((10 + 40 + 25) / 2)
-    assert clock.left() == "about 38 s left"
-    for number in (2, 3, 4):
-        clock.finished(number, 1.0)
-    assert clock.seconds_left() == 0
+    return CellOutcome(result, seconds=1.0)
 
 
 @pytest.mark.parametrize(

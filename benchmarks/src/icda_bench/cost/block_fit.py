@@ -86,9 +86,7 @@ class BlockFitRow:
     answer_kib: float  # of a block and pass
     peak_mib: float  # resident memory of the largest worker
     killed: int
-    difference: (
-        float | None
-    )  # largest entry of the difference to the head of one process, over the largest of that head
+    difference: float | None  # of the head to that of one process: the largest entry, over the head's largest
 
 
 def make_rows(folder: Path, rows: int, features: int, classes: int) -> tuple[Path, Path]:
@@ -164,42 +162,40 @@ def _fit(
     engine: Engine,
     reference: BlockFit | None,
 ) -> tuple[BlockFitRow, BlockFit]:
-    on_ray, killed = isinstance(engine, OnRay), 0
+    workers, many = options.jobs if isinstance(engine, OnRay) else 1, range(8 * options.jobs)
+    killed = int(isinstance(engine, OnRay) and options.kill_after > 0)
     with engine:
-        pids = set(engine.each(worker_pid, range(8 * options.jobs)))
-        timer = threading.Timer(options.kill_after, os.kill, (min(pids), signal.SIGKILL))
-        if on_ray and options.kill_after:
+        timer = threading.Timer(options.kill_after, os.kill, (min(engine.each(worker_pid, many)), signal.SIGKILL))
+        if killed:
             timer.start()
-            killed = 1
         begun = time.perf_counter()
         found = fit_blocks(blocks, LossSettings(loss), _decay, engine)
         seconds = time.perf_counter() - begun
         timer.cancel()
-        peak = max(engine.each(worker_peak, range(8 * options.jobs)))
+        peak = max(engine.each(worker_peak, many))
     difference = None
     if reference is not None:
         difference = float(np.abs(found.coef - reference.coef).max() / np.abs(reference.coef).max())
-    workers = options.jobs if on_ray else 1
     row = BlockFitRow(
-        loss,
-        "ray" if on_ray else "one process",
-        workers,
-        options.rows,
-        options.features,
-        options.classes,
-        round(options.rows * options.features * 2 / 2**30, 2),
-        len(blocks),
-        round(seconds, 1),
-        round(terms.seconds(options.rows, found.passes, workers), 1),
-        found.passes,
-        found.iterations,
-        round(1e6 * terms.statistics_seconds, 2),
-        round(1e6 * terms.pass_seconds, 2),
-        round(terms.summary_bytes / 2**20, 2),
-        round(terms.answer_bytes / 2**10, 1),
-        round(peak),
-        killed,
-        difference,
+        loss=loss,
+        where="ray" if isinstance(engine, OnRay) else "one process",
+        workers=workers,
+        rows=options.rows,
+        features=options.features,
+        classes=options.classes,
+        file_gib=round(options.rows * options.features * 2 / 2**30, 2),
+        blocks=len(blocks),
+        seconds=round(seconds, 1),
+        predicted_seconds=round(terms.seconds(options.rows, found.passes, workers), 1),
+        passes=found.passes,
+        iterations=found.iterations,
+        statistics_microseconds=round(1e6 * terms.statistics_seconds, 2),
+        pass_microseconds=round(1e6 * terms.pass_seconds, 2),
+        summary_mib=round(terms.summary_bytes / 2**20, 2),
+        answer_kib=round(terms.answer_bytes / 2**10, 1),
+        peak_mib=round(peak),
+        killed=killed,
+        difference=difference,
     )
     return row, found
 

@@ -21,6 +21,7 @@ from icda_bench.cost.large_fit import LargeFitRow, measure_large_fit
 from icda_bench.cost.timing import Step, interleave
 from icda_bench.options import Root
 from icda_bench.rows import write_rows
+from icda_bench.studies.features import read_waterbirds
 
 REFERENCE = "logistic regression"
 
@@ -136,10 +137,9 @@ def objective(model: Any, X: np.ndarray, y: np.ndarray, C: float) -> float:
 
 
 def _waterbirds(root: Path) -> tuple[np.ndarray, np.ndarray]:
-    with np.load(root / "waterbirds_resnet50.npz", allow_pickle=False) as file:
-        training = file["split"] == 0
-        X, y = file["feats"][training].astype(np.float32), file["y"][training]
-    return StandardScaler().fit_transform(X), y
+    whole, split = read_waterbirds(root)
+    train = whole.rows(split == 0)
+    return StandardScaler().fit_transform(train.features), train.targets
 
 
 def synthetic_rows(size: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,9 +13,9 @@ from torch import Tensor
 
 from icda.data.task import Batch
 from icda.errors import InputError
-from icda.methods import Context, Method, Setup, create_method
-from icda.methods.base import Sampling
+from icda.methods import Context, Setup, create_method
 from icda.models import create_model
+from icda.models.base import FeatureClassifier
 from icda_bench.cost.operations import count_operations
 from icda_bench.cost.timing import Step, interleave
 
@@ -60,28 +60,26 @@ def measure_method_cost(
     torch.manual_seed(0)
     inputs, targets = torch.randn(batch_size, *input_shape), torch.arange(batch_size) % num_classes
     batch = Batch(inputs, targets, None, torch.arange(batch_size))
-    prepared = {
-        name: _prepare(name, model, batch, num_classes, input_shape, dict((options or {}).get(name, {})))
-        for name in names
-    }
-    times = interleave({name: step for name, (step, _, _) in prepared.items()}, rounds, warm_up=1)
-    operations = {name: count_operations(step) for name, (step, _, _) in prepared.items()}
+    steps, sizes = {}, {}
+    for name in names:
+        network = create_model(model, num_classes, input_shape)
+        steps[name], *sizes[name] = _prepared(name, network, batch, num_classes, dict((options or {}).get(name, {})))
+    times = interleave(steps, rounds, warm_up=1)
     rows = []
-    for name, (_, own, extra) in prepared.items():
+    for name in names:
         ratios = [b / a for a, b in zip(times["cross_entropy"], times[name], strict=True)]
         low, middle, high = (round(value, 3) for value in statistics.quantiles(ratios, n=4, method="inclusive"))
         milliseconds = round(1e3 * statistics.median(times[name]), 2)
-        counted = round(operations[name] / 1e9, 4)
-        rows.append(MethodCostRow(name, model, batch_size, milliseconds, middle, low, high, counted, own, extra))
+        gflop = round(count_operations(steps[name]) / 1e9, 4)
+        rows.append(MethodCostRow(name, model, batch_size, milliseconds, middle, low, high, gflop, *sizes[name]))
     return rows
 
 
-def _prepare(
-    name: str, model: str, batch: Batch, classes: int, shape: tuple[int, ...], options: dict[str, Any]
+def _prepared(
+    name: str, network: FeatureClassifier, batch: Batch, classes: int, options: dict[str, Any]
 ) -> tuple[Step, int, int]:
-    """A step of the method on a network of its own, the network's parameters and those the method adds."""
-    network = create_model(model, classes, shape)
-    counts = torch.bincount(batch.targets, minlength=classes)
+    """A step of the method on its network, the network's parameters and those the method adds."""
+    counts, shape = torch.bincount(batch.targets, minlength=classes), tuple(batch.inputs.shape[1:])
     setup = Setup(classes, network.feature_dim, counts, epochs=10, num_samples=batch.num_samples, input_shape=shape)
     method = create_method(name, setup, options)
     network = method.prepare_network(network)
@@ -92,22 +90,8 @@ def _prepare(
         loss.backward()
         optimizer.step()
 
-    def batches() -> Iterator[Batch]:
-        yield batch
-
-    def draw(sampling: Sampling) -> Batch:
-        return batch
-
-    context = Context(
-        [network], [network], [optimizer], apply, batches, epoch=9, num_epochs=10, progress=0.9, draw=draw
-    )
+    lists = ([network], [network], [optimizer], apply, lambda: iter([batch]))
+    context = Context(*lists, epoch=9, num_epochs=10, progress=0.9, draw=lambda sampling: batch)
     method.on_stage_start(context)
-    return partial(_step, method.train(), batch, context), _size(network), _size(method)
-
-
-def _step(method: Method, batch: Batch, context: Context) -> None:
-    method.step(batch, context)
-
-
-def _size(module: torch.nn.Module) -> int:
-    return sum(value.numel() for value in module.parameters())
+    sizes = (sum(value.numel() for value in part.parameters()) for part in (network, method))
+    return partial(method.train().step, batch, context), *sizes  # type: ignore[return-value]

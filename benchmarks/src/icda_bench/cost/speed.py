@@ -98,10 +98,9 @@ def with_limits(rows: list[SpeedRow], rate: float) -> list[SpeedRow]:
 def network_rows(model: str, classes: int, batch_size: int, rounds: int) -> list[SpeedRow]:
     """Full training steps: forward, loss with statistics, backward, optimiser."""
     steps, loss = training_steps(model, classes, batch_size)
+    sizes = (loss.statistics.kind, classes, loss.feature_dim, batch_size)
     times = interleave(steps, rounds)
-    sizes = (classes, loss.feature_dim, batch_size)
-    row = _row(f"{model} step", "icda", loss.statistics.kind, *sizes, times)
-    return [replace(row, gflop=_gflop(steps["icda"]))]
+    return [_row((f"{model} step", "icda", *sizes), times["ce"], times["icda"], steps["icda"])]
 
 
 def training_steps(model: str, classes: int, batch_size: int) -> tuple[dict[str, Step], StatisticsLoss]:
@@ -136,18 +135,16 @@ def head_rows(classes: int, features: int, batch: int, covariance: str, rounds: 
     steps = head_steps(classes, features, batch, covariance)
     if covariance == "full" and 4 * batch * classes * max(classes, features) <= PEERS_BYTES:
         steps[PEERS] = peers_step(classes, features, batch)
-    times = interleave(steps, rounds)
+    times, sizes = interleave(steps, rounds), (covariance, classes, features, batch)
     rows = []
-    for name, what, method in (
-        ("icda", "head", "icda"),
-        (FUSED, "head, no logits", "icda"),
-        (PEERS, "head, N x C x A", "isda"),
-    ):
+    for name, what in {
+        "icda": ("head", "icda"),
+        FUSED: ("head, no logits", "icda"),
+        PEERS: ("head, N x C x A", "isda"),
+    }.items():
         if name in steps:
             extra = (peak_bytes(steps[name]) - peak_bytes(steps["ce"])) / 2**20
-            pair = {"ce": times["ce"], method: times[name]}
-            row = _row(what, method, covariance, classes, features, batch, pair, extra)
-            rows.append(replace(row, gflop=_gflop(steps[name])))
+            rows.append(_row((*what, *sizes), times["ce"], times[name], steps[name], round(extra, 1)))
     return rows
 
 
@@ -164,10 +161,6 @@ def peers_step(classes: int, features: int, batch: int) -> Step:
         loss(inputs, targets, head, 0.5, head(inputs)).backward()
 
     return step
-
-
-def _gflop(step: Step) -> float:
-    return round(count_operations(step) / 1e9, 5)
 
 
 def head_steps(classes: int, features: int, batch: int, covariance: str) -> dict[str, Step]:
@@ -200,29 +193,17 @@ def head_steps(classes: int, features: int, batch: int, covariance: str) -> dict
 
 
 def _row(
-    what: str,
-    method: str,
-    covariance: str,
-    classes: int,
-    features: int,
-    batch: int,
-    times: dict[str, list[float]],
+    what: tuple[str, str, str, int, int, int],
+    base: list[float],
+    seconds: list[float],
+    step: Step,
     extra: float | None = None,
 ) -> SpeedRow:
-    ratios = [b / a for a, b in zip(times["ce"], times[method], strict=True)]
-    return SpeedRow(
-        what,
-        method,
-        covariance,
-        classes,
-        features,
-        batch,
-        round(1e3 * statistics.median(times["ce"]), 3),
-        round(1e3 * statistics.median(times[method]), 3),
-        round(statistics.median(ratios), 4),
-        None if extra is None else round(extra, 1),
-        quartiles(ratios),
-    )
+    """A row from the seconds of cross entropy and of the loss, round by round."""
+    ratios = [b / a for a, b in zip(base, seconds, strict=True)]
+    base_ms, method_ms = (round(1e3 * statistics.median(times), 3) for times in (base, seconds))
+    figures = (base_ms, method_ms, round(statistics.median(ratios), 4), extra, quartiles(ratios))
+    return SpeedRow(*what, *figures, gflop=round(count_operations(step) / 1e9, 5))
 
 
 def run(options: Arguments) -> None:

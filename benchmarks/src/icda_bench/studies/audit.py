@@ -15,13 +15,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from icda.auditing import Audit, audit
-from icda.data.roots import DatasetNotFoundError, data_root
+from icda.data.roots import data_root
 from icda.extras import require
 from icda_bench.markdown import grouped, markdown, spread
 from icda_bench.options import Root
 from icda_bench.rows import write_rows
+from icda_bench.studies.features import read_waterbirds
 
-WATERBIRDS = "waterbirds_resnet50.npz"
 NAMES = ("landbird", "waterbird")
 FLIPPED = 0.2
 SEEDS = (0, 1, 2)
@@ -57,7 +57,7 @@ class AuditRow:
 
 
 def run(options: Arguments) -> None:
-    rows = waterbirds_rows(data_root(options.root) / WATERBIRDS)
+    rows = waterbirds_rows(data_root(options.root))
     for seed in SEEDS:
         rows += flipped_digits_rows(seed)
     print(audit_table(rows))
@@ -65,16 +65,12 @@ def run(options: Arguments) -> None:
         write_rows(options.out, rows, machine=True)
 
 
-def waterbirds_rows(path: Path) -> list[AuditRow]:
+def waterbirds_rows(root: Path) -> list[AuditRow]:
     """The minority group of each class, of which the audit is not told, under the contrast's tie and under 1 - p_y."""
-    if not path.is_file():
-        raise DatasetNotFoundError(
-            f"{path.absolute()} is not there: expected features, y, place and split of Waterbirds."
-        )
-    with np.load(path, allow_pickle=False) as file:
-        train = file["split"] == 0
-        features, targets, place = (file[name][train] for name in ("feats", "y", "place"))
-    result = audit(features, targets, class_names=NAMES)
+    whole, split = read_waterbirds(root)
+    train = whole.rows(split == 0)
+    targets, place = train.targets, train.attributes["place"]
+    result = audit(train.features, targets, class_names=NAMES)
     rows = []
     for label, name in enumerate(NAMES):
         here = targets == label

@@ -8,19 +8,17 @@ from pathlib import Path
 from typing import Literal
 
 from rich.console import Console
-from rich.table import Table
 
 from icda.errors import InputError
 from icda.results import RunResult
 from icda.results.ledger import add_to_ledger, to_row
 from icda.terminal import make_console
-from icda_bench.finished import all_finished
-from icda_bench.markdown import spread
+from icda.training.finished import all_finished
 from icda_bench.options import all_cores
 from icda_bench.suites.plan import in_ledger, ledgers_beside, plan_lines
-from icda_bench.suites.suite import Cell, Column, Suite, TierName, cell_config, cells, load_suite
+from icda_bench.suites.suite import Cell, Suite, TierName, cells, load_suite
 from icda_bench.suites.suite_figure import FIGURES, draw_suite
-from icda_bench.suites.suite_table import column_lines
+from icda_bench.suites.suite_table import column_lines, column_text, tried_text
 
 
 @dataclass
@@ -57,15 +55,8 @@ class Arguments:
 def run(name: str, options: Arguments) -> int:
     _check(name, options)
     console, suite = make_console(), load_suite(name)
-    chosen = cells(
-        suite,
-        options.tier,
-        options.out,
-        methods=options.methods,
-        tasks=options.tasks,
-        seeds=options.seeds,
-        first_seed=options.first_seed,
-    )
+    only = (options.methods, options.tasks, options.seeds, options.first_seed)
+    chosen = cells(suite, options.tier, options.out, *only)
     earlier = [] if options.ledger is None else ledgers_beside(options.ledger)
     known = in_ledger(chosen, earlier) if options.missing else {}
     plan = plan_lines(suite, chosen, earlier, known)
@@ -114,44 +105,14 @@ def _check(name: str, options: Arguments) -> None:
 
 
 def _show(suite: Suite, chosen: Sequence[Cell], rows: list[dict[str, str]], tier: str, console: Console) -> None:
+    """The columns that were run. Smoke runs measure nothing, so nothing of the paper stands beside them."""
     run = {suite.column(cell.column).places[tier].task for cell in chosen}
-    shown = set()
+    texts = []
     for column in suite.columns:
-        if tier not in column.places or column.places[tier].task not in run:
-            continue
-        if tier != "smoke":
-            console.print(_compared(suite, column, tier, rows))
-        elif (heading := _what_was_run(suite, column, chosen)) not in shown:
-            shown.add(heading)
-            console.print(heading, highlight=False, markup=False)
-            console.print(_tried(suite, column, rows))
-
-
-def _compared(suite: Suite, column: Column, tier: str, rows: list[dict[str, str]]) -> Table:
-    """The paper's figures beside ours, with what they say to each other."""
-    table = Table("method", "the paper", "ours", "status", title=column.title, title_justify="left")
-    for line in column_lines(suite, column, tier, rows):
-        paper = "" if line.paper is None else f"{line.paper:.2f}"
-        table.add_row(line.row.title, paper, _spread(suite, line.values), line.verdict.text())
-    return table
-
-
-def _tried(suite: Suite, column: Column, rows: list[dict[str, str]]) -> Table:
-    """Smoke runs show that every method runs: they measure nothing the paper has, so nothing of it stands beside them."""
-    table = Table("method", suite.metric_of(column).replace("_", " "))
-    for line in column_lines(suite, column, "smoke", rows):
-        if line.values:
-            table.add_row(line.row.title, _spread(suite, line.values))
-    return table
-
-
-def _what_was_run(suite: Suite, column: Column, chosen: Sequence[Cell]) -> str:
-    task = column.places["smoke"].task
-    row = next(suite.row(cell.row) for cell in chosen if cell.column == column.key or cell.config.task == task)
-    config = cell_config(suite, "smoke", column, row)
-    model, epochs = config.model or "the task's own model", f"{config.epochs} epoch{'s' if config.epochs > 1 else ''}"
-    return f"smoke runs: {task}, {model}, {epochs}; {suite.metric_of(column).replace('_', ' ')} in per cent, no measurement"
-
-
-def _spread(suite: Suite, values: Sequence[float]) -> str:
-    return spread([100 - value for value in values] if suite.shows == "error" else list(values), digits=1)
+        if tier in column.places and column.places[tier].task in run:
+            lines = column_lines(suite, column, tier, rows)
+            texts.append(
+                tried_text(suite, column, lines) if tier == "smoke" else column_text(suite, column, tier, lines)
+            )
+    for text in dict.fromkeys(texts):  # columns may share their smoke runs
+        console.print(text, highlight=False, markup=False, soft_wrap=True)

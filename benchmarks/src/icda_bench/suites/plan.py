@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import mean
 
 from icda.results.ledger import read_ledger
-from icda_bench.finished import finished_result
+from icda.training.finished import finished_result
 from icda_bench.suites.suite import SUITES, Cell, Suite
 
 Row = Mapping[str, str]

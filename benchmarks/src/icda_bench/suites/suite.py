@@ -184,7 +184,6 @@ def cells(
     suite: Suite,
     tier: str,
     out: str,
-    *,
     methods: Sequence[str] = (),
     tasks: Sequence[str] = (),
     seeds: int | None = None,

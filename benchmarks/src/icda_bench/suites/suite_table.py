@@ -33,9 +33,9 @@ def suite_table(suite: Suite, rows: Sequence[dict[str, str]]) -> str:
     parts, absent = [], []
     for column in suite.columns:
         if long := _long_lines(suite, column, rows):
-            parts.append(_column_text(suite, column, LONG, long))
+            parts.append(column_text(suite, column, LONG, long))
         if tier := tiers[column.key]:
-            parts.append(_column_text(suite, column, tier, column_lines(suite, column, tier, rows)))
+            parts.append(column_text(suite, column, tier, column_lines(suite, column, tier, rows)))
         if not long and not tier:
             absent.append(column)
     return "\n\n".join([*parts, *_absent_text(suite, absent), *_notes(suite)])
@@ -100,7 +100,8 @@ def _long_lines(suite: Suite, column: Column, rows: Sequence[dict[str, str]]) ->
     return [line for line in lines if line.values]
 
 
-def _column_text(suite: Suite, column: Column, tier: str, lines: Sequence[Line]) -> str:
+def column_text(suite: Suite, column: Column, tier: str, lines: Sequence[Line]) -> str:
+    """The paper's figures beside ours, with what they say to each other."""
     body = [
         [
             line.row.title,
@@ -111,6 +112,17 @@ def _column_text(suite: Suite, column: Column, tier: str, lines: Sequence[Line])
         for line in lines
     ]
     return f"{_heading(suite, column, tier)}\n\n{markdown(TITLES, body)}"
+
+
+def tried_text(suite: Suite, column: Column, lines: Sequence[Line]) -> str:
+    """What smoke runs came to."""
+    run = [line for line in lines if line.values]
+    config = cell_config(suite, "smoke", column, (run or lines)[0].row)
+    metric = suite.metric_of(column).replace("_", " ")
+    run_on = f"{config.task}, {config.model or 'its own network'}, {length_text(config)}"
+    body = [[line.row.title, spread([_shown(suite, value) or 0.0 for value in line.values], digits=1)] for line in run]
+    table = markdown(["method", metric], body)
+    return f"smoke runs: {run_on}; {metric} in per cent, no measurement\n\n{table}"
 
 
 def _heading(suite: Suite, column: Column, tier: str) -> str:

@@ -11,22 +11,23 @@ from icda_bench.rows import read_rows, write_rows
 from icda_bench.studies.embeddings import methods, run, sets
 from icda_bench.studies.embeddings.methods import BY_ACCURACY, BY_CLASS, ROWS, RULES, Bench
 from icda_bench.studies.embeddings.run import EmbeddingsRow, run_cells
-from icda_bench.studies.embeddings.sets import FeatureSet, Part
+from icda_bench.studies.embeddings.sets import BiasedSet
+from icda_bench.studies.features import FeaturePart
 
 
-def biased_part(size: int, agreement: float, seed: int) -> Part:
+def biased_part(size: int, agreement: float, seed: int) -> FeaturePart:
     generator = np.random.default_rng(seed)
     targets = np.arange(size) % 2
     attribute = np.where(generator.random(size) < agreement, targets, 1 - targets)
     features = generator.normal(size=(size, 8)).astype(np.float32)
     features[:, 0] += 1.4 * (2 * targets - 1)
     features[:, 1] += 2.5 * (2 * attribute - 1)
-    return Part(features, targets, {"place": attribute})
+    return FeaturePart(features, targets, {"place": attribute})
 
 
-def small_set(root: Path, seed: int, cache: Path) -> FeatureSet:
+def small_set(root: Path, seed: int, cache: Path) -> BiasedSet:
     train, validation, test = biased_part(600, 0.95, 0), biased_part(200, 0.5, 1), biased_part(1000, 0.5, 2)
-    return FeatureSet("small", train, validation, test, validation, (0.01, 0.1))
+    return BiasedSet("small", train, validation, test, validation, (0.01, 0.1))
 
 
 @pytest.fixture(autouse=True)
@@ -61,10 +62,10 @@ def test_rows_that_are_told_nothing_never_read_attributes() -> None:
             raise AssertionError(f"read attribute {key}")
 
     data = small_set(Path(), 0, Path())
-    blind = FeatureSet(
+    blind = BiasedSet(
         "small",
-        Part(data.train.features, data.train.targets, Forbidden(place=None)),
-        Part(data.validation.features, data.validation.targets, Forbidden(place=None)),
+        FeaturePart(data.train.features, data.train.targets, Forbidden(place=None)),
+        FeaturePart(data.validation.features, data.validation.targets, Forbidden(place=None)),
         data.test,
         data.metadata,
         (0.1,),

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from icda_bench.studies.embeddings.sets import SETS, Part
+from icda_bench.studies.embeddings.sets import SETS
+from icda_bench.studies.features import FeaturePart
 
 ROOT = Path(os.environ.get("ICDA_DATA", "no-such-folder"))
 
@@ -18,7 +19,7 @@ def real(name: str, file: str, seed: int = 0):
 
 
 def test_groups_are_pairs_of_class_and_attribute() -> None:
-    part = Part(np.zeros((4, 2)), np.array([0, 0, 1, 1]), {"place": np.array([0, 1, 0, 1])})
+    part = FeaturePart(np.zeros((4, 2)), np.array([0, 0, 1, 1]), {"place": np.array([0, 1, 0, 1])})
     assert part.groups("place").tolist() == [0, 1, 2, 3]
 
 

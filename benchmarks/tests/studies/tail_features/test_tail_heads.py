@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from icda.estimators.classifier import ICDAClassifier
+from icda_bench.studies.features import FeaturePart
 from icda_bench.studies.tail_features.heads import BORROWED_MASS, ROWS, GaussianDiscriminant, Heads, borrowing
-from icda_bench.studies.tail_features.sets import Part
 
 COUNTS = (120, 60, 30, 8)
 
 
-def planted(seed: int = 0, counts: tuple[int, ...] = COUNTS, width: int = 6) -> Part:
+def planted(seed: int = 0, counts: tuple[int, ...] = COUNTS, width: int = 6) -> FeaturePart:
     generator = np.random.default_rng(seed)
     targets = np.repeat(np.arange(len(counts)), counts)
     centres = 1.5 * np.random.default_rng(99).normal(size=(len(counts), width))
-    return Part((centres[targets] + generator.normal(size=(len(targets), width))).astype(np.float32), targets)
+    return FeaturePart((centres[targets] + generator.normal(size=(len(targets), width))).astype(np.float32), targets)
 
 
 @pytest.mark.parametrize("shrinkage", [0.0, 0.3, 0.9])

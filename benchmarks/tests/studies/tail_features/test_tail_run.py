@@ -8,18 +8,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from icda_bench.studies.features import FeaturePart
 from icda_bench.studies.tail_features import run, sets
-from icda_bench.studies.tail_features.heads import Heads, Row
+from icda_bench.studies.tail_features.heads import Heads, TailHead
 from icda_bench.studies.tail_features.run import judge, run_tail_features, tail_tables
-from icda_bench.studies.tail_features.sets import Part, TailSet, cifar10_lt
+from icda_bench.studies.tail_features.sets import TailSet, cifar10_lt
 
 
 def made_up(root: Path, seed: int, cache: Path) -> TailSet:
     generator = np.random.default_rng(seed)
 
-    def part(*counts: int) -> Part:
+    def part(*counts: int) -> FeaturePart:
         targets = np.repeat(np.arange(3), counts)
-        return Part((2 * np.eye(3)[targets] + generator.normal(size=(len(targets), 3))).astype(np.float32), targets)
+        return FeaturePart(
+            (2 * np.eye(3)[targets] + generator.normal(size=(len(targets), 3))).astype(np.float32), targets
+        )
 
     return TailSet("cifar10_lt_100", part(150, 50, 10), part(20, 20, 20), part(40, 40, 40))
 
@@ -55,7 +58,7 @@ def test_the_choice_is_made_on_validation_data(tmp_path: Path) -> None:
 
             return logits
 
-    found = judge(data, Pretended(data.train), Row("any", "any", (0.1, 1.0)), {}, seed=0)
+    found = judge(data, Pretended(data.train), TailHead("any", "any", (0.1, 1.0)), {}, seed=0)
     assert found.chosen == 1.0
     assert found.validation_accuracy == 1.0
     assert found.accuracy == 0.0
@@ -82,12 +85,12 @@ def test_a_fixed_training_part_is_fitted_once_for_all_seeds(tmp_path: Path, monk
 def test_the_seed_draws_tail_and_validation_images_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     targets = np.repeat(np.arange(10), 550)
     numbers = np.arange(5500, dtype=np.float32)[:, None]  # a feature that names the image
-    everything = sets._Everything(Part(numbers, targets), Part(numbers[:10], targets[:10]))
+    everything = (FeaturePart(numbers, targets), FeaturePart(numbers[:10], targets[:10]))
     monkeypatch.setattr(sets, "_cifar10", lambda root, cache: everything)
     first, again, second = (cifar10_lt(tmp_path, seed, tmp_path, 100) for seed in (0, 0, 1))
     assert not set(first.train.features[:, 0]) & set(first.validation.features[:, 0])
     assert (np.bincount(first.validation.targets) == 50).all()
-    assert first.counts.tolist() == [500, 299, 179, 107, 64, 38, 23, 13, 8, 5]
+    assert np.bincount(first.train.targets).tolist() == [500, 299, 179, 107, 64, 38, 23, 13, 8, 5]
     assert np.array_equal(first.train.features, again.train.features)
     assert not np.array_equal(first.train.features, second.train.features)
     assert [len(classes) for classes in first.kinds().values()] == [3, 4, 3]

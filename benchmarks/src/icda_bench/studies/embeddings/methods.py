@@ -14,7 +14,8 @@ from icda.estimators.classifier import ICDAClassifier
 from icda.estimators.meta_classifier import MetaICDAClassifier
 from icda.linear.problem import Problem
 from icda.linear.pseudo_groups import PseudoGroups, contrast_groups
-from icda_bench.studies.embeddings.sets import FeatureSet, Part
+from icda_bench.studies.embeddings.sets import BiasedSet
+from icda_bench.studies.features import FeaturePart
 
 Knows = Literal["labels", "groups", "metadata"]
 BY_ACCURACY, BY_CLASS, BY_GROUP = "validation accuracy", "validation worst class", "validation worst group"
@@ -28,7 +29,7 @@ RULES: dict[Knows, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Row:
+class HeadRow:
     """A method of the table: how it is made, and what it is given beside the labels.
 
     "labels": nothing. "groups": the attribute of training and validation samples. "metadata": that of metadata alone.
@@ -42,33 +43,35 @@ class Row:
 
 
 ROWS = (
-    Row("ce", "cross entropy", options={"loss": "ce"}),
-    Row("la", "logit adjustment", options={"loss": "la"}),
-    Row("isda", "ISDA", options={"loss": "isda"}),
-    Row("risda", "RISDA", options={"loss": "risda"}),
-    Row("icda", "ICDA", options={"loss": "icda"}),
-    Row("icda_cross_fitted", "ICDA, cross-fitted strengths", options={"loss": "icda", "strength": "cross_fitted"}),
-    Row("ce_strength", "CE, strengths as weights", options={"loss": "ce", "balance": "strength"}),
-    Row("ce_errors", "CE, cross-fitted errors as groups", options={"loss": "ce"}, guess="errors"),
-    Row(
+    HeadRow("ce", "cross entropy", options={"loss": "ce"}),
+    HeadRow("la", "logit adjustment", options={"loss": "la"}),
+    HeadRow("isda", "ISDA", options={"loss": "isda"}),
+    HeadRow("risda", "RISDA", options={"loss": "risda"}),
+    HeadRow("icda", "ICDA", options={"loss": "icda"}),
+    HeadRow("icda_cross_fitted", "ICDA, cross-fitted strengths", options={"loss": "icda", "strength": "cross_fitted"}),
+    HeadRow("ce_strength", "CE, strengths as weights", options={"loss": "ce", "balance": "strength"}),
+    HeadRow("ce_errors", "CE, cross-fitted errors as groups", options={"loss": "ce"}, guess="errors"),
+    HeadRow(
         "icda_statistics",
         "ICDA, statistics balanced by contrast",
         options={"loss": "icda", "through": "statistics"},
         guess="contrast",
     ),
-    Row("ce_prior", "CE, prior over (class, contrast)", options={"loss": "ce", "through": "prior"}, guess="contrast"),
-    Row("ce_contrast", "CE, contrast groups", options={"loss": "ce"}, guess="contrast"),
-    Row("icda_contrast", "ICDA, contrast groups", options={"loss": "icda"}, guess="contrast"),
-    Row("ce_groups", "CE, true groups", "groups", {"loss": "ce", "balance": "group"}),
-    Row("icda_groups", "ICDA, true groups", "groups", {"loss": "icda", "balance": "group"}),
-    Row("dfr", "DFR: CE on balanced metadata alone", "metadata"),
-    Row(
+    HeadRow(
+        "ce_prior", "CE, prior over (class, contrast)", options={"loss": "ce", "through": "prior"}, guess="contrast"
+    ),
+    HeadRow("ce_contrast", "CE, contrast groups", options={"loss": "ce"}, guess="contrast"),
+    HeadRow("icda_contrast", "ICDA, contrast groups", options={"loss": "icda"}, guess="contrast"),
+    HeadRow("ce_groups", "CE, true groups", "groups", {"loss": "ce", "balance": "group"}),
+    HeadRow("icda_groups", "ICDA, true groups", "groups", {"loss": "icda", "balance": "group"}),
+    HeadRow("dfr", "DFR: CE on balanced metadata alone", "metadata"),
+    HeadRow(
         "meta_icda_paper",
         "Meta-ICDA, the paper's",
         "metadata",
         {"prior": "class", "use_metadata": False, "class_margins": False},
     ),
-    Row("meta_icda", "Meta-ICDA, ours", "metadata"),
+    HeadRow("meta_icda", "Meta-ICDA, ours", "metadata"),
 )
 
 
@@ -84,15 +87,15 @@ class Fitted:
 class Bench:
     """One feature set and seed: fits rows of the table, computing pseudo-groups once."""
 
-    def __init__(self, data: FeatureSet, seed: int) -> None:
+    def __init__(self, data: BiasedSet, seed: int) -> None:
         self.data, self.seed = data.standardised(), seed
         self._guesses: dict[tuple[str, float], PseudoGroups] = {}
 
-    def attributes(self, row: Row) -> Sequence[str | None]:
+    def attributes(self, row: HeadRow) -> Sequence[str | None]:
         """A row that is given nothing is fitted once, whatever groups it is judged by."""
         return (None,) if row.knows == "labels" else tuple(self.data.test.attributes)
 
-    def fit(self, row: Row, attribute: str | None) -> dict[str, Fitted]:
+    def fit(self, row: HeadRow, attribute: str | None) -> dict[str, Fitted]:
         """The best over C by each rule of the row. Validation data may know of groups only where the row does."""
         if row.knows == "metadata":
             assert attribute is not None
@@ -101,7 +104,7 @@ class Bench:
             choices = [self._fit_training(row, attribute, C) for C in self.data.inverse_decays]
         return {rule: _best(choices, rule) for rule in RULES[row.knows]}
 
-    def _fit_training(self, row: Row, attribute: str | None, C: float) -> Fitted:
+    def _fit_training(self, row: HeadRow, attribute: str | None, C: float) -> Fitted:
         train, validation = self.data.train, self.data.validation
         options = {"C": C, "random_state": self.seed, **row.options}
         groups = None if attribute is None else train.attributes[attribute]
@@ -129,7 +132,7 @@ class Bench:
         features = torch.from_numpy(np.ascontiguousarray(train.features, dtype=np.float32))
         return Problem.of(features, targets, int(targets.max()) + 1, C)
 
-    def _fit_metadata(self, row: Row, attribute: str, C: float) -> Fitted:
+    def _fit_metadata(self, row: HeadRow, attribute: str, C: float) -> Fitted:
         train, metadata = self.data.train, self.data.metadata
         if row.name == "dfr":
             return self._fit_dfr(attribute, C)
@@ -143,7 +146,7 @@ class Bench:
         metadata = self.data.metadata
         groups = metadata.groups(attribute)
 
-        def fitted(part: Part) -> ICDAClassifier:
+        def fitted(part: FeaturePart) -> ICDAClassifier:
             model = ICDAClassifier(loss="ce", C=C, balance="group")
             return model.fit(part.features, part.targets, groups=part.attributes[attribute])
 

@@ -15,7 +15,7 @@ from icda.training.processes import process_pool
 from icda_bench.markdown import markdown, percent
 from icda_bench.options import Root, all_cores, check_names
 from icda_bench.rows import machine_columns, read_rows, write_rows
-from icda_bench.studies.embeddings.methods import BY_ACCURACY, BY_CLASS, ROWS, RULES, Bench, Row
+from icda_bench.studies.embeddings.methods import BY_ACCURACY, BY_CLASS, ROWS, RULES, Bench, HeadRow
 from icda_bench.studies.embeddings.sets import SETS
 
 COLUMNS = {
@@ -125,7 +125,7 @@ def run_cells(name: str, seed: int, methods: Sequence[str], root: Path, cache: P
     return cells
 
 
-def _keys(name: str, row: Row, seed: int) -> set[tuple[str, str, int, str]]:
+def _keys(name: str, row: HeadRow, seed: int) -> set[tuple[str, str, int, str]]:
     return {(name, row.name, seed, rule) for rule in RULES[row.knows]}
 
 

@@ -12,7 +12,7 @@ from icda.estimators.classifier import ICDAClassifier
 from icda.linear.objective import LossName, LossSettings
 from icda.linear.problem import Problem
 from icda.linear.solver import fit_head
-from icda_bench.studies.tail_features.sets import Part
+from icda_bench.studies.features import FeaturePart
 
 INVERSE_DECAYS = (1e-4, 1e-3, 1e-2, 1e-1)  # what C is chosen from
 SHRINKAGES = (0.03, 0.1, 0.3, 0.6, 0.9)  # how far the pooled covariance is drawn to a multiple of the identity
@@ -25,7 +25,7 @@ Logits = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Row:
+class TailHead:
     """A row of the table: its name, its title and the values of the one number that is chosen on validation data."""
 
     name: str
@@ -34,22 +34,22 @@ class Row:
 
 
 ROWS = (
-    Row("ce", "cross entropy"),
-    Row("la", "logit adjustment"),
-    Row("isda", "ISDA"),
-    Row("risda", "RISDA"),
-    Row("icda", "ICDA"),
-    Row("icda_little", "ICDA, λ0 = 0.1"),
-    Row("icda_borrowed", "ICDA, tail covariances borrowed"),
-    Row("gda", "Gaussian discriminant, pooled shrunk covariance", SHRINKAGES),
-    Row("la_from_gda", "logit adjustment, decay towards the Gaussian discriminant"),
+    TailHead("ce", "cross entropy"),
+    TailHead("la", "logit adjustment"),
+    TailHead("isda", "ISDA"),
+    TailHead("risda", "RISDA"),
+    TailHead("icda", "ICDA"),
+    TailHead("icda_little", "ICDA, λ0 = 0.1"),
+    TailHead("icda_borrowed", "ICDA, tail covariances borrowed"),
+    TailHead("gda", "Gaussian discriminant, pooled shrunk covariance", SHRINKAGES),
+    TailHead("la_from_gda", "logit adjustment, decay towards the Gaussian discriminant"),
 )
 
 
 class Heads:
     """Heads fitted to one training part; a discriminant that several rows need is computed once."""
 
-    def __init__(self, train: Part, start_shrinkage: float = 0.3) -> None:
+    def __init__(self, train: FeaturePart, start_shrinkage: float = 0.3) -> None:
         self.train, self.start_shrinkage = train, start_shrinkage
         self._gaussian: GaussianDiscriminant | None = None
 
@@ -97,7 +97,7 @@ class GaussianDiscriminant:
     cross entropy. One eigendecomposition serves all shrinkages.
     """
 
-    def __init__(self, train: Part) -> None:
+    def __init__(self, train: FeaturePart) -> None:
         features, targets = train.features.astype(np.float64), train.targets
         counts = np.bincount(targets)
         self.means = np.stack([features[targets == label].mean(0) for label in range(len(counts))])
@@ -113,7 +113,7 @@ class GaussianDiscriminant:
         return lambda features: features @ weight.T + bias
 
 
-def borrowing(train: Part) -> np.ndarray:
+def borrowing(train: FeaturePart) -> np.ndarray:
     """Mixing (C, C) of covariances: a class of n samples gives its own the share n / (n + 100), its neighbours the rest.
 
     Neighbours are the three of the more frequent half of the classes whose means are nearest. Rows sum to one, and a

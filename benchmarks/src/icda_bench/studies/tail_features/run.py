@@ -14,8 +14,9 @@ from icda.data.roots import data_root
 from icda_bench.markdown import grouped, markdown, percent
 from icda_bench.options import Root, check_names
 from icda_bench.rows import append_rows, machine_columns, read_rows
-from icda_bench.studies.tail_features.heads import ROWS, Heads, Row
-from icda_bench.studies.tail_features.sets import DIRECTIONS, SETS, Part, TailSet
+from icda_bench.studies.features import FeaturePart
+from icda_bench.studies.tail_features.heads import ROWS, Heads, TailHead
+from icda_bench.studies.tail_features.sets import DIRECTIONS, SETS, TailSet
 
 KINDS = ("many", "medium", "few")
 TITLES = {
@@ -93,7 +94,7 @@ def run_tail_features(
     return read_rows(path, TailRow)
 
 
-def judge(data: TailSet, fits: Heads, row: Row, heads: dict[tuple[str, float], Any], seed: int) -> TailRow:
+def judge(data: TailSet, fits: Heads, row: TailHead, heads: dict[tuple[str, float], Any], seed: int) -> TailRow:
     """The best of a row's heads on validation data, judged on the test part. `heads` keeps what was fitted."""
     started, best = time.perf_counter(), (-1.0, 0.0)
     for choice in row.choices:
@@ -120,7 +121,7 @@ def judge(data: TailSet, fits: Heads, row: Row, heads: dict[tuple[str, float], A
     )
 
 
-def _accuracy(logits: Any, part: Part) -> float:
+def _accuracy(logits: Any, part: FeaturePart) -> float:
     return float((logits(part.features).argmax(1) == part.targets).mean())
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +16,7 @@ from icda.data.datasets.tiny_imagenet import HELD_OUT, TRAIN, locate_file, read_
 from icda.data.generators import generator_for
 from icda.data.sources import ImageArray
 from icda.data.splits import take_per_class
-from icda_bench.studies.verdicts.pools import embedded_images
+from icda_bench.studies.features import FeaturePart, FeatureSet, embed_images
 
 BLOCK = 10_000  # pictures per file of the cache: a run that is killed goes on with the next
 CIFAR_IMAGES = 20_000  # of the 50,000 training images: about 2,000 per class
@@ -28,39 +27,12 @@ TINY_VALIDATION = 10
 MANY, FEW = 100, 20  # a class of more than MANY images is frequent, one of fewer than FEW rare (ImageNet-LT's limits)
 
 
-class Part(NamedTuple):
-    """Features (N, A) and labels (N,)."""
-
-    features: np.ndarray
-    targets: np.ndarray
-
-
 @dataclass(frozen=True)
-class TailSet:
+class TailSet(FeatureSet):
     """A long-tailed training part, and two balanced ones: to choose the weight decay on, and to judge on."""
 
-    name: str
-    train: Part
-    validation: Part
-    test: Part
     limits: tuple[int, int] = (MANY, FEW)
     fixed_training: bool = False  # the same training part whatever the seed
-
-    @property
-    def counts(self) -> np.ndarray:
-        return np.bincount(self.train.targets)
-
-    def changed(self, change: Callable[[np.ndarray], np.ndarray]) -> TailSet:
-        """The same samples with other features."""
-        parts = (Part(change(part.features), part.targets) for part in (self.train, self.validation, self.test))
-        train, validation, test = parts
-        return replace(self, train=train, validation=validation, test=test)
-
-    def standardised(self) -> TailSet:
-        """Every feature with mean zero and deviation one on the training part."""
-        mean, scale = self.train.features.mean(0), self.train.features.std(0)
-        scale = np.where(scale > 1e-6, scale, 1.0).astype(np.float32)
-        return self.changed(lambda features: (features - mean) / scale)
 
     def reduced(self, directions: int) -> TailSet:
         """The principal directions of the training part, largest first: heads are fitted five times as fast."""
@@ -71,8 +43,7 @@ class TailSet:
 
     def kinds(self) -> dict[str, np.ndarray]:
         """The classes with many, a medium number and few training images."""
-        most, least = self.limits
-        counts = self.counts
+        (most, least), counts = self.limits, np.bincount(self.train.targets)
         return {
             "many": np.flatnonzero(counts > most),
             "medium": np.flatnonzero((counts <= most) & (counts >= least)),
@@ -82,28 +53,25 @@ class TailSet:
 
 def cifar10_lt(root: Path, seed: int, cache: Path, ratio: int) -> TailSet:
     """20,000 images of CIFAR-10 cut to a long tail. The seed draws them: fifty per class for validation, then the tail."""
-    everything = _cifar10(root, cache)
-    labels = torch.from_numpy(everything.train.targets)
+    whole, test = _cifar10(root, cache)
+    labels = torch.from_numpy(whole.targets)
     drawn = long_tail(labels, ratio, generator_for(seed, "tail_features"), metadata_per_class=CIFAR_VALIDATION)
     assert drawn.metadata is not None
-    train, validation = (
-        Part(everything.train.features[rows], everything.train.targets[rows])
-        for rows in (drawn.train.numpy(), drawn.metadata.numpy())
-    )
+    train, validation = (whole.rows(rows.numpy()) for rows in (drawn.train, drawn.metadata))
     # Three of ten classes each: the usual limits would call none of them rare at 10:1.
     counts = np.sort(np.bincount(train.targets))
-    return TailSet(f"cifar10_lt_{ratio}", train, validation, everything.test, (int(counts[-4]), int(counts[3])))
+    return TailSet(f"cifar10_lt_{ratio}", train, validation, test, (int(counts[-4]), int(counts[3])))
 
 
 def tiny_imagenet_lt(root: Path, seed: int, cache: Path) -> TailSet:
     """A hundred classes, 500 to 5 images. The training part is fixed; the seed splits the balanced pictures."""
     stored = read_stored(locate_file(root))
-    features = _embedded(stored.images, cache / "tail_tiny_imagenet")
-    targets, split = stored.labels.numpy(), stored.split
+    whole = FeaturePart(_embedded(stored.images, cache / "tail_tiny_imagenet"), stored.labels.numpy())
+    split = stored.split
     held_out = (split == HELD_OUT).nonzero().flatten()
     chosen, rest = take_per_class(stored.labels[held_out], [TINY_VALIDATION], generator_for(seed, "tail_features"))
     rows = ((split == TRAIN).nonzero().flatten(), held_out[chosen], held_out[rest])
-    train, validation, test = (Part(features[part.numpy()], targets[part.numpy()]) for part in rows)
+    train, validation, test = (whole.rows(part.numpy()) for part in rows)
     return TailSet("tiny_imagenet_lt", train, validation, test, fixed_training=True)
 
 
@@ -114,26 +82,21 @@ SETS: dict[str, Callable[[Path, int, Path], TailSet]] = {
 }
 
 
-class _Everything(NamedTuple):
-    train: Part
-    test: Part
-
-
 @lru_cache(maxsize=1)
-def _cifar10(root: Path, cache: Path) -> _Everything:
+def _cifar10(root: Path, cache: Path) -> tuple[FeaturePart, FeaturePart]:
     data = load_cifar10(root)
     source = data.test.source
     assert isinstance(source, ImageArray)
     train = _embedded(data.source.images[:CIFAR_IMAGES].numpy(), cache / "tail_cifar10_train")
     test = _embedded(source.images[:CIFAR_TEST_IMAGES].numpy(), cache / "tail_cifar10_test")
     labels, test_labels = data.labels[:CIFAR_IMAGES].numpy(), data.test.targets[:CIFAR_TEST_IMAGES].numpy()
-    return _Everything(Part(train, labels), Part(test, test_labels))
+    return FeaturePart(train, labels), FeaturePart(test, test_labels)
 
 
 def _embedded(images: np.ndarray, stem: Path) -> np.ndarray:
     """Features of EfficientNet-Lite0 at 128 pixels, computed once, a file per block."""
     starts = range(0, len(images), BLOCK)
     blocks = [
-        embedded_images(images[start : start + BLOCK], stem.with_name(f"{stem.name}_{start}.npy")) for start in starts
+        embed_images(images[start : start + BLOCK], stem.with_name(f"{stem.name}_{start}.npy")) for start in starts
     ]
     return np.concatenate(blocks)

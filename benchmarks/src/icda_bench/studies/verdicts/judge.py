@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,10 @@ import numpy as np
 from icda.auditing.evidence import Evidence, Flatness
 from icda.auditing.verdicts import Verdict, decide
 from icda.cross_fit.pairs import PairEvidence
-from icda_bench.markdown import markdown
+from icda_bench.markdown import grouped, markdown
 from icda_bench.rows import read_table
 
-Row = dict[str, Any]
+CaseRow = dict[str, Any]
 PLANTED = ("shortcut", "label_noise", "long_tail")
 TITLES = {"shortcut": "shortcut", "label_noise": "wrong labels", "long_tail": "long tail"}
 RIVALS = ("robust", "ce", "logistic", "la", "icda", "contrast", "jtt", "xrm", "twins_always", "oracle")
@@ -22,7 +23,7 @@ SIZES = ((0, 600), (600, 1200), (1200, 30_000))
 HARMFUL = 0.05  # points of the worst group by which the oracle must beat LA for a shortcut to count as harmful
 
 
-def evidence_of(row: Row) -> Evidence:
+def evidence_of(row: CaseRow) -> Evidence:
     """The evidence that a row of the CSV file was made from, as far as verdicts need it."""
     columns = {name: row[f"pair_{name}"].split(";") for name in PairEvidence.__dataclass_fields__ if name != "classes"}
     count = len(columns["samples"]) if row["pair_samples"] else 0
@@ -48,7 +49,7 @@ def _pair(figures: dict[str, str]) -> PairEvidence:
     return PairEvidence(classes=(0, 1), **whole, **shares)  # type: ignore[arg-type]
 
 
-def truth_of(row: Row) -> dict[str, bool]:
+def truth_of(row: CaseRow) -> dict[str, bool]:
     """What was planted."""
     return {
         "shortcut": float(row["minority"]) > 0,
@@ -60,10 +61,10 @@ def truth_of(row: Row) -> dict[str, bool]:
 def verdict_table(path: Path) -> str:
     """Per kind of data: cases, and how often each planted trouble was named, missed or left open."""
     rows = [(row, decide(evidence_of(row))) for row in read_table(path)]
-    body = []
-    for kind in sorted({row["kind"] for row, _ in rows}, key=lambda kind: (kind.count("+"), kind)):
-        chosen = [(row, found) for row, found in rows if row["kind"] == kind]
-        body.append([kind.replace("noise", "wrong labels").replace("+", " + "), str(len(chosen)), *_said(chosen)])
+    kinds, body = grouped(rows, lambda pair: str(pair[0]["kind"])), []
+    for kind in sorted(kinds, key=lambda kind: (kind.count("+"), kind)):
+        said = (_counts([found[trouble] for _, found in kinds[kind]]) for trouble in PLANTED)
+        body.append([kind.replace("noise", "wrong labels").replace("+", " + "), str(len(kinds[kind])), *said])
     titles = ["data", "cases", *(f"{TITLES[kind]}: yes / cannot tell / no" for kind in PLANTED)]
     return markdown(titles, body)
 
@@ -80,23 +81,6 @@ def detail_table(path: Path) -> str:
     return markdown(["cases", "asked about", "number", "yes / cannot tell / no"], body)
 
 
-def rates(rows: Iterable[Row]) -> dict[str, float]:
-    """Shares named and of false alarms, as the goals have them."""
-    judged = [(truth_of(row), row, decide(evidence_of(row))) for row in rows]
-    result = {}
-    for kind in PLANTED:
-        named = [found[kind].answer == "yes" for truth, _, found in judged if truth[kind]]
-        alarms = [found[kind].answer == "yes" for truth, _, found in judged if not truth[kind]]
-        result[f"{kind}_named"], result[f"{kind}_alarms"] = float(np.mean(named)), float(np.mean(alarms))
-    both = [
-        all(found[kind].answer == "yes" for kind in PLANTED if truth[kind])
-        for truth, _, found in judged
-        if sum(truth.values()) == 2
-    ]
-    result["pairs_named"] = float(np.mean(both))
-    return result
-
-
 def regret_table(path: Path) -> str:
     """Mean and worst regret against the best of CE, LA and the oracle: in the worst group, and in mean accuracy."""
     rows = read_table(path)
@@ -104,8 +88,7 @@ def regret_table(path: Path) -> str:
     plain = [row for row in rows if float(row["minority"]) == 0]
     body = []
     for name in RIVALS:
-        known = [row for row in rows if row.get(f"{name}_worst")]
-        if not known:
+        if not any(row.get(f"{name}_worst") for row in rows):
             continue
         cells = [name]
         for part in (harmful, plain):
@@ -114,66 +97,48 @@ def regret_table(path: Path) -> str:
                 cells.append(f"{100 * np.mean(lost):.1f} / {100 * np.max(lost):.1f}" if lost else "")
         body.append(cells)
     titles = [
-        "head",
-        *(
-            f"{data}, {figure}"
-            for data in ("harmful shortcut", "no shortcut")
-            for figure in ("worst group", "accuracy")
-        ),
+        f"{data}, {figure}" for data in ("harmful shortcut", "no shortcut") for figure in ("worst group", "accuracy")
     ]
-    return markdown(titles, body)
+    return markdown(["head", *titles], body)
 
 
-def is_harmful(row: Row) -> bool:
+def is_harmful(row: CaseRow) -> bool:
     """Whether a shortcut was planted that costs logit adjustment points in the worst group."""
     return float(row["minority"]) > 0 and float(row["oracle_worst"]) - float(row["la_worst"]) >= HARMFUL
 
 
-def _regret(row: Row, name: str, figure: str) -> float:
+def _regret(row: CaseRow, name: str, figure: str) -> float:
     best = max(float(row[f"{rival}_{figure}"]) for rival in ("ce", "la", "oracle"))
     return max(best - float(row[f"{name}_{figure}"]), 0.0)
-
-
-def _said(cases: Sequence[tuple[Row, dict[str, Verdict]]]) -> list[str]:
-    return [_counts([found[kind] for _, found in cases]) for kind in PLANTED]
 
 
 def _counts(verdicts: Sequence[Verdict]) -> str:
     return " / ".join(str(sum(v.answer == answer for v in verdicts)) for answer in ("yes", "cannot tell", "no"))
 
 
-def _slices() -> list[tuple[str, str, Callable[[Row], bool]]]:
-    slices = []
+def _slices() -> list[tuple[str, str, Callable[[CaseRow], bool]]]:
+    """Titles of single troubles, what is asked about them, and which cases they are."""
+    slices: list[tuple[str, str, Callable[[CaseRow], bool]]] = []
     for rate in (0.01, 0.05, 0.1):
-        slices.append((f"shortcut, minority {rate:.0%}", "shortcut", _alone("shortcut", minority=rate)))
-    for low, high in SIZES:
-        slices.append((f"shortcut, {low} to {high} samples", "shortcut", _alone("shortcut", sizes=(low, high))))
+        slices.append((f"shortcut, minority {rate:.0%}", "shortcut", partial(_is, kind="shortcut", minority=rate)))
+    for sizes in SIZES:
+        title = "shortcut, {} to {} samples".format(*sizes)
+        slices.append((title, "shortcut", partial(_is, kind="shortcut", sizes=sizes)))
     for rate in (0.05, 0.1, 0.2, 0.3, 0.4):
-        slices.append((f"{rate:.0%} wrong labels", "label_noise", _alone("noise", noise=rate, flips="")))
+        slices.append((f"{rate:.0%} wrong labels", "label_noise", partial(_is, kind="noise", noise=rate, sided=False)))
     for rate in (0.15, 0.3):
         title = f"{rate:.0%} of one class's labels given to another"
-        slices.append((title, "label_noise", _alone("noise", noise=rate, flips="sided")))
-    for low, high in SIZES:
-        slices.append((f"no shortcut, {low} to {high} samples", "shortcut", _without_shortcut((low, high))))
+        slices.append((title, "label_noise", partial(_is, kind="noise", noise=rate, sided=True)))
+    for sizes in SIZES:
+        title = "no shortcut, {} to {} samples".format(*sizes)
+        slices.append((title, "shortcut", partial(_is, minority=0.0, sizes=sizes)))
     return slices
 
 
-def _alone(
-    kind: str,
-    minority: float | None = None,
-    noise: float | None = None,
-    sizes: tuple[int, int] = (0, 10**9),
-    flips: str | None = None,
-) -> Callable[[Row], bool]:
-    def chosen(row: Row) -> bool:
-        rates = ((minority, "minority"), (noise, "noise"))
-        fits = all(rate is None or float(row[name]) == rate for rate, name in rates)
-        if flips is not None and (row["flips"] == "sided") != (flips == "sided"):
-            return False
-        return row["kind"] == kind and fits and sizes[0] <= int(row["samples"]) < sizes[1]
-
-    return chosen
-
-
-def _without_shortcut(sizes: tuple[int, int]) -> Callable[[Row], bool]:
-    return lambda row: float(row["minority"]) == 0 and sizes[0] <= int(row["samples"]) < sizes[1]
+def _is(
+    row: CaseRow, kind: str = "", sizes: tuple[int, int] = (0, 10**9), sided: bool | None = None, **rates: float
+) -> bool:
+    right_kind = kind in ("", row["kind"]) and sided in (None, row["flips"] == "sided")
+    return (
+        right_kind and sizes[0] <= int(row["samples"]) < sizes[1] and all(float(row[k]) == v for k, v in rates.items())
+    )

@@ -18,7 +18,7 @@ from icda.cross_fit.pairs import DECAY as PAIR_DECAY
 from icda.estimators.robust import weighted_moments
 from icda.linear.balance import rebalance, reweigh
 from icda.linear.cross_fit import cross_fitted_logits
-from icda.linear.objective import LossSettings
+from icda.linear.objective import LossName, LossSettings
 from icda.linear.problem import Problem
 from icda.linear.pseudo_groups import contrast_groups
 from icda.linear.solver import fit_head
@@ -46,7 +46,7 @@ def fit_rows(case: Case, names: tuple[str, ...] = ()) -> dict[str, object]:
             continue
         start = time.process_time()
         prepared, loss = prepare(problem, case, row)
-        head = fit_head(prepared, LossSettings(loss), MAX_ITER, TOL)  # type: ignore[arg-type]
+        head = fit_head(prepared, LossSettings(loss), MAX_ITER, TOL)
         predicted = classes[head.logits(test).argmax(1).numpy()]
         accuracy, worst = judge(predicted, case.test_targets, case.test_groups)
         row[f"{name}_accuracy"], row[f"{name}_worst"] = round(accuracy, 4), round(worst, 4)
@@ -67,79 +67,57 @@ def judge(predicted: np.ndarray, targets: np.ndarray, groups: np.ndarray) -> tup
     return float(np.mean(shares)), float(np.min(shares))
 
 
-Prepared = tuple[Problem, str]
+Prepared = tuple[Problem, LossName]
 
 
-def _ce(problem: Problem, case: Case, row: dict[str, object]) -> Prepared:
-    return problem, "ce"
+def _sketch(problem: Problem) -> Tensor:
+    """Heads that guess are fitted in it: thirty on all features of thousands of samples would take most of the time."""
+    assert isinstance(problem.features, Tensor)
+    return make_sketch(problem.features).features
 
 
-def _logistic(problem: Problem, case: Case, row: dict[str, object]) -> Prepared:
-    # What scikit-learn's LogisticRegression does by default: C = 1.
-    return replace(problem, decay=1 / len(problem.targets)), "ce"
-
-
-def _la(problem: Problem, case: Case, row: dict[str, object]) -> Prepared:
-    return problem, "la"
-
-
-def _icda(problem: Problem, case: Case, row: dict[str, object]) -> Prepared:
-    return problem, "icda"
-
-
-def _oracle(problem: Problem, case: Case, row: dict[str, object]) -> Prepared:
-    return with_prior(problem, torch.from_numpy(case.attributes)), "la"
-
-
-def _contrast(problem: Problem, case: Case, row: dict[str, object]) -> Prepared:
-    # Guessed in the sketch: thirty heads on all features of thousands of samples would take most of the time.
-    sketch = replace(problem, features=make_sketch(_in_memory(problem)).features, decay=PAIR_DECAY)
+def _contrast(problem: Problem) -> Prepared:
+    sketch = replace(problem, features=_sketch(problem), decay=PAIR_DECAY)
     return rebalance(problem, contrast_groups(sketch, repeats=1).attributes, "prior"), "la"
 
 
-def _jtt(problem: Problem, case: Case, row: dict[str, object]) -> Prepared:
+def _jtt(problem: Problem) -> Prepared:
     logits = cross_fitted_logits(problem, LossSettings("ce"), problem.targets, max_iter=MAX_ITER)
-    wrong = logits.argmax(1) != problem.targets
-    return reweigh(problem, torch.where(wrong, JTT_WEIGHT, 1.0)), "ce"
+    return reweigh(problem, torch.where(logits.argmax(1) != problem.targets, JTT_WEIGHT, 1.0)), "ce"
 
 
-def _xrm(problem: Problem, case: Case, row: dict[str, object]) -> Prepared:
-    answers = shortcut_answers(make_sketch(_in_memory(problem)).features, problem.targets, problem.num_classes)
-    return rebalance(problem, (answers != problem.targets).long(), "weights"), "ce"
+def _shortcut_answers(problem: Problem) -> Tensor:
+    return shortcut_answers(_sketch(problem), problem.targets, problem.num_classes)
 
 
-def _twins_always(problem: Problem, case: Case, row: dict[str, object]) -> Prepared:
-    answers = shortcut_answers(make_sketch(_in_memory(problem)).features, problem.targets, problem.num_classes)
-    return with_prior(problem, answers), "la"
-
-
-def _robust(problem: Problem, case: Case, row: dict[str, object]) -> Prepared:
-    found = assess(_in_memory(problem), problem.targets, problem.num_classes)
+def _robust(problem: Problem, row: dict[str, object]) -> Prepared:
+    assert isinstance(problem.features, Tensor)
+    found = assess(problem.features, problem.targets, problem.num_classes)
     for kind, verdict in found.verdicts.items():
         row[kind], row[f"{kind}_confidence"] = verdict.answer, verdict.confidence
-    row["treatment"] = found.treatment.name
     effect = found.treatment.effect
-    if effect is not None:
-        row["suspected_before"], row["suspected_after"] = effect.suspected_before, effect.suspected_after
-    else:
-        row["suspected_before"], row["suspected_after"] = "", ""
+    row["treatment"] = found.treatment.name
+    row["suspected_before"] = "" if effect is None else effect.suspected_before
+    row["suspected_after"] = "" if effect is None else effect.suspected_after
     return found.treatment.prepared(problem, LossSettings("la")), "la"
 
 
-def _in_memory(problem: Problem) -> Tensor:
-    assert isinstance(problem.features, Tensor)
-    return problem.features
-
-
+# What each head is fitted to, and with which loss; the audit also writes what it said into the row.
 METHODS: dict[str, Callable[[Problem, Case, dict[str, object]], Prepared]] = {
-    "robust": _robust,
-    "ce": _ce,
-    "logistic": _logistic,
-    "la": _la,
-    "icda": _icda,
-    "oracle": _oracle,
-    "contrast": _contrast,
-    "jtt": _jtt,
-    "xrm": _xrm,
-    "twins_always": _twins_always,
+    "robust": lambda problem, case, row: _robust(problem, row),
+    "ce": lambda problem, case, row: (problem, "ce"),
+    "logistic": lambda problem, case, row: (
+        replace(problem, decay=1 / len(problem.targets)),
+        "ce",
+    ),  # scikit-learn's C = 1
+    "la": lambda problem, case, row: (problem, "la"),
+    "icda": lambda problem, case, row: (problem, "icda"),
+    "oracle": lambda problem, case, row: (with_prior(problem, torch.from_numpy(case.attributes)), "la"),
+    "contrast": lambda problem, case, row: _contrast(problem),
+    "jtt": lambda problem, case, row: _jtt(problem),
+    "xrm": lambda problem, case, row: (
+        rebalance(problem, (_shortcut_answers(problem) != problem.targets).long(), "weights"),
+        "ce",
+    ),
+    "twins_always": lambda problem, case, row: (with_prior(problem, _shortcut_answers(problem)), "la"),
 }

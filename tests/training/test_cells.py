@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from icda.results import EpochRecord
-from icda.training import TrainConfig, run
+from icda.training import TrainConfig, grid, run
+from icda.training.grid import CellOutcome, run_beside, run_cell, run_cells
 from icda.training.stage_run import StageRun
-from icda_bench import backends
-from icda_bench.backends import Outcome, _beside, run_cell, run_cells
 
 # The functions below run in processes of their own, which must be able to import them.
 DIES = "dies"
@@ -36,7 +34,7 @@ def test_a_finished_cell_is_read(config: TrainConfig, monkeypatch: pytest.Monkey
     def forbidden(*_: Any, **__: Any) -> None:
         raise AssertionError("trained again")
 
-    monkeypatch.setattr(backends, "train", forbidden)
+    monkeypatch.setattr(grid, "train", forbidden)
     again = run_cell(config)
     assert again.result is not None
     assert again.seconds == 0
@@ -75,7 +73,7 @@ def test_a_cell_that_was_cut_short_goes_on_and_ends_where_an_unbroken_one_does(
 
 def test_a_failed_cell_says_why_and_the_rest_go_on(config: TrainConfig) -> None:
     bad = replace(config, method="icda", options={"lambda0": -1.0}, out=config.out + "bad")
-    outcomes = dict(run_cells([bad, config], "local", 1))
+    outcomes = dict(run_cells([bad, config], 1))
     assert outcomes[0].result is None
     assert outcomes[0].failure.startswith("InputError: ")
     assert "lambda0" in (bad.folder() / "failure.txt").read_text()
@@ -85,45 +83,28 @@ def test_a_failed_cell_says_why_and_the_rest_go_on(config: TrainConfig) -> None:
     assert not (bad.folder() / "failure.txt").exists()
 
 
-def die_when_told(config: TrainConfig) -> Outcome:
+def die_when_told(config: TrainConfig) -> CellOutcome:
     if config.method == DIES:
         os._exit(9)
-    return Outcome({"seed": config.seed}, seconds=1.0)
+    return CellOutcome({"seed": config.seed}, seconds=1.0)
 
 
 def test_a_cell_whose_process_dies_is_reported_and_takes_no_other_along(config: TrainConfig) -> None:
     configs = [replace(config, seed=seed) for seed in range(4)]
     configs[1] = replace(configs[1], method=DIES)
-    outcomes = dict(_beside(configs, 1, die_when_told))
+    outcomes = dict(run_beside(configs, 1, die_when_told))
     assert sorted(outcomes) == [0, 1, 2, 3]
     assert "its process died" in outcomes[1].failure
     assert [outcomes[number].result for number in (0, 2, 3)] == [{"seed": 0}, {"seed": 2}, {"seed": 3}]
 
 
-def test_cells_run_on_ray(config: TrainConfig, tmp_path: Path) -> None:
-    ray = pytest.importorskip("ray")
-    bad = replace(config, method="icda", options={"lambda0": -1.0}, out=config.out + "bad")
-    good = [replace(config, seed=seed, out=f"{tmp_path}/ray{{seed}}") for seed in range(2)]
-    outcomes = dict(run_cells([*good, bad], "ray", 1))
-    assert not ray.is_initialized()
-    assert "InputError" in outcomes[2].failure
-    torch.set_num_threads(1)
-    for number, cell in enumerate(good):
-        here = run_cell(replace(cell, out=f"{tmp_path}/here{{seed}}")).result
-        there = outcomes[number].result
-        assert here is not None
-        assert there is not None
-        assert there["metrics"] == here["metrics"]
-    assert all(run_cell(cell).seconds == 0 for cell in good)
-
-
 def test_a_damaged_result_is_named_and_its_cell_is_made_again(config: TrainConfig, tmp_path: Path) -> None:
     other = replace(config, seed=1, out=config.out + "other")
-    first = {number: outcome.result for number, outcome in run_cells([config, other], "local", 1)}
+    first = {number: outcome.result for number, outcome in run_cells([config, other], 1)}
     path = config.folder() / "result.json"
     path.write_text(path.read_text()[:-20])
     with pytest.warns(UserWarning, match=r"cell/result\.json is not JSON .* made again"):
-        again = dict(run_cells([config, other], "local", 1))
+        again = dict(run_cells([config, other], 1))
     for number, result in first.items():
         found = again[number].result
         assert found is not None
@@ -144,7 +125,7 @@ def test_a_result_that_is_no_result_fails_its_own_cell_by_name(config: TrainConf
     config.folder().mkdir(parents=True)
     (config.folder() / "result.json").write_text("{}")
     other = replace(config, seed=1, out=config.out + "other")
-    outcomes = dict(run_cells([config, other], "local", 1))
+    outcomes = dict(run_cells([config, other], 1))
     assert "result.json has no 'task'" in outcomes[0].failure
     assert outcomes[1].result is not None
 
