@@ -1,4 +1,3 @@
-import csv
 import importlib
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from icda_bench import command
+from icda_bench.rows import read_table
 from icda_bench.suites.suite import SUITES
 
 Command = Callable[..., Any]
@@ -19,8 +19,7 @@ def test_speed_prints_its_table_and_writes_it(icda: Command) -> None:
     words = ["bench", "speed", "--model", "mlp", "--steps", 1, "--batch-size", 4, "--no-grid"]
     answer = icda(*words, "--out", "results/speed.csv")
     assert answer.code == 0, answer.err
-    with Path("results/speed.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_table(Path("results/speed.csv"))
     assert [(row["what"], row["method"], row["classes"]) for row in rows] == [
         *[
             (what, method, classes)
@@ -35,12 +34,6 @@ def test_speed_prints_its_table_and_writes_it(icda: Command) -> None:
         assert (f"{ratio:.3f}" if ratio < 2 else f"{ratio:.2f}") in answer.text
         assert row["torch"]
     assert "Written to results/speed.csv" in answer.out
-
-
-def test_without_a_file_nothing_is_written(icda: Command) -> None:
-    answer = icda("bench", "speed", "--model", "mlp", "--steps", 1, "--batch-size", 4, "--no-grid")
-    assert answer.code == 0
-    assert list(Path().iterdir()) == []
 
 
 @pytest.mark.parametrize("name", command.BENCHES)
@@ -93,12 +86,6 @@ def test_an_interrupt_says_whether_the_same_command_goes_on(
     assert ("goes on" in answer.err) == goes_on
 
 
-def test_an_unknown_bench_gives_the_known_ones(icda: Command) -> None:
-    answer = icda("bench", "zzz")
-    assert answer.code == 2
-    assert "unknown bench 'zzz': Known: speed" in answer.err
-
-
 SMOKE = ("--tier", "smoke", "--methods", "cross_entropy", "logit_adjustment", "icda")
 
 
@@ -107,21 +94,11 @@ def test_a_table_is_run_shown_and_written_and_a_second_call_trains_nothing(icda:
     assert answer.code == 0, answer.err
     for text in ("3/3", "smoke runs: digits_lt, small_cnn, 2 epochs; accuracy in per cent, no measurement", "ICDA"):
         assert text in answer.text
-    for text in (
-        "CIFAR-10",
-        "81.69",
-        "the paper",
-        "not run here",
-        "to LA (noise",
-    ):  # nothing that these runs say nothing of
+    for text in ("CIFAR-10", "81.69", "the paper", "not run here"):  # nothing that these runs say nothing of
         assert text not in answer.text
-    with Path("results/table2.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [(row["method"], row["seed"], row["tier"]) for row in rows] == [
-        ("cross_entropy", "0", "smoke"),
-        ("icda", "0", "smoke"),
-        ("logit_adjustment", "0", "smoke"),
-    ]
+    rows = read_table(Path("results/table2.csv"))
+    assert [row["method"] for row in rows] == ["cross_entropy", "icda", "logit_adjustment"]
+    assert {(row["seed"], row["tier"]) for row in rows} == {("0", "smoke")}
     written = Path("results/table2.csv").read_text()
     stamps = {path: path.stat().st_mtime_ns for path in Path("runs").rglob("*")}
     assert icda("bench", "table2", *SMOKE, "--jobs", 1, "--ledger", "results/table2.csv").code == 0
@@ -139,19 +116,6 @@ def test_a_finished_table_is_shown_without_torch(icda: Command) -> None:
     done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "ICDA" in done.stdout
-
-
-def test_a_table_of_measurements_has_the_papers_figures_and_verdicts(capsys: pytest.CaptureFixture[str]) -> None:
-    from icda.terminal import make_console
-    from icda_bench.suites.command import _show
-    from icda_bench.suites.suite import cells, load_suite
-
-    suite = load_suite("table2")
-    chosen = cells(suite, "cpu", "runs", methods=["icda"])
-    _show(suite, chosen, [], "cpu", make_console(width=160))
-    text = capsys.readouterr().out
-    for expected in ("the paper", "81.69", "not run here"):
-        assert expected in text
 
 
 @pytest.fixture(scope="session")
@@ -182,19 +146,16 @@ def test_a_failed_cell_is_reported_the_rest_are_kept_and_the_exit_code_says_so(
     answer = icda("bench", "table2", *SMOKE, "--jobs", 1, "--ledger", "table2.csv")
     assert answer.code == 1
     assert "failed: digits_lt, icda, seed 0: RuntimeError: the lights went out" in answer.text
-    with Path("table2.csv").open(newline="") as file:
-        assert [row["method"] for row in csv.DictReader(file)] == ["cross_entropy", "logit_adjustment"]
+    assert [row["method"] for row in read_table(Path("table2.csv"))] == ["cross_entropy", "logit_adjustment"]
     monkeypatch.setattr(grid, "train", train)
     assert icda("bench", "table2", *SMOKE, "--jobs", 1, "--ledger", "table2.csv").code == 0
 
 
 def test_only_what_the_ledger_lacks_is_trained_and_the_rest_is_shown_from_it(icda: Command) -> None:
-    first = icda(
-        "bench", "table2", "--tier", "smoke", "--methods", "icda", "--jobs", 1, "--ledger", "a.csv", "--out", "x"
-    )
-    assert first.code == 0, first.err
+    one = ("--tier", "smoke", "--methods", "icda")
+    assert icda("bench", "table2", *one, "--jobs", 1, "--ledger", "a.csv", "--out", "x").code == 0
     text = Path("a.csv").read_text()
-    accuracy = next(csv.DictReader(text.splitlines()))["accuracy"]
+    accuracy = read_table(Path("a.csv"))[0]["accuracy"]
     Path("a.csv").write_text(text.replace(accuracy, "0.123000"))  # a figure that no training could give
     words = ("--jobs", 1, "--ledger", "a.csv", "--missing", "--out", "y")
     plan = icda("bench", "table2", *SMOKE, *words, "--dry-run")
@@ -251,8 +212,5 @@ def test_what_cannot_be_run_is_refused_before_anything_is(
 def test_table3_measures_and_keeps_its_figures(icda: Command) -> None:
     answer = icda("bench", "table3", "--tier", "smoke", "--ledger", "table3.csv")
     assert answer.code == 0, answer.err
-    with Path("table3.csv").open(newline="") as file:
-        assert [(row["network"], row["classes"]) for row in csv.DictReader(file)] == [
-            ("resnet32", "10"),
-            ("resnet32", "100"),
-        ]
+    rows = read_table(Path("table3.csv"))
+    assert [(row["network"], row["classes"]) for row in rows] == [("resnet32", "10"), ("resnet32", "100")]

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.tests.suites.ledgers import made_cell as cell
 from rich.console import Console
 
-from icda.training import TrainConfig
 from icda_bench.suites.plan import CostEstimate, in_ledger, plan_lines
 from icda_bench.suites.runner import run_suite
 from icda_bench.suites.suite import Cell, Column, Place, Row, Suite, Tier
@@ -23,12 +23,6 @@ def suite(cell_seconds: float | None = None) -> Suite:
         tiers={"smoke": Tier({}, cell_seconds=cell_seconds)},
         reference="cross_entropy",
     )
-
-
-def cell(tmp_path: Path, method: str = "cross_entropy", seed: int = 0, **settings: Any) -> Cell:
-    values: dict[str, Any] = {"task": "digits_lt", "model": "linear", "epochs": 1, **settings}
-    out = str(tmp_path / f"{method}{seed}")
-    return Cell("some", "smoke", "a", method, TrainConfig(method=method, seed=seed, out=out, **values))
 
 
 def ledger_row(chosen: Cell, seconds: float = 1.0) -> dict[str, str]:

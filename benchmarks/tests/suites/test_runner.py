@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.tests.suites.ledgers import made_cell as cell
 from rich.console import Console
 
 from icda.methods.base import MissingNeedError
 from icda.registry import UnknownNameError
-from icda.training import TrainConfig
+from icda.results.ledger import read_ledger
 from icda.training.grid import CellOutcome
 from icda_bench.suites import runner
 from icda_bench.suites.runner import check_cells, run_suite
@@ -22,15 +22,8 @@ from icda_bench.suites.suite import Cell
 QUIET = Console(quiet=True)
 
 
-def cell(tmp_path: Path, method: str = "cross_entropy", seed: int = 0, **settings: Any) -> Cell:
-    out = str(tmp_path / f"{method}{seed}")
-    values: dict[str, Any] = {"task": "digits_lt", "model": "linear", "epochs": 1, **settings}
-    return Cell("some", "smoke", "a", method, TrainConfig(method=method, seed=seed, out=out, **values))
-
-
 def seeds_in(ledger: Path) -> list[str]:
-    with ledger.open(newline="") as file:
-        return [row["seed"] for row in csv.DictReader(file)]
+    return [row["seed"] for row in read_ledger(ledger)]
 
 
 def test_a_row_stands_in_the_ledger_as_soon_as_its_cell_is_finished(

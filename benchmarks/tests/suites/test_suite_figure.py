@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
+from benchmarks.tests.suites.ledgers import rows_for
 from PIL import Image
 
 from icda_bench.suites.suite import load_suite
@@ -14,25 +14,8 @@ from icda_bench.suites.suite_figure import curve_points, draw_suite
 pytest.importorskip("matplotlib")
 
 
-def rows(name: str, keys: list[str], accuracies: list[float]) -> list[dict[str, Any]]:
-    from icda.results.ledger import COLUMNS, options_text
-    from icda_bench.suites.suite import cell_config
-
-    suite = load_suite(name)
-    found = []
-    for key in keys:
-        config = cell_config(suite, "cpu", suite.columns[0], suite.row(key))
-        for seed, accuracy in enumerate(accuracies):
-            found.append(
-                {
-                    **dict.fromkeys(COLUMNS, ""),
-                    **{"task": config.task, "method": config.method, "model": config.model, "tier": "cpu"},
-                    **{"options": options_text(config.options), "epochs": str(config.epochs)},
-                    **{"seed": str(seed), "accuracy": str(accuracy)},
-                    **{"selection": config.selection, "attributes": config.attributes, "precision": config.precision},
-                }
-            )
-    return found
+def rows(name: str, keys: list[str]) -> list[dict[str, str]]:
+    return [row for key in keys for row in rows_for(load_suite(name), key, "cpu", [0.4, 0.5])]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +23,7 @@ def rows(name: str, keys: list[str], accuracies: list[float]) -> list[dict[str, 
 )
 def test_a_figure_is_drawn_and_not_empty(name: str, keys: list[str], tmp_path: Path) -> None:
     path = tmp_path / "figures" / f"{name}.png"
-    draw_suite(load_suite(name), rows(name, keys, [0.4, 0.5]), path)
+    draw_suite(load_suite(name), rows(name, keys), path)
     with Image.open(path) as image:
         assert image.width > 400
         assert len(image.convert("RGB").getcolors(2**20) or []) > 10
@@ -48,7 +31,7 @@ def test_a_figure_is_drawn_and_not_empty(name: str, keys: list[str], tmp_path: P
 
 def test_a_curve_goes_through_the_default_and_leaves_out_the_other_option() -> None:
     suite = load_suite("sensitivity")
-    given = rows("sensitivity", ["lambda0_1", "icda", "beta_0.5", "lambda0_0.1"], [0.4, 0.5])
+    given = rows("sensitivity", ["lambda0_1", "icda", "beta_0.5", "lambda0_0.1"])
     assert curve_points(suite, suite.columns[0], "cpu", given, "lambda0") == [
         (0.1, (40.0, 50.0)),
         (0.5, (40.0, 50.0)),

@@ -6,26 +6,12 @@ import statistics
 from pathlib import Path
 
 import pytest
+from benchmarks.tests.suites.ledgers import rows_for
 
-from icda.results.ledger import COLUMNS, options_text, read_ledger, write_ledger
+from icda.results.ledger import options_text, read_ledger, write_ledger
 from icda_bench import tables
-from icda_bench.suites.suite import SUITES, Suite, cell_config, load_suite
+from icda_bench.suites.suite import SUITES, cell_config, load_suite
 from icda_bench.suites.suite_table import column_lines, measured_points, suite_rows, suite_table, tier_shown
-
-
-def rows_for(suite: Suite, key: str, tier: str, accuracies: list[float], column: int = 0) -> list[dict[str, str]]:
-    place = suite.columns[column]
-    config = cell_config(suite, tier, place, suite.row(key))
-    return [
-        {
-            **dict.fromkeys(COLUMNS, ""),
-            **{"task": config.task, "method": config.method, "model": config.model, "epochs": str(config.epochs)},
-            **{"options": options_text(config.options), "tier": tier, "seed": str(seed)},
-            **{"selection": config.selection, "attributes": config.attributes, "precision": config.precision},
-            suite.metric_of(place): str(accuracy),
-        }
-        for seed, accuracy in enumerate(accuracies)
-    ]
 
 
 @pytest.mark.parametrize("name", [*SUITES, "table3"])
