@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -40,8 +40,9 @@ def test_speed_prints_its_table_and_writes_it(icda: Command) -> None:
 def test_help_explains_every_option(name: str, icda: Command) -> None:
     answer = icda("bench", name, "--help")
     assert answer.code == 0
-    module = importlib.import_module(f"icda_bench.{command.BENCHES[name].module}")
-    for field in fields(module.Arguments):
+    module, _, function = command.BENCHES[name].function.rpartition(".")
+    run = getattr(importlib.import_module(f"icda_bench.{module}"), function)
+    for field in fields(get_type_hints(run)["options"]):
         shown = "PATH" if "Positional" in str(field.type) else f"--{field.name.replace('_', '-')}"
         assert shown in answer.out, field.name
 

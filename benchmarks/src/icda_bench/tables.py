@@ -26,14 +26,20 @@ from icda_bench.markdown import columns_table, markdown, spread
 from icda_bench.paper_claims import claims_table
 from icda_bench.rows import read_rows, read_table
 from icda_bench.studies.audit import AuditRow, audit_table
-from icda_bench.studies.best_epoch import BestEpochRow, best_epoch_table
 from icda_bench.studies.embeddings.methods import BY_CLASS
 from icda_bench.studies.embeddings.run import HEADLINE_COLUMNS, HEADLINE_ROWS, embeddings_table
-from icda_bench.studies.few_metadata import FewMetadataRow, few_metadata_table
 from icda_bench.studies.group_strengths import StrengthRow, group_strengths_table
-from icda_bench.studies.long_training import LongTrainingRow, long_training_table
+from icda_bench.studies.noisy_digits import (
+    BestEpochRow,
+    FewMetadataRow,
+    LongTrainingRow,
+    ShortcutAndNoiseRow,
+    best_epoch_table,
+    few_metadata_table,
+    long_training_table,
+    shortcut_and_noise_table,
+)
 from icda_bench.studies.selection_rules import RuleRow, selection_table
-from icda_bench.studies.shortcut_and_noise import ShortcutAndNoiseRow, shortcut_and_noise_table
 from icda_bench.studies.stability import StabilityRow, stability_table
 from icda_bench.studies.tail_features.run import TailRow, tail_tables
 from icda_bench.studies.verdicts.fit import left_out_table

@@ -8,18 +8,8 @@ import pytest
 from icda.data.own.blocks import find_blocks
 from icda.data.own.feature_files import Wanted
 from icda.engines import Here
-from icda_bench.cost.block_fit import Arguments, Terms, _fit, make_rows, measure_terms
-
-
-def test_rows_are_half_precision_and_made_once(tmp_path: Path) -> None:
-    paths = make_rows(tmp_path, 300, 6, 3)
-    features = np.load(paths[0])
-    assert (features.shape, features.dtype) == ((300, 6), np.float16)
-    assert np.isfinite(features).all()
-    assert sorted(set(np.load(paths[1]).tolist())) == [0, 1, 2]
-    before = paths[0].stat().st_mtime_ns
-    assert make_rows(tmp_path, 300, 6, 3) == paths
-    assert paths[0].stat().st_mtime_ns == before
+from icda_bench.cost.block_fit import Arguments, Terms, _fit, measure_terms
+from icda_bench.cost.large_fit import make_biased_files
 
 
 def test_the_model_counts_rows_passes_and_workers() -> None:
@@ -29,7 +19,7 @@ def test_the_model_counts_rows_passes_and_workers() -> None:
 
 @pytest.mark.parametrize("loss", ["la", "icda"])
 def test_a_fit_is_measured_beside_its_prediction(tmp_path: Path, loss: str) -> None:
-    paths = make_rows(tmp_path, 400, 6, 3)
+    paths = make_biased_files(tmp_path, 400, 6, 3, np.float16)
     blocks = find_blocks(paths[0], Wanted(labels=str(paths[1])), block_bytes=2 * 6 * 150)
     terms = measure_terms(blocks, loss)  # type: ignore[arg-type]
     assert terms.summary_bytes > terms.answer_bytes > 0

@@ -17,13 +17,15 @@ def test_a_fit_in_a_child_reports_its_memory(tmp_path: Path) -> None:
     assert "peak" in said[-1]
 
 
-def test_files_are_the_same_each_time(tmp_path: Path) -> None:
-    make_biased_files(tmp_path, 5000, 8, 2)
-    features, labels = np.load(tmp_path / "features.npy"), np.load(tmp_path / "labels.npy")
-    assert (features.shape, features.dtype, labels.shape) == ((5000, 8), np.float32, (5000,))
-    again = tmp_path / "again"
-    make_biased_files(again, 5000, 8, 2)
-    np.testing.assert_array_equal(np.load(again / "features.npy"), features)
+def test_files_are_made_once_and_the_same_each_time(tmp_path: Path) -> None:
+    paths = make_biased_files(tmp_path, 5000, 8, 2, np.float16)
+    features, labels = np.load(paths[0]), np.load(paths[1])
+    assert (features.shape, features.dtype, labels.shape) == ((5000, 8), np.float16, (5000,))
+    before = paths[0].stat().st_mtime_ns
+    assert make_biased_files(tmp_path, 5000, 8, 2) == paths
+    assert paths[0].stat().st_mtime_ns == before
+    make_biased_files(tmp_path / "again", 5000, 8, 2, np.float16)
+    np.testing.assert_array_equal(np.load(tmp_path / "again/features.npy"), features)
 
 
 def test_files_of_another_size_are_not_taken_for_these(tmp_path: Path) -> None:

@@ -157,28 +157,21 @@ def test_error_rates_become_accuracies() -> None:
     assert suite.paper_points(suite.row("cross_entropy"), suite.columns[1]) is None
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([{"method": "icda", "title": "x", "paper": [1.0]}], "has 1 figures for 2 columns"),
-        ([{"method": "icda", "title": "x", "skip": ["z"]}], "names z"),
-        ([{"method": "icda", "title": "x", "below": "nobody"}], "names nobody"),
-        ([{"method": "icda", "title": "x"}] * 2, "different keys"),
-        ([{"method": "icda", "title": "x"}], "the reference 'cross_entropy'"),
-    ],
-)
-def test_a_suite_whose_parts_do_not_fit_is_refused(rows: list[dict[str, Any]], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        small(rows=rows)
-
-
-def test_a_column_is_run_here_or_says_why_not() -> None:
-    silent = copy.deepcopy(SMALL["columns"]) | {"b": {"title": "B", "paper": {"task": "digits"}}}
-    with pytest.raises(ValueError, match="column 'b' needs tier cpu or long, or `absent: why not`"):
-        small(columns=silent)
-    assert small(columns=silent | {"b": {**silent["b"], "absent": "too long"}}).column("b").absent == "too long"
-    with pytest.raises(ValueError, match="column 'a' needs tier cpu or long"):
-        small(columns=SMALL["columns"] | {"a": {**SMALL["columns"]["a"], "absent": "too long"}})
+@pytest.mark.parametrize("name", SUITES)
+def test_the_parts_of_a_suite_fit_each_other(name: str) -> None:
+    suite = load_suite(name)
+    keys, columns = [row.key for row in suite.rows], [column.key for column in suite.columns]
+    assert len(set(keys)) == len(keys)
+    assert suite.reference in keys
+    for row in suite.rows:
+        assert len(row.paper) in (0, len(suite.printed())), f"{row.key}: as many figures as the paper has columns"
+        assert {*row.skip, *row.column_options} <= set(columns)
+        assert row.below is None or row.below in keys
+    for column in suite.columns:
+        here = bool({"cpu", "long"} & set(column.places))
+        assert (column.absent is None) == here, f"{column.key} is run here or says why not"
+    for tier in suite.tiers.values():
+        assert {*tier.row_seeds, *tier.row_options} <= set(keys)
 
 
 def test_an_unknown_suite_gets_a_proposal() -> None:

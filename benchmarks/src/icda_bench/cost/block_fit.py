@@ -24,9 +24,8 @@ from icda.linear.blocks import Question, Scaling, answer, count_labels, merge_co
 from icda.linear.evaluation import augmentation_tables
 from icda.linear.objective import LossName, LossSettings
 from icda_bench.cost.child import peak_mib
+from icda_bench.cost.large_fit import make_biased_files
 from icda_bench.rows import write_rows
-
-CHUNK = 50_000
 
 
 @dataclass
@@ -89,27 +88,6 @@ class BlockFitRow:
     difference: float | None  # of the head to that of one process: the largest entry, over the head's largest
 
 
-def make_rows(folder: Path, rows: int, features: int, classes: int) -> tuple[Path, Path]:
-    """Classes around their means in correlated float16 features; the last classes are rarer."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = folder / "features.npy", folder / "labels.npy"
-    if paths[1].exists():
-        return paths
-    generator = np.random.default_rng(0)
-    scale = (np.arange(1, features + 1) ** -0.3).astype(np.float32)
-    means = generator.normal(size=(classes, features)).astype(np.float32) * scale * 0.3
-    share = 0.8 ** np.arange(classes)
-    labels = generator.choice(classes, size=rows, p=share / share.sum()).astype(np.int16)
-    out = np.lib.format.open_memmap(paths[0], "w+", np.float16, (rows, features))
-    for start in range(0, rows, CHUNK):
-        part = labels[start : start + CHUNK]
-        noise = generator.standard_normal((len(part), features), dtype=np.float32) * scale
-        out[start : start + CHUNK] = noise + means[part]
-    out.flush()
-    np.save(paths[1], labels)
-    return paths
-
-
 def measure_terms(blocks: Sequence[Block], loss: LossName) -> Terms:
     """On the second block, after the first has warmed everything up."""
     settings = LossSettings(loss)
@@ -139,7 +117,7 @@ def measure_terms(blocks: Sequence[Block], loss: LossName) -> Terms:
 
 def measure(options: Arguments) -> list[BlockFitRow]:
     torch.set_num_threads(1)
-    paths = make_rows(options.folder, options.rows, options.features, options.classes)
+    paths = make_biased_files(options.folder, options.rows, options.features, options.classes, np.float16)
     blocks = find_blocks(paths[0], Wanted(labels=str(paths[1])))
     rows = []
     for loss in options.losses:

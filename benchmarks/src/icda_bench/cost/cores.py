@@ -120,23 +120,25 @@ def _embed(folder: Path) -> tuple[Work, int, str]:
 
 def _audit(_: Path) -> tuple[Work, int, str]:
     from icda.auditing import audit
-    from icda_bench.cost.fit_time import synthetic_rows
 
-    X, y = synthetic_rows((SAMPLES, FEATURES, CLASSES))
-    return lambda *_: _call(audit, X, y), SAMPLES, f"synthetic, {FEATURES} features, {CLASSES} classes"
+    return _on_made_rows(audit, SAMPLES, CLASSES)
 
 
 def _fit(_: Path) -> tuple[Work, int, str]:
     from icda.estimators.classifier import ICDAClassifier
+
+    return _on_made_rows(ICDAClassifier().fit, 2 * SAMPLES, 5 * CLASSES)
+
+
+def _on_made_rows(function: Callable[..., object], samples: int, classes: int) -> tuple[Work, int, str]:
     from icda_bench.cost.fit_time import synthetic_rows
 
-    size = (2 * SAMPLES, FEATURES, 5 * CLASSES)
-    X, y = synthetic_rows(size)
-    return lambda *_: _call(ICDAClassifier().fit, X, y), size[0], f"synthetic, {FEATURES} features, {size[2]} classes"
+    X, y = synthetic_rows((samples, FEATURES, classes))
 
+    def work(*_: object) -> None:
+        function(X, y)
 
-def _call(function: Callable[..., object], *arguments: object) -> None:
-    function(*arguments)
+    return work, samples, f"synthetic, {FEATURES} features, {classes} classes"
 
 
 def run(options: Arguments) -> None:

@@ -92,13 +92,9 @@ def compare(name: str, X: np.ndarray, y: np.ndarray, losses: Sequence[str], C: f
     models |= {loss: ICDAClassifier(loss, C=C) for loss in losses}  # type: ignore[arg-type]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        steps: dict[str, Step] = {key: partial(_fit, model, X, y) for key, model in models.items()}
+        steps: dict[str, Step] = {key: partial(model.fit, X, y) for key, model in models.items()}
         times = interleave(steps, rounds, warm_up=1)
     return [_row(name, X, y, loss, models, times, C) for loss in losses]
-
-
-def _fit(model: Any, X: np.ndarray, y: np.ndarray) -> None:
-    model.fit(X, y)
 
 
 def _row(
@@ -106,22 +102,11 @@ def _row(
 ) -> FitTimeRow:
     ratios = [mine / other for mine, other in zip(times[loss], times[REFERENCE], strict=True)]
     low, high = np.quantile(ratios, [0.25, 0.75])
+    seconds = [round(statistics.median(times[key]), 3) for key in (loss, REFERENCE)]
+    iterations = [int(np.max(models[key].n_iter_)) for key in (loss, REFERENCE)]
     values = [objective(models[key], X, y, C) if loss == "ce" else None for key in (loss, REFERENCE)]
-    return FitTimeRow(
-        data=name,
-        samples=len(X),
-        features=X.shape[1],
-        classes=len(np.unique(y)),
-        loss=loss,
-        seconds=round(statistics.median(times[loss]), 3),
-        reference_seconds=round(statistics.median(times[REFERENCE]), 3),
-        ratio=round(statistics.median(ratios), 3),
-        quartiles=f"{low:.2f} to {high:.2f}",
-        iterations=int(models[loss].n_iter_),
-        reference_iterations=int(np.max(models[REFERENCE].n_iter_)),
-        objective=values[0],
-        reference_objective=values[1],
-    )
+    ratio = (round(statistics.median(ratios), 3), f"{low:.2f} to {high:.2f}")
+    return FitTimeRow(name, len(X), X.shape[1], len(np.unique(y)), loss, *seconds, *ratio, *iterations, *values)
 
 
 def objective(model: Any, X: np.ndarray, y: np.ndarray, C: float) -> float:

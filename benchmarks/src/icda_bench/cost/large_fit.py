@@ -52,37 +52,35 @@ def measure_large_fit(
     return rows
 
 
-def make_biased_files(folder: Path, num_samples: int, feature_dim: int, num_classes: int, seed: int = 0) -> None:
-    """features.npy (float32) and labels.npy, a chunk at a time.
+def make_biased_files(
+    folder: Path, num_samples: int, feature_dim: int, num_classes: int, kind: type[np.floating] = np.float32
+) -> tuple[Path, Path]:
+    """features.npy and labels.npy, a chunk at a time, made once.
 
     Each class has an attribute that goes with it in 95 of 100 samples and speaks louder than the class itself. Directions
     differ in scale as those of an encoder's features do.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "features.npy"
-    if path.exists():
-        shape = np.load(path, mmap_mode="r").shape
+    paths = folder / "features.npy", folder / "labels.npy"
+    if paths[1].exists():
+        shape = np.load(paths[0], mmap_mode="r").shape
         if shape != (num_samples, feature_dim):
-            raise InputError(
-                f"{path} holds {shape} features, expected {(num_samples, feature_dim)}: name another folder."
-            )
-        return
-    generator = np.random.default_rng(seed)
+            raise InputError(f"{paths[0]} holds {shape} features: name another folder.")
+        return paths
+    generator = np.random.default_rng(0)
     scale = (np.arange(1, feature_dim + 1) ** -0.3).astype(np.float32)
     of_class, of_attribute = generator.normal(size=(2, num_classes, feature_dim)).astype(np.float32) * scale
     labels = generator.integers(num_classes, size=num_samples)
     tied = generator.random(num_samples) < 0.95
     attributes = np.where(tied, labels, generator.integers(num_classes, size=num_samples))
-    np.save(folder / "labels.npy", labels)
-    draft = path.with_suffix(".draft")
-    with draft.open("wb") as file:
-        header = {"descr": "<f4", "fortran_order": False, "shape": (num_samples, feature_dim)}
-        np.lib.format.write_array_header_1_0(file, header)
-        for start in range(0, num_samples, CHUNK):
-            rows = slice(start, min(start + CHUNK, num_samples))
-            noise = generator.standard_normal((rows.stop - start, feature_dim), dtype=np.float32) * scale
-            file.write((noise + 0.15 * of_class[labels[rows]] + 0.3 * of_attribute[attributes[rows]]).data)
-    draft.replace(path)
+    out = np.lib.format.open_memmap(paths[0], "w+", kind, (num_samples, feature_dim))
+    for start in range(0, num_samples, CHUNK):
+        rows = slice(start, min(start + CHUNK, num_samples))
+        noise = generator.standard_normal((rows.stop - start, feature_dim), dtype=np.float32) * scale
+        out[rows] = noise + 0.15 * of_class[labels[rows]] + 0.3 * of_attribute[attributes[rows]]
+    out.flush()
+    np.save(paths[1], labels)  # last: where labels are, features are whole
+    return paths
 
 
 def fit_from_disk(folder: Path, loss: str) -> LargeFitRow:

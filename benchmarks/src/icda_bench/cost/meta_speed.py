@@ -22,6 +22,7 @@ from icda.models import create_model
 from icda.models.base import FeatureClassifier
 from icda_bench.cost.memory import peak_bytes
 from icda_bench.cost.operations import count_operations, matrix_rate
+from icda_bench.cost.speed import training_steps
 from icda_bench.cost.timing import Step, interleave, narrow_table, quartiles
 
 
@@ -51,7 +52,7 @@ def measure_meta_speed(model: str, batch_size: int, classes: int, rounds: int) -
     torch.manual_seed(0)
     batch, metadata = (_batch(batch_size, classes) for _ in range(2))
     half = (metadata[0][: batch_size // 2], metadata[1][: batch_size // 2])
-    steps: dict[str, Step] = {"cross entropy": _plain_step(model, classes, batch)}
+    steps: dict[str, Step] = {"cross entropy": training_steps(model, classes, batch_size)[0]["ce"]}
     for way in ("head", "full", "difference"):
         steps[way] = partial(_meta_step, _learner(model, classes, lookahead=way), batch, metadata)
     for way in ("full", "difference"):
@@ -112,18 +113,6 @@ def _network(name: str, classes: int) -> FeatureClassifier:
 def _batch(size: int, classes: int) -> tuple[Tensor, Tensor]:
     inputs = torch.randn(size, 3, 32, 32).to(memory_format=torch.channels_last)
     return inputs, torch.arange(size) % classes
-
-
-def _plain_step(name: str, classes: int, batch: tuple[Tensor, Tensor]) -> Step:
-    network = _network(name, classes)
-    optimizer = torch.optim.SGD(network.parameters(), lr=1e-3, momentum=0.9)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        F.cross_entropy(network(batch[0]).logits, batch[1]).backward()
-        optimizer.step()
-
-    return step
 
 
 def _learner(name: str, classes: int, **options: Any) -> MetaICDA:

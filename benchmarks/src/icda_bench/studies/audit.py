@@ -76,20 +76,11 @@ def waterbirds_rows(root: Path) -> list[AuditRow]:
         here = targets == label
         sought = here & (place != targets)
         for score, values in _tie_scores(result).items():
-            rows.append(
-                AuditRow(
-                    "waterbirds",
-                    name,
-                    score,
-                    0,
-                    round(float(roc_auc_score(sought[here], values[here])), 4),
-                    int(sought.sum()),
-                    int(here.sum()),
-                    round(result.seconds, 1),
-                    round(float((result.ties.predicted == targets)[sought].mean()), 4),
-                    _rounded(result.costs[label].accuracy_suspected),
-                )
-            )
+            area, seconds = round(float(roc_auc_score(sought[here], values[here])), 4), round(result.seconds, 1)
+            right = round(float((result.ties.predicted == targets)[sought].mean()), 4)
+            suspected = _rounded(result.costs[label].accuracy_suspected)
+            sizes = (int(sought.sum()), int(here.sum()))
+            rows.append(AuditRow("waterbirds", name, score, 0, area, *sizes, seconds, right, suspected))
     return rows
 
 
@@ -116,19 +107,11 @@ def flipped_digits_rows(seed: int) -> list[AuditRow]:
         own = rank.get_label_quality_scores(targets, usual, method=method)
         scores[f"cleanlab {method}, icda's probabilities"] = (-ours, result.seconds)
         scores[f"cleanlab {method}, LogisticRegression"] = (-own, usual_seconds)
-    return [
-        AuditRow(
-            "digits, 20 % flipped",
-            "all",
-            score,
-            seed,
-            round(float(roc_auc_score(flipped, values)), 4),
-            int(flipped.sum()),
-            len(targets),
-            round(seconds, 1),
-        )
-        for score, (values, seconds) in scores.items()
-    ]
+    rows = []
+    for score, (values, seconds) in scores.items():
+        area, sizes = round(float(roc_auc_score(flipped, values)), 4), (int(flipped.sum()), len(targets))
+        rows.append(AuditRow("digits, 20 % flipped", "all", score, seed, area, *sizes, round(seconds, 1)))
+    return rows
 
 
 def audit_table(rows: list[AuditRow]) -> str:

@@ -144,18 +144,10 @@ def rule_rows(
     config: TrainConfig, history: Sequence[Mapping[str, Any]], seen: Sequence[float], begun: int
 ) -> list[RuleRow]:
     """A row for each rule from the validation figures of a stage's epochs and the worst test group after each."""
-    chosen = {rule: chosen_epoch(rule, history) for rule in RULES}
+    chosen, run = {rule: chosen_epoch(rule, history) for rule in RULES}, (config.task, config.method, config.seed)
     oracle = seen[chosen[ORACLE]]
     return [
-        RuleRow(
-            config.task,
-            config.method,
-            config.seed,
-            rule,
-            epoch + begun,
-            round(seen[epoch], 6),
-            round(oracle - seen[epoch], 6),
-        )
+        RuleRow(*run, rule, epoch + begun, round(seen[epoch], 6), round(oracle - seen[epoch], 6))
         for rule, epoch in chosen.items()
     ]
 

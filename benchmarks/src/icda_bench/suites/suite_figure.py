@@ -9,7 +9,7 @@ from typing import Any
 
 from icda.errors import InputError
 from icda.extras import require
-from icda_bench.suites.suite import Column, Row, Suite
+from icda_bench.suites.suite import Column, Suite
 from icda_bench.suites.suite_table import measured_points, tier_shown
 
 ROWS, CURVES = "ablation", "sensitivity"
@@ -58,11 +58,8 @@ def curve_points(
 
 
 def _draw_rows(axis: Any, suite: Suite, column: Column, tier: str, rows: Sequence[dict[str, str]]) -> None:
-    drawn: list[tuple[Row, tuple[float, ...]]] = []
-    for row in suite.rows:
-        values = measured_points(suite, column, row, tier, rows)
-        if values:
-            drawn.append((row, values))
+    measured = [(row, measured_points(suite, column, row, tier, rows)) for row in suite.rows]
+    drawn = [(row, values) for row, values in measured if values]
     for position, (row, values) in enumerate(drawn):
         colour = COLOUR if row.key == suite.reference else MUTED
         # Every seed, and the mean with its deviation: bars would have to start at zero, which hides a point's difference.
