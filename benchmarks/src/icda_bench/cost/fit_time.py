@@ -102,11 +102,18 @@ def _row(
 ) -> FitTimeRow:
     ratios = [mine / other for mine, other in zip(times[loss], times[REFERENCE], strict=True)]
     low, high = np.quantile(ratios, [0.25, 0.75])
-    seconds = [round(statistics.median(times[key]), 3) for key in (loss, REFERENCE)]
-    iterations = [int(np.max(models[key].n_iter_)) for key in (loss, REFERENCE)]
     values = [objective(models[key], X, y, C) if loss == "ce" else None for key in (loss, REFERENCE)]
-    ratio = (round(statistics.median(ratios), 3), f"{low:.2f} to {high:.2f}")
-    return FitTimeRow(name, len(X), X.shape[1], len(np.unique(y)), loss, *seconds, *ratio, *iterations, *values)
+    return FitTimeRow(
+        *(name, len(X), X.shape[1], len(np.unique(y)), loss),
+        seconds=round(statistics.median(times[loss]), 3),
+        reference_seconds=round(statistics.median(times[REFERENCE]), 3),
+        ratio=round(statistics.median(ratios), 3),
+        quartiles=f"{low:.2f} to {high:.2f}",
+        iterations=int(models[loss].n_iter_),
+        reference_iterations=int(np.max(models[REFERENCE].n_iter_)),
+        objective=values[0],
+        reference_objective=values[1],
+    )
 
 
 def objective(model: Any, X: np.ndarray, y: np.ndarray, C: float) -> float:
