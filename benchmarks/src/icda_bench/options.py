@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -11,6 +13,22 @@ import tyro
 from icda.errors import InputError
 
 Root = Annotated[str | None, tyro.conf.arg(help="Where datasets lie; ICDA_DATA, or ./data, if not given.")]
+
+
+@dataclass
+class OneFile:
+    """Measure, and write a CSV file."""
+
+    out: tyro.conf.Positional[Path]
+    """CSV to write."""
+
+
+@dataclass(frozen=True)
+class StudyFile:
+    """The file that a study fills; trainings that it holds are not run again."""
+
+    out: Path
+    """CSV file; rows are added as they come."""
 
 
 def all_cores() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -12,7 +13,7 @@ from icda_bench.cost.network_cost import cost_status, load_cost_suite
 from icda_bench.markdown import markdown, spread
 from icda_bench.rows import read_rows, read_table
 from icda_bench.studies.tail_features.run import TITLES, TailRow
-from icda_bench.suites.suite import Column, Suite, cell_config, load_suite
+from icda_bench.suites.suite import Suite, cell_config, load_suite
 from icda_bench.suites.suite_table import Line, column_lines, length_text, suite_rows
 
 
@@ -29,10 +30,12 @@ class Claim:
     tier: str = "cpu"
 
 
+def _content() -> dict[str, Any]:
+    return yaml.safe_load(files("icda_bench").joinpath("claims.yaml").read_text())
+
+
 def load_claims() -> list[Claim]:
-    """The content of claims.yaml."""
-    entries = yaml.safe_load(files("icda_bench").joinpath("claims.yaml").read_text())
-    return [Claim(entry["text"], entry["scale"], **entry["cells"]) for entry in entries]
+    return [Claim(entry["text"], entry["scale"], **entry["cells"]) for entry in _content()["claims"]]
 
 
 TITLE = ["the paper says", "its figures", "ours", "at which scale", "verdict"]
@@ -52,28 +55,17 @@ def _suite_line(claim: Claim, results: Path) -> list[str] | None:
     row, against = lines[claim.row], lines[claim.against]
     if claim.tier == "long" and not (row.values and against.values):
         return None
+    config = cell_config(suite, claim.tier, column, row.row)
     return [
-        f"{claim.text} ([{claim.suite}](benchmarks.md#{ANCHORS[claim.suite]}))",
-        _paper_cell(suite, row, against),
+        f"{claim.text} ([{claim.suite}](benchmarks.md#{_content()['anchors'][claim.suite]}))",
+        _paper_cell(row, against),
         f"{_named(suite, row)}, {_named(suite, against)}",
-        f"{claim.scale}, " + _network(suite, column, claim),
+        f"{claim.scale}, {config.model or 'its own network'}, {length_text(config)}",
         row.verdict.text(),
     ]
 
 
-ANCHORS = {
-    "table2": "table-2-long-tailed-cifar",
-    "table4": "table-4-wrong-labels",
-    "table6": "table-6-subpopulation-shift",
-    "table7": "table-7-generalised-long-tails-imagenet-glt",
-    "table8": "table-8-generalised-long-tails-mscoco-glt",
-    "table9": "table-9-standard-data",
-    "ablation": "ablation",
-    "gain": "where-icdas-gain-lives",
-}
-
-
-def _paper_cell(suite: Suite, row: Line, against: Line) -> str:
+def _paper_cell(row: Line, against: Line) -> str:
     if row.paper is None and against.paper is None:
         return "no figures, the order only"
     figures = [(line.row.title, line.paper) for line in (row, against)]
@@ -87,11 +79,6 @@ def _named(suite: Suite, line: Line) -> str:
 
 def _short(title: str) -> str:
     return title.split(",")[0].split(":")[0]
-
-
-def _network(suite: Suite, column: Column, claim: Claim) -> str:
-    config = cell_config(suite, claim.tier, column, suite.row(claim.row))
-    return f"{config.model or 'its own network'}, {length_text(config)}"
 
 
 def _features_line(results: Path) -> list[str] | None:

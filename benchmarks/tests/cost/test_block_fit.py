@@ -13,7 +13,7 @@ from icda_bench.cost.large_fit import make_biased_files
 
 
 def test_the_model_counts_rows_passes_and_workers() -> None:
-    terms = Terms(statistics_seconds=2e-6, pass_seconds=1e-6, summary_bytes=1, question_bytes=1, answer_bytes=1)
+    terms = Terms(statistics_seconds=2e-6, pass_seconds=1e-6, summary_bytes=1, answer_bytes=1)
     assert terms.seconds(rows=10**6, passes=12, workers=4) == pytest.approx((2 + 10) / 4)
 
 

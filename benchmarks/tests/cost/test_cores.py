@@ -19,7 +19,7 @@ def test_a_row_is_the_median_and_its_gain_is_over_one_thread(monkeypatch: pytest
     monkeypatch.setattr(
         cores, "_measured", lambda task, p, t: CoresRow(task, "made up", p, t, 100, 1.0, 1.0, next(rates))
     )
-    rows = measure_cores(["fit"], rounds=3, say=lambda _: None)
+    rows = measure_cores(["fit"], rounds=3)
     assert [(row.threads_each, row.per_second, row.speedup) for row in rows] == [(1, 4.0, 1.0), (2, 8.0, 2.0)]
 
 

@@ -1,7 +1,6 @@
-import pytest
 import torch
 
-from icda_bench.cost.memory import peak_bytes
+from icda_bench.cost.measures import peak_bytes
 
 MIB = 2**20
 
@@ -19,11 +18,6 @@ def test_the_peak_is_what_is_held_at_once_not_what_is_asked_for_in_all() -> None
         del also_gone, kept
 
     assert peak_bytes(step) == 4 * MIB
-
-
-@pytest.mark.parametrize("count", [1, 5])
-def test_the_peak_grows_with_what_lives_together(count: int) -> None:
-    assert peak_bytes(lambda: [mebibytes(2) for _ in range(count)].clear()) == 2 * count * MIB
 
 
 def test_what_stood_before_counts_neither_when_used_nor_when_released() -> None:

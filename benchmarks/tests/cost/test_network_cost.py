@@ -7,14 +7,12 @@ from typing import Any
 import pytest
 
 from icda.models import MODELS
-from icda.registry import UnknownNameError
 from icda_bench.cost import network_cost
 from icda_bench.cost.network_cost import (
     NetworkCostRow,
     add_to_csv,
     cost_table,
     load_cost_suite,
-    measure_network_cost,
     measure_step,
 )
 from icda_bench.rows import read_table
@@ -62,17 +60,6 @@ def test_figures_are_made_of_paired_steps_and_of_the_loss_alone(monkeypatch: pyt
 def test_a_covariance_that_does_not_fit_is_measured_as_diagonal(recwarn: pytest.WarningsRecorder) -> None:
     assert measure_step("linear", 10, "cpu", batch=2, steps=3, seconds=0.01).steps == 3
     assert len(recwarn) == 0
-
-
-def test_steps_are_really_timed() -> None:
-    first, second = measure_network_cost("smoke", ["resnet32"], lambda _: None)
-    assert first.base_ms > 0
-    assert (first.classes, second.classes) == (10, 100)
-
-
-def test_a_network_that_is_not_in_the_table_is_refused() -> None:
-    with pytest.raises(UnknownNameError, match="no network 'resnet8'"):
-        measure_network_cost("smoke", ["resnet8"], lambda _: None)
 
 
 def test_measuring_again_takes_the_place_of_what_was_measured_before(tmp_path: Path) -> None:

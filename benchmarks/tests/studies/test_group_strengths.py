@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from icda.cli.main import main
 from icda.training import TrainConfig, train
 from icda.training.run import load_folder
-from icda_bench.studies.group_strengths import StrengthRow, group_strengths_table, measure_group_strengths
+from icda_bench.rows import read_rows
+from icda_bench.studies.group_strengths import (
+    Arguments,
+    StrengthRow,
+    group_strengths_table,
+    measure_group_strengths,
+    run,
+)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
-    train(
-        TrainConfig(task="digits_coloured", method="icda", model="mlp", epochs=2, attributes="unknown", out=str(folder))
-    )
+    recipe = TrainConfig(task="digits_coloured", method="icda", model="mlp", epochs=2, attributes="unknown")
+    train(replace(recipe, out=str(folder)))
     return folder
 
 
@@ -70,12 +76,10 @@ def test_the_table_gives_the_order_of_smaller_groups_only() -> None:
     ]
 
 
-def test_the_command_prints_and_writes_them(
-    folder: Path, rows: list[StrengthRow], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_the_command_needs_runs_and_writes_a_row_for_each_group(
+    folder: Path, rows: list[StrengthRow], tmp_path: Path
 ) -> None:
-    out = tmp_path / "strengths.csv"
-    assert main(["bench", "strengths", str(folder), "--out", str(out)]) == 0
-    assert rows[0].group in capsys.readouterr().out
-    assert len(out.read_text().splitlines()) == len(rows) + 1
-    assert main(["bench", "strengths"]) == 1
-    assert "name the folders of finished runs" in capsys.readouterr().err
+    run(Arguments((folder,), out=tmp_path / "strengths.csv"))
+    assert read_rows(tmp_path / "strengths.csv", StrengthRow) == rows
+    with pytest.raises(ValueError, match="folders of finished runs"):
+        run(Arguments(()))

@@ -73,8 +73,8 @@ def test_the_table_has_the_means_over_methods_and_seeds() -> None:
 
 
 def test_a_name_that_table_6_does_not_have_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="table 6 has no tasks cifar10"):
-        next(compare_table6(["icda"], ["cifar10"], 1, tmp_path, None))
+    with pytest.raises(ValueError, match="unknown tasks: cifar10"):
+        next(compare_table6(Arguments(tasks=("cifar10",), out=tmp_path)))
 
 
 def test_the_command_writes_a_row_for_each_rule_of_each_run_and_makes_none_twice(

@@ -76,19 +76,11 @@ def made_up_groups(text: bool) -> Task:
         part = slice(start, start + 40)
         return Split(source, torch.arange(160)[part], groups[part] // 2, groups[part])
 
-    return Task(
-        "made_up",
-        2,
-        split(0),
-        split(40),
-        split(80),
-        split(120),
-        group_names=tuple("abcd"),
-        group_attributes=(0, 1, 0, 1),
-        input_kind="text" if text else "image",
-        input_shape=(8,) if text else (3, 32, 32),
-        default_model="resnet8",
+    known = {"group_names": tuple("abcd"), "group_attributes": (0, 1, 0, 1), "default_model": "resnet8"}
+    inputs = (
+        {"input_kind": "text", "input_shape": (8,)} if text else {"input_kind": "image", "input_shape": (3, 32, 32)}
     )
+    return Task("made_up", 2, *(split(start) for start in (0, 40, 80, 120)), **known, **inputs)  # type: ignore[arg-type]
 
 
 def stand_in(text: bool) -> FeatureClassifier:

@@ -11,18 +11,13 @@ from rich.console import Console
 
 from icda_bench.suites.plan import CostEstimate, in_ledger, plan_lines
 from icda_bench.suites.runner import run_suite
-from icda_bench.suites.suite import Cell, Column, Place, Row, Suite, Tier
+from icda_bench.suites.suite import Cell, Column, Place, Suite, SuiteRow, Tier
 
 
 def suite(cell_seconds: float | None = None) -> Suite:
-    return Suite(
-        "some",
-        "a table",
-        columns=(Column("a", "A", {"smoke": Place("digits_lt")}),),
-        rows=(Row("cross_entropy", "CE", "cross_entropy"),),
-        tiers={"smoke": Tier({}, cell_seconds=cell_seconds)},
-        reference="cross_entropy",
-    )
+    columns = (Column("a", "A", {"smoke": Place("digits_lt")}),)
+    rows = (SuiteRow("cross_entropy", "CE", "cross_entropy"),)
+    return Suite("some", "a table", columns, rows, {"smoke": Tier({}, cell_seconds=cell_seconds)}, "cross_entropy")
 
 
 def ledger_row(chosen: Cell, seconds: float = 1.0) -> dict[str, str]:

@@ -14,10 +14,9 @@ from rich.console import Console
 from icda.methods.base import MissingNeedError
 from icda.registry import UnknownNameError
 from icda.results.ledger import read_ledger
-from icda.training.grid import CellOutcome
+from icda.training.grid import CellOutcome, run_cell
 from icda_bench.suites import runner
 from icda_bench.suites.runner import check_cells, run_suite
-from icda_bench.suites.suite import Cell
 
 QUIET = Console(quiet=True)
 
@@ -39,10 +38,10 @@ def test_a_row_stands_in_the_ledger_as_soon_as_its_cell_is_finished(
             seen.append(seeds_in(ledger))
 
     monkeypatch.setattr(runner, "run_cells", watched)
-    report = run_suite(chosen, QUIET, ledger=ledger)
+    results, failures = run_suite(chosen, QUIET, ledger=ledger)
     assert seen == [["0"], ["0", "1"], ["0", "1", "2"]]
-    assert sorted(report.results) == [0, 1, 2]
-    assert not report.failures
+    assert sorted(results) == [0, 1, 2]
+    assert not failures
     run_suite(chosen, QUIET, ledger=ledger)
     assert seeds_in(ledger) == ["0", "1", "2"]  # a second run adds no row
 
@@ -54,25 +53,14 @@ def test_failed_cells_are_reported_with_their_reason_and_leave_no_row(
     monkeypatch.setattr(
         runner,
         "run_cells",
-        lambda *_: iter([(1, CellOutcome(None, "it rained")), (0, _pretend(chosen[0]))]),
+        lambda *_: iter([(1, CellOutcome(None, "it rained")), (0, run_cell(chosen[0].config))]),
     )
     console = Console(record=True, width=200, file=io.StringIO())
-    report = run_suite(chosen, console, ledger=tmp_path / "some.csv")
+    _, failures = run_suite(chosen, console, ledger=tmp_path / "some.csv")
     text = console.export_text()
-    assert report.failures == {1: "it rained"}
+    assert failures == {1: "it rained"}
     assert "failed: digits_lt, icda, seed 0: it rained" in text
     assert seeds_in(tmp_path / "some.csv") == ["0"]
-
-
-def _pretend(chosen: Cell) -> CellOutcome:
-    config = chosen.config
-    result = {
-        **{"task": config.task, "method": config.method, "seed": config.seed, "model": config.model},
-        **{"split": "test", "selection": "last", "metrics": {"accuracy": 0.5}, "seconds": 1.0},
-        **{"config": config.as_dict(), "config_hash": config.hash(), "data_hash": "0" * 64},
-        "environment": {"commit": None, "processor": "chip", "cores": 2, "torch": "2"},
-    }
-    return CellOutcome(result, seconds=1.0)
 
 
 @pytest.mark.parametrize(

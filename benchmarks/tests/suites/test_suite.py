@@ -130,13 +130,8 @@ def test_rows_columns_and_seeds_can_be_chosen() -> None:
     suite = small()
     assert [cell.row for cell in cells(suite, "cpu", "runs", methods=["icda"], tasks=["a"], seeds=3)] == ["icda"] * 3
     assert {cell.column for cell in cells(suite, "cpu", "runs", tasks=["digits_lt"])} == {"a", "b"}
-    for only, message in (
-        ({"methods": ["gan"]}, "cited from the paper"),
-        ({"methods": ["idca"]}, "no method 'idca'"),
-        ({"tasks": ["mnist"]}, "no task 'mnist' in tier cpu"),
-    ):
-        with pytest.raises(UnknownNameError, match=message):
-            cells(suite, "cpu", "runs", **only)
+    with pytest.raises(UnknownNameError, match="cited from the paper"):
+        cells(suite, "cpu", "runs", methods=["gan"])
 
 
 def test_a_cell_that_two_suites_share_has_one_folder_and_a_changed_recipe_another() -> None:
@@ -172,11 +167,6 @@ def test_the_parts_of_a_suite_fit_each_other(name: str) -> None:
         assert (column.absent is None) == here, f"{column.key} is run here or says why not"
     for tier in suite.tiers.values():
         assert {*tier.row_seeds, *tier.row_options} <= set(keys)
-
-
-def test_an_unknown_suite_gets_a_proposal() -> None:
-    with pytest.raises(UnknownNameError, match="did you mean 'table2'"):
-        load_suite("tabel2")
 
 
 def test_seeds_may_begin_later() -> None:

@@ -20,7 +20,7 @@ STORAGE, BEST = "study.db", "best.yaml"
 
 
 @dataclass(frozen=True)
-class Found:
+class BestTrial:
     """The best trial so far: its number, what it chose, and what that was worth on validation data."""
 
     trial: int
@@ -36,7 +36,7 @@ def tune(
     *,
     metric: str = "accuracy",
     say: Callable[[str], None] = print,
-) -> Found:
+) -> BestTrial:
     """Search until `trials` trials are finished in `config.out`; trials of an earlier call count, so a killed one goes on.
 
     Each trial trains with the proposed values and is worth the metric of its selected model on the validation split. A
@@ -68,7 +68,7 @@ def tune(
         raise OperationError(f"none of {done} trials succeeded; the last: {_worth(study.trials[-1], metric)}")
     best = study.best_trial
     save_config(apply_values(config, best.params, TrainConfig.out), folder / BEST)
-    return Found(best.number, dict(best.params), float(best.value), done)
+    return BestTrial(best.number, dict(best.params), float(best.value), done)
 
 
 def check_task(config: TrainConfig, metric: str) -> None:

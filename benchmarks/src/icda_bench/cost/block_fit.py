@@ -55,7 +55,6 @@ class Terms:
     statistics_seconds: float
     pass_seconds: float
     summary_bytes: int
-    question_bytes: int
     answer_bytes: int
 
     def seconds(self, rows: int, passes: int, workers: int) -> float:
@@ -111,8 +110,7 @@ def measure_terms(blocks: Sequence[Block], loss: LossName) -> Terms:
     begun = time.process_time()
     found = answer(block, question)
     spent = (time.process_time() - begun) / len(block)
-    sizes = [len(pickle.dumps(part)) for part in (summary, question, found)]
-    return Terms(gathered, spent, *sizes)
+    return Terms(gathered, spent, len(pickle.dumps(summary)), len(pickle.dumps(found)))
 
 
 def measure(options: Arguments) -> list[BlockFitRow]:

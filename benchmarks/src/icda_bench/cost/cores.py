@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import tyro
-
 from icda_bench.cost.child import in_child
+from icda_bench.options import OneFile
 from icda_bench.rows import write_rows
 
 IMAGES, BATCH = 512, 2  # chunks of 32 images
@@ -24,14 +23,6 @@ PLANS = {"embed": ((1, 1), (1, 2), (2, 1)), "audit": ((1, 1), (1, 2)), "fit": ((
 
 Progress = Callable[[int, int], None]
 Work = Callable[[int, Progress], None]
-
-
-@dataclass
-class Arguments:
-    """Measure embed, audit and fit with one core and with two; ICDA_DATA names the folder with cifar10."""
-
-    out: tyro.conf.Positional[Path]
-    """CSV to write."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +45,7 @@ class CoresRow:
     speedup: float = 1.0
 
 
-def measure_cores(
-    tasks: Sequence[str] = tuple(PLANS), rounds: int = 3, say: Callable[[str], None] = print
-) -> list[CoresRow]:
+def measure_cores(tasks: Sequence[str] = tuple(PLANS), rounds: int = 3) -> list[CoresRow]:
     """All rows, the median of `rounds`; the ways of a task take turns, so that neighbours disturb them alike."""
     rows: list[CoresRow] = []
     for task in tasks:
@@ -64,7 +53,7 @@ def measure_cores(
         middle = [sorted(way, key=lambda row: row.per_second)[rounds // 2] for way in zip(*runs, strict=True)]
         found = [replace(row, speedup=round(row.per_second / middle[0].per_second, 2)) for row in middle]
         for row in found:
-            say(f"{task}, {row.processes} x {row.threads_each}: {row.per_second:.1f} per second, {row.speedup:.2f} x")
+            print(f"{task}, {row.processes} x {row.threads_each}: {row.per_second:.1f} per second, {row.speedup:.2f} x")
         rows += found
     return rows
 
@@ -141,5 +130,5 @@ def _on_made_rows(function: Callable[..., object], samples: int, classes: int) -
     return work, samples, f"synthetic, {FEATURES} features, {classes} classes"
 
 
-def run(options: Arguments) -> None:
+def run(options: OneFile) -> None:
     write_rows(options.out, measure_cores(), machine=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,12 +18,13 @@ from sklearn.preprocessing import StandardScaler
 from icda.data.roots import data_root
 from icda.estimators.classifier import LOSSES, ICDAClassifier
 from icda_bench.cost.large_fit import LargeFitRow, measure_large_fit
-from icda_bench.cost.timing import Step, interleave
+from icda_bench.cost.measures import Step, interleave
 from icda_bench.options import Root
 from icda_bench.rows import write_rows
 from icda_bench.studies.features import read_waterbirds
 
 REFERENCE = "logistic regression"
+LARGE = (100_000, 512, 100)  # samples, features, classes
 
 
 @dataclass
@@ -62,25 +63,13 @@ class FitTimeRow:
     reference_objective: float | None
 
 
-def measure_fit_time(
-    root: Path,
-    rounds: int = 5,
-    C: float = 1.0,
-    losses: Sequence[str] = LOSSES,
-    large: tuple[int, int, int] | None = (100_000, 512, 100),
-    say: Callable[[str], None] = print,
-) -> list[FitTimeRow]:
-    """Waterbirds' features under `root` (float32, standardised), and a made-up set of (samples, features, classes)."""
+def measure_fit_time(root: Path, rounds: int) -> list[FitTimeRow]:
+    """Waterbirds' features under `root` (float32, standardised), and a made-up set."""
     rows: list[FitTimeRow] = []
-    sets = {"waterbirds": partial(_waterbirds, root)}
-    if large is not None:
-        sets["synthetic"] = partial(synthetic_rows, large)
-    for name, make in sets.items():
+    for name, make in {"waterbirds": partial(_waterbirds, root), "synthetic": partial(synthetic_rows, LARGE)}.items():
         X, y = make()
-        say(f"{name}: {X.shape[0]} x {X.shape[1]}, {len(np.unique(y))} classes")
-        rows += compare(name, X, y, losses, C, rounds)
-        for row in rows[-len(losses) :]:
-            say(f"  {row.loss}: {row.seconds:.2f} s, {row.ratio:.2f} x LogisticRegression ({row.quartiles})")
+        print(f"{name}: {X.shape[0]} x {X.shape[1]}, {len(np.unique(y))} classes")
+        rows += compare(name, X, y, LOSSES, 1.0, rounds)
     return rows
 
 

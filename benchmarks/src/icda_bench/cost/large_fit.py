@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,15 +40,13 @@ def measure_large_fit(
     feature_dim: int = 512,
     num_classes: int = 10,
     losses: Sequence[str] = ("ce", "icda"),
-    say: Callable[[str], None] = print,
 ) -> list[LargeFitRow]:
     """Fit each loss to a synthetic biased set, in a child each; the files are made if they are not there, and stay."""
     make_biased_files(folder, num_samples, feature_dim, num_classes)
     rows = []
     for loss in losses:
-        say(f"{loss}: {num_samples} x {feature_dim}, {num_classes} classes")
         rows.append(in_child(fit_from_disk, folder, loss))
-        say(f"  peak {rows[-1].peak_mib:.0f} MiB, {rows[-1].seconds:.0f} s")
+        print(f"{loss}: peak {rows[-1].peak_mib:.0f} MiB, {rows[-1].seconds:.0f} s")
     return rows
 
 

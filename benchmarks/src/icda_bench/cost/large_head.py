@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-
-import tyro
 
 from icda_bench.cost.child import in_child, peak_mib
+from icda_bench.options import OneFile
 from icda_bench.rows import write_rows
 
 WAYS = ("cross entropy", "icda", "icda, sampled", "icda, sampled, low rank")
 GRID = tuple((classes, features) for features in (64, 384) for classes in (10_000, 50_000, 100_000))
 BATCH, STEPS, NEGATIVES, RANK = 128, 12, 1024, 4
-
-
-@dataclass
-class Arguments:
-    """Measure heads of 10,000 to 100,000 classes, each in a process of its own."""
-
-    out: tyro.conf.Positional[Path]
-    """CSV to write."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +41,13 @@ def measure_large_heads(
     grid: Sequence[tuple[int, int]] = GRID,
     ways: Sequence[str] = WAYS,
     steps: int = STEPS,
-    say: Callable[[str], None] = print,
 ) -> list[LargeHeadRow]:
     """One child per way and size."""
     rows = []
     for classes, features in grid:
         for way in ways:
             rows.append(in_child(train_head, way, classes, features, steps))
-            say(f"{way}, {classes} x {features}: {rows[-1].ms:.0f} ms, peak {rows[-1].peak_mib:.0f} MiB")
+            print(f"{way}, {classes} x {features}: {rows[-1].ms:.0f} ms, peak {rows[-1].peak_mib:.0f} MiB")
     return rows
 
 
@@ -107,5 +96,5 @@ def train_head(way: str, classes: int, features: int, steps: int) -> LargeHeadRo
     )
 
 
-def run(options: Arguments) -> None:
+def run(options: OneFile) -> None:
     write_rows(options.out, measure_large_heads(), machine=True)

@@ -20,10 +20,16 @@ from icda.meta import Forward
 from icda.methods.meta_loop import MetaICDA
 from icda.models import create_model
 from icda.models.base import FeatureClassifier
-from icda_bench.cost.memory import peak_bytes
-from icda_bench.cost.operations import count_operations, matrix_rate
+from icda_bench.cost.measures import (
+    Step,
+    count_operations,
+    interleave,
+    matrix_rate,
+    narrow_table,
+    peak_bytes,
+    quartiles,
+)
 from icda_bench.cost.speed import training_steps
-from icda_bench.cost.timing import Step, interleave, narrow_table, quartiles
 
 
 @dataclass(frozen=True)
@@ -72,16 +78,12 @@ def measure_meta_speed(model: str, batch_size: int, classes: int, rounds: int) -
         middle = statistics.mean(seconds) if "every" in name else statistics.median(seconds)
         share = memory[name] / memory["cross entropy"]
         row = MetaSpeedRow(model, name, classes, batch_size, round(1e3 * middle, 1), round(ratio, 3), round(share, 2))
-        if "every" not in name:
-            row = _with_limits(replace(row, quartiles=quartiles(paired)), operations, rate)
+        if name in operations:
+            gflop, least = operations[name], operations["cross entropy"]
+            row = replace(row, quartiles=quartiles(paired), gflop=round(gflop, 3), limit_ratio=round(gflop / least, 3))
+            row = replace(row, limit_ms=round(1e12 * gflop / rate, 1))
         rows.append(row)
     return rows
-
-
-def _with_limits(row: MetaSpeedRow, operations: dict[str, float], rate: float) -> MetaSpeedRow:
-    gflop = operations[row.way]
-    limit_ratio = round(gflop / operations["cross entropy"], 3)
-    return replace(row, gflop=round(gflop, 3), limit_ratio=limit_ratio, limit_ms=round(1e12 * gflop / rate, 1))
 
 
 def to_meta_table(rows: list[MetaSpeedRow]) -> Table:

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from rich.table import Table
 
 from icda.registry import UnknownNameError
 from icda.terminal import make_console
+from icda_bench.cost.measures import interleave
 from icda_bench.cost.speed import head_steps, training_steps
-from icda_bench.cost.timing import interleave
 from icda_bench.markdown import markdown
 from icda_bench.rows import machine_columns, read_table, write_rows
 from icda_bench.suites.suite import TierName
@@ -184,11 +183,8 @@ def _measured(paper: float, line: dict[str, str] | None) -> list[str]:
 def run(options: Arguments) -> None:
     console = make_console()
     rows = measure_network_cost(options.tier, options.networks, console.print)
-    table = Table("network", "C", "CE ms", "ICDA ms", "extra", title="what ICDA adds to a training step")
     for row in rows:
-        extra = f"{row.extra:+.1f} ± {row.noise:.1f} %"
-        table.add_row(row.network, str(row.classes), str(row.base_ms), str(row.method_ms), extra)
-    console.print(table)
+        console.print(f"{row.network}, {row.classes} classes: ICDA adds {row.extra:+.1f} ± {row.noise:.1f} %")
     if options.ledger is not None:
         add_to_csv(rows, options.ledger)
         console.print(f"Written to {options.ledger}", highlight=False)

@@ -11,17 +11,23 @@ from typing import Any
 
 import torch
 from rich.table import Table
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.losses import AdjustedLoss, ICDALoss
 from icda.losses.augmented import StatisticsLoss
 from icda.models import create_model
 from icda.terminal import make_console
-from icda_bench.cost.memory import peak_bytes
-from icda_bench.cost.operations import count_operations, matrix_rate
+from icda_bench.cost.measures import (
+    Step,
+    count_operations,
+    interleave,
+    matrix_rate,
+    narrow_table,
+    peak_bytes,
+    quartiles,
+)
 from icda_bench.cost.peers import PeersISDA
-from icda_bench.cost.timing import Step, interleave, narrow_table, quartiles
 from icda_bench.rows import write_rows
 
 FUSED = "icda, no logits"
@@ -65,11 +71,6 @@ class SpeedRow:
     quartiles: str = ""  # of the paired ratios: how far the machine's own noise goes
     gflop: float | None = None  # of the loss's matrix products, forward and backward
     limit_ms: float | None = None  # what these alone would take at the machine's measured rate
-
-    @property
-    def over_limit(self) -> float | None:
-        """The step's time as a multiple of that of its matrix products."""
-        return None if not self.limit_ms else self.method_ms / self.limit_ms
 
 
 def measure_speed(model: str, batch_size: int, rounds: int, grid: bool, say: Callable[[str], None]) -> list[SpeedRow]:
@@ -132,9 +133,8 @@ def head_rows(classes: int, features: int, batch: int, covariance: str, rounds: 
     diagonal covariances the loss is faster when it makes them itself: "head, no logits". With full ones ISDA stands beside
     it as public code has it, where its tensors fit: "head, N x C x A".
     """
-    steps = head_steps(classes, features, batch, covariance)
-    if covariance == "full" and 4 * batch * classes * max(classes, features) <= PEERS_BYTES:
-        steps[PEERS] = peers_step(classes, features, batch)
+    fits = 4 * batch * classes * max(classes, features) <= PEERS_BYTES
+    steps = head_steps(classes, features, batch, covariance, peers=covariance == "full" and fits)
     times, sizes = interleave(steps, rounds), (covariance, classes, features, batch)
     rows = []
     for name, what in {
@@ -148,25 +148,11 @@ def head_rows(classes: int, features: int, batch: int, covariance: str, rounds: 
     return rows
 
 
-def peers_step(classes: int, features: int, batch: int) -> Step:
-    """Forward and backward of a head with ISDA as public code has it."""
-    torch.manual_seed(0)
-    head, loss = nn.Linear(features, classes), PeersISDA(classes, features)
-    inputs = torch.rand(batch, features, requires_grad=True)
-    targets = torch.randint(classes, (batch,))
-
-    def step() -> None:
-        head.zero_grad()
-        inputs.grad = None
-        loss(inputs, targets, head, 0.5, head(inputs)).backward()
-
-    return step
-
-
-def head_steps(classes: int, features: int, batch: int, covariance: str) -> dict[str, Step]:
+def head_steps(classes: int, features: int, batch: int, covariance: str, peers: bool = False) -> dict[str, Step]:
     """Forward and backward of a head with cross entropy and with ICDA, on the same features.
 
-    With diagonal covariances there is a third step, the fused path, which a loss takes that is given no logits.
+    With diagonal covariances there is a third step, the fused path, which a loss takes that is given no logits; with
+    `peers` ISDA as public code has it.
     """
     torch.manual_seed(0)
     head = nn.Linear(features, classes)
@@ -174,22 +160,21 @@ def head_steps(classes: int, features: int, batch: int, covariance: str) -> dict
     targets = torch.randint(classes, (batch,))
     loss = ICDALoss(classes, features, torch.full((classes,), 10), covariance=covariance)
 
-    def clear() -> None:
+    def step(value: Callable[[], Tensor]) -> None:
         head.zero_grad()
         inputs.grad = None
+        value().backward()
 
-    def plain() -> None:
-        clear()
-        F.cross_entropy(head(inputs), targets).backward()
-
-    def adjusted(*, with_logits: bool) -> None:
-        clear()
-        loss(inputs, targets, head, 0.5, head(inputs) if with_logits else None).backward()
-
-    steps: dict[str, Step] = {"ce": plain, "icda": partial(adjusted, with_logits=True)}
+    values: dict[str, Callable[[], Tensor]] = {
+        "ce": lambda: F.cross_entropy(head(inputs), targets),
+        "icda": lambda: loss(inputs, targets, head, 0.5, head(inputs)),
+    }
     if covariance == "diagonal":
-        steps[FUSED] = partial(adjusted, with_logits=False)
-    return steps
+        values[FUSED] = lambda: loss(inputs, targets, head, 0.5)
+    if peers:
+        isda = PeersISDA(classes, features)
+        values[PEERS] = lambda: isda(inputs, targets, head, 0.5, head(inputs))
+    return {name: partial(step, value) for name, value in values.items()}
 
 
 def _row(
@@ -229,9 +214,10 @@ def to_table(rows: list[SpeedRow]) -> Table:
         what = f"{row.what}, {row.covariance}" if row.method == "icda" else f"{row.what}, {row.method}"
         ends = "-".join(_ratio(float(end)) for end in row.quartiles.split(" to ") if end)
         times = (_figure(row.base_ms), _figure(row.method_ms), _ratio(row.ratio), ends)
+        over = None if not row.limit_ms else row.method_ms / row.limit_ms
         extra = "" if row.extra_mib is None else f"{row.extra_mib:.0f}"
         sizes = map(str, (row.classes, row.features, row.batch))
-        body.append([what, *sizes, *times, _figure(row.limit_ms), _figure(row.over_limit), extra])
+        body.append([what, *sizes, *times, _figure(row.limit_ms), _figure(over), extra])
     titles = ["step", "C", "A", "N", "CE ms", "ms", "ratio", "quartiles", "limit", "over", "MiB"]
     caption = "limit: ms of the matrix products alone at this machine's rate; over: ms / limit"
     return narrow_table("time against cross entropy", titles, body, caption)

@@ -14,7 +14,7 @@ from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from icda.auditing import Audit, audit
+from icda.auditing import audit
 from icda.data.roots import data_root
 from icda.extras import require
 from icda_bench.markdown import grouped, markdown, spread
@@ -71,14 +71,15 @@ def waterbirds_rows(root: Path) -> list[AuditRow]:
     train = whole.rows(split == 0)
     targets, place = train.targets, train.attributes["place"]
     result = audit(train.features, targets, class_names=NAMES)
-    rows = []
+    own, rows = result.ties.probabilities[np.arange(len(result)), targets], []
     for label, name in enumerate(NAMES):
         here = targets == label
         sought = here & (place != targets)
-        for score, values in _tie_scores(result).items():
+        for score, values in {"tie": result.ties.tie, "1 - p_y": 1 - own}.items():
             area, seconds = round(float(roc_auc_score(sought[here], values[here])), 4), round(result.seconds, 1)
             right = round(float((result.ties.predicted == targets)[sought].mean()), 4)
-            suspected = _rounded(result.costs[label].accuracy_suspected)
+            found = result.costs[label].accuracy_suspected
+            suspected = None if found is None else round(found, 4)
             sizes = (int(sought.sum()), int(here.sum()))
             rows.append(AuditRow("waterbirds", name, score, 0, area, *sizes, seconds, right, suspected))
     return rows
@@ -119,12 +120,3 @@ def audit_table(rows: list[AuditRow]) -> str:
     places = grouped(rows, lambda row: (row.task, row.part, row.score))
     body = [[*place, spread([row.auroc for row in mine], digits=3)] for place, mine in places.items()]
     return markdown(["data", "sought in", "score", "AUROC"], body)
-
-
-def _tie_scores(result: Audit) -> dict[str, np.ndarray]:
-    own = result.ties.probabilities[np.arange(len(result)), result.targets]
-    return {"tie": result.ties.tie, "1 - p_y": 1 - own}
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)

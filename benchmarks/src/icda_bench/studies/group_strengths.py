@@ -62,20 +62,11 @@ def measure_group_strengths(folders: Iterable[Path]) -> list[StrengthRow]:
             if not mine.any():
                 continue
             fellows = (seen.targets[:, None] == seen.targets[mine].unique()).any(1)
-            alone = bool(mine[fellows].all())
-            rows.append(
-                StrengthRow(
-                    task=config.task,
-                    method=config.method,
-                    seed=config.seed,
-                    group=name,
-                    samples=int(mine.sum()),
-                    share_of_class=round(float(mine.sum() / fellows.sum()), 4),
-                    train_accuracy=round(float(right[mine].float().mean()), 4),
-                    strength=round(float(strengths[mine].mean()), 4),
-                    auroc=None if alone else round(float(roc_auc_score(mine[fellows], strengths[fellows])), 4),
-                )
-            )
+            share = round(float(mine.sum() / fellows.sum()), 4)
+            learned, strength = (round(float(values[mine].mean()), 4) for values in (right.float(), strengths))
+            area = None if mine[fellows].all() else round(float(roc_auc_score(mine[fellows], strengths[fellows])), 4)
+            place = (config.task, config.method, config.seed, name, int(mine.sum()))
+            rows.append(StrengthRow(*place, share, learned, strength, area))
     return rows
 
 

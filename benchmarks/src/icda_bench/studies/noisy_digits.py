@@ -24,6 +24,7 @@ from icda.training import TrainConfig, train
 from icda.training.run import load_folder, load_task
 from icda.training.sample_figures import auroc, minority
 from icda_bench.markdown import grouped, markdown, percent, spread
+from icda_bench.options import StudyFile
 from icda_bench.rows import fill
 
 TASK = "digits_flip_noise"
@@ -53,11 +54,9 @@ class BestEpochRow:
 
 
 @dataclass(frozen=True)
-class BestEpochArguments:
+class BestEpochArguments(StudyFile):
     """What a table gains that reports the best test epoch."""
 
-    out: Path
-    """CSV file; rows are added as they come."""
     seeds: int = 3
     """Seeds 0, 1, ... of each cell."""
     tasks: tuple[str, ...] = tuple(RECIPES)
@@ -110,11 +109,9 @@ class FewMetadataRow:
 
 
 @dataclass(frozen=True)
-class FewMetadataArguments:
+class FewMetadataArguments(StudyFile):
     """Train with few metadata, or wrong ones."""
 
-    out: Path
-    """CSV file; rows are added as they come."""
     seeds: tuple[int, ...] = (10, 11)
     """Seeds; settings of signed Meta-ICDA were chosen on 0 and 1."""
     epochs: int = 30
@@ -182,11 +179,9 @@ class LongTrainingRow:
 
 
 @dataclass(frozen=True)
-class LongTrainingArguments:
+class LongTrainingArguments(StudyFile):
     """Train signed Meta-ICDA for long, with and without its parts."""
 
-    out: Path
-    """CSV file; rows are added as they come."""
     seeds: tuple[int, ...] = (0,)
     """Seeds; settings were chosen on 0 and 1."""
     epochs: tuple[int, ...] = (120,)
@@ -245,11 +240,9 @@ class ShortcutAndNoiseRow:
 
 
 @dataclass(frozen=True)
-class ShortcutAndNoiseArguments:
+class ShortcutAndNoiseArguments(StudyFile):
     """Train on coloured digits of which a fifth have wrong labels."""
 
-    out: Path
-    """CSV file; rows are added as they come."""
     seeds: int = 3
     """Seeds 0, 1, ..."""
     epochs: int = 30

@@ -11,14 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from icda.errors import InputError
 from icda.selection import Selector
 from icda.training.config import TrainConfig
 from icda.training.evaluation import evaluate_split
 from icda.training.run import build, load_task, make_accelerator
 from icda.training.trainer import Trainer
 from icda_bench.markdown import markdown
-from icda_bench.options import Root
+from icda_bench.options import Root, check_names
 from icda_bench.rows import append_rows, read_rows
 from icda_bench.suites.suite import cell_config, load_suite
 
@@ -86,20 +85,13 @@ def compare_rules(config: TrainConfig) -> list[RuleRow]:
     trainer = WatchedTrainer(config, task, networks, method, config.folder(), make_accelerator(config.precision))
     trainer.seen = []
     trainer.run()
-    history = [_figures(record) for record in trainer.history]
+    history = [record.as_dict() for record in trainer.history]
     last_stage = history[-1]["stage"]
     begun = next(number for number, record in enumerate(history) if record["stage"] == last_stage)
     return rule_rows(config, history[begun:], trainer.seen[begun:], begun)
 
 
-def compare_table6(
-    methods: Sequence[str],
-    tasks: Sequence[str],
-    seeds: int,
-    out: Path,
-    root: str | None,
-    done: Set[tuple[str, str, int]] = frozenset(),
-) -> Iterator[list[RuleRow]]:
+def compare_table6(options: Arguments, done: Set[tuple[str, str, int]] = frozenset()) -> Iterator[list[RuleRow]]:
     """The rows of one run after the other, seed 0 of everything first; settings are those of table 6, tier cpu.
 
     Runs (task, method, seed) that are `done` are left out.
@@ -107,16 +99,15 @@ def compare_table6(
     suite = load_suite("table6")
     places = {column.places["cpu"].task: column for column in suite.columns if "cpu" in column.places}
     known = {row.method: row for row in reversed(suite.rows) if row.method is not None}
-    for name, asked_for, offered in (("methods", methods, known), ("tasks", tasks, places)):
-        if unknown := [value for value in asked_for if value not in offered]:
-            raise InputError(f"table 6 has no {name} {', '.join(unknown)}. Known: {', '.join(map(str, offered))}.")
-    for seed in range(seeds):
-        for task in tasks:
-            for method in (method for method in methods if (task, method, seed) not in done):
+    check_names("methods", options.methods, known)
+    check_names("tasks", options.tasks, places)
+    for seed in range(options.seeds):
+        for task in options.tasks:
+            for method in (method for method in options.methods if (task, method, seed) not in done):
                 config = cell_config(suite, "cpu", places[task], known[method], seed)
                 # Given the groups, which no method here reads, so that the oracle rule can be asked too.
-                asked = {"attributes": "known", "selection": "validation_worst_pseudo_group", "root": root}
-                folder = out / task / method / f"seed{seed}"
+                asked = {"attributes": "known", "selection": "validation_worst_pseudo_group", "root": options.root}
+                folder = options.out / task / method / f"seed{seed}"
                 yield compare_rules(replace(config, **asked, out=str(folder)))  # type: ignore[arg-type]
 
 
@@ -165,14 +156,10 @@ def chosen_epoch(rule: str, history: Sequence[Mapping[str, Any]]) -> int:
     return selector.best_epoch
 
 
-def _figures(record: Any) -> Mapping[str, Any]:
-    return record if isinstance(record, Mapping) else record.as_dict()
-
-
 def run(options: Arguments) -> None:
     rows = [] if options.ledger is None else read_rows(options.ledger, RuleRow)
     done = {row.run for row in rows}
-    for of_run in compare_table6(options.methods, options.tasks, options.seeds, options.out, options.root, done):
+    for of_run in compare_table6(options, done):
         rows += of_run
         if options.ledger is not None:
             append_rows(options.ledger, of_run, machine=True)

@@ -18,11 +18,9 @@ from PIL import Image
 
 from icda.data.datasets.cifar10 import load_cifar10
 from icda.errors import IcdaError
-from icda.training.config import TrainConfig
-from icda.training.evaluation import evaluate_split
-from icda.training.run import build, load_task, make_accelerator
-from icda.training.trainer import Trainer
+from icda.training import TrainConfig, train
 from icda_bench.markdown import grouped, markdown, spread
+from icda_bench.options import StudyFile
 from icda_bench.rows import fill
 
 IMAGE_SIZE = 16
@@ -51,11 +49,9 @@ class StabilityRow:
 
 
 @dataclass(frozen=True)
-class Arguments:
+class Arguments(StudyFile):
     """Train on small folders of photos with the defaults; trainings that the file holds are not run again."""
 
-    out: Path
-    """CSV file; rows are added as they come."""
     seeds: int = 20
     """Seeds 0, 1, ... of each cell."""
     images: tuple[int, ...] = (40, 200, 1000)
@@ -102,19 +98,14 @@ def measure(images: int, classes: int, method: str, bound: str, clip: str, seed:
 
 def train_once(config: TrainConfig) -> tuple[float | None, float | None, float | None]:
     """The largest and the last training loss of an epoch and the test accuracy; None when training diverged."""
-    task = load_task(config)
-    networks, built = build(config, task)
-    accelerator = make_accelerator(config.precision)
-    trainer = Trainer(config, task, networks, built, config.folder(), accelerator)
     try:
-        trainer.run()
-        metrics, _ = evaluate_split(trainer.method, trainer.models, task, task.test, accelerator)
+        result = train(config)
     except IcdaError as error:
         if "became" in str(error) or "diverged" in str(error):
             return None, None, None
         raise
-    losses = [float(epoch.train_loss or 0) for epoch in trainer.history]
-    return max(losses), losses[-1], float(metrics["accuracy"])
+    losses = [float(epoch.train_loss or 0) for epoch in result.history or ()]
+    return max(losses), losses[-1], result.metric("accuracy")
 
 
 def stability_table(rows: Sequence[StabilityRow]) -> str:

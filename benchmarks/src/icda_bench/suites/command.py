@@ -87,8 +87,8 @@ def _results(chosen: Sequence[Cell], options: Arguments, console: Console) -> tu
         return finished, False
     from icda_bench.suites.runner import run_suite  # torch, tasks and methods: seconds
 
-    report = run_suite(chosen, console, where=options.on, jobs=options.jobs, ledger=options.ledger)
-    return list(report.results.values()), bool(report.failures)
+    results, failures = run_suite(chosen, console, where=options.on, jobs=options.jobs, ledger=options.ledger)
+    return list(results.values()), bool(failures)
 
 
 def _check(name: str, options: Arguments) -> None:

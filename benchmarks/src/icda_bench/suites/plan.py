@@ -11,17 +11,17 @@ from icda.results.ledger import read_ledger
 from icda.training.finished import finished_result
 from icda_bench.suites.suite import SUITES, Cell, Suite
 
-Row = Mapping[str, str]
+LedgerRow = Mapping[str, str]
 BASE = "cross_entropy"  # what a method's cost is compared with
 
 
-def ledgers_beside(path: Path) -> list[Row]:
+def ledgers_beside(path: Path) -> list[LedgerRow]:
     """The rows of a ledger and of the other tables' in its folder, which may share cells with it; its own come last."""
     others = [path.with_name(f"{name}.csv") for name in SUITES]
     return [row for ledger in (*others, path) if ledger.exists() for row in read_ledger(ledger)]
 
 
-def in_ledger(cells: Sequence[Cell], rows: Sequence[Row]) -> dict[int, Row]:
+def in_ledger(cells: Sequence[Cell], rows: Sequence[LedgerRow]) -> dict[int, LedgerRow]:
     """Ledger rows of cells, by the cells' numbers: same tier, same hash of all settings that shape the figures."""
     by_hash = {(row["tier"], row["config_hash"]): row for row in rows}
     places = {number: (cell.tier, cell.config.hash()) for number, cell in enumerate(cells)}
@@ -36,7 +36,7 @@ class CostEstimate:
     Where nothing was run on the task, the suite's tier may say what a cell of cross entropy costs (`cell_seconds`).
     """
 
-    def __init__(self, suite: Suite, rows: Sequence[Row]) -> None:
+    def __init__(self, suite: Suite, rows: Sequence[LedgerRow]) -> None:
         self._tiers = suite.tiers
         self._own: dict[tuple[str, str], dict[str, float]] = _seconds_per_epoch(rows)
         self._factors = _factors(self._own)
@@ -64,7 +64,9 @@ class CostEstimate:
         return f"about {sum(known) / 60:.0f} core minutes" + (f", without {unknown} of unknown cost" if unknown else "")
 
 
-def plan_lines(suite: Suite, cells: Sequence[Cell], rows: Sequence[Row], skipped: Mapping[int, Row]) -> list[str]:
+def plan_lines(
+    suite: Suite, cells: Sequence[Cell], rows: Sequence[LedgerRow], skipped: Mapping[int, LedgerRow]
+) -> list[str]:
     """One line per cell (in the ledger, done in its folder, or open with its cost), and one for all of them."""
     cost, lines, waiting = CostEstimate(suite, rows), [], []
     for number, cell in enumerate(cells):
@@ -77,7 +79,7 @@ def plan_lines(suite: Suite, cells: Sequence[Cell], rows: Sequence[Row], skipped
     return [*lines, f"{len(cells)} cells: {done} done, {len(waiting)} to run, {cost.text(waiting)}"]
 
 
-def _seconds_per_epoch(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, float]]:
+def _seconds_per_epoch(rows: Sequence[LedgerRow]) -> dict[tuple[str, str], dict[str, float]]:
     found: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row.get("seconds"):

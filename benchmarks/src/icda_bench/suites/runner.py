@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -24,14 +23,6 @@ from icda_bench.suites.ray_cells import run_on_ray
 from icda_bench.suites.suite import Cell
 
 
-@dataclass
-class GridReport:
-    """What came of a grid: results by cell number, and failed cells with their reason."""
-
-    results: dict[int, RunResult] = field(default_factory=dict)
-    failures: dict[int, str] = field(default_factory=dict)
-
-
 def run_suite(
     cells: Sequence[Cell],
     console: Console,
@@ -39,25 +30,29 @@ def run_suite(
     where: Literal["local", "ray"] = "local",
     jobs: int = 1,
     ledger: Path | None = None,
-) -> GridReport:
-    """Run cells that are not finished; each goes into the ledger as soon as it is. A failure stops no other cell."""
+) -> tuple[dict[int, RunResult], dict[int, str]]:
+    """Results of cells by their numbers, and why others failed, which stops no other cell.
+
+    Finished cells are not run again; each goes into the ledger as soon as it is finished.
+    """
     check_cells(cells)
     run = run_on_ray if where == "ray" else run_cells
-    report = GridReport()
+    results: dict[int, RunResult] = {}
+    failures: dict[int, str] = {}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
         line = progress.add_task("starting", total=len(cells))
         for number, outcome in run([cell.config for cell in cells], jobs):
             if outcome.result is None:
-                report.failures[number] = outcome.failure
+                failures[number] = outcome.failure
             else:
-                report.results[number] = outcome.result
+                results[number] = outcome.result
                 if ledger is not None:
                     add_to_ledger(ledger, to_row(outcome.result, cells[number].tier))
             progress.update(line, advance=1, description=cells[number].label())
-    for number, reason in sorted(report.failures.items()):
+    for number, reason in sorted(failures.items()):
         console.print(f"failed: {cells[number].label()}: {reason}", highlight=False, markup=False)
-    return report
+    return results, failures
 
 
 def check_cells(cells: Sequence[Cell]) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from icda.results.ledger import options_text, read_ledger
 from icda.training import TrainConfig
 from icda_bench.markdown import markdown, spread
-from icda_bench.suites.suite import Column, Row, Suite, cell_config
-from icda_bench.suites.verdict import Entry, Verdict, judge
+from icda_bench.suites.suite import Column, Suite, SuiteRow, cell_config
+from icda_bench.suites.verdict import Entry, PaperVerdict, judge
 
 SHOWN_TIERS = ("paper", "cpu")  # in this order of preference; smoke runs are no measurement
 LONG = "long"  # shown beside the tier above, with the rows that were run
@@ -21,10 +21,10 @@ TITLES = ["method", "the paper", "ours, mean ± std (n)", "status"]
 class Line:
     """One row of a column as it is shown: figures as the paper prints them, and the verdict."""
 
-    row: Row
+    row: SuiteRow
     paper: float | None
     values: tuple[float, ...]
-    verdict: Verdict
+    verdict: PaperVerdict
 
 
 def suite_table(suite: Suite, rows: Sequence[dict[str, str]]) -> str:
@@ -63,7 +63,7 @@ def column_lines(suite: Suite, column: Column, tier: str, rows: Iterable[dict[st
         for row in suite.rows
     ]
     verdicts = judge(entries, suite.reference, at_paper_tier=tier == "paper")
-    verdicts |= {row.key: Verdict("cited") for row in suite.rows if row.method is None}
+    verdicts |= {row.key: PaperVerdict("cited") for row in suite.rows if row.method is None}
     return [
         Line(row, _shown(suite, suite.paper_points(row, column)), measured[row.key], verdicts[row.key])
         for row in suite.rows
@@ -72,7 +72,7 @@ def column_lines(suite: Suite, column: Column, tier: str, rows: Iterable[dict[st
 
 
 def measured_points(
-    suite: Suite, column: Column, row: Row, tier: str, rows: Iterable[dict[str, str]]
+    suite: Suite, column: Column, row: SuiteRow, tier: str, rows: Iterable[dict[str, str]]
 ) -> tuple[float, ...]:
     """The suite's metric in per cent of all ledger rows of a cell, by seed."""
     if row.method is None or tier not in column.places or column.key in row.skip:

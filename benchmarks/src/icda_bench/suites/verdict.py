@@ -69,7 +69,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PaperVerdict:
     """A status, and the differences it rests on."""
 
     status: Status
@@ -79,7 +79,7 @@ class Verdict:
         return f"{self.status}: {self.detail}" if self.detail else self.status
 
 
-def judge(entries: Sequence[Entry], reference: str, *, at_paper_tier: bool) -> dict[str, Verdict]:
+def judge(entries: Sequence[Entry], reference: str, *, at_paper_tier: bool) -> dict[str, PaperVerdict]:
     """The verdict on every row of a column.
 
     >>> rows = [Entry("ce", "CE", 70.0, (50.0, 51.0)), Entry("la", "LA", 77.0, (60.0, 61.0))]
@@ -108,24 +108,24 @@ def pooled_deviation(entries: Sequence[Entry]) -> float:
 
 def _verdict(
     entry: Entry, entries: Mapping[str, Entry], reference: str, deviation: float, at_paper_tier: bool
-) -> Verdict:
+) -> PaperVerdict:
     if not entry.values:
-        return Verdict("not run here")
+        return PaperVerdict("not run here")
     if at_paper_tier and entry.paper is not None:
         away = entry.mean - entry.paper
         if abs(away) <= max(CLOSE, 2 * entry.deviation):
-            return Verdict("reproduced", f"{away:+.1f} to the paper")
+            return PaperVerdict("reproduced", f"{away:+.1f} to the paper")
     if entry.key == reference and not entry.own:
-        return Verdict("reference")
+        return PaperVerdict("reference")
     compared = [
         _compare(entry, other, expected, deviation) for other, expected in _comparisons(entry, entries, reference)
     ]
     detail = ", ".join(text for _, text in compared)
     if _lacks_reference(entry, entries[reference]):
-        return Verdict("reference not run", detail)
+        return PaperVerdict("reference not run", detail)
     if not compared:
-        return Verdict("reference" if entry.key == reference else "no figure in the paper")
-    return Verdict(_summed_up([agrees for agrees, _ in compared]), detail)
+        return PaperVerdict("reference" if entry.key == reference else "no figure in the paper")
+    return PaperVerdict(_summed_up([agrees for agrees, _ in compared]), detail)
 
 
 def _lacks_reference(entry: Entry, reference: Entry) -> bool:

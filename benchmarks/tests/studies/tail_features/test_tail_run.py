@@ -96,13 +96,6 @@ def test_the_seed_draws_tail_and_validation_images_apart(tmp_path: Path, monkeyp
     assert [len(classes) for classes in first.kinds().values()] == [3, 4, 3]
 
 
-def test_standardising_reads_the_training_part_alone(tmp_path: Path) -> None:
-    data = made_up(tmp_path, 0, tmp_path).standardised()
-    np.testing.assert_allclose(data.train.features.mean(0), 0, atol=1e-5)
-    np.testing.assert_allclose(data.train.features.std(0), 1, atol=1e-5)
-    assert np.abs(data.test.features.mean(0)).max() > 1e-3
-
-
 def test_principal_directions_are_those_of_the_training_part_largest_first(tmp_path: Path) -> None:
     data = made_up(tmp_path, 0, tmp_path)
     _, values, vectors = np.linalg.svd(data.train.features - data.train.features.mean(0), full_matrices=False)

@@ -10,13 +10,11 @@ import pytest
 
 from icda_bench.rows import read_table
 from icda_bench.studies.verdicts.cases import Plan, flipped, plant, tail_counts
-from icda_bench.studies.verdicts.fresh import fresh_plans
 from icda_bench.studies.verdicts.judge import evidence_of, regret_table, truth_of, verdict_table
 from icda_bench.studies.verdicts.methods import fit_rows, judge
-from icda_bench.studies.verdicts.plans import plans_of
-from icda_bench.studies.verdicts.pools import Pool, framed, load_pool
+from icda_bench.studies.verdicts.plans import fresh_plans, plans_of
+from icda_bench.studies.verdicts.pools import Pool, framed, gaussian_pool, load_pool
 from icda_bench.studies.verdicts.run import ALL, evidence_row, run_rows
-from icda_bench.studies.verdicts.synthetic import gaussian_pool
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +37,7 @@ def test_a_clean_case_has_right_labels_and_disjoint_parts(pool: Pool) -> None:
 @pytest.mark.parametrize("minority", [0.05, 0.1])
 def test_the_minority_has_the_share_that_was_asked_for(pool: Pool, attribute: str, minority: float) -> None:
     case = plant(pool, Plan("made", 500, classes=2, attribute=attribute, minority=minority))
+    assert ((case.features[:, 0] > 50) == ((case.attributes == 1) & (attribute == "painted"))).all()
     against = case.attributes != case.targets % 2
     assert against.mean() == pytest.approx(minority, abs=0.03)
     test_attributes = case.test_groups % 2
@@ -52,11 +51,6 @@ def test_a_planted_direction_moves_each_value_by_one_vector(pool: Pool) -> None:
     scale = pool.features[np.isin(pool.targets, [0, 1, 2, 3])].std(0)
     means = [moved.features[moved.attributes == value].mean(0) / scale for value in (0, 1)]
     assert np.linalg.norm(means[0] - means[1]) > 4
-
-
-def test_painted_samples_are_the_painted_ones(pool: Pool) -> None:
-    case = plant(pool, Plan("made", 500, classes=2, attribute="painted", minority=0.1))
-    assert ((case.features[:, 0] > 50) == (case.attributes == 1)).all()
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.2, 0.4])

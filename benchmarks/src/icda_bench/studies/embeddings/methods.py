@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -42,6 +41,8 @@ class HeadRow:
     guess: Literal["errors", "contrast"] | None = None  # pseudo-groups, computed once for all rows that use them
 
 
+STATISTICS = {"loss": "icda", "through": "statistics"}
+PAPERS = {"prior": "class", "use_metadata": False, "class_margins": False}
 ROWS = (
     HeadRow("ce", "cross entropy", options={"loss": "ce"}),
     HeadRow("la", "logit adjustment", options={"loss": "la"}),
@@ -51,12 +52,7 @@ ROWS = (
     HeadRow("icda_cross_fitted", "ICDA, cross-fitted strengths", options={"loss": "icda", "strength": "cross_fitted"}),
     HeadRow("ce_strength", "CE, strengths as weights", options={"loss": "ce", "balance": "strength"}),
     HeadRow("ce_errors", "CE, cross-fitted errors as groups", options={"loss": "ce"}, guess="errors"),
-    HeadRow(
-        "icda_statistics",
-        "ICDA, statistics balanced by contrast",
-        options={"loss": "icda", "through": "statistics"},
-        guess="contrast",
-    ),
+    HeadRow("icda_statistics", "ICDA, statistics balanced by contrast", "labels", STATISTICS, "contrast"),
     HeadRow(
         "ce_prior", "CE, prior over (class, contrast)", options={"loss": "ce", "through": "prior"}, guess="contrast"
     ),
@@ -65,12 +61,7 @@ ROWS = (
     HeadRow("ce_groups", "CE, true groups", "groups", {"loss": "ce", "balance": "group"}),
     HeadRow("icda_groups", "ICDA, true groups", "groups", {"loss": "icda", "balance": "group"}),
     HeadRow("dfr", "DFR: CE on balanced metadata alone", "metadata"),
-    HeadRow(
-        "meta_icda_paper",
-        "Meta-ICDA, the paper's",
-        "metadata",
-        {"prior": "class", "use_metadata": False, "class_margins": False},
-    ),
+    HeadRow("meta_icda_paper", "Meta-ICDA, the paper's", "metadata", PAPERS),
     HeadRow("meta_icda", "Meta-ICDA, ours", "metadata"),
 )
 
@@ -102,7 +93,7 @@ class Bench:
             choices = [self._fit_metadata(row, attribute, C) for C in self.data.inverse_decays]
         else:
             choices = [self._fit_training(row, attribute, C) for C in self.data.inverse_decays]
-        return {rule: _best(choices, rule) for rule in RULES[row.knows]}
+        return {rule: max(choices, key=lambda fitted: fitted.scores[rule]) for rule in RULES[row.knows]}
 
     def _fit_training(self, row: HeadRow, attribute: str | None, C: float) -> Fitted:
         train, validation = self.data.train, self.data.validation
@@ -157,19 +148,11 @@ class Bench:
             hits[judged] = fitted(metadata.rows(~judged)).predict(metadata.features[judged]) == metadata.targets[judged]
         return Fitted(fitted(metadata), C, {BY_METADATA: worst_group(hits, groups)})
 
-    @cached_property
-    def test_attributes(self) -> tuple[str, ...]:
-        return tuple(self.data.test.attributes)
-
     def judge(self, model: Any, attribute: str) -> tuple[float, float]:
         """Accuracy and worst-group accuracy on the test part."""
         test = self.data.test
         hits = model.predict(test.features) == test.targets
         return float(hits.mean()), worst_group(hits, test.groups(attribute))
-
-
-def _best(choices: Sequence[Fitted], rule: str) -> Fitted:
-    return max(choices, key=lambda fitted: fitted.scores[rule])
 
 
 def worst_group(hits: np.ndarray, groups: np.ndarray) -> float:

@@ -15,7 +15,7 @@ from icda.training.processes import process_pool
 from icda_bench.markdown import markdown, percent
 from icda_bench.options import Root, all_cores, check_names
 from icda_bench.rows import machine_columns, read_rows, write_rows
-from icda_bench.studies.embeddings.methods import BY_ACCURACY, BY_CLASS, ROWS, RULES, Bench, HeadRow
+from icda_bench.studies.embeddings.methods import BY_ACCURACY, BY_CLASS, ROWS, RULES, Bench
 from icda_bench.studies.embeddings.sets import SETS
 
 COLUMNS = {
@@ -97,7 +97,9 @@ def run_table(
     with process_pool(jobs) as pool:
         futures = []
         for name, seed in pairs:
-            missing = [row.name for row in rows if not _keys(name, row, seed) <= known]
+            missing = [
+                row.name for row in rows if any((name, row.name, seed, rule) not in known for rule in RULES[row.knows])
+            ]
             if missing:
                 futures.append(pool.submit(run_cells, name, seed, missing, root, cache))
         for future in as_completed(futures):
@@ -117,16 +119,12 @@ def run_cells(name: str, seed: int, methods: Sequence[str], root: Path, cache: P
             started = time.perf_counter()
             chosen = bench.fit(row, attribute)
             seconds = round(time.perf_counter() - started, 2)
-            for judged in bench.test_attributes if attribute is None else (attribute,):
+            for judged in tuple(bench.data.test.attributes) if attribute is None else (attribute,):
                 for rule, fitted in chosen.items():
                     accuracy, worst = bench.judge(fitted.model, judged)
                     figures = (round(accuracy, 5), round(worst, 5), fitted.C, rule, round(fitted.scores[rule], 5))
                     cells.append(EmbeddingsRow(name, judged, row.name, row.knows, seed, *figures, seconds, **machine))
     return cells
-
-
-def _keys(name: str, row: HeadRow, seed: int) -> set[tuple[str, str, int, str]]:
-    return {(name, row.name, seed, rule) for rule in RULES[row.knows]}
 
 
 def _order(cell: EmbeddingsRow) -> tuple[int, str, int, str, int]:

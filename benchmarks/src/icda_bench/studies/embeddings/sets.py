@@ -33,8 +33,8 @@ def waterbirds(root: Path, seed: int, cache: Path) -> BiasedSet:
 def adult(root: Path, seed: int, cache: Path) -> BiasedSet:
     """Income above 50,000 dollars; sex and race are among the features, as in the published one-hot table."""
     with zipfile.ZipFile(there(root / "tabular" / "adult.csv.zip")) as archive:
-        names, table = _numbers(io.TextIOWrapper(archive.open("adult.csv"), "utf-8"))
-    columns = {name: place for place, name in enumerate(names)}
+        names, *lines = csv.reader(io.TextIOWrapper(archive.open("adult.csv"), "utf-8"))
+    table, columns = np.array(lines, dtype=np.float32), {name: place for place, name in enumerate(names)}
     targets = table[:, columns["salary_>50K"]].astype(np.int64)
     attributes = {
         "sex": table[:, columns["sex_Female"]].astype(np.int64),
@@ -91,9 +91,3 @@ def _split(name: str, whole: FeaturePart, seed: int) -> BiasedSet:
     first, second = int(0.6 * len(order)), int(0.8 * len(order))
     train, validation, test = (whole.rows(rows) for rows in np.split(order, [first, second]))
     return BiasedSet(name, train, validation, test, validation, (1e-4, 1e-3, 1e-2, 1e-1, 1.0))
-
-
-def _numbers(file: io.TextIOBase) -> tuple[list[str], np.ndarray]:
-    reader = csv.reader(file)
-    names = next(reader)
-    return names, np.array(list(reader), dtype=np.float32)

@@ -14,7 +14,6 @@ from icda.data.roots import data_root
 from icda_bench.markdown import grouped, markdown, percent
 from icda_bench.options import Root, check_names
 from icda_bench.rows import append_rows, machine_columns, read_rows
-from icda_bench.studies.features import FeaturePart
 from icda_bench.studies.tail_features.heads import ROWS, Heads, TailHead
 from icda_bench.studies.tail_features.sets import DIRECTIONS, SETS, TailSet
 
@@ -100,7 +99,9 @@ def judge(data: TailSet, fits: Heads, row: TailHead, heads: dict[tuple[str, floa
     for choice in row.choices:
         if (row.name, choice) not in heads:
             heads[row.name, choice] = fits.fit(row.name, choice)
-        best = max(best, (_accuracy(heads[row.name, choice], data.validation), choice), key=lambda pair: pair[0])
+        predicted = heads[row.name, choice](data.validation.features).argmax(1)
+        right = float((predicted == data.validation.targets).mean())
+        best = max(best, (right, choice), key=lambda pair: pair[0])
     score, chosen = best
     logits = heads[row.name, chosen](data.test.features)
     hits = logits.argmax(1) == data.test.targets
@@ -119,10 +120,6 @@ def judge(data: TailSet, fits: Heads, row: TailHead, heads: dict[tuple[str, floa
         seconds=round(time.perf_counter() - started, 1),
         **machine,
     )
-
-
-def _accuracy(logits: Any, part: FeaturePart) -> float:
-    return float((logits(part.features).argmax(1) == part.targets).mean())
 
 
 def tail_table(rows: Sequence[TailRow]) -> str:

@@ -53,11 +53,6 @@ class Case:
     test_targets: np.ndarray
     test_groups: np.ndarray
 
-    @property
-    def truth(self) -> dict[str, bool]:
-        plan = self.plan
-        return {"shortcut": plan.minority > 0, "label_noise": plan.noise > 0, "long_tail": plan.tail >= 10}
-
 
 def plant(pool: Pool, plan: Plan) -> Case:
     """Draw a training and a test part from the pool and plant what the plan says in the first."""
@@ -135,18 +130,13 @@ def _natural(pool: Pool, plan: Plan, rows: np.ndarray, targets: np.ndarray) -> n
     return pool.attributes[plan.attribute][rows] % plan.values
 
 
-def _aligned(targets: np.ndarray, plan: Plan) -> np.ndarray:
-    """The attribute that most samples of a class have."""
-    return targets % plan.values
-
-
 def _assigned(targets: np.ndarray, plan: Plan, generator: np.random.Generator) -> np.ndarray:
     """Attributes for samples that can be given any: tied to the label, or, without a minority, by chance."""
     if plan.minority == 0:
         return generator.integers(0, plan.values, len(targets))
     against = generator.random(len(targets)) < plan.minority
     steps = generator.integers(1, plan.values, len(targets)) if plan.values > 2 else 1
-    return np.where(against, _aligned(targets, plan) + steps, _aligned(targets, plan)) % plan.values
+    return (targets + np.where(against, steps, 0)) % plan.values  # most samples of class c have the value c
 
 
 def _drawn(targets: np.ndarray, values: np.ndarray | None, plan: Plan, generator: np.random.Generator) -> np.ndarray:

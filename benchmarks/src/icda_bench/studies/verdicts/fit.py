@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,8 +30,7 @@ SHIFTS = (-0.1, -0.05, 0.0, 0.05, 0.1)  # of the flatness that is needed
 ALARM_COST = 2.0  # a false alarm counts as so many misses: a treatment for nothing does harm
 
 
-@dataclass(frozen=True)
-class Judged:
+class Judged(NamedTuple):
     """One case: its evidence and what was planted."""
 
     pool: str
@@ -39,16 +38,10 @@ class Judged:
     truth: dict[str, bool]
 
 
-def read_cases(path: Path, least: float = 0.0) -> list[Judged]:
-    """The cases of a file; shortcuts with a minority below `least` are left out."""
-    rows = [row for row in read_table(path) if not 0 < float(row["minority"]) < least]
-    return [Judged(row["pool"], evidence_of(row), truth_of(row)) for row in rows]
-
-
-def cost(cases: Sequence[Judged], limits: Limits, kinds: Sequence[str] = ("shortcut", "label_noise")) -> float:
+def cost(cases: Sequence[Judged], limits: Limits) -> float:
     """Misses and false alarms, "cannot tell" counting half; each kind's cases with and without it weigh as shares."""
     total = 0.0
-    for kind in kinds:
+    for kind in ("shortcut", "label_noise"):
         missed: list[float] = []
         alarms: list[float] = []
         for case in cases:
@@ -59,21 +52,20 @@ def cost(cases: Sequence[Judged], limits: Limits, kinds: Sequence[str] = ("short
     return total
 
 
-def fit_limits(cases: Sequence[Judged], start: Limits = LIMITS, rounds: int = 1) -> Limits:
+def fit_limits(cases: Sequence[Judged]) -> Limits:
     """Each limit in turn moved to where the cost is least; the first of equals, beginning with where it stood."""
-    best, best_cost = start, cost(cases, start)
-    for _ in range(rounds):
-        for name in (*CANDIDATES, "flatness"):
-            for tried in _moved(best, name):
-                found = cost(cases, tried)
-                if found < best_cost - 1e-9:
-                    best, best_cost = tried, found
+    best, best_cost = LIMITS, cost(cases, LIMITS)
+    for name in (*CANDIDATES, "flatness"):
+        for tried in _moved(best, name):
+            found = cost(cases, tried)
+            if found < best_cost - 1e-9:
+                best, best_cost = tried, found
     return best
 
 
 def left_out(path: Path) -> list[dict[str, Any]]:
     """One row per case with the answers of limits that were fitted without its set; synthetic sets are one."""
-    cases = read_cases(path)
+    cases = [Judged(row["pool"], evidence_of(row), truth_of(row)) for row in read_table(path)]
     rows = []
     for name in sorted({family(case.pool) for case in cases}):
         limits = fit_limits([case for case in cases if family(case.pool) != name])

@@ -17,11 +17,9 @@ from icda.data.roots import data_root
 from icda_bench.options import Root, check_names
 from icda_bench.rows import read_table, write_rows
 from icda_bench.studies.verdicts.cases import Case, Plan, plant
-from icda_bench.studies.verdicts.fresh import fresh_plans
 from icda_bench.studies.verdicts.methods import fit_rows
-from icda_bench.studies.verdicts.plans import SYNTHETIC, plans_of
+from icda_bench.studies.verdicts.plans import SYNTHETIC, fresh_plans, plans_of
 from icda_bench.studies.verdicts.pools import POOLS, Pool, load_pool
-from icda_bench.studies.verdicts.synthetic import gaussian_pool
 
 ALL = (*POOLS, *SYNTHETIC)
 CaseRow = dict[str, Any]
@@ -97,15 +95,8 @@ def planted_cases(root: Path | None, cache: Path, plans: dict[str, list[Plan]]) 
         for name in plans:
             if number < len(plans[name]):
                 if name not in loaded:
-                    loaded[name] = get_pool(name, root, cache)
+                    loaded[name] = load_pool(name, root, cache)
                 yield plant(loaded[name], plans[name][number])
-
-
-def get_pool(name: str, root: Path | None, cache: Path) -> Pool:
-    """A real pool, or a synthetic one by the number at the end of its name."""
-    if name.startswith("gaussian"):
-        return gaussian_pool(int(name.removeprefix("gaussian")))
-    return load_pool(name, root, cache)
 
 
 def evidence_row(case: Case) -> CaseRow:
