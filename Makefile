@@ -11,10 +11,11 @@ export HF_HUB_OFFLINE := 1
 # Real datasets, where there are any; tests that want them say so when they skip.
 export ICDA_DATA ?= $(abspath ../shared/data)
 
-.PHONY: help install demo test test-lowest fuzz lint types unit hooks browser wheel faults tables docs clean
+.PHONY: help install demo bench test test-lowest fuzz lint types unit hooks browser wheel faults tables docs clean
 
 help:
 	@echo "make demo   install, then compare six methods on three small biased tasks (about two minutes)"
+	@echo "make bench  install the benchmarks, then list what icda bench can measure"
 	@echo "make test   install what tests need, then lint, types and all tests"
 	@echo "make test-lowest   the core tests with the lowest versions pyproject.toml allows (5 GB, once)"
 	@echo "make fuzz   50,000 odd calls of losses, statistics, estimators and the audit, with a table (about an hour)"
@@ -34,16 +35,24 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) -e ".[explain]" 2> >(grep -v 'is ignored: it is neither a file' >&2)
 	@touch $@
 
-$(VENV)/.installed-test: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.installed-test: pyproject.toml benchmarks/pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing icda and what its tests need into $(VENV) ..."
-	@$(PIP) -e ".[test]" 2> >(grep -v 'is ignored: it is neither a file' >&2)
-	@touch $@ $(VENV)/.installed
+	@$(PIP) -e ".[test]" -e ./benchmarks 2> >(grep -v 'is ignored: it is neither a file' >&2)
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-bench
 
 $(VENV)/.installed-dev: $(VENV)/.installed-test
 	@$(PIP) -e ".[dev]" 2> >(grep -v 'is ignored: it is neither a file' >&2)
 	@touch $@
 
+$(VENV)/.installed-bench: pyproject.toml benchmarks/pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing icda and icda-bench into $(VENV) ..."
+	@$(PIP) -e ".[explain]" -e ./benchmarks 2> >(grep -v 'is ignored: it is neither a file' >&2)
+	@touch $@ $(VENV)/.installed
+
 install: $(VENV)/.installed
+
+bench: $(VENV)/.installed-bench
+	$(BIN)/icda bench
 
 demo: $(VENV)/.installed
 	$(BIN)/icda demo
@@ -115,8 +124,8 @@ FUZZ_SEED ?= 0
 fuzz: $(VENV)/.installed-test
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/long.py $(FUZZ_CALLS) $(FUZZ_SEED)
 
-tables: $(VENV)/.installed
-	$(BIN)/python -m icda.bench.tables README.md docs/*.md docs/methods/*.md
+tables: $(VENV)/.installed-bench
+	$(BIN)/python -m icda_bench.tables README.md docs/*.md docs/methods/*.md
 
 docs: $(VENV)/.installed-test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir site

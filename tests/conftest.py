@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import gc
+import importlib.util
 import inspect
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,34 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
-
-from icda.bf16 import avoid_amx
-
-# Each xdist worker has one core; spinning OpenMP threads would starve its neighbour.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-avoid_amx()  # many tests compute in bf16, in this process and in children
-
-import torch  # noqa: E402  (reads the environment when it is loaded)
-
-_modules_kept = 0
-
-
-@pytest.fixture(autouse=True)
-def _libraries_are_no_garbage() -> None:
-    """Every training asks for a garbage collection, which took half a second with all tests and libraries in memory.
-
-    What is there after new modules were imported is frozen: no collection looks through it again.
-    """
-    global _modules_kept
-    if len(sys.modules) != _modules_kept:
-        gc.collect()
-        gc.freeze()
-        _modules_kept = len(sys.modules)
-
-
-@pytest.fixture(autouse=True)
-def _fixed_seed() -> None:
-    torch.manual_seed(0)
+import torch
 
 
 @pytest.fixture(scope="session")
@@ -92,6 +66,35 @@ def run_on_ranks(
         return [torch.load(folder / f"rank{rank}.pt") for rank in ranks]
 
     return run
+
+
+# No sandbox, as containers have none, and no calls of its own.
+BROWSER_ARGUMENTS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Debian's Chromium without a window. Without it tests skip loudly; in CI, and where make has seen it, they fail."""
+    missing = "" if shutil.which("chromium") else "Chromium"
+    missing = missing if importlib.util.find_spec("playwright") else "playwright"
+    if missing:
+        reason = f"THE PAGES WERE NOT OPENED IN A BROWSER: {missing} is missing. `make browser` installs it."
+        if os.environ.get("CI") or os.environ.get("ICDA_REQUIRE_BROWSER"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=shutil.which("chromium"), args=list(BROWSER_ARGUMENTS))
+        yield opened
+        opened.close()
 
 
 @pytest.fixture

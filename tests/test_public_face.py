@@ -32,3 +32,8 @@ def test_training_loads_none_of_the_large_libraries_that_only_some_runs_need() -
     code = f"import sys, icda.training; print(sorted(set({large}) & set(sys.modules)))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ran.stdout.strip() == "[]", ran.stdout + ran.stderr
+
+
+def test_icda_audit_stays_a_function_whatever_was_imported() -> None:
+    code = "import icda.auditing, icda.cli.audit, icda; assert callable(icda.audit)"
+    subprocess.run([sys.executable, "-c", code], check=True)

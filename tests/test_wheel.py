@@ -79,7 +79,6 @@ def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(wheel: Path)
         "py.typed",
         "report/style.css",
         "report/script.js",
-        "bench/suites/table2.yaml",
         "clusters/tiny_imagenet.npz",
     ):
         assert any(name.endswith(kind) for name in names), kind

@@ -9,7 +9,7 @@ from mkdocs.structure.files import File, Files
 
 import icda
 
-INTERNAL = ("cli", "bench")  # commands: `icda --help` documents them
+INTERNAL = ("cli",)  # commands: `icda --help` documents them
 
 
 def rooms() -> list[str]:

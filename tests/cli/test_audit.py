@@ -8,11 +8,6 @@ import pytest
 from icda.cli import main
 
 
-@pytest.fixture(autouse=True)
-def _known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(main.COMMANDS, "audit", main.COMMANDS.get("audit", "audit features"))
-
-
 @pytest.fixture
 def arrays() -> dict[str, np.ndarray]:
     """Two classes of which the second half is another split, in which the labels are swapped."""

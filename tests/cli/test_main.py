@@ -16,9 +16,6 @@ import torch
 from icda import __version__, errors
 from icda.cli import (
     audit,
-    bench,
-    bench_estimators,
-    bench_suite,
     demo,
     embed,
     eval,
@@ -43,13 +40,6 @@ HELP: dict[tuple[str, ...], type] = {
     ("report",): report.ReportArguments,
     ("explain",): explain.ExplainArguments,
     ("tune",): tune.TuneArguments,
-    ("bench", "speed"): bench.SpeedArguments,
-    ("bench", "meta"): bench.MetaArguments,
-    ("bench", "embeddings"): bench_estimators.EmbeddingsArguments,
-    ("bench", "audit"): bench_estimators.AuditBenchArguments,
-    ("bench", "fit"): bench_estimators.FitArguments,
-    ("bench", "figures"): bench_estimators.FiguresArguments,
-    ("bench", "table2"): bench_suite.SuiteArguments,
 }
 
 
@@ -64,7 +54,7 @@ def test_the_overview_names_every_command_in_80_columns(
     answer = icda(*words)
     assert answer.code == 0
     unwrapped = " ".join(answer.out.split())
-    assert all(f"{name} {summary}" in unwrapped for name, summary in main.COMMANDS.items())
+    assert all(f"{name} {summary}" in unwrapped for name, summary in main.BUILT_IN.items())
     assert max(map(len, answer.out.splitlines())) <= 80
 
 
@@ -87,28 +77,16 @@ def test_help_explains_every_option(words: tuple[str, ...], icda: Any) -> None:
         assert shown in answer.out, name
 
 
-def test_help_of_bench_names_every_bench_in_80_columns(icda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    for words in (("bench",), ("bench", "--help")):
-        answer = icda(*words)
-        assert answer.code == 0
-        unwrapped = " ".join(answer.out.split())
-        assert all(f"{name} {summary}" in unwrapped for name, summary in bench.BENCHES.items())
-        assert max(map(len, answer.out.splitlines())) <= 80
-
-
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
         (["trian"], "did you mean 'icda train'?"),
         (["lsit"], "did you mean 'icda list'?"),
         (["evaluate"], "did you mean 'icda eval'?"),
-        (["bench", "sped"], "did you mean 'speed'?"),
         (["train", "--epoch", "3"], "--epochs INT"),
         (["train", "--learning_ratee", "0.1"], "--learning-rate FLOAT"),
         (["demo", "--sedes", "1"], "--seeds INT"),
         (["eval", "run", "--splitt", "test"], "--split"),
-        (["bench", "speed", "--step", "1"], "--steps INT"),
         (["list", "method"], "'methods'"),
         (["train", "--optimizer", "adm"], "'adam'"),
         (["train", "--task", "digts_lt"], "did you mean 'digits_lt'?"),
@@ -117,7 +95,6 @@ def test_help_of_bench_names_every_bench_in_80_columns(icda: Any, monkeypatch: p
         (["train", "--model", "tim:resnet"], "did you mean 'timm:resnet'?"),
         (["train", "--selection", "validation_worst_clas"], "did you mean 'validation_worst_class'?"),
         (["train", "--set", "lamda0=0.5"], "did you mean 'lambda0'?"),
-        (["bench", "speed", "--model", "resnet31", "--no-grid"], "did you mean 'resnet32'?"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, type([])) else None,
 )
@@ -132,7 +109,7 @@ def test_a_typo_gives_the_right_word_and_no_traceback(words: Any, hint: str, icd
 def test_a_word_like_no_command_gives_them_all(icda: Any) -> None:
     answer = icda("xyzzy")
     assert answer.code == 2
-    assert answer.err == f"icda: unknown command 'xyzzy': Commands: {', '.join(main.COMMANDS)}.\n"
+    assert answer.err.startswith(f"icda: unknown command 'xyzzy': Commands: {', '.join(main.BUILT_IN)}")
 
 
 @dataclass
@@ -225,13 +202,6 @@ def test_every_error_raised_in_the_source_speaks_to_the_user_or_is_python_protoc
         (("embed", "photos"), " `--resume` goes on from the chunks that are done."),
         (("demo",), " The same command, without --fresh, goes on where it stopped."),
         (("tune",), " The same command goes on where it stopped."),
-        (("bench", "table2"), " The same command goes on where it stopped."),
-        (("bench", "meta"), " The same command goes on where it stopped."),
-        (("bench", "embeddings"), " The same command goes on where it stopped."),
-        (("bench", "figures"), " The same command goes on where it stopped."),
-        (("bench", "speed"), ""),
-        (("bench", "table3"), ""),
-        (("bench",), ""),
         (("eval", "run"), ""),
         (("audit", "x.npz"), ""),
         (("report", "runs"), ""),
@@ -249,7 +219,6 @@ def test_an_interrupt_says_how_to_go_on_where_one_can(
 def test_an_interrupt_speaks_of_resume_where_the_command_has_it() -> None:
     having = {words[0] for words, kind in HELP.items() if any(field.name == "resume" for field in fields(kind))}
     assert having == {name for name, advice in main.AFTER_INTERRUPT.items() if "--resume" in advice}
-    assert set(main.ONE_PIECE_BENCHES) < set(bench.BENCHES)
 
 
 def test_idle_threads_are_told_to_sleep_before_torch_is_loaded() -> None:

@@ -26,8 +26,8 @@ def test_tune_without_a_space_or_with_no_trials_is_refused(icda: Any) -> None:
 def test_tune_without_validation_data_is_refused(icda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
-    from icda.bench import tune
     from icda.data import create_task
+    from icda.training import tuning as tune
 
     monkeypatch.setattr(tune, "load_task", lambda config: replace(create_task(config.task), validation=None))
     answer = icda(*WORDS, "--space", "beta=0:1")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from icda import plugins
+from icda.cli import COMMANDS
 from icda.data import TASKS
 from icda.losses import LOSSES
 from icda.methods import METHODS
@@ -23,7 +24,7 @@ from icda.selection import SELECTION_RULES
 HERE = Path(__file__).parent
 EXAMPLE = HERE / "example_package"
 collect_ignore = ["example_package"]  # not ours to import: it is what the tests install
-REGISTRIES: tuple[Registry, ...] = (METHODS, LOSSES, TASKS, MODELS, METRICS, SELECTION_RULES)
+REGISTRIES: tuple[Registry, ...] = (METHODS, LOSSES, TASKS, MODELS, METRICS, SELECTION_RULES, COMMANDS)
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from icda.cli import main as cli
 from icda.metrics import METRICS, Metric, Predictions, evaluate_predictions
 from icda.metrics.registry import added_metrics
 from icda.plugins import PluginError, PluginWarning
@@ -86,6 +87,30 @@ def test_an_entry_point_of_the_wrong_kind_or_an_empty_module_is_refused(site: Pa
         registry.get("text")
     with pytest.raises(PluginError, match="module odd_module registers no number of that name"):
         registry.get("module")
+
+
+def test_a_command_of_a_package_is_listed_and_run_and_a_broken_one_harms_no_other(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = "def main(words):\n    'count the words'\n    return len(words)\n"
+    install(site, "counting", "counting", content, {"count": "counting:main"}, "test.commands")
+    install(site, "failing", "failing", "1 / 0", {"fail": "failing:main"}, "test.commands")
+    monkeypatch.setattr(cli, "COMMANDS", Registry("command", group="test.commands"))
+    assert cli.main(["count", "a", "b"]) == 2
+    assert cli.main(["--help"]) == 0
+    overview = " ".join(capsys.readouterr().out.split())
+    assert "count count the words" in overview
+    assert "fail command 'fail' of package failing could not be loaded" in overview
+    assert cli.main(["fail"]) == 1
+    assert "package failing could not be loaded" in capsys.readouterr().err
+
+
+def test_bench_says_which_package_brings_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "COMMANDS", Registry("command", group="test.none"))
+    assert cli.main(["bench", "table2"]) == 2
+    assert "pip install ./benchmarks" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -11,11 +11,12 @@ import pytest
 import yaml
 
 from icda import plugins
-from icda.bench.backends import run_cells
 from icda.cli.main import main
 from icda.methods import METHODS
 from icda.plugins import PluginError
+from icda.terminal import make_console
 from icda.training import TrainConfig, train
+from icda.training.grid import run_grid
 
 MINE = '''
 from torch.nn import functional as F
@@ -118,10 +119,27 @@ def test_a_run_that_needs_no_plugin_is_written_as_before_and_has_the_same_hash(i
 
 def test_worker_processes_load_the_plugin_of_their_cell(icda: Run, forget: Callable[[], None]) -> None:
     config = TrainConfig(method="half_loss", epochs=1, plugin=("mine.py",), out="cell")
-    ((_, outcome),) = run_cells([config], "local", jobs=2)
-    assert outcome.result is not None, outcome.failure
-    assert outcome.result["metrics"]["top2_accuracy"] > 0
+    (result,) = run_grid(config, ["digits_lt"], ["half_loss"], 1, make_console(), jobs=2)
+    assert result["metrics"]["top2_accuracy"] > 0
     assert "half_loss" not in METHODS  # this process did not
+
+
+COMMAND = '''
+from icda.cli import COMMANDS
+
+
+@COMMANDS.register("greet")
+def greet(arguments):
+    """say hello"""
+    print("hello,", *arguments)
+    return 3
+'''
+
+
+def test_a_plugin_may_bring_a_command(icda: Run) -> None:
+    Path("greeting.py").write_text(COMMAND)
+    assert icda("greet", "world", "--plugin", "greeting.py") == (3, "hello, world\n", "")
+    assert icda("greet", "world")[0] == 2
 
 
 def test_a_tuned_method_may_come_from_a_plugin(icda: Run) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.report.synthetic import synthetic_explanations, synthetic_result
 
-from icda.bench.cost.report_size import synthetic_explanations, synthetic_result
 from icda.report.results import Run, collect_runs
 
 

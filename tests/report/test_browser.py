@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
+from tests.report.synthetic import synthetic_explanations, synthetic_result
 
-from icda.bench.cost.report_size import open_browser, synthetic_explanations, synthetic_result
 from icda.cli.report import explain_missing
 from icda.explain.run import PARTS
 from icda.report import FoundRun, read_folder, write_report
@@ -21,32 +22,9 @@ EVIL = "<script>alert(1)</script>"
 WIDTHS = {"desktop": 1280, "phone": 390}
 
 
-def require_browser() -> None:
-    """Skip loudly without a browser; in CI, and where make has seen one, its absence is a failure."""
-    missing = "Chromium" if shutil.which("chromium") is None else ""
-    try:
-        import playwright  # noqa: F401
-    except ImportError:
-        missing = "playwright"
-    if not missing:
-        return
-    reason = f"THE REPORT WAS NOT OPENED IN A BROWSER: {missing} is missing. `make browser` installs it."
-    if os.environ.get("CI") or os.environ.get("ICDA_REQUIRE_BROWSER"):
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
-@pytest.fixture(scope="module")  # not the session: playwright allows one at a time, and others measure with it
-def browser() -> Iterator[Any]:
-    require_browser()
-    with open_browser() as opened:
-        yield opened
-
-
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], FoundRun]:
     """Real runs of one epoch with every part of the explanations; one class is called like a script."""
-    require_browser()
     runs = {}
     for task, method in (("digits_lt", "icda"), ("digits_lt", "cross_entropy"), ("digits_coloured", "icda")):
         folder = tmp_path_factory.mktemp("runs") / "run"

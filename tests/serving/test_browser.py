@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +13,6 @@ import pytest
 from PIL import Image
 
 import icda
-from icda.bench.cost.report_size import open_browser
 from icda.data.embedding import Samples
 from icda.report.sections.audit import PARTS
 from icda.serving.fit_data import FitData
@@ -25,22 +23,6 @@ from icda.serving.reads import Reads
 EVIL = "<script>alert(1)</script>"
 LONG = "a_class_whose_name_goes_on_without_a_single_space_in_it_for_long"
 Open = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    missing = "Chromium" if shutil.which("chromium") is None else ""
-    try:
-        import playwright  # noqa: F401
-    except ImportError:
-        missing = "playwright"
-    if missing:
-        reason = f"THE PAGES WERE NOT OPENED IN A BROWSER: {missing} is missing. `make browser` installs it."
-        if os.environ.get("CI") or os.environ.get("ICDA_REQUIRE_BROWSER"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -12,14 +12,14 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
-from icda.bench.grid import run_grid
-from icda.bench.ledger import to_row, write_ledger
 from icda.cli.report import explain_missing
 from icda.explain.run import CHEAP_PARTS, PARTS
 from icda.report import FoundRun, comparison_table, read_folder, to_rich, write_report
 from icda.results.files import REPORT
+from icda.results.ledger import to_row, write_ledger
 from icda.terminal import make_console
 from icda.training import TrainConfig
+from icda.training.grid import run_grid
 
 TASKS = {
     "digits_lt": "Long tail: training images of a class fall from 104 to 2, all classes count the same at test time.",

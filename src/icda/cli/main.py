@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from icda import plugins
+from icda.cli import COMMANDS, Command
 from icda.cli.environment import prepare_arithmetic
 from icda.cli.overview import overview
 from icda.errors import IcdaError
@@ -24,7 +25,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # the profiler that counts memory would talk of itself
 warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=DeprecationWarning)  # torch's own
 
-COMMANDS = {
+BUILT_IN = {
     "demo": "compare CE, LA, ISDA, ICDA, Meta-ICDA and the shortcut prior on three small biased tasks that ship with icda",
     "fit": "make a classifier from your images, texts, features or table: embed, audit, treat, and one page about it",
     "predict": "write what a fitted or trained model says of new inputs, one row per input",
@@ -36,20 +37,17 @@ COMMANDS = {
     "explain": "draw margins, mapped variances, Grad-CAM and counterfactual pictures of runs",
     "embed": "turn a folder of images, or a CSV of images or texts, into a file of features",
     "list": "show tasks, methods, models and selection rules",
-    "bench": "rerun the paper's tables, and measure speed, memory and estimators",
     "tune": "search a method's options and learning rate on validation data",
 }
 
-SAME_COMMAND = "The same command goes on where it stopped."
-AFTER_INTERRUPT = {
+HOW_TO_INSTALL = {"bench": "`icda bench` is the package icda-bench: pip install ./benchmarks in a checkout of icda."}
+AFTER_INTERRUPT = {  # a command from outside says it itself, as the text of its KeyboardInterrupt
     "train": "`--resume` goes on from the last checkpoint.",
     "embed": "`--resume` goes on from the chunks that are done.",
-    "fit": SAME_COMMAND,
+    "fit": "The same command goes on where it stopped.",
     "demo": "The same command, without --fresh, goes on where it stopped.",
-    "bench": SAME_COMMAND,
-    "tune": SAME_COMMAND,
+    "tune": "The same command goes on where it stopped.",
 }
-ONE_PIECE_BENCHES = ("speed", "audit", "fit", "strengths", "table3")  # these keep nothing before they end
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,25 +61,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         print(f"icda {__version__}")
         return 0
-    command = words[0]
-    if command not in COMMANDS:
-        hint = did_you_mean(command, COMMANDS, "icda {}".format)
-        print(f"icda: unknown command {command!r}: {hint}Commands: {', '.join(COMMANDS)}.", file=sys.stderr)
-        return 2
     try:
         prepare_arithmetic(words)  # before torch is imported, with the command
-        module = importlib.import_module(f"icda.cli.{command}")
         with warnings.catch_warnings():
             warnings.showwarning = _show_plainly
-            return int(module.main(plugins.take(words[1:])))
-    except KeyboardInterrupt:
-        print(f"icda: interrupted. {_how_to_go_on(words)}".rstrip(), file=sys.stderr)
+            rest = plugins.take(words[1:])
+            command = _find(words[0])
+            return 2 if command is None else int(command(rest))
+    except KeyboardInterrupt as interrupt:
+        print(f"icda: interrupted. {str(interrupt) or AFTER_INTERRUPT.get(words[0], '')}".rstrip(), file=sys.stderr)
         return 130
     except Exception as error:
         if os.environ.get("ICDA_TRACEBACK"):
             raise
         print(printable(_sentence(error) if _speaks_to_the_user(error) else _bug_report(words)), file=sys.stderr)
         return 1
+
+
+def _find(name: str) -> Command | None:
+    """The function behind a command; None, and a sentence, for a word that is none."""
+    if name in BUILT_IN:
+        main: Command = importlib.import_module(f"icda.cli.{name}").main
+        return main
+    if name in COMMANDS:
+        return COMMANDS.get(name)
+    known = [*BUILT_IN, *COMMANDS]
+    unknown = f"unknown command {name!r}: {did_you_mean(name, known, 'icda {}'.format)}Commands: {', '.join(known)}."
+    print(f"icda: {HOW_TO_INSTALL.get(name, unknown)}", file=sys.stderr)
+    return None
 
 
 def _speaks_to_the_user(error: Exception) -> bool:
@@ -132,11 +139,16 @@ def _show_plainly(
     print(printable(text), end="", file=file or sys.stderr)
 
 
-def _how_to_go_on(words: Sequence[str]) -> str:
-    """What to do after an interrupt; empty for a command that starts again."""
-    if words[0] == "bench" and (len(words) < 2 or words[1] in ONE_PIECE_BENCHES):
-        return ""
-    return AFTER_INTERRUPT.get(words[0], "")
+def _summaries() -> dict[str, str]:
+    """What each command does; one of a plugin says it in the first line of its docstring."""
+    summaries = dict(BUILT_IN)
+    for name in COMMANDS:
+        try:
+            lines = (COMMANDS.get(name).__doc__ or "").strip().splitlines()
+        except plugins.PluginError as error:  # one broken package must not hide the other commands
+            lines = [printable(str(error))]
+        summaries[name] = lines[0] if lines else f"a command of {COMMANDS.owner(name)}"
+    return summaries
 
 
 def _overview() -> str:
@@ -147,7 +159,7 @@ def _overview() -> str:
             "Train classifiers on biased data so that they stay right when the bias is gone.",
             "",
             "commands:",
-            overview(COMMANDS),
+            overview(_summaries()),
             "",
             "`--plugin FILE.py`, on any command, adds your own methods, tasks, metrics, ...",
             "`icda COMMAND --help` shows a command's options.",

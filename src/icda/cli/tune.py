@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 
 import tyro
 
-from icda.bench.search_space import parse_space
-from icda.bench.tune import BEST, tune
 from icda.cli.train import parse_options, with_default_rule
 from icda.errors import InputError
 from icda.terminal import make_console
 from icda.training import TrainConfig
+from icda.training.search_space import parse_space
+from icda.training.tuning import BEST, tune
 
 
 @dataclass

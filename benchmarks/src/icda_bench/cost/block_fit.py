@@ -1,0 +1,194 @@
+"""Fits to blocks of rows, here and on Ray, beside a cost model."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+import tyro
+
+from icda.auditing.inputs import default_inverse_decay
+from icda.data.own.blocks import Block, find_blocks
+from icda.data.own.feature_files import Wanted
+from icda.engines import Engine, Here, OnRay
+from icda.heads.block_fit import BlockFit, fit_blocks
+from icda.heads.blocks import Question, Scaling, answer, count_labels, merge_counts, summarise
+from icda.heads.objective import augmentation_tables
+from icda.heads.problem import LossName, LossSettings
+from icda_bench.cost.child import peak_mib
+from icda_bench.cost.large_fit import make_biased_files
+from icda_bench.rows import write_rows
+
+
+@dataclass
+class Arguments:
+    """Make float16 features on disk, fit them in one process and on a Ray of this machine, and predict the time."""
+
+    folder: tyro.conf.Positional[Path]
+    """Folder for features.npy and labels.npy; they are made if they are not there."""
+    out: tyro.conf.Positional[Path]
+    """CSV to write."""
+    rows: int = 5_000_000
+    features: int = 384
+    classes: int = 10
+    jobs: int = 2
+    """Workers of the Ray."""
+    losses: tuple[LossName, ...] = ("la", "icda")
+    here: bool = True
+    """Fit in one process too, to compare heads and times."""
+    kill_after: float = 0.0
+    """Seconds into the fit on Ray after which one of its workers is killed; 0 kills none."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the cost model is made of: processor seconds per row of a pass, and bytes that travel per block."""
+
+    statistics_seconds: float
+    pass_seconds: float
+    summary_bytes: int
+    answer_bytes: int
+
+    def seconds(self, rows: int, passes: int, workers: int) -> float:
+        """Of a fit with `passes` over the rows, of which the first reads labels only and the second gathers statistics."""
+        return rows * (self.statistics_seconds + (passes - 2) * self.pass_seconds) / workers
+
+
+@dataclass(frozen=True)
+class BlockFitRow:
+    """One fit. Seconds are wall time; the terms of the prediction are processor time of one block, measured before."""
+
+    loss: str
+    where: str
+    workers: int
+    rows: int
+    features: int
+    classes: int
+    file_gib: float
+    blocks: int
+    seconds: float
+    predicted_seconds: float
+    passes: int
+    iterations: int
+    statistics_microseconds: float  # processor time per row, of the pass that gathers statistics
+    pass_microseconds: float  # and of each pass of the fit
+    summary_mib: float  # of a block
+    answer_kib: float  # of a block and pass
+    peak_mib: float  # resident memory of the largest worker
+    killed: int
+    difference: float | None  # of the head to that of one process: the largest entry, over the head's largest
+
+
+def measure_terms(blocks: Sequence[Block], loss: LossName) -> Terms:
+    """On the second block, after the first has warmed everything up."""
+    settings = LossSettings(loss)
+    classes, counts = merge_counts(map(count_labels, blocks))
+    full = loss in ("isda", "icda")
+    summarise(blocks[0], classes, full, 1000)
+    block = blocks[min(1, len(blocks) - 1)]
+    begun = time.process_time()
+    summary = summarise(block, classes, full, 1000)
+    gathered = (time.process_time() - begun) / len(block)
+    width = summary.rows.shape[1]
+    weight = torch.randn(len(classes), width, generator=torch.Generator().manual_seed(0)) / width
+    question = Question(
+        settings, classes, Scaling.of(summary.statistics), int(counts.sum()), weight, torch.zeros(len(classes))
+    )
+    if full:
+        moments = torch.zeros(len(classes), len(classes)), torch.zeros(len(classes), len(classes), len(classes))
+        spread, offsets = augmentation_tables(settings, *moments)
+        question = replace(question, spread=spread, offsets=offsets, angles=weight)
+    answer(blocks[0], question)
+    begun = time.process_time()
+    found = answer(block, question)
+    spent = (time.process_time() - begun) / len(block)
+    return Terms(gathered, spent, len(pickle.dumps(summary)), len(pickle.dumps(found)))
+
+
+def measure(options: Arguments) -> list[BlockFitRow]:
+    torch.set_num_threads(1)
+    paths = make_biased_files(options.folder, options.rows, options.features, options.classes, np.float16)
+    blocks = find_blocks(paths[0], Wanted(labels=str(paths[1])))
+    rows = []
+    for loss in options.losses:
+        terms = measure_terms(blocks, loss)
+        reference: BlockFit | None = None
+        engines: list[Engine] = [Here()] if options.here else []
+        for engine in [*engines, OnRay(options.jobs)]:
+            row, found = _fit(options, blocks, loss, terms, engine, reference)
+            reference = reference or found
+            rows.append(row)
+            print(row, flush=True)
+    return rows
+
+
+def _fit(
+    options: Arguments,
+    blocks: Sequence[Block],
+    loss: LossName,
+    terms: Terms,
+    engine: Engine,
+    reference: BlockFit | None,
+) -> tuple[BlockFitRow, BlockFit]:
+    workers, many = options.jobs if isinstance(engine, OnRay) else 1, range(8 * options.jobs)
+    killed = int(isinstance(engine, OnRay) and options.kill_after > 0)
+    with engine:
+        timer = threading.Timer(options.kill_after, os.kill, (min(engine.each(worker_pid, many)), signal.SIGKILL))
+        if killed:
+            timer.start()
+        begun = time.perf_counter()
+        found = fit_blocks(blocks, LossSettings(loss), _decay, engine)
+        seconds = time.perf_counter() - begun
+        timer.cancel()
+        peak = max(engine.each(worker_peak, many))
+    difference = None
+    if reference is not None:
+        difference = float(np.abs(found.coef - reference.coef).max() / np.abs(reference.coef).max())
+    row = BlockFitRow(
+        loss=loss,
+        where="ray" if isinstance(engine, OnRay) else "one process",
+        workers=workers,
+        rows=options.rows,
+        features=options.features,
+        classes=options.classes,
+        file_gib=round(options.rows * options.features * 2 / 2**30, 2),
+        blocks=len(blocks),
+        seconds=round(seconds, 1),
+        predicted_seconds=round(terms.seconds(options.rows, found.passes, workers), 1),
+        passes=found.passes,
+        iterations=found.iterations,
+        statistics_microseconds=round(1e6 * terms.statistics_seconds, 2),
+        pass_microseconds=round(1e6 * terms.pass_seconds, 2),
+        summary_mib=round(terms.summary_bytes / 2**20, 2),
+        answer_kib=round(terms.answer_bytes / 2**10, 1),
+        peak_mib=round(peak),
+        killed=killed,
+        difference=difference,
+    )
+    return row, found
+
+
+def _decay(rows: int, width: int) -> float:
+    return 1 / (default_inverse_decay(rows, width) * rows)
+
+
+def worker_pid(_: int) -> int:
+    time.sleep(0.05)  # or the first worker would answer for all
+    return os.getpid()
+
+
+def worker_peak(_: int) -> float:
+    time.sleep(0.05)
+    return peak_mib()
+
+
+def run(options: Arguments) -> None:
+    write_rows(options.out, measure(options), machine=True)

@@ -1,0 +1,129 @@
+"""The paper's claims beside what was measured: one table, made from the ledgers and the suites' own verdicts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from icda_bench.cost.network_cost import cost_status, load_cost_suite
+from icda_bench.markdown import markdown, spread
+from icda_bench.rows import read_rows, read_table
+from icda_bench.studies.tail_features.run import TITLES, TailRow
+from icda_bench.suites.suite import Suite, cell_config, load_suite
+from icda_bench.suites.suite_table import Line, column_lines, length_text, suite_rows
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One sentence of the paper, and the cells it is looked at with: a row of a suite beside the row it should beat."""
+
+    text: str
+    scale: str
+    suite: str
+    column: str
+    row: str
+    against: str
+    tier: str = "cpu"
+
+
+def _content() -> dict[str, Any]:
+    return yaml.safe_load(files("icda_bench").joinpath("claims.yaml").read_text())
+
+
+def load_claims() -> list[Claim]:
+    return [Claim(entry["text"], entry["scale"], **entry["cells"]) for entry in _content()["claims"]]
+
+
+TITLE = ["the paper says", "its figures", "ours", "at which scale", "verdict"]
+
+
+def claims_table(results: Path) -> str:
+    """Every claim with the paper's figures, ours, their scale and the verdict. Long runs are shown if there are any."""
+    lines = [_suite_line(claim, results) for claim in load_claims()]
+    extra = [_features_line(results), _cost_line(results)]
+    return markdown(TITLE, [line for line in (*lines, *extra) if line is not None])
+
+
+def _suite_line(claim: Claim, results: Path) -> list[str] | None:
+    suite = load_suite(claim.suite)
+    column = suite.column(claim.column)
+    lines = {line.row.key: line for line in column_lines(suite, column, claim.tier, suite_rows(suite.name, results))}
+    row, against = lines[claim.row], lines[claim.against]
+    if claim.tier == "long" and not (row.values and against.values):
+        return None
+    config = cell_config(suite, claim.tier, column, row.row)
+    return [
+        f"{claim.text} ([{claim.suite}](benchmarks.md#{_content()['anchors'][claim.suite]}))",
+        _paper_cell(row, against),
+        f"{_named(suite, row)}, {_named(suite, against)}",
+        f"{claim.scale}, {config.model or 'its own network'}, {length_text(config)}",
+        row.verdict.text(),
+    ]
+
+
+def _paper_cell(row: Line, against: Line) -> str:
+    if row.paper is None and against.paper is None:
+        return "no figures, the order only"
+    figures = [(line.row.title, line.paper) for line in (row, against)]
+    return ", ".join(f"{_short(title)} {'none' if value is None else f'{value:.2f}'}" for title, value in figures)
+
+
+def _named(suite: Suite, line: Line) -> str:
+    values = [100 - value for value in line.values] if suite.shows == "error" else list(line.values)
+    return f"{_short(line.row.title)} {spread(values, digits=1) if values else 'not run here'}"
+
+
+def _short(title: str) -> str:
+    return title.split(",")[0].split(":")[0]
+
+
+def _features_line(results: Path) -> list[str] | None:
+    """The ImageNet-LT figure's stand-in: heads on frozen features of Tiny ImageNet."""
+    name = "tiny_imagenet_lt"
+    rows = [row for row in read_rows(results / "tail_features.csv", TailRow) if row.set == name]
+    figures = {method: [100 * row.accuracy for row in rows if row.method == method] for method in ("icda", "la")}
+    if not figures["icda"] or not figures["la"]:
+        return None
+    return [
+        "ahead on ImageNet-LT, heads on frozen features ([figure](classifier.md#long-tails-on-frozen-features))",
+        "no figures, the order only",
+        f"ICDA {spread(figures['icda'], digits=1)}, LA {spread(figures['la'], digits=1)}",
+        f"{TITLES[name]}, features of EfficientNet-Lite0",
+        _order(figures["icda"], figures["la"]),
+    ]
+
+
+def _order(ours: list[float], theirs: list[float]) -> str:
+    """Seeds are the same splits for both, so their differences are compared with zero."""
+    differences = [mine - other for mine, other in zip(ours, theirs, strict=True)]
+    mean = sum(differences) / len(differences)
+    ahead = sum(value > 0 for value in differences)
+    status = "trend holds" if ahead == len(differences) else "does not hold"
+    return f"{status}: {mean:+.1f} to LA, ahead with {ahead} of {len(differences)} seeds"
+
+
+def _cost_line(results: Path) -> list[str] | None:
+    lines = {(line["network"], int(line["classes"])): line for line in read_table(results / "table3.csv")}
+    suite = load_cost_suite()
+    pairs = [
+        (paper, lines[row["network"], column["classes"]])
+        for row in suite["rows"]
+        for column, paper in zip(suite["columns"].values(), row["paper"], strict=True)
+        if (row["network"], column["classes"]) in lines
+    ]
+    if not pairs:
+        return None
+    extras = [float(line["extra"]) for _, line in pairs]
+    papers = [paper for paper, _ in pairs]
+    held = sum(cost_status(paper, float(line["extra"]), float(line["noise"])) == "trend holds" for paper, line in pairs)
+    return [
+        "little extra training time ([table3](benchmarks.md#table-3-extra-time))",
+        f"+{min(papers):.1f} to +{max(papers):.1f} %",
+        f"{min(extras):+.1f} to {max(extras):+.1f} %",
+        f"seven networks, {len(pairs)} cells, a CPU",
+        f"trend holds in {held} of {len(pairs)}",
+    ]

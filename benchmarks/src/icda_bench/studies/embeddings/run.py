@@ -1,0 +1,167 @@
+"""Run the table cell by cell into a CSV file; what is there is not run again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from icda.data.roots import data_root
+from icda.training.processes import process_pool
+from icda_bench.markdown import markdown, percent
+from icda_bench.options import Root, all_cores, check_names
+from icda_bench.rows import machine_columns, read_rows, write_rows
+from icda_bench.studies.embeddings.methods import BY_ACCURACY, BY_CLASS, ROWS, RULES, Bench
+from icda_bench.studies.embeddings.sets import SETS
+
+COLUMNS = {
+    ("waterbirds", "place"): "Waterbirds, place",
+    ("adult", "sex"): "Adult, sex",
+    ("adult", "race"): "Adult, race",
+    ("compas", "sex"): "COMPAS, sex",
+    ("compas", "race"): "COMPAS, race",
+    ("cad_imdb", "none"): "IMDb, rewritten",
+}
+HEADLINE_ROWS = ("ce", "la", "icda", "ce_contrast", "ce_prior", "ce_groups", "dfr")
+HEADLINE_COLUMNS = (("waterbirds", "place"), ("adult", "race"), ("compas", "race"))
+KNOWS = {"labels": "labels", "groups": "groups", "metadata": "metadata"}
+GIVEN = {BY_ACCURACY: "labels, C by accuracy", BY_CLASS: "labels, C by worst class"}
+
+
+@dataclass
+class Arguments:
+    """Fit every loss and variant on features of Waterbirds, Adult, COMPAS and film reviews; finished cells are kept."""
+
+    sets: tuple[str, ...] = ()
+    """Only these sets: waterbirds, adult, compas, cad_imdb."""
+    methods: tuple[str, ...] = ()
+    """Only these rows of the table."""
+    seeds: int = 5
+    """Seeds of each row: folds, splits where there is no official one, and what is learned."""
+    jobs: int = field(default_factory=all_cores)
+    """Sets and seeds at the same time, each on one core."""
+    root: Root = None
+    cache: Path = Path("runs/embeddings")
+    """Folder for embeddings of texts, computed once."""
+    out: Path = Path("runs/embeddings/embeddings.csv")
+    """CSV file to fill (benchmarks/results/embeddings.csv is ours)."""
+
+
+@dataclass(frozen=True)
+class EmbeddingsRow:
+    """One method on one set with one seed, judged by the groups of one attribute."""
+
+    set: str
+    attribute: str
+    method: str
+    knows: str
+    seed: int
+    accuracy: float
+    worst_group_accuracy: float
+    C: float
+    selection: str
+    selection_score: float
+    seconds: float
+    processor: str
+    cores: int
+    threads: int
+    torch: str
+    commit: str
+
+    @property
+    def key(self) -> tuple[str, str, int, str]:
+        return self.set, self.method, self.seed, self.selection
+
+
+def run_table(
+    path: Path,
+    root: Path,
+    cache: Path,
+    sets: Sequence[str] = tuple(SETS),
+    methods: Sequence[str] = (),
+    seeds: int = 5,
+    jobs: int = 1,
+    report: Callable[[str], None] = print,
+) -> list[EmbeddingsRow]:
+    """Fill `path` with one row per cell; each set and seed is one job on one thread."""
+    rows = [row for row in ROWS if not methods or row.name in methods]
+    done = read_rows(path, EmbeddingsRow)
+    known = {cell.key for cell in done}
+    pairs = [(name, seed) for seed in range(seeds) for name in sets]
+    for name in sets:  # embeddings are computed once, before jobs could compute them side by side
+        SETS[name](root, 0, cache)
+    with process_pool(jobs) as pool:
+        futures = []
+        for name, seed in pairs:
+            missing = [
+                row.name for row in rows if any((name, row.name, seed, rule) not in known for rule in RULES[row.knows])
+            ]
+            if missing:
+                futures.append(pool.submit(run_cells, name, seed, missing, root, cache))
+        for future in as_completed(futures):
+            done = sorted([*done, *(cell for cell in future.result() if cell.key not in known)], key=_order)
+            write_rows(path, done)
+            report(f"{len(done)} rows in {path}")
+    return done
+
+
+def run_cells(name: str, seed: int, methods: Sequence[str], root: Path, cache: Path) -> list[EmbeddingsRow]:
+    """All cells of one set and seed."""
+    torch.set_num_threads(1)
+    bench = Bench(SETS[name](root, seed, cache), seed)
+    cells, machine = [], machine_columns()
+    for row in (row for row in ROWS if row.name in methods):
+        for attribute in bench.attributes(row):
+            started = time.perf_counter()
+            chosen = bench.fit(row, attribute)
+            seconds = round(time.perf_counter() - started, 2)
+            for judged in tuple(bench.data.test.attributes) if attribute is None else (attribute,):
+                for rule, fitted in chosen.items():
+                    accuracy, worst = bench.judge(fitted.model, judged)
+                    figures = (round(accuracy, 5), round(worst, 5), fitted.C, rule, round(fitted.scores[rule], 5))
+                    cells.append(EmbeddingsRow(name, judged, row.name, row.knows, seed, *figures, seconds, **machine))
+    return cells
+
+
+def _order(cell: EmbeddingsRow) -> tuple[int, str, int, str, int]:
+    methods = [row.name for row in ROWS]
+    return list(SETS).index(cell.set), cell.attribute, methods.index(cell.method), cell.selection, cell.seed
+
+
+def embeddings_table(
+    path: Path,
+    figure: str = "worst_group_accuracy",
+    only: Sequence[str] = (),
+    places: Sequence[tuple[str, str]] = tuple(COLUMNS),
+    left_out: str = "",
+) -> str:
+    """Mean ± standard deviation over seeds, in per cent; for film reviews the accuracy on rewritten ones.
+
+    A head that is given only labels has a line for each rule that C was chosen by, but for the one that is `left_out`.
+    """
+    cells = read_rows(path, EmbeddingsRow)
+    body = []
+    for row in (row for row in ROWS if not only or row.name in only):
+        for rule in (rule for rule in RULES[row.knows] if rule != left_out):
+            mine = [cell for cell in cells if (cell.method, cell.selection) == (row.name, rule)]
+            if mine:
+                given = KNOWS[row.knows] if left_out else GIVEN.get(rule, KNOWS[row.knows])
+                body.append([row.title, given, *(_column(mine, place, figure) for place in places)])
+    return markdown(["head", "given", *(COLUMNS[place] for place in places)], body)
+
+
+def _column(cells: list[EmbeddingsRow], place: tuple[str, str], figure: str) -> str:
+    figure = "accuracy" if place[0] == "cad_imdb" else figure
+    return percent([cell for cell in cells if (cell.set, cell.attribute) == place], figure)
+
+
+def run(options: Arguments) -> None:
+    check_names("sets", options.sets, SETS)
+    check_names("methods", options.methods, (row.name for row in ROWS))
+    root, sets = data_root(options.root), options.sets or tuple(SETS)
+    run_table(options.out, root, options.cache, sets, options.methods, options.seeds, options.jobs)
+    print(embeddings_table(options.out))

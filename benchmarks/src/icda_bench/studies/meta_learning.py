@@ -1,0 +1,100 @@
+"""Do meta-learning methods learn what they are for? Small tasks, one recipe, and what the strengths say of wrong labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from sklearn.metrics import roc_auc_score
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.data import Task
+from icda.errors import InputError
+from icda.methods.meta_icda import MetaICDAMethod
+from icda.models.base import FeatureClassifier
+from icda.report import comparison_table, to_rich
+from icda.results.ledger import to_row, write_ledger
+from icda.terminal import make_console
+from icda.training import TrainConfig
+from icda.training.grid import run_grid
+from icda.training.run import load_folder
+from icda_bench.options import all_cores
+from icda_bench.rows import write_rows
+
+TASKS = ("digits_lt", "digits_flip_noise", "digits_coloured")
+METHODS = ("icda", "meta_icda", "meta_icda_signed", "metasaug", "meta_weight_net", "lsda")
+
+
+@dataclass
+class Arguments:
+    """Train ICDA, Meta-ICDA, MetaSAug, Meta-Weight-Net and LSDA on three small tasks with one recipe."""
+
+    seeds: int = 3
+    """Runs of each method on each task."""
+    epochs: int = 30
+    """Passes over the training set in each run."""
+    out: str = "runs/meta"
+    """Folder for all files; finished runs are kept."""
+    jobs: int = field(default_factory=all_cores)
+    """Runs at the same time, each on one core; all cores by default."""
+    ledger: Path | None = None
+    """CSV file to write one row per run to (benchmarks/results/meta.csv is ours)."""
+    separation: Path | None = None
+    """CSV file for the AUROC of wrong labels (benchmarks/results/meta_separation.csv is ours)."""
+
+
+@dataclass(frozen=True)
+class Separation:
+    """How well a number about each training sample finds the mislabelled ones (AUROC).
+
+    A learned strength that is low marks a wrong label: what the metadata contradict gets no margin.
+    """
+
+    seed: int
+    low_learned_strength: float
+    direct_strength: float
+    loss: float
+
+
+def run(options: Arguments) -> None:
+    console = make_console()
+    recipe = TrainConfig(epochs=options.epochs, out=f"{options.out}/{{task}}/{{method}}/seed{{seed}}")
+    results = run_grid(recipe, TASKS, METHODS, options.seeds, console, jobs=options.jobs)
+    console.print(to_rich(comparison_table(results, ("accuracy", "worst_class_accuracy", "worst_group_accuracy"))))
+    folder = Path(options.out) / "digits_flip_noise/meta_icda"
+    separations = [noise_separation(folder / f"seed{seed}") for seed in range(options.seeds)]
+    for separation in separations:
+        console.print(f"wrong labels found by {separation}", highlight=False)
+    if options.ledger is not None:
+        write_ledger(options.ledger, (to_row(result, "demo") for result in results))
+    if options.separation is not None:
+        write_rows(options.separation, separations, machine=True)
+
+
+def noise_separation(folder: Path) -> Separation:
+    """AUROC for mislabelled training samples of the learned strength, of the angle's, and of the plain loss."""
+    config, task, networks, method = load_folder(folder)
+    if not isinstance(method, MetaICDAMethod) or task.train.clean_targets is None:
+        raise InputError(f"{folder} is not a Meta-ICDA run on a task with known label noise.")
+    wrong = (task.train.targets != task.train.clean_targets).numpy()
+    numbers = _numbers(task, networks[0], method)
+    scores = {name: float(roc_auc_score(wrong, value.numpy())) for name, value in numbers.items()}
+    return Separation(config.seed, **scores)
+
+
+@torch.no_grad()
+def _numbers(task: Task, network: FeatureClassifier, method: MetaICDAMethod) -> dict[str, Tensor]:
+    network.eval()
+    method.eval()
+    batch = task.train.batch(torch.arange(len(task.train)))
+    output = network(batch.inputs)
+    weight = network.head_weight
+    described = method.describe(output.logits, output.features, batch.targets, weight, batch.index)
+    direct = method.criterion.strength(output.features, batch.targets, weight)
+    return {
+        "low_learned_strength": -method.strength_network(described, batch.targets),
+        "direct_strength": direct.per_sample,
+        "loss": F.cross_entropy(output.logits, batch.targets, reduction="none"),
+    }

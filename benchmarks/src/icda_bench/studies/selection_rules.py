@@ -1,0 +1,166 @@
+"""What each selection rule costs: the worst test group of the epoch it takes, beside the one that groups would take.
+
+A training is run once. After each epoch the test split is evaluated too; no rule sees that, it is only looked up at the
+epoch that a rule has chosen. The rule that is given the validation groups is the oracle the others are compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from icda.selection import Selector
+from icda.training.config import TrainConfig
+from icda.training.evaluation import evaluate_split
+from icda.training.run import build, load_task, make_accelerator
+from icda.training.trainer import Trainer
+from icda_bench.markdown import markdown
+from icda_bench.options import Root, check_names
+from icda_bench.rows import append_rows, read_rows
+from icda_bench.suites.suite import cell_config, load_suite
+
+ORACLE = "validation_worst_group"
+RULES = ("last", "validation_accuracy", "validation_worst_class", "validation_worst_pseudo_group", ORACLE)
+METRICS = {
+    "validation_accuracy": "accuracy",
+    "validation_worst_class": "worst_class_accuracy",
+    "validation_worst_pseudo_group": "worst_pseudo_group_accuracy",
+    ORACLE: "worst_group_accuracy",
+}
+
+
+@dataclass
+class Arguments:
+    """Train rows of table 6 once each, and ask every selection rule which epoch it would have taken."""
+
+    methods: tuple[str, ...] = ("cross_entropy", "logit_adjustment", "icda", "jtt", "xrm", "shortcut_prior")
+    """Methods that read no groups."""
+    tasks: tuple[str, ...] = ("digits_coloured",)
+    """Tasks of table 6, tier cpu, with validation groups."""
+    seeds: int = 3
+    """Runs of each method on each task."""
+    root: Root = None
+    out: Path = Path("runs/selection")
+    """Folder for the runs."""
+    ledger: Path | None = None
+    """CSV file that gets the rows of a run as soon as it is finished (benchmarks/results/selection.csv is ours); runs that
+    it has are not made again."""
+
+
+@dataclass(frozen=True)
+class RuleRow:
+    """One rule in one run: the epoch it takes, and that epoch's worst test group against the oracle's."""
+
+    task: str
+    method: str
+    seed: int
+    rule: str
+    epoch: int
+    worst_group_accuracy: float
+    below_oracle: float
+
+    @property
+    def run(self) -> tuple[str, str, int]:
+        return self.task, self.method, self.seed
+
+
+class WatchedTrainer(Trainer):
+    """A trainer that also writes down the worst test group after each epoch."""
+
+    seen: list[float]
+
+    def _close_epoch(self, *given: Any) -> Any:
+        record = super()._close_epoch(*given)
+        metrics, _ = evaluate_split(self.method, self.models, self.task, self.task.test, self.accelerator)
+        self.seen.append(float(metrics["worst_group_accuracy"]))
+        return record
+
+
+def compare_rules(config: TrainConfig) -> list[RuleRow]:
+    """Train once and ask every rule. The task must have validation groups; the method does not get to see them."""
+    task = load_task(config)
+    networks, method = build(config, task)
+    trainer = WatchedTrainer(config, task, networks, method, config.folder(), make_accelerator(config.precision))
+    trainer.seen = []
+    trainer.run()
+    history = [record.as_dict() for record in trainer.history]
+    last_stage = history[-1]["stage"]
+    begun = next(number for number, record in enumerate(history) if record["stage"] == last_stage)
+    return rule_rows(config, history[begun:], trainer.seen[begun:], begun)
+
+
+def compare_table6(options: Arguments, done: Set[tuple[str, str, int]] = frozenset()) -> Iterator[list[RuleRow]]:
+    """The rows of one run after the other, seed 0 of everything first; settings are those of table 6, tier cpu.
+
+    Runs (task, method, seed) that are `done` are left out.
+    """
+    suite = load_suite("table6")
+    places = {column.places["cpu"].task: column for column in suite.columns if "cpu" in column.places}
+    known = {row.method: row for row in reversed(suite.rows) if row.method is not None}
+    check_names("methods", options.methods, known)
+    check_names("tasks", options.tasks, places)
+    for seed in range(options.seeds):
+        for task in options.tasks:
+            for method in (method for method in options.methods if (task, method, seed) not in done):
+                config = cell_config(suite, "cpu", places[task], known[method], seed)
+                # Given the groups, which no method here reads, so that the oracle rule can be asked too.
+                asked = {"attributes": "known", "selection": "validation_worst_pseudo_group", "root": options.root}
+                folder = options.out / task / method / f"seed{seed}"
+                yield compare_rules(replace(config, **asked, out=str(folder)))  # type: ignore[arg-type]
+
+
+def selection_table(rows: Sequence[RuleRow]) -> str:
+    """For each task and rule, over methods and seeds: the mean worst group, and how far it lies below the oracle's.
+
+    Last come all runs together, where there are several tasks.
+    """
+    tasks = dict.fromkeys(row.task for row in rows)
+    body = [_mean(task, rule, [row for row in rows if row.task == task]) for task in tasks for rule in RULES]
+    if len(tasks) > 1:
+        body += [_mean("all", rule, rows) for rule in RULES]
+    return markdown(["task", "rule", "worst group, %", "below the oracle", "runs"], body)
+
+
+def _mean(task: str, rule: str, rows: Sequence[RuleRow]) -> list[str]:
+    mine = [row for row in rows if row.rule == rule]
+    worst, below = (
+        sum(100 * getattr(row, name) for row in mine) / len(mine) for name in ("worst_group_accuracy", "below_oracle")
+    )
+    return [task, rule, f"{worst:.1f}", f"{below:.1f}", str(len(mine))]
+
+
+def rule_rows(
+    config: TrainConfig, history: Sequence[Mapping[str, Any]], seen: Sequence[float], begun: int
+) -> list[RuleRow]:
+    """A row for each rule from the validation figures of a stage's epochs and the worst test group after each."""
+    chosen, run = {rule: chosen_epoch(rule, history) for rule in RULES}, (config.task, config.method, config.seed)
+    oracle = seen[chosen[ORACLE]]
+    return [
+        RuleRow(*run, rule, epoch + begun, round(seen[epoch], 6), round(oracle - seen[epoch], 6))
+        for rule, epoch in chosen.items()
+    ]
+
+
+def chosen_epoch(rule: str, history: Sequence[Mapping[str, Any]]) -> int:
+    """The position in `history` that a rule takes, by the selector that a training has."""
+    if rule == "last":
+        return len(history) - 1
+    metric, selector = METRICS[rule], Selector(rule)
+    for number, record in enumerate(history):
+        value = record[f"validation_{metric}"]
+        figures = {metric: -1.0 if value is None else value, "accuracy": record["validation_accuracy"]}
+        selector.update(number, figures)
+    assert selector.best_epoch is not None
+    return selector.best_epoch
+
+
+def run(options: Arguments) -> None:
+    rows = [] if options.ledger is None else read_rows(options.ledger, RuleRow)
+    done = {row.run for row in rows}
+    for of_run in compare_table6(options, done):
+        rows += of_run
+        if options.ledger is not None:
+            append_rows(options.ledger, of_run, machine=True)
+    print(selection_table(rows))

@@ -1,0 +1,144 @@
+"""How often the verdicts are right, and what the advice is worth: tables made from the CSV files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from icda.auditing.evidence import Evidence, Flatness
+from icda.auditing.verdicts import Verdict, decide
+from icda.cross_fit.pairs import PairEvidence
+from icda_bench.markdown import grouped, markdown
+from icda_bench.rows import read_table
+
+CaseRow = dict[str, Any]
+PLANTED = ("shortcut", "label_noise", "long_tail")
+TITLES = {"shortcut": "shortcut", "label_noise": "wrong labels", "long_tail": "long tail"}
+RIVALS = ("robust", "ce", "logistic", "la", "icda", "contrast", "jtt", "xrm", "twins_always", "oracle")
+SIZES = ((0, 600), (600, 1200), (1200, 30_000))
+HARMFUL = 0.05  # points of the worst group by which the oracle must beat LA for a shortcut to count as harmful
+
+
+def evidence_of(row: CaseRow) -> Evidence:
+    """The evidence that a row of the CSV file was made from, as far as verdicts need it."""
+    columns = {name: row[f"pair_{name}"].split(";") for name in PairEvidence.__dataclass_fields__ if name != "classes"}
+    count = len(columns["samples"]) if row["pair_samples"] else 0
+    pairs = [_pair({name: values[k] for name, values in columns.items()}) for k in range(count)]
+    smallest, classes = int(row["smallest_class"]), int(row["classes"])
+    counts = [smallest] * (classes - 1) + [round(smallest * float(row["ratio"]))]
+    predicted = [1] * (classes - 1) + [float(row["predicted_ratio"])]
+    figures = ("accuracy", "balanced_accuracy", "standard_error", "error_sureness", "sure_errors")
+    return Evidence(
+        samples=int(row["samples"]),
+        class_counts=counts,
+        predicted_counts=predicted,  # type: ignore[arg-type]
+        pairs=pairs,
+        lost=float(row["lost"]),
+        sided=Flatness(**{name: float(row[f"sided_{name}"]) for name in Flatness.__dataclass_fields__}),
+        **{name: float(row[name]) for name in figures},
+    )
+
+
+def _pair(figures: dict[str, str]) -> PairEvidence:
+    whole = {name: int(figures[name]) for name in ("samples", "against")}
+    shares = {name: float(value) for name, value in figures.items() if name not in whole}
+    return PairEvidence(classes=(0, 1), **whole, **shares)  # type: ignore[arg-type]
+
+
+def truth_of(row: CaseRow) -> dict[str, bool]:
+    """What was planted."""
+    return {
+        "shortcut": float(row["minority"]) > 0,
+        "label_noise": float(row["noise"]) > 0,
+        "long_tail": float(row["tail"]) >= 10,
+    }
+
+
+def verdict_table(path: Path) -> str:
+    """Per kind of data: cases, and how often each planted trouble was named, missed or left open."""
+    rows = [(row, decide(evidence_of(row))) for row in read_table(path)]
+    kinds, body = grouped(rows, lambda pair: str(pair[0]["kind"])), []
+    for kind in sorted(kinds, key=lambda kind: (kind.count("+"), kind)):
+        said = (_counts([found[trouble] for _, found in kinds[kind]]) for trouble in PLANTED)
+        body.append([kind.replace("noise", "wrong labels").replace("+", " + "), str(len(kinds[kind])), *said])
+    titles = ["data", "cases", *(f"{TITLES[kind]}: yes / cannot tell / no" for kind in PLANTED)]
+    return markdown(titles, body)
+
+
+def detail_table(path: Path) -> str:
+    """The same of single troubles by rate, size and origin of the features."""
+    rows = [(row, decide(evidence_of(row))) for row in read_table(path)]
+    body = []
+    for title, kind, chosen in _slices():
+        cases = [(row, found) for row, found in rows if chosen(row)]
+        if cases:
+            said = _counts([found[kind] for _, found in cases])
+            body.append([title, TITLES[kind], str(len(cases)), said])
+    return markdown(["cases", "asked about", "number", "yes / cannot tell / no"], body)
+
+
+def regret_table(path: Path) -> str:
+    """Mean and worst regret against the best of CE, LA and the oracle: in the worst group, and in mean accuracy."""
+    rows = read_table(path)
+    harmful = [row for row in rows if is_harmful(row)]
+    plain = [row for row in rows if float(row["minority"]) == 0]
+    body = []
+    for name in RIVALS:
+        if not any(row.get(f"{name}_worst") for row in rows):
+            continue
+        cells = [name]
+        for part in (harmful, plain):
+            for figure in ("worst", "accuracy"):
+                lost = [_regret(row, name, figure) for row in part if row.get(f"{name}_{figure}")]
+                cells.append(f"{100 * np.mean(lost):.1f} / {100 * np.max(lost):.1f}" if lost else "")
+        body.append(cells)
+    titles = [
+        f"{data}, {figure}" for data in ("harmful shortcut", "no shortcut") for figure in ("worst group", "accuracy")
+    ]
+    return markdown(["head", *titles], body)
+
+
+def is_harmful(row: CaseRow) -> bool:
+    """Whether a shortcut was planted that costs logit adjustment points in the worst group."""
+    return float(row["minority"]) > 0 and float(row["oracle_worst"]) - float(row["la_worst"]) >= HARMFUL
+
+
+def _regret(row: CaseRow, name: str, figure: str) -> float:
+    best = max(float(row[f"{rival}_{figure}"]) for rival in ("ce", "la", "oracle"))
+    return max(best - float(row[f"{name}_{figure}"]), 0.0)
+
+
+def _counts(verdicts: Sequence[Verdict]) -> str:
+    return " / ".join(str(sum(v.answer == answer for v in verdicts)) for answer in ("yes", "cannot tell", "no"))
+
+
+def _slices() -> list[tuple[str, str, Callable[[CaseRow], bool]]]:
+    """Titles of single troubles, what is asked about them, and which cases they are."""
+    slices: list[tuple[str, str, Callable[[CaseRow], bool]]] = []
+    for rate in (0.01, 0.05, 0.1):
+        slices.append((f"shortcut, minority {rate:.0%}", "shortcut", partial(_is, kind="shortcut", minority=rate)))
+    for sizes in SIZES:
+        title = "shortcut, {} to {} samples".format(*sizes)
+        slices.append((title, "shortcut", partial(_is, kind="shortcut", sizes=sizes)))
+    for rate in (0.05, 0.1, 0.2, 0.3, 0.4):
+        slices.append((f"{rate:.0%} wrong labels", "label_noise", partial(_is, kind="noise", noise=rate, sided=False)))
+    for rate in (0.15, 0.3):
+        title = f"{rate:.0%} of one class's labels given to another"
+        slices.append((title, "label_noise", partial(_is, kind="noise", noise=rate, sided=True)))
+    for sizes in SIZES:
+        title = "no shortcut, {} to {} samples".format(*sizes)
+        slices.append((title, "shortcut", partial(_is, minority=0.0, sizes=sizes)))
+    return slices
+
+
+def _is(
+    row: CaseRow, kind: str = "", sizes: tuple[int, int] = (0, 10**9), sided: bool | None = None, **rates: float
+) -> bool:
+    right_kind = kind in ("", row["kind"]) and sided in (None, row["flips"] == "sided")
+    return (
+        right_kind and sizes[0] <= int(row["samples"]) < sizes[1] and all(float(row[k]) == v for k, v in rates.items())
+    )

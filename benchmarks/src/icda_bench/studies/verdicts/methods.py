@@ -1,0 +1,123 @@
+"""What heads reach on the unbiased test part: the classifier that audits, what it is compared with, and an oracle."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from icda.auditing.assessment import assess
+from icda.auditing.evidence import make_sketch
+from icda.auditing.inputs import DECAY
+from icda.auditing.treatment import shortcut_answers, with_prior
+from icda.cross_fit.pairs import DECAY as PAIR_DECAY
+from icda.estimators.robust import weighted_moments
+from icda.heads.balance import rebalance, reweigh
+from icda.heads.cross_fit import cross_fitted_logits
+from icda.heads.problem import LossName, LossSettings
+from icda.heads.problem import Problem
+from icda.heads.pseudo_groups import contrast_groups
+from icda.heads.solver import fit_head
+from icda_bench.studies.verdicts.cases import Case
+
+FEWEST = 10  # test samples below which a group's accuracy is not asked for
+JTT_WEIGHT = 5.0  # how often a sample counts that a head which has not seen it gets wrong
+MAX_ITER, TOL = 100, 1e-3
+
+
+def fit_rows(case: Case, names: tuple[str, ...] = ()) -> dict[str, object]:
+    """Accuracy and worst group of every method in one row, and what the audit said and did."""
+    mean, scale = weighted_moments(case.features, np.ones(len(case.targets)))
+    features, test = (
+        torch.from_numpy(((part - mean) / scale).astype(np.float32)) for part in (case.features, case.test_features)
+    )
+    classes, codes = np.unique(case.targets, return_inverse=True)
+    targets = torch.from_numpy(codes)
+    ones = features.new_ones(len(targets))
+    counts = torch.bincount(targets).double()
+    problem = Problem(features, targets, len(classes), ones, ones, counts, DECAY * features.shape[1])
+    row: dict[str, object] = {}
+    for name, prepare in METHODS.items():
+        if names and name not in names:
+            continue
+        start = time.process_time()
+        prepared, loss = prepare(problem, case, row)
+        head = fit_head(prepared, LossSettings(loss), MAX_ITER, TOL)
+        predicted = classes[head.logits(test).argmax(1).numpy()]
+        accuracy, worst = judge(predicted, case.test_targets, case.test_groups)
+        row[f"{name}_accuracy"], row[f"{name}_worst"] = round(accuracy, 4), round(worst, 4)
+        row[f"{name}_seconds"] = round(time.process_time() - start, 2)
+    return row
+
+
+def judge(predicted: np.ndarray, targets: np.ndarray, groups: np.ndarray) -> tuple[float, float]:
+    """Mean accuracy of the groups, and that of the worst; groups of few samples are left out.
+
+    >>> judge(np.array([0] * 20), np.array([0] * 10 + [1] * 10), np.array([0] * 10 + [1] * 10))
+    (0.5, 0.0)
+    """
+    right = predicted == targets
+    shares = [right[groups == group].mean() for group in np.unique(groups) if (groups == group).sum() >= FEWEST]
+    if not shares:
+        return float(right.mean()), float(right.mean())
+    return float(np.mean(shares)), float(np.min(shares))
+
+
+Prepared = tuple[Problem, LossName]
+
+
+def _sketch(problem: Problem) -> Tensor:
+    """Heads that guess are fitted in it: thirty on all features of thousands of samples would take most of the time."""
+    assert isinstance(problem.features, Tensor)
+    return make_sketch(problem.features).features
+
+
+def _contrast(problem: Problem) -> Prepared:
+    sketch = replace(problem, features=_sketch(problem), decay=PAIR_DECAY)
+    return rebalance(problem, contrast_groups(sketch, repeats=1).attributes, "prior"), "la"
+
+
+def _jtt(problem: Problem) -> Prepared:
+    logits = cross_fitted_logits(problem, LossSettings("ce"), problem.targets, max_iter=MAX_ITER)
+    return reweigh(problem, torch.where(logits.argmax(1) != problem.targets, JTT_WEIGHT, 1.0)), "ce"
+
+
+def _shortcut_answers(problem: Problem) -> Tensor:
+    return shortcut_answers(_sketch(problem), problem.targets, problem.num_classes)
+
+
+def _robust(problem: Problem, row: dict[str, object]) -> Prepared:
+    assert isinstance(problem.features, Tensor)
+    found = assess(problem.features, problem.targets, problem.num_classes)
+    for kind, verdict in found.verdicts.items():
+        row[kind], row[f"{kind}_confidence"] = verdict.answer, verdict.confidence
+    effect = found.treatment.effect
+    row["treatment"] = found.treatment.name
+    row["suspected_before"] = "" if effect is None else effect.suspected_before
+    row["suspected_after"] = "" if effect is None else effect.suspected_after
+    return found.treatment.prepared(problem, LossSettings("la")), "la"
+
+
+# What each head is fitted to, and with which loss; the audit also writes what it said into the row.
+METHODS: dict[str, Callable[[Problem, Case, dict[str, object]], Prepared]] = {
+    "robust": lambda problem, case, row: _robust(problem, row),
+    "ce": lambda problem, case, row: (problem, "ce"),
+    "logistic": lambda problem, case, row: (
+        replace(problem, decay=1 / len(problem.targets)),
+        "ce",
+    ),  # scikit-learn's C = 1
+    "la": lambda problem, case, row: (problem, "la"),
+    "icda": lambda problem, case, row: (problem, "icda"),
+    "oracle": lambda problem, case, row: (with_prior(problem, torch.from_numpy(case.attributes)), "la"),
+    "contrast": lambda problem, case, row: _contrast(problem),
+    "jtt": lambda problem, case, row: _jtt(problem),
+    "xrm": lambda problem, case, row: (
+        rebalance(problem, (_shortcut_answers(problem) != problem.targets).long(), "weights"),
+        "ce",
+    ),
+    "twins_always": lambda problem, case, row: (with_prior(problem, _shortcut_answers(problem)), "la"),
+}

@@ -1,0 +1,96 @@
+"""What a table still lacks and what that will cost: by its ledger, without training anything."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+
+from icda.results.ledger import read_ledger
+from icda.training.finished import finished_result
+from icda_bench.suites.suite import SUITES, Cell, Suite
+
+LedgerRow = Mapping[str, str]
+BASE = "cross_entropy"  # what a method's cost is compared with
+
+
+def ledgers_beside(path: Path) -> list[LedgerRow]:
+    """The rows of a ledger and of the other tables' in its folder, which may share cells with it; its own come last."""
+    others = [path.with_name(f"{name}.csv") for name in SUITES]
+    return [row for ledger in (*others, path) if ledger.exists() for row in read_ledger(ledger)]
+
+
+def in_ledger(cells: Sequence[Cell], rows: Sequence[LedgerRow]) -> dict[int, LedgerRow]:
+    """Ledger rows of cells, by the cells' numbers: same tier, same hash of all settings that shape the figures."""
+    by_hash = {(row["tier"], row["config_hash"]): row for row in rows}
+    places = {number: (cell.tier, cell.config.hash()) for number, cell in enumerate(cells)}
+    return {number: by_hash[place] for number, place in places.items() if place in by_hash}
+
+
+class CostEstimate:
+    """Core seconds of cells, from the seconds in a ledger.
+
+    A method that was run on a cell's task and network takes as long per epoch as it did there. Another one takes what
+    the others took there times its factor: how much longer than cross entropy it took on the ledger's other tasks.
+    Where nothing was run on the task, the suite's tier may say what a cell of cross entropy costs (`cell_seconds`).
+    """
+
+    def __init__(self, suite: Suite, rows: Sequence[LedgerRow]) -> None:
+        self._tiers = suite.tiers
+        self._own: dict[tuple[str, str], dict[str, float]] = _seconds_per_epoch(rows)
+        self._factors = _factors(self._own)
+
+    def seconds(self, cell: Cell) -> float | None:
+        """Core seconds of one cell; None where nothing says anything about it."""
+        config = cell.config
+        own = self._own.get((config.task, config.model or ""), {})
+        if config.method in own:
+            return own[config.method] * config.epochs
+        factor = self._factors.get(config.method, 1.0)
+        if own:
+            base = mean(value / self._factors.get(method, 1.0) for method, value in own.items())
+            return base * factor * config.epochs
+        given = self._tiers[cell.tier].cell_seconds
+        return None if given is None else given * factor
+
+    def text(self, cells: Sequence[Cell]) -> str:
+        """What cells cost together, in core minutes."""
+        every = [self.seconds(cell) for cell in cells]
+        known = [value for value in every if value is not None]
+        if not known:
+            return "nothing in the ledger says how long they take" if cells else "nothing to wait for"
+        unknown = len(every) - len(known)
+        return f"about {sum(known) / 60:.0f} core minutes" + (f", without {unknown} of unknown cost" if unknown else "")
+
+
+def plan_lines(
+    suite: Suite, cells: Sequence[Cell], rows: Sequence[LedgerRow], skipped: Mapping[int, LedgerRow]
+) -> list[str]:
+    """One line per cell (in the ledger, done in its folder, or open with its cost), and one for all of them."""
+    cost, lines, waiting = CostEstimate(suite, rows), [], []
+    for number, cell in enumerate(cells):
+        state = "ledger" if number in skipped else "done" if finished_result(cell.config) is not None else "open"
+        seconds = cost.seconds(cell) if state == "open" else None
+        waiting += [cell] if state == "open" else []
+        about = "" if seconds is None else f"  about {seconds:.0f} s"
+        lines.append(f"{state:<6}  {cell.label()}  {cell.config.folder()}{about}")
+    done = len(cells) - len(waiting)
+    return [*lines, f"{len(cells)} cells: {done} done, {len(waiting)} to run, {cost.text(waiting)}"]
+
+
+def _seconds_per_epoch(rows: Sequence[LedgerRow]) -> dict[tuple[str, str], dict[str, float]]:
+    found: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row.get("seconds"):
+            found[row["task"], row["model"]][row["method"]].append(float(row["seconds"]) / int(row["epochs"]))
+    return {place: {method: mean(values) for method, values in methods.items()} for place, methods in found.items()}
+
+
+def _factors(own: Mapping[tuple[str, str], Mapping[str, float]]) -> dict[str, float]:
+    """The time of a method divided by that of cross entropy, as the mean over the places where both were run."""
+    ratios: dict[str, list[float]] = defaultdict(list)
+    for methods in own.values():
+        for method, seconds in methods.items() if BASE in methods else ():
+            ratios[method].append(seconds / methods[BASE])
+    return {method: mean(values) for method, values in ratios.items()}

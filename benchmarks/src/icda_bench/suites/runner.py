@@ -1,0 +1,76 @@
+"""Runs the cells of a suite, keeps the ledger, and says how long it will take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from icda.data import create_task
+from icda.errors import InputError
+from icda.methods import check_needs, method_needs, resolve_method
+from icda.methods.create import method_class, option_names
+from icda.models import MODELS
+from icda.registry import UnknownNameError, did_you_mean
+from icda.results import RunResult
+from icda.results.ledger import add_to_ledger, to_row
+from icda.training.grid import run_cells
+from icda.training.run import told_task
+from icda_bench.suites.ray_cells import run_on_ray
+from icda_bench.suites.suite import Cell
+
+
+def run_suite(
+    cells: Sequence[Cell],
+    console: Console,
+    *,
+    where: Literal["local", "ray"] = "local",
+    jobs: int = 1,
+    ledger: Path | None = None,
+) -> tuple[dict[int, RunResult], dict[int, str]]:
+    """Results of cells by their numbers, and why others failed, which stops no other cell.
+
+    Finished cells are not run again; each goes into the ledger as soon as it is finished.
+    """
+    check_cells(cells)
+    run = run_on_ray if where == "ray" else run_cells
+    results: dict[int, RunResult] = {}
+    failures: dict[int, str] = {}
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
+        line = progress.add_task("starting", total=len(cells))
+        for number, outcome in run([cell.config for cell in cells], jobs):
+            if outcome.result is None:
+                failures[number] = outcome.failure
+            else:
+                results[number] = outcome.result
+                if ledger is not None:
+                    add_to_ledger(ledger, to_row(outcome.result, cells[number].tier))
+            progress.update(line, advance=1, description=cells[number].label())
+    for number, reason in sorted(failures.items()):
+        console.print(f"failed: {cells[number].label()}: {reason}", highlight=False, markup=False)
+    return results, failures
+
+
+def check_cells(cells: Sequence[Cell]) -> None:
+    """Refuse what no cell could run with, before any is: unknown names and options, missing data, missing needs."""
+    if not cells:
+        raise InputError("nothing to run: the chosen methods and tasks have no cell in common.")
+    for cell in cells:
+        known = option_names(method_class(cell.config.method))
+        for option in (name for name in cell.config.options if name not in known):
+            hint = did_you_mean(option, known)
+            raise UnknownNameError(f"method {cell.config.method!r} has no option {option!r}: {hint}")
+    for model in {cell.config.model for cell in cells if cell.config.model and ":" not in cell.config.model}:
+        MODELS.get(model)
+    tasks = {place: create_task(*place) for place in sorted({_place(cell) for cell in cells}, key=str)}
+    for cell in cells:
+        task = tasks[_place(cell)]
+        check_needs(resolve_method(cell.config.method), method_needs(cell.config.method), told_task(cell.config, task))
+
+
+def _place(cell: Cell) -> tuple[str, str | None, int, float | None]:
+    return cell.config.task, cell.config.root, cell.config.data_seed, cell.config.subset

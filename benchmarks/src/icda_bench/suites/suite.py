@@ -1,0 +1,259 @@
+"""A table of the paper as data: columns (tasks), rows (methods), the paper's figures, and a recipe a tier.
+
+The files lie beside this one. A suite says what is to be run and what the paper says came out; how cells are run is
+the runner's business, what the figures mean is `verdict`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from typing import Any, Literal, get_args
+
+import yaml
+
+from icda.errors import InputError
+from icda.registry import UnknownNameError
+from icda.training import TrainConfig
+from icda.training.config import config_from_dict
+
+TierName = Literal["smoke", "cpu", "long", "paper"]
+TIERS: tuple[TierName, ...] = get_args(TierName)
+SUITES = (
+    "table2",
+    "table4",
+    "table6",
+    "table7",
+    "table8",
+    "table9",
+    "imagenet-lt",
+    "ablation",
+    "sensitivity",
+    "gain",
+    "shortcut",
+    "text",
+    "noise",
+)
+NOTHING = "nothing"  # what a column is like that no column of the paper is like
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a column is run in one tier: a task, the one that methods with metadata get, and changes to the recipe."""
+
+    task: str
+    metadata_task: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the paper's table, under its name there: a task, and which figure of it is shown.
+
+    Two columns may show two figures of the same runs. `metric` is the suite's own where it is not given. `like` names a
+    column of the paper whose figures stand beside this one, which the paper does not have; "nothing" if none is like it.
+    `absent` says why a column has neither tier `cpu` nor `long`: its figures are cited, and our machine cannot run it.
+    """
+
+    key: str
+    title: str
+    places: dict[str, Place]
+    metric: str | None = None
+    like: str | None = None
+    absent: str | None = None
+
+
+@dataclass(frozen=True)
+class SuiteRow:
+    """One method of the paper's table. Without a `method` its figures are only cited.
+
+    `metadata` puts a row into the table's second group, meta-learning: it gets the task with metadata and the schedule
+    that goes with it. `paper` holds the paper's figures in the order of the columns, None where it has none. `below`
+    names a row that the paper puts above this one where it gives no figures. `own` marks ICDA and Meta-ICDA, which are
+    also compared with their best rival. `settings` are training settings that belong to the row in every tier.
+    """
+
+    key: str
+    title: str
+    method: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    column_options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    metadata: bool = False
+    paper: tuple[float | None, ...] = ()
+    own: bool = False
+    below: str | None = None
+    skip: tuple[str, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def options_in(self, column: str) -> dict[str, Any]:
+        return {**self.options, **self.column_options.get(column, {})}
+
+
+@dataclass(frozen=True)
+class Tier:
+    """A recipe: training settings, what changes for methods with metadata, and what single rows get of their own.
+
+    `row_seeds` gives rows another number of seeds, `row_options` options that belong to the tier's length of training.
+    `cell_seconds` is what a cell of cross entropy takes on one core: the cost said before the ledger knows any.
+    """
+
+    recipe: dict[str, Any]
+    metadata_recipe: dict[str, Any] = field(default_factory=dict)
+    seeds: int = 1
+    row_seeds: dict[str, int] = field(default_factory=dict)
+    row_options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    cell_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A table: its columns, its rows, its tiers, and how its figures are read."""
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[SuiteRow, ...]
+    tiers: dict[str, Tier]
+    reference: str
+    metric: str = "accuracy"
+    shows: Literal["accuracy", "error"] = "accuracy"
+    notes: tuple[str, ...] = ()
+
+    def row(self, key: str) -> SuiteRow:
+        return next(row for row in self.rows if row.key == key)
+
+    def printed(self) -> list[Column]:
+        """The columns that the paper has, in its order."""
+        return [column for column in self.columns if column.like is None]
+
+    def column(self, key: str) -> Column:
+        return next(column for column in self.columns if column.key == key)
+
+    def metric_of(self, column: Column) -> str:
+        return column.metric or self.metric
+
+    def paper_points(self, row: SuiteRow, column: Column) -> float | None:
+        """The paper's figure as accuracy in per cent, so that more is better whatever the paper prints."""
+        if column.like == NOTHING:
+            return None
+        place = [printed.key for printed in self.printed()].index(column.like or column.key)
+        value = row.paper[place] if place < len(row.paper) else None
+        return 100 - value if value is not None and self.shows == "error" else value
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training run of a suite."""
+
+    suite: str
+    tier: str
+    column: str
+    row: str
+    config: TrainConfig
+
+    def label(self) -> str:
+        return f"{self.config.task}, {self.row}, seed {self.config.seed}"
+
+
+def load_suite(name: str) -> Suite:
+    """Read a suite by its name.
+
+    >>> load_suite("table4").row("icda").paper[:2]
+    (91.81, 88.76)
+    """
+    text = files("icda_bench.suites").joinpath(f"{name}.yaml").read_text()
+    return parse_suite(name, yaml.safe_load(text))
+
+
+def parse_suite(name: str, values: dict[str, Any]) -> Suite:
+    """A suite from the content of its file; a test holds that the parts of ours fit each other."""
+    columns = tuple(_column(key, entry) for key, entry in values["columns"].items())
+    rows = tuple(_row(entry) for entry in values["rows"])
+    tiers = {key: Tier(**entry) for key, entry in values["tiers"].items()}
+    rest = {key: values[key] for key in ("title", "reference", "metric", "shows") if key in values}
+    return Suite(name, columns=columns, rows=rows, tiers=tiers, notes=tuple(values.get("notes", ())), **rest)
+
+
+def cells(
+    suite: Suite,
+    tier: str,
+    out: str,
+    methods: Sequence[str] = (),
+    tasks: Sequence[str] = (),
+    seeds: int | None = None,
+    first_seed: int = 0,
+) -> list[Cell]:
+    """The runs of a suite, the first seed of everything first: a table is soon whole and then grows more certain.
+
+    `methods` are rows or method names, `tasks` columns or task names.
+    """
+    if tier not in suite.tiers:
+        raise InputError(f"suite {suite.name!r} has no tier {tier!r}: choose from {', '.join(suite.tiers)}.")
+    rows = _chosen_rows(suite, methods)
+    places = _chosen_places(suite, tier, tasks)
+    chosen = []
+    for column, place in places:
+        for row in rows:
+            if column.key in row.skip:
+                continue
+            count = seeds or suite.tiers[tier].row_seeds.get(row.key, suite.tiers[tier].seeds)
+            chosen += [_cell(suite, tier, column, place, row, first_seed + k, out) for k in range(count)]
+    once: dict[str, Cell] = {}
+    for cell in chosen:
+        once.setdefault(cell.config.out, cell)  # two columns may show figures of the same run
+    return sorted(once.values(), key=lambda cell: cell.config.seed)  # stable: columns and rows keep their order
+
+
+def cell_config(suite: Suite, tier: str, column: Column, row: SuiteRow, seed: int = 0) -> TrainConfig:
+    """The settings of one cell, without a folder of its own."""
+    assert row.method is not None, f"{row.title} is cited, not run"
+    place, recipe = column.places[tier], suite.tiers[tier]
+    settings: dict[str, Any] = {**recipe.recipe, **place.settings}
+    if row.metadata:
+        settings |= recipe.metadata_recipe
+    task = place.metadata_task if row.metadata and place.metadata_task else place.task
+    options = {**row.options_in(column.key), **recipe.row_options.get(row.key, {})}
+    settings |= {**row.settings, "task": task, "method": row.method, "options": options, "seed": seed}
+    return config_from_dict(settings, f"suite {suite.name}, tier {tier}")
+
+
+def _cell(suite: Suite, tier: str, column: Column, place: Place, row: SuiteRow, seed: int, out: str) -> Cell:
+    config = cell_config(suite, tier, column, row, seed)
+    # The hash in the folder's name: a cell that two tables share is run once, a changed recipe starts again.
+    folder = f"{out}/{tier}/{config.task}/{config.method}/seed{seed}-{config.hash()}"
+    return Cell(suite.name, tier, column.key, row.key, replace(config, out=folder))
+
+
+def _chosen_rows(suite: Suite, methods: Sequence[str]) -> list[SuiteRow]:
+    runnable = [row for row in suite.rows if row.method is not None]
+    if not methods:
+        return runnable
+    names = {name: row for row in runnable for name in (row.key, row.method) if name is not None}
+    for name in methods:
+        if name not in names:
+            cited = [row.key for row in suite.rows if row.method is None]
+            why = " It is cited from the paper, not run." if name in cited else ""
+            raise UnknownNameError(f"{suite.name} has no method {name!r}.{why} Known: {', '.join(names)}.")
+    return [row for row in runnable if row.key in methods or row.method in methods]
+
+
+def _chosen_places(suite: Suite, tier: str, tasks: Sequence[str]) -> list[tuple[Column, Place]]:
+    there = [(column, column.places[tier]) for column in suite.columns if tier in column.places]
+    if not tasks:
+        return there
+    names = [name for column, place in there for name in (column.key, place.task)]
+    for name in tasks:
+        if name not in names:
+            raise UnknownNameError(f"{suite.name} has no task {name!r} in tier {tier}. Known: {', '.join(names)}.")
+    return [(column, place) for column, place in there if column.key in tasks or place.task in tasks]
+
+
+def _column(key: str, entry: dict[str, Any]) -> Column:
+    places = {str(tier): Place(**entry[tier]) for tier in TIERS if tier in entry}
+    return Column(key, entry["title"], places, entry.get("metric"), entry.get("like"), entry.get("absent"))
+
+
+def _row(entry: dict[str, Any]) -> SuiteRow:
+    fields = {**entry, "paper": tuple(entry.get("paper", ())), "skip": tuple(entry.get("skip", ()))}
+    return SuiteRow(**{"key": entry.get("key", entry.get("method")), **fields})

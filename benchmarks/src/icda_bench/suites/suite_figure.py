@@ -1,0 +1,94 @@
+"""The paper's ablation and sensitivity figures, drawn from their ledgers."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from icda.errors import InputError
+from icda.extras import require
+from icda_bench.suites.suite import Column, Suite
+from icda_bench.suites.suite_table import measured_points, tier_shown
+
+ROWS, CURVES = "ablation", "sensitivity"
+FIGURES = (ROWS, CURVES)
+COLOUR, MUTED = "#2a5d8f", "#b0592b"
+
+
+def draw_suite(suite: Suite, rows: Sequence[dict[str, str]], path: Path) -> None:
+    """Draw a suite's ledger to an image file; nothing measured is an error, not an empty picture."""
+    shown = [(column, tier) for column in suite.columns if (tier := tier_shown(suite, column, rows))]
+    if not shown:
+        raise InputError(f"nothing of {suite.name} was run yet: `icda bench {suite.name}` comes first.")
+    matplotlib = require("matplotlib", "explain", "figures")
+    matplotlib.use("Agg")
+    pyplot = require("matplotlib.pyplot", "explain", "figures")
+    panels = 1 if suite.name == ROWS else 2
+    figure, axes = pyplot.subplots(
+        len(shown), panels, figsize=(4.2 * panels, 3.0 * len(shown)), squeeze=False, layout="constrained"
+    )
+    for (column, tier), line in zip(shown, axes, strict=True):
+        if suite.name == ROWS:
+            _draw_rows(line[0], suite, column, tier, rows)
+        else:
+            for axis, option in zip(line, ("lambda0", "beta"), strict=True):
+                _draw_curve(axis, suite, column, tier, rows, option)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150, metadata={"Software": None} if path.suffix == ".png" else None)
+    pyplot.close(figure)
+
+
+def curve_points(
+    suite: Suite, column: Column, tier: str, rows: Sequence[dict[str, str]], option: str
+) -> list[tuple[float, tuple[float, ...]]]:
+    """Values of an option with what was measured there; the suite's reference row stands for the option's default."""
+    defaults = {"lambda0": 0.5, "beta": 0.1}
+    points = []
+    for row in suite.rows:
+        if set(row.options) - {option}:
+            continue
+        values = measured_points(suite, column, row, tier, rows)
+        if values:
+            points.append((float(row.options.get(option, defaults[option])), values))
+    return sorted(points)
+
+
+def _draw_rows(axis: Any, suite: Suite, column: Column, tier: str, rows: Sequence[dict[str, str]]) -> None:
+    measured = [(row, measured_points(suite, column, row, tier, rows)) for row in suite.rows]
+    drawn = [(row, values) for row, values in measured if values]
+    for position, (row, values) in enumerate(drawn):
+        colour = COLOUR if row.key == suite.reference else MUTED
+        # Every seed, and the mean with its deviation: bars would have to start at zero, which hides a point's difference.
+        axis.plot([position] * len(values), values, "o", color=colour, markersize=4, alpha=0.6)
+        axis.errorbar(position + 0.12, statistics.mean(values), _deviation(values), fmt="D", color=colour, capsize=3)
+    axis.set_xticks(range(len(drawn)), [row.title for row, _ in drawn])
+    axis.margins(x=0.15, y=0.2)
+    axis.grid(axis="y", alpha=0.3)
+    axis.tick_params(axis="x", labelrotation=15, labelsize=8)
+    _label(axis, column, tier)
+
+
+def _draw_curve(
+    axis: Any, suite: Suite, column: Column, tier: str, rows: Sequence[dict[str, str]], option: str
+) -> None:
+    points = curve_points(suite, column, tier, rows, option)
+    values = [value for value, _ in points]
+    means = [statistics.mean(measured) for _, measured in points]
+    deviations = [_deviation(measured) for _, measured in points]
+    axis.errorbar(values, means, yerr=deviations, color=COLOUR, marker="o", capsize=3)
+    axis.set_xscale("symlog", linthresh=0.01)
+    axis.set_xticks(values, [f"{value:g}" for value in values])
+    axis.minorticks_off()
+    axis.set_xlabel(option)
+    _label(axis, column, tier)
+
+
+def _label(axis: Any, column: Column, tier: str) -> None:
+    axis.set_ylabel("accuracy, %")
+    axis.set_title(f"{column.title} (tier {tier})", fontsize=10)
+
+
+def _deviation(values: Sequence[float]) -> float:
+    return statistics.stdev(values) if len(values) > 1 else 0.0

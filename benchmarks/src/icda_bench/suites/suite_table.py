@@ -1,0 +1,182 @@
+"""A suite and its ledger as Markdown: the paper's figure, ours, and what they say to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from icda.results.ledger import options_text, read_ledger
+from icda.training import TrainConfig
+from icda_bench.markdown import markdown, spread
+from icda_bench.suites.suite import Column, Suite, SuiteRow, cell_config
+from icda_bench.suites.verdict import Entry, PaperVerdict, judge
+
+SHOWN_TIERS = ("paper", "cpu")  # in this order of preference; smoke runs are no measurement
+LONG = "long"  # shown beside the tier above, with the rows that were run
+TITLES = ["method", "the paper", "ours, mean ± std (n)", "status"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of a column as it is shown: figures as the paper prints them, and the verdict."""
+
+    row: SuiteRow
+    paper: float | None
+    values: tuple[float, ...]
+    verdict: PaperVerdict
+
+
+def suite_table(suite: Suite, rows: Sequence[dict[str, str]]) -> str:
+    """One table per column that was run, with a line above it that says on what; the other columns share one."""
+    tiers = {column.key: tier_shown(suite, column, rows) for column in suite.columns}
+    parts, absent = [], []
+    for column in suite.columns:
+        if long := _long_lines(suite, column, rows):
+            parts.append(column_text(suite, column, LONG, long))
+        if tier := tiers[column.key]:
+            parts.append(column_text(suite, column, tier, column_lines(suite, column, tier, rows)))
+        if not long and not tier:
+            absent.append(column)
+    return "\n\n".join([*parts, *_absent_text(suite, absent), *_notes(suite)])
+
+
+def suite_rows(suite: str, results: Path) -> list[dict[str, str]]:
+    """The ledger of a suite; none if nothing was run yet."""
+    path = results / f"{suite}.csv"
+    return read_ledger(path) if path.exists() else []
+
+
+def column_lines(suite: Suite, column: Column, tier: str, rows: Iterable[dict[str, str]]) -> list[Line]:
+    """The rows of a column with what was measured in a tier."""
+    measured = {row.key: measured_points(suite, column, row, tier, rows) for row in suite.rows}
+    entries = [
+        Entry(
+            row.key,
+            row.title,
+            suite.paper_points(row, column),
+            measured[row.key],
+            group="metadata" if row.metadata else "",
+            own=row.own,
+            below=row.below,
+        )
+        for row in suite.rows
+    ]
+    verdicts = judge(entries, suite.reference, at_paper_tier=tier == "paper")
+    verdicts |= {row.key: PaperVerdict("cited") for row in suite.rows if row.method is None}
+    return [
+        Line(row, _shown(suite, suite.paper_points(row, column)), measured[row.key], verdicts[row.key])
+        for row in suite.rows
+        if column.key not in row.skip
+    ]
+
+
+def measured_points(
+    suite: Suite, column: Column, row: SuiteRow, tier: str, rows: Iterable[dict[str, str]]
+) -> tuple[float, ...]:
+    """The suite's metric in per cent of all ledger rows of a cell, by seed."""
+    if row.method is None or tier not in column.places or column.key in row.skip:
+        return ()
+    identity = _identity(cell_config(suite, tier, column, row))
+    by_seed = {
+        int(line["seed"]): 100 * float(line[suite.metric_of(column)])
+        for line in rows
+        if line["tier"] == tier and _ledger_identity(line) == identity and line[suite.metric_of(column)]
+    }
+    return tuple(by_seed[seed] for seed in sorted(by_seed))
+
+
+def tier_shown(suite: Suite, column: Column, rows: Sequence[dict[str, str]]) -> str | None:
+    """The best tier in which anything of a column was run."""
+    for tier in SHOWN_TIERS:
+        if any(measured_points(suite, column, row, tier, rows) for row in suite.rows):
+            return tier
+    return None
+
+
+def _long_lines(suite: Suite, column: Column, rows: Sequence[dict[str, str]]) -> list[Line]:
+    """Lines of tier `long` that have figures: of the others the column's usual table says more."""
+    lines = column_lines(suite, column, LONG, rows) if LONG in column.places else []
+    return [line for line in lines if line.values]
+
+
+def column_text(suite: Suite, column: Column, tier: str, lines: Sequence[Line]) -> str:
+    """The paper's figures beside ours, with what they say to each other."""
+    body = [
+        [
+            line.row.title,
+            "" if line.paper is None else f"{line.paper:.2f}",
+            spread([_shown(suite, value) or 0.0 for value in line.values], digits=1),
+            line.verdict.text(),
+        ]
+        for line in lines
+    ]
+    return f"{_heading(suite, column, tier)}\n\n{markdown(TITLES, body)}"
+
+
+def tried_text(suite: Suite, column: Column, lines: Sequence[Line]) -> str:
+    """What smoke runs came to."""
+    run = [line for line in lines if line.values]
+    config = cell_config(suite, "smoke", column, (run or lines)[0].row)
+    metric = suite.metric_of(column).replace("_", " ")
+    run_on = f"{config.task}, {config.model or 'its own network'}, {length_text(config)}"
+    body = [[line.row.title, spread([_shown(suite, value) or 0.0 for value in line.values], digits=1)] for line in run]
+    table = markdown(["method", metric], body)
+    return f"smoke runs: {run_on}; {metric} in per cent, no measurement\n\n{table}"
+
+
+def _heading(suite: Suite, column: Column, tier: str) -> str:
+    row = next(row for row in suite.rows if row.method is not None)
+    config = cell_config(suite, tier, column, row)
+    trends = "" if tier == "paper" else "; only trends can be compared"
+    shown = f"{(column.metric or suite.shows).replace('_', ' ')} in per cent"
+    return (
+        f"**{column.title}** ({shown}; ours: tier `{tier}`, task `{config.task}`, {config.model}, "
+        f"{length_text(config)}{trends})"
+    )
+
+
+def length_text(config: TrainConfig) -> str:
+    """Epochs, and in which precision where that is not the usual one.
+
+    >>> length_text(TrainConfig(epochs=30, precision="bf16"))
+    '30 epochs in bf16'
+    """
+    return f"{config.epochs} epochs" + ("" if config.precision == "no" else f" in {config.precision}")
+
+
+def _absent_text(suite: Suite, columns: Sequence[Column]) -> list[str]:
+    """The paper's figures of columns of which nothing was run: one table for each reason."""
+    reasons = dict.fromkeys(column.absent for column in columns)
+    return [_cited(suite, [column for column in columns if column.absent == reason], reason) for reason in reasons]
+
+
+def _cited(suite: Suite, columns: Sequence[Column], reason: str | None) -> str:
+    """Columns that could have been run have a line for each row; of the others only what the paper prints is cited."""
+    heading = "Not run here" if reason is None else f"Cited, not run: {reason}"
+    rows = [row for row in suite.rows if any(column.key not in row.skip for column in columns)]
+    figures = {row.key: [_shown(suite, suite.paper_points(row, column)) for column in columns] for row in rows}
+    shown = [row for row in rows if reason is None or any(value is not None for value in figures[row.key])]
+    if not shown:
+        return f"**{', '.join(column.title for column in columns)}**: not run, {reason}"
+    body = [[row.title, *("" if value is None else f"{value:.2f}" for value in figures[row.key])] for row in shown]
+    titles = ["method", *(f"the paper: {column.title}" for column in columns)]
+    return f"**{heading}** ({suite.shows} in per cent)\n\n{markdown(titles, body)}"
+
+
+def _notes(suite: Suite) -> list[str]:
+    return ["\n".join(f"* {note}" for note in suite.notes)] if suite.notes else []
+
+
+def _shown(suite: Suite, points: float | None) -> float | None:
+    return 100 - points if points is not None and suite.shows == "error" else points
+
+
+def _identity(config: TrainConfig) -> tuple[str, ...]:
+    run = (config.task, config.model or "", config.method, options_text(config.options), str(config.epochs))
+    return (*run, config.precision, config.selection, config.attributes)
+
+
+def _ledger_identity(line: dict[str, str]) -> tuple[str, ...]:
+    names = ("task", "model", "method", "options", "epochs", "precision", "selection", "attributes")
+    return tuple(line[name] for name in names)

@@ -1,0 +1,172 @@
+"""Does what we measured agree with the paper? The rules, stated once.
+
+All figures are accuracies in per cent; an error rate is subtracted from 100 first. Within a column and a tier:
+
+* *reproduced*: the cell was run at tier `paper` and its mean lies within max(1 point, 2 standard deviations over seeds) of
+  the paper's figure.
+* *trend holds*: not that, but every comparison the paper makes comes out the same way here, beyond noise. A row is compared
+  with the suite's reference row. Rows of our own (ICDA, Meta-ICDA) are compared with the best rival of their group (with
+  or without metadata) too: the rival that did best here, which need not be the paper's. Where the paper gives an order and
+  no figures (ablation, sensitivity) a row is compared with the row it is said to be below.
+* *does not hold*: a comparison came out the other way, or within noise.
+* *too noisy to tell*: nothing came out the other way, but for a tie of the paper our noise exceeds 2 points.
+* *reference not run*: the paper compares the row with the reference, of which there is no row in the ledger.
+* *not run here*: there is no such row in the ledger.
+* *cited*: the method is not here, so there is nothing to run.
+
+Noise of a difference is 2 s sqrt(1/n + 1/m), s being the standard deviation over seeds pooled over the rows of the column
+that have a figure in the paper, because that of three seeds alone says little. Rows of our own may diverge, and are not to
+blur the others; only where no row with a figure has two seeds are all rows pooled, and where none at all has, s is taken
+to be 1 point. Differences of less than 0.5 points in the paper are ties; they come out the same way if ours lie within
+max(0.5 points, noise), provided that noise is no more than 2 points.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+CLOSE = 1.0
+TIE = 0.5
+BLURRED = 2.0  # with more noise than this, two rows that look level need not be
+ASSUMED_DEVIATION = 1.0
+
+Status = Literal[
+    "reproduced",
+    "trend holds",
+    "does not hold",
+    "too noisy to tell",
+    "reference not run",
+    "not run here",
+    "cited",
+    "reference",
+    "no figure in the paper",
+]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of a column: what the paper says, what we measured over seeds, and what it is to be compared with."""
+
+    key: str
+    title: str
+    paper: float | None
+    values: tuple[float, ...] = ()
+    group: str = ""
+    own: bool = False
+    below: str | None = None
+
+    @property
+    def mean(self) -> float:
+        return statistics.mean(self.values)
+
+    @property
+    def deviation(self) -> float:
+        return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
+
+
+@dataclass(frozen=True)
+class PaperVerdict:
+    """A status, and the differences it rests on."""
+
+    status: Status
+    detail: str = ""
+
+    def text(self) -> str:
+        return f"{self.status}: {self.detail}" if self.detail else self.status
+
+
+def judge(entries: Sequence[Entry], reference: str, *, at_paper_tier: bool) -> dict[str, PaperVerdict]:
+    """The verdict on every row of a column.
+
+    >>> rows = [Entry("ce", "CE", 70.0, (50.0, 51.0)), Entry("la", "LA", 77.0, (60.0, 61.0))]
+    >>> judge(rows, "ce", at_paper_tier=False)["la"].text()
+    'trend holds: +10.0 to CE (noise 1.4)'
+    """
+    by_key = {entry.key: entry for entry in entries}
+    deviation = pooled_deviation(entries)
+    return {entry.key: _verdict(entry, by_key, reference, deviation, at_paper_tier) for entry in entries}
+
+
+def pooled_deviation(entries: Sequence[Entry]) -> float:
+    """Standard deviation over seeds, from the rows with two or more that have a figure in the paper, or else from all.
+
+    >>> ours, theirs = Entry("a", "A", None, (10.0, 50.0)), Entry("b", "B", 70.0, (1.0, 2.0, 3.0))
+    >>> pooled_deviation([ours, theirs])
+    1.0
+    """
+    several = [entry for entry in entries if len(entry.values) > 1]
+    several = [entry for entry in several if entry.paper is not None] or several
+    if not several:
+        return ASSUMED_DEVIATION
+    squares = sum((len(entry.values) - 1) * entry.deviation**2 for entry in several)
+    return math.sqrt(squares / sum(len(entry.values) - 1 for entry in several))
+
+
+def _verdict(
+    entry: Entry, entries: Mapping[str, Entry], reference: str, deviation: float, at_paper_tier: bool
+) -> PaperVerdict:
+    if not entry.values:
+        return PaperVerdict("not run here")
+    if at_paper_tier and entry.paper is not None:
+        away = entry.mean - entry.paper
+        if abs(away) <= max(CLOSE, 2 * entry.deviation):
+            return PaperVerdict("reproduced", f"{away:+.1f} to the paper")
+    if entry.key == reference and not entry.own:
+        return PaperVerdict("reference")
+    compared = [
+        _compare(entry, other, expected, deviation) for other, expected in _comparisons(entry, entries, reference)
+    ]
+    detail = ", ".join(text for _, text in compared)
+    if _lacks_reference(entry, entries[reference]):
+        return PaperVerdict("reference not run", detail)
+    if not compared:
+        return PaperVerdict("reference" if entry.key == reference else "no figure in the paper")
+    return PaperVerdict(_summed_up([agrees for agrees, _ in compared]), detail)
+
+
+def _lacks_reference(entry: Entry, reference: Entry) -> bool:
+    """The paper compares the row with the reference, by figures or by their order, and we cannot."""
+    by_figures = entry.paper is not None and reference.paper is not None
+    return not reference.values and (by_figures or entry.below == reference.key)
+
+
+def _summed_up(agreements: Sequence[bool | None]) -> Status:
+    if False in agreements:
+        return "does not hold"
+    return "too noisy to tell" if None in agreements else "trend holds"
+
+
+def _comparisons(entry: Entry, entries: Mapping[str, Entry], reference: str) -> list[tuple[Entry, float]]:
+    """Rows to compare with, and the difference the paper gives; infinite where it gives only the sign."""
+    comparisons = []
+    if entry.below is not None and entries[entry.below].values:
+        comparisons.append((entries[entry.below], -math.inf))
+    base = entries[reference]
+    if entry.paper is not None and base.paper is not None and base.values and base.key != entry.key:
+        comparisons.append((base, entry.paper - base.paper))
+    rivals = [other for other in entries.values() if other.group == entry.group and not other.own and other.values]
+    if entry.own and rivals and entry.paper is not None:
+        best = max(rivals, key=lambda other: other.mean)
+        claimed = [other.paper for other in entries.values() if other.group == entry.group and not other.own]
+        highest = max((value for value in claimed if value is not None), default=None)
+        if best.key != reference and highest is not None:
+            comparisons.append((best, entry.paper - highest))
+    return comparisons
+
+
+def _compare(entry: Entry, other: Entry, expected: float, deviation: float) -> tuple[bool | None, str]:
+    """Whether the difference comes out as in the paper, None if noise hides it; and the difference in words."""
+    difference = entry.mean - other.mean
+    noise = 2 * deviation * math.sqrt(1 / len(entry.values) + 1 / len(other.values))
+    agrees: bool | None
+    if abs(expected) >= TIE:
+        agrees = abs(difference) > noise and (difference > 0) == (expected > 0)
+    elif abs(difference) > max(TIE, noise):
+        agrees = False
+    else:
+        agrees = True if noise <= BLURRED else None
+    return agrees, f"{difference:+.1f} to {other.title} (noise {noise:.1f})"

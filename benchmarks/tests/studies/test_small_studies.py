@@ -1,0 +1,146 @@
+"""Studies of one file each: their trainings, their tables, and that nothing is run twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+import torch
+
+from icda.methods.create import method_class, option_names
+from icda.functional.strength import Strength
+from icda.training import TrainConfig, train
+from icda.training.run import load_folder, load_task
+from icda_bench.rows import read_rows
+from icda_bench.studies import noisy_digits, stability
+from icda_bench.studies.noisy_digits import BestEpochRow, FewMetadataRow, LongTrainingRow, ShortcutAndNoiseRow
+from icda_bench.studies.stability import StabilityRow
+
+RECIPE = {"model": "mlp", "epochs": 2}
+
+
+def cells_of(table: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+
+
+@pytest.fixture
+def run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`run_twice(study, row type, options)`: the rows of a study, of which a second call runs no training again."""
+
+    def run(study: Callable[[Any], None], kind: type[Any], **options: Any) -> list[Any]:
+        arguments = get_type_hints(study)["options"](tmp_path / "rows.csv", **options)
+        study(arguments)
+        rows = read_rows(arguments.out, kind)
+        monkeypatch.setattr(noisy_digits, "train", lambda *_, **__: pytest.fail("trained again"))
+        study(arguments)
+        assert repr(read_rows(arguments.out, kind)) == repr(rows)  # NaN is not itself
+        return rows
+
+    return run
+
+
+def test_the_last_epoch_is_what_a_plain_training_gets_and_the_best_is_no_lower(
+    run_twice: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(noisy_digits, "RECIPES", {"digits_flip_noise": RECIPE})
+    rows = run_twice(noisy_digits.run_best_epoch, BestEpochRow, seeds=1, tasks=("digits_flip_noise",))
+    plain = train(TrainConfig(task="digits_flip_noise", out=str(tmp_path / "plain"), method="cross_entropy", **RECIPE))
+    assert [row.method for row in rows] == ["cross_entropy", "icda"]
+    assert plain.metrics is not None
+    assert rows[0].last == pytest.approx(plain.metrics["accuracy"])
+    assert all(row.best >= row.last for row in rows)
+
+
+def test_every_class_keeps_as_many_metadata_as_asked_for_and_as_many_labels_are_wrong() -> None:
+    task = load_task(TrainConfig(task="digits_flip_noise"))
+    assert task.metadata is not None
+    found = noisy_digits.fewer(task, 5, 0.1, seed=0).metadata
+    assert found is not None
+    before = task.metadata.targets[torch.isin(task.metadata.rows, found.rows)]
+    assert torch.bincount(before, minlength=10).tolist() == [5] * 10
+    truth = {int(row): int(label) for row, label in zip(task.metadata.rows, task.metadata.targets, strict=True)}
+    wrong = sum(truth[int(row)] != int(label) for row, label in zip(found.rows, found.targets, strict=True))
+    assert wrong == 5
+
+
+def test_few_metadata_are_learned_from(run_twice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noisy_digits, "CASES", ((2, 0.0),))
+    rows = run_twice(noisy_digits.run_few_metadata, FewMetadataRow, seeds=(0,), epochs=1)
+    assert [row.method for row in rows] == list(noisy_digits.LEARNERS)
+    assert all(0 < row.accuracy < 1 for row in rows)
+
+
+def test_long_trainings_have_the_epoch_that_metadata_choose(run_twice: Any) -> None:
+    forms = ("memory, beta 10", "memory, beta 5, withdrawal 3")
+    rows = run_twice(noisy_digits.run_long_training, LongTrainingRow, seeds=(0,), epochs=(2,), forms=forms)
+    assert [row.form for row in rows] == list(forms)
+    assert all(0 < row.last < 1 and row.selected_epoch in (0, 1) for row in rows)
+    assert all(row.selected == row.last for row in rows if row.selected_epoch == 1)
+    known = option_names(method_class("meta_icda_signed"))
+    assert all(option in known for options in noisy_digits.SETTINGS.values() for option in options)
+
+
+def test_a_shortcut_and_noise_are_trained_on_in_every_form(run_twice: Any) -> None:
+    rows = run_twice(noisy_digits.run_shortcut_and_noise, ShortcutAndNoiseRow, seeds=1, epochs=1)
+    assert [row.form for row in rows] == list(noisy_digits.FORMS)
+    assert all(0 <= row.withdraws_wrong <= 1 for row in rows if row.form != "ce")
+
+
+def test_strengths_that_know_both_kinds_separate_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task_and_method = {"task": "digits_coloured_noise", "method": "meta_icda_signed", "model": "mlp"}
+    train(TrainConfig(**task_and_method, epochs=1, out=str(tmp_path)))  # type: ignore[arg-type]
+    _, task, _, _ = load_folder(tmp_path)
+    colours = task.train.groups % 2  # groups are class x colour
+    clean = task.train.clean_targets
+    known = torch.where(task.train.targets != clean, -1.0, (colours != clean).float())
+    monkeypatch.setattr(noisy_digits, "sample_strengths", lambda method, seen: Strength(seen.logits, known))
+    assert noisy_digits.separations(tmp_path) == (1.0, 1.0)
+
+
+def stability_row(seed: int, clip: str = "default", **changed: object) -> StabilityRow:
+    values = {"diverged": False, "largest_loss": 2.5, "train_loss": 0.5, "test_accuracy": 0.5, "seconds": 1.0}
+    return StabilityRow(40, 2, "icda", "default", clip, seed, **{**values, **changed})  # type: ignore[arg-type]
+
+
+def test_a_training_that_diverges_is_a_row_of_the_settings_it_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[tuple[int, object]] = []
+
+    def train_once(config: TrainConfig) -> tuple[None, None, None]:
+        asked.append((config.seed, config.clip_norm))
+        return None, None, None
+
+    monkeypatch.setattr(stability, "train_once", train_once)
+    monkeypatch.setattr(stability, "make_folder", lambda root, images, classes: root)
+    options = stability.Arguments(tmp_path / "s.csv", seeds=2, images=(40,), classes=(2,), unclipped=True)
+    stability.run(options)
+    assert asked == [(0, None), (1, None)]
+    rows = read_rows(options.out, StabilityRow)
+    assert [(row.clip, row.seed, row.diverged) for row in rows] == [("none", 0, True), ("none", 1, True)]
+
+
+def test_tables_of_the_studies_keep_settings_apart_and_leave_out_what_was_not_measured() -> None:
+    fair = [BestEpochRow("digits_flip_noise", "icda", k, 0.66, 0.8, 5) for k in range(2)]
+    assert cells_of(noisy_digits.best_epoch_table(fair))[0][2:] == ["66.0 ± 0.0 (2)", "80.0 ± 0.0 (2)"]
+    few = [FewMetadataRow(2, 0.1, method, k, 0.9) for method in noisy_digits.LEARNERS for k in range(2)]
+    assert cells_of(noisy_digits.few_metadata_table(few)) == [["2", "10%", "90.0 ± 0.0 (2)", "90.0 ± 0.0 (2)"]]
+    long = [LongTrainingRow("memory, beta 5", k, n, 0.8, 0.9, 7, 0.95) for k in range(2) for n in (120, 30)]
+    assert [line[1:3] for line in cells_of(noisy_digits.long_training_table(long))] == [
+        ["30", "0, 1"],
+        ["120", "0, 1"],
+    ]
+    nothing = float("nan")
+    both = [
+        ShortcutAndNoiseRow("ce", 0, 0.7, 0.5, nothing, nothing),
+        ShortcutAndNoiseRow("signed", 0, 0.7, 0.5, 0.1, 0.4),
+    ]
+    assert cells_of(noisy_digits.shortcut_and_noise_table(both))[0] == ["CE", "70.0 (1)", "50.0 (1)", "", ""]
+    lost = {"diverged": True, "largest_loss": None, "train_loss": None, "test_accuracy": None}
+    rows = [stability_row(0), stability_row(1, largest_loss=9.5, test_accuracy=0.7), stability_row(0, "none", **lost)]
+    clipped, unclipped = cells_of(stability.stability_table(rows))
+    assert clipped[4:7] == ["default", "0 of 2", "9.5 (2)"]
+    assert clipped[7].startswith("60.0")
+    assert unclipped[4:] == ["none", "1 of 1", "", ""]

@@ -1,0 +1,30 @@
+"""Cells and ledger rows as tests need them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from icda.results.ledger import COLUMNS, options_text
+from icda.training import TrainConfig
+from icda_bench.suites.suite import Cell, Suite, cell_config
+
+
+def made_cell(tmp_path: Path, method: str = "cross_entropy", seed: int = 0, **settings: Any) -> Cell:
+    """A cell of one epoch with a linear model."""
+    values: dict[str, Any] = {"task": "digits_lt", "model": "linear", "epochs": 1, **settings}
+    out = str(tmp_path / f"{method}{seed}")
+    return Cell("some", "smoke", "a", method, TrainConfig(method=method, seed=seed, out=out, **values))
+
+
+def rows_for(suite: Suite, key: str, tier: str, accuracies: list[float], column: int = 0) -> list[dict[str, str]]:
+    """Ledger rows of one cell of a suite, a seed for each accuracy."""
+    place = suite.columns[column]
+    config = cell_config(suite, tier, place, suite.row(key))
+    row = {
+        **dict.fromkeys(COLUMNS, ""),
+        **{name: str(getattr(config, name) or "") for name in ("task", "method", "model", "epochs", "precision")},
+        **{"options": options_text(config.options), "selection": config.selection, "attributes": config.attributes},
+    }
+    metric = suite.metric_of(place)
+    return [{**row, "tier": tier, "seed": str(seed), metric: str(value)} for seed, value in enumerate(accuracies)]

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+
+from icda.registry import UnknownNameError
+from icda.training.search_space import Dimension, check_space, parse_space
+
+
+class FakeTrial:
+    """Answers like an Optuna trial, and remembers what it was asked."""
+
+    def suggest_float(self, name: str, low: float, high: float, log: bool) -> tuple[object, ...]:
+        return ("float", name, low, high, log)
+
+    def suggest_int(self, name: str, low: int, high: int) -> tuple[object, ...]:
+        return ("int", name, low, high)
+
+    def suggest_categorical(self, name: str, choices: list[object]) -> tuple[object, ...]:
+        return ("choice", name, choices)
+
+
+@pytest.mark.parametrize(
+    ("word", "asked"),
+    [
+        ("beta=0:0.5", ("float", "beta", 0.0, 0.5, False)),
+        ("learning_rate=1e-3:0.3:log", ("float", "learning_rate", 1e-3, 0.3, True)),
+        ("hidden=32:64:int", ("int", "hidden", 32, 64)),
+        ("semantic=true,false", ("choice", "semantic", [True, False])),
+        ("covariance=full", ("choice", "covariance", ["full"])),
+    ],
+)
+def test_each_way_of_writing_a_range_asks_for_it(word: str, asked: tuple[object, ...]) -> None:
+    (dimension,) = parse_space([word])
+    assert dimension.draw(FakeTrial()) == asked
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "--space is empty"),
+        (["beta"], "expects name=low:high"),
+        (["=1:2"], "expects name=low:high"),
+        (["beta=a:b"], "expected two numbers"),
+        (["beta=1:2:3:4"], "expected two numbers"),
+        (["beta=1:2:loggy"], "comes log or int, got 'loggy'"),
+        (["beta=2:1"], "expected low < high"),
+        (["beta=0:1:log"], "low > 0 for log"),
+        (["beta=0:1", "beta=0:2"], "names something twice"),
+    ],
+)
+def test_a_space_that_makes_no_sense_is_refused(words: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_space(words)
+
+
+def test_settings_of_training_and_options_of_the_method_are_known() -> None:
+    check_space(
+        [Dimension("weight_decay", 0, 1), Dimension("statistics_rate", 0, 1), Dimension("beta", 0, 1)], "meta_icda"
+    )
+    with pytest.raises(UnknownNameError, match="did you mean 'weight_decay'"):
+        check_space([Dimension("weight_decai", 0, 1)], "icda")
