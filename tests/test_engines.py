@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from icda.auditing.block_run import BlockAuditSettings, audit_blocks
-from icda.heads.block_fit import fit_blocks
 
+from icda.auditing.run import AuditSettings, audit_blocks
 from icda.cli.audit import main as audit_main
 from icda.cli.embed import local_jobs
 from icda.cli.fit import main
@@ -23,7 +22,9 @@ from icda.data.embedding.samples import Columns
 from icda.data.own.blocks import find_blocks
 from icda.engines import Here, OnRay, Processes, make_engine, start_ray
 from icda.errors import InputError, OperationError
+from icda.heads.blocks import BlockProblem, BlockRows
 from icda.heads.problem import LossSettings
+from icda.heads.solver import LinearHead, fit_head
 from icda.serving.loading import load
 
 
@@ -45,8 +46,9 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return paths
 
 
-def decay(rows: int, _: int) -> float:
-    return 1 / rows
+def fit_blocks(blocks: list[Any], settings: LossSettings, engine: Any = None) -> LinearHead:
+    rows = BlockRows.gather(blocks, engine, full=settings.name == "icda", dtype=torch.float64)
+    return fit_head(BlockProblem(rows, 1 / rows.shape[0]), settings, 200, 1e-7)
 
 
 def test_results_come_in_the_order_of_the_items(ray_engine: OnRay) -> None:
@@ -58,10 +60,8 @@ def test_ray_finds_the_head_of_one_process(files: tuple[Path, Path], ray_engine:
     blocks = find_blocks(files[0], Columns(labels=str(files[1])), block_bytes=5 * 8 * 90)
     assert [len(block) for block in blocks] == [90, 90, 90, 90, 40]
     settings = LossSettings(name)  # type: ignore[arg-type]
-    heads = [
-        fit_blocks(blocks, settings, decay, engine, tol=1e-7, dtype=torch.float64) for engine in (Here(), ray_engine)
-    ]
-    np.testing.assert_allclose(heads[0].coef, heads[1].coef, atol=1e-9)
+    heads = [fit_blocks(list(blocks), settings, engine) for engine in (Here(), ray_engine)]
+    np.testing.assert_allclose(heads[0].weight, heads[1].weight, atol=1e-9)
     assert heads[0].iterations == heads[1].iterations
 
 
@@ -90,12 +90,12 @@ def test_a_killed_worker_costs_its_block_and_not_the_fit(
     files: tuple[Path, Path], tmp_path: Path, ray_engine: OnRay
 ) -> None:
     blocks: list[Any] = list(find_blocks(files[0], Columns(labels=str(files[1])), block_bytes=5 * 8 * 90))
-    whole = fit_blocks(blocks, LossSettings("icda"), decay, tol=1e-7, dtype=torch.float64)
+    whole = fit_blocks(blocks, LossSettings("icda"))
     marker = tmp_path / "dead"
     mortal = [*blocks[:2], Mortal(blocks[2], marker), *blocks[3:]]
-    found = fit_blocks(mortal, LossSettings("icda"), decay, ray_engine, tol=1e-7, dtype=torch.float64)
+    found = fit_blocks(mortal, LossSettings("icda"), ray_engine)
     assert marker.exists(), "a worker must have been killed"
-    np.testing.assert_allclose(found.coef, whole.coef, atol=1e-9)
+    np.testing.assert_allclose(found.weight, whole.weight, atol=1e-9)
 
 
 def test_what_the_work_refuses_is_said_as_it_would_be_here(ray_engine: OnRay) -> None:
@@ -117,11 +117,11 @@ def test_a_folder_of_parquet_gives_the_head_of_the_array(files: tuple[Path, Path
         parquet.write_table(table, folder / f"{k}.parquet", row_group_size=100)
     blocks = find_blocks(folder, Columns(features="embedding"))
     assert [len(block) for block in blocks] == [100, 50, 100, 100, 50]
-    found = fit_blocks(blocks, LossSettings("la"), decay, tol=1e-7, dtype=torch.float64)
+    found = fit_blocks(list(blocks), LossSettings("la"))
     np.save(tmp_path / "single.npy", features)
     alike = find_blocks(tmp_path / "single.npy", Columns(labels=str(files[1])))
-    wanted = fit_blocks(alike, LossSettings("la"), decay, tol=1e-7, dtype=torch.float64)
-    np.testing.assert_allclose(found.coef, wanted.coef, atol=1e-6)
+    wanted = fit_blocks(list(alike), LossSettings("la"))
+    np.testing.assert_allclose(found.weight, wanted.weight, atol=1e-5)
 
 
 def test_the_command_writes_a_model_that_predicts(
@@ -197,7 +197,7 @@ def test_a_file_of_embed_is_read_in_blocks(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.concatenate([part[1] for part in read]), made.y)
 
 
-EXACT = BlockAuditSettings(folds=3, rounds=2, tol=1e-7, dtype=torch.float64)
+EXACT = AuditSettings(folds=3, rounds=2, tol=1e-7, dtype=torch.float64)
 
 
 def same_rows(one: Path, other: Path) -> bool:

@@ -55,7 +55,30 @@ _HOMES = {
     "load": "icda.serving",
 }
 
-__all__ = sorted([*_HOMES, "__version__"])  # noqa: PLE0605
+__all__ = [
+    "AdjustedLoss",
+    "Audit",
+    "AugmentedFeatures",
+    "ClassStatistics",
+    "CrossEntropyLoss",
+    "ICDAClassifier",
+    "ICDALoss",
+    "ISDALoss",
+    "LogitAdjustmentLoss",
+    "MetaICDA",
+    "MetaICDAClassifier",
+    "Moments",
+    "RISDALoss",
+    "RobustClassifier",
+    "Strength",
+    "StrengthNetwork",
+    "Verdict",
+    "__version__",
+    "audit",
+    "augment",
+    "direct_strength",
+    "load",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,8 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from icda.cli import main
-
 
 @pytest.fixture
 def arrays() -> dict[str, np.ndarray]:

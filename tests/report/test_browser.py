@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 from tests.report.synthetic import synthetic_explanations, synthetic_result
 
 from icda.cli.report import explain_missing

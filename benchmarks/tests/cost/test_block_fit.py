@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from icda.data.embedding.samples import Columns
 from icda.data.own.blocks import find_blocks
-from icda.data.own.feature_files import Wanted
 from icda.engines import Here
 from icda_bench.cost.block_fit import Arguments, Terms, _fit, measure_terms
 from icda_bench.cost.large_fit import make_biased_files
@@ -20,7 +20,7 @@ def test_the_model_counts_rows_passes_and_workers() -> None:
 @pytest.mark.parametrize("loss", ["la", "icda"])
 def test_a_fit_is_measured_beside_its_prediction(tmp_path: Path, loss: str) -> None:
     paths = make_biased_files(tmp_path, 400, 6, 3, np.float16)
-    blocks = find_blocks(paths[0], Wanted(labels=str(paths[1])), block_bytes=2 * 6 * 150)
+    blocks = find_blocks(paths[0], Columns(labels=str(paths[1])), block_bytes=2 * 6 * 150)
     terms = measure_terms(blocks, loss)  # type: ignore[arg-type]
     assert terms.summary_bytes > terms.answer_bytes > 0
     options = Arguments(tmp_path, tmp_path / "out.csv", 400, 6, 3, jobs=1)

@@ -9,8 +9,8 @@ from typing import Any, get_type_hints
 import pytest
 import torch
 
-from icda.methods.create import method_class, option_names
 from icda.functional.strength import Strength
+from icda.methods.create import method_class, option_names
 from icda.training import TrainConfig, train
 from icda.training.run import load_folder, load_task
 from icda_bench.rows import read_rows

@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.functional.grouping import LabelGroups, on_host
-from icda.functional.moments import Moments
 from icda.functional.quadratic import Term, reference_term, share_within
 
 CHUNK_ELEMENTS = 1 << 20  # largest temporary, in numbers

@@ -124,8 +124,8 @@ class CosineLoss(AdjustedLoss):
             return
         self._has_warned = True
         warnings.warn(
-            f"{type(self).__name__} trains cosines, and the logits it was given are a {type(head).__name__}'s, which are not "
-            "used here. Replace the head once, model.fc = loss.prepare_head(model.fc), before the optimiser is made, or "
+            f"{type(self).__name__} trains cosines, and the logits given are a {type(head).__name__}'s, which are not used "
+            "here. Replace the head once, model.fc = loss.prepare_head(model.fc), before the optimiser is made, or "
             "predict with loss.cosine_logits(features, head).",
             stacklevel=5,  # past nn.Module's own call, to the line that called the loss
         )

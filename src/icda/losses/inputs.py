@@ -157,8 +157,9 @@ def check_call(
 ) -> LossBatch:
     """All that can be wrong with a call, found before anything is updated."""
     owner, (weight, bias) = type(loss).__name__, head_parameters(head)
-    if hasattr(loss, "check_prior"):
-        loss.check_prior(attributes, log_prior)
+    check_prior: Any = getattr(loss, "check_prior", None)
+    if check_prior is not None:
+        check_prior(attributes, log_prior)
     elif attributes is not None or log_prior is not None:
         raise InputTypeError(f"{owner} has no prior that attributes or log_prior could say: leave them out.")
     check_head(weight, bias, loss.num_classes, loss.feature_dim, owner)

@@ -10,19 +10,20 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 import tyro
 
-from icda.auditing.inputs import default_inverse_decay
+from icda.auditing.inputs import DECAY
+from icda.data.embedding.samples import Columns
 from icda.data.own.blocks import Block, find_blocks
-from icda.data.own.feature_files import Wanted
 from icda.engines import Engine, Here, OnRay
-from icda.heads.block_fit import BlockFit, fit_blocks
-from icda.heads.blocks import Question, Scaling, answer, count_labels, merge_counts, summarise
-from icda.heads.objective import augmentation_tables
-from icda.heads.problem import LossName, LossSettings
+from icda.heads.blocks import BlockProblem, BlockRows, answer, summarise
+from icda.heads.objective import to_rows
+from icda.heads.problem import AUGMENTED, LossName, LossSettings
+from icda.heads.solver import LinearHead, fit_head
 from icda_bench.cost.child import peak_mib
 from icda_bench.cost.large_fit import make_biased_files
 from icda_bench.rows import write_rows
@@ -90,33 +91,44 @@ class BlockFitRow:
 def measure_terms(blocks: Sequence[Block], loss: LossName) -> Terms:
     """On the second block, after the first has warmed everything up."""
     settings = LossSettings(loss)
-    classes, counts = merge_counts(map(count_labels, blocks))
-    full = loss in ("isda", "icda")
-    summarise(blocks[0], classes, full, 1000)
-    block = blocks[min(1, len(blocks) - 1)]
+    rows = BlockRows.gather(blocks[:2], full=loss in AUGMENTED)
+    classes, place = rows.reading.classes, rows.places[-1]
     begun = time.process_time()
-    summary = summarise(block, classes, full, 1000)
-    gathered = (time.process_time() - begun) / len(block)
-    width = summary.rows.shape[1]
+    summary = summarise(place.block, classes, loss in AUGMENTED, 1000)
+    gathered = (time.process_time() - begun) / len(place)
+    width = rows.shape[1]
     weight = torch.randn(len(classes), width, generator=torch.Generator().manual_seed(0)) / width
-    question = Question(
-        settings, classes, Scaling.of(summary.statistics), int(counts.sum()), weight, torch.zeros(len(classes))
-    )
-    if full:
-        moments = torch.zeros(len(classes), len(classes)), torch.zeros(len(classes), len(classes), len(classes))
-        spread, offsets = augmentation_tables(settings, *moments)
-        question = replace(question, spread=spread, offsets=offsets, angles=weight)
-    answer(blocks[0], question)
+    head = LinearHead(weight, torch.zeros(len(classes)))
+    question = BlockProblem(rows, 1.0).objective(settings, head, None).question
+    parameters = to_rows(head.parameters[None])
+    question = replace(question, weight=parameters[:, :-1].contiguous(), bias=parameters[:, -1])
+    if loss in AUGMENTED:
+        table = torch.zeros((len(classes),) * (3 if loss == "icda" else 2))
+        question = replace(question, weight=weight, bias=head.bias, table=table)
+    answer(rows.places[0], rows.reading, question)
     begun = time.process_time()
-    found = answer(block, question)
-    spent = (time.process_time() - begun) / len(block)
+    found = answer(place, rows.reading, question)
+    spent = (time.process_time() - begun) / len(place)
     return Terms(gathered, spent, len(pickle.dumps(summary)), len(pickle.dumps(found)))
+
+
+class BlockFit(NamedTuple):
+    """A head fitted to blocks, and how many passes over them it took."""
+
+    head: LinearHead
+    passes: int
+
+
+def fit_blocks(blocks: Sequence[Block], loss: LossName, engine: Engine) -> BlockFit:
+    rows = BlockRows.gather(blocks, engine, full=loss in AUGMENTED)
+    head = fit_head(BlockProblem(rows, DECAY * rows.shape[1]), LossSettings(loss), 200)
+    return BlockFit(head, rows.passes)
 
 
 def measure(options: Arguments) -> list[BlockFitRow]:
     torch.set_num_threads(1)
     paths = make_biased_files(options.folder, options.rows, options.features, options.classes, np.float16)
-    blocks = find_blocks(paths[0], Wanted(labels=str(paths[1])))
+    blocks = find_blocks(paths[0], Columns(labels=str(paths[1])))
     rows = []
     for loss in options.losses:
         terms = measure_terms(blocks, loss)
@@ -145,13 +157,14 @@ def _fit(
         if killed:
             timer.start()
         begun = time.perf_counter()
-        found = fit_blocks(blocks, LossSettings(loss), _decay, engine)
+        found = fit_blocks(blocks, loss, engine)
         seconds = time.perf_counter() - begun
         timer.cancel()
         peak = max(engine.each(worker_peak, many))
     difference = None
     if reference is not None:
-        difference = float(np.abs(found.coef - reference.coef).max() / np.abs(reference.coef).max())
+        largest = reference.head.weight.abs().max()
+        difference = float((found.head.weight - reference.head.weight).abs().max() / largest)
     row = BlockFitRow(
         loss=loss,
         where="ray" if isinstance(engine, OnRay) else "one process",
@@ -164,7 +177,7 @@ def _fit(
         seconds=round(seconds, 1),
         predicted_seconds=round(terms.seconds(options.rows, found.passes, workers), 1),
         passes=found.passes,
-        iterations=found.iterations,
+        iterations=found.head.iterations,
         statistics_microseconds=round(1e6 * terms.statistics_seconds, 2),
         pass_microseconds=round(1e6 * terms.pass_seconds, 2),
         summary_mib=round(terms.summary_bytes / 2**20, 2),
@@ -174,10 +187,6 @@ def _fit(
         difference=difference,
     )
     return row, found
-
-
-def _decay(rows: int, width: int) -> float:
-    return 1 / (default_inverse_decay(rows, width) * rows)
 
 
 def worker_pid(_: int) -> int:

@@ -71,13 +71,14 @@ def waterbirds_rows(root: Path) -> list[AuditRow]:
     train = whole.rows(split == 0)
     targets, place = train.targets, train.attributes["place"]
     result = audit(train.features, targets, class_names=NAMES)
-    own, rows = result.ties.probabilities[np.arange(len(result)), targets], []
+    ties, rows = result.in_memory()[0], []
+    own = ties.probabilities[np.arange(len(result)), targets]
     for label, name in enumerate(NAMES):
         here = targets == label
         sought = here & (place != targets)
-        for score, values in {"tie": result.ties.tie, "1 - p_y": 1 - own}.items():
+        for score, values in {"tie": ties.tie, "1 - p_y": 1 - own}.items():
             area, seconds = round(float(roc_auc_score(sought[here], values[here])), 4), round(result.seconds, 1)
-            right = round(float((result.ties.predicted == targets)[sought].mean()), 4)
+            right = round(float((ties.predicted == targets)[sought].mean()), 4)
             found = result.costs[label].accuracy_suspected
             suspected = None if found is None else round(found, 4)
             sizes = (int(sought.sum()), int(here.sum()))
@@ -100,8 +101,8 @@ def flipped_digits_rows(seed: int) -> list[AuditRow]:
     usual_seconds = time.perf_counter() - start
     # Low quality marks a wrong label: the AUROC is of its negative. The second name of cleanlab's is its way of scoring.
     scores = {
-        "icda label_quality": (-result.noise.quality, result.seconds),
-        "icda tie": (result.ties.tie, result.seconds),
+        "icda label_quality": (-np.asarray(result.noise.quality), result.seconds),
+        "icda tie": (result.in_memory()[0].tie, result.seconds),
     }
     for method in ("self_confidence", "normalized_margin"):
         ours = rank.get_label_quality_scores(**cleanlab_input, method=method)

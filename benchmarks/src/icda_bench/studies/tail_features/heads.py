@@ -9,8 +9,7 @@ import numpy as np
 import torch
 
 from icda.estimators.classifier import ICDAClassifier
-from icda.heads.problem import LossName, LossSettings
-from icda.heads.problem import Problem
+from icda.heads.problem import LossName, LossSettings, Problem
 from icda.heads.solver import fit_head
 from icda_bench.studies.features import FeaturePart
 

@@ -13,13 +13,14 @@ from torch import Tensor
 from icda.auditing.assessment import assess
 from icda.auditing.evidence import make_sketch
 from icda.auditing.inputs import DECAY
-from icda.auditing.treatment import shortcut_answers, with_prior
+from icda.auditing.plan import chosen_decay, spread_treatment
+from icda.auditing.treatment import shortcut_answers
 from icda.cross_fit.pairs import DECAY as PAIR_DECAY
 from icda.estimators.robust import weighted_moments
-from icda.heads.balance import rebalance, reweigh
+from icda.heads.balance import rebalance, reweigh, with_prior
+from icda.heads.blocks import BlockRows
 from icda.heads.cross_fit import cross_fitted_logits
-from icda.heads.problem import LossName, LossSettings
-from icda.heads.problem import Problem
+from icda.heads.problem import LossName, LossSettings, Problem
 from icda.heads.pseudo_groups import contrast_groups
 from icda.heads.solver import fit_head
 from icda_bench.studies.verdicts.cases import Case
@@ -92,14 +93,18 @@ def _shortcut_answers(problem: Problem) -> Tensor:
 
 def _robust(problem: Problem, row: dict[str, object]) -> Prepared:
     assert isinstance(problem.features, Tensor)
-    found = assess(problem.features, problem.targets, problem.num_classes)
+    rows = BlockRows.of_memory(problem.features, problem.targets, problem.num_classes)
+    found = assess(rows)
     for kind, verdict in found.verdicts.items():
         row[kind], row[f"{kind}_confidence"] = verdict.answer, verdict.confidence
     effect = found.treatment.effect
     row["treatment"] = found.treatment.name
     row["suspected_before"] = "" if effect is None else effect.suspected_before
     row["suspected_after"] = "" if effect is None else effect.suspected_after
-    return found.treatment.prepared(problem, LossSettings("la")), "la"
+    treatment = spread_treatment(found.treatment, rows, found, problem.decay)
+    treated, settings, asked = treatment.applied(problem), LossSettings("la"), found.sample.rows
+    strata = treatment.strata(problem.targets, problem.num_classes)[asked]
+    return replace(treated, decay=chosen_decay(treated.rows(asked), settings, strata, rows.shape, 0)), "la"
 
 
 # What each head is fitted to, and with which loss; the audit also writes what it said into the row.
