@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Unpack
+from typing import Any
 
 from torch import Tensor
 from torch.nn import functional as F
 
 from icda.errors import InputError
 from icda.losses.base import AdjustedLoss
-from icda.losses.inputs import LossOptions
 from icda.statistics.checks import check_number
 
 LABEL_FLOOR = 1e-4  # what the zeros of a one-hot label are clipped to before their logarithm is taken
@@ -57,17 +56,8 @@ class ActivePassiveLoss(AdjustedLoss):
 
     is_cross_entropy = False
 
-    def __init__(
-        self,
-        num_classes: int,
-        feature_dim: int,
-        class_counts: Any = None,
-        *,
-        a: float = 1.0,
-        b: float = 1.0,
-        **options: Unpack[LossOptions],
-    ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, **options)
+    def __init__(self, *sizes: Any, a: float = 1.0, b: float = 1.0, **options: Any) -> None:
+        super().__init__(*sizes, **options)
         for name, value in (("a", a), ("b", b)):
             check_number(value, name, type(self).__name__, 0)
         if a + b == 0:

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Any, Unpack
+from typing import Any
 
 from icda.errors import InputError
 from icda.losses.base import AdjustedLoss
-from icda.losses.inputs import LossBatch, LossOptions
+from icda.losses.inputs import LossBatch
 from icda.statistics import ClassStatistics, CovarianceKind
 from icda.statistics.checks import check_number
 
 FULL_COVARIANCE_BYTES = 256 * 2**20
 FULL_COVARIANCE_PRODUCTS = 2**30  # (C A)^2: beyond, a step takes 15 to 25 times as long as with diagonal ones
 VARIANCE_BOUND = 30.0  # in logits; the largest that our tables reach in training is below
-
-
-class StatisticsOptions(LossOptions, total=False):
-    """What a subclass passes on to `StatisticsLoss`, where the defaults stand."""
-
-    covariance: CovarianceKind | str
-    rank: int
-    forgetting: float
-    shrinkage: float
-    variance_bound: float
 
 
 class StatisticsLoss(AdjustedLoss):
@@ -54,7 +44,7 @@ class StatisticsLoss(AdjustedLoss):
         forgetting: float = 1.0,
         shrinkage: float = 0.0,
         variance_bound: float = VARIANCE_BOUND,
-        **options: Unpack[LossOptions],
+        **options: Any,
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, **options)
         check_number(lambda0, "lambda0", type(self).__name__, 0)

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from icda.losses.head import Head
 from icda.losses.inputs import LossBatch, Reduction, check_call, check_counts, check_settings
@@ -18,16 +17,13 @@ from icda.statistics.precision import KeepsPrecision
 class AdjustedLoss(KeepsPrecision):
     """Cross entropy of adjusted logits, softmax CE of z + phi; a subclass writes phi as `compute_adjustment`.
 
-    In `train()` mode, while gradients are on, a call first folds the batch into whatever the loss keeps, then computes; in
-    `eval()` mode, under `torch.no_grad()` and when `torch.utils.checkpoint` runs it again it only computes. A call that is
-    refused changes nothing. Inference never needs the loss: predict with the plain logits.
+    In `train()` mode, while gradients are on, a call first folds the batch into whatever the loss keeps, then computes;
+    else it only computes. A call that is refused changes nothing. Inference needs no loss: predict with the plain logits.
 
     Args:
-        num_classes: Number of classes C.
-        feature_dim: Number of features A, the width of the head's input.
+        num_classes, feature_dim: Number of classes C, and of features A, the width of the head's input.
         class_counts: Training samples of each class (C,).
-        reduction, ignore_index, label_smoothing, class_weight: Those of `torch.nn.functional.cross_entropy`. A sample
-            whose target is `ignore_index` takes no part: not in the loss, not in statistics.
+        reduction, ignore_index, label_smoothing, class_weight: Those of `cross_entropy`. An ignored sample is in no statistics.
         validate: Whether values are looked at, which takes one read from the device; kinds and shapes always are.
     """
 
@@ -37,7 +33,7 @@ class AdjustedLoss(KeepsPrecision):
     needs_counts: ClassVar[bool] = False  # whether there is no such loss without class_counts
     reads_counts: ClassVar[bool] = False  # whether a target of a class without samples is an error
     moves_features: ClassVar[bool] = False  # whether the gradient of phi reaches the features
-    is_cross_entropy: ClassVar[bool] = True  # else a subclass writes `sample_losses`
+    is_cross_entropy: ClassVar[bool] = True  # else a subclass writes `sample_losses(logits, targets)` (N,)
 
     def __init__(
         self,
@@ -59,8 +55,8 @@ class AdjustedLoss(KeepsPrecision):
         self.register_buffer("class_counts", check_counts(self, class_counts, "class_counts"))
         self.register_buffer("class_weight", check_counts(self, class_weight, "class_weight"), persistent=False)
 
-    def __init_subclass__(cls) -> None:
-        cls.__signature__ = full_signature(cls)  # type: ignore[attr-defined]  # so that help() shows all options
+    def __init_subclass__(cls) -> None:  # so that help() shows all options
+        cls.__signature__ = full_signature(cls)  # type: ignore[attr-defined]
 
     def forward(
         self, features: Tensor, targets: Tensor, head: Head, progress: float = 1.0, logits: Any = None, **prior: Any
@@ -84,7 +80,6 @@ class AdjustedLoss(KeepsPrecision):
         return torch.zeros_like(batch.wide_logits) if phi is None else batch.zero_ignored(phi)
 
     def loss(self, batch: LossBatch) -> Tensor:
-        """Update, then compute."""
         batch = self.prepare(batch)
         extra = self.extra_losses(batch)
         if self.training and torch.is_grad_enabled() and not batch.is_repeated:
@@ -92,8 +87,7 @@ class AdjustedLoss(KeepsPrecision):
         return reduce_losses(self, self.adjusted(batch), batch, extra)
 
     def adjusted(self, batch: LossBatch) -> Tensor:
-        phi = self.compute_phi(batch)
-        return batch.wide_logits if phi is None else batch.wide_logits + phi
+        return batch.wide_logits if (phi := self.compute_phi(batch)) is None else batch.wide_logits + phi
 
     def compute_phi(self, batch: LossBatch) -> Tensor | None:
         with torch.autocast(batch.features.device.type, enabled=False):
@@ -113,10 +107,6 @@ class AdjustedLoss(KeepsPrecision):
 
     def extra_losses(self, batch: LossBatch) -> Tensor | None:
         """What is added to the loss of each sample (N,), computed before the batch is folded in."""
-
-    def sample_losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """The loss of each sample (N,), where that is not cross entropy."""
-        return F.cross_entropy(logits, targets, reduction="none")
 
     def prepare_head(self, head: nn.Module) -> nn.Module:
         """The head to train and predict with, for a loss that needs another than a plain linear one."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from icda.losses.base import AdjustedLoss
-from icda.losses.inputs import LossBatch, LossOptions
+from icda.losses.inputs import LossBatch
 from icda.ranks import all_reduce
 from icda.statistics.checks import check_number
 
@@ -33,21 +33,12 @@ class CenterLoss(AdjustedLoss):
 
     centres: Tensor
 
-    def __init__(
-        self,
-        num_classes: int,
-        feature_dim: int,
-        class_counts: Any = None,
-        *,
-        weight: float = 0.003,
-        centre_rate: float = 0.5,
-        **options: Unpack[LossOptions],
-    ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, **options)
+    def __init__(self, *sizes: Any, weight: float = 0.003, centre_rate: float = 0.5, **options: Any) -> None:
+        super().__init__(*sizes, **options)
         check_number(weight, "weight", type(self).__name__, 0)
         check_number(centre_rate, "centre_rate", type(self).__name__, 0, 1)
         self.weight, self.centre_rate = weight, centre_rate
-        self.register_buffer("centres", torch.zeros(num_classes, feature_dim, dtype=torch.float64))
+        self.register_buffer("centres", torch.zeros(self.num_classes, self.feature_dim, dtype=torch.float64))
 
     def extra_losses(self, batch: LossBatch) -> Tensor | None:
         if self.weight == 0:

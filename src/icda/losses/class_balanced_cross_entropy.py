@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any
 
 from torch import Tensor
 from torch.nn import functional as F
 
 from icda.functional.class_balance import effective_number_weights
 from icda.losses.base import AdjustedLoss
-from icda.losses.inputs import LossOptions
 from icda.statistics.checks import check_number
 
 
@@ -32,16 +31,8 @@ class ClassBalancedCrossEntropyLoss(AdjustedLoss):
     needs_counts = reads_counts = True
     is_cross_entropy = False  # weighted by the label's class
 
-    def __init__(
-        self,
-        num_classes: int,
-        feature_dim: int,
-        class_counts: Any = None,
-        *,
-        effective_beta: float = 0.9999,
-        **options: Unpack[LossOptions],
-    ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, **options)
+    def __init__(self, *sizes: Any, effective_beta: float = 0.9999, **options: Any) -> None:
+        super().__init__(*sizes, **options)
         check_number(effective_beta, "effective_beta", type(self).__name__, 0, 1 - 1e-12)
         self.effective_beta = effective_beta
 

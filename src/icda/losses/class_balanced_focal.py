@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, Unpack, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,6 @@ from torch.nn import functional as F
 from icda.errors import InputError
 from icda.losses.class_balanced_cross_entropy import ClassBalancedCrossEntropyLoss
 from icda.losses.focal import softmax_focal
-from icda.losses.inputs import LossOptions
 from icda.statistics.checks import check_number
 
 Form = Literal["sigmoid", "softmax"]
@@ -36,17 +35,9 @@ class ClassBalancedFocalLoss(ClassBalancedCrossEntropyLoss):
     names = ("class_balanced_focal", "cb_focal")
 
     def __init__(
-        self,
-        num_classes: int,
-        feature_dim: int,
-        class_counts: Any = None,
-        *,
-        gamma: float = 1.0,
-        form: Form = "sigmoid",
-        effective_beta: float = 0.9999,
-        **options: Unpack[LossOptions],
+        self, *sizes: Any, gamma: float = 1.0, form: Form = "sigmoid", effective_beta: float = 0.9999, **options: Any
     ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, effective_beta=effective_beta, **options)
+        super().__init__(*sizes, effective_beta=effective_beta, **options)
         check_number(gamma, "gamma", type(self).__name__, 0)
         if form not in get_args(Form):
             raise InputError(f"form must be one of {', '.join(get_args(Form))}, got {form!r}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from icda.losses.base import AdjustedLoss
 from icda.losses.head import Head, head_parameters
-from icda.losses.inputs import LossBatch, LossOptions
+from icda.losses.inputs import LossBatch
 from icda.statistics.checks import check_number
 
 SCALE = 30.0
@@ -87,16 +87,8 @@ class CosineLoss(AdjustedLoss):
     of plain logits at test time, and warned about once.
     """
 
-    def __init__(
-        self,
-        num_classes: int,
-        feature_dim: int,
-        class_counts: Any = None,
-        *,
-        scale: float = SCALE,
-        **options: Unpack[LossOptions],
-    ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, **options)
+    def __init__(self, *sizes: Any, scale: float = SCALE, **options: Any) -> None:
+        super().__init__(*sizes, **options)
         check_number(scale, "scale", type(self).__name__, 1e-12)
         self.scale = scale
         self._has_warned = False

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from icda.losses.base import AdjustedLoss
-from icda.losses.inputs import LossOptions
 from icda.statistics.checks import check_number
 
 
@@ -31,16 +30,8 @@ class FocalLoss(AdjustedLoss):
 
     is_cross_entropy = False
 
-    def __init__(
-        self,
-        num_classes: int,
-        feature_dim: int,
-        class_counts: Any = None,
-        *,
-        gamma: float = 2.0,
-        **options: Unpack[LossOptions],
-    ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, **options)
+    def __init__(self, *sizes: Any, gamma: float = 2.0, **options: Any) -> None:
+        super().__init__(*sizes, **options)
         check_number(gamma, "gamma", type(self).__name__, 0)
         self.gamma = gamma
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,7 +10,6 @@ from torch.nn import functional as F
 
 from icda.errors import InputError
 from icda.losses.base import AdjustedLoss
-from icda.losses.inputs import LossOptions
 
 
 class GeneralizedCrossEntropyLoss(AdjustedLoss):
@@ -31,16 +30,8 @@ class GeneralizedCrossEntropyLoss(AdjustedLoss):
 
     is_cross_entropy = False
 
-    def __init__(
-        self,
-        num_classes: int,
-        feature_dim: int,
-        class_counts: Any = None,
-        *,
-        q: float = 0.7,
-        **options: Unpack[LossOptions],
-    ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, **options)
+    def __init__(self, *sizes: Any, q: float = 0.7, **options: Any) -> None:
+        super().__init__(*sizes, **options)
         check_exponent(q)
         self.q = q
 

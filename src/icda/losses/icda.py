@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Unpack
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -12,14 +12,10 @@ from icda.functional.augmentation import icda_coefficients, variance_term
 from icda.functional.moments import Moments
 from icda.functional.quadratic import Term, off_target
 from icda.functional.strength import Strength, direct_strength
-from icda.losses.augmented import StatisticsLoss, StatisticsOptions
+from icda.losses.augmented import StatisticsLoss
 from icda.losses.inputs import LossBatch, check_flags, is_off
 from icda.losses.prior_loss import PriorLoss
 from icda.statistics.checks import check_number
-
-
-class ICDAOptions(StatisticsOptions, total=False):
-    prior: Any
 
 
 class ICDALoss(PriorLoss, StatisticsLoss):
@@ -69,7 +65,7 @@ class ICDALoss(PriorLoss, StatisticsLoss):
         class_margin: bool = True,
         sample_margin: bool = True,
         sample_strength: Literal["angle", "mean"] = "angle",
-        **options: Unpack[ICDAOptions],
+        **options: Any,
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, lambda0=lambda0, **options)
         check_number(beta, "beta", type(self).__name__, 0)

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -33,16 +33,6 @@ if TYPE_CHECKING:
 
 Reduction = Literal["none", "mean", "sum"]
 SUM_TOLERANCE = 0.02  # of a row of soft targets in bfloat16
-
-
-class LossOptions(TypedDict, total=False):
-    """What every loss can be made with."""
-
-    reduction: Reduction
-    ignore_index: int
-    label_smoothing: float
-    class_weight: Any
-    validate: bool
 
 
 @dataclass(frozen=True)

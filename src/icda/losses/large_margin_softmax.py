@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from icda.errors import InputError
 from icda.functional.quadratic import off_target
 from icda.losses.base import AdjustedLoss
-from icda.losses.inputs import LossBatch, LossOptions
+from icda.losses.inputs import LossBatch
 from icda.statistics.checks import check_number
 
 MARGINS = (1, 2, 3, 4)
@@ -43,18 +43,15 @@ class LargeMarginSoftmaxLoss(AdjustedLoss):
 
     def __init__(
         self,
-        num_classes: int,
-        feature_dim: int,
-        class_counts: Any = None,
-        *,
+        *sizes: Any,
         margin: int = 2,
         base: float = 1000.0,
         gamma: float = 2e-5,
         power: float = 45.0,
         lambda_min: float = 0.0,
-        **options: Unpack[LossOptions],
+        **options: Any,
     ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, **options)
+        super().__init__(*sizes, **options)
         if margin not in MARGINS:
             raise InputError(f"margin must be one of {', '.join(map(str, MARGINS))}, got {margin}.")
         for name, value in {"base": base, "gamma": gamma, "power": power, "lambda_min": lambda_min}.items():

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from icda.functional.quadratic import off_target
 from icda.losses.cosine import SCALE, CosineLoss
-from icda.losses.inputs import LossOptions
 from icda.statistics.checks import check_number
 
 
@@ -31,17 +30,8 @@ class LDAMLoss(CosineLoss):
 
     needs_counts = reads_counts = True
 
-    def __init__(
-        self,
-        num_classes: int,
-        feature_dim: int,
-        class_counts: Any = None,
-        *,
-        max_margin: float = 0.5,
-        scale: float = SCALE,
-        **options: Unpack[LossOptions],
-    ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, scale=scale, **options)
+    def __init__(self, *sizes: Any, max_margin: float = 0.5, scale: float = SCALE, **options: Any) -> None:
+        super().__init__(*sizes, scale=scale, **options)
         check_number(max_margin, "max_margin", type(self).__name__, 0)
         self.max_margin = max_margin
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from icda.errors import InputError
-from icda.losses.inputs import LossOptions
 from icda.losses.prior_loss import PriorLoss
 from icda.statistics.checks import check_number
 
@@ -31,17 +30,8 @@ class LogitAdjustmentLoss(PriorLoss):
 
     names = ("logit_adjustment", "la")
 
-    def __init__(
-        self,
-        num_classes: int,
-        feature_dim: int,
-        class_counts: Any = None,
-        *,
-        prior: Any = None,
-        tau: float = 1.0,
-        **options: Unpack[LossOptions],
-    ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, prior=prior, **options)
+    def __init__(self, *sizes: Any, prior: Any = None, tau: float = 1.0, **options: Any) -> None:
+        super().__init__(*sizes, prior=prior, **options)
         check_number(tau, "tau", "LogitAdjustmentLoss")
         self.tau = tau
 

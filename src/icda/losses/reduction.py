@@ -25,7 +25,7 @@ def reduce_losses(loss: AdjustedLoss, adjusted: Tensor, batch: LossBatch, extra:
             label_smoothing=loss.label_smoothing,
         )
     else:
-        value = _reduce(loss, loss.sample_losses(adjusted, batch.targets), batch)
+        value = _reduce(loss, loss.sample_losses(adjusted, batch.targets), batch)  # type: ignore[operator]
     return value if extra is None else value + _reduce(loss, extra, batch)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from icda.errors import InputError
 from icda.functional.augmentation import risda_adjustment
-from icda.losses.augmented import StatisticsLoss, StatisticsOptions
+from icda.losses.augmented import StatisticsLoss
 from icda.losses.inputs import LossBatch, check_flags, is_off
 from icda.ranks import all_reduce
 from icda.statistics.checks import check_number
@@ -45,20 +45,17 @@ class RISDALoss(StatisticsLoss):
 
     def __init__(
         self,
-        num_classes: int,
-        feature_dim: int,
-        class_counts: Any = None,
-        *,
+        *sizes: Any,
         lambda0: float = 0.5,
         mean_strength: float = 1.0,
         head_classes: int = 0,
         write_back: bool = False,
-        **options: Unpack[StatisticsOptions],
+        **options: Any,
     ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, lambda0=lambda0, **options)
+        super().__init__(*sizes, lambda0=lambda0, **options)
         check_number(mean_strength, "mean_strength", "RISDALoss", 0)
-        check_number(head_classes, "head_classes", "RISDALoss", 0, num_classes, whole=True)
-        if head_classes and class_counts is None:
+        check_number(head_classes, "head_classes", "RISDALoss", 0, self.num_classes, whole=True)
+        if head_classes and self.class_counts is None:
             raise InputError("RISDALoss needs class_counts to know which are the head_classes.")
         self.mean_strength, self.write_back = mean_strength, write_back
         check_flags(self, "write_back")
@@ -66,11 +63,12 @@ class RISDALoss(StatisticsLoss):
             raise InputError(
                 "RISDALoss: write_back needs full or diagonal covariances; low_rank ones have no room for it."
             )
-        keeps_own = torch.zeros(num_classes, dtype=torch.bool)
+        keeps_own = torch.zeros(self.num_classes, dtype=torch.bool)
         if head_classes and self.class_counts is not None:
             keeps_own[self.class_counts.argsort(descending=True, stable=True)[:head_classes]] = True
         self.register_buffer("keeps_own", keeps_own)
-        self.register_buffer("confusion", torch.zeros(num_classes, num_classes, dtype=torch.float64))
+        table = torch.zeros(self.num_classes, self.num_classes, dtype=torch.float64)
+        self.register_buffer("confusion", table)
         self.register_buffer("confusion_is_set", torch.tensor(False))
 
     def observe(self, batch: LossBatch) -> None:

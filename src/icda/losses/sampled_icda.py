@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from icda.functional.augmentation import variance_term
 from icda.functional.prior import log_ratio
 from icda.functional.quadratic import off_target
 from icda.functional.strength import Strength, direct_strength
-from icda.losses.icda import ICDALoss, ICDAOptions
+from icda.losses.icda import ICDALoss
 from icda.losses.inputs import LossBatch, is_off
 from icda.statistics.checks import check_number
 
@@ -54,16 +54,8 @@ class SampledICDALoss(ICDALoss):
     36
     """
 
-    def __init__(
-        self,
-        num_classes: int,
-        feature_dim: int,
-        class_counts: Any = None,
-        *,
-        negatives: int = 1024,
-        **options: Unpack[ICDAOptions],
-    ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, **options)
+    def __init__(self, *sizes: Any, negatives: int = 1024, **options: Any) -> None:
+        super().__init__(*sizes, **options)
         if self.label_smoothing > 0 or self.sample_strength != "angle":
             raise InputError(
                 f"{type(self).__name__} sees a part of the classes in each step: it has no label_smoothing, and "

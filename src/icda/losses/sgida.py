@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from icda.functional.augmentation import by_label
-from icda.losses.augmented import StatisticsLoss, StatisticsOptions
+from icda.losses.augmented import StatisticsLoss
 from icda.losses.cosine import cosines
 from icda.losses.inputs import LossBatch, is_off
 from icda.statistics.checks import check_number
@@ -36,17 +36,14 @@ class SGIDALoss(StatisticsLoss):
 
     def __init__(
         self,
-        num_classes: int,
-        feature_dim: int,
-        class_counts: Any = None,
-        *,
+        *sizes: Any,
         lambda0: float = 0.5,
         smoothing: float = 0.2,
         triplet_weight: float = 0.1,
         triplet_margin: float = 1.0,
-        **options: Unpack[StatisticsOptions],
+        **options: Any,
     ) -> None:
-        super().__init__(num_classes, feature_dim, class_counts, lambda0=lambda0, **options)
+        super().__init__(*sizes, lambda0=lambda0, **options)
         for name, value, most in (
             ("smoothing", smoothing, 1),
             ("triplet_weight", triplet_weight, math.inf),
