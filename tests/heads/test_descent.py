@@ -9,7 +9,7 @@ import torch
 
 from icda.errors import OperationError
 from icda.heads import solver
-from icda.heads.descent import Metric, descend
+from icda.heads.descent import Coordinates, descend
 from icda.heads.objective import Slope
 from icda.heads.problem import LossSettings, Problem
 from icda.heads.rows import StoredRows
@@ -28,13 +28,13 @@ def make_problem(count: int = 400, dtype: torch.dtype = torch.float64) -> Proble
 
 
 def test_coordinates_go_to_the_head_and_back() -> None:
-    metric = Metric.of(make_problem().features, 0.01, 0.25)
+    metric = Coordinates.of(make_problem().features, 0.01, 0.25)
     head = torch.randn(4, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(metric.to_head(metric.from_head(head)), head, atol=1e-10, rtol=0)
 
 
 def test_the_slope_in_coordinates_is_that_of_the_composed_function() -> None:
-    metric = Metric.of(make_problem().features, 0.01, 0.25)
+    metric = Coordinates.of(make_problem().features, 0.01, 0.25)
     generator = torch.Generator().manual_seed(1)
     unknowns = torch.randn(4, 9, dtype=torch.float64, generator=generator).requires_grad_()
     towards = torch.randn(4, 9, dtype=torch.float64, generator=generator)
@@ -45,7 +45,7 @@ def test_the_slope_in_coordinates_is_that_of_the_composed_function() -> None:
 
 def test_turned_features_have_equal_variances() -> None:
     problem = make_problem(4000)
-    metric = Metric.of(problem.features, 1e-9, 0.25)
+    metric = Coordinates.of(problem.features, 1e-9, 0.25)
     turned = (problem.features - metric.mean) @ metric.turn.T
     variances = turned.var(0)
     assert float(variances.max() / variances.min()) < 1.5, "but for the ridge they are equal"
@@ -78,7 +78,7 @@ def test_at_the_default_tolerance_the_value_is_no_worse(name: str, C: float, mon
 def test_a_start_that_is_flat_already_is_kept_to_the_bit() -> None:
     problem = make_problem()
     objective = problem.objective(LossSettings("ce"), LinearHead.zeros(4, 8, torch.float64), None)
-    metric = Metric.of(problem.features, problem.decay, 0.25)
+    metric = Coordinates.of(problem.features, problem.decay, 0.25)
     begin = torch.zeros(4, 9, dtype=torch.float64)
     found = descend(objective, begin, problem.decay, 500, 1e-9, 10, metric)
     again = descend(objective, found.parameters, problem.decay, 500, 1e-8, 10, metric)
@@ -105,7 +105,7 @@ def test_rows_on_disk_have_the_metric_of_rows_in_memory(monkeypatch: pytest.Monk
 
 def test_a_constant_feature_leaves_the_metric_finite() -> None:
     features = torch.zeros(50, 3, dtype=torch.float64)
-    assert torch.isfinite(Metric.of(features, 0.0, 0.5).turn).all()
+    assert torch.isfinite(Coordinates.of(features, 0.0, 0.5).turn).all()
 
 
 def test_a_loss_that_is_not_finite_is_said() -> None:

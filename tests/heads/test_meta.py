@@ -7,7 +7,7 @@ import torch
 
 from icda.functional.strength import Strength, direct_strength
 from icda.heads.balance import rebalance
-from icda.heads.meta import MetaSettings, Outer, _Fold, fit_meta_head
+from icda.heads.meta import MetaSettings, MetaVariables, _Fold, fit_meta_head
 from icda.heads.problem import LossSettings, Problem
 from icda.heads.solver import LinearHead, fit_head
 
@@ -149,7 +149,7 @@ def test_the_gradient_in_the_strength_network_is_that_of_refitting(output: str, 
         max_iter=3000,
         tol=1e-12,  # type: ignore[arg-type]
     )
-    outer = Outer(problem, len(other), settings).double()
+    outer = MetaVariables(problem, len(other), settings).double()
     outer.described = outer.described.double()
     everything, loss = torch.ones(40, dtype=torch.bool), LossSettings("icda", 0.0, beta)
     fold = _Fold(problem, metadata, everything, everything, 2 * metadata.targets + other, settings)

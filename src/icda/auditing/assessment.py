@@ -13,7 +13,7 @@ from icda.auditing.evidence import SAMPLES, Evidence, gather_evidence, make_sket
 from icda.auditing.treatment import Treatment, choose_treatment
 from icda.auditing.verdicts import Verdict, decide
 from icda.errors import InputError
-from icda.heads.blocks import BlockRows, Chunk, Reading
+from icda.heads.blocks import BlockRows, Reading, RowChunk
 from icda.heads.dealing import Place, deal_folds, draw_rows
 from icda.heads.threads import threads_for
 
@@ -25,7 +25,7 @@ class Assessment:
     evidence: Evidence
     verdicts: dict[str, Verdict]
     treatment: Treatment
-    sample: Chunk = field(compare=False, repr=False)
+    sample: RowChunk = field(compare=False, repr=False)
 
     @property
     def summary(self) -> str:
@@ -52,7 +52,7 @@ def assess(rows: BlockRows) -> Assessment:
     if int(kept.sum()) < 2:
         count = len(sample.targets)
         raise InputError(f"a sample of {count} rows holds fewer than 2 classes twice: there are too many classes.")
-    sample = Chunk(*(part[kept[sample.targets]] for part in sample))
+    sample = RowChunk(*(part[kept[sample.targets]] for part in sample))
     sketch = make_sketch(sample.features, seed)
     with threads_for(sketch.features.numel() * rows.num_classes):
         evidence = gather_evidence(sketch, sample.targets, rows.num_classes, seed)
@@ -63,14 +63,14 @@ def assess(rows: BlockRows) -> Assessment:
     return Assessment(evidence, verdicts, treatment, sample)
 
 
-def draw_sample(rows: BlockRows) -> Chunk:
+def draw_sample(rows: BlockRows) -> RowChunk:
     """The rows that verdicts rest on."""
     chosen = draw_rows(rows.shape[0], SAMPLES, rows.reading.seed)
     parts = [part for part in rows.each(take_rows, chosen) if len(part.targets)]
-    return Chunk(*(torch.cat(part) for part in zip(*parts, strict=True)))
+    return RowChunk(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
 
-def take_rows(place: Place, reading: Reading, chosen: np.ndarray) -> Chunk:
+def take_rows(place: Place, reading: Reading, chosen: np.ndarray) -> RowChunk:
     """Those of a block's rows that were drawn, scaled, in float32."""
     first, last = np.searchsorted(chosen, [place.start, place.start + len(place)])
     rows = chosen[first:last] - place.start
@@ -80,7 +80,7 @@ def take_rows(place: Place, reading: Reading, chosen: np.ndarray) -> Chunk:
     scaled: Tensor = taken if reading.scaling is None else reading.scaling.apply(taken)
     folds = deal_folds(codes, place.before, reading.folds, reading.seed)[rows]
     numbered = torch.from_numpy(chosen[first:last])
-    return Chunk(scaled.float(), torch.from_numpy(codes[rows]), numbered, torch.from_numpy(folds))
+    return RowChunk(scaled.float(), torch.from_numpy(codes[rows]), numbered, torch.from_numpy(folds))
 
 
 def summarise(verdicts: dict[str, Verdict]) -> str:

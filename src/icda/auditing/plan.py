@@ -10,7 +10,15 @@ from torch import Tensor
 from icda.auditing.assessment import Assessment
 from icda.auditing.inputs import DECAY
 from icda.auditing.treatment import Treatment
-from icda.heads.blocks import AttributePrior, AttributeReader, BlockProblem, BlockRows, Chunk, Reading, read_attributes
+from icda.heads.blocks import (
+    AttributePrior,
+    AttributeReader,
+    BlockProblem,
+    BlockRows,
+    Reading,
+    RowChunk,
+    read_attributes,
+)
 from icda.heads.dealing import Place
 from icda.heads.decay import MOST_NUMBERS, choose_decay
 from icda.heads.folds import FoldHeads, trust, trusted_rows
@@ -40,7 +48,7 @@ def attribute_reader(assessment: Assessment) -> AttributeReader:
     return AttributeReader(head.weight, head.bias, sample.rows, codes)
 
 
-def points_to(reader: AttributeReader, sample: Chunk, num_classes: int) -> Tensor:
+def points_to(reader: AttributeReader, sample: RowChunk, num_classes: int) -> Tensor:
     """The class that most rows of the sample have with each value of the attribute (K,)."""
     table = torch.zeros(len(reader.bias), num_classes).index_put(
         (reader.values, sample.targets), torch.ones(len(sample.targets)), accumulate=True

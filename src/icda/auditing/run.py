@@ -24,7 +24,7 @@ from icda.auditing.ties import Ties, class_costs, separability
 from icda.engines import Engine
 from icda.errors import InputError
 from icda.extras import require
-from icda.heads.blocks import Block, BlockRows, Chunk, Say
+from icda.heads.blocks import Block, BlockRows, RowChunk, Say
 from icda.heads.folds import HeldOutTies, find_contrast, find_ties
 from icda.heads.problem import Problem
 from icda.statistics.checks import check_number
@@ -112,7 +112,7 @@ def audit(
     whole = sums.tied
     sums = replace(sums, tied=whole.most_tied(None), doubtful=whole.most_doubtful(None))
 
-    def of_sample(sample: Chunk) -> HeldOutTies:
+    def of_sample(sample: RowChunk) -> HeldOutTies:
         return HeldOutTies(found.logits[sample.rows], found.ties[sample.rows])
 
     result = _result(rows, settings, sums, thresholds, inputs.class_names, of_sample)
@@ -160,7 +160,7 @@ def audit_blocks(
     question = RowQuestion(contrast, thresholds, names, settings.top, folder, form)
     sums = reduce(lambda one, other: one.plus(other, settings.top), rows.each(look_at_rows, question))
 
-    def of_sample(sample: Chunk) -> HeldOutTies:
+    def of_sample(sample: RowChunk) -> HeldOutTies:
         logits = contrast.biased.held_out(sample)
         return HeldOutTies(logits, contrast.ties(sample, logits))
 
@@ -174,7 +174,7 @@ def _result(
     sums: RowSums,
     thresholds: np.ndarray,
     names: list[str],
-    of_sample: Callable[[Chunk], HeldOutTies],
+    of_sample: Callable[[RowChunk], HeldOutTies],
 ) -> Audit:
     """Everything that rests on sums over rows, and on the sample that verdicts rest on."""
     rows.say(f"Looking at a sample of {min(SAMPLES, rows.shape[0])} rows ...")

@@ -50,7 +50,7 @@ class MemoryBlock:
 
     features: np.ndarray
     targets: np.ndarray
-    chunks: dict[Any, list[Chunk]] = field(default_factory=dict, compare=False)  # of scaled rows, which cost nothing
+    chunks: dict[Any, list[RowChunk]] = field(default_factory=dict, compare=False)  # of scaled rows, which cost nothing
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -87,7 +87,7 @@ class Scaling:
         return (rows - self.mean) / self.scale
 
 
-class Chunk(NamedTuple):
+class RowChunk(NamedTuple):
     """Scaled features (n, A), classes (n,) and numbers (n,) of some rows, and the fold that each is in."""
 
     features: Tensor
@@ -106,7 +106,7 @@ class Reading:
     folds: int = 5
     seed: int = 0
 
-    def chunks(self, place: Place) -> Iterator[Chunk]:
+    def chunks(self, place: Place) -> Iterator[RowChunk]:
         """A block's rows, a few at a time; of scaled rows in memory they are views, made once."""
         if self.scaling is not None or isinstance(place.block.features, np.memmap):
             return self._chunks(place)
@@ -116,7 +116,7 @@ class Reading:
             made[key] = list(self._chunks(place))
         return iter(made[key])
 
-    def _chunks(self, place: Place) -> Iterator[Chunk]:
+    def _chunks(self, place: Place) -> Iterator[RowChunk]:
         features, labels = place.block.read()
         codes = np.searchsorted(self.classes, labels)
         before, start = place.before, place.start
@@ -126,7 +126,7 @@ class Reading:
             rows = torch.arange(start + span.start, start + span.start + len(targets))
             if self.scaling is not None:
                 part.sub_(self.scaling.mean.to(part)).div_(self.scaling.scale.to(part))
-            yield Chunk(part, torch.from_numpy(targets), rows, folds)
+            yield RowChunk(part, torch.from_numpy(targets), rows, folds)
             before = before + np.bincount(targets, minlength=len(before))
 
 
@@ -277,7 +277,7 @@ class AttributeReader:
     known: Tensor  # (M,) row numbers, ascending
     values: Tensor  # (M,)
 
-    def read(self, chunk: Chunk) -> Tensor:
+    def read(self, chunk: RowChunk) -> Tensor:
         found = torch.addmm(self.bias.to(chunk.features), chunk.features, self.weight.T.to(chunk.features)).argmax(1)
         places = torch.searchsorted(self.known, chunk.rows).clamp(max=len(self.known) - 1)
         return torch.where(self.known[places] == chunk.rows, self.values[places], found)
@@ -313,7 +313,7 @@ def read_attributes(place: Place, reading: Reading, reader: AttributeReader) -> 
 class Masses(Protocol):
     """What each row of a chunk counts in the losses of K heads: (K, n)."""
 
-    def of(self, chunk: Chunk) -> Tensor: ...
+    def of(self, chunk: RowChunk) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -322,7 +322,7 @@ class Even:
 
     total: float
 
-    def of(self, chunk: Chunk) -> Tensor:
+    def of(self, chunk: RowChunk) -> Tensor:
         return chunk.features.new_full((1, len(chunk.targets)), 1 / self.total)
 
 
@@ -406,7 +406,7 @@ def answer(place: Place, reading: Reading, question: Question) -> Answer:
     return reduce(Answer.plus, (work(chunk, question) for chunk in reading.chunks(place)))
 
 
-def _plain_answer(chunk: Chunk, question: Question) -> Answer:
+def _plain_answer(chunk: RowChunk, question: Question) -> Answer:
     prior = question.prior
     added = None if prior is None else prior.table[prior.reader.read(chunk)]
     shift = shifted(question.bias, question.constant)
@@ -414,7 +414,7 @@ def _plain_answer(chunk: Chunk, question: Question) -> Answer:
     return Answer(fold_slope(chunk.features, chunk.targets, mass, question.weight, shift, added))
 
 
-def _augmented_answer(chunk: Chunk, question: Question) -> Answer:
+def _augmented_answer(chunk: RowChunk, question: Question) -> Answer:
     """The losses of one head, label after label; `icda.heads.objective.AugmentedObjective` is the same in memory."""
     assert question.table is not None
     mass, order = question.masses.of(chunk)[0], torch.argsort(chunk.targets, stable=True)

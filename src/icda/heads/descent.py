@@ -33,7 +33,7 @@ class Descent(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Metric:
+class Coordinates:
     """Coordinates in which the loss bends alike in all directions: weight = unknowns @ `turn`, bias for centred features.
 
     The curvature of softmax losses is near share * covariance of the features + decay, with a share of 1 / C while all
@@ -45,7 +45,7 @@ class Metric:
     unit: float  # of the bias
 
     @classmethod
-    def of(cls, rows: Tensor, decay: float, share: float) -> Metric:
+    def of(cls, rows: Tensor, decay: float, share: float) -> Coordinates:
         """From some rows (n, A) of the features."""
         rows = rows.double()
         mean = rows.mean(0)
@@ -80,7 +80,7 @@ def descend(
     max_iter: int,
     tol: float,
     memory: int,
-    metric: Metric | None = None,
+    metric: Coordinates | None = None,
 ) -> Descent:
     """Minimise objective(weight, bias) + decay / 2 |weight|^2 from `begin` (R, A + 1), in the dtype of `begin`.
 
@@ -126,7 +126,7 @@ class _Run:
         begin: Tensor,
         decay: float,
         tol: float,
-        metric: Metric | None,
+        metric: Coordinates | None,
     ) -> None:
         self.objective, self.decay, self.metric = objective, decay, metric
         self.shape, self.dtype, self.tol = begin.shape, begin.dtype, STRICTER * tol

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from icda.functional.prior import joint_counts
-from icda.heads.blocks import BlockObjective, BlockRows, Chunk, Question, Reading
+from icda.heads.blocks import BlockObjective, BlockRows, Question, Reading, RowChunk
 from icda.heads.dealing import Place
-from icda.heads.descent import METRIC_SHARE, Metric, descend
+from icda.heads.descent import METRIC_SHARE, Coordinates, descend
 from icda.heads.objective import from_rows, head_rows, to_rows
 from icda.heads.problem import LossSettings
 from icda.heads.solver import MOST_ROWS, PLAIN_MEMORY
@@ -31,7 +31,7 @@ class FoldHeads(NamedTuple):
     weight: Tensor
     bias: Tensor
 
-    def held_out(self, chunk: Chunk) -> Tensor:
+    def held_out(self, chunk: RowChunk) -> Tensor:
         """Logits (n, C) of each row by the head that was fitted without its fold."""
         number, classes, width = self.weight.shape
         features, folds = chunk.features, chunk.folds
@@ -54,7 +54,7 @@ class Contrast:
     robust: FoldHeads | None = None
     robust_deviation: float = 1.0
 
-    def ties(self, chunk: Chunk, biased: Tensor | None = None) -> Tensor:
+    def ties(self, chunk: RowChunk, biased: Tensor | None = None) -> Tensor:
         """The tie (n,) of each row; `biased` (n, C) are the logits of the biased heads, where they are known."""
         tie = wrong_margin(self.biased.held_out(chunk) if biased is None else biased, chunk.targets)
         if self.robust is None:
@@ -62,7 +62,7 @@ class Contrast:
         robust = wrong_margin(self.robust.held_out(chunk), chunk.targets)
         return tie / self.deviation - CONTRAST_SHARE * robust / self.robust_deviation
 
-    def cells(self, chunk: Chunk) -> Tensor:
+    def cells(self, chunk: RowChunk) -> Tensor:
         """2 * class + (the shortcut contradicts it), (n,)."""
         return 2 * chunk.targets + (self.ties(chunk) > 0).long()
 
@@ -77,7 +77,7 @@ def wrong_margin(logits: Tensor, targets: Tensor) -> Tensor:
     return logits.scatter(1, targets[:, None], float("-inf")).amax(1) - own
 
 
-def trust(heads: FoldHeads, chunk: Chunk) -> Tensor:
+def trust(heads: FoldHeads, chunk: RowChunk) -> Tensor:
     """p_y / max_c p_c (n,) of heads that have not seen the row."""
     probabilities = torch.softmax(heads.held_out(chunk), 1)
     return probabilities.gather(1, chunk.targets[:, None])[:, 0] / probabilities.max(1).values
@@ -94,7 +94,7 @@ class FoldMasses:
     contrast: Contrast | None = None
     trusted: FoldHeads | None = None
 
-    def of(self, chunk: Chunk) -> Tensor:
+    def of(self, chunk: RowChunk) -> Tensor:
         cells = chunk.targets if self.contrast is None else self.contrast.cells(chunk)
         outside = chunk.folds != torch.arange(len(self.table))[:, None]
         mass = self.table.to(chunk.features)[:, cells] * outside
@@ -108,7 +108,7 @@ class Trusted:
     heads: FoldHeads
     total: float
 
-    def of(self, chunk: Chunk) -> Tensor:
+    def of(self, chunk: RowChunk) -> Tensor:
         return trust(self.heads, chunk)[None] / self.total
 
 
@@ -151,7 +151,7 @@ def fit_fold_heads(
         begin = to_rows(torch.cat([start.weight, start.bias[:, :, None]], 2))
     metric = None
     if classes > 2 and rows.shape[1] ** 2 <= METRIC_SHARE * rows.shape[0] * classes:
-        metric = Metric.of(rows.scaled(rows.summary.rows), decay, 1 / classes)
+        metric = Coordinates.of(rows.scaled(rows.summary.rows), decay, 1 / classes)
     shrink = 0.5 * decay if classes == 2 else decay
     with threads_for(max(map(len, rows.places)) * rows.shape[1] * folds * classes):
         found = descend(BlockObjective(rows, question), begin, shrink, max_iter, tol, PLAIN_MEMORY, metric)

@@ -62,7 +62,7 @@ class MetaHead:
     outer_losses: list[float] = field(default_factory=list)
 
 
-class Outer(nn.Module):
+class MetaVariables(nn.Module):
     """theta: the strength network, a margin for each class, and the metadata's share of the fit."""
 
     def __init__(self, problem: Problem, num_metadata: int, settings: MetaSettings) -> None:
@@ -112,7 +112,7 @@ def fit_meta_head(
     problem: Problem, metadata: Problem, labels: Tensor, loss: LossSettings, settings: MetaSettings
 ) -> MetaHead:
     """Learn theta on `metadata`, whose `labels` (M,) say what counts equally there: classes, or classes and groups."""
-    outer = Outer(problem, len(labels), settings)
+    outer = MetaVariables(problem, len(labels), settings)
     optimizer = torch.optim.Adam(
         [
             {"params": outer.network.parameters(), "lr": settings.network_rate},
@@ -169,7 +169,7 @@ class _Fold:
             self.log_prior = torch.cat([self.log_prior, self.log_prior.new_zeros(rest, problem.num_classes)])
         self.head: LinearHead | None = None
 
-    def fit(self, outer: Outer, loss: LossSettings, last: bool = False) -> LinearHead:
+    def fit(self, outer: MetaVariables, loss: LossSettings, last: bool = False) -> LinearHead:
         """The head at theta's optimum; the next fit starts from here."""
         settings = self.settings
         max_iter, tol = (settings.last_max_iter, settings.last_tol) if last else (settings.max_iter, settings.tol)
@@ -181,10 +181,10 @@ class _Fold:
         return self.head
 
     @torch.no_grad()
-    def _fit_once(self, outer: Outer, loss: LossSettings, max_iter: int, tol: float) -> LinearHead:
+    def _fit_once(self, outer: MetaVariables, loss: LossSettings, max_iter: int, tol: float) -> LinearHead:
         return fit_head(self._problem(outer), loss, max_iter, tol, rounds=1, start=self.head)
 
-    def backward(self, outer: Outer, loss: LossSettings) -> float:
+    def backward(self, outer: MetaVariables, loss: LossSettings) -> float:
         """Add the outer loss's gradient in theta; returns the loss."""
         head = self.fit(outer, loss)
         problem = self._problem(outer)
@@ -196,7 +196,7 @@ class _Fold:
         optimum.response(optimum.solve((slope[0], slope[1]))).backward()
         return float(value.detach())
 
-    def _problem(self, outer: Outer) -> Problem:
+    def _problem(self, outer: MetaVariables) -> Problem:
         alpha = outer.strengths()
         share = outer.share
         training, total = outer.training_weights(alpha), len(self.targets)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from icda.errors import InputError
-from icda.heads.descent import LEAST_WORK, METRIC_SHARE, SAMPLED, Descent, Metric, descend
+from icda.heads.descent import LEAST_WORK, METRIC_SHARE, SAMPLED, Coordinates, Descent, descend
 from icda.heads.objective import FoldObjective, Objective, from_rows, head_rows, to_rows
 from icda.heads.problem import LossSettings, Problem
 from icda.heads.rows import Rows, times
@@ -156,17 +156,19 @@ def check_decay(problem: Fittable) -> None:
         )
 
 
-def find_metric(problem: Fittable, heads: int = 1) -> Metric | None:
+def find_metric(problem: Fittable, heads: int = 1) -> Coordinates | None:
     """Coordinates for a fit, or None where looking for them costs more than it saves."""
     (count, width), rows = problem.features.shape, head_rows(problem.num_classes)
     work = count * width * heads * rows
     if rows == 1 or work < LEAST_WORK or width**2 > METRIC_SHARE * count * heads * rows:
         return None
-    return Metric.of(problem.sampled_rows(max(1, count // (SAMPLED * width))), problem.decay, 1 / problem.num_classes)
+    return Coordinates.of(
+        problem.sampled_rows(max(1, count // (SAMPLED * width))), problem.decay, 1 / problem.num_classes
+    )
 
 
 def _minimise(
-    problem: Fittable, settings: LossSettings, start: LinearHead, max_iter: int, tol: float, metric: Metric | None
+    problem: Fittable, settings: LossSettings, start: LinearHead, max_iter: int, tol: float, metric: Coordinates | None
 ) -> LinearHead:
     relations = None
     if settings.name == "risda":  # K: the row-normalised confusion matrix of the head on the training data
@@ -184,7 +186,7 @@ def _descend(
     settings: LossSettings,
     max_iter: int,
     tol: float,
-    metric: Metric | None,
+    metric: Coordinates | None,
 ) -> Descent:
     decay = 0.5 * problem.decay if problem.num_classes == 2 else problem.decay  # of two opposite rows, one is looked at
     memory = PLAIN_MEMORY if settings.name in ("ce", "la") else AUGMENTED_MEMORY

@@ -23,7 +23,7 @@ class AdjustedLoss(KeepsPrecision):
     Args:
         num_classes, feature_dim: Number of classes C, and of features A, the width of the head's input.
         class_counts: Training samples of each class (C,).
-        reduction, ignore_index, label_smoothing, class_weight: Those of `cross_entropy`. An ignored sample is in no statistics.
+        reduction, ignore_index, label_smoothing, class_weight: Those of `cross_entropy`; ignored ones join no statistics.
         validate: Whether values are looked at, which takes one read from the device; kinds and shapes always are.
     """
 

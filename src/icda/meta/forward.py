@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from icda.meta.reuse import Recording
 
 
-class Output(Protocol):
+class ModelOutput(Protocol):
     """What a model returns: the head's input and output."""
 
     @property
@@ -28,7 +28,7 @@ class Forward:
     """A training forward pass that the virtual and the real step share."""
 
     inputs: Any
-    output: Output
+    output: ModelOutput
     random_state: list[Tensor]  # before the pass, so that dropout draws the same masks when it is looked at again
     recording: Recording | None = None  # what layers returned, so that forward mode need not compute it again
 

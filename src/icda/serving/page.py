@@ -15,7 +15,7 @@ from icda.report.sections.audit import anchored_parts
 from icda.report.sections.exhibits import vocabulary_of
 from icda.serving.fitting import Fitted
 from icda.serving.head import HeadModel
-from icda.serving.trial import Line, Trial
+from icda.serving.trial import Trial, TrialLine
 
 SHOWN = 50  # rows of each ranking
 LOSS = 0.01  # of accuracy, from which the page says what it is given for
@@ -77,7 +77,7 @@ def _result(fitted: Fitted, audited: Mapping[str, Any]) -> Markup:
 def _brought(fitted: Fitted) -> list[Markup]:
     trial, plain = fitted.trial, fitted.plain
 
-    def row(line: Line) -> list[object]:
+    def row(line: TrialLine) -> list[object]:
         before = "" if line.before is None else percent(line.before.accuracy)
         return [line.name, line.which, line.after.samples, before, percent(line.after.accuracy)]
 

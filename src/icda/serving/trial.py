@@ -17,7 +17,7 @@ Answer = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None], np.nd
 
 
 @dataclass(frozen=True)
-class Part:
+class JudgedPart:
     """A class or a group: how many samples, and the share that is right."""
 
     name: str
@@ -30,20 +30,20 @@ class Outcome:
     """What one way of fitting gets right; the worst group is None where there are no suspects."""
 
     accuracy: float
-    worst_class: Part
-    worst_group: Part | None
+    worst_class: JudgedPart
+    worst_group: JudgedPart | None
     samples: int
 
-    def parts(self) -> tuple[Part, Part, Part | None]:
-        return Part("all", self.samples, self.accuracy), self.worst_class, self.worst_group
+    def parts(self) -> tuple[JudgedPart, JudgedPart, JudgedPart | None]:
+        return JudgedPart("all", self.samples, self.accuracy), self.worst_class, self.worst_group
 
 
-class Line(NamedTuple):
+class TrialLine(NamedTuple):
     """One figure before and after; without a comparison there is no before."""
 
     name: str
-    before: Part | None
-    after: Part
+    before: JudgedPart | None
+    after: JudgedPart
 
     @property
     def which(self) -> str:
@@ -66,12 +66,12 @@ class Trial:
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[TrialLine]:
         """Accuracy, the worst class and the worst group, known or suspected, as a table has them."""
         names = ("Accuracy", "Worst class", "Worst group" if self.are_known else "Worst suspected group")
         before = (None,) * 3 if self.before is None else self.before.parts()
         pairs = zip(names, before, self.after.parts(), strict=True)
-        return [Line(name, first, second) for name, first, second in pairs if second is not None]
+        return [TrialLine(name, first, second) for name, first, second in pairs if second is not None]
 
 
 def cross_validate(
@@ -100,7 +100,7 @@ def judge(predicted: np.ndarray, y: np.ndarray, groups: Sequence[str] | None = N
     """Accuracy, the worst class and the worst group; ties go to the larger one.
 
     >>> judge(np.array(["a", "a", "b"]), np.array(["a", "b", "b"])).worst_class
-    Part(name='b', samples=2, accuracy=0.5)
+    JudgedPart(name='b', samples=2, accuracy=0.5)
     """
     right = predicted == y
     classes = parts(right, [str(name) for name in y])
@@ -108,13 +108,14 @@ def judge(predicted: np.ndarray, y: np.ndarray, groups: Sequence[str] | None = N
     return Outcome(float(right.mean()), _worst(classes), _worst(grouped) if grouped else None, len(y))
 
 
-def parts(right: np.ndarray, names: Sequence[str]) -> list[Part]:
+def parts(right: np.ndarray, names: Sequence[str]) -> list[JudgedPart]:
     """The share of right answers of each class or group."""
     known = np.array(names, dtype=object)
     return [
-        Part(str(name), int((known == name).sum()), float(right[known == name].mean())) for name in np.unique(known)
+        JudgedPart(str(name), int((known == name).sum()), float(right[known == name].mean()))
+        for name in np.unique(known)
     ]
 
 
-def _worst(known: list[Part]) -> Part:
+def _worst(known: list[JudgedPart]) -> JudgedPart:
     return min(known, key=lambda part: (part.accuracy, -part.samples))
