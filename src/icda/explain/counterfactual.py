@@ -22,11 +22,10 @@ from icda.errors import InputError
 from icda.explain.passes import Pass, on_device
 from icda.explain.pictures import normaliser_of, to_inputs, to_pixels
 from icda.explain.strengths import most_tied
-from icda.models.base import FeatureClassifier
-from icda.models.modes import evaluating
-from icda.statistics import ClassStatistics
 from icda.functional.confusion import count_confusions
 from icda.functional.strength import Strength
+from icda.models.base import FeatureClassifier, evaluating
+from icda.statistics import ClassStatistics
 from icda.statistics.augment import augment
 
 Augmentation = Literal["isda", "risda", "icda"]

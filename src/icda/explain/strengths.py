@@ -9,12 +9,12 @@ from torch import Tensor
 
 from icda.explain.margins import histograms
 from icda.explain.passes import Pass
+from icda.functional.strength import Strength, direct_strength
 from icda.losses import ICDALoss
 from icda.losses.augmented import StatisticsLoss
 from icda.methods.base import Method
 from icda.methods.meta_icda import MetaICDAMethod
-from icda.models.modes import evaluating
-from icda.functional.strength import Strength, direct_strength
+from icda.models.base import evaluating
 
 BINS = 40
 LAMBDA = 0.5  # the paper's lambda0, for methods that have none

@@ -11,12 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from icda.errors import InputError
-from icda.models.cifar_resnet import CifarResNet
-from icda.models.densenet import DenseNet, Transition
-from icda.models.headless import Headless
-from icda.models.modes import evaluating
-from icda.models.small_cnn import SmallCNN
-from icda.models.wide_resnet import WideResNet
+from icda.models.adapters import Headless
+from icda.models.base import evaluating
+from icda.models.convolutional import CifarResNet, DenseNet, SmallCNN, Transition, WideResNet
 
 
 class GlobalMean(nn.Module):

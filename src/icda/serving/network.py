@@ -21,8 +21,8 @@ from icda.errors import InputError, OperationError
 from icda.methods import Method, Setup, create_method
 from icda.methods.create import num_networks
 from icda.models import FeatureClassifier, create_model
+from icda.models.base import evaluating
 from icda.models.hub import hub
-from icda.models.modes import evaluating
 from icda.models.tokenisers import tokeniser_of
 from icda.results.files import MODEL
 from icda.serving.model import Answers, Model
