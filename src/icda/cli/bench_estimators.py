@@ -10,7 +10,7 @@ from typing import Annotated
 
 import tyro
 
-from icda.data.roots import data_root
+from icda.data.registry import data_root
 from icda.errors import InputError
 from icda.terminal import make_console
 

@@ -13,9 +13,9 @@ import torch
 from icda.data.embedding import Samples, read_samples
 from icda.data.embedding.samples import Columns
 from icda.data.own.feature_files import LabelledFeatures, read_feature_file
-from icda.data.own.own_data import natural_order
-from icda.data.own.table import LABEL, read_table
+from icda.data.own.table import LABEL, natural_order, read_table
 from icda.errors import InputError
+from icda.functional.confusion import count_confusions
 from icda.methods import resolve_method
 from icda.metrics import evaluate_predictions
 from icda.results import RunResult
@@ -25,7 +25,6 @@ from icda.serving.loading import load
 from icda.serving.model import CHUNK, Model, check_features
 from icda.serving.network import NetworkModel
 from icda.serving.reads import Reads
-from icda.functional.confusion import count_confusions
 from icda.training.environment import describe_environment
 
 ADVICE = "Without labels there is nothing to judge: `icda predict` takes images in any folders."

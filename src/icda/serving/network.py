@@ -176,7 +176,7 @@ def _grey(mean: tuple[float, ...], std: tuple[float, ...]) -> Images:
 
 
 def _readable(source: ImageFiles) -> np.ndarray:
-    broken = set(find_unreadable(source.paths, source._decode_one))
+    broken = set(find_unreadable(source.paths, source.decode))
     return np.array([path not in broken for path in source.paths])
 
 

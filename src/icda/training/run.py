@@ -21,8 +21,9 @@ from icda.data import Task, create_task, csv_task, folder_task
 from icda.data.embedding.samples import Columns
 from icda.data.given_labels import relabelled
 from icda.data.own.tasks import features_task
-from icda.data.subset import take_subset
+from icda.data.splits import take_subset
 from icda.errors import ExistingFileError, InputError, MissingFileError
+from icda.functional.confusion import count_confusions
 from icda.methods import Method, Setup, check_needs, create_method, method_needs, resolve_method
 from icda.methods.base import MissingNeedError
 from icda.methods.create import num_networks
@@ -46,7 +47,6 @@ from icda.results.files import (
 )
 from icda.selection import check as check_selection
 from icda.settings import check
-from icda.functional.confusion import count_confusions
 from icda.training.checkpoint import CheckpointError, load_checkpoint, load_networks, load_state, understood
 from icda.training.config import TrainConfig, config_from_dict, describe_changes, save_config
 from icda.training.environment import describe_environment

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from icda.bench.studies import audit as bench
-from icda.data.roots import DatasetNotFoundError
+from icda.data.registry import DatasetNotFoundError
 
 
 def test_the_minority_of_each_class_is_sought_in_the_training_split(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from icda.auditing import Audit, audit
-from icda.data.roots import DatasetNotFoundError, data_root
+from icda.data.registry import DatasetNotFoundError, data_root
 from icda.extras import require
 
 WATERBIRDS = "waterbirds_resnet50.npz"

@@ -28,9 +28,7 @@ def cluster_within_classes(features: Tensor, labels: Tensor, seed: int, num_clus
         positions = (labels == label).nonzero().flatten()
         mine = features[positions]  # a class at a time: features may be mapped from a file larger than memory
         if not mine.isfinite().all():
-            raise InputError(
-                f"class {label} has features of NaN or infinity, which no centre is nearest to: mend them."
-            )
+            raise InputError(f"class {label} has features of NaN or infinity, which no centre is nearest to.")
         generator = generator_for(seed, "clusters within classes", label)
         clusters[positions] = rank_by_size(kmeans(mine, num_clusters, generator), num_clusters)
     return clusters
@@ -41,9 +39,6 @@ def kmeans(points: Tensor, num_clusters: int, generator: torch.Generator, restar
 
     Each run starts with k-means++ (Arthur and Vassilvitskii, SODA 2007) and ends when no point changes its cluster.
     The best run has the smallest sum of squared distances to the centres, the earliest one if several have it.
-
-    >>> kmeans(torch.tensor([[0.0], [0.1], [7.0]]), 2, torch.Generator()).bincount().sort().values
-    tensor([1, 2])
     """
     points = points.double()
     runs = [_lloyd(points, _spread_start(points, num_clusters, generator)) for _ in range(restarts)]
@@ -51,11 +46,7 @@ def kmeans(points: Tensor, num_clusters: int, generator: torch.Generator, restar
 
 
 def rank_by_size(clusters: Tensor, num_clusters: int) -> Tensor:
-    """The same clusters, numbered from the largest to the smallest; of two equally large ones the first stays first.
-
-    >>> rank_by_size(torch.tensor([2, 0, 2, 1, 1, 1]), 3)
-    tensor([1, 2, 1, 0, 0, 0])
-    """
+    """The same clusters, numbered from the largest to the smallest; of two equally large ones the first stays first."""
     order = clusters.bincount(minlength=num_clusters).argsort(descending=True, stable=True)
     return order.argsort()[clusters]
 

@@ -14,7 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from icda.data.images import DECODER_THREADS
-from icda.data.roots import DatasetNotFoundError
+from icda.data.registry import DatasetNotFoundError
 from icda.data.splits import cut_splits
 from icda.data.task import Source, Task
 from icda.errors import InputError

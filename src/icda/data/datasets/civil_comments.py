@@ -11,8 +11,7 @@ from torch import Tensor
 
 from icda.data.datasets.benchmark_files import numbered, official_task, shares
 from icda.data.own.table import read_table
-from icda.data.registry import TASKS
-from icda.data.roots import find_folder
+from icda.data.registry import TASKS, find_folder
 from icda.data.sources import TextArray, Tokenise
 from icda.data.task import Task
 from icda.data.tokens import hash_tokenise

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from icda.data.bias.generalised_tail import GeneralisedTail, TailSizes, generalised_tail_from_features
 from icda.data.bias.long_tail import long_tail_counts
-from icda.data.datasets.glt_annotations import AnnotatedSet, write_annotations
-from icda.data.datasets.glt_task import GltDataset
+from icda.data.datasets.glt import AnnotatedSet, GltDataset, write_annotations
 from icda.data.embedding.features import Features, map_features
 from icda.errors import InputError
 

@@ -118,11 +118,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def why(error: Exception) -> str:
-    """What NumPy says of a file; not its advice to allow pickles, which can run code.
-
-    >>> why(ValueError("Object arrays cannot be loaded when allow_pickle=False"))
-    'it holds no plain array'
-    """
+    """What NumPy says of a file; not its advice to allow pickles, which can run code."""
     return "it holds no plain array" if "pickle" in str(error) else str(error)
 
 

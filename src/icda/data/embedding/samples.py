@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from icda.data.images import IMAGE_SUFFIXES
-from icda.data.own.own_data import SPLIT_WORDS, SPLITS
 from icda.data.own.table import (
     IMAGE,
     LABEL,
     SPLIT,
+    SPLIT_WORDS,
+    SPLITS,
     TEXT,
     CsvTable,
     group_labels,
@@ -154,11 +155,7 @@ def subfolders(folder: Path) -> list[Path]:
 
 
 def readable_name(name: str) -> str:
-    r"""A file's name as text that can be written anywhere; bytes in it that are not UTF-8 are shown as escapes.
-
-    >>> print(readable_name("caf\udce9"), readable_name("na\u00efve"))
-    caf\xe9 naïve
-    """
+    """A file's name as text that can be written anywhere; bytes in it that are not UTF-8 are shown as escapes."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 

@@ -206,11 +206,6 @@ def _is_index(name: str, values: np.ndarray) -> bool:
     """Whether a column only numbers the rows: consecutive whole numbers in any order, or a name that pandas gives.
 
     Rows that were once sorted by class would give the label away.
-
-    >>> _is_index("Unnamed: 0", np.array([3.0, 1.0])), _is_index("row", np.array([8.0, 7.0, 9.0]))
-    (True, True)
-    >>> _is_index("age", np.array([7.0, 8.0, 10.0]))
-    False
     """
     if not name or name.lower().startswith(("unnamed", "__index_level_")):
         return True

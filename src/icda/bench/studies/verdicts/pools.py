@@ -19,7 +19,7 @@ from icda.bench.studies.embeddings.sets import adult as adult_set
 from icda.bench.studies.embeddings.sets import compas as compas_set
 from icda.data.datasets.cifar_files import read_grids
 from icda.data.datasets.tiny_imagenet import HELD_OUT, locate_file, read_stored
-from icda.data.roots import DatasetNotFoundError, data_root
+from icda.data.registry import DatasetNotFoundError, data_root
 from icda.errors import InputError
 
 IMAGE_SIZE = 128  # four times as fast as 224 pixels, and as good for pictures of 32
