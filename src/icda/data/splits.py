@@ -99,9 +99,7 @@ def _share(task: Task, subset: float, cells: int) -> tuple[float, int]:
         or int(subset) not in (0, subset)
     ):
         hint = ": 1 could mean all or one; leave it out for the whole task" if subset == 1 else ""
-        raise InputError(
-            f"subset is {subset}, expected a share between 0 and 1, or a whole number of training samples above 1{hint}."
-        )
+        raise InputError(f"subset is {subset}, expected a share below 1, or a whole number of training samples{hint}.")
     if subset < 1:
         return subset, max(round(subset * size), cells)
     if not cells <= subset <= size:

@@ -70,8 +70,9 @@ class Split:
         return Batch(self.source.fetch(rows, generator), self.targets[positions], groups, positions)
 
     def subset(self, positions: Tensor) -> Split:
-        known: dict[str, Any] = {name: value for name, value in vars(self).items() if name != "source"}
-        return replace(self, **{name: None if value is None else value[positions] for name, value in known.items()})
+        known = {name: value for name, value in vars(self).items() if name != "source"}
+        own: dict[str, Any] = {name: None if value is None else value[positions] for name, value in known.items()}
+        return replace(self, **own)
 
     def without_groups(self) -> Split:
         """The same samples; whoever is given them cannot know the groups."""

@@ -17,10 +17,6 @@ def cluster_within_classes(features: Tensor, labels: Tensor, seed: int, num_clus
 
     k-means runs on each class by itself, so cluster 2 of one class has nothing to do with cluster 2 of another. Each
     class has a generator of its own: what happens to one does not depend on the others.
-
-    >>> features = torch.tensor([[0.0], [9.0], [0.1], [0.2], [9.1], [5.0]])
-    >>> cluster_within_classes(features, torch.zeros(6, dtype=torch.long), seed=0, num_clusters=3)
-    tensor([0, 1, 0, 0, 1, 2])
     """
     _check(features, labels, num_clusters)
     clusters = torch.empty(len(labels), dtype=torch.long)
@@ -54,7 +50,7 @@ def rank_by_size(clusters: Tensor, num_clusters: int) -> Tensor:
 def _check(features: Tensor, labels: Tensor, num_clusters: int) -> None:
     if features.ndim != 2 or labels.shape != features.shape[:1]:
         raise InputError(
-            f"clustering expects features (N, A) and labels (N,), got {tuple(features.shape)} and {tuple(labels.shape)}."
+            f"expected features (N, A) and labels (N,), got {tuple(features.shape)} and {tuple(labels.shape)}."
         )
     names, counts = labels.unique(return_counts=True)
     small = (counts < num_clusters).nonzero().flatten()

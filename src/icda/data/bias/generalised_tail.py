@@ -115,9 +115,7 @@ def _training_sets(left: list[list[Tensor]], sizes: TailSizes) -> tuple[Tensor, 
     long_tailed = [_fitting_size(pools, planned) for pools, planned in zip(left, sizes.train, strict=True)]
     balanced = [_fitting_size(pools, sizes.balanced) for pools in left]
     if 0 in balanced:  # and then in the other, too: whichever size was intended, not one sample is left
-        raise InputError(
-            f"class {balanced.index(0)} has nothing left to train on after the tests and the metadata: make them smaller."
-        )
+        raise InputError(f"class {balanced.index(0)} has nothing left to train on: make tests and metadata smaller.")
     train_glt: list[Tensor] = []
     train_cbl: list[Tensor] = []
     for pools, size in zip(left, long_tailed, strict=True):

@@ -62,12 +62,7 @@ def civil_comments(
 
 
 def overlapping_groups(present: Tensor, targets: Tensor, num_classes: int = 2) -> Tensor:
-    """Which groups identity x label (N, I * C) each sample is in, from the identities (N, I) it mentions.
-
-    >>> overlapping_groups(torch.tensor([[True, True], [False, False]]), torch.tensor([1, 0])).long()
-    tensor([[0, 1, 0, 1],
-            [0, 0, 0, 0]])
-    """
+    """Which groups identity x label (N, I * C) each sample is in, from the identities (N, I) it mentions."""
     labels = torch.nn.functional.one_hot(targets, num_classes).bool()
     return (present.unsqueeze(2) & labels.unsqueeze(1)).flatten(1)
 

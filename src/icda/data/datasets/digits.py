@@ -126,12 +126,16 @@ def _noisy_task(name: str, kind: str, seed: int) -> Task:
 
 
 @TASKS.register("digits_coloured", "digits_colored")
-def digits_coloured(root: Path | None, seed: int, name: str = "digits_coloured") -> Task:
+def digits_coloured(root: Path | None, seed: int) -> Task:
     """Is the digit 5 or more? In training its colour tells in 95 % of cases; at test time it tells nothing.
 
     Groups are class x colour; validation, test and metadata hold every group in equal parts. No label is wrong, so the
     shape alone suffices.
     """
+    return _coloured_digits("digits_coloured", seed)
+
+
+def _coloured_digits(name: str, seed: int) -> Task:
     images, labels, rows = _cut(seed)
     generator = generator_for(seed, "digits_coloured")
     targets = (labels >= 5).long()
@@ -155,7 +159,7 @@ def digits_coloured_noise(root: Path | None, seed: int) -> Task:
 
     Groups are those of the true labels.
     """
-    task = digits_coloured(root, seed, "digits_coloured_noise")
+    task = _coloured_digits("digits_coloured_noise", seed)
     given = flip_share(task.train.targets, COLOURED_NOISE, generator_for(seed, "digits_coloured_noise"))
     story = f"{task.description[:-1]}; {COLOURED_NOISE:.0%} of train is mislabelled."
     return replace(_mislabelled(task, given), description=story)

@@ -104,9 +104,8 @@ class GltDataset:
             unused, lent, validation = choose_metadata(own, other, seed)
             metadata = [(unused, folder / other_images), (lent, folder / own_images)]
         sets = {"train": own.sets["train"], "validation": validation, "test": own.sets[TESTS[protocol]]}
-        splits = self._splits(
-            {name: [(part, folder / own_images)] for name, part in sets.items()} | {METADATA: metadata}
-        )
+        pieces = {name: [(part, folder / own_images)] for name, part in sets.items()}
+        splits = self._splits(pieces | {METADATA: metadata})
         story = "No metadata."
         if splits[METADATA] is not None:
             counts = torch.bincount(splits[METADATA].targets, minlength=len(own.class_names))

@@ -302,7 +302,7 @@ def _finished(out: Path, fingerprint: str) -> Features:
     """What an earlier run has written, if it is what this one would write."""
     if str(read_arrays(out, ["fingerprint"]).get("fingerprint")) != fingerprint:
         raise ExistingFileError(
-            f"{out} is there already, made of other inputs or settings: delete it, or choose another --out."
+            f"{out} is there, made of other inputs or settings: delete it, or choose another --out."
         )
     # A run killed between its last two steps leaves its chunks beside the file.
     shutil.rmtree(part_folder(out), ignore_errors=True)

@@ -221,9 +221,7 @@ def find_inputs(
         return Samples("image", [by_name.get(name, root / "missing") for name in names], names)
     rows = [int(name) if name.isdigit() else -1 for name in names]
     if not all(0 <= row < len(cells) for row in rows):
-        raise InputError(
-            f"{root} has {len(cells)} rows, and the features name others: give the table they were made of."
-        )
+        raise InputError(f"{root} has {len(cells)} rows, and the features name others: give the table they are of.")
     return Samples("text", [cells[row].strip() for row in rows], names)
 
 

@@ -105,11 +105,7 @@ class CsvTable(NamedTuple):
 
 
 def natural_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Distinct names, sorted; as numbers if all of them are numbers.
-
-    >>> natural_order(["10", "9", "10"]), natural_order(["10", "9", "cat"])
-    (('9', '10'), ('10', '9', 'cat'))
-    """
+    """Distinct names, sorted; as numbers if all of them are numbers."""
     distinct = sorted(set(names))
     try:
         return tuple(sorted(distinct, key=float))
@@ -187,7 +183,7 @@ def image_paths(table: CsvTable, column: str, allow_outside: bool, *, check: boo
             )
         if check and not path.is_file():
             raise MissingFileError(
-                f"{table.path}, line {line}: there is no file {path.absolute()}. Paths are relative to the table."
+                f"{table.path}, line {line}: there is no file {path.absolute()} (relative to the table)."
             )
         paths.append(path)
     return paths

@@ -184,9 +184,7 @@ def without_unreadable(data: OwnData) -> OwnData:
     broken = set(find_unreadable(images.paths, lambda path: decode_image(path, images.size)))
     kept = [row for row, path in enumerate(images.paths) if path not in broken]
     if not kept:
-        raise unreadable(
-            list(broken), "cannot be read as images, and there is no other", "Nothing is left to train on."
-        )
+        raise unreadable(list(broken), "cannot be read as images, and there is no other", "Nothing is left.")
     skipped = [path for path in images.paths if path in broken]
     if skipped:
         warnings.warn(_left_out(skipped).strip(), stacklevel=3)
