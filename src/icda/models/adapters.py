@@ -60,9 +60,9 @@ def find_head(model: nn.Module) -> nn.Module:
 
 def load_timm(name: str, num_classes: int, channels: int = 3, **options: Any) -> FeatureClassifier:
     """The model `timm.create_model(name, num_classes=..., in_chans=channels, **options)`, split."""
-    timm = require("timm", "timm", "timm models")
     if ":" in name:  # such as hf_hub:owner/model
         check_fetching(name)
+    timm = require("timm", "timm", "timm models")
     return from_torch(timm.create_model(name, num_classes=num_classes, in_chans=channels, **options)).train()
 
 

@@ -26,7 +26,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 def test_labels_that_are_python_objects_are_refused(files: tuple[Path, Path], tmp_path: Path) -> None:
     np.save(tmp_path / "objects.npy", np.array(["a", 1], dtype=object))
-    with pytest.raises(InputError, match="plain numbers or texts"):
+    with pytest.raises(InputError, match="numbers or texts"):
         find_blocks(files[0], Columns(labels=str(tmp_path / "objects.npy")))
 
 
