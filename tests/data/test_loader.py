@@ -128,7 +128,7 @@ def test_a_sample_of_weight_zero_is_never_drawn() -> None:
         ({"weights": torch.full((10,), float("nan"))}, "finite"),
         ({"weights": torch.ones(10), "shuffle": False}, "shuffle=False"),
         ({"rank": 2, "world_size": 2}, r"expected 0\.\.1"),
-        ({"rank": 0, "world_size": 9}, "one sample for each of 9 ranks"),
+        ({"rank": 0, "world_size": 9}, "each of 9 ranks"),
     ],
 )
 def test_options_that_cannot_work_are_refused(options: dict[str, object], message: str) -> None:

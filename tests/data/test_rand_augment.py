@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from icda.data.rand_augment import OPERATIONS, RandAugment
+from icda.data.augmentation import OPERATIONS, RandAugment
 
 STRENGTHS = [-1.0, -0.3, 0.3, 1.0]
 UNMOVED_BY_STRENGTH = {"identity", "auto_contrast", "equalize"}

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from icda.data import TASKS, create_task
-from icda.data.roots import DatasetNotFoundError
+from icda.data.registry import DatasetNotFoundError
 from icda.registry import UnknownNameError
 
 NAMES = {

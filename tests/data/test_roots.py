@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from icda.data.roots import DatasetNotFoundError, check_files, data_root, find_folder
+from icda.data.registry import DatasetNotFoundError, check_files, data_root, find_folder
 
 
 def test_a_given_root_goes_before_the_variable_and_the_variable_before_the_default(

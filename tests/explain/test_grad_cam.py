@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from icda.explain.grad_cam import as_shares, centre_share, find_layer, grad_cam
 from icda.models import create_model, from_huggingface
 from icda.models.base import FeatureClassifier
-from icda.models.densenet import DenseNet
-from icda.models.wide_resnet import WideResNet
+from icda.models.convolutional import DenseNet, WideResNet
 
 
 def vit(**options: Any) -> FeatureClassifier:

@@ -8,8 +8,7 @@ from icda.data.sources import FeatureArray
 from icda.data.task import Split
 from icda.explain.passes import balanced_sample, named_split, run_pass, subsample
 from icda.methods.base import Method
-from icda.models.base import FeatureClassifier
-from icda.models.modes import evaluating
+from icda.models.base import FeatureClassifier, evaluating
 
 
 def split(targets: list[int], groups: list[int] | None = None) -> Split:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from icda.data import Split, Task, create_task
-from icda.data.rand_augment import RandAugment
+from icda.data.augmentation import RandAugment
 from icda.data.sources import FeatureArray, ImageArray
 from icda.data.task import Batch
 from icda.methods import Method, Setup, create_method, resolve_method

@@ -9,11 +9,9 @@ from icda.explain.grad_cam import find_layer
 from icda.models import create_model
 from icda.models.adapters import from_torch
 from icda.models.base import FeatureClassifier
-from icda.models.cifar_resnet import BasicBlock
-from icda.models.densenet import DenseLayer, DenseNet, Transition
+from icda.models.convolutional import BasicBlock, DenseLayer, DenseNet, Transition, WideBlock, WideResNet
 from icda.models.huggingface import from_huggingface
 from icda.models.two_branches import TwoBatches, TwoBranches, two_branches
-from icda.models.wide_resnet import WideBlock, WideResNet
 
 IMAGE = (3, 16, 16)
 

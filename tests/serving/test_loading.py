@@ -149,7 +149,7 @@ def test_timm_is_not_asked_for_weights_that_a_file_names(
     timm.create_model = lambda target, **_: asked.append(target)
     monkeypatch.setitem(sys.modules, "timm", timm)
     change(folder, reads={"kind": "image", "width": 2, "encoder": name})
-    with pytest.raises(InputError, match=f"the pretrained weights of '{name}' come from a hub.*--allow-hub"):
+    with pytest.raises(InputError, match=f"the model '{name}' comes from a hub.*--allow-hub"):
         icda.load(folder).predict(["a.png"])
     assert asked == []
 

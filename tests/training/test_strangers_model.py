@@ -12,7 +12,7 @@ import pytest
 
 from icda.errors import InputError
 from icda.models import create_model
-from icda.models.hub import check_plain_name, hub
+from icda.models.hub import hub
 from icda.training import TrainConfig, train
 from icda.training.checkpoint import load_checkpoint, save_checkpoint
 
@@ -99,5 +99,4 @@ def test_code_beside_a_model_is_not_run(tmp_path: Path) -> None:
 
 def test_timm_names_of_a_hub_are_refused_where_the_hub_is() -> None:
     with hub(allowed=False), pytest.raises(InputError, match="--allow-hub"):
-        check_plain_name("hf_hub:somebody/model")
-    check_plain_name("hf_hub:somebody/model")
+        create_model("timm:hf_hub:somebody/model", 2)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from icda.data.roots import DatasetNotFoundError
+from icda.data.registry import DatasetNotFoundError
 from icda_bench.studies import audit as bench
 
 

@@ -10,7 +10,7 @@ import tyro
 
 from icda.cli.output import NAMED, Bar, listed, say
 from icda.data.embedding import Features, embed, read_samples
-from icda.data.embedding.chunks import CHUNK_BATCHES
+from icda.data.embedding.run import CHUNK_BATCHES
 from icda.data.embedding.samples import Columns
 from icda.data.images import DECODER_THREADS
 from icda.engines import Where, make_engine, thread_budget

@@ -27,10 +27,7 @@ def relabelled(task: Task, given: str) -> Task:
     labels = read_labels(given)
     train = task.train
     if train.groups is not None:
-        raise InputError(
-            f"--labels {given}: task {task.name!r} has groups made of its own labels, which other labels would contradict. "
-            "Give a task without groups."
-        )
+        raise InputError(f"--labels {given}: the groups of task {task.name!r} are made of its own labels.")
     if len(labels) != len(train):
         size = int(train.rows.max()) + 1
         if len(labels) < size:
@@ -39,11 +36,10 @@ def relabelled(task: Task, given: str) -> Task:
                 f"{len(train)}, or one per image of the set it is made from, {size} or more."
             )
         labels = labels[train.rows]
-    low, high = int(labels.min()), int(labels.max())
-    if low < 0 or high >= task.num_classes:
-        wrong = low if low < 0 else high
+    wrong = labels[(labels < 0) | (labels >= task.num_classes)]
+    if len(wrong):
         raise InputError(
-            f"--labels {given} holds the label {wrong}; task {task.name!r} has 0 to {task.num_classes - 1}."
+            f"--labels {given} holds the label {int(wrong[0])}; task {task.name!r} has 0 to {task.num_classes - 1}."
         )
     clean = train.targets if train.clean_targets is None else train.clean_targets
     return replace(task, train=replace(train, targets=labels, clean_targets=clean))
@@ -51,7 +47,9 @@ def relabelled(task: Task, given: str) -> Task:
 
 def read_labels(given: str) -> Tensor:
     """The class numbers (N,) in FILE or FILE:NAME: text, a column of a CSV file, numpy arrays, or a dict of them."""
-    path, name = _parts(given)
+    file, colon, own = given.rpartition(":")  # a colon may belong to the path itself
+    named = colon and Path(file).suffix.lower() in _READERS
+    path, name = (Path(file), own) if named else (Path(given), None)
     if not path.is_file():
         raise MissingFileError(f"--labels {given}: there is no file {path}.")
     if path.suffix.lower() not in _READERS:
@@ -60,28 +58,13 @@ def read_labels(given: str) -> Tensor:
         values = _READERS[path.suffix.lower()](path, name)
     except KeyError as error:
         raise InputError(f"--labels {given}: {path} holds nothing of the name {error}.") from error
-    except pickle.UnpicklingError as error:
-        raise UnreadableError(
-            f"--labels {given}: {path} cannot be read as labels: it holds more than arrays."
-        ) from error
-    except (OSError, ValueError, RuntimeError, EOFError) as error:
-        raise UnreadableError(f"--labels {given}: {path} cannot be read as labels: {error}") from error
+    except (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        reason = "it holds more than arrays" if isinstance(error, pickle.UnpicklingError) else error
+        raise UnreadableError(f"--labels {given}: {path} cannot be read as labels: {reason}") from error
     array = np.asarray(values)
     if array.ndim != 1 or not len(array) or not np.array_equal(array, array.astype(np.int64)):
-        raise InputError(
-            f"--labels {given}: expected one whole number per sample, got an array of shape {array.shape}."
-        )
+        raise InputError(f"--labels {given}: expected one whole number per sample, got shape {array.shape}.")
     return torch.from_numpy(array.astype(np.int64))
-
-
-def _parts(given: str) -> tuple[Path, str | None]:
-    """FILE and NAME of FILE:NAME; a colon may belong to the path itself."""
-    file, colon, name = given.rpartition(":")
-    return (Path(file), name) if colon and Path(file).suffix.lower() in _READERS else (Path(given), None)
-
-
-def _table(path: Path, name: str | None) -> Any:
-    return [int(cell) for cell in _one_of(read_table(path).columns, name, path)]
 
 
 def _arrays(path: Path, name: str | None) -> Any:
@@ -108,7 +91,7 @@ def _one_of(found: Mapping[str, Any], name: str | None, path: Path) -> Any:
 
 _READERS: dict[str, Callable[[Path, str | None], Any]] = {
     ".txt": lambda path, name: [int(line) for line in path.read_text().split()],
-    ".csv": _table,
+    ".csv": lambda path, name: [int(cell) for cell in _one_of(read_table(path).columns, name, path)],
     ".npy": lambda path, name: np.load(path, allow_pickle=False),
     ".npz": _arrays,
     ".pt": _torch,

@@ -20,6 +20,8 @@ DECODER_THREADS = 4
 NAMED_PATHS = 10
 MARGIN = 256 / 224
 
+Prepare = Callable[[Image.Image, int], Image.Image]
+
 
 class UnreadableImageError(UnreadableError):
     """A file that should be an image cannot be decoded; the message names it."""
@@ -39,31 +41,25 @@ def open_rgb(path: Path, draft: int | None = None) -> Image.Image:
         return to_bytes(ImageOps.exif_transpose(image)).convert("RGB")
 
 
-def decode_image(path: Path, size: int) -> np.ndarray:
-    """One file as RGB bytes (size, size, 3)."""
+def decode_image(path: Path, size: int, prepare: Prepare | None = None) -> np.ndarray:
+    """One file as RGB bytes (size, size, 3), squeezed, or cut out as `prepare` does."""
     try:
+        if prepare is not None:
+            return np.asarray(prepare(open_rgb(path), size))
         return np.asarray(open_rgb(path, draft=size).resize((size, size), Image.Resampling.BILINEAR))
     except Exception as error:  # what a decoder raises on a broken file depends on the format
         raise UnreadableImageError(f"cannot read the image {path} ({error}): repair it or take it out.") from error
 
 
 def central_square(image: Image.Image, size: int) -> Image.Image:
-    """The largest square around the centre, resized: of CelebA's 178 x 218 pixels the middle 178 x 178.
-
-    >>> central_square(Image.new("RGB", (178, 218)), 64).size
-    (64, 64)
-    """
+    """The largest square around the centre, resized: of CelebA's 178 x 218 pixels the middle 178 x 178."""
     side = min(image.size)
     left, top = (round((length - side) / 2) for length in image.size)
     return image.crop((left, top, left + side, top + side)).resize((size, size), Image.Resampling.BILINEAR)
 
 
 def inner_square(image: Image.Image, size: int) -> Image.Image:
-    """The whole image squeezed to a square 256/224 as large as asked for, of which the middle is kept.
-
-    >>> inner_square(Image.new("RGB", (500, 333)), 224).size
-    (224, 224)
-    """
+    """The whole image squeezed to a square 256/224 as large as asked for, of which the middle is kept."""
     side = int(size * MARGIN)
     start = round((side - size) / 2)
     squeezed = image.resize((side, side), Image.Resampling.BILINEAR)
@@ -75,18 +71,12 @@ def to_bytes(image: Image.Image) -> Image.Image:
 
     Whole numbers are taken as 16 bits, 65,535 becoming 255. Floats must lie in [0, 1] or in [0, 255]: what other floats
     mean as a picture is not ours to guess.
-
-    >>> np.asarray(to_bytes(Image.fromarray(np.array([[0, 257, 65535]], dtype=np.uint16)))).tolist()
-    [[0, 1, 255]]
     """
     if not (image.mode.startswith("I") or image.mode == "F"):
         return image
     values = np.asarray(image)
     low, high = float(values.min()), float(values.max())
-    if image.mode == "F":
-        largest = 1.0 if high <= 1 else 255.0
-    else:
-        largest = 65535.0
+    largest = 65535.0 if image.mode != "F" else 1.0 if high <= 1 else 255.0
     if not (low >= 0 and high <= largest):
         raise InputError(f"values from {low:g} to {high:g}, expected 0 to {largest:g}")
     return Image.fromarray(np.round(values * (255 / largest)).astype(np.uint8))

@@ -50,9 +50,7 @@ class BatchLoader:
         if not 0 <= rank < world_size:
             raise InputError(f"rank is {rank}, expected 0..{world_size - 1} (world_size is {world_size}).")
         if batch_size < world_size:
-            raise InputError(
-                f"batch_size is {batch_size}, expected at least one sample for each of {world_size} ranks."
-            )
+            raise InputError(f"batch_size is {batch_size}, expected one sample or more for each of {world_size} ranks.")
         if weights is not None:
             _check_weights(weights, len(split), shuffle)
         self.split, self.batch_size, self.seed, self.shuffle, self.augment = split, batch_size, seed, shuffle, augment
@@ -72,9 +70,7 @@ class BatchLoader:
     def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[Batch]:
         """The batches of one epoch from `start_batch` on; a thread makes two of them ahead of the caller."""
         if not 0 <= start_batch <= len(self):
-            raise InputError(
-                f"start_batch is {start_batch}, expected 0..{len(self)}: an epoch has {len(self)} batches."
-            )
+            raise InputError(f"start_batch is {start_batch}, expected 0..{len(self)}, the batches of an epoch.")
         return self._prefetch(epoch, start_batch)
 
     def batch(self, epoch: int, number: int) -> Batch:
@@ -127,8 +123,6 @@ def _check_weights(weights: Tensor, count: int, shuffle: bool) -> None:
     if not shuffle:
         raise InputError("weights were given with shuffle=False: a weighted sample has no order to keep; drop one.")
     if weights.shape != (count,):
-        raise InputError(
-            f"weights have shape {tuple(weights.shape)}, expected ({count},): one per sample of the split."
-        )
+        raise InputError(f"weights have shape {tuple(weights.shape)}, expected ({count},), one per sample.")
     if not torch.isfinite(weights).all() or (weights < 0).any() or weights.sum() <= 0:
         raise InputError("weights must be finite, not negative, and not all zero.")

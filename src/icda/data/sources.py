@@ -12,11 +12,17 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from icda.data.augmentation import Normaliser, PadMode, check_padding, crop_and_flip
-from icda.data.images import DECODER_THREADS, UnreadableImageError, decode_image, find_unreadable, open_rgb, unreadable
+from icda.data.images import (
+    DECODER_THREADS,
+    Prepare,
+    UnreadableImageError,
+    decode_image,
+    find_unreadable,
+    unreadable,
+)
 from icda.data.task import Source
 from icda.data.tokens import PADDING, Tokeniser
 from icda.errors import InputError
@@ -25,7 +31,6 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 FINGERPRINT_BYTES = 256 * 2**20  # what SHA-256 reads in a fraction of a second
 
 Tokenise = Callable[[list[str]], list[list[int]]]
-Prepare = Callable[[Image.Image, int], Image.Image]
 Transform = Callable[[Tensor, torch.Generator], Tensor]  # bytes (N, H, W, C) to bytes of the same shape
 
 
@@ -54,11 +59,16 @@ class _Images:
     def fetch(self, rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
         images, rows = self._bytes(rows)
         if generator is not None and self._transform is not None:
-            images, rows = _apply(self._transform, images.index_select(0, rows), generator), torch.arange(len(rows))
+            taken = images.index_select(0, rows)
+            images, rows = self._transform(taken, generator), torch.arange(len(rows))
+            if images.shape != taken.shape or images.dtype != torch.uint8:
+                raise InputError(
+                    f"a transform gave {images.dtype} {tuple(images.shape)}, expected torch.uint8 {tuple(taken.shape)}."
+                )
         if generator is None or not (self._crop_padding or self._flip):
             return self.normaliser(images.index_select(0, rows))
-        cropping: dict[str, Any] = {"padding": self._crop_padding, "flip": self._flip, "mode": self._pad_mode}
-        return self.normaliser(crop_and_flip(images, rows, generator, **cropping))
+        padding, flip, mode = self._crop_padding, self._flip, self._pad_mode
+        return self.normaliser(crop_and_flip(images, rows, generator, padding=padding, flip=flip, mode=mode))
 
     def _bytes(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Images (M, H, W, C), and where among them those of `rows` stand."""
@@ -140,6 +150,7 @@ class ImageFiles(_Images):
     """
 
     remedy = "Repair or remove them, or leave them out with --skip-unreadable (skip_unreadable=True in Python)."
+    prepare: Prepare | None = None
 
     def __init__(
         self,
@@ -153,10 +164,8 @@ class ImageFiles(_Images):
     ) -> None:
         if size < 1:
             raise InputError(f"the image size is {size}, expected 1 pixel or more.")
-        self.paths = list(paths)
-        self.size = size
-        self._crop_padding = size // 8 if crop_padding is None else crop_padding
-        self._flip = flip
+        self.paths, self.size = list(paths), size
+        self._crop_padding, self._flip = size // 8 if crop_padding is None else crop_padding, flip
         check_padding(self._crop_padding, (size, size), "reflect")
         self.normaliser = Normaliser(mean, std)
         shape = (len(self.paths), size, size, 3)
@@ -188,14 +197,14 @@ class ImageFiles(_Images):
             return torch.empty(0, self.size, self.size, 3, dtype=torch.uint8)
         try:
             with ThreadPoolExecutor(DECODER_THREADS) as pool:
-                decoded = list(pool.map(lambda row: self._decode_one(self.paths[row]), rows.tolist()))
+                decoded = list(pool.map(self.decode, (self.paths[row] for row in rows.tolist())))
         except UnreadableImageError as error:  # where one is broken others may be: name them all, once
-            broken = find_unreadable(self.paths, self._decode_one)
+            broken = find_unreadable(self.paths, self.decode)
             raise unreadable(broken, f"cannot be read as images ({error})", self.remedy) from error
         return torch.from_numpy(np.stack(decoded))
 
-    def _decode_one(self, path: Path) -> np.ndarray:
-        return decode_image(path, self.size)
+    def decode(self, path: Path) -> np.ndarray:
+        return decode_image(path, self.size, self.prepare)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -220,16 +229,10 @@ class PreparedImages(ImageFiles):
         super().__init__(paths, size, IMAGENET_MEAN, IMAGENET_STD, **options)
         self.prepare = prepare
 
-    def _decode_one(self, path: Path) -> np.ndarray:
-        try:
-            return np.asarray(self.prepare(open_rgb(path), self.size))
-        except Exception as error:  # what a decoder raises on a broken file depends on the format
-            raise UnreadableImageError(f"cannot read the image {path} ({error}): fetch it again.") from error
-
     @cached_property
     def fingerprint(self) -> str:
-        files: str = super().fingerprint
-        return hashlib.sha256(f"{self.prepare.__name__} {files}".encode()).hexdigest()
+        assert self.prepare is not None
+        return hashlib.sha256(f"{self.prepare.__name__} {super().fingerprint}".encode()).hexdigest()
 
 
 class TextArray:
@@ -248,23 +251,14 @@ class TextArray:
     def __init__(self, texts: Sequence[str], tokenise: Tokenise, max_length: int, padding: int = PADDING) -> None:
         if max_length < 1:
             raise InputError(f"max_length is {max_length}, expected 1 or more.")
-        self.texts = list(texts)
+        self.texts, self._tokenise = list(texts), tokenise
         self.max_length, self.padding = max_length, padding
-        self._tokenise = tokenise
         self._ids: dict[int, list[int]] = {}
 
     def with_tokeniser(self, tokeniser: Tokeniser, max_length: int | None = None) -> TextArray:
-        """The same texts as another model reads them, cut to `max_length` (else as before) or where the model ends.
-
-        >>> from icda.data.tokens import HASHED_WORDS
-        >>> TextArray(["good", "not good"], lambda texts: [[1]] * len(texts), 8).with_tokeniser(HASHED_WORDS, 2).fetch(
-        ...     torch.tensor([1])
-        ... )["input_ids"]
-        tensor([[ 3458, 10141]])
-        """
+        """The same texts as another model reads them, cut to `max_length` (else as before) or where the model ends."""
         length = self.max_length if max_length is None else max_length
-        if tokeniser.max_length is not None:
-            length = min(length, tokeniser.max_length)
+        length = length if tokeniser.max_length is None else min(length, tokeniser.max_length)
         return TextArray(self.texts, lambda texts: tokeniser.encode(texts, length), length, tokeniser.padding)
 
     def with_texts(self, texts: Sequence[str]) -> TextArray:
@@ -300,29 +294,14 @@ class TextArray:
 
 
 def transformed(source: Source, transform: Transform) -> Source:
-    """A source whose augmentation begins with `transform`; refused where there are no images to transform.
-
-    >>> transformed(FeatureArray([[1.0, 2.0]]), lambda images, generator: images)
-    Traceback (most recent call last):
-    icda.errors.InputError: FeatureArray holds no images, and the method transforms images: ...
-    """
+    """A source whose augmentation begins with `transform`; refused where there are no images to transform."""
     with_transform = getattr(source, "with_transform", None)
     if with_transform is None:
         raise InputError(
             f"{type(source).__name__} holds no images, and the method transforms images: "
             "choose a task of images or another method."
         )
-    source_with_transform: Source = with_transform(transform)
-    return source_with_transform
-
-
-def _apply(transform: Transform, images: Tensor, generator: torch.Generator) -> Tensor:
-    changed = transform(images, generator)
-    if changed.shape != images.shape or changed.dtype != torch.uint8:
-        raise InputError(
-            f"a transform gave {changed.dtype} {tuple(changed.shape)}, expected torch.uint8 {tuple(images.shape)}: "
-            "it must keep the shape of the images and leave bytes."
-        )
+    changed: Source = with_transform(transform)
     return changed
 
 

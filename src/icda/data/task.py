@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -57,8 +57,8 @@ class Split:
             value = getattr(self, name)
             if value is not None and value.shape != self.rows.shape:
                 raise InputError(f"Split expects {name} of shape {tuple(self.rows.shape)}, got {tuple(value.shape)}.")
-        if self.memberships is not None and (self.memberships.ndim != 2 or len(self.memberships) != len(self)):
-            shape = tuple(self.memberships.shape)
+        shape = () if self.memberships is None else tuple(self.memberships.shape)
+        if self.memberships is not None and (len(shape) != 2 or shape[0] != len(self)):
             raise InputError(f"Split expects memberships of shape ({len(self)}, groups), got {shape}.")
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class Split:
         return Batch(self.source.fetch(rows, generator), self.targets[positions], groups, positions)
 
     def subset(self, positions: Tensor) -> Split:
-        known = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "source"}
+        known = {name: value for name, value in vars(self).items() if name != "source"}
         own: dict[str, Any] = {name: None if value is None else value[positions] for name, value in known.items()}
         return replace(self, **own)
 
@@ -128,17 +128,23 @@ class Task:
 
     @cached_property  # not sooner: a task that is only made to be stripped of its groups must not read them
     def data_hash(self) -> str:
-        return _hash_splits(self.splits())
+        """SHA-256 over which rows were taken, with which labels and groups: the part of a task that a seed decides."""
+        digest = hashlib.sha256()
+        for name, split in self.splits().items():
+            digest.update(name.encode())
+            for value in (split.rows, split.targets, split.groups):
+                digest.update(b"-" if value is None else value.to(torch.int64).contiguous().numpy().tobytes())
+            if split.memberships is not None:
+                digest.update(b"memberships" + split.memberships.to(torch.uint8).contiguous().numpy().tobytes())
+            digest.update(str(getattr(split.source, "fingerprint", "")).encode())
+        return digest.hexdigest()
 
     def splits(self) -> dict[str, Split]:
         named = {"train": self.train, "validation": self.validation, "test": self.test, "metadata": self.metadata}
         return {name: split for name, split in named.items() if split is not None}
 
     def without_groups(self) -> Task:
-        """The task as a training sees it that is given no attributes: only the test split keeps its groups.
-
-        Nothing is read of what is withheld. The test split is for the evaluation after training.
-        """
+        """The task as a training sees it that is given no attributes: only the test split keeps its groups."""
         hidden = {name: split.without_groups() for name, split in self.splits().items() if name != "test"}
         return replace(self, **hidden)  # type: ignore[arg-type]
 
@@ -147,9 +153,7 @@ class Task:
 
     def group_domains(self) -> Tensor:
         """The domain (G,) of each group: its attribute, or its own number where groups are not class x attribute."""
-        if self.group_attributes is None:
-            return torch.arange(self.num_groups)
-        return torch.tensor(self.group_attributes)
+        return torch.tensor(range(self.num_groups) if self.group_attributes is None else self.group_attributes)
 
     @property
     def num_groups(self) -> int:
@@ -168,16 +172,3 @@ def _check_split(task: Task, name: str, split: Split) -> None:
             f"task {task.name!r}: the {name} split has {columns} overlapping groups and {task.membership_names} names "
             "them: give one name for each."
         )
-
-
-def _hash_splits(splits: dict[str, Split]) -> str:
-    """SHA-256 over which rows were taken, with which labels and groups: the part of a task that a seed decides."""
-    digest = hashlib.sha256()
-    for name, split in splits.items():
-        digest.update(name.encode())
-        for value in (split.rows, split.targets, split.groups):
-            digest.update(b"-" if value is None else value.to(torch.int64).contiguous().numpy().tobytes())
-        if split.memberships is not None:
-            digest.update(b"memberships" + split.memberships.to(torch.uint8).contiguous().numpy().tobytes())
-        digest.update(str(getattr(split.source, "fingerprint", "")).encode())
-    return digest.hexdigest()

@@ -22,7 +22,8 @@ def hash_tokens(text: str) -> list[int]:
     ([3458, 10141, 8916], True)
     """
     words = _WORD.findall(text.lower())
-    return [_token_id(word) for word in words] + [_token_id(f"{first} {second}") for first, second in pairwise(words)]
+    tokens = [*words, *(f"{first} {second}" for first, second in pairwise(words))]
+    return [1 + zlib.crc32(token.encode()) % (VOCABULARY - 1) for token in tokens]
 
 
 def hash_tokenise(texts: list[str]) -> list[list[int]]:
@@ -37,9 +38,6 @@ class Tokeniser:
     `encode(texts, max_length)` gives the ids of each text. Ids beyond `max_length` are cut off by the source, so whoever
     closes a text with an id of its own does so within that length. `padding` is the id that fills the shorter texts of a
     batch, `max_length` how many ids the model can take, None where there is no end.
-
-    >>> HASHED_WORDS.encode(["Not good", "good"], 128)
-    [[3458, 10141, 8916], [10141]]
     """
 
     encode: Callable[[list[str], int], list[list[int]]]
@@ -48,7 +46,3 @@ class Tokeniser:
 
 
 HASHED_WORDS = Tokeniser(lambda texts, max_length: hash_tokenise(texts))
-
-
-def _token_id(token: str) -> int:
-    return 1 + zlib.crc32(token.encode()) % (VOCABULARY - 1)

@@ -24,8 +24,7 @@ from icda.explain.pictures import normaliser_of, to_inputs, to_pixels
 from icda.explain.strengths import most_tied
 from icda.functional.confusion import count_confusions
 from icda.functional.strength import Strength
-from icda.models.base import FeatureClassifier
-from icda.models.modes import evaluating
+from icda.models.base import FeatureClassifier, evaluating
 from icda.statistics import ClassStatistics
 from icda.statistics.augment import augment
 

@@ -15,8 +15,7 @@ from torch.nn import functional as F
 from icda.errors import InputError
 from icda.explain.passes import on_device
 from icda.extras import require
-from icda.models.base import FeatureClassifier
-from icda.models.modes import evaluating
+from icda.models.base import FeatureClassifier, evaluating
 
 BATCH = 32
 FINE = 4  # places a side from which a map says where

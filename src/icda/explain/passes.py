@@ -15,8 +15,7 @@ from icda.errors import InputError
 from icda.losses.augmented import choose_covariance
 from icda.losses.head import head_parameters
 from icda.methods.base import Method
-from icda.models.base import FeatureClassifier
-from icda.models.modes import evaluating
+from icda.models.base import FeatureClassifier, evaluating
 from icda.statistics import ClassStatistics
 
 BATCH = 512

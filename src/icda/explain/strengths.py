@@ -14,7 +14,7 @@ from icda.losses import ICDALoss
 from icda.losses.augmented import StatisticsLoss
 from icda.methods.base import Method
 from icda.methods.meta_icda import MetaICDAMethod
-from icda.models.modes import evaluating
+from icda.models.base import evaluating
 
 BINS = 40
 LAMBDA = 0.5  # the paper's lambda0, for methods that have none

@@ -14,7 +14,7 @@ from torch.utils.hooks import RemovableHandle
 
 from icda.errors import InputError, InputTypeError, OperationError
 from icda.losses.head import head_parameters
-from icda.models.headless import is_linear, named_layer
+from icda.models.adapters import is_linear, named_layer
 
 # The head is among the last layers called; holding every layer's input until the end would cost memory.
 _REMEMBERED_CALLS = 8

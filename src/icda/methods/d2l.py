@@ -14,8 +14,7 @@ from icda.data.generators import generator_for
 from icda.data.task import Batch
 from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Figures, Method, Setup, rows_of
-from icda.models.base import Output
-from icda.models.modes import evaluating
+from icda.models.base import Output, evaluating
 from icda.ranges import PositiveInt, Share
 from icda.ranks import all_mean
 from icda.settings import checked

@@ -15,7 +15,7 @@ from icda.heads.solver import LinearHead
 from icda.heads.sparse import fit_sparse_head
 from icda.losses.head import head_parameters
 from icda.methods.base import METHODS, Context, Figures, Method, Setup, Stage, StepResult
-from icda.models.modes import evaluating
+from icda.models.base import evaluating
 from icda.ranges import NotNegative
 from icda.ranks import all_mean
 from icda.settings import checked

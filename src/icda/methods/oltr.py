@@ -16,8 +16,7 @@ from icda.losses.cosine import unit_rows
 from icda.losses.head import Head, head_parameters
 from icda.methods.base import METHODS, Context, Method, Setup, Stage, StepResult
 from icda.methods.crt import two_stages
-from icda.models.base import FeatureClassifier, Output
-from icda.models.modes import evaluating
+from icda.models.base import FeatureClassifier, Output, evaluating
 from icda.ranges import NotNegative, OpenShare, Positive, Share
 from icda.ranks import all_mean, all_reduce
 from icda.settings import checked

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from icda.data.task import Batch
 from icda.methods.base import Context
-from icda.models.base import Output
-from icda.models.modes import evaluating
+from icda.models.base import Output, evaluating
 from icda.ranks import all_gather_rows, all_mean
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from icda.data.rand_augment import RandAugment
+from icda.data.augmentation import RandAugment
 from icda.methods.base import METHODS, Method, Setup, check_images
 from icda.ranges import NotNegative, NotNegativeInt
 from icda.settings import checked

@@ -12,8 +12,7 @@ from icda.functional.class_balance import effective_number_weights
 from icda.functional.confusion import count_confusions
 from icda.losses.risda import RISDALoss
 from icda.methods.base import METHODS, Context, Method, Setup, Stage
-from icda.models.base import Output
-from icda.models.modes import evaluating
+from icda.models.base import Output, evaluating
 from icda.ranges import OpenShare, ShareBelowOne
 from icda.ranks import weighted_mean, world_size
 from icda.settings import checked

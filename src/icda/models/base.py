@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
@@ -54,7 +55,6 @@ class FeatureClassifier(nn.Module):
 
     @property
     def head_weight(self) -> Tensor:
-        """The head's weight (C, A)."""
         weight = self.head.weight
         assert isinstance(weight, Tensor), f"a head is a linear layer, got {type(self.head).__name__}"
         return weight
@@ -66,3 +66,16 @@ class FeatureClassifier(nn.Module):
     @property
     def num_classes(self) -> int:
         return self.head_weight.shape[0]
+
+
+@contextmanager
+def evaluating(*modules: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside; each submodule's own mode restored after, frozen BatchNorm layers included."""
+    modes = [(module, module.training) for root in modules for module in root.modules()]
+    for root in modules:
+        root.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode

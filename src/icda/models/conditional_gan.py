@@ -16,8 +16,7 @@ GROUPS = 8  # of GroupNorm: BatchNorm would tie an image to its neighbours and a
 class ConditionalGenerator(nn.Module):
     """Noise (N, noise_dim) and classes (N,) to images (N, channels, size, size) in [-1, 1].
 
-    A linear layer makes the smallest map; each doubling is a nearest-neighbour upsampling and a convolution, which leaves
-    no checkerboard.
+    Each doubling is a nearest-neighbour upsampling and a convolution, which leaves no checkerboard.
 
     >>> generator = ConditionalGenerator(num_classes=3, channels=1, size=8)
     >>> generator(torch.randn(2, generator.noise_dim), torch.tensor([0, 2])).shape
@@ -68,11 +67,7 @@ class ConditionalDiscriminator(nn.Module):
 
 
 def smallest_map(size: int) -> int:
-    """The side of the smallest map: what is left of an allowed image size after halving.
-
-    >>> [smallest_map(size) for size in SIZES]
-    [4, 4, 7, 4, 4]
-    """
+    """The side of the smallest map: what is left of an allowed image size after halving."""
     if size not in SIZES:
         raise InputError(f"the GAN makes square images of {', '.join(map(str, SIZES))} pixels a side, got {size}.")
     while size % 2 == 0 and size > 4:
@@ -81,10 +76,6 @@ def smallest_map(size: int) -> int:
 
 
 def level_widths(size: int, width: int, widest: int) -> list[int]:
-    """Channels after each halving: doubled from `width` on, `widest` at most.
-
-    >>> level_widths(64, width=32, widest=128)
-    [32, 64, 128, 128]
-    """
+    """Channels after each halving: doubled from `width` on, `widest` at most."""
     halvings = (size // smallest_map(size)).bit_length() - 1
     return [min(width * 2**level, widest) for level in range(halvings)]

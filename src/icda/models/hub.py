@@ -17,14 +17,7 @@ HOW = "What is named in a file is not fetched from a hub: if you trust the file,
 
 @contextmanager
 def hub(allowed: bool) -> Iterator[None]:
-    """Inside, models are read from this machine alone unless `allowed`.
-
-    >>> with hub(allowed=False):
-    ...     hub_allowed()
-    False
-    >>> hub_allowed()
-    True
-    """
+    """Inside, models are read from this machine alone unless `allowed`."""
     token = _allowed.set(allowed)
     try:
         yield
@@ -64,15 +57,6 @@ def local_place(target: str) -> str:
 
 
 def check_fetching(name: str) -> None:
-    """Refuse a model whose pretrained weights a library would look for by itself, where the hub is not allowed.
-
-    Which files it takes, and whether they are on this machine, only that library knows.
-    """
+    """Refuse a model that a library would look for by itself: only it knows whether its files are on this machine."""
     if not hub_allowed():
-        raise InputError(f"the pretrained weights of {name!r} come from a hub. {HOW}")
-
-
-def check_plain_name(target: str) -> None:
-    """Refuse a name that makes timm ask a hub, such as hf_hub:owner/model, where that is not allowed."""
-    if not hub_allowed() and ":" in target:
-        raise InputError(f"the model {target!r} lies on a hub. {HOW}")
+        raise InputError(f"the model {name!r} comes from a hub. {HOW}")

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from icda.errors import InputError, InputTypeError, UnreadableError
 from icda.extras import require
+from icda.models.adapters import Headless, is_linear, join, named_layer, take_off
 from icda.models.base import FeatureClassifier
-from icda.models.headless import Headless, is_linear, join, named_layer, take_off
 from icda.models.hub import local_place
 
 # Options of from_pretrained that say where to look: the configuration must be read from the same place.

@@ -12,10 +12,17 @@ from icda.data.tokens import Tokeniser
 from icda.errors import InputError
 from icda.extras import require
 from icda.models.base import FeatureClassifier, mean_of_tokens
-from icda.models.encoders import ENCODERS, Kind, TextEncoder, check_kind, version_of
-from icda.models.frozen import Frozen
+from icda.models.encoders import (
+    ENCODERS,
+    Frozen,
+    Kind,
+    TextEncoder,
+    check_kind,
+    load_pretrained,
+    load_text_encoder,
+    version_of,
+)
 from icda.models.huggingface import huggingface_config
-from icda.models.huggingface_encoder import load_pretrained, load_text_encoder
 from icda.models.registry import MODELS
 from icda.models.tokenisers import TOKENISERS, load_tokeniser
 
@@ -81,7 +88,8 @@ def trainable_minilm(
     `frozen_layers` leaves the embeddings and that many of the six layers as they are. Attention is the plain one, which
     has gradients of gradients and forward-mode derivatives; "sdpa" has no advantage on a CPU while dropout is on.
     """
-    network = load_pretrained(_folder(), "minilm", attn_implementation=attention, add_pooling_layer=False)
+    options = {"attn_implementation": attention, "add_pooling_layer": False}
+    network, _ = load_pretrained(_folder(), "minilm", "input_ids", **options)
     encoder = MeanPooled(network.float(), frozen_layers)
     return FeatureClassifier(encoder, nn.Linear(int(network.config.hidden_size), num_classes))
 

@@ -46,11 +46,7 @@ def create_model(name: str, num_classes: int, input_shape: tuple[int, ...] = (),
 
 
 def image_channels(model: str, input_shape: tuple[int, ...]) -> int:
-    """The number of channels of an image shape; an empty shape means RGB.
-
-    >>> image_channels("small_cnn", (1, 28, 28)), image_channels("small_cnn", ())
-    (1, 3)
-    """
+    """The number of channels of an image shape; an empty shape means RGB."""
     if len(input_shape) not in (0, 3):
         raise InputError(
             f"{model} expects images of shape (channels, height, width), got input_shape {input_shape}: "

@@ -29,11 +29,6 @@ def read_by(task: Task, model: str, max_length: int | None = None) -> Task:
 
     A model of texts on another task, and any other model on texts, are refused: the model would fail, or train on ids
     as if they were pixels. `max_length` cuts texts to fewer ids than the task does, or to more.
-
-    >>> from icda.data import create_task
-    >>> read_by(create_task("digits_lt"), "bag_of_words")
-    Traceback (most recent call last):
-    icda.errors.InputError: model 'bag_of_words' reads texts, but the samples of task 'digits_lt' are of kind 'image', ...
     """
     tokeniser = tokeniser_of(model)
     is_text = task.input_kind == "text"
@@ -59,22 +54,13 @@ def with_tokeniser(task: Task, tokeniser: Tokeniser, max_length: int | None = No
 
     Texts are cut to `max_length` ids, to the task's own length if None, and never beyond what the tokeniser's model can
     take. `input_shape` says the length that came out.
-
-    >>> import torch
-    >>> from icda.data.task import Split
-    >>> source = TextArray(["good film", "bad film"], lambda texts: [[1]] * len(texts), 8)
-    >>> split = Split(source, torch.arange(2), torch.tensor([1, 0]))
-    >>> task = with_tokeniser(Task("films", 2, split, None, split, input_kind="text"), HASHED_WORDS, max_length=2)
-    >>> task.train.source is task.test.source, task.train.batch(torch.tensor([0])).inputs["input_ids"], task.input_shape
-    (True, tensor([[10141, 17070]]), (2,))
     """
     tokenised: dict[int, TextArray] = {}
 
     def exchanged(source: Source) -> TextArray:
         if not isinstance(source, TextArray):
             raise InputTypeError(
-                f"task {task.name!r} keeps its texts in a {type(source).__name__}, expected a TextArray: only there are "
-                "the texts themselves at hand to be tokenised for a model."
+                f"task {task.name!r} keeps its texts in a {type(source).__name__}, expected a TextArray to tokenise."
             )
         if id(source) not in tokenised:
             tokenised[id(source)] = source.with_tokeniser(tokeniser, max_length)
@@ -86,11 +72,7 @@ def with_tokeniser(task: Task, tokeniser: Tokeniser, max_length: int | None = No
 
 
 def tokeniser_of(model: str) -> Tokeniser | None:
-    """The tokeniser that belongs to a model; None for one that reads images or feature vectors.
-
-    >>> tokeniser_of("bag_of_words").padding, tokeniser_of("resnet20")
-    (0, None)
-    """
+    """The tokeniser that belongs to a model; None for one that reads images or feature vectors."""
     prefix, colon, target = model.partition(":")
     if not colon:
         name = MODELS.resolve(model)

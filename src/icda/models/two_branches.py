@@ -11,12 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from icda.errors import InputError
-from icda.models.cifar_resnet import CifarResNet
-from icda.models.densenet import DenseNet, Transition
-from icda.models.headless import Headless
-from icda.models.modes import evaluating
-from icda.models.small_cnn import SmallCNN
-from icda.models.wide_resnet import WideResNet
+from icda.models.adapters import Headless
+from icda.models.base import evaluating
+from icda.models.convolutional import CifarResNet, DenseNet, SmallCNN, Transition, WideResNet
 
 
 class GlobalMean(nn.Module):
@@ -44,13 +41,6 @@ class TwoBranches(nn.Module):
     Of a batch both branches see the same samples. Of `TwoBatches` each branch sees its own, and the features are
     2 [l f1, (1 - l) f2], l being the share: with l = 1/2 and equal batches that is the same. `branch` maps the trunk's
     output to maps or vectors with A channels, `pool` the maps of both to vectors.
-
-    >>> encoder = TwoBranches(nn.Flatten(), nn.Linear(12, 5))
-    >>> inputs = torch.rand(3, 4, 3)
-    >>> encoder(inputs).shape
-    torch.Size([3, 10])
-    >>> torch.equal(encoder(inputs), encoder(TwoBatches(inputs, inputs, 0.5)))
-    True
     """
 
     def __init__(self, trunk: nn.Module, branch: nn.Module, pool: nn.Module | None = None) -> None:
@@ -81,13 +71,6 @@ def two_branches(encoder: nn.Module, input_shape: tuple[int, ...]) -> TwoBranche
     weight matrix, with the norm and activation behind it. Both branches start from its weights. Before anything is
     doubled, trunk and branch must give what the encoder gives on a probe of shape `input_shape`; an encoder that is not
     one layer after another, such as a Hugging Face model, is refused.
-
-    >>> cut = two_branches(CifarResNet(depth=14), (3, 32, 32))
-    >>> cut.conventional, cut(torch.zeros(2, 3, 32, 32)).shape
-    (Sequential(
-      (0): BasicBlock(
-    ...
-    ), torch.Size([2, 128]))
     """
     layers = _flat(_layers(encoder))
     start = _start(encoder, layers)

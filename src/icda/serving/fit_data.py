@@ -11,8 +11,7 @@ import numpy as np
 from icda.data.embedding import Features, Samples, embed, read_samples
 from icda.data.embedding.samples import Columns
 from icda.data.own.feature_files import LabelledFeatures, read_feature_file
-from icda.data.own.own_data import SPLIT_WORDS
-from icda.data.own.table import IMAGE, NUMBERED_SPLITS, TEXT, read_table
+from icda.data.own.table import IMAGE, NUMBERED_SPLITS, SPLIT_WORDS, TEXT, read_table
 from icda.errors import ExistingFileError, InputError, MissingFileError
 from icda.models.encoders import DEFAULTS, create_encoder
 from icda.serving.reads import Reads

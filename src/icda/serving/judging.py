@@ -13,8 +13,7 @@ import torch
 from icda.data.embedding import Samples, read_samples
 from icda.data.embedding.samples import Columns
 from icda.data.own.feature_files import LabelledFeatures, read_feature_file
-from icda.data.own.own_data import natural_order
-from icda.data.own.table import LABEL, read_table
+from icda.data.own.table import LABEL, natural_order, read_table
 from icda.errors import InputError
 from icda.functional.confusion import count_confusions
 from icda.methods import resolve_method

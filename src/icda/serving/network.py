@@ -21,8 +21,8 @@ from icda.errors import InputError, OperationError
 from icda.methods import Method, Setup, create_method
 from icda.methods.create import num_networks
 from icda.models import FeatureClassifier, create_model
+from icda.models.base import evaluating
 from icda.models.hub import hub
-from icda.models.modes import evaluating
 from icda.models.tokenisers import tokeniser_of
 from icda.results.files import MODEL
 from icda.serving.model import Answers, Model
@@ -176,7 +176,7 @@ def _grey(mean: tuple[float, ...], std: tuple[float, ...]) -> Images:
 
 
 def _readable(source: ImageFiles) -> np.ndarray:
-    broken = set(find_unreadable(source.paths, source._decode_one))
+    broken = set(find_unreadable(source.paths, source.decode))
     return np.array([path not in broken for path in source.paths])
 
 

@@ -14,8 +14,7 @@ from icda.data.loader import BatchLoader
 from icda.data.task import Batch, Split, Task
 from icda.methods.base import Method
 from icda.metrics import evaluate_predictions
-from icda.models.base import FeatureClassifier
-from icda.models.modes import evaluating
+from icda.models.base import FeatureClassifier, evaluating
 
 EVALUATION_BATCH = 512
 

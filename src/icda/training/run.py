@@ -21,7 +21,7 @@ from icda.data import Task, create_task, csv_task, folder_task
 from icda.data.embedding.samples import Columns
 from icda.data.given_labels import relabelled
 from icda.data.own.tasks import features_task
-from icda.data.subset import take_subset
+from icda.data.splits import take_subset
 from icda.errors import ExistingFileError, InputError, MissingFileError
 from icda.functional.confusion import count_confusions
 from icda.methods import Method, Setup, check_needs, create_method, method_needs, resolve_method

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from icda.data.bias.colour import GROUP_NAMES, flip_share, flip_some, group_of, paint
+from icda.data.datasets.digits import flip_share, flip_some, paint
 
 
 def _generator(seed: int = 0) -> torch.Generator:
@@ -37,9 +37,3 @@ def test_intensity_goes_into_one_channel_alone() -> None:
     for image, colour, result in zip(images, colours.tolist(), painted, strict=True):
         assert torch.equal(result[..., colour], image)
         assert result.sum() == image.sum()
-
-
-def test_groups_are_named_after_class_and_colour() -> None:
-    groups = group_of(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 0, 1]))
-    names = [GROUP_NAMES[group] for group in groups.tolist()]
-    assert names == ["digit<5, red", "digit<5, green", "digit>=5, red", "digit>=5, green"]

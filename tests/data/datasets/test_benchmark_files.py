@@ -6,7 +6,7 @@ import pytest
 
 from icda.data.datasets.benchmark_files import check_images, numbered, shares
 from icda.data.own.table import read_table
-from icda.data.roots import DatasetNotFoundError
+from icda.data.registry import DatasetNotFoundError
 
 
 def write(path: Path, text: str) -> Path:

@@ -6,7 +6,7 @@ import torch
 
 from icda.data import Task, create_task
 from icda.data.datasets.cad_imdb import FILES
-from icda.data.roots import DatasetNotFoundError
+from icda.data.registry import DatasetNotFoundError
 from icda.data.sources import TextArray
 
 PAIRS = {"train": 6, "dev": 60, "test": 4}

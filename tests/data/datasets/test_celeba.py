@@ -9,7 +9,7 @@ from PIL import Image
 
 from icda.data import create_task
 from icda.data.datasets.celeba import CLASSES, GROUPS
-from icda.data.roots import DatasetNotFoundError
+from icda.data.registry import DatasetNotFoundError
 
 HEADER = ("5_o_Clock_Shadow", "Blond_Hair", "Male", "Young")
 # blond, male, partition of eighteen images: every group in every split, train first

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from icda.data import create_task
-from icda.data.datasets.cifar10_small import halve
+from icda.data.datasets.cifar import halve
 
 LONG_TAILED = {
     "cifar10_lt_100_small": [500, 299, 179, 107, 64, 38, 23, 13, 8, 5],

@@ -12,7 +12,7 @@ from icda.data.datasets.cifar_files import (
     read_batches,
     read_grids,
 )
-from icda.data.roots import DatasetNotFoundError
+from icda.data.registry import DatasetNotFoundError
 
 
 class _Evil:

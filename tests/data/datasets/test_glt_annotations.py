@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from icda.data.datasets.glt_annotations import AnnotatedSet, read_annotations, write_annotations
+from icda.data.datasets.glt import AnnotatedSet, read_annotations, write_annotations
 
 Content = dict[str, Any]
 

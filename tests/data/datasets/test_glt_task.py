@@ -7,8 +7,13 @@ import pytest
 import torch
 from PIL import Image
 
-from icda.data.datasets.glt_annotations import AnnotatedSet, Annotations
-from icda.data.datasets.glt_task import METADATA_PER_ATTRIBUTE, choose_metadata, shorter_side_square
+from icda.data.datasets.glt import (
+    METADATA_PER_ATTRIBUTE,
+    AnnotatedSet,
+    Annotations,
+    choose_metadata,
+    shorter_side_square,
+)
 
 
 def annotated(names: list[str], label: int, attribute: int) -> AnnotatedSet:

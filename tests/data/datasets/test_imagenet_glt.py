@@ -12,7 +12,7 @@ from icda.data import create_task
 from icda.data.bias.generalised_tail import TailSizes
 from icda.data.datasets.imagenet_glt import BALANCED, LONG_TAILED, main, make_imagenet_glt
 from icda.data.embedding.features import write_arrays
-from icda.data.roots import DatasetNotFoundError
+from icda.data.registry import DatasetNotFoundError
 
 CLASSES = ("n01440764", "n01443537")
 FOREIGN = "/data4/imagenet/ILSVRC/Data/CLS-LOC/train"  # where the published file's images lay

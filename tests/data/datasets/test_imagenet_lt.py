@@ -12,7 +12,7 @@ from icda.data.datasets import imagenet_lt
 from icda.data.datasets.imagenet_lt import main, read_list
 from icda.data.embedding import read_samples
 from icda.data.embedding.features import write_arrays
-from icda.data.roots import DatasetNotFoundError
+from icda.data.registry import DatasetNotFoundError
 
 COUNTS = {"train": [5, 3, 1], "val": [20, 20, 20], "test": [2, 2, 2]}  # images of each of three classes
 

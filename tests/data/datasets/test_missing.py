@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from icda.data import create_task
-from icda.data.roots import DatasetNotFoundError
+from icda.data.registry import DatasetNotFoundError
 
 NEEDED = {
     "cad_imdb": ("cad/sentiment/combined/paired/train_paired.tsv", "text.tar.xz", "Kaushik"),

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from icda.data import create_task
-from icda.data.datasets.mnist import read_idx
-from icda.data.roots import DatasetNotFoundError
+from icda.data.datasets.digits import read_idx
+from icda.data.registry import DatasetNotFoundError
 
 
 def _idx(values: np.ndarray) -> bytes:

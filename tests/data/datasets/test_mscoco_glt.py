@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from icda.data import create_task
-from icda.data.datasets.mscoco_glt import FOLDERS
-from icda.data.roots import DatasetNotFoundError
+from icda.data.datasets.glt import FOLDERS
+from icda.data.registry import DatasetNotFoundError
 
 CLASSES = ("person", "dog")
 FOREIGN = "/data4/coco_glt"  # where the scripts of the benchmark wrote by default

@@ -10,7 +10,7 @@ from PIL import Image
 
 from icda.data import create_task
 from icda.data.datasets.tiny_imagenet import FILE
-from icda.data.roots import DatasetNotFoundError
+from icda.data.registry import DatasetNotFoundError
 
 
 def write_file(root: Path) -> np.ndarray:

@@ -8,9 +8,16 @@ import pytest
 import torch
 from PIL import Image
 
-from icda.data.datasets import tiny_imagenet_clusters
-from icda.data.datasets.tiny_imagenet import FILE, locate_file, read_stored
-from icda.data.datasets.tiny_imagenet_clusters import main, make_clusters, read_clusters, write_images
+from icda.data.datasets import tiny_imagenet
+from icda.data.datasets.tiny_imagenet import (
+    FILE,
+    locate_file,
+    main,
+    make_clusters,
+    read_clusters,
+    read_stored,
+    write_images,
+)
 from icda.data.embedding.features import write_arrays
 
 IMAGES = 40  # of two classes
@@ -61,7 +68,7 @@ def test_clusters_are_of_directions_and_lengths_do_not_matter(root: Path, monkey
     write_features(root / "features.npz", features, [f"{row:05d}.png" for row in range(IMAGES)])
     assert main(["clusters", str(root / "features.npz"), str(root / "clusters.npz")]) == 0
     stored = read_stored(locate_file(root))
-    monkeypatch.setattr(tiny_imagenet_clusters, "CLUSTER_FILE", root / "clusters.npz")
+    monkeypatch.setattr(tiny_imagenet, "CLUSTER_FILE", root / "clusters.npz")
     clusters = read_clusters(stored)
     assert torch.equal(clusters[directions < 4], torch.from_numpy(directions[directions < 4]))
     assert set(clusters[directions >= 4].tolist()) == {4, 5}

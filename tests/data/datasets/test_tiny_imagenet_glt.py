@@ -9,7 +9,7 @@ import torch
 from icda.data import create_task
 from icda.data.bias.generalised_tail import shares
 from icda.data.datasets.tiny_imagenet import FILE
-from icda.data.roots import DatasetNotFoundError
+from icda.data.registry import DatasetNotFoundError
 from icda.data.task import Split, Task
 
 

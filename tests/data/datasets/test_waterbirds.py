@@ -11,7 +11,7 @@ from PIL import Image
 from icda.data import create_task
 from icda.data.datasets.benchmark_files import decode_blob
 from icda.data.datasets.waterbirds import CLASSES, GROUPS, MEAN, STD
-from icda.data.roots import DatasetNotFoundError
+from icda.data.registry import DatasetNotFoundError
 
 
 def write_features(path: Path, **changes: np.ndarray) -> None:

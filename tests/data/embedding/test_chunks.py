@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from icda.data.embedding.chunks import CHUNK_BATCHES, Chunk, ChunkStore, EmbeddingPlan, refuse_existing
+from icda.data.embedding.run import CHUNK_BATCHES, Chunk, ChunkStore, EmbeddingPlan, refuse_existing
 from icda.data.embedding.samples import Samples
 
 PLAN = EmbeddingPlan("means", "1", None, "cpu", 2)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from icda.data.embedding import UnreadableInputsError, embed, load_features, read_samples
-from icda.data.embedding.chunks import CHUNK_BATCHES, part_folder
+from icda.data.embedding.run import CHUNK_BATCHES, part_folder
 from icda.data.sources import decode_image
 
 

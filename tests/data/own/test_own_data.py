@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from icda.data.own.own_data import OwnData, natural_order, own_task
+from icda.data.own.table import natural_order
+from icda.data.own.tasks import OwnData, own_task
 from icda.data.sources import FeatureArray
 from icda.data.task import Task
 

@@ -89,7 +89,7 @@ def _embed(folder: Path) -> tuple[Work, int, str]:
 
     from icda.data.datasets.cifar_files import read_grids
     from icda.data.embedding import embed, read_samples
-    from icda.data.roots import data_root
+    from icda.data.registry import data_root
     from icda.engines import make_engine
     from icda.models.encoders import create_encoder
 

@@ -15,7 +15,7 @@ from scipy.special import logsumexp
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from icda.data.roots import data_root
+from icda.data.registry import data_root
 from icda.estimators.classifier import LOSSES, ICDAClassifier
 from icda_bench.cost.large_fit import LargeFitRow, measure_large_fit
 from icda_bench.cost.measures import Step, interleave

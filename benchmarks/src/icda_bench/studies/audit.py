@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from icda.auditing import audit
-from icda.data.roots import data_root
+from icda.data.registry import data_root
 from icda.extras import require
 from icda_bench.markdown import grouped, markdown, spread
 from icda_bench.options import Root

@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 from PIL import Image
 
-from icda.data.roots import DatasetNotFoundError
+from icda.data.registry import DatasetNotFoundError
 
 Array = np.ndarray
 S = TypeVar("S", bound="FeatureSet")

@@ -17,10 +17,6 @@ def cluster_within_classes(features: Tensor, labels: Tensor, seed: int, num_clus
 
     k-means runs on each class by itself, so cluster 2 of one class has nothing to do with cluster 2 of another. Each
     class has a generator of its own: what happens to one does not depend on the others.
-
-    >>> features = torch.tensor([[0.0], [9.0], [0.1], [0.2], [9.1], [5.0]])
-    >>> cluster_within_classes(features, torch.zeros(6, dtype=torch.long), seed=0, num_clusters=3)
-    tensor([0, 1, 0, 0, 1, 2])
     """
     _check(features, labels, num_clusters)
     clusters = torch.empty(len(labels), dtype=torch.long)
@@ -28,9 +24,7 @@ def cluster_within_classes(features: Tensor, labels: Tensor, seed: int, num_clus
         positions = (labels == label).nonzero().flatten()
         mine = features[positions]  # a class at a time: features may be mapped from a file larger than memory
         if not mine.isfinite().all():
-            raise InputError(
-                f"class {label} has features of NaN or infinity, which no centre is nearest to: mend them."
-            )
+            raise InputError(f"class {label} has features of NaN or infinity, which no centre is nearest to.")
         generator = generator_for(seed, "clusters within classes", label)
         clusters[positions] = rank_by_size(kmeans(mine, num_clusters, generator), num_clusters)
     return clusters
@@ -41,9 +35,6 @@ def kmeans(points: Tensor, num_clusters: int, generator: torch.Generator, restar
 
     Each run starts with k-means++ (Arthur and Vassilvitskii, SODA 2007) and ends when no point changes its cluster.
     The best run has the smallest sum of squared distances to the centres, the earliest one if several have it.
-
-    >>> kmeans(torch.tensor([[0.0], [0.1], [7.0]]), 2, torch.Generator()).bincount().sort().values
-    tensor([1, 2])
     """
     points = points.double()
     runs = [_lloyd(points, _spread_start(points, num_clusters, generator)) for _ in range(restarts)]
@@ -51,11 +42,7 @@ def kmeans(points: Tensor, num_clusters: int, generator: torch.Generator, restar
 
 
 def rank_by_size(clusters: Tensor, num_clusters: int) -> Tensor:
-    """The same clusters, numbered from the largest to the smallest; of two equally large ones the first stays first.
-
-    >>> rank_by_size(torch.tensor([2, 0, 2, 1, 1, 1]), 3)
-    tensor([1, 2, 1, 0, 0, 0])
-    """
+    """The same clusters, numbered from the largest to the smallest; of two equally large ones the first stays first."""
     order = clusters.bincount(minlength=num_clusters).argsort(descending=True, stable=True)
     return order.argsort()[clusters]
 
@@ -63,7 +50,7 @@ def rank_by_size(clusters: Tensor, num_clusters: int) -> Tensor:
 def _check(features: Tensor, labels: Tensor, num_clusters: int) -> None:
     if features.ndim != 2 or labels.shape != features.shape[:1]:
         raise InputError(
-            f"clustering expects features (N, A) and labels (N,), got {tuple(features.shape)} and {tuple(labels.shape)}."
+            f"expected features (N, A) and labels (N,), got {tuple(features.shape)} and {tuple(labels.shape)}."
         )
     names, counts = labels.unique(return_counts=True)
     small = (counts < num_clusters).nonzero().flatten()

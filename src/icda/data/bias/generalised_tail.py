@@ -67,11 +67,7 @@ def attributes_of(clusters: Tensor) -> Tensor:
 
 
 def shares(size: int) -> tuple[int, ...]:
-    """`size` samples split 7:2:1; what does not come out even goes to the largest remainders, the common one first.
-
-    >>> shares(60), shares(5)
-    ((42, 12, 6), (4, 1, 0))
-    """
+    """`size` samples split 7:2:1; what does not come out even goes to the largest remainders, the common one first."""
     counts = [size * weight // sum(RATIO) for weight in RATIO]
     by_remainder = sorted(range(ATTRIBUTES), key=lambda a: -(size * RATIO[a] % sum(RATIO)))
     for attribute in by_remainder[: size - sum(counts)]:
@@ -96,11 +92,6 @@ def generalised_tail(clusters: Tensor, labels: Tensor, seed: int, sizes: TailSiz
 
     Differs from the original in this shrinking (there a short attribute alone is cut), in drawing by `seed`, and in
     cutting no validation set.
-
-    >>> labels, clusters = torch.arange(2).repeat_interleave(60), torch.arange(6).repeat(20)
-    >>> parts = generalised_tail(clusters, labels, 0, TailSizes([10, 5], 10, test_gbl=3, test_cbl=1, metadata=1))
-    >>> len(parts.train_glt), len(parts.train_cbl), len(parts.test_gbl), len(parts.test_cbl), len(parts.metadata)
-    (15, 20, 18, 20, 12)
     """
     _check(clusters, labels, sizes)
     attributes = attributes_of(clusters)
@@ -124,9 +115,7 @@ def _training_sets(left: list[list[Tensor]], sizes: TailSizes) -> tuple[Tensor, 
     long_tailed = [_fitting_size(pools, planned) for pools, planned in zip(left, sizes.train, strict=True)]
     balanced = [_fitting_size(pools, sizes.balanced) for pools in left]
     if 0 in balanced:  # and then in the other, too: whichever size was intended, not one sample is left
-        raise InputError(
-            f"class {balanced.index(0)} has nothing left to train on after the tests and the metadata: make them smaller."
-        )
+        raise InputError(f"class {balanced.index(0)} has nothing left to train on: make tests and metadata smaller.")
     train_glt: list[Tensor] = []
     train_cbl: list[Tensor] = []
     for pools, size in zip(left, long_tailed, strict=True):
@@ -145,11 +134,10 @@ def _check(clusters: Tensor, labels: Tensor, sizes: TailSizes) -> None:
             f"labels reach from {int(labels.min())} to {int(labels.max())}, and train names {len(sizes.train)} classes: "
             "give each class 0, 1, ... its size."
         )
-    smallest = {"train": min(sizes.train), "balanced": sizes.balanced, "test_gbl": sizes.test_gbl}
-    smallest |= {"test_gbl_divisor": sizes.test_gbl_divisor, "test_cbl": sizes.test_cbl}
-    wrong = [f"{name} is {value}" for name, value in smallest.items() if value < 1]
-    if wrong or sizes.metadata < 0:
-        raise InputError(f"{wrong[0] if wrong else f'metadata is {sizes.metadata}'}: that is too small.")
+    for name in ("train", "balanced", "test_gbl", "test_gbl_divisor", "test_cbl", "metadata"):
+        size = min(sizes.train) if name == "train" else getattr(sizes, name)
+        if size < (0 if name == "metadata" else 1):
+            raise InputError(f"{name} is {size}: that is too small.")
 
 
 def _take_tests(

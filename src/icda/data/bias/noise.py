@@ -12,10 +12,6 @@ def uniform_transition(num_classes: int, rate: float) -> Tensor:
     """T = (1 - rate) I + (rate / C) 11^T: with probability `rate` a label is replaced by any, the true one included.
 
     So the share of labels that are truly wrong is rate (1 - 1/C), as in Meta-Weight-Net's protocol.
-
-    >>> uniform_transition(2, 0.5)
-    tensor([[0.7500, 0.2500],
-            [0.2500, 0.7500]], dtype=torch.float64)
     """
     _check_rate(rate)
     return (1 - rate) * torch.eye(num_classes, dtype=torch.float64) + rate / num_classes
@@ -52,12 +48,7 @@ def noisy_labels(labels: Tensor, kind: str, num_classes: int, rate: float, gener
 
 
 def corrupt_labels(labels: Tensor, transition: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw a label for each sample from its class's row of `transition`, independently.
-
-    >>> swap = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
-    >>> corrupt_labels(torch.tensor([0, 0, 1]), swap, torch.Generator())
-    tensor([1, 1, 0])
-    """
+    """Draw a label for each sample from its class's row of `transition`, independently."""
     if not torch.allclose(transition.sum(1), torch.ones(len(transition), dtype=transition.dtype)):
         raise InputError(f"the rows of a transition matrix must sum to 1, got {transition.sum(1).tolist()}.")
     return torch.multinomial(transition.double()[labels], 1, generator=generator).flatten()

@@ -31,11 +31,7 @@ OWN = ("its own mark", "another mark")
 
 
 def planted_attributes(targets: Tensor, num_classes: int, rate: float, generator: torch.Generator) -> Tensor:
-    """The mark (N,) of each sample: its class with probability `rate`, else any other class.
-
-    >>> planted_attributes(torch.tensor([0, 1, 2]), 3, 1.0, torch.Generator())
-    tensor([0, 1, 2])
-    """
+    """The mark (N,) of each sample: its class with probability `rate`, else any other class."""
     if not 0 <= rate <= 1:
         raise InputError(f"rate is the share of samples whose mark tells their class, in [0, 1], got {rate}.")
     others = (targets + torch.randint(1, num_classes, targets.shape, generator=generator)) % num_classes
@@ -120,11 +116,7 @@ class PlantedImages:
 
 
 def plant(images: Tensor, marks: Tensor, kind: Kind, num_marks: int) -> Tensor:
-    """Standardised images (N, C, H, W) with their marks (N,); the images given are not changed.
-
-    >>> plant(torch.zeros(1, 1, 4, 4), torch.tensor([1]), "patch", 2)[0, 0, 0]
-    tensor([2., 2., 0., 0.])
-    """
+    """Standardised images (N, C, H, W) with their marks (N,); the images given are not changed."""
     colours = mark_colours(num_marks, images.shape[1]).to(images)[marks][:, :, None, None]  # (N, C, 1, 1)
     height, width = images.shape[2:]
     marked = images.clone()

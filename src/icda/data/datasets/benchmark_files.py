@@ -14,7 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from icda.data.images import DECODER_THREADS
-from icda.data.roots import DatasetNotFoundError
+from icda.data.registry import DatasetNotFoundError
 from icda.data.splits import cut_splits
 from icda.data.task import Source, Task
 from icda.errors import InputError
@@ -75,9 +75,7 @@ def check_images(folder: Path, dataset: str, names: Sequence[str], home: str) ->
 
 def incomplete(dataset: str, folder: Path, what: str, home: str) -> DatasetNotFoundError:
     """The error for a folder that has some of a dataset's files: what is missing, and who publishes it."""
-    return DatasetNotFoundError(
-        f"{dataset} in {folder.absolute()} is not complete: {what} missing. Expected: the files of {home}."
-    )
+    return DatasetNotFoundError(f"{dataset} in {folder.absolute()} is not complete: {what} missing. Home: {home}.")
 
 
 def read_named(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
@@ -98,9 +96,7 @@ def decode_blob(blob: np.ndarray, offsets: np.ndarray) -> Tensor:
             with Image.open(io.BytesIO(data)) as image:
                 return np.asarray(image.convert("RGB"))
         except Exception as error:  # what a decoder raises on broken bytes depends on the format
-            raise InputError(
-                f"image {number} of the blob cannot be decoded ({error}): fetch the file again."
-            ) from error
+            raise InputError(f"image {number} of the blob cannot be decoded ({error}): fetch it again.") from error
 
     with ThreadPoolExecutor(DECODER_THREADS) as pool:
         return torch.from_numpy(np.stack(list(pool.map(decode, range(len(offsets) - 1)))))

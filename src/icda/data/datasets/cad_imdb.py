@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from icda.data.generators import generator_for
-from icda.data.registry import TASKS
-from icda.data.roots import DatasetNotFoundError, find_folder
+from icda.data.registry import TASKS, DatasetNotFoundError, find_folder
 from icda.data.sources import TextArray
 from icda.data.splits import cut_splits, take_per_class
 from icda.data.task import Split, Task

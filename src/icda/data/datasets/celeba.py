@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 from torch import Tensor
 
 from icda.data.datasets.benchmark_files import check_images, incomplete, numbered, official_task
 from icda.data.images import central_square
 from icda.data.own.table import read_table
-from icda.data.registry import TASKS
-from icda.data.roots import find_folder
+from icda.data.registry import TASKS, find_folder
 from icda.data.sources import PreparedImages
 from icda.data.task import Task
 from icda.errors import InputError
@@ -28,14 +26,6 @@ CLASSES = ("not blond", "blond")
 GROUPS = ("not blond, female", "not blond, male", "blond, female", "blond, male")
 
 
-class _Table(NamedTuple):
-    folder: Path
-    names: list[str]
-    targets: Tensor
-    attributes: Tensor
-    parts: Tensor
-
-
 @TASKS.register("celeba")
 def celeba(root: Path | None, seed: int) -> Task:
     """Blond or not, 224 x 224 pixels, official partition; nothing here depends on the seed.
@@ -43,21 +33,23 @@ def celeba(root: Path | None, seed: int) -> Task:
     Sagawa et al., "Distributionally Robust Neural Networks for Group Shifts", ICLR 2020: the centre square of 178
     pixels, resized; no augmentation. Groups are hair x sex; of 162,770 training images 1,387 show blond men.
     """
-    return _task("celeba", _read(_folder(root)), 224, "resnet20")
+    return _task("celeba", root, 224, "resnet20")
 
 
 @TASKS.register("celeba_64px")
 def celeba_64px(root: Path | None, seed: int) -> Task:
     """The same faces at 64 x 64 pixels, shifted by up to 4 and mirrored in training; the seed decides nothing."""
-    return _task("celeba_64px", _read(_folder(root)), 64, "resnet8", crop_padding=4, flip=True)
+    return _task("celeba_64px", root, 64, "resnet8", crop_padding=4, flip=True)
 
 
-def _task(name: str, table: _Table, size: int, model: str, *, crop_padding: int = 0, flip: bool = False) -> Task:
+def _task(name: str, root: Path | None, size: int, model: str, *, crop_padding: int = 0, flip: bool = False) -> Task:
+    layouts = [(folder, ATTRIBUTES + end) for folder in FOLDERS for end in (".txt", ".csv")]
+    files = f"{ATTRIBUTES} and {PARTITION}, both as .txt or both as .csv, and the folder {IMAGES}"
+    folder = find_folder(root, "CelebA", layouts, files, HOME).resolve()
+    _, labels = _read(folder)
     return official_task(
-        _source(table.folder, size, crop_padding, flip),
-        table.targets,
-        table.attributes,
-        table.parts,
+        _source(folder, size, crop_padding, flip),
+        *labels,
         name=name,
         class_names=CLASSES,
         group_names=GROUPS,
@@ -68,14 +60,9 @@ def _task(name: str, table: _Table, size: int, model: str, *, crop_padding: int 
     )
 
 
-def _folder(root: Path | None) -> Path:
-    layouts = [(folder, ATTRIBUTES + end) for folder in FOLDERS for end in (".txt", ".csv")]
-    files = f"{ATTRIBUTES} and {PARTITION}, both as .txt or both as .csv, and the folder {IMAGES}"
-    return find_folder(root, "CelebA", layouts, files, HOME).resolve()
-
-
 @lru_cache(maxsize=1)  # a benchmark asks for the same task many times
-def _read(folder: Path) -> _Table:
+def _read(folder: Path) -> tuple[list[str], tuple[Tensor, Tensor, Tensor]]:
+    """The images' names; their targets, attributes and parts."""
     end = ".txt" if (folder / f"{ATTRIBUTES}.txt").is_file() else ".csv"
     attributes, partition = folder / (ATTRIBUTES + end), folder / (PARTITION + end)
     if not partition.is_file():
@@ -89,13 +76,9 @@ def _read(folder: Path) -> _Table:
     if without:
         raise InputError(f"{partition} says no partition for {len(without)} images, the first {without[0]}.")
     signs = {"-1": 0, "0": 0, "1": 1}
-    return _Table(
-        folder,
-        names,
-        numbered(attributes, TARGET, blond, signs),
-        numbered(attributes, ATTRIBUTE, male, signs),
-        numbered(partition, "partition", [part_of[name] for name in names], {"0": 0, "1": 1, "2": 2}),
-    )
+    targets, sexes = numbered(attributes, TARGET, blond, signs), numbered(attributes, ATTRIBUTE, male, signs)
+    parts = numbered(partition, "partition", [part_of[name] for name in names], {"0": 0, "1": 1, "2": 2})
+    return names, (targets, sexes, parts)
 
 
 @lru_cache(maxsize=2)
@@ -105,7 +88,7 @@ def _source(folder: Path, size: int, crop_padding: int, flip: bool) -> PreparedI
         images = images / IMAGES
     if not images.is_dir():
         raise incomplete("CelebA", folder, f"the folder {IMAGES} with the aligned images is", HOME)
-    paths = check_images(images, "CelebA", _read(folder).names, HOME)
+    paths = check_images(images, "CelebA", _read(folder)[0], HOME)
     return PreparedImages(paths, size, central_square, crop_padding=crop_padding, flip=flip)
 
 
@@ -120,16 +103,12 @@ def _text_attributes(path: Path) -> tuple[list[str], list[str], list[str]]:
         target, attribute = 1 + header.index(TARGET), 1 + header.index(ATTRIBUTE)
         for row in filter(None, map(str.split, file)):
             if len(row) != len(header) + 1:
-                raise InputError(
-                    f"{path}: {row[0]} has {len(row) - 1} attributes, expected {len(header)}. Fetch the file again."
-                )
+                raise InputError(f"{path}: {row[0]} has {len(row) - 1} attributes, expected {len(header)}.")
             names.append(row[0])
             blond.append(row[target])
             male.append(row[attribute])
     if count != str(len(names)):
-        raise InputError(
-            f"{path} is cut short: its first line says {count} images, it has {len(names)}. Fetch it again."
-        )
+        raise InputError(f"{path} is cut short: its first line says {count} images, it has {len(names)}.")
     return names, blond, male
 
 

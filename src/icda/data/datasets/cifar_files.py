@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from icda.data.roots import check_files
+from icda.data.registry import check_files
 from icda.errors import IcdaError, InputError
 
 TILE, TILES = 32, 50

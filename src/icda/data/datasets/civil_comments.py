@@ -11,8 +11,7 @@ from torch import Tensor
 
 from icda.data.datasets.benchmark_files import numbered, official_task, shares
 from icda.data.own.table import read_table
-from icda.data.registry import TASKS
-from icda.data.roots import find_folder
+from icda.data.registry import TASKS, find_folder
 from icda.data.sources import TextArray, Tokenise
 from icda.data.task import Task
 from icda.data.tokens import hash_tokenise
@@ -63,12 +62,7 @@ def civil_comments(
 
 
 def overlapping_groups(present: Tensor, targets: Tensor, num_classes: int = 2) -> Tensor:
-    """Which groups identity x label (N, I * C) each sample is in, from the identities (N, I) it mentions.
-
-    >>> overlapping_groups(torch.tensor([[True, True], [False, False]]), torch.tensor([1, 0])).long()
-    tensor([[0, 1, 0, 1],
-            [0, 0, 0, 0]])
-    """
+    """Which groups identity x label (N, I * C) each sample is in, from the identities (N, I) it mentions."""
     labels = torch.nn.functional.one_hot(targets, num_classes).bool()
     return (present.unsqueeze(2) & labels.unsqueeze(1)).flatten(1)
 

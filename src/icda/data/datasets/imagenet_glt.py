@@ -14,8 +14,7 @@ from torch import Tensor
 
 from icda.data.bias.generalised_tail import GeneralisedTail, TailSizes, generalised_tail_from_features
 from icda.data.bias.long_tail import long_tail_counts
-from icda.data.datasets.glt_annotations import AnnotatedSet, write_annotations
-from icda.data.datasets.glt_task import GltDataset
+from icda.data.datasets.glt import AnnotatedSet, GltDataset, write_annotations
 from icda.data.embedding.features import Features, map_features
 from icda.errors import InputError
 
@@ -32,11 +31,7 @@ BAND_SHARES = (0.4, 0.85)  # of the classes, by rank: frequent, then middling
 
 
 def _below_images(key: str, _: Mapping[str, Any]) -> str:
-    """Keys are paths on the machine that made the file; the class's folder and the file's name are what holds here.
-
-    >>> _below_images("/somewhere/train/n01440764/n01440764_18.JPEG", {})
-    'n01440764/n01440764_18.JPEG'
-    """
+    """Keys are paths on the machine that made the file; the class's folder and the file's name are what holds here."""
     return "/".join(PurePosixPath(key).parts[-2:])
 
 
@@ -62,9 +57,7 @@ def make_imagenet_glt(
     """
     known = map_features(features)
     if known.y_code is None or known.class_names is None:
-        raise InputError(
-            f"{features} has no classes: embed a folder with one subfolder per class, without --unlabelled."
-        )
+        raise InputError(f"{features} has no classes: embed a folder with a subfolder per class, without --unlabelled.")
     codes = torch.from_numpy(known.y_code).long()
     order = codes.bincount().argsort(descending=True, stable=True)  # the old number of each new one
     labels = order.argsort()[codes]
@@ -102,9 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--largest", type=int, default=LARGEST, help="images of the largest class in Train-GLT")
     parser.add_argument("--ratio", type=float, default=LONG_TAIL_RATIO, help="largest to smallest class in Train-GLT")
     options = parser.parse_args(arguments)
-    parts = make_imagenet_glt(
-        options.features, options.out, seed=options.seed, largest=options.largest, ratio=options.ratio
-    )
+    parts = make_imagenet_glt(**vars(options))
     for name in ("train_glt", "train_cbl", "test_cbl", "test_gbl", "metadata"):
         print(f"{name}: {len(getattr(parts, name))} images")
     return 0

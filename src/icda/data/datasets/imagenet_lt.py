@@ -7,15 +7,13 @@ import csv
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from icda.data.embedding.features import Features, load_features
 from icda.data.generators import generator_for
-from icda.data.registry import TASKS
-from icda.data.roots import DatasetNotFoundError, check_files, find_folder
+from icda.data.registry import TASKS, DatasetNotFoundError, check_files, find_folder
 from icda.data.sources import FeatureArray
 from icda.data.splits import take_per_class
 from icda.data.task import Split, Task
@@ -26,11 +24,6 @@ FOLDER = "imagenet_lt"
 PARTS = ("train", "val", "test")
 COUNTS = {"train": 115_846, "val": 20_000, "test": 50_000}
 CLASSES, METADATA = 1000, 10
-
-
-class _Part(NamedTuple):
-    source: FeatureArray
-    targets: Tensor
 
 
 @TASKS.register("imagenet_lt")
@@ -44,23 +37,17 @@ def imagenet_lt(root: Path | None, seed: int) -> Task:
     layouts = [(FOLDER, list_file(part)) for part in PARTS]
     files = f"{', '.join(map(list_file, PARTS))}, and train.npz, val.npz, test.npz with features of the images"
     folder = find_folder(root, "ImageNet-LT", layouts, files, HOME).resolve()
-    parts = _read(folder)
-    metadata, validation = take_per_class(parts["val"].targets, [METADATA], generator_for(seed, "imagenet_lt"))
-
-    def split(part: str, rows: Tensor | None = None) -> Split:
-        source, targets = parts[part]
-        whole = Split(source, torch.arange(len(targets)), targets)
-        return whole if rows is None else whole.subset(rows)
-
+    train, held_out, test = _read(folder)
+    metadata, validation = take_per_class(held_out.targets, [METADATA], generator_for(seed, "imagenet_lt"))
     return Task(
         name="imagenet_lt",
         num_classes=CLASSES,
-        train=split("train"),
-        validation=split("val", validation),
-        test=split("test"),
-        metadata=split("val", metadata),
+        train=train,
+        validation=held_out.subset(validation),
+        test=test,
+        metadata=held_out.subset(metadata),
         input_kind="features",
-        input_shape=(parts["train"].source.features.shape[1],),
+        input_shape=tuple(train.batch(torch.tensor([0])).inputs.shape[1:]),
         default_model="linear",
         description="ImageNet-LT by OLTR's lists, as features of a frozen encoder; test is balanced. An encoder that saw "
         "all of ImageNet has seen the test classes balanced: say which it was.",
@@ -68,11 +55,7 @@ def imagenet_lt(root: Path | None, seed: int) -> Task:
 
 
 def list_file(part: str) -> str:
-    """OLTR's name for the list of a part.
-
-    >>> list_file("val")
-    'ImageNet_LT_val.txt'
-    """
+    """OLTR's name for the list of a part."""
     return f"ImageNet_LT_{part}.txt"
 
 
@@ -85,9 +68,7 @@ def read_list(path: Path) -> tuple[list[str], Tensor]:
         if not line.strip():
             continue
         if not name or not label.isdecimal() or int(label) >= CLASSES:
-            raise InputError(
-                f"{path}, line {number}: {line!r}, expected an image path and a label in 0..{CLASSES - 1}."
-            )
+            raise InputError(f"{path}, line {number}: {line!r}, expected a path and a label in 0..{CLASSES - 1}.")
         names.append(name)
         labels.append(int(label))
     return names, torch.tensor(labels, dtype=torch.long)
@@ -104,14 +85,14 @@ def write_tables(lists: Path, images: Path, out: Path) -> list[Path]:
         with tables[-1].open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(["image", "label"])
-            writer.writerows(
-                (str(images.absolute() / name), label) for name, label in zip(names, labels.tolist(), strict=True)
-            )
+            paths = [str(images.absolute() / name) for name in names]
+            writer.writerows(zip(paths, labels.tolist(), strict=True))
     return tables
 
 
 @lru_cache(maxsize=1)  # features of the whole are a gigabyte, and a benchmark asks many times
-def _read(folder: Path) -> dict[str, _Part]:
+def _read(folder: Path) -> tuple[Split, ...]:
+    """The whole of each part."""
     check_files(folder, "ImageNet-LT", map(list_file, PARTS))
     missing = [f"{part}.npz" for part in PARTS if not (folder / f"{part}.npz").is_file()]
     if missing:
@@ -123,40 +104,33 @@ def _read(folder: Path) -> dict[str, _Part]:
             f"\n  python -m icda.data.datasets.imagenet_lt {folder} IMAGENET_FOLDER{commands}\n"
             "Choose the encoder with --encoder."
         )
-    parts: dict[str, _Part] = {}
-    encoders = {}
+    splits, encoders = [], {}
     for part in PARTS:
         path = folder / f"{part}.npz"
         known = load_features(path)
         names, labels = _checked_list(folder, part)
         _check_rows(path, known, names, labels)
         encoders[part] = known.encoder, known.encoder_version, known.features.shape[1]
-        parts[part] = _Part(FeatureArray(known.features), labels)
+        splits.append(Split(FeatureArray(known.features), torch.arange(len(labels)), labels))
     if len(set(encoders.values())) > 1:
         raise InputError(f"the features in {folder} are of different encoders, {encoders}: make them all with one.")
-    return parts
+    return tuple(splits)
 
 
 def _checked_list(folder: Path, part: str) -> tuple[list[str], Tensor]:
     names, labels = read_list(folder / list_file(part))
     if len(names) != COUNTS[part]:
-        raise InputError(
-            f"{folder / list_file(part)} has {len(names)} images, expected {COUNTS[part]}: fetch it again."
-        )
+        raise InputError(f"{folder / list_file(part)} has {len(names)} images, expected {COUNTS[part]}: fetch it.")
     return names, labels
 
 
 def _check_rows(path: Path, known: Features, names: Sequence[str], labels: Tensor) -> None:
     """Refuse features of other images, of other labels, or in another order than the list's."""
     if len(known) != len(names):
-        left_out = (
-            f"; {len(known.skipped)} could not be read, the first {known.skipped[0]}" if len(known.skipped) else ""
-        )
-        raise InputError(f"{path} has {len(known)} rows, its list has {len(names)} images{left_out}: embed it again.")
+        skipped = f"; could not be read: {', '.join(map(str, known.skipped[:3]))}" if len(known.skipped) else ""
+        raise InputError(f"{path} has {len(known)} rows, its list has {len(names)} images{skipped}: embed it again.")
     if known.y is None:
-        raise InputError(
-            f"{path} has no labels: embed the table that `python -m icda.data.datasets.imagenet_lt` writes."
-        )
+        raise InputError(f"{path} has no labels: embed the table `python -m icda.data.datasets.imagenet_lt` writes.")
     for row, (name, label) in enumerate(zip(names, labels.tolist(), strict=True)):
         image = str(known.id[row])
         if image != name and not image.endswith(f"/{name}"):

@@ -13,8 +13,7 @@ from torch import Tensor
 from icda.data.datasets.benchmark_files import check_images, decode_blob, numbered, official_task, read_named
 from icda.data.images import inner_square
 from icda.data.own.table import read_table
-from icda.data.registry import TASKS
-from icda.data.roots import find_folder
+from icda.data.registry import TASKS, find_folder
 from icda.data.sources import FeatureArray, ImageArray, PreparedImages
 from icda.data.task import Source, Task
 from icda.errors import InputError

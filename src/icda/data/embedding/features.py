@@ -65,9 +65,8 @@ def map_features(path: str | PathLike[str]) -> Features:
             raise InputError(f"the features in {path} are compressed and cannot be mapped: use load_features.")
         with archive.open(entry) as stream:
             headers = np.lib.format
-            read = {(1, 0): headers.read_array_header_1_0}.get(
-                headers.read_magic(stream), headers.read_array_header_2_0
-            )
+            is_first = headers.read_magic(stream) == (1, 0)
+            read = headers.read_array_header_1_0 if is_first else headers.read_array_header_2_0
             shape, by_columns, dtype = read(stream)
             inside = stream.tell()
     with path.open("rb") as file:  # an entry's local header has its own lengths of name and extra field
@@ -107,9 +106,7 @@ def _opened(path: Path) -> Iterator[Any]:
     if not path.is_file():
         raise MissingFileError(f"{path.absolute()} is not there: `icda embed DATA --out {path}` makes it.")
     if not zipfile.is_zipfile(path):  # NumPy would take it for a pickle
-        raise InputError(
-            f"{path} is no .npz file, which is an archive of arrays as np.savez writes it, or it is damaged."
-        )
+        raise InputError(f"{path} is no .npz file, an archive of arrays as np.savez writes it, or it is damaged.")
     try:
         with np.load(path, allow_pickle=False) as file:
             yield file
@@ -118,11 +115,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def why(error: Exception) -> str:
-    """What NumPy says of a file; not its advice to allow pickles, which can run code.
-
-    >>> why(ValueError("Object arrays cannot be loaded when allow_pickle=False"))
-    'it holds no plain array'
-    """
+    """What NumPy says of a file; not its advice to allow pickles, which can run code."""
     return "it holds no plain array" if "pickle" in str(error) else str(error)
 
 

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from icda.data.images import IMAGE_SUFFIXES
-from icda.data.own.own_data import SPLIT_WORDS, SPLITS
 from icda.data.own.table import (
     IMAGE,
     LABEL,
     SPLIT,
+    SPLIT_WORDS,
+    SPLITS,
     TEXT,
     CsvTable,
     group_labels,
@@ -154,11 +155,7 @@ def subfolders(folder: Path) -> list[Path]:
 
 
 def readable_name(name: str) -> str:
-    r"""A file's name as text that can be written anywhere; bytes in it that are not UTF-8 are shown as escapes.
-
-    >>> print(readable_name("caf\udce9"), readable_name("na\u00efve"))
-    caf\xe9 naïve
-    """
+    """A file's name as text that can be written anywhere; bytes in it that are not UTF-8 are shown as escapes."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
@@ -224,9 +221,7 @@ def find_inputs(
         return Samples("image", [by_name.get(name, root / "missing") for name in names], names)
     rows = [int(name) if name.isdigit() else -1 for name in names]
     if not all(0 <= row < len(cells) for row in rows):
-        raise InputError(
-            f"{root} has {len(cells)} rows, and the features name others: give the table they were made of."
-        )
+        raise InputError(f"{root} has {len(cells)} rows, and the features name others: give the table they are of.")
     return Samples("text", [cells[row].strip() for row in rows], names)
 
 

@@ -101,9 +101,7 @@ def map_array(file: Path) -> np.ndarray:
     try:
         return np.load(file, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
-        raise InputError(
-            f"{file} is no .npy file of plain numbers or texts, or it is damaged ({why(error)})."
-        ) from error
+        raise InputError(f"{file} is no .npy file of numbers or texts, or it is damaged ({why(error)}).") from error
 
 
 def _from_parquet(path: Path, asked: Columns) -> LabelledFeatures:
@@ -144,10 +142,8 @@ def _from_parquet(path: Path, asked: Columns) -> LabelledFeatures:
     def read(name: str | None) -> np.ndarray | None:
         return None if name is None else parquet.read_table(path, columns=[name])[name].to_numpy()
 
-    notes = _notes(columns, indices, answers)
-    return LabelledFeatures(
-        features, labels, names, notes=notes, columns=tuple(columns), splits=read(split), groups=read(group)
-    )
+    about: dict[str, Any] = {"notes": _notes(columns, indices, answers), "columns": tuple(columns)}
+    return LabelledFeatures(features, labels, names, **about, splits=read(split), groups=read(group))
 
 
 def features_column(schema: Any) -> str | None:
@@ -206,11 +202,6 @@ def _is_index(name: str, values: np.ndarray) -> bool:
     """Whether a column only numbers the rows: consecutive whole numbers in any order, or a name that pandas gives.
 
     Rows that were once sorted by class would give the label away.
-
-    >>> _is_index("Unnamed: 0", np.array([3.0, 1.0])), _is_index("row", np.array([8.0, 7.0, 9.0]))
-    (True, True)
-    >>> _is_index("age", np.array([7.0, 8.0, 10.0]))
-    False
     """
     if not name or name.lower().startswith(("unnamed", "__index_level_")):
         return True

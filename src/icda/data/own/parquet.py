@@ -99,9 +99,8 @@ class ParquetTable:
         return FeatureBatch(features, *found)
 
     def _scan(self, columns: list[str], batch_size: int) -> Iterator[Any]:
-        yield from self.dataset.to_batches(
-            columns=columns, batch_size=batch_size, batch_readahead=2, fragment_readahead=1
-        )
+        ahead = {"batch_readahead": 2, "fragment_readahead": 1}
+        yield from self.dataset.to_batches(columns=columns, batch_size=batch_size, **ahead)
 
     def _matrix(self, batch: Any) -> np.ndarray:
         if self.is_list:
@@ -117,9 +116,7 @@ class ParquetTable:
             {len(column[0].as_py())} if hasattr(column.type, "list_size") else set(column.value_lengths().to_pylist())
         )
         if lengths != {self.width}:
-            raise InputError(
-                f"column {name!r} has lists of {sorted(lengths)} numbers, expected {self.width} in each row."
-            )
+            raise InputError(f"column {name!r} has lists of {sorted(lengths)} numbers, expected {self.width} in each.")
         values = column.flatten().to_numpy(zero_copy_only=False)
         return values.astype(np.float32, copy=False).reshape(-1, self.width)
 
@@ -226,9 +223,7 @@ def _existing(path: Source) -> Any:
 def _values(column: Any, name: str) -> np.ndarray:
     """A column of labels, weights or groups."""
     if column.null_count:
-        raise InputError(
-            f"column {name!r} has {column.null_count} empty cells or more: fill or drop them before the fit."
-        )
+        raise InputError(f"column {name!r} has {column.null_count} empty cells or more: fill or drop them first.")
     if hasattr(column, "dictionary_decode"):
         column = column.dictionary_decode()
     values = column.to_numpy(zero_copy_only=False)

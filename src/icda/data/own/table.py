@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from icda.data.own.own_data import SPLIT_WORDS
 from icda.errors import InputError, MissingFileError
 from icda.registry import did_you_mean
 
@@ -17,6 +16,13 @@ LABEL = ("label", "class", "target", "y")
 GROUP = ("group",)
 ATTRIBUTE = ("attribute", "attr", "confounder")
 SPLIT = ("split",)
+SPLITS = ("train", "validation", "test", "metadata")
+SPLIT_WORDS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("validation", "val", "valid", "dev"), "validation"),
+    **dict.fromkeys(("test", "testing"), "test"),
+    **dict.fromkeys(("metadata", "meta"), "metadata"),
+}
 LONGEST_NAME = 1000  # characters; a longer class or group is a text in the wrong column
 NAMED_COLUMNS = 10
 NUMBERED_SPLITS = {"0": "train", "1": "validation", "2": "test"}  # how WILDS and group_DRO number them
@@ -98,12 +104,17 @@ class CsvTable(NamedTuple):
         return listed(list(self.columns))
 
 
-def listed(names: Sequence[str]) -> str:
-    """The first of many names.
+def natural_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Distinct names, sorted; as numbers if all of them are numbers."""
+    distinct = sorted(set(names))
+    try:
+        return tuple(sorted(distinct, key=float))
+    except ValueError:
+        return tuple(distinct)
 
-    >>> listed(["a", "", *"bcdefghijk"])
-    'a, (no name), b, c, d, e, f, g, h, i and 2 more'
-    """
+
+def listed(names: Sequence[str]) -> str:
+    """The first of many names."""
     more = f" and {len(names) - NAMED_COLUMNS} more" if len(names) > NAMED_COLUMNS else ""
     return ", ".join(name or "(no name)" for name in names[:NAMED_COLUMNS]) + more
 
@@ -172,7 +183,7 @@ def image_paths(table: CsvTable, column: str, allow_outside: bool, *, check: boo
             )
         if check and not path.is_file():
             raise MissingFileError(
-                f"{table.path}, line {line}: there is no file {path.absolute()}. Paths are relative to the table."
+                f"{table.path}, line {line}: there is no file {path.absolute()} (relative to the table)."
             )
         paths.append(path)
     return paths

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from icda.data.roots import data_root
+from icda.data.registry import data_root
 from icda_bench.markdown import grouped, markdown, percent
 from icda_bench.options import Root, check_names
 from icda_bench.rows import append_rows, machine_columns, read_rows

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from icda.data.datasets.cifar10_files import read_grids
+from icda.data.datasets.cifar_files import read_grids
 from sklearn.datasets import load_digits
 
 from icda.data.datasets.tiny_imagenet import HELD_OUT, locate_file, read_stored
-from icda.data.roots import data_root
+from icda.data.registry import data_root
 from icda.errors import InputError
 from icda_bench.studies.embeddings.sets import SETS, BiasedSet
 from icda_bench.studies.features import embed_images, embed_texts, read_texts, read_waterbirds, there

@@ -13,7 +13,7 @@ import torch
 
 from icda.auditing.evidence import as_numbers, gather_evidence, make_sketch
 from icda.auditing.inputs import standardise
-from icda.data.roots import data_root
+from icda.data.registry import data_root
 from icda_bench.options import Root, check_names
 from icda_bench.rows import read_table, write_rows
 from icda_bench.studies.verdicts.cases import Case, Plan, plant

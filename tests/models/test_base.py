@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from torch import nn
 
-from icda.models.modes import evaluating
+from icda.models.base import evaluating
 
 
 def stop_inside(*modules: nn.Module) -> None:
