@@ -4,8 +4,8 @@ import torch
 
 from icda.explain.passes import run_pass
 from icda.explain.strengths import most_tied, sample_strengths, strength_figures, tie_matrix
-from icda.methods import Setup, create_method
 from icda.functional.strength import Strength, direct_strength
+from icda.methods import Setup, create_method
 
 
 def test_methods_without_strengths_are_read_by_angles(coloured: Any) -> None:

@@ -1,5 +1,4 @@
-from icda.report.frame import framed
-from icda.report.markup import Markup
+from icda.report.markup import Markup, framed
 from icda.report.results import Vocabulary
 
 

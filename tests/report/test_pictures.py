@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from icda.explain.pictures import data_uri
-from icda.report.pictures import AT_ONCE, picture, sample
+from icda.report.sections.samples import AT_ONCE, picture, sample
 
 
 def test_small_pictures_are_enlarged_without_blur_and_large_ones_smoothly() -> None:

@@ -37,11 +37,7 @@ FIGURES = {
 
 
 def figure(name: str) -> Figure:
-    """A metric's wording, a plugin's as it declares it; a metric we do not know keeps its name.
-
-    >>> figure("few_accuracy").label, figure("my_score").label
-    ('Few-shot', 'my_score')
-    """
+    """A metric's wording, a plugin's as it declares it; a metric we do not know keeps its name."""
     if name in FIGURES:
         return FIGURES[name]
     try:
@@ -54,40 +50,24 @@ def figure(name: str) -> Figure:
 
 
 def heading(name: str) -> str:
-    """A metric's label with its unit, for a table's head.
-
-    >>> heading("accuracy"), heading("nll")
-    ('Accuracy (%)', 'Negative log-likelihood')
-    """
+    """A metric's label with its unit, for a table's head."""
     return figure(name).label + (" (%)" if figure(name).percent else "")
 
 
 def percent(value: float | None, digits: int = 1) -> str:
-    """A share in per cent; blank when nobody measured it.
-
-    >>> percent(0.7149), percent(None)
-    ('71.5 %', '')
-    """
+    """A share in per cent; blank when nobody measured it."""
     return "" if value is None else f"{100 * value:.{digits}f} %"
 
 
 def metric_text(name: str, value: float | None) -> str:
-    """A metric's value with its unit; blank when nobody measured it.
-
-    >>> metric_text("accuracy", 0.5), metric_text("nll", 0.5)
-    ('50.0 %', '0.500')
-    """
+    """A metric's value with its unit; blank when nobody measured it."""
     if figure(name).percent:
         return percent(value)
     return "" if value is None else f"{value:.3f}"
 
 
 def mean_and_deviation(name: str, mean: float | None, deviation: float | None) -> str:
-    """ "mean ± std" without unit; no ± when there is no deviation worth naming, blank without a mean.
-
-    >>> mean_and_deviation("accuracy", 0.7123, 0.0045), mean_and_deviation("nll", 0.5, None)
-    ('71.23 ± 0.45', '0.500')
-    """
+    """ "mean ± std" without unit; no ± when there is no deviation worth naming, blank without a mean."""
     scale, digits = (100, 2) if figure(name).percent else (1, 3)
     known = [f"{scale * value:.{digits}f}" for value in (mean, deviation) if value is not None]
     return " ± ".join(known) if mean is not None else ""
@@ -114,11 +94,7 @@ def decimal(value: object, digits: int = 3) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A time span that reads well.
-
-    >>> duration(7.25), duration(200), duration(7380)
-    ('7.2 s', '3 min 20 s', '2 h 3 min')
-    """
+    """A time span that reads well."""
     if seconds is None:
         return ""
     if seconds < 59.95:

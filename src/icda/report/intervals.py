@@ -21,10 +21,6 @@ def wilson(right: float, samples: float) -> Interval | None:
 
     Unlike mean ± 1.96 standard errors it stays inside [0, 1] and is wide where all or none are right. Reference: Wilson,
     "Probable inference, the law of succession, and statistical inference", JASA 1927.
-
-    >>> low, high = wilson(9, 10)
-    >>> round(low, 3), round(high, 3)
-    (0.596, 0.982)
     """
     if samples <= 0 or not 0 <= right <= samples:
         return None
@@ -40,10 +36,6 @@ def bootstrap_mean(shares: Sequence[float], samples: Sequence[int]) -> Interval 
 
     Samples are drawn with replacement within each class, 2000 times with a fixed seed. That a class's samples are right
     or wrong is all that counts, so a draw is a binomial number. None if a class has no samples.
-
-    >>> low, high = bootstrap_mean([0.9, 0.5], [100, 100])
-    >>> 0.63 < low < 0.66 and 0.74 < high < 0.77
-    True
     """
     if not shares or len(shares) != len(samples) or min(samples) <= 0:
         return None
@@ -61,10 +53,6 @@ class Uncertainty:
     rule: str
 
     def __str__(self) -> str:
-        """
-        >>> str(Uncertainty((0.596, 0.982), "Wilson"))
-        '59.6 – 98.2 %'
-        """
         low, high = self.interval
         return f"{100 * low:.1f} – {100 * high:.1f} %"
 

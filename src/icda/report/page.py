@@ -6,13 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from icda.report.formatting import percent
-from icda.report.frame import Part, anchored, framed
-from icda.report.markup import Markup, element
+from icda.report.markup import Markup, Part, anchored, element, framed
 from icda.report.results import Explanations, Result, Run, collect_runs, metric, run_title
 from icda.report.sections.audit import audit
-from icda.report.sections.breakdown import per_class, per_group
+from icda.report.sections.breakdown import confusion, per_class, per_group
 from icda.report.sections.comparison import comparison, heat_beside, spreads
-from icda.report.sections.confusion import confusion
 from icda.report.sections.curves import learning_curve, learning_curves
 from icda.report.sections.overview import configuration, environment, headline, what_was_run
 from icda.report.sections.samples import counterfactuals, gradcam, tied

@@ -106,10 +106,6 @@ def label_methods(results: Sequence[Result]) -> list[str]:
 
     Only settings that differ among these are named, so that seeds of one thing keep the bare name. A name that ends in
     its options already, as those from a ledger do, is still the same method.
-
-    >>> runs = [{"task": "t", "method": "icda", "config": {"epochs": epochs}} for epochs in (40, 120)]
-    >>> label_methods(runs), label_methods(runs[:1])
-    (['icda (40 epochs)', 'icda (120 epochs)'], ['icda'])
     """
     check_results(results)
     seen: dict[tuple[str, str], list[dict[str, str]]] = {}
@@ -146,12 +142,7 @@ def to_rich(table: Table) -> TerminalTable:
 
 
 def split_to_width(table: Table, width: int) -> list[Table]:
-    """Tables of all rows and some columns of figures, each narrow enough to be drawn without cutting a word.
-
-    >>> wide = Table("", ("Method", "First (%)", "Second (%)"), (("icda", "50.00 ± 1.00", "51.00"),), names=1)
-    >>> [part.header for part in split_to_width(wide, 40)], [part.header for part in split_to_width(wide, 30)]
-    ([('Method', 'First (%)', 'Second (%)')], [('Method', 'First (%)'), ('Method', 'Second (%)')])
-    """
+    """Tables of all rows and some columns of figures, each narrow enough to be drawn without cutting a word."""
     columns = list(zip(table.header, *table.rows, strict=True))
     needs = [narrowest + _PADDING for narrowest, _ in _extents(table)]
     names = columns[: table.names]

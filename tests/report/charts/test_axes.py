@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from icda.report.charts.axes import WIDTH, Frame, ticks
+from icda.report.charts import WIDTH, Frame, ticks
 
 
 @pytest.mark.parametrize("low", [-3.0, 0.0, 0.013, 0.5, 1.0, 97.0])

@@ -1,9 +1,7 @@
 import re
 import xml.etree.ElementTree as ElementTree
 
-from icda.report.charts import Series, line_chart
-from icda.report.charts.axes import HEIGHT, WIDTH
-from icda.report.charts.lines import BANDS
+from icda.report.charts import BANDS, HEIGHT, WIDTH, Series, line_chart
 
 
 def picture(made: str) -> str:

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from icda.report.sections.confusion import confusion
+from icda.report.sections.breakdown import confusion
 
 
 def test_small_confusion_is_a_table_with_the_mistakes_listed(run_of: Any) -> None:

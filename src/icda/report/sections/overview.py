@@ -71,11 +71,7 @@ def environment(run: Run, level: int) -> Markup:
 
 
 def flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Nested settings as dotted names with their values as text.
-
-    >>> list(flatten({"lr": 0.1, "loss": {"beta": 0.1, "switches": ["a", "b"]}}))
-    [('lr', '0.1'), ('loss.beta', '0.1'), ('loss.switches', 'a, b')]
-    """
+    """Nested settings as dotted names with their values as text."""
     for key, value in settings.items():
         if isinstance(value, Mapping) and value:
             yield from flatten(value, f"{prefix}{key}.")
