@@ -11,11 +11,11 @@ from torch.nn import functional as F
 from icda.bf16 import require_bf16
 from icda.errors import InputError, InputTypeError, OperationError
 from icda.extras import require
+from icda.functional.confusion import count_confusions
 from icda.integrations.feature_tap import FeatureTap
 from icda.losses import AdjustedLoss
 from icda.metrics.per_class import per_class_accuracy, worst_known
 from icda.ranks import all_reduce
-from icda.functional.confusion import count_confusions
 
 _lightning: Any = require("lightning.pytorch", "lightning", "Lightning modules")
 
@@ -58,9 +58,6 @@ class RobustCallback(_lightning.Callback):
     Progress is optimiser steps done over steps planned. The figure is taken over all ranks and all batches for which
     `validation_step` called the loss, and logged as `metric` (monitor it with ModelCheckpoint); `metric=None` logs
     nothing. Classes without validation samples are left out.
-
-    >>> RobustCallback().metric
-    'val_worst_class_accuracy'
     """
 
     def __init__(self, metric: str | None = "val_worst_class_accuracy") -> None:
