@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from icda.report.intervals import bootstrap_mean, uncertainty, wilson
+from icda.report.formatting import bootstrap_mean, uncertainty, wilson
 
 
 @pytest.mark.parametrize(("right", "samples"), [(0, 10), (3, 10), (10, 10), (812, 1000)])

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from icda.errors import InputError
-from icda.report.intervals import Interval
+from icda.report.formatting import Interval
 from icda.report.markup import Markup, element, join
 
 WIDTH, HEIGHT = 400, 220

@@ -96,7 +96,8 @@ def comparison_table(results: Sequence[Result], metrics: Sequence[str] | None = 
     names = ("Task", "Method", "Selection") if several_rules else ("Task", "Method")
     rows = []
     for position, (key, runs) in enumerate(grouped.items()):
-        cells = [_cell(column[position], len(runs)) for column in columns.values()]
+        summaries = [column[position] for column in columns.values()]
+        cells = [str(row) if row.n in (0, len(runs)) else f"{row} (n = {row.n})" for row in summaries]
         rows.append((*key[: len(names)], _count(runs), *cells))
     return Table(caption, (*names, "n", *map(heading, columns)), tuple(rows), len(names))
 
@@ -111,7 +112,10 @@ def label_methods(results: Sequence[Result]) -> list[str]:
     seen: dict[tuple[str, str], list[dict[str, str]]] = {}
     for result in results:
         seen.setdefault((str(result["task"]), _bare(result)), []).append(_settings(result))
-    differing = {kind: _differing(settings) for kind, settings in seen.items()}
+    differing = {
+        kind: {name for name in settings[0] if len({one[name] for one in settings}) > 1}
+        for kind, settings in seen.items()
+    }
     return [_label(result, differing[str(result["task"]), _bare(result)]) for result in results]
 
 
@@ -196,10 +200,6 @@ def _grouped(results: Sequence[Result]) -> dict[tuple[str, str, str], list[Resul
     return groups
 
 
-def _differing(settings: Sequence[dict[str, str]]) -> set[str]:
-    return {name for name in settings[0] if len({one[name] for one in settings}) > 1}
-
-
 def _label(result: Result, differing: set[str]) -> str:
     bare = _bare(result)
     named = differing | {"options"} if bare != str(result["method"]) else differing
@@ -235,10 +235,6 @@ def _count(runs: Sequence[Result]) -> str:
     # A seed that stands twice means that settings not named here differ, such as the learning rate: the reader must see it.
     seeds = {str(run.get("seed")) for run in runs}
     return f"{len(runs)}" if len(seeds) == len(runs) or "None" in seeds else f"{len(runs)} ({len(seeds)} seeds)"
-
-
-def _cell(row: MetricSummary, runs: int) -> str:
-    return str(row) if row.n in (0, runs) else f"{row} (n = {row.n})"
 
 
 def _escape_markdown(text: str) -> str:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 from icda.errors import InputError
 from icda.report.charts import Dot, bar, scatter
-from icda.report.formatting import count, percent
+from icda.report.formatting import count, percent, wilson
 from icda.report.heat import Heat, heat_map
-from icda.report.intervals import wilson
 from icda.report.markup import NOTHING, Markup, captioned, element, note, section, table
 from icda.report.results import Run, as_number, evaluated_samples, mapping, matrix, numbers
 

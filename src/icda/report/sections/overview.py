@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from icda.report.formatting import FIGURES, duration, figure, metric_text, percent
-from icda.report.intervals import uncertainty
+from icda.report.formatting import FIGURES, duration, figure, metric_text, percent, uncertainty
 from icda.report.markup import NOTHING, Markup, definitions, element, join, note, section, table
 from icda.report.results import Result, Run, as_number, class_name, evaluated_samples, listing, mapping, metric, numbers
 

@@ -126,7 +126,7 @@ def _steps(audited: Mapping[str, Any]) -> list[list[object]]:
 
 def verdict_parts(audited: Mapping[str, Any], level: int) -> Markup:
     """A table of answers, the reasons for each, and the treatment; empty without verdicts and treatment."""
-    return join(part(audited, level) for part in (_answers, _treatment))
+    return join([_answers(audited, level), _treatment(audited, level)])
 
 
 def _answers(audited: Mapping[str, Any], level: int) -> Markup:
