@@ -3,7 +3,6 @@ import torch
 
 from icda.explain.margins import (
     adjusted_margins,
-    boundary_distances,
     edges_around_zero,
     histograms,
     margin_figures,
@@ -13,6 +12,8 @@ from icda.explain.margins import (
 )
 from icda.explain.passes import Pass
 from icda.methods import Setup, create_method
+
+SETUP = Setup(3, 5, torch.tensor([9, 3, 1]), epochs=1, num_samples=13)
 
 
 def seen(classes: int = 3, samples: int = 20, size: int = 5) -> Pass:
@@ -28,29 +29,21 @@ def test_a_margin_is_the_logit_of_the_target_less_the_best_of_the_others() -> No
         assert found == row[target] - max(value for c, value in enumerate(row) if c != target)
 
 
-def test_a_margin_is_negative_exactly_where_the_prediction_is_wrong() -> None:
-    found = seen(samples=60)
-    assert torch.equal(margins(found.logits, found.targets) < 0, found.predicted != found.targets)
-
-
 class TestAdjusted:
     @pytest.mark.parametrize("name", ["logit_adjustment", "icda"])
     def test_it_is_the_margin_of_logits_plus_adjustment(self, name: str) -> None:
         found = seen()
-        setup = Setup(3, 5, torch.tensor([9, 3, 1]), epochs=1, num_samples=13)
-        method = create_method(name, setup)
+        method = create_method(name, SETUP)
         adjustment = method.criterion.adjustment(found.features, found.targets, (found.weight, found.bias))
         wanted = margins(found.logits + adjustment, found.targets)
         torch.testing.assert_close(adjusted_margins(method, found), wanted)
         assert not torch.equal(wanted, margins(found.logits, found.targets))
 
     def test_a_method_without_adjustment_has_none(self) -> None:
-        setup = Setup(3, 5, torch.tensor([9, 3, 1]), epochs=1, num_samples=13)
-        assert adjusted_margins(create_method("cross_entropy", setup), seen()) is None
+        assert adjusted_margins(create_method("cross_entropy", SETUP), seen()) is None
 
     def test_statistics_stay_as_they_are(self) -> None:
-        setup = Setup(3, 5, torch.tensor([9, 3, 1]), epochs=1, num_samples=13)
-        method = create_method("icda", setup).train()
+        method = create_method("icda", SETUP).train()
         adjusted_margins(method, seen())
         assert method.criterion.statistics.count.sum() == 0
 
@@ -92,30 +85,6 @@ def test_histograms_agree_with_counting_by_hand() -> None:
     edges = torch.tensor([0.0, 1.0, 2.0], dtype=torch.float64)
     values, labels = torch.tensor([0.0, 0.5, 1.0, 2.0, 1.5]), torch.tensor([0, 0, 0, 1, 1])
     assert histograms(values, labels, 2, edges) == [[2, 1], [0, 2]]
-
-
-def test_the_distance_of_a_mean_is_how_far_it_must_go_to_reach_the_boundary() -> None:
-    mean, weight, bias = (torch.randn(4, size, dtype=torch.float64) for size in (3, 3, 1))
-    bias = bias[:, 0]
-    found = boundary_distances(mean, weight, bias)
-    for c in range(4):
-        for y in range(4):
-            if c == y:
-                assert found[c, y] == 0
-                continue
-            normal = weight[c] - weight[y]
-            foot = mean[c] - found[c, y] * normal / normal.norm()  # walk straight to the boundary
-            assert (weight[c] @ foot + bias[c]).item() == pytest.approx((weight[y] @ foot + bias[y]).item(), abs=1e-9)
-
-
-def test_a_mean_on_the_wrong_side_has_a_negative_distance() -> None:
-    assert boundary_distances(torch.tensor([[-3.0], [-1.0]]), torch.tensor([[2.0], [-2.0]]))[0, 1] == -3
-
-
-def test_classes_with_the_same_weights_have_no_distance() -> None:
-    found = boundary_distances(torch.randn(3, 2), torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
-    assert found[0, 1].isnan()
-    assert not found[0, 2].isnan()
 
 
 def test_a_sample_is_as_far_as_its_nearest_boundary() -> None:

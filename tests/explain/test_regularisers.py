@@ -30,10 +30,13 @@ def build(name: str, counts: Tensor | None = COUNTS, **options: Any) -> Any:
     return loss.eval()
 
 
-@pytest.mark.parametrize("name", list(FACTORS))
-def test_the_parts_add_up_to_the_first_order_term_of_the_loss_itself(name: str, batch: Any) -> None:
+VARIANTS = [("logit_adjustment", {"tau": 2.0}), ("risda", {"head_classes": 1}), ("icda", {"variance_bound": 0.1})]
+
+
+@pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in FACTORS), *VARIANTS])
+def test_the_parts_add_up_to_the_first_order_term_of_the_loss_itself(name: str, options: Any, batch: Any) -> None:
     features, targets, head = batch
-    loss = build(name)
+    loss = build(name, **options)
     logits = F.linear(features, *head)
     wanted = first_order_term(logits, targets, loss.adjustment(features, targets, head, 0.6))
     torch.testing.assert_close(regulariser(loss, features, targets, head, 0.6).total, wanted, rtol=1e-10, atol=1e-12)

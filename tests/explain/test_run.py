@@ -118,7 +118,7 @@ def test_features_have_no_pictures_and_asking_for_some_is_an_error() -> None:
     method = create_method("icda", Setup.of(task, network, 1))
     found = explain_run(task, [network], method, parts=(*CHEAP_PARTS, "variances"))
     assert "picture" not in found["tied"][0]
-    with pytest.raises(ValueError, match="gradcam need images, but the samples of task 'table' are features"):
+    with pytest.raises(ValueError, match="gradcam needs images, but the samples of task 'table' are features"):
         explain_run(task, [network], method, parts=("gradcam",))
 
 

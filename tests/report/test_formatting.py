@@ -1,7 +1,19 @@
+import math
+
+import numpy as np
+import pytest
 import torch
 
 from icda.metrics import evaluate_predictions
-from icda.report.formatting import FIGURES, duration, mean_and_deviation, metric_text
+from icda.report.formatting import (
+    FIGURES,
+    bootstrap_mean,
+    duration,
+    mean_and_deviation,
+    metric_text,
+    uncertainty,
+    wilson,
+)
 
 
 def test_every_metric_that_is_one_number_has_a_wording() -> None:
@@ -18,3 +30,70 @@ def test_a_duration_never_has_sixty_of_anything() -> None:
     assert duration(119.7) == "2 min 0 s"
     assert duration(3599.9) == "1 h 0 min"
     assert duration(59.99) == "1 min 0 s"
+
+
+@pytest.mark.parametrize(("right", "samples"), [(0, 10), (3, 10), (10, 10), (812, 1000)])
+def test_wilsons_ends_are_the_shares_that_would_just_be_rejected(right: int, samples: int) -> None:
+    low, high = wilson(right, samples)
+    observed = right / samples
+    for end in (low, high):
+        if 0 < end < 1:
+            deviation = math.sqrt(end * (1 - end) / samples)
+            assert abs(observed - end) / deviation == pytest.approx(1.959964, rel=1e-6)
+    assert 0 <= low <= observed <= high <= 1
+
+
+def test_no_sample_tells_nothing() -> None:
+    assert wilson(0, 0) is None
+    assert bootstrap_mean([], []) is None
+    assert bootstrap_mean([0.5], [0]) is None
+    assert bootstrap_mean([0.5], [1, 2]) is None
+
+
+def test_the_bootstrap_agrees_with_the_normal_law_for_large_classes() -> None:
+    shares, samples = [0.9, 0.5, 0.7], [4000, 2000, 3000]
+    error = math.sqrt(sum(p * (1 - p) / n for p, n in zip(shares, samples, strict=True))) / 3
+    low, high = bootstrap_mean(shares, samples)
+    assert low == pytest.approx(np.mean(shares) - 1.96 * error, abs=0.15 * error)
+    assert high == pytest.approx(np.mean(shares) + 1.96 * error, abs=0.15 * error)
+    assert bootstrap_mean(shares, samples) == (low, high)
+
+
+RESULT = {
+    "metrics": {
+        "accuracy": 0.75,
+        "balanced_accuracy": 0.7,
+        "worst_class_accuracy": 0.5,
+        "worst_group_accuracy": 0.25,
+        "average_group_accuracy": 0.5,
+        "nll": 0.4,
+        "per_class_accuracy": [0.9, 0.5],
+        "per_group_accuracy": {"a": 0.75, "b": 0.25, "c": None},
+    },
+    "confusion": [[9, 1], [3, 3]],
+    "group_samples": [8, 4, 0],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "interval"),
+    [
+        ("accuracy", wilson(12, 16)),
+        ("worst_class_accuracy", wilson(3, 6)),
+        ("worst_group_accuracy", wilson(1, 4)),
+        ("balanced_accuracy", bootstrap_mean([0.9, 0.5], [10, 6])),
+        ("average_group_accuracy", bootstrap_mean([0.75, 0.25], [8, 4])),
+    ],
+)
+def test_each_figure_gets_the_interval_of_the_samples_it_rests_on(name: str, interval: tuple[float, float]) -> None:
+    assert uncertainty(RESULT, name).interval == interval
+
+
+@pytest.mark.parametrize("name", ["nll", "calibration_error", "many_accuracy"])
+def test_other_figures_get_none(name: str) -> None:
+    assert uncertainty(RESULT, name) is None
+
+
+def test_without_sample_numbers_there_is_no_interval() -> None:
+    bare = {"metrics": RESULT["metrics"]}
+    assert all(uncertainty(bare, name) is None for name in RESULT["metrics"])

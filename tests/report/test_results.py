@@ -32,6 +32,7 @@ def test_missing_parts_read_as_empty() -> None:
     assert metric({"metrics": {"accuracy": None}}, "accuracy") is None
     assert mapping({"config": None}, "config") == {}
     assert listing({"history": None}, "history") == []
+    assert Run({}, {"margins": None}).part("margins") == {}
 
 
 def test_names_fall_back_to_numbers_and_the_seed_may_be_missing() -> None:
@@ -67,11 +68,6 @@ def test_explanations_must_stand_beside_their_results() -> None:
         collect_runs([result()], [None, None])
     with pytest.raises(ValueError, match="explanation 0 is a list, not a dictionary"):
         collect_runs([result()], [[]])  # type: ignore[list-item]
-
-
-def test_a_part_that_is_missing_reads_as_empty() -> None:
-    assert Run(result()).part("margins") == {}
-    assert Run(result(), {"margins": None}).part("margins") == {}
 
 
 def test_evaluated_samples_are_the_rows_of_the_confusion_matrix() -> None:

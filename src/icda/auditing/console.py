@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from icda.report.sections.action import command_of
+from icda.report.sections.verdicts import command_of
 from icda.terminal import make_console
 
 if TYPE_CHECKING:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from icda.report.frame import Part, framed
-from icda.report.markup import Markup, element, section
+from icda.report.markup import Markup, Part, element, framed, section
 from icda.report.results import mapping
-from icda.report.sections.action import glossary
-from icda.report.sections.audit import anchored_parts
-from icda.report.sections.exhibits import vocabulary_of
-from icda.report.sections.verdicts import verdict_parts
+from icda.report.sections.audit import anchored_parts, vocabulary_of
+from icda.report.sections.verdicts import glossary, verdict_parts
 
 
 def render_audit_page(audited: Mapping[str, Any]) -> str:

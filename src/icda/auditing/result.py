@@ -24,8 +24,7 @@ from icda.auditing.verdicts import Verdict
 from icda.errors import InputError
 from icda.extras import require
 from icda.report.markup import element
-from icda.report.sections.action import in_short
-from icda.report.sections.verdicts import verdict_parts
+from icda.report.sections.verdicts import in_short, verdict_parts
 from icda.results.foreign_text import write_csv
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from icda.auditing import Audit, audit
 from icda.auditing.console import overview
-from icda.cli.output import check_jobs, say
-from icda.data.embedding.samples import Columns, Samples, find_inputs
-from icda.data.own.feature_files import read_feature_file
+from icda.cli.output import check_jobs, say, tell
+from icda.data.embedding.samples import Columns, find_inputs
+from icda.data.own.feature_files import LabelledFeatures, read_feature_file
 from icda.errors import InputError
 from icda.terminal import make_console
 
@@ -78,9 +78,26 @@ def main(arguments: Sequence[str]) -> int:
     check_jobs("the audit", options.on, options.jobs)
     if options.on == "local" and (options.rounds != AuditArguments.rounds or options.rows != AuditArguments.rows):
         raise InputError("--rounds and --rows are for --on blocks and --on ray: add one of them, or leave them out.")
-    if options.on != "local":
-        return _audit_blocks(options)
-    data = read_feature_file(options.data.expanduser(), options.columns())
+    data = None if options.on != "local" else read_feature_file(options.data.expanduser(), options.columns())
+    result = _audit_blocks(options) if data is None else _audit_in_memory(options, data)
+    result = replace(result, settings={**result.settings, "data": str(options.data), "options": options.named()})
+    make_console().print(overview(result, options.top))
+    if options.out is None:
+        return 0
+    page: dict[str, Any] = {"top": max(options.top, 50 if data is not None else 100)}
+    if data is None:
+        rows = options.out / "rows"
+    else:
+        names = [str(row) for row in range(len(result))] if data.names is None else [str(name) for name in data.names]
+        inputs = find_inputs(names, data.embedding, options.data.expanduser(), options.show)
+        page |= {} if inputs is None else {f"{inputs.kind}s": inputs.inputs}
+        rows = result.to_csv(options.out / "audit.csv")
+    written = [result.to_json(options.out / "audit.json"), result.to_html(options.out / "audit.html", **page), rows]
+    say(f"Written: {', '.join(map(str, written))}")
+    return 0
+
+
+def _audit_in_memory(options: AuditArguments, data: LabelledFeatures) -> Audit:
     result = audit(
         data.features,
         data.labels,
@@ -92,18 +109,10 @@ def main(arguments: Sequence[str]) -> int:
         seed=options.seed,
         use_cleanlab=options.cleanlab,
     )
-    settings = {**result.settings, "data": str(options.data), "options": options.named()}
-    result = replace(result, notes=[*data.notes, *result.notes], settings=settings)
-    make_console().print(overview(result, options.top))
-    if options.out is not None:
-        names = [str(row) for row in range(len(result))] if data.names is None else [str(name) for name in data.names]
-        inputs = find_inputs(names, data.embedding, options.data.expanduser(), options.show)
-        written = _write(result, options.out, options.top, inputs)
-        say(f"Written: {', '.join(map(str, written))}")
-    return 0
+    return replace(result, notes=[*data.notes, *result.notes])
 
 
-def _audit_blocks(options: AuditArguments) -> int:
+def _audit_blocks(options: AuditArguments) -> Audit:
     from icda.auditing.rows import check_folder
     from icda.auditing.run import AuditSettings, audit_blocks
     from icda.data.own.blocks import find_blocks, number_kind
@@ -117,33 +126,13 @@ def _audit_blocks(options: AuditArguments) -> int:
     if folder is not None:
         check_folder(folder, data, options.rows)
     blocks = find_blocks(data, options.columns())
-    top = max(options.top, 100)
     settings = AuditSettings(
-        options.inverse_decay, options.folds, options.rounds, options.seed, top=top, dtype=number_kind(blocks[0])
+        options.inverse_decay,
+        options.folds,
+        options.rounds,
+        options.seed,
+        top=max(options.top, 100),
+        dtype=number_kind(blocks[0]),
     )
     with make_engine("ray" if options.on == "ray" else "local", options.jobs) as engine:
-        result = audit_blocks(
-            blocks,
-            engine,
-            settings,
-            folder=folder,
-            form=options.rows,
-            say=lambda words: say(words, aside=True),
-        )
-    result = replace(result, settings={**result.settings, "data": str(options.data), "options": options.named()})
-    make_console().print(overview(result, options.top))
-    if options.out is not None:
-        written = [result.to_json(options.out / "audit.json"), result.to_html(options.out / "audit.html", top)]
-        written.append(options.out / "rows")
-        say(f"Written: {', '.join(map(str, written))}")
-    return 0
-
-
-def _write(result: Audit, folder: Path, top: int, inputs: Samples | None) -> list[Path]:
-    images = inputs.inputs if inputs is not None and inputs.kind == "image" else None
-    texts = inputs.inputs if inputs is not None and inputs.kind == "text" else None
-    return [
-        result.to_csv(folder / "audit.csv"),
-        result.to_json(folder / "audit.json"),
-        result.to_html(folder / "audit.html", max(top, 50), images=images, texts=texts),
-    ]
+        return audit_blocks(blocks, engine, settings, folder=folder, form=options.rows, say=tell)

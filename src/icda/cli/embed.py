@@ -8,7 +8,7 @@ from pathlib import Path
 
 import tyro
 
-from icda.cli.output import NAMED, Bar, listed, say
+from icda.cli.output import Bar, counted, listed, say
 from icda.data.embedding import Features, embed, read_samples
 from icda.data.embedding.run import CHUNK_BATCHES
 from icda.data.embedding.samples import Columns
@@ -50,7 +50,6 @@ class EmbedArguments:
     """CSV column with groups."""
     split_column: str | None = None
     """CSV column with train, validation or test."""
-
     allow_outside: bool = False
     """Trust a table that names images outside its own folder."""
     on: Where = "local"
@@ -109,6 +108,6 @@ def _summary(out: Path, result: Features) -> str:
     lines = [f"{out}: {len(result)} x {result.features.shape[1]} features by {result.encoder}"]
     for noun, names in (("classes", result.class_names), ("groups", result.group_names)):
         if names is not None:
-            lines.append(f"{len(names)} {noun}: {', '.join(names[:NAMED])}{' ...' if len(names) > NAMED else ''}")
+            lines.append(f"{len(names)} {noun}: {counted(list(names))}")
     lines += listed("unreadable, left out and listed in the file as 'skipped'", result.skipped.tolist())
     return "\n".join(lines)

@@ -9,7 +9,7 @@ from typing import Literal
 
 import tyro
 
-from icda.cli.output import NAMED, say
+from icda.cli.output import counted, say
 from icda.cli.train import HEADLINES
 from icda.report import comparison_table, to_rich
 from icda.results import RunResult
@@ -62,12 +62,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def judged(result: RunResult) -> str:
-    """How many samples were judged, and of which classes.
-
-    >>> judged(RunResult("birds", "icda", class_names=["crow", "owl"], confusion=[[3, 1], [0, 2]]))
-    'Judged: 6 samples (crow 4, owl 2)'
-    """
+    """How many samples were judged, and of which classes."""
     counts = [sum(row) for row in result.confusion or ()]
     named = [f"{name} {count}" for name, count in zip(result.class_names or (), counts, strict=False)]
-    shown = ", ".join(named[:NAMED]) + (f" and {len(named) - NAMED} more classes" if len(named) > NAMED else "")
-    return f"Judged: {sum(counts)} samples ({shown})"
+    return f"Judged: {sum(counts)} samples ({counted(named)})"

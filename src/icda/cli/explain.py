@@ -47,34 +47,27 @@ class ExplainArguments:
 
 def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(ExplainArguments, args=list(arguments), prog="icda explain")
-    _check(options)
+    if not options.runs:
+        raise InputError("icda explain needs the folder of at least one run: icda explain runs/digits_lt/icda/seed0")
+    if options.samples < 1 or options.measured < 1:
+        raise InputError(f"--samples and --measured must be positive, got {options.samples} and {options.measured}.")
     if options.figure is None:
+        if options.out is not None:
+            raise InputError(f"--out {options.out} without --figure: say which figure to draw.")
         for folder in options.runs:
             say(f"Explanations: {explain_folder(folder, options)}")
         return 0
-    assert options.out is not None
+    if options.out is None:
+        raise InputError(f"--figure {options.figure} needs --out FILE.png, .pdf or .svg.")
+    if options.parts:
+        raise InputError("--parts belongs to explanations.json, --figure to a picture: give one of them.")
+    check_suffix(options.out)  # before any model is loaded
     labels = run_labels(options.runs)
     runs = [load_run(folder, label, options.allow_hub) for folder, label in zip(options.runs, labels, strict=True)]
     figure_options = FigureOptions(options.split, options.samples, options.measured, options.seed, options.layer)
     for path in make_figure(options.figure, runs, options.out, figure_options):
         say(f"Written: {path}")
     return 0
-
-
-def _check(options: ExplainArguments) -> None:
-    """What can be wrong with the words alone, found before any model is loaded."""
-    if not options.runs:
-        raise InputError("icda explain needs the folder of at least one run: icda explain runs/digits_lt/icda/seed0")
-    if options.figure is None and options.out is not None:
-        raise InputError(f"--out {options.out} without --figure: say which figure to draw.")
-    if options.figure is not None and options.out is None:
-        raise InputError(f"--figure {options.figure} needs --out FILE.png, .pdf or .svg.")
-    if options.figure is not None and options.parts:
-        raise InputError("--parts belongs to explanations.json, --figure to a picture: give one of them.")
-    if options.samples < 1 or options.measured < 1:
-        raise InputError(f"--samples and --measured must be positive, got {options.samples} and {options.measured}.")
-    if options.out is not None:
-        check_suffix(options.out)
 
 
 def explain_folder(folder: Path, options: ExplainArguments) -> Path:

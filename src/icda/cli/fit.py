@@ -13,13 +13,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from icda.cli.output import Bar, check_jobs, say
+from icda.cli.output import Bar, check_jobs, say, tell
 from icda.errors import InputError
 from icda.terminal import make_console
 
 if TYPE_CHECKING:  # torch is loaded when there is something to fit, not for --help
     from icda.serving.fit_data import Asked, FitData
-    from icda.serving.fitting import Fitted, Say
+    from icda.serving.fitting import Fitted
     from icda.training import TrainConfig
 
 
@@ -105,12 +105,17 @@ class FitArguments:
 
 def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(FitArguments, args=list(arguments), prog="icda fit")
+    from icda.methods import resolve_method
     from icda.serving.fit_data import read_fit_data
     from icda.serving.fitting import check_out, write_fitted
     from icda.serving.folder import PAGE
+    from icda.serving.head_fit import AUTO, check_method
     from icda.serving.page import render_fit_page
 
-    _check_method(options)
+    if not options.train:
+        check_method(options.method)
+    elif options.method != AUTO:
+        resolve_method(options.method)
     folder = options.out.expanduser()
     check_out(folder, options.overwrite)
     check_jobs("the fit", options.on, options.jobs)
@@ -122,7 +127,7 @@ def main(arguments: Sequence[str]) -> int:
     spent = {"read": time.perf_counter() - started}
     for note in data.notes:
         tell(note)
-    fitted = _fit(options, data, tell)
+    fitted = _fit(options, data)
     fitted = replace(fitted, seconds={**spent, **fitted.seconds})
     write_fitted(fitted, folder, render_fit_page(fitted, str(options.out), options.data.name))
     make_console().print(summary(fitted))
@@ -146,11 +151,9 @@ def _fit_blocks(options: FitArguments, folder: Path) -> int:
     facts = model.facts
     state = "converged" if facts["converged"] else "stopped at the limit of iterations"
     said = f"{facts.get('found', '')}\nDone: {facts['done']}\n".lstrip()
-    said += (
-        f"{facts['samples']} rows, {len(model.classes)} classes: {facts['iterations']} iterations, {facts['passes']} "
-        f"passes, {state}.\n"
-    )
-    say(f"{said}Model: {folder}\n{_next(folder)}")
+    rows = f"{facts['samples']} rows, {len(model.classes)} classes"
+    say(f"{said}{rows}: {facts['iterations']} iterations, {facts['passes']} passes, {state}.")
+    say(f"Model: {folder}\n{_next(folder)}")
     return 0
 
 
@@ -158,31 +161,16 @@ def _next(folder: Path) -> str:
     return f"Next: icda predict {folder} NEW --out predictions.csv"
 
 
-def tell(words: str) -> None:
-    """What happens meanwhile, beside what the command is asked for."""
-    say(words, aside=True)
-
-
-def _check_method(options: FitArguments) -> None:
-    from icda.methods import resolve_method
-    from icda.serving.head_fit import AUTO, check_method
-
-    if not options.train:
-        check_method(options.method)
-    elif options.method != AUTO:
-        resolve_method(options.method)
-
-
-def _fit(options: FitArguments, data: FitData, say: Say) -> Fitted:
+def _fit(options: FitArguments, data: FitData) -> Fitted:
     if not options.train:
         from icda.serving.fitting import fit_model
 
-        return fit_model(data, options.method, options.seed, say)
+        return fit_model(data, options.method, options.seed, tell)
     from icda.serving.network_fit import NetworkSettings, fit_network
     from icda.training.progress import TerminalView
 
     settings = NetworkSettings(options.config(), options.compare, options.overwrite)
-    return fit_network(data, settings, options.method, say, TerminalView())
+    return fit_network(data, settings, options.method, tell, TerminalView())
 
 
 def summary(fitted: Fitted) -> RenderableType:

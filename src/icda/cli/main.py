@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("ICDA_TRACEBACK"):
             raise
-        print(printable(_sentence(error) if _speaks_to_the_user(error) else _bug_report(words)), file=sys.stderr)
+        print(printable(_sentence(error) or _bug_report(words)), file=sys.stderr)
         return 1
 
 
@@ -91,19 +91,15 @@ def _find(name: str) -> Command | None:
     return None
 
 
-def _speaks_to_the_user(error: Exception) -> bool:
-    """Whether one line says it all: icda's own errors, the operating system's (which file, and why), and full memory."""
-    from_the_system = isinstance(error, OSError) and error.errno is not None
-    # Torch's error is known by its name: the command line does not load torch to compare.
-    out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return isinstance(error, IcdaError) or from_the_system or out_of_memory
-
-
-def _sentence(error: Exception) -> str:
-    if isinstance(error, IcdaError | OSError):
+def _sentence(error: Exception) -> str | None:
+    """One line that says it all: for icda's own errors, the system's (which file, and why), and full memory."""
+    if isinstance(error, IcdaError) or (isinstance(error, OSError) and error.errno is not None):
         return f"icda: {error}"
-    details = str(error).strip().splitlines()  # Python's own MemoryError says nothing
-    return f"icda: out of memory{f' ({details[0]})' if details else ''}: take smaller batches, images or data."
+    # Torch's error is known by its name: the command line does not load torch to compare.
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        details = str(error).strip().splitlines()  # Python's own MemoryError says nothing
+        return f"icda: out of memory{f' ({details[0]})' if details else ''}: take smaller batches, images or data."
+    return None
 
 
 def _bug_report(words: Sequence[str]) -> str:

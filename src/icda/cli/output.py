@@ -19,6 +19,16 @@ def say(words: str, *, aside: bool = False) -> None:
     make_console(stderr=aside).print(words, highlight=False, markup=False, soft_wrap=True)
 
 
+def tell(words: str) -> None:
+    """What happens meanwhile, beside what the command is asked for."""
+    say(words, aside=True)
+
+
+def counted(names: Sequence[object]) -> str:
+    """The first names in one line, and a sign that there are more."""
+    return ", ".join(map(str, names[:NAMED])) + (" ..." if len(names) > NAMED else "")
+
+
 @dataclass
 class Bar:
     """A bar with time left; a line each tenth where output is not a terminal."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from icda.cli.output import NAMED, Bar, listed, say
+from icda.cli.output import Bar, counted, listed, say
 from icda.errors import InputError
 
 if TYPE_CHECKING:  # torch is loaded when there is something to predict, not for --help
@@ -69,11 +69,9 @@ def describe(predictions: Predictions, out: Path) -> str:
     from icda.serving.predictions import count_labels
 
     written = len(predictions) - len(predictions.skipped)
-    counts = count_labels(predictions).items()
-    shown = ", ".join(f"{name} {count}" for name, count in list(counts)[:NAMED])
-    lines = [f"{out}: {written} predictions ({shown}{' ...' if len(counts) > NAMED else ''})"]
-    disagreements = predictions.disagreements
-    if disagreements is not None:
-        lines.append(f"{disagreements} go against what the shortcut points to (column disagree).")
+    counts = [f"{name} {count}" for name, count in count_labels(predictions).items()]
+    lines = [f"{out}: {written} predictions ({counted(counts)})"]
+    if predictions.disagreements is not None:
+        lines.append(f"{predictions.disagreements} go against what the shortcut points to (column disagree).")
     lines += listed("unreadable, without a prediction", predictions.skipped)
     return "\n".join(lines)

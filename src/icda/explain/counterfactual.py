@@ -20,7 +20,7 @@ from icda.data.generators import generator_for
 from icda.data.task import Task
 from icda.errors import InputError
 from icda.explain.passes import Pass, on_device
-from icda.explain.pictures import normaliser_of, to_inputs, to_pixels
+from icda.explain.pictures import normaliser_of, pixels_of, to_inputs, to_pixels
 from icda.explain.strengths import most_tied
 from icda.functional.confusion import count_confusions
 from icda.functional.strength import Strength
@@ -43,7 +43,6 @@ class FeatureSpace:
 
     @classmethod
     def of(cls, seen: Pass) -> FeatureSpace:
-        """From one pass of the trained network."""
         confusion = count_confusions(seen.predicted, seen.targets, seen.num_classes).double()
         return cls(seen.statistics(), confusion / confusion.sum(1, keepdim=True).clamp(min=1))
 
@@ -72,33 +71,26 @@ def augment_towards(
         raise InputError(f"unknown augmentation {kind!r}: choose from {', '.join(AUGMENTATIONS)}.")
     if lam < 0:
         raise InputError(f"lam must not be negative, got {lam}.")
+    moments = space.statistics.moments()
+    covariance, relations = moments.covariance(), space.confusion.to(moments.mean)
     drawn = []
     for number, (feature, label) in enumerate(zip(features, targets, strict=True)):
         generator = generator_for(seed, f"counterfactual {number}")
         if kind == "icda" and strengths[number] > 0:
-            only = torch.zeros(1, space.statistics.num_classes).index_fill_(
-                1, towards[number], float(strengths[number])
-            )
+            only = torch.zeros(1, len(relations)).index_fill_(1, towards[number], float(strengths[number]))
             strength = Strength(only, strengths[number][None])
             augmented = augment(feature[None], label[None], space.statistics, strength, lam, 1, generator)
             drawn.append(augmented.features[0])
+        elif kind == "risda":
+            mean = feature + lam * (relations[label] @ moments.mean - moments.mean[label])
+            drawn.append(_draw(mean, lam, torch.tensordot(relations[label], covariance, 1), generator))
         else:  # ICDA moves a sample without a tie as ISDA does
-            drawn.append(_draw("isda" if kind == "icda" else kind, feature, int(label), space, lam, generator))
+            drawn.append(_draw(feature, lam, covariance[label], generator))
     return torch.stack(drawn)
 
 
-def _draw(
-    kind: str, feature: Tensor, label: int, space: FeatureSpace, lam: float, generator: torch.Generator
-) -> Tensor:
-    moments = space.statistics.moments()
-    covariance = moments.covariance()
-    if kind == "isda":
-        mean, spread = feature, covariance[label]
-    else:
-        relations = space.confusion[label].to(covariance)
-        mean = feature + lam * (relations @ moments.mean - moments.mean[label])
-        spread = torch.tensordot(relations, covariance, 1)
-    noise = torch.randn(feature.shape, generator=generator, dtype=feature.dtype)
+def _draw(mean: Tensor, lam: float, spread: Tensor, generator: torch.Generator) -> Tensor:
+    noise = torch.randn(mean.shape, generator=generator, dtype=mean.dtype)
     if spread.dim() == 1:
         return mean + (lam * spread).clamp(min=0).sqrt() * noise
     values, vectors = torch.linalg.eigh(spread)
@@ -134,50 +126,38 @@ def paint(
     """
     if steps < 1:
         raise InputError(f"steps must be at least 1, got {steps}.")
+
+    def error_of(pixels: Tensor) -> Tensor:
+        return (network.encoder(to_inputs(pixels, normaliser)) - wanted).square().sum(1)
+
     with evaluating(network), torch.enable_grad():
         start = on_device(to_pixels(inputs, normaliser) if normaliser else inputs, network).detach()
         wanted = on_device(wanted, network)
-        scale = (_features(network, start, normaliser) - wanted).square().sum(1).detach().clamp(min=1e-12)
+        scale = error_of(start).detach().clamp(min=1e-12)
         pixels = start.clone().requires_grad_()
         optimizer = torch.optim.Adam([pixels], lr=rate)
         for _ in range(steps):
-            error = (_features(network, pixels, normaliser) - wanted).square().sum(1) / scale
-            loss = (error + smoothness * total_variation(pixels - start)).sum()
+            loss = (error_of(pixels) / scale + smoothness * total_variation(pixels - start)).sum()
             (pixels.grad,) = torch.autograd.grad(loss, pixels)
             optimizer.step()
             if normaliser is not None:
                 pixels.data.clamp_(0, 1)
         with torch.no_grad():
-            error = (_features(network, pixels, normaliser) - wanted).square().sum(1) / scale
+            error = error_of(pixels) / scale
     shown = pixels.detach() if normaliser else to_pixels(pixels.detach(), None)
     return Made(shown.cpu(), error.sqrt().cpu())
 
 
-def _features(network: FeatureClassifier, pixels: Tensor, normaliser: Normaliser | None) -> Tensor:
-    return network.encoder(to_inputs(pixels, normaliser))
-
-
 def total_variation(pixels: Tensor) -> Tensor:
-    """The mean step between neighbouring pixels (N,), down and across together.
-
-    >>> total_variation(torch.tensor([[[[0.0, 1.0], [0.0, 1.0]]]])).tolist()
-    [1.0]
-    """
+    """The mean step between neighbouring pixels (N,), down and across together."""
     down, across = pixels.diff(dim=2).abs(), pixels.diff(dim=3).abs()
     return down.flatten(1).mean(1) + across.flatten(1).mean(1)
 
 
-def nearest_real(wanted: Tensor, features: Tensor, count: int, without: Tensor | None = None) -> Tensor:
-    """Places (N, count) of the rows of `features` nearest to each of `wanted`, nearest first; `without` (N,) is left out.
-
-    >>> nearest_real(torch.tensor([[0.9]]), torch.tensor([[0.0], [1.0], [2.0]]), 2, without=torch.tensor([1])).tolist()
-    [[0, 2]]
-    """
-    distance = torch.cdist(wanted.double(), features.double())
-    if without is not None:
-        distance = distance.scatter(1, without[:, None], torch.inf)
-    count = min(count, features.shape[0] - (without is not None))
-    return distance.topk(count, 1, largest=False).indices
+def nearest_real(wanted: Tensor, features: Tensor, count: int, without: Tensor) -> Tensor:
+    """Places (N, count) of the rows of `features` nearest to each of `wanted`, nearest first, `without` (N,) left out."""
+    distance = torch.cdist(wanted.double(), features.double()).scatter(1, without[:, None], torch.inf)
+    return distance.topk(min(count, len(features) - 1), 1, largest=False).indices
 
 
 @dataclass(frozen=True)
@@ -215,7 +195,7 @@ class TiedSamples:
 
     @property
     def pixels(self) -> Tensor:
-        return to_pixels(self.inputs, normaliser_of(self.task.train))
+        return pixels_of(self.task.train, self.inputs)
 
     def moved(
         self, network: FeatureClassifier, kind: str, space: FeatureSpace, lam: float, seed: int, **painting: Any

@@ -10,13 +10,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from icda.data.task import Task
+from icda.data.task import Batch, Task
 from icda.errors import InputError
+from icda.explain.counterfactual import AUGMENTATIONS, FeatureSpace, Made, TiedSamples
+from icda.explain.grad_cam import HeatMaps, grad_cam
 from icda.explain.margins import adjusted_margins, margins, sample_distances
-from icda.explain.passes import Pass, named_split, run_pass, subsample
-from icda.explain.picture_figures import counterfactual_figure, gradcam_figure
-from icda.explain.plots import plot_margins, plot_variances
-from icda.explain.variances import logged_variances, variance_figures
+from icda.explain.passes import (
+    Pass,
+    balanced_sample,
+    in_turns,
+    logged_variances,
+    named_split,
+    run_pass,
+    subsample,
+    variance_figures,
+)
+from icda.explain.pictures import pixels_of, require_pictures
+from icda.explain.plots import PictureCell, draw_grid, heat_cells, plot_margins, plot_variances
+from icda.explain.strengths import augmentation_strength, sample_strengths
 from icda.methods.base import Method
 from icda.models.base import FeatureClassifier
 from icda.registry import did_you_mean
@@ -25,7 +36,9 @@ from icda.results.foreign_text import write_csv
 SUFFIXES = (".png", ".pdf", ".svg")
 SMALL_MARGIN = 1.0
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+NEIGHBOURS_SHOWN = 2
 Rows = list[dict[str, Any]]
+Drawn = tuple[Any, dict[str, Rows]]  # a figure, and its tables by the ends of their file names
 
 
 @dataclass(frozen=True)
@@ -59,8 +72,11 @@ def make_figure(
     All runs are looked at on the same samples, so they must be of one task. `out` ends in .png, .pdf or .svg.
     """
     out = Path(out)
-    draw = check_figure(name, runs, out)
-    figure, tables = draw(runs, options or FigureOptions())
+    if name not in FIGURES:
+        raise InputError(f"unknown figure {name!r}: {did_you_mean(name, FIGURES)}Known: {', '.join(FIGURES)}.")
+    check_suffix(out)
+    _check_runs(name, runs)
+    figure, tables = FIGURES[name](runs, options or FigureOptions())
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out)
     written = [out]
@@ -72,12 +88,12 @@ def make_figure(
     return written
 
 
-def check_figure(name: str, runs: Sequence[TrainedRun], out: Path) -> Callable[..., tuple[Any, dict[str, Rows]]]:
-    """All that can be wrong with a request, found before anything is computed."""
-    if name not in FIGURES:
-        hint = did_you_mean(name, FIGURES)
-        raise InputError(f"unknown figure {name!r}: {hint}Known: {', '.join(FIGURES)}.")
-    check_suffix(out)
+def check_suffix(out: Path) -> None:
+    if out.suffix.lower() not in SUFFIXES:
+        raise InputError(f"a figure is written as {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, got {str(out)!r}.")
+
+
+def _check_runs(name: str, runs: Sequence[TrainedRun]) -> None:
     if not runs:
         raise InputError(f"the figure {name} needs at least one run.")
     first = runs[0].task
@@ -89,32 +105,21 @@ def check_figure(name: str, runs: Sequence[TrainedRun], out: Path) -> Callable[.
             )
     if len({run.label for run in runs}) < len(runs):
         raise InputError(f"runs of one figure need different labels, got {', '.join(run.label for run in runs)}.")
-    return FIGURES[name]
 
 
-def check_suffix(out: Path) -> None:
-    """
-    >>> check_suffix(Path("margins.jpg"))
-    Traceback (most recent call last):
-    icda.errors.InputError: a figure is written as .png, .pdf or .svg, got 'margins.jpg'.
-    """
-    if out.suffix.lower() not in SUFFIXES:
-        raise InputError(f"a figure is written as {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, got {str(out)!r}.")
-
-
-def _margins(runs: Sequence[TrainedRun], options: FigureOptions) -> tuple[Any, dict[str, Rows]]:
+def _margins(runs: Sequence[TrainedRun], options: FigureOptions) -> Drawn:
     values, distances, summary = {}, {}, []
     for run in runs:
         seen = run_pass(run.method, run.networks, named_split(run.task, options.split))
         values[run.label] = margins(seen.logits, seen.targets)
         distances[run.label] = sample_distances(seen.logits, seen.targets, seen.weight)
-        summary += margin_summary(run, seen, values[run.label], distances[run.label])
+        summary += _margin_summary(run, seen, values[run.label], distances[run.label])
     title = f"{runs[0].task.name}, {options.split} split: how far from being wrong"
     figure, rows = plot_margins(values, distances, title)
     return figure, {"": rows, "_summary": summary}
 
 
-def margin_summary(run: TrainedRun, seen: Pass, values: Tensor, distances: Tensor) -> Rows:
+def _margin_summary(run: TrainedRun, seen: Pass, values: Tensor, distances: Tensor) -> Rows:
     """Quantiles and shares of margins, over all samples, each class and each group."""
     adjusted = adjusted_margins(run.method, seen)
     parts = {"all": torch.ones(len(seen), dtype=torch.bool)}
@@ -127,12 +132,11 @@ def margin_summary(run: TrainedRun, seen: Pass, values: Tensor, distances: Tenso
         if not len(own):
             continue
         quantiles = own.double().quantile(torch.tensor(QUANTILES, dtype=torch.float64)).tolist()
-        small = ((own >= 0) & (own < SMALL_MARGIN)).double().mean()
         figures = {
             "mean": own.mean(),
             **{f"p{100 * q:.0f}": value for q, value in zip(QUANTILES, quantiles, strict=True)},
             "share_wrong": (own < 0).double().mean(),
-            f"share_right_below_{SMALL_MARGIN:g}": small,
+            f"share_right_below_{SMALL_MARGIN:g}": ((own >= 0) & (own < SMALL_MARGIN)).double().mean(),
             "mean_distance": distances[chosen].mean(),
             "mean_with_adjustment": "" if adjusted is None else adjusted[chosen].mean(),
         }
@@ -141,7 +145,7 @@ def margin_summary(run: TrainedRun, seen: Pass, values: Tensor, distances: Tenso
     return rows
 
 
-def _variances(runs: Sequence[TrainedRun], options: FigureOptions) -> tuple[Any, dict[str, Rows]]:
+def _variances(runs: Sequence[TrainedRun], options: FigureOptions) -> Drawn:
     figures = {}
     for run in runs:
         positions = subsample(run.task.train, options.limit, options.seed)
@@ -151,9 +155,133 @@ def _variances(runs: Sequence[TrainedRun], options: FigureOptions) -> tuple[Any,
     return figure, {"": rows}
 
 
-FIGURES: dict[str, Callable[..., tuple[Any, dict[str, Rows]]]] = {
+def _gradcam(runs: Sequence[TrainedRun], options: FigureOptions) -> Drawn:
+    """Heat of each run's prediction on the same samples; the tables hold all measured samples, and means by group."""
+    task = runs[0].task
+    require_pictures(task, "the figure gradcam")
+    split = named_split(task, options.split)
+    positions = balanced_sample(split, max(options.samples, options.measured), options.seed)
+    batch = split.batch(positions)
+    labels, names = _kinds(task, batch)
+    # As many of each kind as there can be, in the order of the sample.
+    shown = in_turns(labels)[: options.samples].sort().values
+    pixels = pixels_of(split, batch.inputs[shown])
+    sources = [PictureCell(image, names[int(labels[place])]) for image, place in zip(pixels, shown, strict=True)]
+    grid: list[tuple[str, list[PictureCell]]] = [("picture", sources)]
+    rows: Rows = []
+    summary: Rows = []
+    for run in runs:
+        maps = grad_cam(run.networks[0], batch.inputs, layer=options.layer)
+        said, shares = maps.predicted[shown], maps.centre_share[shown]
+        words = ["–" if share.isnan() else f"{100 * float(share):.0f} %" for share in shares]
+        captions = [f"{task.class_name(int(c))}, {word} centre" for c, word in zip(said, words, strict=True)]
+        good = (said == batch.targets[shown]).tolist()
+        grid.append((run.label, heat_cells(pixels, maps.heat[shown], captions, good)))
+        rows += _heat_rows(run.label, task, batch, maps)
+        summary += _heat_summary(run.label, task, batch, maps)
+    note = "Heat of the predicted class; blue: right, orange: wrong. Even heat has 25 % in the centre box."
+    figure = draw_grid(grid, f"Grad-CAM on {task.name}, {options.split} split", note)
+    return figure, {"": rows, "_summary": summary}
+
+
+def _kinds(task: Task, batch: Batch) -> tuple[Tensor, Sequence[str]]:
+    """The group of each sample and the groups' names; classes where there are no groups."""
+    if batch.groups is None or task.group_names is None:
+        return batch.targets, task.class_names
+    return batch.groups, task.group_names
+
+
+def _heat_rows(label: str, task: Task, batch: Batch, maps: HeatMaps) -> Rows:
+    return [
+        {
+            "run": label,
+            "index": int(batch.index[place]),
+            "target": task.class_name(int(batch.targets[place])),
+            "group": "" if batch.groups is None else (task.group_names or ())[int(batch.groups[place])],
+            "prediction": task.class_name(int(maps.predicted[place])),
+            "centre_share": "" if share != share else f"{share:.5f}",
+        }
+        for place, share in enumerate(maps.centre_share.tolist())
+    ]
+
+
+def _heat_summary(label: str, task: Task, batch: Batch, maps: HeatMaps) -> Rows:
+    """Mean share of heat on the centre box with its standard error, overall and by group (by class without groups)."""
+    labels, names = _kinds(task, batch)
+    parts = {"all": torch.ones_like(labels, dtype=torch.bool)} | {name: labels == n for n, name in enumerate(names)}
+    rows = []
+    for name, chosen in parts.items():
+        shares = maps.centre_share[chosen]
+        warm = shares[~shares.isnan()]
+        rows.append(
+            {
+                "run": label,
+                "part": name,
+                "samples": int(chosen.sum()),
+                "without_heat": int(shares.isnan().sum()),
+                "accuracy": f"{(maps.predicted == batch.targets)[chosen].double().mean():.4f}",
+                "mean_centre_share": f"{warm.mean():.4f}" if len(warm) else "",
+                "standard_error": f"{warm.std() / len(warm) ** 0.5:.4f}" if len(warm) > 1 else "",
+                "layer": maps.layer,
+            }
+        )
+    return rows
+
+
+def _counterfactual(runs: Sequence[TrainedRun], options: FigureOptions) -> Drawn:
+    """The most tied training samples of a run under ISDA, RISDA and ICDA, with the real neighbours of ICDA's feature."""
+    if len(runs) > 1:
+        raise InputError(
+            f"the counterfactual figure shows one network's feature space, got {len(runs)} runs: give one run."
+        )
+    run, task = runs[0], runs[0].task
+    require_pictures(task, "the figure counterfactual")
+    seen = run_pass(run.method, run.networks, task.train, subsample(task.train, options.limit, options.seed))
+    tied = TiedSamples.of(task, seen, sample_strengths(run.method, seen), options.samples)
+    space, lam = FeatureSpace.of(seen), augmentation_strength(run.method)
+    pairs = zip(tied.targets.tolist(), tied.towards.tolist(), strict=True)
+    ties = [f"{task.class_name(y)} → {task.class_name(c)}" for y, c in pairs]
+    grid = [("source → towards", [PictureCell(*cell) for cell in zip(tied.pixels, ties, strict=True)])]
+    rows: Rows = []
+    for kind in AUGMENTATIONS:
+        aims, made, near = tied.moved(run.networks[0], kind, space, lam, options.seed)
+        captions = [f"error {error:.2f}" for error in made.feature_error.tolist()]
+        grid.append((kind.upper(), [PictureCell(*cell) for cell in zip(made.pixels, captions, strict=True)]))
+        rows += _counterfactual_rows(kind, tied, aims, made, near)
+    for rank, places in enumerate(near.T[:NEIGHBOURS_SHOWN], start=1):  # of the last augmentation, ICDA
+        names = [task.class_name(int(y)) for y in seen.targets[places]]
+        pixels = pixels_of(task.train, task.train.batch(seen.index[places]).inputs)
+        grid.append((f"ICDA, real {rank}", [PictureCell(*cell) for cell in zip(pixels, names, strict=True)]))
+    note = "error: distance left to the augmented feature, as a share of the way. Neighbours are real training images."
+    figure = draw_grid(grid, f"Counterfactual features of {run.label} on {task.name}, back in pixels", note)
+    return figure, {"": rows}
+
+
+def _counterfactual_rows(kind: str, tied: TiedSamples, aims: Tensor, made: Made, near: Tensor) -> Rows:
+    task, seen = tied.task, tied.seen
+    features = seen.features[tied.places]
+    moved = (aims - features).norm(dim=1) / features.norm(dim=1).clamp(min=1e-12)
+    changes = (made.pixels - tied.pixels).abs().flatten(1).mean(1)
+    return [
+        {
+            "augmentation": kind,
+            "index": int(tied.index[number]),
+            "target": task.class_name(int(tied.targets[number])),
+            "towards": task.class_name(int(tied.towards[number])),
+            "strength": f"{tied.strengths[number]:.4f}",
+            "relative_move": f"{moved[number]:.4f}",
+            "feature_error": f"{made.feature_error[number]:.4f}",
+            "mean_pixel_change": f"{changes[number]:.4f}",
+            "nearest_real": " ".join(str(int(seen.index[n])) for n in near[number]),
+            "nearest_real_targets": "; ".join(task.class_name(int(seen.targets[n])) for n in near[number]),
+        }
+        for number in range(len(tied))
+    ]
+
+
+FIGURES: dict[str, Callable[[Sequence[TrainedRun], FigureOptions], Drawn]] = {
     "margins": _margins,
     "variance": _variances,
-    "gradcam": gradcam_figure,
-    "counterfactual": counterfactual_figure,
+    "gradcam": _gradcam,
+    "counterfactual": _counterfactual,
 }

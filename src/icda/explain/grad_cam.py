@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from icda.errors import InputError
 from icda.explain.passes import on_device
+from icda.explain.pictures import centre_box
 from icda.extras import require
 from icda.models.base import FeatureClassifier, evaluating
 
@@ -85,26 +86,15 @@ def grad_cam(
 
 
 def as_shares(heat: Tensor) -> Tensor:
-    """Heat (N, H, W) divided by its sum; a map without heat stays zero.
-
-    >>> as_shares(torch.tensor([[[1.0, 3.0]], [[0.0, 0.0]]])).tolist()
-    [[[0.25, 0.75]], [[0.0, 0.0]]]
-    """
+    """Heat (N, H, W) divided by its sum; a map without heat stays zero."""
     total = heat.sum((1, 2), keepdim=True)
     return torch.where(total > 0, heat / total.clamp(min=torch.finfo(heat.dtype).tiny), 0)
 
 
 def centre_share(heat: Tensor) -> Tensor:
-    """The share (N,) of heat within the box of half the side lengths in the middle: 0.25 for heat that is even.
-
-    >>> centre_share(torch.full((1, 8, 8), 1 / 64)).item()
-    0.25
-    """
-    height, width = heat.shape[1:]
-    top, left = height // 4, width // 4
-    inside = heat[:, top : height - top, left : width - left].sum((1, 2))
+    """The share (N,) of heat within the centre box: 0.25 for heat that is even, NaN without heat."""
     total = heat.sum((1, 2))
-    return torch.where(total > 0, inside / total, torch.nan)
+    return torch.where(total > 0, centre_box(heat).sum((1, 2)) / total, torch.nan)
 
 
 def find_layer(network: FeatureClassifier, image: Tensor) -> str:
@@ -118,21 +108,21 @@ def find_layer(network: FeatureClassifier, image: Tensor) -> str:
     >>> find_layer(create_model("resnet8", 3), torch.rand(1, 3, 16, 16))
     'encoder.stages.2.0'
     """
-    outputs: list[tuple[str, Tensor]] = []
+    outputs: list[tuple[str, Tensor, int]] = []
     with _outputs_of(network) as seen, evaluating(network), torch.enable_grad():
         logits = network(on_device(image.detach(), network).requires_grad_()).logits
         for name, module, output in seen:
-            known = any(output is other for _, other in outputs)  # a container hands its last layer's output on
-            if isinstance(output, Tensor) and not known and _has_places(module, output):
-                outputs.append((name, output))
+            known = any(output is other for _, other, _ in outputs)  # a container hands its last layer's output on
+            if isinstance(output, Tensor) and not known and (side := _side(module, output)):
+                outputs.append((name, output, side))
         # A random direction: the plain sum of logits may have no gradient where a softmax head would.
         direction = torch.linspace(-1, 1, logits.numel(), device=logits.device).view_as(logits)
-        tensors = [output for _, output in outputs]
+        tensors = [output for _, output, _ in outputs]
         slopes = torch.autograd.grad((logits * direction).sum(), tensors, allow_unused=True) if tensors else ()
     reached = [
-        (name, min(_places(output)))
-        for (name, output), slope in zip(reversed(outputs), reversed(slopes), strict=True)
-        if slope is not None and _reached_places(slope) > 1
+        (name, side)
+        for (name, _, side), slope in zip(reversed(outputs), reversed(slopes), strict=True)
+        if slope is not None and int((slope.abs().sum(1 if slope.dim() == 4 else 2) > 0).sum()) > 1
     ]
     if reached:
         return next((name for name, side in reached if side >= FINE), reached[0][0])
@@ -142,23 +132,13 @@ def find_layer(network: FeatureClassifier, image: Tensor) -> str:
     )
 
 
-def _has_places(module: nn.Module, output: Tensor) -> bool:
+def _side(module: nn.Module, output: Tensor) -> int:
+    """How many places maps, or normalised tokens, have along their shorter side; 0 for all else and for one place."""
     if output.dim() == 4:
-        return output.shape[2] * output.shape[3] > 1
-    return output.dim() == 3 and "norm" in type(module).__name__.lower() and _grid(output.shape[1]) is not None
-
-
-def _places(output: Tensor) -> tuple[int, int]:
-    if output.dim() == 4:
-        return int(output.shape[2]), int(output.shape[3])
-    grid = _grid(output.shape[1])
-    assert grid is not None, "only tokens that form a square are watched"
-    return grid[1], grid[1]
-
-
-def _reached_places(slope: Tensor) -> int:
-    sizes = slope.abs().sum(1) if slope.dim() == 4 else slope.abs().sum(2)
-    return int((sizes > 0).sum())
+        return min(output.shape[2:]) if output.shape[2] * output.shape[3] > 1 else 0
+    is_tokens = output.dim() == 3 and "norm" in type(module).__name__.lower()
+    grid = _grid(output.shape[1]) if is_tokens else None
+    return 0 if grid is None else grid[1]
 
 
 def _grid(tokens: int) -> tuple[int, int] | None:

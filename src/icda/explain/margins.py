@@ -36,11 +36,8 @@ def adjusted_margins(method: Method, seen: Pass, progress: float = 1.0) -> Tenso
     means the full strength of the end of training.
     """
     criterion = method.criterion
-    if (
-        not isinstance(criterion, AdjustedLoss)
-        or method.prior_per_sample
-        or getattr(criterion, "prior", None) is not None
-    ):
+    prior_by_sample = method.prior_per_sample or getattr(criterion, "prior", None) is not None
+    if prior_by_sample or not isinstance(criterion, AdjustedLoss):
         return None
     head: Head = (seen.weight, seen.bias) if seen.head is None else seen.head
     device = head_parameters(head)[0].device
@@ -55,10 +52,6 @@ def margin_figures(values: Tensor, targets: Tensor, num_classes: int, groups: Te
     """A histogram with one row per class (and one per group) and a few numbers, all plain.
 
     Zero is an edge of the histogram, so that the bars left of it are exactly the samples that are wrong.
-
-    >>> figures = margin_figures(torch.tensor([-1.0, 1.0, 3.0]), torch.tensor([0, 0, 1]), num_classes=2)
-    >>> figures["mean"], figures["median"], round(figures["share_negative"], 2), figures["class_means"]
-    (1.0, 1.0, 0.33, [0.0, 3.0])
     """
     edges = edges_around_zero(values)
     figures = {
@@ -71,17 +64,13 @@ def margin_figures(values: Tensor, targets: Tensor, num_classes: int, groups: Te
     }
     if groups is not None:
         count = int(groups.max()) + 1
-        figures |= {"group_counts": histograms(values, groups, count, edges)}
-        figures |= {"group_means": means_by(values, groups, count)}
+        figures["group_counts"] = histograms(values, groups, count, edges)
+        figures["group_means"] = means_by(values, groups, count)
     return figures
 
 
 def edges_around_zero(values: Tensor, bins: int = BINS) -> Tensor:
-    """Evenly spaced edges that cover the values, one of them zero.
-
-    >>> edges_around_zero(torch.tensor([-1.0, 3.0]), bins=6).tolist()
-    [-1.0, 0.0, 1.0, 2.0, 3.0]
-    """
+    """Evenly spaced edges that cover the values, one of them zero."""
     low, high = min(float(values.min()), 0.0), max(float(values.max()), 0.0)
     width = (high - low) / (bins - 2) or 1.0  # two bins are kept back for rounding outwards
     below, above = -int(low // width), -int(-high // width)
@@ -103,37 +92,16 @@ def means_by(values: Tensor, labels: Tensor, num_labels: int) -> list[float | No
     return [total / count if count else None for total, count in zip(sums.tolist(), counts.tolist(), strict=True)]
 
 
-def boundary_distances(mean: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Signed distance (C, C) of the mean of class row from its boundary with class column; the diagonal is zero.
-
-    Entry [c, y] is ((w_c - w_y).mu_c + b_c - b_y) / |w_c - w_y|: above zero where the mean lies on its own side. Two
-    classes with the same weights have no boundary, and no distance (NaN).
-
-    Reference: section 5 of arXiv 2304.13431; there the bias is left out and the sign is taken to be positive.
-
-    >>> boundary_distances(torch.tensor([[3.0], [-1.0]]), torch.tensor([[2.0], [-2.0]])).tolist()
-    [[0.0, 3.0], [1.0, 0.0]]
-    """
-    scores = mean @ weight.T
-    if bias is not None:
-        scores = scores + bias
-    gaps = scores.diagonal()[:, None] - scores
-    return _divide(gaps, torch.cdist(weight, weight)).fill_diagonal_(0)
-
-
 def sample_distances(logits: Tensor, targets: Tensor, weight: Tensor) -> Tensor:
     """Signed distance (N,) of each feature from the nearest boundary of its class: min_c (z_y - z_c) / |w_y - w_c|.
 
     A margin in units of the feature space, which larger weights alone do not enlarge. Below zero where the prediction
-    is wrong; then it is the distance to the boundary farthest behind.
+    is wrong; then it is the distance to the boundary farthest behind. Reference: section 5 of arXiv 2304.13431.
 
     >>> sample_distances(torch.tensor([[4.0, 0.0]]), torch.tensor([0]), torch.tensor([[2.0], [0.0]])).tolist()
     [2.0]
     """
     gaps = logits.gather(1, targets[:, None]) - logits
-    distances = _divide(gaps, torch.cdist(weight, weight)[targets])
-    return distances.scatter(1, targets[:, None], torch.inf).nan_to_num(nan=torch.inf, posinf=torch.inf).amin(1)
-
-
-def _divide(gaps: Tensor, lengths: Tensor) -> Tensor:
-    return torch.where(lengths > 0, gaps / lengths.clamp(min=torch.finfo(lengths.dtype).tiny), torch.nan)
+    lengths = torch.cdist(weight, weight)[targets]  # zero between classes with the same weights: no boundary
+    distances = torch.where(lengths > 0, gaps / lengths.clamp(min=torch.finfo(lengths.dtype).tiny), torch.inf)
+    return distances.scatter(1, targets[:, None], torch.inf).amin(1)

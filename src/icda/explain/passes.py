@@ -1,8 +1,8 @@
-"""What a trained network makes of the samples of a split: features, logits, strengths."""
+"""What a trained network makes of the samples of a split: features, logits, mapped variances."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from icda.data.generators import generator_for
 from icda.data.task import Split, Task
 from icda.errors import InputError
+from icda.functional.mapped_variance import mean_mapped_variances
 from icda.losses.augmented import choose_covariance
 from icda.losses.head import head_parameters
 from icda.methods.base import Method
@@ -19,6 +20,7 @@ from icda.models.base import FeatureClassifier, evaluating
 from icda.statistics import ClassStatistics
 
 BATCH = 512
+OWN, UNRELATED = "mapped_variance_own", "mapped_variance_unrelated"  # as `LossMethod` logs them
 
 
 @dataclass(frozen=True)
@@ -93,35 +95,27 @@ def named_split(task: Task, name: str) -> Split:
 
 
 def subsample(split: Split, limit: int, seed: int) -> Tensor:
-    """At most `limit` positions of a split, in order; which ones depends on the seed alone.
-
-    >>> from icda.data.sources import FeatureArray
-    >>> split = Split(FeatureArray(torch.eye(5)), torch.arange(5), torch.zeros(5, dtype=torch.long))
-    >>> len(subsample(split, 3, seed=0)), subsample(split, 9, seed=0).tolist()
-    (3, [0, 1, 2, 3, 4])
-    """
+    """At most `limit` positions of a split, in order; which ones depends on the seed alone."""
     if len(split) <= limit:
         return torch.arange(len(split))
     return torch.randperm(len(split), generator=generator_for(seed, "explain"))[:limit].sort().values
 
 
 def balanced_sample(split: Split, count: int, seed: int) -> Tensor:
-    """`count` positions spread over groups, or over classes where there are none; the same for every model.
-
-    >>> from icda.data.sources import FeatureArray
-    >>> split = Split(FeatureArray(torch.eye(6)), torch.arange(6), torch.tensor([0, 0, 0, 0, 0, 1]))
-    >>> split.targets[balanced_sample(split, 2, seed=0)].tolist()
-    [0, 1]
-    """
+    """`count` positions spread over groups, or over classes where there are none; the same for every model."""
     labels = split.targets if split.groups is None else split.groups
     order = torch.randperm(len(split), generator=generator_for(seed, "explain pictures"))
-    ranks = torch.empty_like(order)
-    for label in torch.unique(labels).tolist():
-        members = (labels[order] == label).nonzero().flatten()
-        ranks[members] = torch.arange(len(members))
-    # First one of every label, then a second of each, and so on.
-    chosen = order[torch.argsort(ranks * (int(labels.max()) + 1) + labels[order], stable=True)[:count]]
+    chosen = order[in_turns(labels[order])[:count]]
     return chosen[torch.argsort(labels[chosen], stable=True)]
+
+
+def in_turns(labels: Tensor) -> Tensor:
+    """Places of labels (N,): the first of every label, then the second of each, and so on."""
+    ranks = torch.empty_like(labels)
+    for label in torch.unique(labels):
+        members = (labels == label).nonzero().flatten()
+        ranks[members] = torch.arange(len(members))
+    return torch.argsort(ranks * (int(labels.max()) + 1) + labels, stable=True)
 
 
 def on_device(inputs: Any, network: nn.Module) -> Any:
@@ -130,3 +124,30 @@ def on_device(inputs: Any, network: nn.Module) -> Any:
     if isinstance(inputs, dict):
         return {name: value.to(device) for name, value in inputs.items()}
     return inputs.to(device)
+
+
+def logged_variances(history: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """What a run logged of its running statistics: epochs, own and unrelated; empty lists where it logged nothing.
+
+    Running statistics are those the loss reads, gathered over all epochs so far, so that they hold the features' drift too.
+    """
+    logged = [record for record in history if OWN in record]
+    return {
+        "epochs": [record["epoch"] for record in logged],
+        "own": [record[OWN] for record in logged],
+        "unrelated": [record[UNRELATED] for record in logged if UNRELATED in record],
+    }
+
+
+def variance_figures(seen: Pass, history: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """Logged mapped variances, and under `trained` those of the trained network's own features.
+
+    Where a run logged none (cross entropy keeps no statistics) the lists hold the trained network's figures alone.
+    """
+    trained = mean_mapped_variances(seen.weight, seen.statistics().moments())
+    figures: dict[str, Any] = logged_variances(history)
+    if not figures["epochs"]:
+        last = history[-1]["epoch"] if history else 0
+        unrelated = [] if trained.unrelated is None else [trained.unrelated]
+        figures = {"epochs": [last], "own": [trained.own], "unrelated": unrelated}
+    return figures | {"trained": trained._asdict()}

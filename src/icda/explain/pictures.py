@@ -13,6 +13,7 @@ from torch import Tensor
 from icda.data.augmentation import Normaliser
 from icda.data.sources import NormalisedSource
 from icda.data.task import Split, Task
+from icda.errors import InputError
 
 LONGEST_SIDE = 96  # larger pictures are made smaller: a page holds many
 PNG_SIDE = 32  # up to here PNG is as small as WebP, and exact
@@ -35,29 +36,30 @@ def to_pixels(inputs: Tensor, normaliser: Normaliser | None) -> Tensor:
     if normaliser is None:
         low, high = inputs.amin((1, 2, 3), keepdim=True), inputs.amax((1, 2, 3), keepdim=True)
         return (inputs - low) / (high - low).clamp(min=1e-12)
-    mean, std = channel_scale(normaliser, inputs)
+    mean, std = _channel_scale(normaliser, inputs)
     return (inputs * std + mean).clamp(0, 1)
+
+
+def pixels_of(split: Split, inputs: Tensor) -> Tensor:
+    """Inputs (N, C, H, W) of a split as pixels in [0, 1]."""
+    return to_pixels(inputs, normaliser_of(split))
 
 
 def to_inputs(pixels: Tensor, normaliser: Normaliser | None) -> Tensor:
     """The way back from pixels in [0, 1] to what the network reads."""
     if normaliser is None:
         return pixels
-    mean, std = channel_scale(normaliser, pixels)
+    mean, std = _channel_scale(normaliser, pixels)
     return (pixels - mean) / std
 
 
-def channel_scale(normaliser: Normaliser, like: Tensor) -> tuple[Tensor, Tensor]:
+def _channel_scale(normaliser: Normaliser, like: Tensor) -> tuple[Tensor, Tensor]:
     mean, std = (like.new_tensor(values)[:, None, None] for values in (normaliser.mean, normaliser.std))
     return mean, std
 
 
 def data_uri(pixels: Tensor) -> str:
-    """A small picture (C, H, W) in [0, 1] as a data URI: PNG up to 32 pixels a side, WebP beyond.
-
-    >>> data_uri(torch.zeros(1, 8, 8))[:22]
-    'data:image/png;base64,'
-    """
+    """A small picture (C, H, W) in [0, 1] as a data URI: PNG up to 32 pixels a side, WebP beyond."""
     picture = Image.fromarray(to_bytes(pixels))
     if max(picture.size) > LONGEST_SIDE:
         picture.thumbnail((LONGEST_SIDE, LONGEST_SIDE), Image.Resampling.LANCZOS)
@@ -82,11 +84,7 @@ _HEAT_COLOURS = ((0.0, 0.0, 0.02), (0.34, 0.06, 0.43), (0.74, 0.21, 0.33), (0.98
 
 
 def heat_overlay(pixels: Tensor, heat: Tensor, opacity: float = 0.6) -> Tensor:
-    """A picture (C, H, W) in grey under its heat (H, W) in colour, brightest where the heat is highest: (3, H, W).
-
-    >>> heat_overlay(torch.zeros(3, 2, 2), torch.tensor([[0.0, 0.0], [0.0, 1.0]]), opacity=1.0)[:, 1, 1].tolist()
-    [0.99..., 1.0, 0.63...]
-    """
+    """A picture (C, H, W) in grey under its heat (H, W) in colour, brightest where the heat is highest: (3, H, W)."""
     grey = pixels.mean(0, keepdim=True).expand(3, -1, -1)
     level = heat / heat.max().clamp(min=1e-12) * (len(_HEAT_COLOURS) - 1)
     colours = torch.tensor(_HEAT_COLOURS, dtype=pixels.dtype)
@@ -95,25 +93,32 @@ def heat_overlay(pixels: Tensor, heat: Tensor, opacity: float = 0.6) -> Tensor:
     return torch.lerp(grey, painted, opacity)
 
 
+def centre_box(maps: Tensor) -> Tensor:
+    """The part of maps (N, H, W) in the box of half the side lengths in the middle: a view."""
+    height, width = maps.shape[1:]
+    top, left = height // 4, width // 4
+    return maps[:, top : height - top, left : width - left]
+
+
 def has_pictures(task: Task) -> bool:
     return task.input_kind == "image" and len(task.input_shape) == 3
+
+
+def require_pictures(task: Task, what: str) -> None:
+    if not has_pictures(task):
+        kind = f"{task.input_kind} of shape {task.input_shape}"
+        raise InputError(f"{what} needs images, but the samples of task {task.name!r} are {kind}: leave it out.")
 
 
 def show_samples(task: Task, split: Split, positions: Tensor) -> list[dict[str, str]]:
     """For each sample {"picture": uri} or {"text": words}; {} where the task has neither, such as features."""
     if has_pictures(task):
-        pixels = to_pixels(split.batch(positions).inputs, normaliser_of(split))
-        return [{"picture": data_uri(image)} for image in pixels]
+        return [{"picture": data_uri(image)} for image in pixels_of(split, split.batch(positions).inputs)]
     texts = getattr(split.source, "texts", None)
     if texts is None:
         return [{} for _ in positions]
-    return [{"text": shorten(texts[row])} for row in split.rows[positions].tolist()]
+    return [{"text": _shorten(texts[row])} for row in split.rows[positions].tolist()]
 
 
-def shorten(text: str, longest: int = LONGEST_TEXT) -> str:
-    """A text of bounded length.
-
-    >>> shorten("one two three", longest=8)
-    'one two…'
-    """
-    return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
+def _shorten(text: str) -> str:
+    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1].rstrip() + "…"

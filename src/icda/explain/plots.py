@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from icda.explain.margins import edges_around_zero
-from icda.explain.pictures import heat_overlay, to_bytes
+from icda.explain.pictures import centre_box, heat_overlay, to_bytes
 from icda.extras import require
 
 # Okabe and Ito's colours, told apart with any colour vision; line styles tell them apart without colour.
@@ -24,17 +24,12 @@ CELL = 1.35  # inches
 
 
 def look(number: int) -> dict[str, Any]:
-    """Colour and line style of the run with that number.
-
-    >>> look(0) != look(7)
-    True
-    """
+    """Colour and line style of the run with that number."""
     # Seven colours and four styles have no common divisor: 28 runs look different.
     return {"color": COLOURS[number % len(COLOURS)], "linestyle": STYLES[number % len(STYLES)]}
 
 
-def new_figure(width: float, height: float) -> Any:
-    """An empty figure that belongs to no window."""
+def _new_figure(width: float, height: float) -> Any:
     require("matplotlib", "explain", "figures")
     from matplotlib.figure import Figure
 
@@ -45,7 +40,7 @@ def plot_margins(
     margins: Mapping[str, Tensor], distances: Mapping[str, Tensor], title: str
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Distributions of margins and of distances from the nearest boundary, and the bars' numbers."""
-    figure = new_figure(10, 4.2)
+    figure = _new_figure(10, 4.2)
     left, right = figure.subplots(1, 2)
     rows = _histogram(left, margins, "margin") + _histogram(right, distances, "distance")
     left.set(xlabel="margin  z_y − max z_c  (logits)", ylabel="share of samples", title="Margins")
@@ -81,7 +76,7 @@ def plot_variances(figures: Mapping[str, Mapping[str, Any]], title: str) -> tupl
     the last epoch is the trained network's own features in one pass, which every method has.
     """
     panels = [name for name in ("own", "unrelated") if any(variances[name] for variances in figures.values())]
-    figure = new_figure(5.2 * len(panels), 4.2)
+    figure = _new_figure(5.2 * len(panels), 4.2)
     grid = figure.subplots(1, len(panels), squeeze=False)[0]
     last = max(max(variances["epochs"]) for variances in figures.values())
     for axes, name in zip(grid, panels, strict=True):
@@ -121,17 +116,13 @@ def variance_rows(figures: Mapping[str, Mapping[str, Any]]) -> list[dict[str, An
     for label, variances in figures.items():
         logged = variances["logged"]
         unrelated: Sequence[Any] = logged["unrelated"] or [None] * len(logged["epochs"])
-        entries = list(zip(logged["epochs"], logged["own"], unrelated, strict=True))
-        for epoch, own, other in entries:
-            rows.append(_variance_row(label, epoch + 1, "running statistics", own, other))
-        trained = variances["trained"]
-        rows.append(_variance_row(label, variances["epochs"][-1] + 1, "trained network", **trained))
+        running = ("running statistics",) * len(unrelated)
+        entries = list(zip(running, logged["epochs"], logged["own"], unrelated, strict=True))
+        entries.append(("trained network", variances["epochs"][-1], *variances["trained"].values()))
+        for source, epoch, own, other in entries:
+            figures_of = {"own": f"{own:.6g}", "unrelated": "" if other is None else f"{other:.6g}"}
+            rows.append({"run": label, "epoch": epoch + 1, "source": source, **figures_of})
     return rows
-
-
-def _variance_row(run: str, epoch: int, source: str, own: float, unrelated: float | None) -> dict[str, Any]:
-    blank = "" if unrelated is None else f"{unrelated:.6g}"
-    return {"run": run, "epoch": epoch, "source": source, "own": f"{own:.6g}", "unrelated": blank}
 
 
 @dataclass(frozen=True)
@@ -146,7 +137,7 @@ class PictureCell:
 def draw_grid(rows: Sequence[tuple[str, Sequence[PictureCell | None]]], title: str, note: str = "") -> Any:
     """Named rows of cells as one figure; None leaves a place empty."""
     columns = max(len(cells) for _, cells in rows)
-    figure = new_figure(CELL * columns + 1.0, (CELL + 0.28) * len(rows) + 0.7)
+    figure = _new_figure(CELL * columns + 1.0, (CELL + 0.28) * len(rows) + 0.7)
     grid = figure.subplots(len(rows), columns, squeeze=False)
     for axes, (name, cells) in zip(grid, rows, strict=True):
         for place, (axis, cell) in enumerate(zip(axes, [*cells, *[None] * (columns - len(cells))], strict=True)):
@@ -174,16 +165,9 @@ def heat_cells(pixels: Tensor, heat: Tensor, captions: Sequence[str], good: Sequ
 
 
 def with_centre_box(pixels: Tensor) -> Tensor:
-    """The picture (3, H, W) with the border of the box that `centre_share` counts in white.
-
-    >>> import torch
-    >>> with_centre_box(torch.zeros(3, 8, 8))[0, 2].tolist()
-    [0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0]
-    """
-    height, width = pixels.shape[1:]
-    top, left = height // 4, width // 4
+    """The picture (3, H, W) with the border of the box that `centre_share` counts in white."""
     boxed = pixels.clone()
-    inside = boxed[:, top : height - top, left : width - left]
+    inside = centre_box(boxed)
     inside[:, [0, -1], :] = 1
     inside[:, :, [0, -1]] = 1
     return boxed

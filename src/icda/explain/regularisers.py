@@ -17,10 +17,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.errors import InputTypeError
-from icda.functional.quadratic import mean_term, quadratic_form
+from icda.functional.augmentation import icda_coefficients, risda_adjustment, variance_term
+from icda.functional.quadratic import mean_term, off_target
 from icda.losses import AdjustedLoss, ICDALoss, ISDALoss, LogitAdjustmentLoss, RISDALoss
 from icda.losses.head import Head, head_parameters
-from icda.losses.prior_loss import PriorLoss
 
 FACTORS = {
     "logit_adjustment": ("class_margin",),
@@ -63,9 +63,9 @@ def regulariser(
 ) -> Regulariser:
     """R of a loss for a batch, part by part, as in table 1.
 
-    Reads the loss's statistics and leaves them as they are. `as_printed` gives the sample margin of ICDA as the table
+    `as_printed` gives the sample margin of ICDA as the table
     prints it, -beta alpha_i q_y: less than the first-order term by beta alpha_i, which has no gradient. `attributes`
-    and `log_prior` are those of the loss's call.
+    and `log_prior` are those of the loss's call. Where `variance_bound` acts, the compactness is the bounded one.
 
     Reference: table 1 of arXiv 2304.13431. RISDA is that of `RISDALoss`, whose mean is centred and whose quadratic term
     is halved (mathematics 3.2); the table prints neither.
@@ -75,27 +75,39 @@ def regulariser(
     >>> terms.total.round(decimals=4)  # q is one half, log 3 the class margin
     tensor([0.5493])
     """
+    if type(loss) not in (LogitAdjustmentLoss, ISDALoss, RISDALoss, ICDALoss):
+        raise InputTypeError(
+            f"table 1 knows {', '.join(FACTORS)}, got {type(loss).__name__}: `first_order_term` works for any adjustment."
+        )
     weight, bias = head_parameters(head)
-    off_target = F.softmax(F.linear(features, weight, bias), 1).scatter(1, targets[:, None], 0)
-    none = class_margin = torch.zeros_like(features[:, 0])
-    if isinstance(loss, PriorLoss):
-        priors = loss.prior_margin(targets, weight.dtype, attributes, log_prior)
-        class_margin = none if priors is None else _sum(off_target, priors)
-    if type(loss) is ICDALoss:
-        parts = _icda(loss, features, targets, weight, off_target, progress, as_printed)
-        return parts._replace(class_margin=class_margin)
-    if type(loss) is RISDALoss:
-        return _risda(loss, targets, weight, off_target, progress)
-    if type(loss) is ISDALoss:
-        own = F.one_hot(targets, loss.num_classes).to(weight)
+    wrong = F.softmax(F.linear(features, weight, bias), 1).scatter(1, targets[:, None], 0)
+    parts: dict[str, Tensor | None] = {}
+    if isinstance(loss, LogitAdjustmentLoss | ICDALoss):
+        parts["class_margin"] = loss.prior_margin(targets, weight.dtype, attributes, log_prior)
+    if isinstance(loss, ISDALoss):
+        parts["compactness"] = loss.adjustment(features, targets, head, progress)
+    if isinstance(loss, RISDALoss):
+        moments, relations = loss.statistics.moments(), loss.relations().to(weight)
+        moved = risda_adjustment(weight, targets, moments, 0.0, loss.mean_strength * progress, relations)
+        parts["boundary_distance"] = moved
+        parts["compactness"] = loss.adjustment(features, targets, head, progress) - moved
+    if isinstance(loss, ICDALoss):
+        strength, lam = loss.strength(features, targets, weight), loss.lambda0 * progress
         moments = loss.statistics.moments().to(weight.dtype)
-        variance = quadratic_form(weight, targets, own, moments)
-        return Regulariser(none, 0.5 * loss.lambda0 * progress * _sum(off_target, variance), none, none)
-    if type(loss) is LogitAdjustmentLoss:
-        return Regulariser(loss.tau * class_margin, none, none, none)
-    raise InputTypeError(
-        f"table 1 knows {', '.join(FACTORS)}, got {type(loss).__name__}: `first_order_term` works for any adjustment."
-    )
+        coefficients, towards = icda_coefficients(targets, strength, loss.semantic, loss.counterfactual)
+        parts["compactness"] = variance_term(weight, targets, coefficients, moments, lam, bound=loss.variance_bound)
+        parts["boundary_distance"] = (
+            None if towards is None else lam * mean_term(weight, targets, towards, moments.mean)
+        )
+        margin = loss.beta * loss.sample_margin * strength.per_sample
+        parts["sample_margin"] = off_target(margin, targets, loss.num_classes)
+    none = torch.zeros_like(features[:, 0])
+    # A class that never occurs (a margin of -inf) counts nothing.
+    sums = {name: torch.where(phi.isfinite(), wrong * phi, 0).sum(1) for name, phi in parts.items() if phi is not None}
+    terms = Regulariser(*(sums.get(name, none) for name in Regulariser._fields))
+    if as_printed and isinstance(loss, ICDALoss):
+        terms = terms._replace(sample_margin=terms.sample_margin - margin)
+    return terms
 
 
 def first_order_term(logits: Tensor, targets: Tensor, adjustment: Tensor) -> Tensor:
@@ -117,41 +129,3 @@ def second_order_term(logits: Tensor, adjustment: Tensor) -> Tensor:
     probabilities = F.softmax(logits, 1)
     mean = (probabilities * adjustment).sum(1, keepdim=True)
     return 0.5 * (probabilities * (adjustment - mean).square()).sum(1)
-
-
-def _icda(
-    loss: ICDALoss, features: Tensor, targets: Tensor, weight: Tensor, q: Tensor, progress: float, as_printed: bool
-) -> Regulariser:
-    strength, lam = loss.strength(features, targets, weight), loss.lambda0 * progress
-    towards = strength.per_class / (loss.num_classes - 1)
-    moments = loss.statistics.moments().to(weight.dtype)
-    coefficients = towards if loss.counterfactual else torch.zeros_like(towards)
-    if loss.semantic:
-        coefficients = coefficients.scatter(1, targets[:, None], 1)
-    variance = quadratic_form(weight, targets, coefficients, moments)
-    none = torch.zeros_like(q[:, 0])
-    distance = none
-    if loss.counterfactual:
-        distance = lam * _sum(q, mean_term(weight, targets, towards, moments.mean))
-    margin = none
-    if loss.sample_margin:
-        wrong = q.sum(1)  # 1 - q_y
-        margin = loss.beta * strength.per_sample * (wrong - 1 if as_printed else wrong)
-    return Regulariser(none, 0.5 * lam * _sum(q, variance), distance, margin)
-
-
-def _risda(loss: RISDALoss, targets: Tensor, weight: Tensor, q: Tensor, progress: float) -> Regulariser:
-    relations, own = loss.relations()[targets].to(weight), F.one_hot(targets, loss.num_classes).to(weight)
-    moments = loss.statistics.moments().to(weight.dtype)
-    mixing = torch.where(loss.keeps_own[targets][:, None], own, relations)
-    variance = quadratic_form(weight, targets, mixing, moments)
-    shift = (relations - own) @ moments.mean
-    moved = shift @ weight.T - (shift * weight[targets]).sum(1, keepdim=True)
-    none = torch.zeros_like(q[:, 0])
-    compactness = 0.5 * loss.lambda0 * progress * _sum(q, variance)
-    return Regulariser(none, compactness, loss.mean_strength * progress * _sum(q, moved), none)
-
-
-def _sum(q: Tensor, values: Tensor) -> Tensor:
-    """sum_{c != y} q_c v_c; a class that never occurs (v = -inf, q of no interest) counts nothing."""
-    return torch.where(torch.isfinite(values), q * values, 0).sum(1)

@@ -13,10 +13,9 @@ from icda.errors import InputError
 from icda.explain.counterfactual import FeatureSpace, TiedSamples
 from icda.explain.grad_cam import grad_cam
 from icda.explain.margins import adjusted_margins, margin_figures, margins
-from icda.explain.passes import balanced_sample, named_split, run_pass, subsample
-from icda.explain.pictures import data_uri, has_pictures, heat_overlay, normaliser_of, show_samples, to_pixels
+from icda.explain.passes import balanced_sample, named_split, run_pass, subsample, variance_figures
+from icda.explain.pictures import data_uri, has_pictures, heat_overlay, pixels_of, require_pictures, show_samples
 from icda.explain.strengths import augmentation_strength, sample_strengths, strength_figures
-from icda.explain.variances import variance_figures
 from icda.methods.base import Method
 from icda.models.base import FeatureClassifier
 from icda.registry import did_you_mean
@@ -56,7 +55,12 @@ def explain_run(
     >>> sorted(found), len(found["tied"]), found["tied"][0]["picture"][:15]
     (['margins', 'split', 'strengths', 'tied'], 3, 'data:image/png;')
     """
-    check_parts(parts, task)
+    for part in parts:
+        if part not in PARTS:
+            hint = did_you_mean(part, PARTS)
+            raise InputError(f"unknown part {part!r} of an explanation: {hint}Known: {', '.join(PARTS)}.")
+        if part in PICTURE_PARTS:
+            require_pictures(task, part)
     named_split(task, split)
     explanations: dict[str, Any] = {"split": split}
     if "margins" in parts:
@@ -85,20 +89,6 @@ def allowed_parts(parts: Sequence[str], task: Task) -> list[str]:
     return [part for part in parts if has_pictures(task) or part not in PICTURE_PARTS]
 
 
-def check_parts(parts: Sequence[str], task: Task) -> None:
-    """Refuse an unknown part, and pictures of what has none, before anything is computed."""
-    for part in parts:
-        if part not in PARTS:
-            hint = did_you_mean(part, PARTS)
-            raise InputError(f"unknown part {part!r} of an explanation: {hint}Known: {', '.join(PARTS)}.")
-    pictures = [part for part in parts if part not in allowed_parts(parts, task)]
-    if pictures:
-        raise InputError(
-            f"{' and '.join(pictures)} need images, but the samples of task {task.name!r} are "
-            f"{task.input_kind} of shape {task.input_shape}: leave them out."
-        )
-
-
 def _explain_margins(task: Task, networks: Sequence[FeatureClassifier], method: Method, split: str) -> dict[str, Any]:
     seen = run_pass(method, networks, named_split(task, split))
     values = margins(seen.logits, seen.targets)
@@ -115,21 +105,22 @@ def _explain_margins(task: Task, networks: Sequence[FeatureClassifier], method: 
 
 
 def _list_tied(tied: TiedSamples) -> list[dict[str, Any]]:
-    seen = tied.seen
-    shown = show_samples(tied.task, tied.task.train, tied.index)
-    return [
-        {
-            "index": int(seen.index[place]),
-            "split": "train",
-            "target": int(seen.targets[place]),
-            "towards": int(tied.towards[number]),
-            "strength": float(tied.strengths[number]),
-            "prediction": int(seen.predicted[place]),
-            "group": None if seen.groups is None else int(seen.groups[place]),
-            **shown[number],
-        }
-        for number, place in enumerate(tied.places.tolist())
-    ]
+    seen, shown = tied.seen, show_samples(tied.task, tied.task.train, tied.index)
+    entries = []
+    for number, place in enumerate(tied.places.tolist()):
+        group = None if seen.groups is None else int(seen.groups[place])
+        own = {"split": "train", "prediction": int(seen.predicted[place]), "group": group}
+        entries.append(_tie(tied, number) | own | shown[number])
+    return entries
+
+
+def _tie(tied: TiedSamples, number: int) -> dict[str, Any]:
+    return {
+        "index": int(tied.index[number]),
+        "target": int(tied.targets[number]),
+        "towards": int(tied.towards[number]),
+        "strength": float(tied.strengths[number]),
+    }
 
 
 def gradcam_gallery(
@@ -140,8 +131,7 @@ def gradcam_gallery(
     positions = balanced_sample(split, count, seed)
     batch = split.batch(positions)
     maps = grad_cam(network, batch.inputs, layer=layer)
-    pixels = to_pixels(batch.inputs, normaliser_of(split))
-    shares = maps.centre_share
+    pixels, shares = pixels_of(split, batch.inputs), maps.centre_share
     samples = [
         {
             "index": int(position),
@@ -173,11 +163,8 @@ def counterfactual_gallery(
     _, made, near = tied.moved(network, augmentation, FeatureSpace.of(tied.seen), lam, seed, **painting)
     pixels = tied.pixels
     samples = [
-        {
-            "index": int(tied.index[row]),
-            "target": int(tied.targets[row]),
-            "towards": int(tied.towards[row]),
-            "strength": float(tied.strengths[row]),
+        _tie(tied, row)
+        | {
             "picture": data_uri(pixels[row]),
             "made": data_uri(made.pixels[row]),
             "feature_error": float(made.feature_error[row]),

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from icda.explain.margins import histograms
+from icda.explain.margins import BINS, histograms
 from icda.explain.passes import Pass
 from icda.functional.strength import Strength, direct_strength
 from icda.losses import ICDALoss
@@ -16,7 +16,6 @@ from icda.methods.base import Method
 from icda.methods.meta_icda import MetaICDAMethod
 from icda.models.base import evaluating
 
-BINS = 40
 LAMBDA = 0.5  # the paper's lambda0, for methods that have none
 
 
@@ -48,12 +47,7 @@ def sample_strengths(method: Method, seen: Pass) -> Strength:
 
 
 def tie_matrix(per_class: Tensor, targets: Tensor) -> Tensor:
-    """Mean strength (C, C) of the samples of class row towards class column; the diagonal is zero.
-
-    >>> tie_matrix(torch.tensor([[0.0, 0.2], [0.0, 0.4], [0.5, 0.0]]), torch.tensor([0, 0, 1])).round(decimals=2)
-    tensor([[0.0000, 0.3000],
-            [0.5000, 0.0000]], dtype=torch.float64)
-    """
+    """Mean strength (C, C) of the samples of class row towards class column; the diagonal is zero."""
     classes = per_class.shape[1]
     sums = torch.zeros(classes, classes, dtype=torch.float64).index_add_(0, targets, per_class.double())
     counts = torch.bincount(targets, minlength=classes).clamp(min=1)
@@ -79,10 +73,6 @@ def most_tied(strength: Strength, top: int) -> tuple[Tensor, Tensor, Tensor]:
     """Places of the samples with the strongest ties, the class each is tied to, and how strongly; strongest first.
 
     A sample whose features point to no other class at all has no tie and is left out: there may be fewer than `top`.
-
-    >>> strength = Strength(torch.tensor([[0.0, 0.2, 0.1], [0.3, 0.0, 0.9]]), torch.zeros(2))
-    >>> [part.tolist() for part in most_tied(strength, top=1)][:2]
-    [[1], [2]]
     """
     strongest, towards = strength.per_class.max(1)
     places = torch.argsort(strongest, descending=True, stable=True)[:top]

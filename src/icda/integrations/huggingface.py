@@ -44,7 +44,9 @@ class TrainerLoss:
     ) -> None:
         if isinstance(loss, AdjustedLoss):
             if options:
-                raise InputError(f"options {sorted(options)} belong to a loss given by name: set them on {loss.owner}.")
+                raise InputError(
+                    f"options {sorted(options)} belong to a loss given by name: set them on {type(loss).__name__}."
+                )
         elif isinstance(loss, str):
             LOSSES.get(loss)  # a mistyped name should not wait for the first batch
         else:
@@ -65,20 +67,17 @@ class TrainerLoss:
         tap = self.tap
         if tap.model.training:
             criterion = self._ready(tap.logits.device)
-            value = criterion(tap.features, labels, tap.head, self.progress, tap.logits, **self._prior_for(criterion))
+            # A data set may have a column of the same name for another end.
+            read = "attributes" if getattr(criterion, "prior", None) is not None else "log_prior"
+            wanted = isinstance(criterion, PriorLoss) and read in self.prior
+            prior = {read: self.prior[read]} if wanted else {}
+            value = criterion(tap.features, labels, tap.head, self.progress, tap.logits, **prior)
             total = value * len(labels) if criterion.reduction == "mean" else value.sum()
         else:
             total = F.cross_entropy(tap.logits.float(), labels, reduction="sum")
         tap.clear()
         self.prior = {}
         return total / (len(labels) if num_items_in_batch is None else num_items_in_batch)
-
-    def _prior_for(self, criterion: AdjustedLoss) -> dict[str, Tensor]:
-        """What this loss reads of the batch's columns: a dataset may have one of the same name for another end."""
-        if not isinstance(criterion, PriorLoss):
-            return {}
-        name = "log_prior" if criterion.prior is None else "attributes"
-        return {name: self.prior[name]} if name in self.prior else {}
 
     def callback(self) -> LossCallback:
         """For `Trainer(callbacks=[...])`: sets the progress, and keeps the statistics in the checkpoints."""
@@ -89,17 +88,11 @@ class TrainerLoss:
         if unwrap(model) is self.tap.model:
             return
         if not isinstance(self._given, str):
-            raise InputError(
-                f"a new model needs new statistics, but the loss was given as one {self._given.owner}: give its name "
-                "and loss_options, so that each model has its own."
-            )
+            given = f"the loss was given as one {type(self._given).__name__}"
+            raise InputError(f"a new model needs new statistics, but {given}: give its name and loss_options.")
         self.tap.remove()
         self.tap, self.criterion = FeatureTap(model, self._named_head), None
         self._device = None
-
-    def save(self, path: Path) -> None:
-        if self.criterion is not None:
-            torch.save(self.criterion.state_dict(), path)
 
     def load(self, path: Path) -> None:
         """Restore the statistics; a loss that is not made yet takes them when it is."""
@@ -108,9 +101,11 @@ class TrainerLoss:
                 f"no {path.name} in {path.parent}: that checkpoint was saved without this loss's statistics. Train "
                 "again from its weights, from_pretrained(...), without resume_from_checkpoint."
             )
-        self._saved = torch.load(path, map_location="cpu", weights_only=True)
-        if self.criterion is not None:
-            self._restore(self.criterion)
+        saved = torch.load(path, map_location="cpu", weights_only=True)
+        if self.criterion is None:
+            self._saved = saved
+        else:
+            self.criterion.load_state_dict(saved)
 
     def _ready(self, device: torch.device) -> AdjustedLoss:
         if self.criterion is None:
@@ -118,16 +113,13 @@ class TrainerLoss:
             classes = self.tap.num_classes
             counts = self._counts(classes) if callable(self._counts) else self._counts
             self.criterion = LOSSES.get(self._given)(classes, self.tap.feature_dim, counts, **self._options)
-            self._restore(self.criterion)
+            if self._saved is not None:
+                self.criterion.load_state_dict(self._saved)
+                self._saved = None
         if self._device != device:
             self._device = device
             self.criterion.to(device)
         return self.criterion
-
-    def _restore(self, criterion: AdjustedLoss) -> None:
-        if self._saved is not None:
-            criterion.load_state_dict(self._saved)
-            self._saved = None
 
 
 class LossCallback(_transformers.TrainerCallback):
@@ -149,8 +141,9 @@ class LossCallback(_transformers.TrainerCallback):
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         # A search over hyper-parameters keeps its trials' checkpoints elsewhere and never resumes them.
-        if args.should_save and not state.is_hyper_param_search:
-            self.loss.save(_checkpoint_folder(args, state) / STATE_FILE)
+        criterion = None if state.is_hyper_param_search else self.loss.criterion
+        if args.should_save and criterion is not None:
+            torch.save(criterion.state_dict(), _checkpoint_folder(args, state) / STATE_FILE)
 
 
 class RobustTrainer(_transformers.Trainer):
@@ -250,16 +243,15 @@ def _checkpoint_folder(args: Any, state: Any) -> Path:
 
 
 def _check_settings(trainer: Any) -> None:
-    """Settings that would be dropped without a word, or break the tap."""
-    if trainer.compute_loss_func is not None:
-        raise InputError(
-            "RobustTrainer brings its own compute_loss_func, got another: give it as loss=..., or to Trainer."
-        )
-    if trainer.args.label_smoothing_factor != 0:
-        raise InputError("RobustTrainer smooths no labels, got label_smoothing_factor != 0: set it to 0.")
-    if trainer.args.n_gpu > 1:
-        raise InputError(f"RobustTrainer cannot use DataParallel ({trainer.args.n_gpu} GPUs): launch it with torchrun.")
-    if trainer.is_fsdp_enabled:
-        raise InputError("RobustTrainer reads the whole head, which FSDP shards: use DDP.")
-    if trainer.args.bf16 and trainer.args.device.type == "cpu":
+    """Refuse settings that would be dropped without a word, or break the tap."""
+    args = trainer.args
+    for wrong, words in (
+        (trainer.compute_loss_func is not None, "brings its own compute_loss_func, got another: give it as loss=..."),
+        (args.label_smoothing_factor != 0, "smooths no labels, got label_smoothing_factor != 0: set it to 0."),
+        (args.n_gpu > 1, f"cannot use DataParallel ({args.n_gpu} GPUs): launch it with torchrun."),
+        (trainer.is_fsdp_enabled, "reads the whole head, which FSDP shards: use DDP."),
+    ):
+        if wrong:
+            raise InputError(f"RobustTrainer {words}")
+    if args.bf16 and args.device.type == "cpu":
         require_bf16()

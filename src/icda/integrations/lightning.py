@@ -58,9 +58,6 @@ class RobustCallback(_lightning.Callback):
     Progress is optimiser steps done over steps planned. The figure is taken over all ranks and all batches for which
     `validation_step` called the loss, and logged as `metric` (monitor it with ModelCheckpoint); `metric=None` logs
     nothing. Classes without validation samples are left out.
-
-    >>> RobustCallback().metric
-    'val_worst_class_accuracy'
     """
 
     def __init__(self, metric: str | None = "val_worst_class_accuracy") -> None:

@@ -1,26 +1,19 @@
-"""HTML that cannot forget to escape: every child and attribute is text unless it is already `Markup`."""
+"""HTML that cannot forget to escape, where all is text unless it is `Markup`; and the page around it, in one file."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import importlib.resources
 from collections.abc import Iterable, Mapping, Sequence
 
+from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
-__all__ = [
-    "NOTHING",
-    "Markup",
-    "captioned",
-    "definitions",
-    "element",
-    "escape",
-    "join",
-    "note",
-    "section",
-    "table",
-    "void",
-]
+from icda.report.results import Vocabulary
 
 NOTHING = Markup("")
+Part = tuple[str, str, Markup]  # id, title, content
 
 
 def join(parts: Iterable[object]) -> Markup:
@@ -32,29 +25,20 @@ def element(tag: str, *children: object, **attributes: object) -> Markup:
     """An HTML element around its children.
 
     A trailing underscore in an attribute's name is dropped and others become hyphens; an attribute of None is left out.
-
-    >>> print(element("p", "a < b", class_="note", aria_hidden="true"))
-    <p class="note" aria-hidden="true">a &lt; b</p>
     """
     return Markup(f"<{tag}{_opening(attributes)}>{join(children)}</{tag}>")
 
 
 def void(tag: str, **attributes: object) -> Markup:
-    """An HTML element that has no children and no end tag.
-
-    >>> print(void("img", src="data:,", alt="a cat"))
-    <img src="data:," alt="a cat">
-    """
+    """An HTML element that has no children and no end tag."""
     return Markup(f"<{tag}{_opening(attributes)}>")
 
 
 def section(title: str, level: int, *children: object) -> Markup:
-    """A section under a heading of the given level."""
     return element("section", element(f"h{level}", title), *children)
 
 
 def captioned(caption: str, *children: object) -> Markup:
-    """A figure under its caption."""
     return element("figure", element("figcaption", caption), *children)
 
 
@@ -76,9 +60,6 @@ def table(
     The first `names` columns are words; the first is each row's heading. The others are figures, set to the right.
     `attributes` are those of each row, as the filters need them. The page's script lets a reader sort the rows by any
     column, unless `sortable` is off because the rows' order has a meaning.
-
-    >>> "<td>1</td>" in table("Ages", ["Name", "Age"], [["Ann", 1]])
-    True
     """
 
     def css(position: int) -> str | None:
@@ -100,10 +81,43 @@ def table(
 
 
 def definitions(pairs: Iterable[tuple[object, object]], css: str) -> Markup:
-    """Terms and what they are, as a description list."""
     return element("dl", *(element("div", element("dt", k), element("dd", v)) for k, v in pairs), class_=css)
 
 
 def _opening(attributes: Mapping[str, object]) -> str:
     named = ((name.rstrip("_").replace("_", "-"), value) for name, value in attributes.items() if value is not None)
     return "".join(f' {name}="{escape(value)}"' for name, value in named)
+
+
+def framed(
+    title: str, maker: str, parts: Sequence[Part], vocabulary: Vocabulary, links: Sequence[tuple[str, str]] = ()
+) -> str:
+    """A page of `parts` under a title; `maker` is the command it comes from, `links` are more entries of the contents."""
+    folder = importlib.resources.files("icda.report")
+    files = ("page.html", "style.css", "script.js")
+    template, style, script = ((folder / name).read_text(encoding="utf-8") for name in files)
+    kinds = (("class", "Class", "All classes", vocabulary.classes), ("group", "Group", "All groups", vocabulary.groups))
+    page = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True).from_string(template)
+    return page.render(
+        title=title,
+        maker=maker,
+        policy=Markup(_policy(style, script)),
+        style=Markup(style),
+        script=Markup(script),
+        entries=[*((place, name) for place, name, _ in parts), *links],
+        choosers=[kind for kind in kinds if len(kind[3]) > 1],
+        parts=[anchored(part) for part in parts],
+    )
+
+
+def _policy(style: str, script: str) -> str:
+    """Nothing may load or run but this very script and style, even if some text slipped through unescaped."""
+    style, script = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script))
+    own = f"script-src 'sha256-{script}'; style-src 'sha256-{style}'; img-src data:"
+    return f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'"
+
+
+def anchored(part: Part) -> Markup:
+    """A part that the contents can lead to."""
+    place, _, content = part
+    return element("div", content, id=place, class_="part")

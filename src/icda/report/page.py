@@ -6,13 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from icda.report.formatting import percent
-from icda.report.frame import Part, anchored, framed
-from icda.report.markup import Markup, element
+from icda.report.markup import Markup, Part, anchored, element, framed
 from icda.report.results import Explanations, Result, Run, collect_runs, metric, run_title
 from icda.report.sections.audit import audit
-from icda.report.sections.breakdown import per_class, per_group
+from icda.report.sections.breakdown import confusion, per_class, per_group
 from icda.report.sections.comparison import comparison, heat_beside, spreads
-from icda.report.sections.confusion import confusion
 from icda.report.sections.curves import learning_curve, learning_curves
 from icda.report.sections.overview import configuration, environment, headline, what_was_run
 from icda.report.sections.samples import counterfactuals, gradcam, tied
@@ -72,7 +70,9 @@ def render_page(results: Sequence[Result], explanations: Sequence[Explanations |
     if len(runs) == 1:
         title, parts = run_title(runs[0].result), run_parts(runs[0], level=2)
     else:
-        title, parts = _several_title(results), _several(runs)
+        named = {key: {str(result[key]) for result in results} for key in ("method", "task")}
+        method, task = (min(names) if len(names) == 1 else f"{len(names)} {key}s" for key, names in named.items())
+        title, parts = f"{method} on {task}, {len(results)} runs", _several(runs)
     links = [(f"{run.key}run", run_title(run.result)) for run in runs] if 1 < len(runs) <= LINKED_RUNS else []
     return framed(title, "icda report", parts, runs[0].vocabulary, links)
 
@@ -81,12 +81,6 @@ def run_parts(run: Run, level: int) -> list[Part]:
     """Every part that this run has something for, under headings of the given level."""
     parts = ((name, title, part(run, level)) for name, (title, part) in RUN_SECTIONS.items())
     return [(run.key + name, title, content) for name, title, content in parts if content]
-
-
-def _several_title(results: Sequence[Result]) -> str:
-    named = {key: {str(result[key]) for result in results} for key in ("method", "task")}
-    method, task = (min(names) if len(names) == 1 else f"{len(names)} {key}s" for key, names in named.items())
-    return f"{method} on {task}, {len(results)} runs"
 
 
 def _several(runs: Sequence[Run]) -> list[Part]:

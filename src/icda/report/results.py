@@ -76,21 +76,13 @@ def matrix(result: Result, key: str) -> list[list[float]]:
 
 
 def class_name(result: Result, index: int) -> str:
-    """A class's name, or its number where it has none.
-
-    >>> class_name({"class_names": ["cat"]}, 0), class_name({}, 7)
-    ('cat', '7')
-    """
+    """A class's name, or its number where it has none."""
     names = listing(result, "class_names")
     return str(names[index]) if index < len(names) else str(index)
 
 
 def run_title(result: Result) -> str:
-    """What a reader calls this run.
-
-    >>> run_title({"task": "waterbirds", "method": "icda", "seed": 3})
-    'icda on waterbirds, seed 3'
-    """
+    """What a reader calls this run."""
     seed = "" if result.get("seed") is None else f", seed {result['seed']}"
     return f"{result['method']} on {result['task']}{seed}"
 

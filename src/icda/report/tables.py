@@ -96,7 +96,8 @@ def comparison_table(results: Sequence[Result], metrics: Sequence[str] | None = 
     names = ("Task", "Method", "Selection") if several_rules else ("Task", "Method")
     rows = []
     for position, (key, runs) in enumerate(grouped.items()):
-        cells = [_cell(column[position], len(runs)) for column in columns.values()]
+        summaries = [column[position] for column in columns.values()]
+        cells = [str(row) if row.n in (0, len(runs)) else f"{row} (n = {row.n})" for row in summaries]
         rows.append((*key[: len(names)], _count(runs), *cells))
     return Table(caption, (*names, "n", *map(heading, columns)), tuple(rows), len(names))
 
@@ -106,16 +107,15 @@ def label_methods(results: Sequence[Result]) -> list[str]:
 
     Only settings that differ among these are named, so that seeds of one thing keep the bare name. A name that ends in
     its options already, as those from a ledger do, is still the same method.
-
-    >>> runs = [{"task": "t", "method": "icda", "config": {"epochs": epochs}} for epochs in (40, 120)]
-    >>> label_methods(runs), label_methods(runs[:1])
-    (['icda (40 epochs)', 'icda (120 epochs)'], ['icda'])
     """
     check_results(results)
     seen: dict[tuple[str, str], list[dict[str, str]]] = {}
     for result in results:
         seen.setdefault((str(result["task"]), _bare(result)), []).append(_settings(result))
-    differing = {kind: _differing(settings) for kind, settings in seen.items()}
+    differing = {
+        kind: {name for name in settings[0] if len({one[name] for one in settings}) > 1}
+        for kind, settings in seen.items()
+    }
     return [_label(result, differing[str(result["task"]), _bare(result)]) for result in results]
 
 
@@ -146,12 +146,7 @@ def to_rich(table: Table) -> TerminalTable:
 
 
 def split_to_width(table: Table, width: int) -> list[Table]:
-    """Tables of all rows and some columns of figures, each narrow enough to be drawn without cutting a word.
-
-    >>> wide = Table("", ("Method", "First (%)", "Second (%)"), (("icda", "50.00 ± 1.00", "51.00"),), names=1)
-    >>> [part.header for part in split_to_width(wide, 40)], [part.header for part in split_to_width(wide, 30)]
-    ([('Method', 'First (%)', 'Second (%)')], [('Method', 'First (%)'), ('Method', 'Second (%)')])
-    """
+    """Tables of all rows and some columns of figures, each narrow enough to be drawn without cutting a word."""
     columns = list(zip(table.header, *table.rows, strict=True))
     needs = [narrowest + _PADDING for narrowest, _ in _extents(table)]
     names = columns[: table.names]
@@ -205,10 +200,6 @@ def _grouped(results: Sequence[Result]) -> dict[tuple[str, str, str], list[Resul
     return groups
 
 
-def _differing(settings: Sequence[dict[str, str]]) -> set[str]:
-    return {name for name in settings[0] if len({one[name] for one in settings}) > 1}
-
-
 def _label(result: Result, differing: set[str]) -> str:
     bare = _bare(result)
     named = differing | {"options"} if bare != str(result["method"]) else differing
@@ -244,10 +235,6 @@ def _count(runs: Sequence[Result]) -> str:
     # A seed that stands twice means that settings not named here differ, such as the learning rate: the reader must see it.
     seeds = {str(run.get("seed")) for run in runs}
     return f"{len(runs)}" if len(seeds) == len(runs) or "None" in seeds else f"{len(runs)} ({len(seeds)} seeds)"
-
-
-def _cell(row: MetricSummary, runs: int) -> str:
-    return str(row) if row.n in (0, runs) else f"{row} (n = {row.n})"
 
 
 def _escape_markdown(text: str) -> str:

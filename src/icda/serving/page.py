@@ -8,11 +8,9 @@ from typing import Any
 
 from icda.auditing.page import settings_part
 from icda.report.formatting import duration, percent
-from icda.report.frame import Part, framed
-from icda.report.markup import Markup, definitions, element, section, table
-from icda.report.sections.action import answer_of, found_sentences, glossary
-from icda.report.sections.audit import anchored_parts
-from icda.report.sections.exhibits import vocabulary_of
+from icda.report.markup import Markup, Part, definitions, element, framed, section, table
+from icda.report.sections.audit import anchored_parts, vocabulary_of
+from icda.report.sections.verdicts import answer_of, found_sentences, glossary
 from icda.serving.fitting import Fitted
 from icda.serving.head import HeadModel
 from icda.serving.trial import Trial, TrialLine

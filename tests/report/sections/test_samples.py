@@ -1,10 +1,11 @@
+import re
 from typing import Any
 
 import pytest
 import torch
 
 from icda.explain.pictures import data_uri
-from icda.report.sections.samples import counterfactuals, gradcam, tied
+from icda.report.sections.samples import AT_ONCE, counterfactuals, gradcam, picture, sample, tied
 
 URI = data_uri(torch.zeros(1, 8, 8))
 NAMES = {"class_names": ["cat", "dog"], "group_names": ["day", "night"]}
@@ -19,11 +20,6 @@ def test_a_tied_sample_says_everything_about_itself(run_of: Any) -> None:
     assert 'alt="train 7: labelled cat, tied to dog"' in made
     assert '<figure class="card" data-class="c0 c1" data-group="g1">' in made
     assert "<dt>group</dt><dd>night</dd>" in made
-
-
-def test_a_text_is_shown_as_text(run_of: Any) -> None:
-    made = tied(run_of({"tied": [entry(picture=None, text="<i>words</i>")]}, **NAMES), 2)
-    assert "&lt;i&gt;words&lt;/i&gt;" in made
 
 
 def test_many_samples_leave_the_rest_for_whoever_asks(run_of: Any) -> None:
@@ -54,6 +50,43 @@ def test_a_counterfactual_stands_beside_its_real_neighbours(run_of: Any) -> None
     assert 'alt="real neighbour, sample 3, dog"' in made
 
 
-def test_a_heat_map_without_its_picture_is_refused(run_of: Any) -> None:
+def test_small_pictures_are_enlarged_without_blur_and_large_ones_smoothly() -> None:
+    assert 'class="picture small"' in picture(data_uri(torch.zeros(1, 8, 8)), "a zero")
+    large = data_uri(torch.rand(3, 90, 90))
+    assert large.startswith("data:image/webp")
+    assert 'class="picture"' in picture(large, "noise")
+
+
+@pytest.mark.parametrize(
+    "uri", [None, "https://example.org/a.png", "data:text/html;base64,PGI+", 'data:image/png;base64,AA"onerror="x', ""]
+)
+def test_what_is_no_picture_is_refused(uri: object) -> None:
     with pytest.raises(ValueError, match=r"a picture in explanations\.json is"):
-        gradcam(run_of({"gradcam": {"samples": [entry()]}}), 2)
+        picture(uri, "nothing")
+
+
+def test_a_sample_shows_its_picture_or_its_text_or_its_number() -> None:
+    uri = data_uri(torch.zeros(1, 8, 8))
+    assert f'src="{uri}"' in sample({"picture": uri, "text": "no"}, "a zero")
+    assert "&lt;b&gt;words" in sample({"text": "<b>words"}, "")
+    assert "sample 7" in sample({"index": 7}, "")
+
+
+def test_a_picture_cut_short_is_still_an_image_to_the_page() -> None:
+    assert 'alt="cut"' in picture("data:image/png;base64,AAA", "cut")
+
+
+def test_a_long_text_is_folded_between_words_and_nothing_is_lost() -> None:
+    text = " ".join(f"word{k}" for k in range(200))
+    drawn = str(sample({"text": text}, "a text"))
+    seen, rest = re.findall(r"<summary>(.*?)</summary><span>(.*?)</span>", drawn)[0]
+    assert seen + rest == text
+    assert rest.startswith(" ")
+    assert len(seen) <= AT_ONCE
+    assert "<details>" not in str(sample({"text": text[:AT_ONCE]}, "a text"))
+    unbroken = str(sample({"text": "x" * 500}, "a text"))
+    assert f"<summary>{'x' * AT_ONCE}</summary>" in unbroken
+
+
+def test_a_folded_text_is_escaped() -> None:
+    assert "<script>" not in str(sample({"text": "<script>" * 100}, "a text"))

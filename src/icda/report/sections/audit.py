@@ -7,19 +7,29 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from icda.report.formatting import count, decimal, percent
-from icda.report.frame import Part
-from icda.report.markup import NOTHING, Markup, definitions, element, note, section, table
-from icda.report.results import as_number, entries, listing, mapping, matrix
-from icda.report.sections.action import in_short
-from icda.report.sections.exhibits import doubtful, suspects, vocabulary_of
-from icda.report.sections.strengths import strongest_pairs
-from icda.report.sections.verdicts import verdict_parts
+from icda.report.markup import NOTHING, Markup, Part, definitions, element, note, section, table, void
+from icda.report.results import Vocabulary, as_number, entries, listing, mapping, matrix
+from icda.report.sections.breakdown import PAIRS_SHOWN, off_diagonal
+from icda.report.sections.samples import sample
+from icda.report.sections.verdicts import in_short, verdict_parts
 
 MATRIX_LIMIT = 20
 FEW_SHOWN = 15
 CLASSES_SHOWN = 30
 SAMPLES_SHOWN = 50
 SHADES = 20  # steps of the style sheet's scale
+WORDS = (
+    "Look for what the suspects share with the class they are tied to, and not with their own: a background, a colour, a "
+    "camera, a word. If it is not what you want a model to learn, it is a shortcut. Typical samples are those with a "
+    "middling sureness among the ones that are not suspected and that heads get right."
+)
+LABEL_WORDS = (
+    "What heads that have not seen these samples take them for. If they are right, the label is wrong: correct it, or "
+    "leave the sample out."
+)
+BUT_TIED = (
+    " Look first: a shortcut was found, and samples that it misleads look the same, though their labels are right."
+)
 
 Audited = Mapping[str, Any]  # what icda.audit(...).as_dict() gives
 Show = Callable[[Any], str]
@@ -83,7 +93,12 @@ def _matrix(audited: Audited, level: int) -> Markup:
     names = [str(name) for name in listing(audited, "class_names")]
     if not towards or len(names) != len(towards):
         return NOTHING
-    body = _square(towards, names) if len(towards) <= MATRIX_LIMIT else _pairs(towards, names)
+    if len(names) > MATRIX_LIMIT:
+        pairs = [[names[i], names[j], f"{value:.3f}"] for value, i, j in off_diagonal(towards)[:PAIRS_SHOWN]]
+        caption = f"The strongest mean ties among {len(names)} classes"
+        body = table(caption, ["Class", "Tied to", "Mean strength"], pairs, names=2)
+    else:
+        body = _square(towards, names)
     return section("Which class is tied to which", level, body)
 
 
@@ -96,12 +111,6 @@ def _square(towards: Sequence[Sequence[float]], names: Sequence[str]) -> Markup:
         rows.append([names[own], *cells[:own], "", *cells[own + 1 :]])
     caption = "Mean strength of a class's samples (rows) towards each other class (columns)"
     return element("div", table(caption, ["Label ↓ Tied to →", *names], rows), class_="confusion")
-
-
-def _pairs(towards: Sequence[Sequence[float]], names: Sequence[str]) -> Markup:
-    rows = [[names[i], names[j], f"{value:.3f}"] for value, i, j in strongest_pairs(towards)]
-    caption = f"The strongest mean ties among {len(names)} classes"
-    return table(caption, ["Class", "Tied to", "Mean strength"], rows, names=2)
 
 
 def _tied(audited: Audited, level: int) -> Markup:
@@ -172,6 +181,61 @@ def _imbalance(audited: Audited, level: int) -> Markup:
         ("Many-shot (over 100)", count(imbalance.get("many"))),
     ]
     return section("Class sizes", level, definitions(facts, "facts"))
+
+
+def vocabulary_of(audited: Audited) -> Vocabulary:
+    """The classes of an audit, as the page's filter numbers them."""
+    return Vocabulary.of(listing(audited, "class_names"))
+
+
+def suspects(audited: Audited, level: int) -> Markup:
+    """For each pair of classes the suspects, typical samples of their class, and of the class they are tied to."""
+    vocabulary, pairs = vocabulary_of(audited), entries(mapping(audited, "exhibits"), "pairs")
+    blocks = [_pair(pair, vocabulary, min(level + 1, 6)) for pair in pairs]
+    return section("Suspects to look at", level, element("p", WORDS), *blocks) if blocks else NOTHING
+
+
+def doubtful(audited: Audited, level: int) -> Markup:
+    """Pictures or texts of the most doubtful labels; empty without them."""
+    vocabulary, labels = vocabulary_of(audited), entries(mapping(audited, "exhibits"), "labels")
+    cards = [_card(entry, vocabulary, with_rival=True) for entry in labels]
+    is_tied = mapping(mapping(audited, "verdicts"), "shortcut").get("answer") == "yes"
+    words = element("p", LABEL_WORDS + (BUT_TIED if is_tied else ""))
+    return section("Labels to check", level, words, element("div", *cards, class_="cards")) if cards else NOTHING
+
+
+def _pair(pair: Audited, vocabulary: Vocabulary, level: int) -> Markup:
+    label, tied_to, count = str(pair.get("label", "")), str(pair.get("tied_to", "")), pair.get("count", 0)
+    columns = (
+        (f"Suspects: labelled {label}", "suspects"),
+        (f"Typical {label}", "own"),
+        (f"Typical {tied_to}", "other"),
+    )
+    drawn = []
+    for title, key in columns:
+        cards = (_card(entry, vocabulary, with_rival=False) for entry in entries(pair, key))
+        drawn.append(
+            element("div", element("p", title, class_="small-title"), element("div", *cards, class_="cards small"))
+        )
+    samples = "1 sample" if count == 1 else f"{count} samples"
+    heading = element(f"h{level}", f"{label}, tied to {tied_to}: {samples}")
+    trio = element("div", *drawn, class_="trio")
+    return element("div", heading, trio, class_="block", **vocabulary.filters(label, tied_to))
+
+
+def _breakable(name: str) -> list[str | Markup]:
+    """A path whose line may end after a slash, rather than in the middle of a word."""
+    *folders, last = name.split("/")
+    return [part for folder in folders for part in (f"{folder}/", void("wbr"))] + [last]
+
+
+def _card(entry: Audited, vocabulary: Vocabulary, with_rival: bool) -> Markup:
+    name, label, rival = (str(entry.get(key, "")) for key in ("name", "label", "tied_to"))
+    words = element("span", f"{label} → {rival}? ") if with_rival else ""
+    shown = sample({**entry, "index": name}, f"{name}, labelled {label}")
+    filters = vocabulary.filters(label, rival if with_rival else label)
+    caption = element("figcaption", words, element("small", *_breakable(name)))
+    return element("figure", shown, caption, class_="card", **filters)
 
 
 PARTS: dict[str, tuple[str, Callable[[Audited, int], Markup]]] = {

@@ -1,17 +1,21 @@
-"""Accuracy class by class and group by group."""
+"""Accuracy class by class and group by group, and which class is taken for which."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from icda.errors import InputError
 from icda.report.charts import Dot, bar, scatter
-from icda.report.formatting import count, percent
-from icda.report.intervals import wilson
+from icda.report.formatting import count, percent, wilson
+from icda.report.heat import Heat, heat_map
 from icda.report.markup import NOTHING, Markup, captioned, element, note, section, table
-from icda.report.results import Run, as_number, evaluated_samples, mapping, numbers
+from icda.report.results import Run, as_number, evaluated_samples, mapping, matrix, numbers
 
 SHOWN_AT_ONCE = 30
+PAIRS_SHOWN = 15
+PAIRS_OF_A_CLASS = 3  # of each class, so that the filter finds something for all of them
+TALL = 20
 ABSENT = "no sample in this split"
 
 
@@ -93,3 +97,56 @@ def _shown(row: Breakdown, has_interval: bool) -> list[object]:
     interval = wilson(row.accuracy * row.tested, row.tested) if row.tested else None
     text = "" if interval is None else f"{100 * interval[0]:.0f} – {100 * interval[1]:.0f}"
     return [percent(row.accuracy), *([text] if has_interval else []), bar(row.accuracy, interval)]
+
+
+def confusion(run: Run, level: int) -> Markup:
+    """The confusion matrix and the most frequent mistakes; empty without a matrix."""
+    counts = matrix(run.result, "confusion")
+    if not counts:
+        return NOTHING
+    check_square("a confusion matrix", counts, "one row a true class, one column a predicted class")
+    totals = [sum(row) or 1.0 for row in counts]
+    heat = Heat(
+        caption="Samples of each true class (rows) by predicted class (columns)",
+        corner="True ↓ Predicted →",
+        names=[run.class_name(i) for i in range(len(counts))],
+        values=counts,
+        share=[[cell / total for cell in row] for row, total in zip(counts, totals, strict=True)],
+        text=lambda value: f"{value:,.0f}",
+        tip="true {row}, predicted {column}\n{value} samples, {share} of the class",
+        tokens=run.class_tokens(len(counts)),
+    )
+    words = "Blue: right, orange: mistakes. Colour grows with the square root of the share of the row."
+    return section("Confusion", level, heat_map(heat), note(words), _mistakes(run, counts))
+
+
+def check_square(what: str, rows: Sequence[Sequence[float]], meaning: str) -> None:
+    """Raise unless there are as many columns as rows."""
+    widths = sorted({len(row) for row in rows})
+    if widths != [len(rows)]:
+        raise InputError(f"{what} has as many columns as rows, got {len(rows)} rows of {widths}: {meaning}.")
+
+
+def _mistakes(run: Run, counts: Sequence[Sequence[float]]) -> Markup:
+    wrong = off_diagonal(counts)
+    if not wrong:
+        return NOTHING
+    rows, filters = [], []
+    of_class: dict[int, int] = {}
+    for place, (samples, true, predicted) in enumerate(wrong):
+        of_class[true] = of_class.get(true, 0) + 1
+        if place < PAIRS_SHOWN or of_class[true] <= PAIRS_OF_A_CLASS:
+            share = percent(samples / sum(counts[true]))
+            rows.append([run.class_name(true), run.class_name(predicted), f"{samples:,.0f}", share])
+            filters.append(run.filters(true, predicted))
+    all_wrong = sum(samples for samples, *_ in wrong)
+    caption = f"The most frequent of {len(wrong):,} kinds of mistakes ({all_wrong:,.0f} samples in all)"
+    header = ["True class", "Predicted", "Samples", "Share of class"]
+    drawn = table(caption, header, rows, names=2, attributes=filters)
+    return element("div", drawn, class_="tall") if len(rows) > TALL else drawn
+
+
+def off_diagonal(square: Sequence[Sequence[float]]) -> list[tuple[float, int, int]]:
+    """The cells above zero beside the diagonal, largest first: value, row, column."""
+    cells = [(cell, i, j) for i, row in enumerate(square) for j, cell in enumerate(row) if i != j and cell > 0]
+    return sorted(cells, key=lambda cell: (-cell[0], cell[1], cell[2]))

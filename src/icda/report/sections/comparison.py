@@ -8,10 +8,9 @@ from typing import Any
 from icda.report.charts import Whisker, whiskers
 from icda.report.formatting import figure, heading, percent
 from icda.report.markup import NOTHING, Markup, captioned, element, join, note, section, table, void
-from icda.report.pictures import picture
 from icda.report.results import Result, Run, as_number, entries
 from icda.report.sections.overview import figure_cards
-from icda.report.sections.samples import verdict
+from icda.report.sections.samples import picture, verdict
 from icda.report.tables import compared, comparison_table, summarise
 
 PICTURED = 24  # samples shown side by side

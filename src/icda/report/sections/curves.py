@@ -10,34 +10,20 @@ from icda.report.charts import Series, line_chart
 from icda.report.markup import NOTHING, Markup, captioned, element, note, section
 from icda.report.results import Result, Run, as_number, entries
 
+STRENGTH = "Strength given to"
+WORST = {"validation_worst_class_accuracy": "worst class", "validation_worst_group_accuracy": "worst group"}
+SIZES = {"strength_large_classes": "above the median size", "strength_small_classes": "below it"}
+AUROC = {"strength_auroc_wrong": "low: wrong label", "strength_auroc_minority": "high: not the largest group"}
+GROUPS = {"strength_majority": "largest group", "strength_minority": "others"}
+LABELS = {"strength_right_labels": "right", "strength_wrong_labels": "wrong"}
 PANELS = (
     ("Accuracy", True, {"train_accuracy": "training", "validation_accuracy": "validation"}),
-    (
-        "Worst class and group on validation data",
-        True,
-        {"validation_worst_class_accuracy": "worst class", "validation_worst_group_accuracy": "worst group"},
-    ),
+    ("Worst class and group on validation data", True, WORST),
     ("Loss", False, {"train_loss": "training", "validation_loss": "validation"}),
-    (
-        "Strength given to right and wrong labels",
-        False,
-        {"strength_right_labels": "right", "strength_wrong_labels": "wrong"},
-    ),
-    (
-        "Strength given to the largest group of a class and to the others",
-        False,
-        {"strength_majority": "largest group", "strength_minority": "others"},
-    ),
-    (
-        "Strength given to large and small classes",
-        False,
-        {"strength_large_classes": "above the median size", "strength_small_classes": "below it"},
-    ),
-    (
-        "AUROC of the strength",
-        True,
-        {"strength_auroc_wrong": "low: wrong label", "strength_auroc_minority": "high: not the largest group"},
-    ),
+    (f"{STRENGTH} right and wrong labels", False, LABELS),
+    (f"{STRENGTH} the largest group of a class and to the others", False, GROUPS),
+    (f"{STRENGTH} large and small classes", False, SIZES),
+    ("AUROC of the strength", True, AUROC),
 )
 OVERLAID = (
     ("Validation accuracy", True, "validation_accuracy"),

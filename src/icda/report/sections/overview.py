@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from icda.report.formatting import FIGURES, duration, figure, metric_text, percent
-from icda.report.intervals import uncertainty
+from icda.report.formatting import FIGURES, duration, figure, metric_text, percent, uncertainty
 from icda.report.markup import NOTHING, Markup, definitions, element, join, note, section, table
 from icda.report.results import Result, Run, as_number, class_name, evaluated_samples, listing, mapping, metric, numbers
 
@@ -71,11 +70,7 @@ def environment(run: Run, level: int) -> Markup:
 
 
 def flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Nested settings as dotted names with their values as text.
-
-    >>> list(flatten({"lr": 0.1, "loss": {"beta": 0.1, "switches": ["a", "b"]}}))
-    [('lr', '0.1'), ('loss.beta', '0.1'), ('loss.switches', 'a, b')]
-    """
+    """Nested settings as dotted names with their values as text."""
     for key, value in settings.items():
         if isinstance(value, Mapping) and value:
             yield from flatten(value, f"{prefix}{key}.")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from icda.report.charts import Heat, Series, heat_map, histogram, line_chart, spark
+from icda.report.charts import Series, histogram, line_chart, spark
 from icda.report.formatting import percent
+from icda.report.heat import Heat, heat_map
 from icda.report.markup import NOTHING, Markup, captioned, definitions, element, note, section, table
 from icda.report.results import Run, as_number, matrix, numbers
-from icda.report.sections.confusion import check_square
+from icda.report.sections.breakdown import PAIRS_SHOWN, check_square, off_diagonal
 
 SHOWN_AT_ONCE = 12
-PAIRS_SHOWN = 15
 NO_TIES = "No class is tied to another: every mean strength is zero."
 
 
@@ -93,19 +93,9 @@ def _matrix(run: Run, towards: Sequence[Sequence[float]]) -> Markup:
 
 
 def _pairs(run: Run, towards: Sequence[Sequence[float]]) -> Markup:
-    shown = strongest_pairs(towards)
+    shown = off_diagonal(towards)[:PAIRS_SHOWN]
     rows = [[run.class_name(i), run.class_name(j), f"{strength:.3f}"] for strength, i, j in shown]
     caption = f"The {len(shown)} strongest ties between classes"
     filters = [run.filters(i, j) for _, i, j in shown]
     header = ["Samples of", "Tied to", "Mean strength"]
     return table(caption, header, rows, names=2, attributes=filters) if shown else NOTHING
-
-
-def strongest_pairs(towards: Sequence[Sequence[float]]) -> list[tuple[float, int, int]]:
-    """The strongest ties between two classes: strength, class, class it is tied to.
-
-    >>> strongest_pairs([[0.0, 0.1], [0.4, 0.0]])
-    [(0.4, 1, 0), (0.1, 0, 1)]
-    """
-    ties = [(cell, i, j) for i, row in enumerate(towards) for j, cell in enumerate(row) if i != j and cell > 0]
-    return sorted(ties, key=lambda tie: (-tie[0], tie[1], tie[2]))[:PAIRS_SHOWN]

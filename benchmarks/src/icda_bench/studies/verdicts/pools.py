@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from icda.data.datasets.cifar_files import read_grids
 from sklearn.datasets import load_digits
 
+from icda.data.datasets.cifar_files import read_grids
 from icda.data.datasets.tiny_imagenet import HELD_OUT, locate_file, read_stored
 from icda.data.registry import data_root
 from icda.errors import InputError

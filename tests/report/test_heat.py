@@ -7,7 +7,7 @@ from html import unescape
 import numpy as np
 from PIL import Image
 
-from icda.report.charts import Heat, heat_map
+from icda.report.heat import Heat, heat_map
 
 
 def heat(size: int, names: list[str] | None = None) -> Heat:
