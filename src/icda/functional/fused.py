@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.errors import OperationError
 from icda.functional.grouping import LabelGroups, on_host
 from icda.functional.quadratic import Term, reference_term, share_within
 
@@ -101,7 +102,7 @@ def _again(
 ) -> Iterator[Tensor | None]:
     """The gradient by the plain formula, for those who want to differentiate it."""
     if ctx.moments.scatter._version != ctx.version:
-        raise RuntimeError(
+        raise OperationError(
             "a second derivative needs the statistics of its own batch, and another was folded in since."
         )
     wanted = [part for part in given if part is not None and part.requires_grad]

@@ -153,6 +153,7 @@ def _like(source: object) -> Images | None:
     """Image files prepared as a task's own images are."""
     if isinstance(source, PreparedImages):
         prepare, size = source.prepare, source.size
+        assert prepare is not None
         return lambda paths: PreparedImages(paths, size, prepare, flip=False, crop_padding=0, cache_bytes=0)
     if isinstance(source, ImageArray | ImageFiles):
         size = source.size if isinstance(source, ImageFiles) else int(source.images.shape[1])
