@@ -90,6 +90,25 @@ def test_every_treatment_gives_the_same_head_in_memory_over_blocks_and_on_ray(
     assert both.mean() > 0.999
 
 
+@pytest.mark.parametrize("on", ["blocks", "ray"])
+@pytest.mark.parametrize("made_of_class", [False, True])
+def test_given_groups_give_the_same_head_in_memory_over_blocks_and_on_ray(
+    made_of_class: bool, on: str, tmp_path: Path
+) -> None:
+    words, features, against = make_files(tmp_path, with_shortcut=True)
+    labels = np.load(tmp_path / "labels.npy")
+    groups = np.where(against, 1 - labels, labels) + (2 * labels if made_of_class else 0)
+    np.save(tmp_path / "groups.npy", groups)
+    named = ["--groups", str(tmp_path / "groups.npy"), "--on", on, "--out", str(tmp_path / "model")]
+    assert main([*words, *named]) == 0
+    model = load(tmp_path / "model")
+    wanted = robust.RobustClassifier().fit(features.astype(np.float32), labels, groups=groups)
+    assert model.facts["treatment"]["name"] == wanted.treatment_.name
+    assert wanted.treatment_.name == ("group_weights" if made_of_class else "group_prior")
+    assert model.facts["C"] == pytest.approx(wanted.C_, rel=1e-6)
+    np.testing.assert_allclose(model.coef, wanted.coef_, atol=2e-3 * np.abs(wanted.coef_).max())
+
+
 @pytest.mark.parametrize("method", ["ce", "isda", "risda", "icda"])
 def test_a_named_loss_is_the_same_over_blocks(method: str, tmp_path: Path) -> None:
     words, features, _ = make_files(tmp_path, with_shortcut=False, count=1500)

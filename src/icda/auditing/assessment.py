@@ -52,7 +52,7 @@ def assess(rows: BlockRows) -> Assessment:
     if int(kept.sum()) < 2:
         count = len(sample.targets)
         raise InputError(f"a sample of {count} rows holds fewer than 2 classes twice: there are too many classes.")
-    sample = RowChunk(*(part[kept[sample.targets]] for part in sample))
+    sample = RowChunk(*(part[kept[sample.targets]] for part in sample[:4]))
     sketch = make_sketch(sample.features, seed)
     with threads_for(sketch.features.numel() * rows.num_classes):
         evidence = gather_evidence(sketch, sample.targets, rows.num_classes, seed)
@@ -67,7 +67,9 @@ def draw_sample(rows: BlockRows) -> RowChunk:
     """The rows that verdicts rest on."""
     chosen = draw_rows(rows.shape[0], SAMPLES, rows.reading.seed)
     parts = [part for part in rows.each(take_rows, chosen) if len(part.targets)]
-    return RowChunk(*(torch.cat(part) for part in zip(*parts, strict=True)))
+    groups = None if parts[0].groups is None else torch.cat([part.groups for part in parts if part.groups is not None])
+    features, targets, numbers, folds = (torch.cat(part) for part in zip(*(part[:4] for part in parts), strict=True))
+    return RowChunk(features, targets, numbers, folds, groups)
 
 
 def take_rows(place: Place, reading: Reading, chosen: np.ndarray) -> RowChunk:
@@ -79,8 +81,10 @@ def take_rows(place: Place, reading: Reading, chosen: np.ndarray) -> RowChunk:
     taken = torch.from_numpy(np.array(features[rows], dtype=np.float64))
     scaled: Tensor = taken if reading.scaling is None else reading.scaling.apply(taken)
     folds = deal_folds(codes, place.before, reading.folds, reading.seed)[rows]
-    numbered = torch.from_numpy(chosen[first:last])
-    return RowChunk(scaled.float(), torch.from_numpy(codes[rows]), numbered, torch.from_numpy(folds))
+    numbered, groups = torch.from_numpy(chosen[first:last]), None
+    if reading.groups is not None:
+        groups = torch.from_numpy(np.searchsorted(reading.groups, place.block.groups()[rows]))
+    return RowChunk(scaled.float(), torch.from_numpy(codes[rows]), numbered, torch.from_numpy(folds), groups)
 
 
 def summarise(verdicts: dict[str, Verdict]) -> str:

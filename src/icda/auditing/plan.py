@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from icda.auditing.assessment import Assessment
+from icda.auditing.assessment import Assessment, draw_sample
 from icda.auditing.inputs import DECAY
 from icda.auditing.treatment import Treatment
 from icda.heads.blocks import (
@@ -15,8 +15,11 @@ from icda.heads.blocks import (
     AttributeReader,
     BlockProblem,
     BlockRows,
+    GivenGroups,
+    GroupMasses,
     Reading,
     RowChunk,
+    count_attributes,
     read_attributes,
 )
 from icda.heads.dealing import Place
@@ -96,6 +99,32 @@ def fit_blocks_treated(
     decay = chosen_decay(small, settings, strata, rows.shape, rows.reading.seed)
     head = fit_head(replace(problem, decay=decay), settings, max_iter, tol)
     return TreatedFit(head, treatment, decay, reader, towards)
+
+
+def fit_blocks_grouped(rows: BlockRows, settings: LossSettings, max_iter: int = 200, tol: float = 1e-4) -> TreatedFit:
+    """Groups that were given with the rows: their prior or, where each holds one class, the same mass for each."""
+    assert rows.reading.groups is not None
+    reader = GivenGroups(len(rows.reading.groups))
+    counts: Tensor = rows.total(count_attributes, reader)
+    sample = draw_sample(rows)
+    assert sample.groups is not None
+    problem = BlockProblem(rows, DECAY * rows.shape[1])
+    small = Problem.plain(sample.features.to(rows.dtype), sample.targets, rows.num_classes, problem.decay)
+    why = "Groups were given, so nothing was guessed."
+    if bool(((counts > 0).sum(1) == 1).all()):
+        treatment = Treatment("group_weights", [why, "Each group holds one class."], attributes=sample.groups)
+        table = torch.where(counts > 0, 1 / ((counts > 0).sum() * counts), 0.0)
+        weighed = (table * counts).sum(0)
+        problem = replace(problem, masses=GroupMasses(table), class_counts=weighed)
+        weights = table[sample.groups, sample.targets].to(small.weights)
+        small = replace(small, weights=weights, statistics_weights=weights, class_counts=weighed)
+    else:
+        treatment = Treatment("group_prior", [why], attributes=sample.groups)
+        prior = AttributePrior.of(reader, rows, 1.0)
+        problem, small = replace(problem, prior=prior), replace(small, log_prior=prior.table[sample.groups])
+    strata = treatment.strata(sample.targets, rows.num_classes)
+    decay = chosen_decay(small, settings, strata, rows.shape, rows.reading.seed)
+    return TreatedFit(fit_head(replace(problem, decay=decay), settings, max_iter, tol), treatment, decay)
 
 
 def chosen_decay(sample: Problem, settings: LossSettings, strata: Tensor, shape: tuple[int, int], seed: int) -> float:

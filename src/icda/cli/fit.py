@@ -141,8 +141,6 @@ def _fit_blocks(options: FitArguments, folder: Path) -> int:
 
     if options.train or options.encoder is not None or options.where:
         raise InputError("--on blocks and --on ray fit heads to features: leave out --train, --encoder and --where.")
-    if options.groups is not None:
-        raise InputError("--on blocks and --on ray do not read --groups: leave it out, or fit in memory.")
     asked = options.asked()
     wanted = replace(asked.columns, features=asked.features, names=asked.names)
     with make_engine("ray" if options.on == "ray" else "local", options.jobs) as engine:

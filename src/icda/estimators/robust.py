@@ -22,6 +22,7 @@ from sklearn.utils.validation import (
 from torch import Tensor
 
 from icda.auditing.assessment import Assessment, assess
+from icda.auditing.evidence import SAMPLES
 from icda.auditing.inputs import DECAY
 from icda.auditing.page import render_assessment_page
 from icda.auditing.plan import chosen_decay, spread_treatment
@@ -30,6 +31,7 @@ from icda.errors import InputError
 from icda.estimators.predictions import LinearPredictions
 from icda.estimators.samples import encode_classes, encode_groups
 from icda.heads.blocks import BlockRows, Scaling
+from icda.heads.dealing import draw_rows
 from icda.heads.problem import LossSettings, Problem
 from icda.heads.pseudo_groups import fit_reader
 from icda.heads.rows import refuse_sparse
@@ -129,7 +131,8 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         settings, unit = LossSettings(self.loss), 1 / float(weights[used].mean())
         treated = self.treatment_.applied(problem, unit)
         if self.C is None:
-            asked = torch.arange(len(targets)) if self.audit_ is None else self.audit_.sample.rows
+            drawn = torch.from_numpy(draw_rows(len(targets), SAMPLES, self._seed()))
+            asked = drawn if self.audit_ is None else self.audit_.sample.rows
             strata = self.treatment_.strata(targets, len(self.classes_))[asked]
             decay = chosen_decay(treated.rows(asked), settings, strata, rows.shape, self._seed())
             treated = replace(treated, decay=decay)

@@ -94,6 +94,7 @@ class RowChunk(NamedTuple):
     targets: Tensor
     rows: Tensor
     folds: Tensor
+    groups: Tensor | None = None  # numbers of the groups that were given, if any
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,7 @@ class Reading:
     dtype: torch.dtype
     folds: int = 5
     seed: int = 0
+    groups: np.ndarray | None = None  # those that blocks say of their rows, sorted
 
     def chunks(self, place: Place) -> Iterator[RowChunk]:
         """A block's rows, a few at a time; of scaled rows in memory they are views, made once."""
@@ -120,13 +122,17 @@ class Reading:
         features, labels = place.block.read()
         codes = np.searchsorted(self.classes, labels)
         before, start = place.before, place.start
+        groups = None
+        if self.groups is not None:
+            groups = torch.from_numpy(np.searchsorted(self.groups, place.block.groups()))
         for span, part in numbers(features, self.dtype, copy=self.scaling is not None or not features.flags.writeable):
             targets = codes[span]
             folds = torch.from_numpy(deal_folds(targets, before, self.folds, self.seed))
             rows = torch.arange(start + span.start, start + span.start + len(targets))
             if self.scaling is not None:
                 part.sub_(self.scaling.mean.to(part)).div_(self.scaling.scale.to(part))
-            yield RowChunk(part, torch.from_numpy(targets), rows, folds)
+            own = None if groups is None else groups[span]
+            yield RowChunk(part, torch.from_numpy(targets), rows, folds, own)
             before = before + np.bincount(targets, minlength=len(before))
 
 
@@ -176,10 +182,11 @@ class BlockRows:
         seed: int = 0,
         say: Say | None = None,
         check: Callable[[np.ndarray, np.ndarray], None] | None = None,
+        groups: bool = False,
     ) -> BlockRows:
         """Two passes: one over the labels, one over all; with covariances of the classes if `full`.
 
-        `check` may refuse classes and their counts after the first.
+        `check` may refuse classes and their counts after the first; with `groups` blocks say those of their rows.
         """
         engine, say = engine or Here(), say or (lambda _: None)
         if not blocks:
@@ -195,7 +202,8 @@ class BlockRows:
         every = max(1, int(counts.sum()) // (SAMPLED * blocks[0].read()[0].shape[1]))
         summary = reduce(Summary.merge, engine.each(summarise, blocks, classes, full, every))
         assert summary.statistics is not None
-        reading = Reading(classes, Scaling.of(summary.statistics), dtype, folds, seed)
+        known = np.unique(np.concatenate(list(engine.each(distinct_groups, blocks)))) if groups else None
+        reading = Reading(classes, Scaling.of(summary.statistics), dtype, folds, seed, known)
         return cls(list(place_blocks(blocks, parts, classes)), reading, counts, summary, engine, say)
 
     @classmethod
@@ -244,6 +252,10 @@ def count_labels(block: Block) -> tuple[np.ndarray, np.ndarray]:
     return np.unique(labels, return_counts=True)
 
 
+def distinct_groups(block: Any) -> np.ndarray:
+    return np.unique(block.groups())
+
+
 def merge_counts(parts: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
     """Labels and counts of all blocks.
 
@@ -277,29 +289,54 @@ class AttributeReader:
     known: Tensor  # (M,) row numbers, ascending
     values: Tensor  # (M,)
 
+    @property
+    def number(self) -> int:
+        return len(self.bias)
+
     def read(self, chunk: RowChunk) -> Tensor:
         found = torch.addmm(self.bias.to(chunk.features), chunk.features, self.weight.T.to(chunk.features)).argmax(1)
         places = torch.searchsorted(self.known, chunk.rows).clamp(max=len(self.known) - 1)
         return torch.where(self.known[places] == chunk.rows, self.values[places], found)
 
 
+@dataclass(frozen=True)
+class GivenGroups:
+    """The attribute is the group that was given with each row."""
+
+    number: int
+
+    def read(self, chunk: RowChunk) -> Tensor:
+        assert chunk.groups is not None
+        return chunk.groups
+
+
+@dataclass(frozen=True)
+class GroupMasses:
+    """What a row of each group and class counts, (K, C)."""
+
+    table: Tensor
+
+    def of(self, chunk: RowChunk) -> Tensor:
+        return self.table[chunk.groups, chunk.targets].to(chunk.features)[None]
+
+
 class AttributePrior(NamedTuple):
     """log P(y | attribute) (K, C) as far as it is trusted, the prior of the classes for the rest; and how to read it."""
 
-    reader: AttributeReader
+    reader: AttributeReader | GivenGroups
     table: Tensor
 
     @classmethod
-    def of(cls, reader: AttributeReader, rows: BlockRows, strength: float) -> AttributePrior:
+    def of(cls, reader: AttributeReader | GivenGroups, rows: BlockRows, strength: float) -> AttributePrior:
         """Counted in one pass over the rows."""
         counts = rows.total(count_attributes, reader)
         classes = torch.log_softmax(counts.sum(0).log(), 0)
         return cls(reader, tempered(conditional_log_prior(counts), classes, strength).to(rows.dtype))
 
 
-def count_attributes(place: Place, reading: Reading, reader: AttributeReader) -> Tensor:
+def count_attributes(place: Place, reading: Reading, reader: AttributeReader | GivenGroups) -> Tensor:
     """How many rows of a block have each value of the attribute and each class, (K, C)."""
-    sizes = len(reader.bias), len(reading.classes)
+    sizes = reader.number, len(reading.classes)
     return sum(
         (joint_counts(reader.read(chunk), chunk.targets, *sizes) for chunk in reading.chunks(place)),
         torch.zeros(sizes, dtype=torch.float64),

@@ -41,11 +41,14 @@ def fit_from_blocks(
         say(note)
     started = time.perf_counter()
     dtype, full = number_kind(blocks[0]), name in AUGMENTED
-    rows = BlockRows.gather(blocks, engine, full=full, dtype=dtype, seed=seed, say=say)
+    known = wanted.groups is not None
+    rows = BlockRows.gather(blocks, engine, full=full, dtype=dtype, seed=seed, say=say, groups=known)
     head, assessment, fitted = fit_rows(rows, name)
     facts: dict[str, object] = {"icda": __version__, "method": name, "done": done_in_words(name, head), "C": head.C}
-    if assessment is not None and head.treatment is not None:
-        facts |= {"found": assessment.summary, "treatment": head.treatment.as_dict()}
+    if assessment is not None:
+        facts["found"] = assessment.summary
+    if head.treatment is not None:
+        facts["treatment"] = head.treatment.as_dict()
     facts |= {
         "notes": notes,
         "samples": rows.shape[0],

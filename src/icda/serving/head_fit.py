@@ -10,7 +10,7 @@ import torch
 
 from icda.auditing.assessment import Assessment, assess, draw_sample
 from icda.auditing.inputs import DECAY
-from icda.auditing.plan import attribute_reader, chosen_decay, fit_blocks_treated, points_to
+from icda.auditing.plan import attribute_reader, chosen_decay, fit_blocks_grouped, fit_blocks_treated, points_to
 from icda.auditing.treatment import Treatment
 from icda.errors import InputError
 from icda.estimators.robust import RobustClassifier, weighted_moments
@@ -101,7 +101,10 @@ def fit_rows(rows: BlockRows, method: str) -> tuple[Head, Assessment | None, Lin
     scaling, dtype = rows.reading.scaling, np.float64 if rows.dtype == torch.float64 else np.float32
     assert scaling is not None
     assessment = treatment = shortcut = None
-    if method == AUTO:
+    if method == AUTO and rows.reading.groups is not None:
+        grouped = fit_blocks_grouped(rows, LossSettings("la"))
+        head, treatment, decay = grouped.head, grouped.treatment, grouped.decay
+    elif method == AUTO:
         assessment = assess(rows)
         rows.say(assessment.summary)
         found = fit_blocks_treated(rows, assessment, LossSettings("la"))

@@ -39,9 +39,14 @@ class ArrayBlock(_Span):
     """Rows of an .npy, with their labels in another."""
 
     targets: Path
+    attributes: Path | None = None
 
     def labels(self) -> np.ndarray:
         return np.array(np.load(self.targets, mmap_mode="r", allow_pickle=False)[self.start : self.stop])
+
+    def groups(self) -> np.ndarray:
+        assert self.attributes is not None
+        return np.array(np.load(self.attributes, mmap_mode="r", allow_pickle=False)[self.start : self.stop])
 
     def read(self) -> tuple[np.ndarray, np.ndarray]:
         return np.load(self.path, mmap_mode="r", allow_pickle=False)[self.start : self.stop], self.labels()
@@ -57,6 +62,12 @@ class MappedBlock(_Span):
             raise InputError(f"{self.path} has no labels: embed inputs with labels, or choose another file.")
         return labels[self.start : self.stop]
 
+    def groups(self) -> np.ndarray:
+        groups = _mapped(self.path).group
+        if groups is None:
+            raise InputError(f"{self.path} has no groups: embed inputs with groups, or leave --groups out.")
+        return groups[self.start : self.stop]
+
     def read(self) -> tuple[np.ndarray, np.ndarray]:
         return _mapped(self.path).features[self.start : self.stop], self.labels()
 
@@ -70,6 +81,7 @@ class ParquetBlock:
     rows: int
     features: tuple[str, ...]
     target: str
+    attributes: str | None = None
 
     def __len__(self) -> int:
         return self.rows
@@ -77,11 +89,21 @@ class ParquetBlock:
     def __str__(self) -> str:
         return f"row group {self.group} of {self.path}"
 
+    @property
+    def _table(self) -> ParquetTable:
+        return _table(self.path, self.features, self.target, self.attributes)
+
     def labels(self) -> np.ndarray:
-        return _table(self.path, self.features, self.target).read_group(self.group, [self.target]).targets
+        return self._table.read_group(self.group, [self.target]).targets
+
+    def groups(self) -> np.ndarray:
+        assert self.attributes is not None
+        groups = self._table.read_group(self.group, [self.target, self.attributes]).groups
+        assert groups is not None
+        return groups
 
     def read(self) -> tuple[np.ndarray, np.ndarray]:
-        samples = _table(self.path, self.features, self.target).read_group(self.group)
+        samples = self._table.read_group(self.group)
         return samples.features, samples.targets
 
 
@@ -114,7 +136,7 @@ def names_split(block: Block) -> bool:
     if isinstance(block, MappedBlock):
         return _mapped(block.path).split is not None
     if isinstance(block, ParquetBlock):
-        return any(name in SPLIT for name in _table(block.path, block.features, block.target).dataset.schema.names)
+        return any(name in SPLIT for name in block._table.dataset.schema.names)
     return False
 
 
@@ -127,11 +149,19 @@ def _array_blocks(path: Path, wanted: Columns, block_bytes: int) -> list[Block]:
         raise InputError(
             f"{path} has shape {features.shape} and {targets} {labels.shape}: expected (N, A) and (N,), one label per row."
         )
-    return [ArrayBlock(path.absolute(), *span, targets.absolute()) for span in _spans(path, features, block_bytes)]
+    groups = None if wanted.groups is None else Path(wanted.groups).expanduser().absolute()
+    if groups is not None and map_array(groups).shape != labels.shape:
+        raise InputError(f"{groups} has shape {map_array(groups).shape}, expected {labels.shape}: one group per row.")
+    spans = _spans(path, features, block_bytes)
+    return [ArrayBlock(path.absolute(), *span, targets.absolute(), groups) for span in spans]
 
 
 def _mapped_blocks(path: Path, wanted: Columns, block_bytes: int) -> list[Block]:
-    for option, name, taken in (("features", wanted.features, "features"), ("labels", wanted.labels, "y")):
+    for option, name, taken in (
+        ("features", wanted.features, "features"),
+        ("labels", wanted.labels, "y"),
+        ("groups", wanted.groups, "group"),
+    ):
         if name not in (None, taken):
             raise InputError(
                 f"blocks of an .npz are its arrays 'features' and 'y', as `icda embed` writes them, got --{option} {name}: "
@@ -161,12 +191,14 @@ def _parquet_blocks(path: Path, wanted: Columns) -> list[Block]:
         details = parquet.ParquetFile(file).metadata
         if not details.num_rows:  # many programs write a part without rows
             continue
-        table = _table(file.absolute(), columns, target)
+        table = _table(file.absolute(), columns, target, wanted.groups)
         if width not in (None, table.width):
             raise InputError(f"{file} has {table.width} features per row, and the files before it {width}.")
         columns, width = tuple(table.features), table.width  # in the order of the first file
         groups = ((group, details.row_group(group).num_rows) for group in range(details.num_row_groups))
-        blocks += [ParquetBlock(file.absolute(), group, rows, columns, target) for group, rows in groups if rows]
+        blocks += [
+            ParquetBlock(file.absolute(), group, rows, columns, target, wanted.groups) for group, rows in groups if rows
+        ]
     if not blocks:
         raise InputError(f"{path} has no rows.")
     return blocks
@@ -187,5 +219,5 @@ def _mapped(path: Path) -> Features:
 
 
 @lru_cache(maxsize=256)
-def _table(path: Path, features: tuple[str, ...], target: str) -> ParquetTable:
-    return ParquetTable(path, features[0] if len(features) == 1 else list(features), target)
+def _table(path: Path, features: tuple[str, ...], target: str, groups: str | None = None) -> ParquetTable:
+    return ParquetTable(path, features[0] if len(features) == 1 else list(features), target, groups=groups)
