@@ -113,8 +113,6 @@ def measure_terms(blocks: Sequence[Block], loss: LossName) -> Terms:
 
 
 class BlockFit(NamedTuple):
-    """A head fitted to blocks, and how many passes over them it took."""
-
     head: LinearHead
     passes: int
 
