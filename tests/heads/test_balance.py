@@ -104,11 +104,15 @@ def test_balancing_a_weighted_problem_is_balancing_repeated_samples(through: Thr
         torch.testing.assert_close(found.weight, expected.weight, atol=1e-5, rtol=1e-4)
 
 
-def test_small_weights_keep_their_prior_and_a_pair_without_samples_counts_no_more() -> None:
-    problem = small_problem()
-    problem = reweigh(problem, 1e-3 * (1.0 + 4 * (problem.targets == 1).double()))
-    log_prior = rebalance(problem, (problem.targets == 0).long(), "prior").log_prior
-    assert log_prior is not None
-    unseen, frequent, rare = log_prior[1].tolist()  # of the attribute that classes 1 and 2 share
-    assert frequent - rare == pytest.approx(math.log(5))
-    assert unseen == pytest.approx(rare)
+def test_the_prior_does_not_depend_on_the_scale_of_the_weights_and_unseen_pairs_are_rarest() -> None:
+    priors = []
+    for scale in (1.0, 1e-3):
+        problem = small_problem()
+        problem = reweigh(problem, scale * (1.0 + 4 * (problem.targets == 1).double()))
+        log_prior = rebalance(problem, (problem.targets == 0).long(), "prior").log_prior
+        assert log_prior is not None
+        unseen, frequent, rare = log_prior[1].tolist()  # of the attribute that classes 1 and 2 share
+        assert frequent - rare == pytest.approx(math.log(5))
+        assert unseen < rare - 2
+        priors.append(log_prior)
+    torch.testing.assert_close(*priors)

@@ -60,11 +60,11 @@ def rebalance(problem: Problem, attributes: Tensor, through: Through = "weights"
 def with_prior(problem: Problem, attributes: Tensor, strength: float = 1.0, unit: float = 1.0) -> Problem:
     """The prior log P(y | attribute)^strength P(y)^(1 - strength): all of it, or only as much as the evidence bears.
 
-    `unit` is what a sample of weight one has in `problem.weights`.
+    `unit` is what a sample of weight one has in `problem.weights`, where those are one on average.
     """
     number = int(attributes.max()) + 1
     counts = joint_counts(attributes, problem.targets, number, problem.num_classes, problem.weights)
-    prior = conditional_log_prior(counts, 0.5 * unit)
+    prior = conditional_log_prior(counts, 0.5 * unit * float(problem.weights.mean()))
     if strength < 1:
         prior = tempered(prior, torch.log_softmax(problem.class_counts.double().log(), 0), strength)
     return replace(problem, log_prior=prior.to(problem.weights)[attributes])
