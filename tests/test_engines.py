@@ -218,7 +218,7 @@ def test_an_audit_on_ray_is_that_of_one_process_and_outlives_a_worker(
     torch.set_num_threads(threads)
     there = audit_blocks(mortal, ray_engine, EXACT, folder=tmp_path / "there")
     assert marker.exists(), "a worker must have been killed"
-    assert here.passes == there.passes
+    assert here.settings["passes"] == there.settings["passes"]
     assert here.verdicts == there.verdicts
     np.testing.assert_allclose(here.matrix, there.matrix, atol=1e-9)
     np.testing.assert_allclose(here.tied.tie, there.tied.tie, atol=1e-9)

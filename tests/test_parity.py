@@ -17,7 +17,8 @@ from cleanlab.count import estimate_joint, num_label_issues
 from torch import Tensor
 
 from icda import ClassStatistics
-from icda.auditing.label_noise import find_label_noise
+from icda.auditing.label_noise import scaled_joint
+from icda.auditing.rows import sum_figures
 from icda.data.task import Batch
 from icda.methods.base import Setup
 from icda.methods.group_dro import GroupDRO
@@ -106,8 +107,10 @@ def test_the_share_of_wrong_labels_is_cleanlabs(seed: int) -> None:
     probabilities = np.exp(generator.normal(size=(400, 3)) + 1.5 * np.eye(3)[labels])
     probabilities /= probabilities.sum(1, keepdims=True)
     labels[:60] = (labels[:60] + 1) % 3
-    found = find_label_noise(probabilities, labels)
-    assert found.issues.sum() == num_label_issues(labels, probabilities, estimation_method="off_diagonal")
+    thresholds = [probabilities[labels == c, c].mean() for c in range(3)]
+    logits, targets = torch.from_numpy(np.log(probabilities)), torch.from_numpy(labels)
+    found = sum_figures(0, logits, targets, torch.zeros(400), np.array(thresholds))
+    assert found.issues == num_label_issues(labels, probabilities, estimation_method="off_diagonal")
     theirs = 400 * estimate_joint(labels, probabilities)  # whole numbers: cleanlab rounds the joint
     np.testing.assert_allclose(theirs, np.round(theirs), atol=1e-9)
-    assert np.abs(found.joint - theirs).max() < 1.0
+    assert np.abs(scaled_joint(found.confident, np.bincount(labels)) - theirs).max() < 1.0

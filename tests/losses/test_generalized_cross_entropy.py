@@ -70,7 +70,7 @@ def test_reductions_agree() -> None:
 
 @pytest.mark.parametrize("q", [-0.1, 1.1, float("nan")])
 def test_an_exponent_outside_zero_to_one_is_refused(q: float) -> None:
-    with pytest.raises(ValueError, match=r"q must lie in \[0, 1\]"):
+    with pytest.raises(ValueError, match="q"):
         GeneralizedCrossEntropyLoss(4, 3, q=q)
 
 

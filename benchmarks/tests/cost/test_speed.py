@@ -7,7 +7,8 @@ import pytest
 import torch
 from rich.console import Console
 
-from icda.losses import ICDALoss, ISDALoss
+import icda.functional.fused as fused_forms
+from icda.losses import ISDALoss
 from icda_bench.cost import measures, speed
 from icda_bench.cost.measures import interleave
 from icda_bench.cost.peers import PeersISDA
@@ -80,8 +81,8 @@ def test_a_head_is_measured_with_its_memory() -> None:
 
 def test_the_step_that_training_runs_is_given_logits_and_the_fused_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     fused: list[bool] = []
-    plain = ICDALoss._fused_loss
-    monkeypatch.setattr(ICDALoss, "_fused_loss", lambda *given, **named: fused.append(True) or plain(*given, **named))
+    plain = fused_forms.adjusted_logits
+    monkeypatch.setattr(fused_forms, "adjusted_logits", lambda *given: fused.append(True) or plain(*given))
     steps = head_steps(classes=5, features=4, batch=6, covariance="diagonal")
     steps["icda"]()
     assert not fused

@@ -2,7 +2,7 @@
 
 With every training sample in the batch, w_c^T Sigma_j w_c' is the covariance within class j of the logits z_c and z_c', and
 w_c . mu_j their mean. So the full-covariance losses need nothing of size A x A, and see the samples only through a table
-Q_{y,j,c} = d_c^T Sigma_j d_c with d_c = w_c - w_y (mathematics 7.3).
+Q_{y,j,c} = d_c^T Sigma_j d_c with d_c = w_c - w_y (mathematics 7).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 
 from icda.errors import InputError
 from icda.losses.base import AdjustedLoss
-from icda.losses.inputs import LossBatch
+from icda.losses.inputs import Counts, LossBatch
 from icda.statistics import ClassStatistics, CovarianceKind
 from icda.statistics.checks import check_number
 
@@ -36,7 +36,7 @@ class StatisticsLoss(AdjustedLoss):
         self,
         num_classes: int,
         feature_dim: int,
-        class_counts: Any = None,
+        class_counts: Counts = None,
         *,
         lambda0: float = 0.5,
         covariance: CovarianceKind | str = "auto",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from icda.losses.head import Head
-from icda.losses.inputs import LossBatch, Reduction, check_call, check_counts, check_settings
+from icda.losses.inputs import Counts, LossBatch, Reduction, check_call, check_counts, check_settings
 from icda.losses.reduction import reduce_losses
 from icda.signature import full_signature
 from icda.statistics.precision import KeepsPrecision
@@ -39,12 +39,12 @@ class AdjustedLoss(KeepsPrecision):
         self,
         num_classes: int,
         feature_dim: int,
-        class_counts: Any = None,
+        class_counts: Counts = None,
         *,
         reduction: Reduction = "mean",
         ignore_index: int = -100,
         label_smoothing: float = 0.0,
-        class_weight: Any = None,
+        class_weight: Counts = None,
         validate: bool = True,
         **unknown: Any,
     ) -> None:

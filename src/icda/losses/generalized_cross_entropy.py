@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.errors import InputError
 from icda.losses.base import AdjustedLoss
+from icda.statistics.checks import check_number
 
 
 class GeneralizedCrossEntropyLoss(AdjustedLoss):
@@ -32,7 +32,7 @@ class GeneralizedCrossEntropyLoss(AdjustedLoss):
 
     def __init__(self, *sizes: Any, q: float = 0.7, **options: Any) -> None:
         super().__init__(*sizes, **options)
-        check_exponent(q)
+        check_number(q, "q", type(self).__name__, 0, 1)
         self.q = q
 
     def sample_losses(self, logits: Tensor, targets: Tensor) -> Tensor:
@@ -49,8 +49,3 @@ def generalized_cross_entropy(logits: Tensor, targets: Tensor, q: float) -> Tens
     if q == 0:
         return cross_entropy
     return -torch.expm1(-q * cross_entropy) / q  # 1 - p^q cancels for small q
-
-
-def check_exponent(q: float) -> None:
-    if not 0 <= q <= 1:
-        raise InputError(f"q must lie in [0, 1], from cross entropy to the absolute error, got {q}.")

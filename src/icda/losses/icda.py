@@ -13,7 +13,7 @@ from icda.functional.moments import Moments
 from icda.functional.quadratic import Term, off_target
 from icda.functional.strength import Strength, direct_strength
 from icda.losses.augmented import StatisticsLoss
-from icda.losses.inputs import LossBatch, check_flags, is_off
+from icda.losses.inputs import Counts, LossBatch, check_flags, is_off
 from icda.losses.prior_loss import PriorLoss
 from icda.statistics.checks import check_number
 
@@ -56,7 +56,7 @@ class ICDALoss(PriorLoss, StatisticsLoss):
         self,
         num_classes: int,
         feature_dim: int,
-        class_counts: Any = None,
+        class_counts: Counts = None,
         *,
         lambda0: float = 0.5,
         beta: float = 0.1,

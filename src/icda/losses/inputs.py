@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from icda.losses.base import AdjustedLoss
 
 Reduction = Literal["none", "mean", "sum"]
+Counts: TypeAlias = Tensor | Sequence[Any] | None
 SUM_TOLERANCE = 0.02  # of a row of soft targets in bfloat16
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from icda.errors import InputError
+from icda.losses.inputs import Counts
 from icda.losses.prior_loss import PriorLoss
 from icda.statistics.checks import check_number
 
@@ -30,7 +31,7 @@ class LogitAdjustmentLoss(PriorLoss):
 
     names = ("logit_adjustment", "la")
 
-    def __init__(self, *sizes: Any, prior: Any = None, tau: float = 1.0, **options: Any) -> None:
+    def __init__(self, *sizes: Any, prior: Counts = None, tau: float = 1.0, **options: Any) -> None:
         super().__init__(*sizes, prior=prior, **options)
         check_number(tau, "tau", "LogitAdjustmentLoss")
         self.tau = tau

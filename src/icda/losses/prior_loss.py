@@ -10,7 +10,7 @@ from torch import Tensor
 from icda.errors import InputError
 from icda.functional.prior import conditional_log_prior, log_ratio
 from icda.losses.base import AdjustedLoss
-from icda.losses.inputs import LossBatch, check_counts
+from icda.losses.inputs import Counts, LossBatch, check_counts
 
 
 class PriorLoss(AdjustedLoss):
@@ -28,7 +28,7 @@ class PriorLoss(AdjustedLoss):
     prior: Tensor | None
 
     def __init__(
-        self, num_classes: int, feature_dim: int, class_counts: Any = None, *, prior: Any = None, **options: Any
+        self, num_classes: int, feature_dim: int, class_counts: Counts = None, *, prior: Counts = None, **options: Any
     ) -> None:
         super().__init__(num_classes, feature_dim, class_counts, **options)
         self.register_buffer("prior", check_counts(self, prior, "prior"))

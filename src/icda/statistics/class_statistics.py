@@ -26,6 +26,8 @@ from icda.statistics.checks import (
 )
 from icda.statistics.precision import KeepsPrecision
 
+ALL_CLASSES = 4096  # up to so many, ranks add up all of them instead of asking which are present
+
 
 class ClassStatistics(KeepsPrecision):
     """Mean and covariance of the features of every class, updated batch by batch.
@@ -145,10 +147,10 @@ class ClassStatistics(KeepsPrecision):
             kept = torch.where(
                 added > 0, torch.full_like(added, self.forgetting), 1
             )  # only a class that is seen forgets
-            share, spread = self._blend(self.count[rows] * kept, added, mean, self.mean[rows])
+            share, spread, squares = self._blend(self.count[rows] * kept, added, mean, self.mean[rows])
             if self.factor is not None:
                 self._fold_factor(groups, rows, residuals, spread, kept, in_place)
-            self._fold_scatter(groups, rows, residuals, spread, kept)
+            self._fold_scatter(groups, rows, residuals, spread, squares, kept)
             # New tensors, where we may not do it in place: a graph built before may still hold the old means.
             moved = torch.lerp(self.mean[rows], mean, share[:, None].to(mean))
             if isinstance(rows, slice) and not in_place:
@@ -174,9 +176,10 @@ class ClassStatistics(KeepsPrecision):
         if mine != theirs:
             raise InputError(f"cannot merge statistics of (kind, C, A, rank) {theirs} into {mine}.")
         mean, scatter, count = other.mean.to(self.mean), other.scatter.to(self.scatter), other.count.to(self.count)
-        share, spread = self._blend(self.count, count, mean, self.mean)
+        share, spread, squares = self._blend(self.count, count, mean, self.mean)
+        outer = spread[:, :, None] * spread[:, None] if self.kind == "full" else squares
         merged = {
-            "scatter": self.scatter + scatter + self._outer(spread),
+            "scatter": self.scatter + scatter + outer,
             "mean": self.mean + share[:, None].to(mean) * (mean - self.mean),
             "count": self.count + count,
         }
@@ -240,22 +243,23 @@ class ClassStatistics(KeepsPrecision):
 
     def _rows(self, targets: Tensor) -> tuple[Any, Tensor]:
         """The classes to touch, and each sample's place among them: all, or, where that is wasteful, those present."""
-        if self.factor is None and (self.num_classes <= 2 * len(targets) or on_host(targets) is None):
+        few = 2 * len(targets) if world_size() == 1 else ALL_CLASSES  # which all ranks agree on
+        if self.factor is None and (self.num_classes <= few or on_host(targets) is None):
             return slice(None), targets
         present = torch.zeros(self.num_classes, dtype=torch.int64, device=targets.device)
         present[targets] = 1
         classes = torch.from_numpy(np.flatnonzero(all_reduce(present).cpu())).to(targets.device)
         return classes, torch.searchsorted(classes, targets)
 
-    def _blend(self, count: Tensor, added: Tensor, mean: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
-        """The share m / (n + m) of what is added, and sqrt(n m / (n + m)) (mean - before), whose square it adds to M2."""
-        share = torch.where(added > 0, added / (count + added), 0)
-        return share, (share * count).sqrt().to(mean)[:, None] * (mean - before)
+    def _blend(self, count: Tensor, added: Tensor, mean: Tensor, before: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The share m / (n + m) of what is added, sqrt(n m / (n + m)) (mean - before), and the squares of that."""
+        share, delta = torch.where(added > 0, added / (count + added), 0), mean - before
+        shared = (share * count).to(mean)[:, None]
+        return share, shared.sqrt() * delta, shared * delta.square()
 
-    def _outer(self, rows: Tensor) -> Tensor:
-        return rows[:, :, None] * rows[:, None] if self.kind == "full" else rows.square()
-
-    def _fold_scatter(self, groups: LabelGroups, rows: Any, residuals: Tensor, spread: Tensor, kept: Tensor) -> None:
+    def _fold_scatter(
+        self, groups: LabelGroups, rows: Any, residuals: Tensor, spread: Tensor, squares: Tensor, kept: Tensor
+    ) -> None:
         alone = world_size() == 1 and self.forgetting == 1 and isinstance(rows, slice)
         if self.kind == "full" and alone and groups.fits:
             padded = torch.cat([groups.padded(residuals), spread[:, None]], 1)
@@ -264,7 +268,7 @@ class ClassStatistics(KeepsPrecision):
         if self.kind == "full":
             batch = all_reduce(groups.products(residuals, residuals)).baddbmm_(spread[:, :, None], spread[:, None])
         else:
-            batch = all_reduce(groups.sums(residuals.square())).add_(spread.square())
+            batch = all_reduce(groups.sums(residuals.square())).add_(squares)
         if alone:
             self.scatter += batch
         else:

@@ -14,9 +14,9 @@ from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
 
-from icda.data.datasets.cifar10 import load_cifar10
 from PIL import Image
 
+from icda.data.datasets.cifar import load_cifar10
 from icda.errors import IcdaError
 from icda.training import TrainConfig, train
 from icda_bench.markdown import grouped, markdown, spread
