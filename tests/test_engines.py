@@ -143,7 +143,6 @@ def test_the_command_writes_a_model_that_predicts(
     [
         (["--method", "icad"], "did you mean 'icda'"),
         (["--method", "la", "--train"], "leave out --train"),
-        (["--groups", "g"], "--groups"),
         (["--jobs", "2"], "--on ray"),
         (["--on", "ray", "--jobs", "0"], "--jobs is 0"),
     ],
