@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numbers
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 from annotated_types import Ge, Gt, Interval
 
@@ -17,19 +16,3 @@ OpenShare: TypeAlias = Annotated[float, Interval(gt=0, lt=1)]
 PositiveInt: TypeAlias = Annotated[int, Interval(ge=1, le=COUNTABLE)]
 NotNegativeInt: TypeAlias = Annotated[int, Interval(ge=0, le=COUNTABLE)]
 Seed: TypeAlias = Annotated[int, Interval(ge=-(2**63), le=2**64 - 1)]  # what torch takes
-
-
-class RangesChecked(type):
-    """Kind of classes whose options are checked, whoever makes an object: for losses, until they check their own."""
-
-    def __call__(cls, *arguments: Any, **options: Any) -> Any:
-        from icda.settings import check, option_kinds
-
-        own = getattr(cls, "may_be_infinite", ())
-        given = {name: value for name, value in options.items() if name not in own and _is_number(value)}
-        check(given, option_kinds(cls))
-        return super().__call__(*arguments, **options)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
