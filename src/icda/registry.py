@@ -53,9 +53,14 @@ class Registry(Generic[T]):
     """
 
     def __init__(
-        self, kind: str, package: str | None = None, group: str | None = None, entry_type: type[Any] | None = None
+        self,
+        kind: str,
+        package: str | None = None,
+        group: str | None = None,
+        entry_type: type[Any] | None = None,
+        shapes_results: bool = True,
     ) -> None:
-        self.kind = kind
+        self.kind, self._shapes_results = kind, shapes_results
         self._package, self._group, self._entry_type = package, group, entry_type
         self._discovered = package is None and group is None
         self._entries: dict[str, T] = {}
@@ -147,7 +152,8 @@ class Registry(Generic[T]):
                 self._add(entry, owner, first.name)
             elif key not in self._aliases:
                 raise InputError(f"module {first.value} registers no {self.kind} of that name.")
-        plugins.note_version(first)
+        if self._shapes_results:  # a command does not: its version is not written into them
+            plugins.note_version(first)
 
 
 def _normal(name: str) -> str:

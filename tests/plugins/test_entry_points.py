@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from icda import plugins
 from icda.cli import main as cli
 from icda.metrics import METRICS, Metric, Predictions, evaluate_predictions
 from icda.metrics.registry import added_metrics
@@ -95,8 +96,9 @@ def test_a_command_of_a_package_is_listed_and_run_and_a_broken_one_harms_no_othe
     content = "def main(words):\n    'count the words'\n    return len(words)\n"
     install(site, "counting", "counting", content, {"count": "counting:main"}, "test.commands")
     install(site, "failing", "failing", "1 / 0", {"fail": "failing:main"}, "test.commands")
-    monkeypatch.setattr(cli, "COMMANDS", Registry("command", group="test.commands"))
+    monkeypatch.setattr(cli, "COMMANDS", Registry("command", group="test.commands", shapes_results=False))
     assert cli.main(["count", "a", "b"]) == 2
+    assert "counting" not in plugins.versions(), "a command shapes no result"
     assert cli.main(["--help"]) == 0
     overview = " ".join(capsys.readouterr().out.split())
     assert "count count the words" in overview

@@ -5,4 +5,4 @@ from collections.abc import Callable, Sequence
 from icda.registry import Registry
 
 Command = Callable[[Sequence[str]], int]  # the words after its name in, the exit code out; its docstring is its help
-COMMANDS: Registry[Command] = Registry("command", group="icda.commands")
+COMMANDS: Registry[Command] = Registry("command", group="icda.commands", shapes_results=False)
