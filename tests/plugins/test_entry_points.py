@@ -30,6 +30,7 @@ def install(folder: Path, package: str, module: str, content: str, entries: dict
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plugins, "_versions", {})  # what is loaded here is forgotten after the test
     return tmp_path
 
 
