@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from icda._version import __version__
 
 if TYPE_CHECKING:
-    from icda.auditing import Audit, Verdict, audit
+    from icda.auditing import Audit, Questions, Verdict, ask, audit
     from icda.estimators.classifier import ICDAClassifier
     from icda.estimators.meta_classifier import MetaICDAClassifier
     from icda.estimators.robust import RobustClassifier
@@ -44,11 +44,13 @@ _HOMES = {
     "MetaICDA": "icda.methods.meta_loop",
     "MetaICDAClassifier": "icda.estimators.meta_classifier",
     "Moments": "icda.statistics",
+    "Questions": "icda.auditing",
     "RISDALoss": "icda.losses",
     "RobustClassifier": "icda.estimators.robust",
     "Strength": "icda.functional.strength",
     "StrengthNetwork": "icda.meta.strength_network",
     "Verdict": "icda.auditing",
+    "ask": "icda.auditing",
     "audit": "icda.auditing",
     "augment": "icda.statistics.augment",
     "direct_strength": "icda.functional.strength",
@@ -68,12 +70,14 @@ __all__ = [
     "MetaICDA",
     "MetaICDAClassifier",
     "Moments",
+    "Questions",
     "RISDALoss",
     "RobustClassifier",
     "Strength",
     "StrengthNetwork",
     "Verdict",
     "__version__",
+    "ask",
     "audit",
     "augment",
     "direct_strength",

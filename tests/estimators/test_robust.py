@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -162,10 +163,90 @@ def test_a_fit_that_stops_early_says_so() -> None:
         RobustClassifier(max_iter=1).fit(X, y, groups=place)
 
 
-def test_missing_groups_and_unfitted_reports_are_refused_in_a_sentence(tmp_path: Path) -> None:
+def answered(place: np.ndarray, number: int, missing: object = None) -> np.ndarray:
+    """The place of every so-many-th sample, and nothing of the others."""
+    groups = np.full(len(place), missing, dtype=object)
+    groups[:: len(place) // number] = place[:: len(place) // number]
+    return groups
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), pandas.NA])
+def test_groups_of_some_samples_serve_nearly_as_well_as_those_of_all(shortcut, missing: object) -> None:
+    (X, y, place), test = shortcut
+    plain = RobustClassifier().fit(X, y, groups=np.zeros(len(y)))
+    whole = RobustClassifier().fit(X, y, groups=place)
+    some = RobustClassifier().fit(X, y, groups=answered(place, 48, missing))
+    gain = worst_group(whole, test) - worst_group(plain, test)
+    assert some.treatment_.name == "group_prior"
+    assert f"known for {(answered(place, 48) != None).sum()} of 1600" in str(some.treatment_)  # noqa: E711
+    assert worst_group(some, test) - worst_group(plain, test) > 0.9 * gain
+
+
+def test_a_series_with_holes_is_read_as_an_array_with_holes(shortcut) -> None:
+    (X, y, place), _ = shortcut
+    groups = answered(np.where(place == 1, "sea", "land"), 48)
+    wanted = RobustClassifier().fit(X, y, groups=groups)
+    for given in (pandas.Series(groups), pandas.Series(groups).astype("string"), list(groups)):
+        np.testing.assert_array_equal(RobustClassifier().fit(X, y, groups=given).coef_, wanted.coef_)
+    numbers = answered(place.astype(float), 48, np.nan).astype(float)
+    np.testing.assert_array_equal(RobustClassifier().fit(X, y, groups=numbers).coef_, wanted.coef_)
+
+
+def test_wrong_answers_cost_little(shortcut) -> None:
+    (X, y, place), test = shortcut
+    groups = answered(place, 48)
+    known = np.flatnonzero(groups != None)  # noqa: E711
+    wrong = groups.copy()
+    wrong[known[::10]] = 1 - wrong[known[::10]].astype(int)
+    right, slipped = (RobustClassifier().fit(X, y, groups=given) for given in (groups, wrong))
+    assert worst_group(slipped, test) > worst_group(right, test) - 0.05
+
+
+def test_groups_made_of_class_and_attribute_may_be_known_in_part(shortcut) -> None:
+    (X, y, place), test = shortcut
+    plain = RobustClassifier().fit(X, y, groups=np.zeros(len(y)))
+    some = RobustClassifier().fit(X, y, groups=answered(2 * y + place, 96))
+    assert some.treatment_.name == "group_weights"
+    assert worst_group(some, test) - worst_group(plain, test) > 0.25
+
+
+def test_an_attribute_that_does_not_matter_costs_nothing(shortcut) -> None:
+    (X, y, _), (new, labels, _) = shortcut
+    plain = RobustClassifier().fit(X, y, groups=np.zeros(len(y)))
+    some = RobustClassifier().fit(X, y, groups=answered((X[:, 30] > 5).astype(int), 24))
+    assert some.score(new, labels) > plain.score(new, labels) - 0.02
+
+
+def test_answers_that_never_go_against_the_class_change_nothing_and_say_so(shortcut) -> None:
+    (X, y, _), _ = shortcut
+    plain = RobustClassifier().fit(X, y, groups=np.zeros(len(y)))
+    for groups, why in ((y, "one class only"), (np.zeros(len(y)), "same for all")):
+        model = RobustClassifier().fit(X, y, groups=answered(groups, 24))
+        assert model.treatment_.name == "logit_adjustment"
+        assert why in str(model.treatment_)
+        np.testing.assert_allclose(model.coef_, plain.coef_, atol=1e-3 * np.abs(plain.coef_).max())
+
+
+def test_several_attributes_act_together_where_samples_suffice(shortcut) -> None:
+    (X, y, place), _ = shortcut
+    camera = np.random.default_rng(5).integers(0, 2, len(y))
+    both = np.stack([answered(place, 96), answered(camera, 96)], 1)
+    found = RobustClassifier().fit(X, y, groups=both).treatment_
+    assert found.values == ["0 0", "0 1", "1 0", "1 1"]
+    few = RobustClassifier().fit(X[:90], y[:90], groups=np.stack([place, camera], 1)[:90]).treatment_
+    assert few.values == ["0", "1"]
+    assert set(few.attributes.tolist()) == {0, 1}
+
+
+def test_groups_that_cannot_be_used_and_unfitted_reports_are_refused_in_a_sentence(tmp_path: Path) -> None:
     X, y, _ = birds(300, 0.1, 0)
-    with pytest.raises(ValueError, match="groups cannot be told apart"):
-        RobustClassifier().fit(X, y, groups=np.array([None, "a"] * 150, dtype=object))
+    for groups, why in (
+        (np.array([1, "a"] * 150, dtype=object), "groups cannot be told apart"),
+        ([None] * 300, "no known value"),
+        (np.zeros(299), "one entry per sample"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            RobustClassifier().fit(X, y, groups=groups)
     with pytest.raises(NotFittedError):
         RobustClassifier().report(tmp_path / "page.html")
 

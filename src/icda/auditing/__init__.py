@@ -1,7 +1,8 @@
 """The audit: which samples are tied to which wrong class, how strongly and at what cost, before any group label exists."""
 
+from icda.auditing.questions import Questions, ask
 from icda.auditing.result import Audit
 from icda.auditing.run import audit
 from icda.auditing.verdicts import Verdict
 
-__all__ = ["Audit", "Verdict", "audit"]
+__all__ = ["Audit", "Questions", "Verdict", "ask", "audit"]

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from icda.auditing.evidence import SAMPLES, Evidence, gather_evidence, make_sketch
 from icda.auditing.treatment import Treatment, choose_treatment
 from icda.auditing.verdicts import Verdict, decide
 from icda.errors import InputError
-from icda.heads.blocks import BlockRows, Reading, RowChunk
-from icda.heads.dealing import Place, deal_folds, draw_rows
+from icda.heads.blocks import BlockRows, RowChunk
+from icda.heads.dealing import draw_rows
+from icda.heads.spreading import gather_rows
 from icda.heads.threads import threads_for
 
 
@@ -65,26 +64,7 @@ def assess(rows: BlockRows) -> Assessment:
 
 def draw_sample(rows: BlockRows) -> RowChunk:
     """The rows that verdicts rest on."""
-    chosen = draw_rows(rows.shape[0], SAMPLES, rows.reading.seed)
-    parts = [part for part in rows.each(take_rows, chosen) if len(part.targets)]
-    groups = None if parts[0].groups is None else torch.cat([part.groups for part in parts if part.groups is not None])
-    features, targets, numbers, folds = (torch.cat(part) for part in zip(*(part[:4] for part in parts), strict=True))
-    return RowChunk(features, targets, numbers, folds, groups)
-
-
-def take_rows(place: Place, reading: Reading, chosen: np.ndarray) -> RowChunk:
-    """Those of a block's rows that were drawn, scaled, in float32."""
-    first, last = np.searchsorted(chosen, [place.start, place.start + len(place)])
-    rows = chosen[first:last] - place.start
-    features, labels = place.block.read()
-    codes = np.searchsorted(reading.classes, labels)
-    taken = torch.from_numpy(np.array(features[rows], dtype=np.float64))
-    scaled: Tensor = taken if reading.scaling is None else reading.scaling.apply(taken)
-    folds = deal_folds(codes, place.before, reading.folds, reading.seed)[rows]
-    numbered, groups = torch.from_numpy(chosen[first:last]), None
-    if reading.groups is not None:
-        groups = torch.from_numpy(np.searchsorted(reading.groups, place.block.groups()[rows]))
-    return RowChunk(scaled.float(), torch.from_numpy(codes[rows]), numbered, torch.from_numpy(folds), groups)
+    return gather_rows(rows, draw_rows(rows.shape[0], SAMPLES, rows.reading.seed))
 
 
 def summarise(verdicts: dict[str, Verdict]) -> str:

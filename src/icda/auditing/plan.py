@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from icda.auditing.assessment import Assessment, draw_sample
+from icda.auditing.groups import find_groups
 from icda.auditing.inputs import DECAY
 from icda.auditing.treatment import Treatment
 from icda.heads.blocks import (
@@ -15,11 +16,9 @@ from icda.heads.blocks import (
     AttributeReader,
     BlockProblem,
     BlockRows,
-    GivenGroups,
     GroupMasses,
     Reading,
     RowChunk,
-    count_attributes,
     read_attributes,
 )
 from icda.heads.dealing import Place
@@ -103,25 +102,24 @@ def fit_blocks_treated(
 
 def fit_blocks_grouped(rows: BlockRows, settings: LossSettings, max_iter: int = 200, tol: float = 1e-4) -> TreatedFit:
     """Groups that were given with the rows: their prior or, where each holds one class, the same mass for each."""
-    assert rows.reading.groups is not None
-    reader = GivenGroups(len(rows.reading.groups))
-    counts: Tensor = rows.total(count_attributes, reader)
-    sample = draw_sample(rows)
-    assert sample.groups is not None
+    grouping = find_groups(rows)
+    treatment, reader, counts, sample = grouping.treatment, grouping.reader, grouping.counts, draw_sample(rows)
     problem = BlockProblem(rows, DECAY * rows.shape[1])
-    small = Problem.plain(sample.features.to(rows.dtype), sample.targets, rows.num_classes, problem.decay)
-    why = "Groups were given, so nothing was guessed."
-    if bool(((counts > 0).sum(1) == 1).all()):
-        treatment = Treatment("group_weights", [why, "Each group holds one class."], attributes=sample.groups)
+    features = sample.features.to(rows.dtype)
+    small = Problem.plain(features, sample.targets, rows.num_classes, problem.decay)
+    if reader is not None:
+        treatment = replace(treatment, attributes=reader.read(sample._replace(features=features)))
+    if treatment.name == "group_weights":
+        assert reader is not None
         table = torch.where(counts > 0, 1 / ((counts > 0).sum() * counts), 0.0)
         weighed = (table * counts).sum(0)
-        problem = replace(problem, masses=GroupMasses(table), class_counts=weighed)
-        weights = table[sample.groups, sample.targets].to(small.weights)
+        problem = replace(problem, masses=GroupMasses(reader, table), class_counts=weighed)
+        weights = table[treatment.attributes, sample.targets].to(small.weights)
         small = replace(small, weights=weights, statistics_weights=weights, class_counts=weighed)
-    else:
-        treatment = Treatment("group_prior", [why], attributes=sample.groups)
-        prior = AttributePrior.of(reader, rows, 1.0)
-        problem, small = replace(problem, prior=prior), replace(small, log_prior=prior.table[sample.groups])
+    elif treatment.name == "group_prior":
+        assert reader is not None
+        prior = AttributePrior.of(reader, rows, treatment.strength)
+        problem, small = replace(problem, prior=prior), replace(small, log_prior=prior.table[treatment.attributes])
     strata = treatment.strata(sample.targets, rows.num_classes)
     decay = chosen_decay(small, settings, strata, rows.shape, rows.reading.seed)
     return TreatedFit(fit_head(replace(problem, decay=decay), settings, max_iter, tol), treatment, decay)

@@ -68,6 +68,7 @@ class Treatment:
     strength: float = 1.0
     attributes: Tensor | None = None
     weights: Tensor | None = None
+    values: list[str] | None = None  # what the values of known attributes are called
 
     def applied(self, problem: Problem, unit: float = 1.0) -> Problem:
         """The problem with the treatment in it; fit it with LA or ICDA."""

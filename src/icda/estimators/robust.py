@@ -23,13 +23,13 @@ from torch import Tensor
 
 from icda.auditing.assessment import Assessment, assess
 from icda.auditing.evidence import SAMPLES
+from icda.auditing.groups import group_treatment
 from icda.auditing.inputs import DECAY
 from icda.auditing.page import render_assessment_page
 from icda.auditing.plan import chosen_decay, spread_treatment
-from icda.auditing.treatment import Treatment
 from icda.errors import InputError
 from icda.estimators.predictions import LinearPredictions
-from icda.estimators.samples import encode_classes, encode_groups
+from icda.estimators.samples import check_groups, encode_classes
 from icda.heads.blocks import BlockRows, Scaling
 from icda.heads.dealing import draw_rows
 from icda.heads.problem import LossSettings, Problem
@@ -38,6 +38,8 @@ from icda.heads.rows import refuse_sparse
 from icda.heads.solver import fit_head
 from icda.statistics.checks import check_number
 
+TAUGHT = "Groups of the training samples were read off their features by heads that the metadata taught."
+
 
 class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
     """A linear classifier on embeddings or a table that looks for a shortcut, wrong labels and a long tail first.
@@ -45,7 +47,8 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
     `fit` standardises the features, audits them (`icda.auditing`), and fits a head with what the verdicts call for: a prior
     over what the shortcut says of each sample, less weight for labels that unseeing heads do not believe, and logit
     adjustment always. What is tried and does not help is dropped; where the audit cannot tell, plain logit adjustment
-    remains. Given `groups`, or metadata with groups, nothing has to be guessed.
+    remains. Given `groups` of all samples or of two dozen (`icda.ask` says which), or metadata with groups, nothing has to
+    be guessed.
 
     Parameters
     ----------
@@ -103,7 +106,9 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             X: Features (N, A).
             y: Labels (N,).
             sample_weight: How much each sample counts (N,).
-            groups: Attributes of the samples (N,), or groups made of class and attribute.
+            groups: Attributes of the samples (N,), or groups made of class and attribute; None, NaN or pandas.NA where one
+                is not known: it is then read off the features. Several attributes (N, M) act together where the samples
+                suffice for it.
             X_meta, y_meta, groups_meta: Some more samples whose groups are known: heads learn to read the group off them,
                 and their answers serve as groups.
             assessment: What an audit of the same samples has found already: `icda.audit(X, y).assessment`.
@@ -121,13 +126,15 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         features, targets = scaled.apply(torch.from_numpy(X[used])), torch.from_numpy(codes[used])
         problem = self._problem(features, targets, weights[used])
         rows = BlockRows.of_memory(features, targets, len(self.classes_), seed=self._seed())
-        attributes = self._known_attributes(features, used, groups, X_meta, y_meta, groups_meta, scaled)
         self.audit_: Assessment | None = None
-        if attributes is None:
+        if groups is not None:
+            self.treatment_ = group_treatment(rows, check_groups(groups, len(used))[used])
+        elif any(part is not None for part in (X_meta, y_meta, groups_meta)):
+            read = self._read_groups(features, X_meta, y_meta, groups_meta, scaled)
+            self.treatment_ = replace(group_treatment(rows, read), reasons=[TAUGHT])
+        else:
             self.audit_ = assess(rows) if assessment is None else assessment
             self.treatment_ = spread_treatment(self.audit_.treatment, rows, self.audit_, DECAY * X.shape[1])
-        else:
-            self.treatment_ = given_treatment(attributes, targets, groups is not None)
         settings, unit = LossSettings(self.loss), 1 / float(weights[used].mean())
         treated = self.treatment_.applied(problem, unit)
         if self.C is None:
@@ -156,23 +163,9 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _known_attributes(
-        self,
-        features: Tensor,
-        used: np.ndarray,
-        groups: Any,
-        X_meta: Any,
-        y_meta: Any,
-        groups_meta: Any,
-        scaled: Scaling,
-    ) -> Tensor | None:
-        """Groups as numbers, given or read off metadata; None without either."""
-        if groups is not None:
-            return torch.from_numpy(np.unique(encode_groups(groups, len(used))[used], return_inverse=True)[1])
-        given = [value is not None for value in (X_meta, y_meta, groups_meta)]
-        if not any(given):
-            return None
-        if not all(given):
+    def _read_groups(self, features: Tensor, X_meta: Any, y_meta: Any, groups_meta: Any, scaled: Scaling) -> np.ndarray:
+        """The group of each sample, by a head that the metadata taught."""
+        if any(part is None for part in (X_meta, y_meta, groups_meta)):
             raise InputError("metadata need X_meta, y_meta and groups_meta, all three: one of them is missing.")
         X_meta = check_array(X_meta, dtype=features.numpy().dtype, input_name="X_meta", estimator=self)
         if X_meta.shape[1] != features.shape[1]:
@@ -188,7 +181,7 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         values = torch.from_numpy(np.unique(groups_meta, return_inverse=True)[1])
         trusted = scaled.apply(torch.from_numpy(X_meta))
         decay = self._problem(trusted, codes, np.ones(len(codes))).decay
-        return fit_reader(trusted, codes, values, len(self.classes_), decay).logits(features).argmax(1)
+        return fit_reader(trusted, codes, values, len(self.classes_), decay).logits(features).argmax(1).numpy()
 
     def _problem(self, features: Tensor, targets: Tensor, weights: np.ndarray) -> Problem:
         mass = torch.from_numpy(weights / weights.mean()).to(features.dtype)
@@ -203,29 +196,6 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             check_number(self.C, "C", "RobustClassifier")
             if not self.C > 0:
                 raise InputError(f"C must be positive or None, got {self.C}.")
-
-
-def given_treatment(attributes: Tensor, targets: Tensor, were_given: bool) -> Treatment:
-    """What to do about groups that are known, or were read off the features by heads that metadata taught."""
-    why = "Groups were given, so nothing was guessed."
-    if not were_given:
-        why = "Groups of the training samples were read off their features by heads that the metadata taught."
-    if tells_the_class(attributes, targets):
-        # log P(y | group) would say the label, and nothing would be left to learn.
-        return Treatment("group_weights", [why, "Each group holds one class."], attributes=attributes)
-    return Treatment("group_prior", [why], attributes=attributes)
-
-
-def tells_the_class(attributes: Tensor, targets: Tensor) -> bool:
-    """Whether every value of the attribute goes with one class only, as groups made of class and attribute do.
-
-    >>> tells_the_class(torch.tensor([0, 1, 2]), torch.tensor([0, 0, 1]))
-    True
-    >>> tells_the_class(torch.tensor([0, 0]), torch.tensor([0, 1]))
-    False
-    """
-    pairs = torch.stack([attributes.long(), targets], 1).unique(dim=0)
-    return len(pairs) == len(attributes.unique())
 
 
 def weighted_moments(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

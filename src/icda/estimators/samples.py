@@ -12,6 +12,7 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, validate_data
 
+from icda.data.missing import encode_known
 from icda.errors import InputError
 from icda.heads.rows import Rows, StoredRows, is_large_on_disk, refuse_sparse
 from icda.losses.inputs import check_flags
@@ -42,16 +43,32 @@ def encode_classes(estimator: Any, y: np.ndarray) -> np.ndarray:
     return codes
 
 
-def encode_groups(groups: Any, num_samples: int, name: str = "groups") -> np.ndarray:
-    """Each sample's group as its place among the sorted groups."""
-    if np.shape(groups) != (num_samples,):
+def check_groups(groups: Any, num_samples: int, name: str = "groups") -> np.ndarray:
+    """Groups (N,), or several attributes (N, M); None, NaN and pandas.NA say that a sample's group is not known."""
+    values = np.asarray(groups)
+    if values.dtype.kind in "OU" and not isinstance(groups, np.ndarray):
+        values = np.asarray(groups, dtype=object)  # NumPy would make texts of a None among texts
+    if values.ndim not in (1, 2) or len(values) != num_samples:
         raise InputError(
             f"{name} must have one entry per sample, expected shape ({num_samples},), got {np.shape(groups)}."
         )
-    try:
-        return np.unique(np.asarray(groups), return_inverse=True)[1]
-    except TypeError as error:
-        raise InputError(f"{name} cannot be told apart ({error}): give numbers or texts, none missing.") from error
+    for column in values.reshape(num_samples, -1).T:
+        try:
+            known = encode_known(column)[1]
+        except TypeError as error:
+            raise InputError(f"{name} cannot be told apart ({error}): give numbers or texts.") from error
+        if not len(known):
+            raise InputError(f"{name} has no known value: name the group of some samples, or leave {name} out.")
+    return values
+
+
+def encode_groups(groups: Any, num_samples: int, name: str = "groups") -> np.ndarray:
+    """Each sample's group as its place among the sorted groups; every group must be known."""
+    values = check_groups(groups, num_samples, name)
+    codes = encode_known(values)[0] if values.ndim == 1 else np.full(1, -1)
+    if (codes < 0).any():
+        raise InputError(f"{name} must be known for every sample here, one each: some are missing.")
+    return codes
 
 
 def check_settings(

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from icda.data.missing import encode_known
 from icda.engines import Engine, Here
 from icda.errors import InputError
 from icda.functional.confusion import count_confusions
@@ -50,6 +51,7 @@ class MemoryBlock:
 
     features: np.ndarray
     targets: np.ndarray
+    given: np.ndarray | None = None  # groups
     chunks: dict[Any, list[RowChunk]] = field(default_factory=dict, compare=False)  # of scaled rows, which cost nothing
 
     def __len__(self) -> int:
@@ -60,6 +62,10 @@ class MemoryBlock:
 
     def labels(self) -> np.ndarray:
         return self.targets
+
+    def groups(self) -> np.ndarray:
+        assert self.given is not None
+        return self.given
 
     def read(self) -> tuple[np.ndarray, np.ndarray]:
         return self.features, self.targets
@@ -94,7 +100,7 @@ class RowChunk(NamedTuple):
     targets: Tensor
     rows: Tensor
     folds: Tensor
-    groups: Tensor | None = None  # numbers of the groups that were given, if any
+    groups: Tensor | None = None  # numbers of the groups that were given, if any; -1 where a row's is not known
 
 
 @dataclass(frozen=True)
@@ -107,6 +113,13 @@ class Reading:
     folds: int = 5
     seed: int = 0
     groups: np.ndarray | None = None  # those that blocks say of their rows, sorted
+
+    def group_codes(self, place: Place) -> Tensor | None:
+        """Numbers of the groups of a block's rows, -1 where one is not known; None without groups."""
+        if self.groups is None:
+            return None
+        codes, own = encode_known(place.block.groups())
+        return torch.from_numpy(np.append(np.searchsorted(self.groups, own), -1)[codes])
 
     def chunks(self, place: Place) -> Iterator[RowChunk]:
         """A block's rows, a few at a time; of scaled rows in memory they are views, made once."""
@@ -122,9 +135,7 @@ class Reading:
         features, labels = place.block.read()
         codes = np.searchsorted(self.classes, labels)
         before, start = place.before, place.start
-        groups = None
-        if self.groups is not None:
-            groups = torch.from_numpy(np.searchsorted(self.groups, place.block.groups()))
+        groups = self.group_codes(place)
         for span, part in numbers(features, self.dtype, copy=self.scaling is not None or not features.flags.writeable):
             targets = codes[span]
             folds = torch.from_numpy(deal_folds(targets, before, self.folds, self.seed))
@@ -134,6 +145,20 @@ class Reading:
             own = None if groups is None else groups[span]
             yield RowChunk(part, torch.from_numpy(targets), rows, folds, own)
             before = before + np.bincount(targets, minlength=len(before))
+
+
+def take_rows(place: Place, reading: Reading, chosen: np.ndarray) -> RowChunk:
+    """Those of a block's rows that were drawn, scaled, in float32."""
+    first, last = np.searchsorted(chosen, [place.start, place.start + len(place)])
+    rows = chosen[first:last] - place.start
+    features, labels = place.block.read()
+    codes = np.searchsorted(reading.classes, labels)
+    taken = torch.from_numpy(np.array(features[rows], dtype=np.float64))
+    scaled: Tensor = taken if reading.scaling is None else reading.scaling.apply(taken)
+    folds = deal_folds(codes, place.before, reading.folds, reading.seed)[rows]
+    numbered, groups = torch.from_numpy(chosen[first:last]), reading.group_codes(place)
+    groups = None if groups is None else groups[rows]
+    return RowChunk(scaled.float(), torch.from_numpy(codes[rows]), numbered, torch.from_numpy(folds), groups)
 
 
 def numbers(features: np.ndarray, dtype: torch.dtype, copy: bool = True) -> Iterator[tuple[slice, Tensor]]:
@@ -207,12 +232,21 @@ class BlockRows:
         return cls(list(place_blocks(blocks, parts, classes)), reading, counts, summary, engine, say)
 
     @classmethod
-    def of_memory(cls, features: Rows, targets: Tensor, num_classes: int, folds: int = 5, seed: int = 0) -> BlockRows:
-        """Scaled features (N, A) and classes (N,) as one block."""
-        block = MemoryBlock(features.numpy(), targets.numpy())
+    def of_memory(
+        cls,
+        features: Rows,
+        targets: Tensor,
+        num_classes: int,
+        folds: int = 5,
+        seed: int = 0,
+        groups: np.ndarray | None = None,
+    ) -> BlockRows:
+        """Scaled features (N, A), classes (N,) and, if any, groups (N,), None or NaN where unknown, as one block."""
+        block = MemoryBlock(features.numpy(), targets.numpy(), groups)
         counts = np.bincount(block.targets, minlength=num_classes)
         every = max(1, len(targets) // (SAMPLED * features.shape[1]))
-        reading = Reading(np.arange(num_classes), None, features.dtype, folds, seed)
+        known = None if groups is None else encode_known(groups)[1]
+        reading = Reading(np.arange(num_classes), None, features.dtype, folds, seed, known)
         place = Place(block, 0, np.zeros(num_classes, dtype=np.int64))
         return cls(
             [place], reading, counts, Summary(None, torch.from_numpy(np.array(block.features[::every], np.float64)))
@@ -253,7 +287,7 @@ def count_labels(block: Block) -> tuple[np.ndarray, np.ndarray]:
 
 
 def distinct_groups(block: Any) -> np.ndarray:
-    return np.unique(block.groups())
+    return encode_known(block.groups())[1]
 
 
 def merge_counts(parts: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
@@ -278,6 +312,15 @@ def summarise(block: Block, classes: np.ndarray, full: bool, every: int) -> Summ
             raise InputError(f"the features of {block} hold NaN or infinite values: fill or drop those rows.")
         statistics.fold(part, targets[span])
     return Summary(statistics, rows)
+
+
+class AnyReader(Protocol):
+    """Says which of `number` values of an attribute each row has."""
+
+    @property
+    def number(self) -> int: ...
+
+    def read(self, chunk: RowChunk) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -314,27 +357,28 @@ class GivenGroups:
 class GroupMasses:
     """What a row of each group and class counts, (K, C)."""
 
+    reader: AnyReader
     table: Tensor
 
     def of(self, chunk: RowChunk) -> Tensor:
-        return self.table[chunk.groups, chunk.targets].to(chunk.features)[None]
+        return self.table[self.reader.read(chunk), chunk.targets].to(chunk.features)[None]
 
 
 class AttributePrior(NamedTuple):
     """log P(y | attribute) (K, C) as far as it is trusted, the prior of the classes for the rest; and how to read it."""
 
-    reader: AttributeReader | GivenGroups
+    reader: AnyReader
     table: Tensor
 
     @classmethod
-    def of(cls, reader: AttributeReader | GivenGroups, rows: BlockRows, strength: float) -> AttributePrior:
+    def of(cls, reader: AnyReader, rows: BlockRows, strength: float) -> AttributePrior:
         """Counted in one pass over the rows."""
         counts = rows.total(count_attributes, reader)
         classes = torch.log_softmax(counts.sum(0).log(), 0)
         return cls(reader, tempered(conditional_log_prior(counts), classes, strength).to(rows.dtype))
 
 
-def count_attributes(place: Place, reading: Reading, reader: AttributeReader | GivenGroups) -> Tensor:
+def count_attributes(place: Place, reading: Reading, reader: AnyReader) -> Tensor:
     """How many rows of a block have each value of the attribute and each class, (K, C)."""
     sizes = reader.number, len(reading.classes)
     return sum(
@@ -343,7 +387,7 @@ def count_attributes(place: Place, reading: Reading, reader: AttributeReader | G
     )
 
 
-def read_attributes(place: Place, reading: Reading, reader: AttributeReader) -> list[Tensor]:
+def read_attributes(place: Place, reading: Reading, reader: AnyReader) -> list[Tensor]:
     return [reader.read(chunk) for chunk in reading.chunks(place)]
 
 

@@ -232,6 +232,11 @@ def row_ties(place: Place, reading: Reading, contrast: Contrast) -> list[tuple[T
     return found
 
 
+def row_logits(place: Place, reading: Reading, heads: FoldHeads) -> list[Tensor]:
+    """Logits (n, C) of a block's rows by heads that have not seen them, chunk by chunk."""
+    return [heads.held_out(chunk) for chunk in reading.chunks(place)]
+
+
 class HeldOutTies(NamedTuple):
     """Of rows in memory: logits (N, C) and ties (N,) by heads that have not seen them, means over repeats."""
 

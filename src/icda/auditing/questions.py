@@ -1,0 +1,190 @@
+"""`icda.ask`: which samples a person should look at next, so that few answers repair a shortcut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from icda.auditing.inputs import DECAY, check_inputs
+from icda.data.missing import encode_known
+from icda.errors import InputError
+from icda.heads.blocks import BlockRows
+from icda.heads.dealing import scrambled
+from icda.heads.folds import row_logits
+from icda.heads.spreading import ClassLogits, ReadingQuality, SpreadReader, fit_spread_reader
+from icda.statistics.checks import check_number
+
+FIRST = 6  # answers about samples drawn from all, at least one per class while there are few classes
+SUSPECTED = (
+    24  # answers up to which samples are drawn from those that heads contradict; then the answers themselves lead
+)
+MOST_FIRST = 12
+PARTS = 5  # of the answers; readers fitted without one each say whether more answers would change anything
+STABLE = 0.97  # of the samples keep their reading then, every pair of class and value counting alike
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Samples to ask a person about, in the order to show them.
+
+    Attributes:
+        index: Sample numbers (n,).
+        reasons: Why each was chosen, a sentence per sample.
+        enough: Whether more answers would change little: readers fitted without a fifth of the answers give
+            `stability` >= 0.97.
+        stability: Share of samples whose group all such readers read as the reader of all answers does, every pair of class
+            and group counting alike; None before there are 24 answers of two kinds.
+        quality: How well the groups can be read so far, on answers the reader was not fitted to; None without answers.
+        contradicted: Whether heads that have not seen a sample predict another class for it (N,).
+        predicted: Which class they predict (N,).
+    """
+
+    index: np.ndarray
+    reasons: list[str]
+    enough: bool
+    stability: float | None
+    quality: ReadingQuality | None
+    contradicted: np.ndarray
+    predicted: np.ndarray
+
+
+def ask(X: Any, y: Any, groups: Any = None, n: int = 12, *, skip: Any = (), seed: int = 0) -> Questions:
+    """Choose the next samples whose group a person should name.
+
+    The first answers are about samples of every class, then about samples whose label a head that has not seen them
+    contradicts: among those, a shortcut shows. From 24 answers on, half of the samples are read as a rare group of their
+    class and half are those whose group is least clear.
+
+    Args:
+        X: Features (N, A).
+        y: Labels (N,).
+        groups: What is known so far (N,): None, NaN or pandas.NA where nothing is.
+        n: How many samples to choose.
+        skip: Numbers of samples not to ask about, because a person could not tell.
+        seed: Of the draws; the same seed chooses the same samples.
+
+    Returns:
+        The samples with the reasons, and whether more answers are needed at all.
+
+    >>> generator = np.random.default_rng(0)
+    >>> y = np.repeat(["cat", "dog"], 100)
+    >>> X = generator.normal(size=(200, 8)) + 2 * (y == "dog")[:, None]
+    >>> asked = ask(X, y, n=4)
+    >>> len(asked.index), asked.enough
+    (4, False)
+    """
+    check_number(n, "n", "ask", 1, whole=True)
+    check_number(seed, "seed", "ask", whole=True)
+    inputs = check_inputs(X, y, None, None, folds=2)
+    features, targets, count = inputs.features, inputs.targets, len(inputs.targets)
+    codes = np.full(count, -1)
+    if groups is not None:
+        if np.shape(groups) != (count,):
+            raise InputError(f"ask expects one group per sample, {count} in all, got shape {np.shape(groups)}.")
+        codes = encode_known(groups)[0]
+    rows = BlockRows.of_memory(features, targets, len(inputs.class_names), seed=seed)
+    shown = ClassLogits.of(rows, DECAY * features.shape[1])
+    logits = torch.cat([part for block in rows.each(row_logits, shown.heads) for part in block])
+    predicted = logits.argmax(1)
+    contradicted = (predicted != targets).numpy()
+    known = np.flatnonzero(codes >= 0)
+    reader = stability = None
+    if len(known) and codes.max() > 0:
+        reader = _reader(rows, known, codes, shown)
+        if len(known) >= SUSPECTED:
+            stability = _stability(rows, known, codes, shown, reader, seed)
+    free = np.ones(count, dtype=bool)
+    free[known] = False
+    free[np.asarray(list(skip), dtype=np.int64)] = False
+    draw = _Draw(targets.numpy(), free, seed + len(known))
+    names = inputs.class_names
+    while len(draw.chosen) < n and draw.free.any():
+        answered, wanted = len(known) + len(draw.chosen), n - len(draw.chosen)
+        first = min(max(FIRST, len(names)), MOST_FIRST)
+        if answered < first:
+            draw.take(draw.free, min(first - answered, wanted), lambda row: f"a sample of {names[targets[row]]}")
+        elif answered < SUSPECTED or reader is None:
+            wanted = wanted if reader is None else min(SUSPECTED - answered, wanted)
+            draw.take(contradicted, wanted, lambda row: f"a plain model takes it for {names[predicted[row]]}")
+            draw.take(draw.free, wanted - draw.added, lambda row: f"a sample of {names[targets[row]]}")
+        else:
+            _ask_reader(draw, rows, reader, targets, wanted)
+    enough = stability is not None and stability >= STABLE
+    index = np.array(draw.chosen, dtype=np.int64)
+    quality = None if reader is None else reader.quality
+    return Questions(index, draw.reasons, enough, stability, quality, contradicted, predicted.numpy())
+
+
+class _Draw:
+    """Samples chosen so far, by a draw that follows from the seed and takes the classes in turn."""
+
+    def __init__(self, targets: np.ndarray, free: np.ndarray, seed: int) -> None:
+        self.targets, self.free = targets, free
+        self.order = scrambled(np.arange(len(targets)), seed)
+        self.chosen: list[int] = []
+        self.reasons: list[str] = []
+        self.added = 0  # by the last call
+
+    def take(self, wanted: np.ndarray, number: int, why: Any) -> None:
+        """Up to `number` of the free samples (N,) that are wanted, the classes in turn."""
+        rows = np.flatnonzero(wanted & self.free)
+        rows = rows[np.argsort(self.order[rows], kind="stable")]
+        rank = np.zeros(len(rows))
+        for label in np.unique(self.targets[rows]):
+            own = self.targets[rows] == label
+            rank[own] = np.arange(own.sum())
+        self.give(rows[np.argsort(rank, kind="stable")][: max(number, 0)], why)
+
+    def give(self, rows: np.ndarray, why: Any) -> None:
+        for row in rows.tolist():
+            self.chosen.append(row)
+            self.reasons.append(why(row))
+            self.free[row] = False
+        self.added = len(rows)
+
+
+def _ask_reader(draw: _Draw, rows: BlockRows, reader: SpreadReader, targets: Tensor, wanted: int) -> None:
+    """Half: samples read as a group that is rare in their class; half: those whose group is least clear."""
+    chunks = list(rows.reading.chunks(rows.places[0]))
+    probabilities = torch.cat([reader.probabilities(chunk) for chunk in chunks])
+    read = torch.cat([reader.read(chunk) for chunk in chunks])
+    table = torch.zeros(rows.num_classes, reader.number).index_put_(
+        (targets, read), torch.ones(len(read)), accumulate=True
+    )
+    rare = (read != table.argmax(1)[targets]).numpy()
+    draw.take(rare, wanted // 2, lambda row: "it seems to be unusual for its class")
+    best = probabilities.topk(2, 1).values
+    margin = (best[:, 0] - best[:, 1]).numpy()
+    free = np.flatnonzero(draw.free)
+    unsure = free[np.argsort(margin[free], kind="stable")][: wanted - draw.added]
+    draw.give(unsure, lambda row: "its group is least clear")
+
+
+def _reader(rows: BlockRows, known: np.ndarray, codes: np.ndarray, shown: ClassLogits) -> SpreadReader:
+    values = torch.from_numpy(codes[known])
+    return fit_spread_reader(rows, torch.from_numpy(known), values, int(codes.max()) + 1, shown)
+
+
+def _stability(
+    rows: BlockRows, known: np.ndarray, codes: np.ndarray, shown: ClassLogits, reader: SpreadReader, seed: int
+) -> float:
+    """The share of samples that readers fitted without a fifth of the answers read alike, pairs counting alike."""
+    chunks = list(rows.reading.chunks(rows.places[0]))
+    whole = torch.cat([reader.read(chunk) for chunk in chunks])
+    pairs = torch.cat([chunk.targets for chunk in chunks]) * reader.number + whole
+    part = scrambled(known, seed).argsort().argsort() % PARTS
+    same = torch.zeros(len(whole), dtype=torch.float64)
+    for left_out in range(PARTS):
+        kept = known[part != left_out]
+        own = codes.copy()
+        own[known[part == left_out]] = -1
+        if own.max() < reader.number - 1 or len(np.unique(own[kept])) < 2:
+            return 0.0
+        other = _reader(rows, kept, own, shown)
+        same += (torch.cat([other.probabilities(chunk) for chunk in chunks]).argmax(1) == whole).double() / PARTS
+    counts = torch.bincount(pairs).double()
+    return float((torch.bincount(pairs, same)[counts > 0] / counts[counts > 0]).mean())

@@ -1,0 +1,35 @@
+"""Values that stand for "not known": None, NaN and pandas' NA."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+NAMES = ("NAType", "NaTType")  # of pandas, which need not be installed
+
+
+def is_missing(value: Any) -> bool:
+    """Whether one value is missing.
+
+    >>> [is_missing(value) for value in (None, float("nan"), np.float32("nan"), "", 0)]
+    [True, True, True, False, False]
+    """
+    return value is None or type(value).__name__ in NAMES or (isinstance(value, float | np.floating) and value != value)
+
+
+def encode_known(values: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Each value as its place among the sorted distinct ones, -1 where it is missing; and those distinct ones.
+
+    >>> encode_known(["sea", None, "land", "sea"])
+    (array([ 1, -1,  0,  1]), array(['land', 'sea'], dtype=object))
+    """
+    array = np.asarray(values)
+    if array.dtype.kind not in "OfmM":
+        distinct, codes = np.unique(array, return_inverse=True)
+        return codes, distinct
+    known = np.array([not is_missing(value) for value in array.tolist()], dtype=bool)
+    distinct, numbers = np.unique(array[known], return_inverse=True)
+    codes = np.full(len(array), -1, dtype=np.int64)
+    codes[known] = numbers
+    return codes, distinct

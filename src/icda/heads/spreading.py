@@ -1,0 +1,174 @@
+"""Attributes that are known for some rows, read off all others.
+
+A person says of two dozen samples what they show ("photo", "sketch"), or metadata name the camera of some. A linear head
+learns it from those rows, off two things: the features, and what heads that have not seen a row say of its class. The
+second is what makes few answers suffice: where there is a shortcut, those heads follow it (mathematics 9.4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from icda.heads.balance import rebalance
+from icda.heads.blocks import BlockRows, Reading, RowChunk, take_rows
+from icda.heads.cross_fit import held_out_logits, outside_folds
+from icda.heads.dealing import Place
+from icda.heads.folds import FoldHeads, fit_fold_heads
+from icda.heads.problem import LossSettings, Problem
+from icda.heads.solver import LinearHead, fit_head
+
+CLASS_SHARE = 0.3  # length of the class logits beside that of the features
+FOLDS = 8  # of the known rows, for the reader's own judgement
+SLIP = 0.8  # p(answer) / p(best) below which a reader that was fitted without an answer contradicts it
+GOOD = 0.8  # share of answers that a reader must agree with before those it contradicts count as slips
+Z = 1.96  # of a 95 % interval
+
+
+@dataclass(frozen=True)
+class ReadingQuality:
+    """The share of the known rows that readers fitted without them get right, every value counting alike."""
+
+    accuracy: float
+    low: float  # 95 % interval
+    high: float
+    rows: int
+    chance: float  # what guessing gets
+
+    @property
+    def strength(self) -> float:
+        """How much of a prior over the reading is borne out: nothing at chance, all of it from a third of the way on.
+
+        Answers that were asked for are harder to read than most samples: a reading that is fair there is good elsewhere.
+        """
+        return min(max(3 * (self.accuracy - self.chance) / (1 - self.chance), 0.0), 1.0)
+
+    def __str__(self) -> str:
+        within = f"{self.low:.0%} to {self.high:.0%}"
+        return f"{self.accuracy:.0%} right on {self.rows} known samples it was not fitted to ({within})"
+
+
+@dataclass(frozen=True)
+class ClassLogits:
+    """What heads that have not seen a row say of its class, as features beside the row's own."""
+
+    heads: FoldHeads
+    unit: float  # what logits are multiplied by
+
+    @classmethod
+    def of(cls, rows: BlockRows, decay: float) -> ClassLogits:
+        heads = fit_fold_heads(rows, decay, balanced=False)
+        squares = max(rows.total(sum_squares, heads), 1e-12)
+        return cls(heads, CLASS_SHARE * (rows.shape[1] * rows.shape[0] * rows.num_classes / squares) ** 0.5)
+
+    def beside(self, chunk: RowChunk) -> Tensor:
+        """Features and class logits (n, A + C)."""
+        logits = self.heads.held_out(chunk)
+        return torch.cat([chunk.features, self.unit * (logits - logits.mean(1, keepdim=True))], 1)
+
+
+@dataclass(frozen=True)
+class SpreadReader:
+    """Reads an attribute of V values off features and class logits; `known` rows keep theirs."""
+
+    head: LinearHead  # (V, A + C)
+    shown: ClassLogits
+    known: Tensor  # (M,) row numbers, ascending
+    values: Tensor  # (M,)
+    quality: ReadingQuality
+    allowed: Tensor | None = None  # (C, V), where values are possible for rows of one class only
+
+    @property
+    def number(self) -> int:
+        return len(self.head.bias)
+
+    def probabilities(self, chunk: RowChunk) -> Tensor:
+        """How likely each value is (n, V)."""
+        return likely(self.head.logits(self.shown.beside(chunk)), chunk.targets, self.allowed)
+
+    def read(self, chunk: RowChunk) -> Tensor:
+        found = self.probabilities(chunk).argmax(1)
+        places = torch.searchsorted(self.known, chunk.rows).clamp(max=len(self.known) - 1)
+        return torch.where(self.known[places] == chunk.rows, self.values[places], found)
+
+
+def fit_spread_reader(rows: BlockRows, known: Tensor, values: Tensor, number: int, shown: ClassLogits) -> SpreadReader:
+    """A reader from the values 0 .. `number` - 1 (M,) of the `known` rows (M,), ascending.
+
+    An answer counts by how far readers fitted without it believe it; where they are good, one they contradict is a slip,
+    and the reading takes its place.
+    """
+    chunk = gather_rows(rows, known.numpy())
+    features = shown.beside(chunk._replace(features=chunk.features.to(rows.dtype)))
+    problem = rebalance(Problem.plain(features, values, number, rows.shape[1] / len(values)), torch.zeros_like(values))
+    allowed = _allowed(chunk, values, rows.num_classes, number)
+    held_out = likely(held_out_values(problem), chunk.targets, allowed)
+    trust = held_out.gather(1, values[:, None])[:, 0] / held_out.max(1).values
+    right = held_out.argmax(1) == values
+    slips = (trust < SLIP) & (right.double().mean() >= GOOD)
+    trusted = Problem.of(features, values, number, 1 / rows.shape[1], trust.clamp(min=1e-3).to(features).numpy())
+    head = fit_head(rebalance(trusted, torch.zeros_like(values)), LossSettings("ce"))
+    kept = torch.where(slips, likely(head.logits(features), chunk.targets, allowed).argmax(1), values)
+    return SpreadReader(head, shown, known, kept, reading_quality(right, values), allowed)
+
+
+def likely(logits: Tensor, targets: Tensor, allowed: Tensor | None) -> Tensor:
+    """Probabilities (n, V) of the values, of those only that a row's class can have."""
+    logits = logits.double()
+    return torch.softmax(logits if allowed is None else logits.masked_fill(~allowed[targets], float("-inf")), 1)
+
+
+def sum_squares(place: Place, reading: Reading, heads: FoldHeads) -> float:
+    """Of the centred class logits of a block's rows."""
+    found = (heads.held_out(chunk).double() for chunk in reading.chunks(place))
+    return sum(float((logits - logits.mean(1, keepdim=True)).square().sum()) for logits in found)
+
+
+def gather_rows(rows: BlockRows, chosen: np.ndarray) -> RowChunk:
+    """Some rows by their numbers, ascending."""
+    parts = [part for part in rows.each(take_rows, chosen) if len(part.targets)]
+    groups = None if parts[0].groups is None else torch.cat([part.groups for part in parts if part.groups is not None])
+    features, targets, numbers, folds = (torch.cat(part) for part in zip(*(part[:4] for part in parts), strict=True))
+    return RowChunk(features, targets, numbers, folds, groups)
+
+
+def held_out_values(problem: Problem) -> Tensor:
+    """Logits of each value for each known row (M, V), by readers that were fitted without it."""
+    inside = outside_folds(problem.targets, min(FOLDS, len(problem.targets)), seed=0)
+    heads = [fit_head(_balanced_rows(problem, mask), LossSettings("ce")) for mask in inside]
+    return held_out_logits(problem, heads, inside)
+
+
+def _balanced_rows(problem: Problem, mask: Tensor) -> Problem:
+    part = problem.rows(mask)
+    return rebalance(replace(part, weights=torch.ones_like(part.weights)), torch.zeros_like(part.targets))
+
+
+def reading_quality(right: Tensor, values: Tensor) -> ReadingQuality:
+    """Mean over values of the share that is right, with Wilson's interval for as many rows as that mean is worth.
+
+    >>> print(reading_quality(torch.tensor([True] * 20 + [False] * 4), torch.tensor([0, 1] * 12)))
+    83% right on 24 known samples it was not fitted to (64% to 93%)
+    """
+    counts = torch.bincount(values).double()
+    present = counts > 0
+    shares = torch.bincount(values, right.double())[present] / counts[present]
+    accuracy = float(shares.mean())
+    worth = float(present.sum() ** 2 / (1 / counts[present]).sum())  # rows, were every value as frequent
+    centre = (accuracy + Z**2 / (2 * worth)) / (1 + Z**2 / worth)
+    reach = Z / (1 + Z**2 / worth) * (accuracy * (1 - accuracy) / worth + Z**2 / (4 * worth**2)) ** 0.5
+    bounds = max(centre - reach, 0.0), min(centre + reach, 1.0)
+    return ReadingQuality(accuracy, *bounds, len(values), 1 / max(int(present.sum()), 1))
+
+
+def _allowed(chunk: RowChunk, values: Tensor, num_classes: int, number: int) -> Tensor | None:
+    """Which values (C, V) a class can have, where values are groups of class and attribute: each goes with one class only,
+    and some class has several."""
+    seen = torch.zeros(num_classes, number, dtype=torch.bool)
+    seen[chunk.targets, values] = True
+    if bool((seen.sum(0) > 1).any()) or int(seen.sum()) <= int(seen.any(1).sum()):
+        return None
+    return seen | ~seen.any(1, keepdim=True)
