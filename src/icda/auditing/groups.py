@@ -34,10 +34,11 @@ class Grouping:
     quality: ReadingQuality | None = None  # of the reading, where it was needed
 
 
-def find_groups(rows: BlockRows) -> Grouping:
+def find_groups(rows: BlockRows, shown: ClassLogits | None = None) -> Grouping:
     """The prior of the groups or, where each group holds one class, the same mass for each.
 
-    Groups that are known for some rows are read off the others first (`icda.heads.spreading`).
+    Groups that are known for some rows are read off the others first (`icda.heads.spreading`), with class logits that may
+    be `shown` already.
     """
     assert rows.reading.groups is not None
     names = [str(name) for name in rows.reading.groups]
@@ -51,7 +52,8 @@ def find_groups(rows: BlockRows) -> Grouping:
             return Grouping(Treatment("logit_adjustment", [why], values=names), None, torch.empty(0))
         if _goes_with_class(rows, known) and number <= rows.num_classes:
             return Grouping(Treatment("logit_adjustment", [f"{told}. {TOGETHER}"], values=names), None, torch.empty(0))
-        spread = fit_spread_reader(rows, known[0], known[1], number, ClassLogits.of(rows, DECAY * rows.shape[1]))
+        shown = shown or ClassLogits.of(rows, DECAY * rows.shape[1])
+        spread = fit_spread_reader(rows, known[0], known[1], number, shown)
         reader, quality = spread, spread.quality
         reasons = [f"{told} and was read off the others by a head: {quality}."]
     counts: Tensor = rows.total(count_attributes, reader)
@@ -63,7 +65,7 @@ def find_groups(rows: BlockRows) -> Grouping:
     return Grouping(Treatment("group_prior", reasons, strength=strength, values=names), reader, counts, quality)
 
 
-def group_treatment(rows: BlockRows, groups: np.ndarray) -> Treatment:
+def group_treatment(rows: BlockRows, groups: np.ndarray, shown: ClassLogits | None = None) -> Treatment:
     """What to do about groups (N,), or several attributes (N, M), of rows in memory; some may be missing."""
     place, columns = rows.places[0], groups.reshape(len(groups), -1).T
     found = []
@@ -71,7 +73,7 @@ def group_treatment(rows: BlockRows, groups: np.ndarray) -> Treatment:
         own = replace(place.block, given=column, chunks={})
         reading = replace(rows.reading, groups=encode_known(column)[1])
         known = replace(rows, places=[replace(place, block=own)], reading=reading)
-        grouping = find_groups(known)
+        grouping = find_groups(known, shown)
         attributes = None
         if grouping.reader is not None:
             attributes = torch.cat([part for block in known.each(read_attributes, grouping.reader) for part in block])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,24 +88,29 @@ def ask(X: Any, y: Any, groups: Any = None, n: int = 12, *, skip: Any = (), seed
             raise InputError(f"ask expects one group per sample, {count} in all, got shape {np.shape(groups)}.")
         codes = encode_known(groups)[0]
     rows = BlockRows.of_memory(features, targets, len(inputs.class_names), seed=seed)
-    shown = ClassLogits.of(rows, DECAY * features.shape[1])
-    logits = torch.cat([part for block in rows.each(row_logits, shown.heads) for part in block])
-    predicted = logits.argmax(1)
+    return choose(rows, ClassLogits.of(rows, DECAY * features.shape[1]), codes, n, skip, inputs.class_names)
+
+
+def choose(
+    rows: BlockRows, shown: ClassLogits, codes: np.ndarray, n: int, skip: Any = (), names: Sequence[str] | None = None
+) -> Questions:
+    """`ask` for rows in memory whose class heads are fitted; `codes` (N,) are the groups known so far, -1 where none is."""
+    names = [str(k) for k in range(rows.num_classes)] if names is None else names
+    targets, seed = torch.from_numpy(rows.places[0].block.targets), rows.reading.seed
+    predicted = torch.cat([part for block in rows.each(row_logits, shown.heads) for part in block]).argmax(1)
     contradicted = (predicted != targets).numpy()
     known = np.flatnonzero(codes >= 0)
     reader = stability = None
-    if len(known) and codes.max() > 0:
+    if len(known) and len(np.unique(codes[known])) > 1:
         reader = _reader(rows, known, codes, shown)
         if len(known) >= SUSPECTED:
             stability = _stability(rows, known, codes, shown, reader, seed)
-    free = np.ones(count, dtype=bool)
-    free[known] = False
+    free = codes < 0
     free[np.asarray(list(skip), dtype=np.int64)] = False
     draw = _Draw(targets.numpy(), free, seed + len(known))
-    names = inputs.class_names
+    first = min(max(FIRST, len(names)), MOST_FIRST)
     while len(draw.chosen) < n and draw.free.any():
         answered, wanted = len(known) + len(draw.chosen), n - len(draw.chosen)
-        first = min(max(FIRST, len(names)), MOST_FIRST)
         if answered < first:
             draw.take(draw.free, min(first - answered, wanted), lambda row: f"a sample of {names[targets[row]]}")
         elif answered < SUSPECTED or reader is None:
@@ -114,8 +120,8 @@ def ask(X: Any, y: Any, groups: Any = None, n: int = 12, *, skip: Any = (), seed
         else:
             _ask_reader(draw, rows, reader, targets, wanted)
     enough = stability is not None and stability >= STABLE
-    index = np.array(draw.chosen, dtype=np.int64)
     quality = None if reader is None else reader.quality
+    index = np.array(draw.chosen, dtype=np.int64)
     return Questions(index, draw.reasons, enough, stability, quality, contradicted, predicted.numpy())
 
 
