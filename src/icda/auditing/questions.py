@@ -95,7 +95,10 @@ def choose(
     rows: BlockRows, shown: ClassLogits, codes: np.ndarray, n: int, skip: Any = (), names: Sequence[str] | None = None
 ) -> Questions:
     """`ask` for rows in memory whose class heads are fitted; `codes` (N,) are the groups known so far, -1 where none is."""
-    names = [str(k) for k in range(rows.num_classes)] if names is None else names
+
+    def named(code: Tensor) -> str:
+        return str(int(code)) if names is None else names[int(code)]
+
     targets, seed = torch.from_numpy(rows.places[0].block.targets), rows.reading.seed
     predicted = torch.cat([part for block in rows.each(row_logits, shown.heads) for part in block]).argmax(1)
     contradicted = (predicted != targets).numpy()
@@ -108,15 +111,15 @@ def choose(
     free = codes < 0
     free[np.asarray(list(skip), dtype=np.int64)] = False
     draw = _Draw(targets.numpy(), free, seed + len(known))
-    first = min(max(FIRST, len(names)), MOST_FIRST)
+    first = min(max(FIRST, rows.num_classes), MOST_FIRST)
     while len(draw.chosen) < n and draw.free.any():
         answered, wanted = len(known) + len(draw.chosen), n - len(draw.chosen)
         if answered < first:
-            draw.take(draw.free, min(first - answered, wanted), lambda row: f"a sample of {names[targets[row]]}")
+            draw.take(draw.free, min(first - answered, wanted), lambda row: f"drawn at random from {named(targets[row])}")
         elif answered < SUSPECTED or reader is None:
             wanted = wanted if reader is None else min(SUSPECTED - answered, wanted)
-            draw.take(contradicted, wanted, lambda row: f"a plain model takes it for {names[predicted[row]]}")
-            draw.take(draw.free, wanted - draw.added, lambda row: f"a sample of {names[targets[row]]}")
+            draw.take(contradicted, wanted, lambda row: f"a plain model takes it for {named(predicted[row])}")
+            draw.take(draw.free, wanted - draw.added, lambda row: f"drawn at random from {named(targets[row])}")
         else:
             _ask_reader(draw, rows, reader, targets, wanted)
     enough = stability is not None and stability >= STABLE

@@ -2,58 +2,42 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import tyro
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from icda.cli.data_options import DataArguments
 from icda.cli.output import Bar, check_jobs, say, tell
 from icda.errors import InputError
 from icda.terminal import make_console
 
 if TYPE_CHECKING:  # torch is loaded when there is something to fit, not for --help
-    from icda.serving.fit_data import Asked, FitData
+    from icda.serving.fit_data import FitData
     from icda.serving.fitting import Fitted
     from icda.training import TrainConfig
 
 
 @dataclass
-class FitArguments:
+class FitArguments(DataArguments):
     """Make a classifier from your data: embed, audit, treat what was found, and write a model folder with a page.
 
     Example: icda fit photos --out model && icda predict model new_photos --out predictions.csv
     """
 
-    data: tyro.conf.Positional[Path]
-    """A folder of images (one sub-folder per class), a .csv of image paths, texts or numbers, an .npz or a .parquet."""
     out: Path = Path("model")
     """Folder for the model and its page."""
+    answers: Path | None = None
+    """A person's answers.csv, saved by the page of `icda ask`: groups of some samples, and corrected labels."""
     method: str = "auto"
     """auto (what the audit recommends), ce, la, isda, risda or icda; with --train any method of `icda list methods`."""
-    encoder: str | None = None
-    """efficientnet_lite0 (default for images), minilm (default for texts), hf:PATH_OR_ID or timm:NAME."""
-    image_size: int | None = None
-    """Side to which images are squeezed; by default what the encoder was trained with."""
-    features: str | None = None
-    """Array of an .npz, or columns of a .parquet, with the features; guessed from common names if not given."""
-    labels: Annotated[str | None, tyro.conf.arg(aliases=["--label-column"])] = None
-    """Array or column with the labels; guessed from common names if not given."""
-    names: Annotated[str | None, tyro.conf.arg(aliases=["--name-column"])] = None
-    """Array or column with ids to show beside ranks; guessed from common names if not given."""
-    groups: Annotated[str | None, tyro.conf.arg(aliases=["--group-column"])] = None
-    """Array or column with known groups, such as the background: used instead of what the audit would guess."""
-    where: tuple[str, ...] = ()
-    """Of a file of features or numbers, keep only rows in which an array or column has a value: --where year=2020."""
-    image_column: str | None = None
-    """CSV column with image paths; guessed from common names if not given."""
-    text_column: str | None = None
-    """CSV column with texts."""
     train: bool = False
     """Train a network end to end, by the trainer of `icda train`, instead of a head on frozen features."""
     compare: bool = True
@@ -66,22 +50,6 @@ class FitArguments:
     """local (audit, fit, judge in memory); blocks or ray: an .npy, .npz or Parquet whose rows stay on disk, no trial."""
     jobs: int | None = None
     """With --on ray: processes of a Ray on this machine, by default all cores; RAY_ADDRESS names a cluster instead."""
-    seed: int = 0
-    """Seed of all that is drawn; the same seed gives the same model."""
-    overwrite: bool = False
-    """Write into --out even if it is not empty."""
-    skip_unreadable: bool = False
-    """Leave out images that cannot be read, instead of stopping."""
-    allow_outside: bool = False
-    """Trust a table that names images outside its own folder."""
-
-    def asked(self) -> Asked:
-        from icda.data.embedding.samples import Columns
-        from icda.serving.fit_data import Asked
-
-        columns = Columns(self.image_column, self.text_column, self.labels, self.groups)
-        asked = Asked(self.features, self.labels, self.names, self.groups, columns, self.encoder, self.image_size)
-        return replace(asked, where=self.where, skip_unreadable=self.skip_unreadable, allow_outside=self.allow_outside)
 
     def config(self) -> TrainConfig:
         """The run that --train asks for."""
@@ -106,11 +74,14 @@ class FitArguments:
 def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(FitArguments, args=list(arguments), prog="icda fit")
     from icda.methods import resolve_method
+    from icda.serving.answers import read_answers, with_answers, write_answers
     from icda.serving.fit_data import read_fit_data
     from icda.serving.fitting import check_out, write_fitted
-    from icda.serving.folder import PAGE
+    from icda.serving.folder import ANSWERS, PAGE, QUESTIONS
     from icda.serving.head_fit import AUTO, check_method
     from icda.serving.page import render_fit_page
+    from icda.serving.questions import write_question_page
+    from icda.serving.source import write_source
 
     if not options.train:
         check_method(options.method)
@@ -125,14 +96,37 @@ def main(arguments: Sequence[str]) -> int:
     with Bar("inputs embedded") as bar:
         data = read_fit_data(options.data.expanduser(), options.asked(), folder, options.overwrite, bar.update)
     spent = {"read": time.perf_counter() - started}
+    answers = {} if options.answers is None else read_answers(options.answers.expanduser())
+    if answers:
+        data = with_answers(data, answers, str(options.answers))
     for note in data.notes:
         tell(note)
     fitted = _fit(options, data)
     fitted = replace(fitted, seconds={**spent, **fitted.seconds})
     write_fitted(fitted, folder, render_fit_page(fitted, str(options.out), options.data.name))
+    if answers:
+        write_answers(folder / ANSWERS, answers)
+    write_source(folder, options.data, options.asked())
+    write_question_page(fitted, folder, answers, refit_command(arguments))
     make_console().print(summary(fitted))
-    say(f"Model: {folder}\nPage to open in a browser: {folder / PAGE}\n{_next(folder)}")
+    say(f"Model: {folder}\nPage to open in a browser: {folder / PAGE}")
+    if not answers and data.groups is None and not options.train:
+        say(f"Two dozen answers of yours repair more than a guess: icda ask {folder} --serve, or {folder / QUESTIONS}")
+    say(_next(folder))
     return 0
+
+
+def refit_command(words: Sequence[str]) -> str:
+    """The same fit, with the answers that the page will have saved.
+
+    >>> refit_command(["photos", "--answers", "old.csv"])
+    'icda fit photos --answers answers.csv --overwrite'
+    """
+    kept = [word for word in words if word != "--overwrite" and not word.startswith("--answers=")]
+    if "--answers" in kept:
+        place = kept.index("--answers")
+        del kept[place : place + 2]
+    return shlex.join(["icda", "fit", *kept, "--answers", "answers.csv", "--overwrite"])
 
 
 def _fit_blocks(options: FitArguments, folder: Path) -> int:

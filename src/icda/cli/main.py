@@ -28,6 +28,7 @@ warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=Depr
 BUILT_IN = {
     "demo": "compare CE, LA, ISDA, ICDA, Meta-ICDA and the shortcut prior on three small biased tasks that ship with icda",
     "fit": "make a classifier from your images, texts, features or table: embed, audit, treat, and one page about it",
+    "ask": "show you the samples that say most about a shortcut, and take your answers",
     "predict": "write what a fitted or trained model says of new inputs, one row per input",
     "export": "write a fitted or trained model as ONNX, or its weights as safetensors",
     "train": "train a classifier on a task, or on your own folder or CSV",

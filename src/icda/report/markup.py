@@ -101,7 +101,7 @@ def framed(
     return page.render(
         title=title,
         maker=maker,
-        policy=Markup(_policy(style, script)),
+        policy=Markup(content_policy(style, script)),
         style=Markup(style),
         script=Markup(script),
         entries=[*((place, name) for place, name, _ in parts), *links],
@@ -110,10 +110,14 @@ def framed(
     )
 
 
-def _policy(style: str, script: str) -> str:
-    """Nothing may load or run but this very script and style, even if some text slipped through unescaped."""
+def content_policy(style: str, script: str, connect: bool = False) -> str:
+    """Nothing may load or run but this very script and style, even if some text slipped through unescaped.
+
+    With `connect` the script may talk to the server that the page came from.
+    """
     style, script = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script))
     own = f"script-src 'sha256-{script}'; style-src 'sha256-{style}'; img-src data:"
+    own += "; connect-src 'self'" if connect else ""
     return f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'"
 
 

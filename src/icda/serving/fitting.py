@@ -13,15 +13,16 @@ import numpy as np
 from icda._version import __version__
 from icda.auditing import Audit, audit
 from icda.auditing.treatment import Treatment
+from icda.data.missing import is_missing
 from icda.errors import ExistingFileError, InputError
 from icda.serving.fit_data import EMBEDDED, FitData
-from icda.serving.folder import FACTS, PAGE, WEIGHTS
+from icda.serving.folder import ANSWERS, FACTS, PAGE, QUESTIONS, WEIGHTS
 from icda.serving.head import HeadModel
 from icda.serving.head_fit import AUTO, PLAIN, check_method, done_in_words, fit_named
 from icda.serving.model import Model
 from icda.serving.trial import Answer, Trial, cross_validate, judge
 
-WRITTEN = (FACTS, WEIGHTS, PAGE, "audit.csv", "audit.json")
+WRITTEN = (FACTS, WEIGHTS, PAGE, QUESTIONS, ANSWERS, "source.json", "audit.csv", "audit.json")
 Say = Callable[[str], None]
 
 
@@ -125,6 +126,17 @@ def suspected_groups(found: Audit, treatment: Treatment) -> list[str] | None:
     return [f"{names[y]}, {'tied' if part else 'rest'}" for y, part in zip(targets, ties.suspected, strict=True)]
 
 
+def groups_of(labels: np.ndarray, given: np.ndarray | None, treatment: Treatment | None) -> list[str] | None:
+    """Class and group of every sample: given or, where some are not known, as the treatment read them; None without."""
+    if given is None:
+        return None
+    if not any(is_missing(group) for group in given.tolist()):
+        return named_groups(labels, given)
+    if treatment is None or treatment.attributes is None or treatment.values is None:
+        return None
+    return named_groups(labels, np.array(treatment.values, dtype=object)[treatment.attributes.numpy()])
+
+
 def named_groups(labels: np.ndarray, groups: np.ndarray) -> list[str]:
     """Class and group of every sample; a group whose name begins with its class has it once.
 
@@ -147,7 +159,9 @@ def _trial(
 ) -> Trial:
     train = np.ones(len(data), dtype=bool) if data.test is None else ~data.test
     given = None if data.groups is None else data.groups[train]
-    groups = suspected_groups(found, treatment or found.treatment) if given is None else named_groups(y, given)
+    groups = groups_of(y, given, treatment)
+    are_known = groups is not None
+    groups = suspected_groups(found, treatment or found.treatment) if groups is None else groups
     chosen: list[str] = []  # by the audits of parts of the samples
 
     def way(name: str) -> Answer:
@@ -162,7 +176,7 @@ def _trial(
 
     if data.test is None:
         trial = cross_validate(way(PLAIN), way(method), X, y, groups, seed, given)
-        if given is not None:
+        if are_known:
             return replace(trial, are_known=True)
         if not chosen or treatment is None:
             return trial
@@ -170,9 +184,9 @@ def _trial(
         return replace(trial, held_out=trial.held_out + same)
     new, labels = as_floats(data.features[data.test]), data.labels[data.test]
     towards = model.answer_features(new).points_to
-    named = None if data.groups is None else named_groups(labels, data.groups[data.test])
+    named = None if data.groups is None else groups_of(labels, data.groups[data.test], None)
     if named is None and towards is not None:
         named = [f"{label}, shortcut points to {model.classes[k]}" for label, k in zip(labels, towards, strict=True)]
     before, after = judge(way(PLAIN)(X, y, new, None), labels, named), judge(model.predict(new), labels, named)
     words = f"the {len(labels)} samples of the test split, which no head has seen"
-    return Trial(before, after, len(labels), words, are_known=given is not None)
+    return Trial(before, after, len(labels), words, are_known=are_known)

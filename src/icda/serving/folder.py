@@ -17,6 +17,8 @@ from icda.results.files import write_atomically
 FACTS = "model.json"
 WEIGHTS = "weights.safetensors"
 PAGE = "page.html"  # what was found, done and brought, for a reader
+QUESTIONS = "questions.html"  # the page on which a person answers
+ANSWERS = "answers.csv"  # what a person answered
 FORMAT = "icda-model"
 VERSION = 1
 LARGEST_FACTS = 2**26  # bytes; a model of 100,000 classes has less

@@ -12,11 +12,14 @@ from icda.auditing.assessment import Assessment, assess, draw_sample
 from icda.auditing.inputs import DECAY
 from icda.auditing.plan import attribute_reader, chosen_decay, fit_blocks_grouped, fit_blocks_treated, points_to
 from icda.auditing.treatment import Treatment
+from icda.data.missing import is_missing
 from icda.errors import InputError
 from icda.estimators.robust import RobustClassifier, weighted_moments
+from icda.functional.prior import joint_counts
 from icda.heads.blocks import BlockProblem, BlockRows
 from icda.heads.decay import choose_decay
 from icda.heads.problem import LossName, LossSettings, Problem
+from icda.heads.pseudo_groups import fit_reader
 from icda.heads.solver import LinearHead, fit_head
 from icda.registry import did_you_mean
 from icda.serving.head import ShortcutReader
@@ -85,6 +88,10 @@ def fit_named(
         treatment, shortcut = robust.treatment_, None
         if treatment.name == "shortcut_prior" and robust.audit_ is not None:
             shortcut = shortcut_reader(robust.audit_, mean, scale, len(robust.classes_), X.dtype)
+        elif treatment.name == "group_prior" and any(map(is_missing, np.ravel(np.asarray(groups)).tolist())):
+            shortcut = group_reader(
+                treatment, (X - moments[0]) / moments[1], np.searchsorted(robust.classes_, y), moments
+            )
         return Head(robust.classes_, robust.coef_, robust.intercept_, robust.C_, treatment, shortcut)
     classes, codes = np.unique(y, return_inverse=True)
     features, targets = torch.from_numpy((X - moments[0]) / moments[1]), torch.from_numpy(codes)
@@ -124,6 +131,18 @@ def fit_rows(rows: BlockRows, method: str) -> tuple[Head, Assessment | None, Lin
 def done_in_words(method: str, head: Head) -> str:
     """What was done; the audit's expectation is left out, for the trial says what came of it."""
     return SENTENCES[method] if head.treatment is None else head.treatment.description
+
+
+def group_reader(
+    treatment: Treatment, features: np.ndarray, codes: np.ndarray, moments: tuple[np.ndarray, np.ndarray]
+) -> ShortcutReader:
+    """A head that reads off new samples the group that was named for some, and the class that each group points to."""
+    assert treatment.attributes is not None
+    values, targets, count = treatment.attributes, torch.from_numpy(codes), int(codes.max()) + 1
+    head = fit_reader(torch.from_numpy(features), targets, values, count, DECAY * features.shape[1])
+    towards = joint_counts(values, targets, len(head.bias), count).argmax(1)
+    plain = head.unscaled(*map(torch.from_numpy, moments))
+    return ShortcutReader(plain.weight.numpy(), plain.bias.numpy(), towards.numpy())
 
 
 def shortcut_reader(

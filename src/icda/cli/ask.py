@@ -1,0 +1,89 @@
+"""`icda ask`"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import tyro
+
+from icda.cli.data_options import DataArguments
+from icda.cli.output import Bar, say, tell
+
+if TYPE_CHECKING:  # torch is loaded when there is something to ask, not for --help
+    from icda.serving.answers import Answers
+    from icda.serving.questions import QuestionMaker
+
+
+@dataclass
+class AskArguments(DataArguments):
+    """Show a person the samples that say most about a shortcut, and ask what they show: two dozen answers repair a model.
+
+    Give the data, or the folder of a model of `icda fit`, which knows its data.
+    Example: icda ask model --serve
+    """
+
+    out: Path = Path("questions")
+    """Folder for the page, the features of images or texts, and the answers; of a model it is the model's own."""
+    answers: Path | None = None
+    """Answers so far, by default answers.csv in that folder: the next questions follow from them."""
+    serve: bool = False
+    """Serve the page on this machine, save every answer at once and ask on, a dozen at a time, until it is enough."""
+    port: int = 0
+    """With --serve: the port, by default any free one."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = tyro.cli(AskArguments, args=list(arguments), prog="icda ask")
+    from icda.serving.answers import read_answers
+    from icda.serving.fit_data import read_fit_data
+    from icda.serving.folder import ANSWERS, FACTS, QUESTIONS
+    from icda.serving.questions import QuestionMaker
+    from icda.serving.source import read_source
+
+    data, asked, folder = options.data.expanduser(), options.asked(), options.out.expanduser()
+    fitted = (data / FACTS).is_file()
+    if fitted:
+        folder = data
+        data, asked = read_source(folder)
+        tell(f"Reading {data}, as the fit did ...")
+    folder.mkdir(parents=True, exist_ok=True)
+    with Bar("inputs embedded") as bar:
+        found = read_fit_data(data, asked, folder, options.overwrite, bar.update)
+    path = (folder / ANSWERS) if options.answers is None else options.answers.expanduser()
+    answers = read_answers(path) if path.exists() or options.answers is not None else {}
+    maker = QuestionMaker(found, options.seed)
+    out = folder if fitted else Path("model")
+    command = f"icda fit {data} --out {out} --answers {path} --overwrite"
+    if options.serve:
+        return _serve(options, maker, path, command)
+    page = _page(maker, command)(answers, "")
+    (folder / QUESTIONS).write_text(page, encoding="utf-8", errors="xmlcharrefreplace")
+    say(f"Open in a browser, answer, save answers.csv: {folder / QUESTIONS}\nNext: {command}")
+    return 0
+
+
+def _page(maker: QuestionMaker, command: str):  # type: ignore[no-untyped-def]
+    from icda.auditing import audit
+    from icda.serving.fitting import as_floats
+    from icda.serving.questions import render_questions, suspicion_of
+
+    data, rows = maker.data, maker.rows
+    verdict = audit(as_floats(data.features[rows]), data.labels[rows], seed=maker.seed).verdicts["shortcut"]
+
+    def page(answers: Answers, token: str) -> str:
+        title = f"What do these {len(rows)} samples show?"
+        return render_questions(maker, title, suspicion_of(verdict.answer), command, answers, token)
+
+    return page
+
+
+def _serve(options: AskArguments, maker: QuestionMaker, path: Path, command: str) -> int:
+    from icda.serving.ask_server import make_app, new_token, serve
+
+    token = new_token()
+    serve(make_app(maker, _page(maker, command), path, token), options.port, say, token)
+    say(f"Answers: {path}\nNext: {command}")
+    return 0

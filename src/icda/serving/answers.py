@@ -1,0 +1,116 @@
+"""What a person answered: a table of samples with their group and, where it was wrong, their label."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+
+from icda.data.missing import is_missing
+from icda.errors import InputError, MissingFileError
+from icda.registry import did_you_mean
+from icda.results.files import write_atomically
+from icda.results.foreign_text import safe_cell, write_csv
+from icda.serving.fit_data import FitData
+from icda.serving.folder import ANSWERS
+
+COLUMNS = ("sample", "group", "label")
+
+
+@dataclass(frozen=True)
+class PersonsAnswer:
+    """About one sample; an empty group says that the person could not tell, an empty label that it is right."""
+
+    group: str = ""
+    label: str = ""
+
+
+Answers = Mapping[str, PersonsAnswer]  # by the sample's name
+
+
+def read_answers(path: Path) -> dict[str, PersonsAnswer]:
+    """Read a table that the page of `icda ask` saved, or that somebody wrote by hand."""
+    if not path.is_file():
+        raise MissingFileError(f"{path.absolute()} is not there: the page of `icda ask` saves {ANSWERS}.")
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        return parse_answers(file, str(path))
+
+
+def parse_answers(file: TextIO, origin: str) -> dict[str, PersonsAnswer]:
+    """Answers by the sample's name, which may be any text."""
+    try:
+        reader = csv.DictReader(file, strict=True)
+        missing = [name for name in COLUMNS[:2] if name not in (reader.fieldnames or ())]
+        if missing:
+            raise InputError(f"{origin}: no column {missing[0]!r}. Answers have the columns {', '.join(COLUMNS)}.")
+        answers: dict[str, PersonsAnswer] = {}
+        for row in reader:
+            sample, group, label = ((row.get(name) or "") for name in COLUMNS)
+            if sample in answers:
+                raise InputError(f"{origin}, line {reader.line_num}: {sample!r} was answered before: keep one line.")
+            answers[sample] = PersonsAnswer(_as_typed(group), _as_typed(label))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise InputError(f"{origin} is no table of answers ({error}).") from error
+    return answers
+
+
+def _as_typed(cell: str) -> str:
+    """Without the apostrophe that keeps a spreadsheet from taking a cell for a formula."""
+    cell = cell.strip()
+    return cell[1:] if cell[:1] == "'" and safe_cell(cell[1:]) == cell else cell
+
+
+def write_answers(path: Path, answers: Answers) -> None:
+    """Write the table; cells are safe for spreadsheets."""
+    file = io.StringIO(newline="")
+    rows = [{"sample": name, "group": one.group, "label": one.label} for name, one in answers.items()]
+    write_csv(file, COLUMNS, rows)
+    write_atomically(path, file.getvalue().encode())
+
+
+def with_answers(data: FitData, answers: Answers, origin: str) -> FitData:
+    """The data with the groups and labels that a person named; other groups stay as they are."""
+    rows = rows_of(data.names, answers, origin)
+    labels = data.labels.astype(object)
+    groups = np.full(len(data), None, dtype=object)
+    if data.groups is not None:
+        groups[:] = data.groups
+    known = {str(label): label for label in data.labels.tolist()}
+    for row, answer in rows.items():
+        if answer.group:
+            groups[row] = answer.group
+        if answer.label:
+            if answer.label not in known:
+                hint = did_you_mean(answer.label, known)
+                raise InputError(
+                    f"{origin}: {data.names[row]!r} is said to be {answer.label!r}, which is no class. {hint}"
+                )
+            labels[row] = known[answer.label]
+    if all(is_missing(group) for group in groups.tolist()):
+        return replace(data, labels=labels.astype(data.labels.dtype))
+    if data.groups is not None:
+        groups = np.array([None if is_missing(group) else str(group) for group in groups.tolist()], dtype=object)
+    return replace(data, labels=labels.astype(data.labels.dtype), groups=groups)
+
+
+def rows_of(names: Sequence[str], answers: Answers, origin: str) -> dict[int, PersonsAnswer]:
+    """The answers by row; a name may have been made safe for a spreadsheet on its way."""
+    places: dict[str, int] = {}
+    repeated = set()
+    for row, name in enumerate(names):
+        for known in {name, str(safe_cell(name))}:
+            repeated |= {known} & places.keys()
+            places[known] = row
+    found = {}
+    for name, answer in answers.items():
+        if name not in places:
+            raise InputError(f"{origin} names the sample {name!r}, which the data do not have: are they the same data?")
+        if name in repeated:
+            raise InputError(f"{origin} names the sample {name!r}, and several samples are called so: give them ids.")
+        found[places[name]] = answer
+    return found

@@ -1,0 +1,195 @@
+"""The page on which a person answers: two strips of samples per class, then one sample after the other."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.resources
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from icda.auditing import Questions, ask
+from icda.auditing.exhibits import Show, show_images, show_texts
+from icda.data.images import UnreadableImageError
+from icda.report.markup import content_policy
+from icda.serving.answers import Answers, rows_of
+from icda.serving.differences import differing_columns, differing_pictures, differing_texts
+from icda.serving.fit_data import FitData
+from icda.serving.fitting import Fitted, as_floats
+from icda.serving.folder import QUESTIONS
+
+FIRST, DOZEN = 24, 12
+STRIPS, TILES = 4, 6  # classes shown, and samples of each lot
+CELLS = 8  # columns of a table that are shown
+
+
+@dataclass(frozen=True)
+class QuestionMaker:
+    """Questions about the training samples of some data; a named test part is not looked at."""
+
+    data: FitData
+    seed: int = 0
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Numbers of the training samples among all."""
+        return np.arange(len(self.data)) if self.data.test is None else np.flatnonzero(~self.data.test)
+
+    def ask(self, answers: Answers, n: int, origin: str = "answers") -> Questions:
+        """The next `n` samples, as places among the training samples."""
+        places = {int(row): place for place, row in enumerate(self.rows)}
+        groups = np.full(len(places), None, dtype=object)
+        skipped = []
+        for row, answer in rows_of(self.data.names, answers, origin).items():
+            if row in places and answer.group:
+                groups[places[row]] = answer.group
+            elif row in places:
+                skipped.append(places[row])
+        X, y = as_floats(self.data.features[self.rows]), self.data.labels[self.rows]
+        return ask(X, y, groups, n, skip=skipped, seed=self.seed)
+
+    def show(self) -> Show:
+        """How a training sample, by its place, is shown."""
+        samples, rows = self.data.samples, self.rows
+        if samples is None:
+            return lambda place: {}
+        inputs = [samples.inputs[row] for row in rows]
+        return show_images(inputs, len(rows)) if samples.kind == "image" else show_texts(inputs, len(rows))
+
+    def cards(self, asked: Questions, show: Show | None = None) -> list[dict[str, Any]]:
+        """What the page shows of each question."""
+        show = show or self.show()
+        cells = self._cells(asked)
+        return [
+            {
+                "sample": self.data.names[self.rows[place]],
+                "label": str(self.data.labels[self.rows[place]]),
+                "reason": reason,
+                **show(int(place)),
+                **cells(int(place)),
+            }
+            for place, reason in zip(asked.index, asked.reasons, strict=True)
+        ]
+
+    def strips(self, asked: Questions) -> list[dict[str, Any]]:
+        """Classes with most samples that a plain model takes for another, those beside usual ones."""
+        show, cells = self.show(), self._cells(asked)
+        labels = self.data.labels[self.rows]
+        classes = np.unique(labels)
+        found = []
+        for label in classes:
+            own = labels == label
+            suspected = np.flatnonzero(own & asked.contradicted)
+            usual = np.flatnonzero(own & ~asked.contradicted)
+            if len(suspected) and len(usual):
+                taken_for = classes[np.bincount(asked.predicted[suspected]).argmax()]
+                found.append((label, usual, suspected, taken_for))
+        found.sort(key=lambda part: -len(part[2]))
+        generator = np.random.default_rng(self.seed)
+
+        def tiles(places: np.ndarray) -> list[dict[str, Any]]:
+            chosen = generator.permutation(places)[:TILES]
+            return [{"sample": self.data.names[self.rows[k]], **show(int(k)), **cells(int(k))} for k in chosen]
+
+        return [
+            {
+                "label": str(label),
+                "taken_for": str(taken_for),
+                "usual": tiles(usual),
+                "suspected": tiles(suspected),
+                "words": self._words(suspected, usual),
+            }
+            for label, usual, suspected, taken_for in found[:STRIPS]
+        ]
+
+    def _words(self, suspected: np.ndarray, usual: np.ndarray) -> str:
+        """How the second strip differs from the first, in words."""
+        samples = self.data.samples
+        lots = [[samples.inputs[self.rows[k]] for k in part] if samples else [] for part in (suspected, usual)]
+        if samples is None:
+            names = self.data.reads.columns
+            if names is None:
+                return ""
+            first, second = (self.data.features[self.rows[part]] for part in (suspected, usual))
+            columns = differing_columns(first, second, names)
+            said = ", ".join(f"{name} {'higher' if gap > 0 else 'lower'}" for name, gap in columns)
+        elif samples.kind == "image":
+            try:
+                said = differing_pictures([Path(str(path)) for path in lots[0]], [Path(str(path)) for path in lots[1]])
+            except (UnreadableImageError, OSError):
+                return ""
+        else:
+            said = differing_texts([str(text) for text in lots[0]], [str(text) for text in lots[1]])
+        return f"Beside the usual ones: {said}." if said else ""
+
+    def _cells(self, asked: Questions) -> Any:
+        """The columns of a table in which suspected and usual samples differ most."""
+        names = self.data.reads.columns
+        if self.data.samples is not None or names is None:
+            return lambda place: {}
+        features = self.data.features[self.rows]
+        differ = differing_columns(features[asked.contradicted], features[~asked.contradicted], names)
+        chosen = [name for name, _ in differ] or list(names[:CELLS])
+        places = [names.index(name) for name in chosen]
+        return lambda place: {"cells": [[names[k], f"{features[place, k]:.4g}"] for k in places]}
+
+
+def render_questions(
+    maker: QuestionMaker, title: str, suspicion: str, command: str, answers: Answers | None = None, token: str = ""
+) -> str:
+    """One self-contained page; with a `token` it saves to the server that it came from."""
+    answers = answers or {}
+    asked = maker.ask(answers, FIRST)
+    payload = {
+        "title": title,
+        "suspicion": suspicion,
+        "classes": [str(name) for name in np.unique(maker.data.labels)],
+        "strips": maker.strips(asked),
+        "questions": maker.cards(asked),
+        "answers": {name: {"group": one.group, "label": one.label} for name, one in answers.items()},
+        "names": sorted({one.group for one in answers.values() if one.group}),
+        "command": command,
+    }
+    digest = hashlib.sha256(json.dumps(payload, sort_keys=True).encode()).hexdigest()[:16]
+    return _render(title, {**payload, "id": digest, "token": token}, connect=bool(token))
+
+
+def write_question_page(fitted: Fitted, folder: Path, answers: Answers, command: str) -> None:
+    """The page beside a fitted model, about the samples it was fitted to."""
+    maker = QuestionMaker(fitted.data, int(fitted.audit.settings.get("seed", 0)))
+    suspicion = suspicion_of(fitted.audit.verdicts["shortcut"].answer)
+    title = f"What do these {len(maker.rows)} samples show?"
+    page = render_questions(maker, title, suspicion, command, answers)
+    (folder / QUESTIONS).write_text(page, encoding="utf-8", errors="xmlcharrefreplace")
+
+
+def _render(title: str, payload: Mapping[str, Any], connect: bool) -> str:
+    folder = importlib.resources.files("icda.report")
+    names: Sequence[str] = ("questions.html", "style.css", "questions.css", "questions.js")
+    template, frame, style, script = ((folder / name).read_text(encoding="utf-8") for name in names)
+    # In a script element only "</" and "<!--" could end the data early.
+    plain = json.dumps(payload, ensure_ascii=True).replace("<", "\\u003c")
+    page = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True).from_string(template)
+    return page.render(
+        title=title,
+        policy=Markup(content_policy(frame + style, script, connect)),
+        style=Markup(frame + style),
+        script=Markup(script),
+        payload=Markup(plain),
+    )
+
+
+def suspicion_of(shortcut: str) -> str:
+    """One sentence on top of the page, by what the audit answers about a shortcut."""
+    why = {
+        "yes": "A shortcut was found: something besides the class tells most labels.",
+        "no": "No shortcut was found, but data alone cannot rule one out.",
+        "cannot tell": "There may be a shortcut: data alone cannot tell.",
+    }[shortcut]
+    return f"{why} On the right are samples that a plain model takes for another class. What do they share?"
