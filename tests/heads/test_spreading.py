@@ -1,0 +1,99 @@
+"""Attributes known for some rows: what a head reads off the others, and how well it says it does."""
+
+import numpy as np
+import pytest
+import torch
+
+from icda.auditing.groups import find_groups, group_treatment
+from icda.heads.blocks import BlockRows, MemoryBlock
+from icda.heads.spreading import ClassLogits, SpreadReader, fit_spread_reader, reading_quality
+
+
+def biased(count: int = 1200, minority: float = 0.06) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Two classes, a weak signal of the class and a strong one of an attribute that goes with it."""
+    generator = torch.Generator().manual_seed(0)
+    targets = torch.arange(count) % 2
+    attribute = torch.where(torch.rand(count, generator=generator) < minority, 1 - targets, targets)
+    features = torch.randn(count, 60, generator=generator)
+    features[:, :5] += 0.5 * (2 * targets[:, None] - 1)
+    features[:, 5:9] += 1.5 * (2 * attribute[:, None] - 1)
+    return (features - features.mean(0)) / features.std(0, correction=0), targets, attribute
+
+
+def spread(known: torch.Tensor, values: torch.Tensor) -> tuple[SpreadReader, torch.Tensor]:
+    features, targets, _ = biased()
+    rows = BlockRows.of_memory(features, targets, 2)
+    reader = fit_spread_reader(rows, known, values, int(values.max()) + 1, ClassLogits.of(rows, 0.06))
+    return reader, torch.cat([reader.read(chunk) for chunk in rows.reading.chunks(rows.places[0])])
+
+
+def usual_and_unusual(attribute: torch.Tensor, targets: torch.Tensor, number: int) -> torch.Tensor:
+    against = (attribute != targets).nonzero().flatten()
+    return torch.cat([against[: number // 2], torch.arange(number // 2)]).unique()
+
+
+def test_two_dozen_answers_tell_the_attribute_of_nearly_all_others() -> None:
+    _, targets, attribute = biased()
+    known = usual_and_unusual(attribute, targets, 24)
+    reader, read = spread(known, attribute[known])
+    assert (read == attribute).double().mean() > 0.97
+    against = attribute != targets
+    assert (read[against] == attribute[against]).double().mean() > 0.85
+    assert reader.quality.low <= reader.quality.accuracy <= reader.quality.high
+
+
+def test_a_slip_is_noticed_and_an_honest_answer_stands() -> None:
+    _, targets, attribute = biased()
+    known = usual_and_unusual(attribute, targets, 48)
+    values = attribute[known].clone()
+    values[3] = 1 - values[3]
+    _, read = spread(known, values)
+    assert read[known[3]] == attribute[known[3]]
+    assert (read[known] == attribute[known]).double().mean() > 0.95
+
+
+def test_answers_that_cannot_be_read_stand_as_they_are_and_count_for_little() -> None:
+    known = torch.arange(60)
+    values = torch.randint(0, 2, (60,), generator=torch.Generator().manual_seed(1))
+    reader, read = spread(known, values)
+    assert torch.equal(read[known], values)
+    assert reader.quality.strength < 0.8
+    assert reading_quality(torch.ones(8, dtype=torch.bool), torch.tensor([0, 1] * 4)).strength == 1
+    assert reading_quality(torch.tensor([True, False] * 4), torch.tensor([0, 0, 1, 1] * 2)).strength == 0
+
+
+def test_values_of_one_class_are_never_read_off_rows_of_another() -> None:
+    _, targets, attribute = biased()
+    known = usual_and_unusual(attribute, targets, 60)
+    _, read = spread(known, (2 * targets + attribute)[known])
+    assert torch.equal(read // 2, targets)
+
+
+@pytest.mark.parametrize("number", [12, 200])
+def test_what_is_known_of_all_rows_is_not_read_but_taken(number: int) -> None:
+    features, targets, attribute = biased(number)
+    rows = BlockRows.of_memory(features, targets, 2, groups=attribute.numpy())
+    found = find_groups(rows)
+    assert found.quality is None
+    wanted = torch.zeros(2, 2, dtype=torch.float64).index_put_(
+        (attribute, targets), torch.ones(number, dtype=torch.float64), accumulate=True
+    )
+    assert torch.equal(found.counts, wanted)
+
+
+def test_rows_cut_into_blocks_are_read_alike() -> None:
+    """The reading follows from a row's place, not from the block that holds it."""
+    features, targets, attribute = biased()
+    groups = np.full(len(targets), np.nan)
+    known = usual_and_unusual(attribute, targets, 48).numpy()
+    groups[known] = attribute.numpy()[known]
+    whole = group_treatment(BlockRows.of_memory(features, targets, 2), groups)
+    parts = [
+        MemoryBlock(features.numpy()[part], targets.numpy()[part], groups[part])
+        for part in np.array_split(np.arange(len(targets)), 3)
+    ]
+    rows = BlockRows.gather(parts, groups=True)
+    grouping = find_groups(rows)
+    read = torch.cat([grouping.reader.read(chunk) for place in rows.places for chunk in rows.reading.chunks(place)])
+    assert (read == whole.attributes).double().mean() > 0.995
+    assert grouping.treatment.name == whole.name == "group_prior"
