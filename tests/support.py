@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
 
 from icda.data.task import Batch
-from icda.methods import Context
+from icda.methods import Context, Setup
 from icda.models.base import FeatureClassifier, Output
 
 
@@ -61,3 +63,33 @@ def make_grouped(groups: Sequence[int], seed: int, scale: float = 1.0) -> tuple[
     logits = (scale * torch.randn(count, 3, generator=generator, dtype=torch.float64)).requires_grad_()
     targets = torch.randint(3, (count,), generator=generator)
     return Output(features, logits), Batch(features, targets, torch.tensor(groups), torch.arange(count))
+
+
+def make_batch(seed: int, size: int = 9, classes: int = 4) -> Batch:
+    """Random inputs (N, 5) in float64, the classes in turn; what the fixture `model` of the methods' tests reads."""
+    inputs = torch.randn(size, 5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return Batch(inputs, torch.arange(size) % classes, None, torch.arange(size))
+
+
+def domain_setup(domains: int = 2) -> Setup:
+    """Two classes' groups in each domain, which is a group's number modulo `domains`; ten epochs of six batches."""
+    groups = torch.full((2 * domains,), 30 // domains)
+    numbers = torch.arange(2 * domains) % domains
+    return Setup(3, 4, torch.full((3,), 20), 10, 60, groups, batch_size=10, group_domains=numbers)
+
+
+def meta_gradients(
+    model: FeatureClassifier,
+    data: Batch,
+    metadata: Batch,
+    inner: Callable[[Tensor, Tensor], Tensor],
+    tensors: Sequence[Tensor],
+    rate: float,
+) -> tuple[Tensor, ...]:
+    """The textbook: a virtual step of SGD on the inner loss, the loss on metadata after it, double backward."""
+    parameters = {name: value.detach().clone().requires_grad_() for name, value in model.named_parameters()}
+    loss = inner(functional_call(model, parameters, (data.inputs,)).logits, parameters["head.weight"])
+    slopes = torch.autograd.grad(loss, list(parameters.values()), create_graph=True)
+    moved = {name: value - rate * slope for (name, value), slope in zip(parameters.items(), slopes, strict=True)}
+    meta_loss = F.cross_entropy(functional_call(model, moved, (metadata.inputs,)).logits, metadata.targets)
+    return torch.autograd.grad(meta_loss, list(tensors))

@@ -4,40 +4,28 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch.func import functional_call
-from torch.nn import functional as F
 
-from icda import ClassStatistics, ICDALoss, StrengthNetwork
-from icda.data.task import Batch
-from icda.methods import Context, Method, Setup, create_method
+from icda import ClassStatistics, StrengthNetwork
+from icda.methods import Method, Setup, create_method
 from icda.methods.meta_icda import MetaICDAMethod
-from icda.models import FeatureClassifier, create_model
+from icda.models import FeatureClassifier
 from icda.models.base import Output
-from icda.registry import UnknownNameError
 from icda.training import TrainConfig, train
-from support import make_context
+from support import make_batch, make_context, meta_gradients
 
 CLASSES, DIM, RATE = 4, 6, 0.3
 COUNTS = torch.tensor([40, 20, 10, 5])
 KINDS = ("full", "diagonal", "low_rank")
-
-
-@pytest.fixture
-def model() -> FeatureClassifier:
-    return create_model("mlp", CLASSES, (5,), hidden=DIM).double()
-
-
-def batch(seed: int, size: int = 9) -> Batch:
-    generator = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(size, 5, generator=generator, dtype=torch.float64)
-    return Batch(inputs, torch.arange(size) % CLASSES, None, torch.arange(size))
+METADATA = make_batch(99, size=8)
+context_of = partial(make_context, rate=RATE, progress=0.7, next_metadata=lambda: METADATA)
 
 
 def make(**options: Any) -> MetaICDAMethod:
@@ -45,16 +33,11 @@ def make(**options: Any) -> MetaICDAMethod:
     return MetaICDAMethod(setup, **options).double().train()
 
 
-def context_of(model: FeatureClassifier, progress: float = 0.7, iteration: int = 0) -> Context:
-    metadata = {"next_metadata": lambda: batch(99, size=8)}
-    return make_context(model, rate=RATE, progress=progress, iteration=iteration, **metadata)
-
-
 def run(method: Method, model: FeatureClassifier, steps: int, progress: float = 0.7) -> list[Any]:
-    context, results = context_of(model, progress), []
+    context, results = context_of(model, progress=progress), []
     for k in range(steps):
         context.iteration = k
-        results.append(method.step(batch(k), context))
+        results.append(method.step(make_batch(k), context))
     return results
 
 
@@ -97,7 +80,7 @@ def test_with_nothing_to_learn_it_is_icda_with_a_constant_strength(kind: str, mo
     method = make(covariance=kind, statistics_rate=0, strength_rate=0, strength_network=constant_network(0.3))
     statistics = ClassStatistics(CLASSES, DIM, kind).double()
     for k in range(3):
-        data, reference = batch(k), copy.deepcopy(model)
+        data, reference = make_batch(k), copy.deepcopy(model)
         output = reference(data.inputs)
         statistics.update(output.features, data.targets)
         mean, cov, alpha = statistics.mean, dense(statistics), torch.full((9,), 0.3)
@@ -121,12 +104,12 @@ def test_the_real_loss_uses_statistics_and_strengths_stepped_along_their_gradien
         20,
     )
     for k in range(2):
-        method.observe(model(batch(k).inputs), batch(k), context)
-    twin, data = copy.deepcopy(method), batch(7)
+        method.observe(model(make_batch(k).inputs), make_batch(k), context)
+    twin, data = copy.deepcopy(method), make_batch(7)
     output = model(data.inputs)
     twin.observe(output, data, context)
     tensors, inner = twin.outer(output, data, context)
-    gradients = double_backward(model, data, batch(99, size=8), inner, tensors)
+    gradients = meta_gradients(model, data, METADATA, inner, tensors, RATE)
     count, statistics = len(list(twin.strength_network.parameters())), twin.criterion.statistics
     stepped = [(t - rate * g).detach() for t, g in zip(tensors[count:], gradients[count:], strict=True)]
     mean, cov = stepped[0], covariance_of(kind, stepped[1:])
@@ -149,17 +132,6 @@ def covariance_of(kind: str, parts: list[Tensor]) -> Tensor:
     return diagonal if kind == "diagonal" else diagonal + parts[1].mT @ parts[1]
 
 
-def double_backward(
-    model: FeatureClassifier, data: Batch, metadata: Batch, inner: Callable[..., Tensor], tensors: Sequence[Tensor]
-) -> tuple[Tensor, ...]:
-    parameters = {name: value.detach().clone().requires_grad_() for name, value in model.named_parameters()}
-    loss = inner(functional_call(model, parameters, (data.inputs,)).logits, parameters["head.weight"])
-    slopes = torch.autograd.grad(loss, list(parameters.values()), create_graph=True)
-    moved = {name: value - RATE * slope for (name, value), slope in zip(parameters.items(), slopes, strict=True)}
-    meta_loss = F.cross_entropy(functional_call(model, moved, (metadata.inputs,)).logits, metadata.targets)
-    return torch.autograd.grad(meta_loss, list(tensors))
-
-
 def step_by_adam(network: StrengthNetwork, gradients: Sequence[Tensor], rate: float) -> None:
     optimizer = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=1e-4)
     for parameter, gradient in zip(network.parameters(), gradients, strict=True):
@@ -176,9 +148,9 @@ def accumulate(kind: str, model: FeatureClassifier, method: Method, steps: int) 
     context = context_of(model)
     for k in range(steps):
         with torch.no_grad():
-            plain.update(model(batch(k).inputs).features, batch(k).targets)
+            plain.update(model(make_batch(k).inputs).features, make_batch(k).targets)
         context.iteration = k
-        method.step(batch(k), context)
+        method.step(make_batch(k), context)
     return plain
 
 
@@ -222,12 +194,12 @@ def test_persisting_a_small_correction_equals_the_stepped_statistics(model: Feat
     method = make(covariance="diagonal", statistics_rate=1e-3, persist=True)
     context = context_of(model)
     for k in range(2):
-        method.observe(model(batch(k).inputs), batch(k), context)
-    twin, data = copy.deepcopy(method), batch(7)
+        method.observe(model(make_batch(k).inputs), make_batch(k), context)
+    twin, data = copy.deepcopy(method), make_batch(7)
     output = model(data.inputs)
     twin.observe(output, data, context)
     tensors, inner = twin.outer(output, data, context)
-    gradients = double_backward(model, data, batch(99, size=8), inner, tensors)
+    gradients = meta_gradients(model, data, METADATA, inner, tensors, RATE)
     mean, variances = ((t - 1e-3 * g).detach() for t, g in zip(tensors[-2:], gradients[-2:], strict=True))
     method.step(data, context)
     torch.testing.assert_close(method.criterion.statistics.mean, mean, rtol=1e-9, atol=1e-12)
@@ -237,7 +209,7 @@ def test_persisting_a_small_correction_equals_the_stepped_statistics(model: Feat
 def test_without_correction_strengths_are_learned_and_statistics_are_not(model: FeatureClassifier) -> None:
     method = make(correct_statistics=False)
     before = copy.deepcopy(method.strength_network.state_dict())
-    assert len(method.outer(model(batch(0).inputs), batch(0), context_of(model)).tensors) == len(
+    assert len(method.outer(model(make_batch(0).inputs), make_batch(0), context_of(model)).tensors) == len(
         list(method.strength_network.parameters())
     )
     run(method, model, 1)
@@ -269,7 +241,7 @@ def test_between_looks_ahead_the_network_gives_strengths_and_does_not_learn(mode
     for k in range(7):
         context.iteration = k
         before = copy.deepcopy(method.strength_network.layers[-1].weight)
-        looked = "meta_loss" in method.step(batch(k), context).extra
+        looked = "meta_loss" in method.step(make_batch(k), context).extra
         assert looked != torch.equal(before, method.strength_network.layers[-1].weight)
         seen.append(looked)
     assert seen == [True, False, False, True, False, False, True]
@@ -277,8 +249,8 @@ def test_between_looks_ahead_the_network_gives_strengths_and_does_not_learn(mode
 
 def test_between_looks_ahead_the_running_statistics_are_used(model: FeatureClassifier) -> None:
     method, context = make(every=2, statistics_rate=20.0), context_of(model)
-    method.step(batch(0), context)
-    context.iteration, data, statistics = 1, batch(1), copy.deepcopy(method.criterion.statistics)
+    method.step(make_batch(0), context)
+    context.iteration, data, statistics = 1, make_batch(1), copy.deepcopy(method.criterion.statistics)
     output = model(data.inputs)
     statistics.update(output.features, data.targets)
     described = method.characteristics(output.logits, output.features, data.targets, model.head.weight)
@@ -311,13 +283,3 @@ def test_two_classes_train_and_strengths_are_logged_by_group(kind: str, tmp_path
     assert math.isfinite(record["train_loss"])
     assert len(record["strength_by_class"]) == 2
     assert len(record["strength_by_group"]) == 4
-
-
-def test_options_of_the_loss_are_passed_on_and_unknown_ones_refused() -> None:
-    setup = Setup(CLASSES, DIM, COUNTS, epochs=1, num_samples=75)
-    method = create_method("meta_icda", setup, {"lambda0": 0.25, "counterfactual": False, "every": 5})
-    assert isinstance(method, MetaICDAMethod)
-    assert isinstance(method.criterion, ICDALoss)
-    assert (method.criterion.lambda0, method.criterion.counterfactual, method.every) == (0.25, False, 5)
-    with pytest.raises(UnknownNameError, match="has no option 'statistic_rate': did you mean 'statistics_rate'"):
-        create_method("meta_icda", setup, {"statistic_rate": 0.1})
