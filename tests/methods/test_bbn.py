@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from icda.data import create_task
 from icda.data.task import Batch
-from icda.methods import Context, Setup, create_method, resolve_method
+from icda.methods import Context, Setup, create_method
 from icda.methods.bbn import BBN, share_of_epoch
 from icda.models import create_model
 from icda.models.base import FeatureClassifier
@@ -158,13 +158,6 @@ def test_a_context_that_draws_nothing_is_refused() -> None:
     first, second = make_batches()
     with pytest.raises(ValueError, match=r"bbn draws a second batch each step: give the context a draw\(\)"):
         method.step(first, replace(context_of(network, second, 0), draw=None))
-
-
-def test_it_has_its_long_name_and_no_options() -> None:
-    setup = Setup(CLASSES, 5, torch.ones(CLASSES), epochs=1, num_samples=3, input_shape=(4,))
-    assert resolve_method("bilateral-branch-network") == "bbn"
-    with pytest.raises(ValueError, match="method 'bbn' has no option 'power'"):
-        create_method("bbn", setup, {"power": 2})
 
 
 def test_every_explanation_can_be_made_of_its_network() -> None:

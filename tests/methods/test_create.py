@@ -1,6 +1,7 @@
 import inspect
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from icda.losses import LOSSES, ICDALoss, RISDALoss
-from icda.methods import METHODS, Method, Setup, create_method, method_names, method_needs, resolve_method
+from icda.methods import METHODS, Method, Setup, Stage, create_method, method_names, method_needs, resolve_method
 from icda.methods.create import method_class, option_names
 from icda.methods.cross_fitted import CrossFittedMethod
 from icda.methods.from_loss import LossMethod
@@ -142,7 +143,18 @@ def test_the_reduction_is_not_a_users_choice() -> None:
 
 @pytest.mark.parametrize(
     ("name", "full"),
-    [("CE", "cross_entropy"), ("LA", "logit_adjustment"), ("logit-adjustment", "logit_adjustment"), ("Icda", "icda")],
+    [
+        *(
+            ("CE", "cross_entropy"),
+            ("LA", "logit_adjustment"),
+            ("logit-adjustment", "logit_adjustment"),
+            ("Icda", "icda"),
+        ),
+        *(("bilateral-branch-network", "bbn"), ("deep_coral", "coral"), ("GroupDRO", "group_dro")),
+        *(("learning_from_failure", "lff"), ("mentornet_pd", "self_paced"), ("mwn", "meta_weight_net")),
+        *(("post-hoc-la", "post_hoc_logit_adjustment"), ("RandAugment", "rand_aug"), ("upweighting", "uw")),
+        *(("v-rex", "v_rex"), ("vrex", "v_rex")),
+    ],
 )
 def test_aliases_case_and_hyphens_lead_to_the_full_name(name: str, full: str) -> None:
     assert resolve_method(name) == full
@@ -159,6 +171,65 @@ def test_an_unknown_method_gives_the_nearest_one_and_all_known(typo: str, meant:
 def test_a_name_like_no_other_gives_the_list_alone() -> None:
     with pytest.raises(UnknownNameError, match="unknown method 'qqqq': Known: "):
         resolve_method("qqqq")
+
+
+DEFAULTS: dict[str, dict[str, Any]] = {
+    # those of DomainBed
+    "coral": {"gamma": 1.0, "sampling": "domain_balanced"},
+    "irm": {"penalty": 100.0, "anneal_steps": 500, "reset_optimizer": True, "sampling": "domain_balanced"},
+    "ib_irm": {"penalty": 100.0, "ib": 100.0, "anneal_steps": 500, "reset_optimizer": True},
+    "v_rex": {"penalty": 10.0, "anneal_steps": 500, "reset_optimizer": True},
+    # as published
+    "disturb_label": {"alpha": 0.1},
+    "metasaug": {"start": 0.8, "statistics_rate": 0.1, "every": 1},
+}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_defaults_are_those_that_the_documentation_names(name: str) -> None:
+    method = create_method(name, SETUP)
+    assert {option: getattr(method, option) for option in DEFAULTS[name]} == DEFAULTS[name]
+
+
+FIRST = partial(Stage, name="representation", restart=True)
+SECOND = partial(Stage, restart=True)
+BALANCED: dict[str, Any] = {"trains": "head", "sampling": "class_balanced"}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "epochs", "stages"),
+    [
+        ("crt", {}, 10, [FIRST(9), SECOND(1, "classifier", reset_head=True, **BALANCED)]),
+        ("lws", {}, 100, [FIRST(90), SECOND(10, "scales", **BALANCED)]),
+        ("oltr", {"freeze_encoder": True}, 90, [FIRST(30), SECOND(60, "memory", **BALANCED)]),
+        ("oltr", {}, 90, [FIRST(30), SECOND(60, "memory", sampling="class_balanced")]),
+        ("dfr", {}, 50, [FIRST(49), SECOND(1, "head", trains="head", reset_head=True, split="validation")]),
+        ("jtt", {}, 10, [Stage(2, "identification"), SECOND(8, "upweighted", sampling="own", reset_network=True)]),
+        ("jtt", {"up_weight": 1}, 5, [Stage(1, "identification"), SECOND(4, "upweighted", reset_network=True)]),
+        ("risda_two_stage", {}, 10, [Stage(8, "representation"), Stage(2, "head", trains="head")]),
+        ("group_dro", {}, 7, [Stage(7, sampling="group_balanced")]),
+        ("lisa", {}, 4, [Stage(4, sampling="group_balanced")]),
+        ("domain_mix", {}, 4, [Stage(4, sampling="domain_balanced")]),
+        ("uw", {"weighting": "loss"}, 7, [Stage(7)]),
+    ],
+)
+def test_training_is_cut_into_its_stages(name: str, options: dict[str, Any], epochs: int, stages: list[Stage]) -> None:
+    assert create_method(name, SETUP, options).stages(epochs) == stages
+
+
+@pytest.mark.parametrize("name", ["afr", "crt", "jtt", "lws", "oltr"])
+@pytest.mark.parametrize(
+    ("epochs", "share", "lengths"),
+    [
+        *((100, 0.9, [90, 10]), (10, 0.9, [9, 1]), (3, 0.9, [2, 1]), (2, 0.9, [1, 1]), (2, 0.01, [1, 1])),
+        *((90, 1 / 3, [30, 60]), (50, 0.001, [1, 49]), (50, 0.999, [49, 1])),
+    ],
+)
+def test_both_stages_have_their_share_and_one_epoch_at_least(
+    name: str, epochs: int, share: float, lengths: list[int]
+) -> None:
+    stages = create_method(name, SETUP, {"first_stage": share}).stages(epochs)
+    assert [stage.epochs for stage in stages] == lengths
 
 
 def test_needs_are_those_of_the_class(register_method: Callable[[str, type[Any]], str]) -> None:

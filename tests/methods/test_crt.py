@@ -8,38 +8,13 @@ from torch import nn
 
 from icda.data import create_task
 from icda.data.task import Batch
-from icda.methods import Setup, create_method
-from icda.methods.crt import ClassifierRetraining, two_stages
+from icda.methods import Setup
+from icda.methods.crt import ClassifierRetraining
 from icda.models.base import FeatureClassifier, Output
 from icda.training import TrainConfig, Trainer
 from icda.training.run import build, make_accelerator
 
 SETUP = Setup(num_classes=3, feature_dim=5, class_counts=torch.tensor([6, 3, 1]), epochs=10, num_samples=10)
-
-
-@pytest.mark.parametrize(
-    ("epochs", "share", "lengths"),
-    [
-        (100, 0.9, (90, 10)),
-        (10, 0.9, (9, 1)),
-        (3, 0.9, (2, 1)),
-        (2, 0.9, (1, 1)),
-        (2, 0.01, (1, 1)),
-        (90, 1 / 3, (30, 60)),
-    ],
-)
-def test_both_stages_have_their_share_and_one_epoch_at_least(
-    epochs: int, share: float, lengths: tuple[int, int]
-) -> None:
-    assert two_stages("crt", epochs, share) == lengths
-    stages = create_method("crt", SETUP, {"first_stage": share}).stages(epochs)
-    assert tuple(stage.epochs for stage in stages) == lengths
-
-
-def test_the_second_stage_retrains_a_new_head_from_balanced_classes() -> None:
-    first, second = ClassifierRetraining(SETUP).stages(10)
-    assert (first.trains, first.sampling, first.reset_head) == ("all", "uniform", False)
-    assert (second.trains, second.sampling, second.reset_head, second.restart) == ("head", "class_balanced", True, True)
 
 
 def test_the_loss_is_the_mean_cross_entropy() -> None:
@@ -96,7 +71,3 @@ def test_a_single_epoch_is_refused_before_training(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="crt trains in two stages and needs 2 epochs or more, got 1"):
         Trainer(config, task, networks, method, tmp_path / "run", make_accelerator("no"))
     assert not (tmp_path / "run").exists()
-
-
-def test_the_first_stage_is_a_training_with_a_schedule_of_its_own() -> None:
-    assert [stage.restart for stage in create_method("crt", SETUP).stages(10)] == [True, True]

@@ -60,14 +60,6 @@ def standardised(model: FeatureClassifier) -> tuple[Tensor, Tensor, Tensor]:
     return (features - mean) / scale, mean, scale
 
 
-def test_the_last_epoch_belongs_to_the_head() -> None:
-    for epochs in (2, 3, 50):
-        assert DFR(SETUP).stages(epochs) == [
-            Stage(epochs - 1, "representation", restart=True),
-            Stage(1, "head", trains="head", restart=True, reset_head=True, split="validation"),
-        ]
-
-
 def test_the_head_is_the_balanced_l1_head_of_standardised_features(model: FeatureClassifier) -> None:
     model.train()
     model.encoder.eval()

@@ -1,6 +1,3 @@
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
@@ -8,7 +5,7 @@ from torch.nn import functional as F
 
 from icda.data.generators import generator_for
 from icda.data.task import Batch
-from icda.methods import Context, Setup, create_method
+from icda.methods import Context, Setup
 from icda.methods.disturb_label import DisturbLabel
 from icda.models.base import Output
 from support import make_context
@@ -81,12 +78,6 @@ def test_the_global_generator_is_left_alone() -> None:
     before = torch.get_rng_state()
     make(0.5).disturbed(torch.zeros(4, dtype=torch.long), torch.arange(4), epoch=0)
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_the_default_is_one_in_ten() -> None:
-    setup = Setup(4, 3, torch.ones(4), epochs=1, num_samples=4)
-    build: Callable[..., Any] = create_method
-    assert build("disturb-label", setup).alpha == 0.1
 
 
 def test_the_gradient_is_that_of_the_disturbed_labels() -> None:

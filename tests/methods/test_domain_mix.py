@@ -53,7 +53,3 @@ def test_a_batch_of_one_domain_is_plain_cross_entropy(model: FeatureClassifier) 
     result = DomainMix(SETUP).step(batch, context_of(model))
     torch.testing.assert_close(result.loss, F.cross_entropy(model(INPUTS).logits, batch.targets).detach())
     assert result.extra == {"mixed": 0.0}
-
-
-def test_domains_are_drawn_equally_often() -> None:
-    assert [stage.sampling for stage in DomainMix(SETUP).stages(4)] == ["domain_balanced"]

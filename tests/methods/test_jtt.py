@@ -45,19 +45,6 @@ def errors_of(model: FeatureClassifier) -> Tensor:
     return torch.tensor(wrong)
 
 
-def test_the_epochs_are_shared_and_the_second_network_starts_afresh() -> None:
-    assert JTT(SETUP, first_stage=0.3).stages(10) == [
-        Stage(3, "identification"),
-        Stage(7, "upweighted", sampling="own", restart=True, reset_network=True),
-    ]
-    for epochs in (2, 3, 50):
-        for share in (0.001, 0.5, 0.999):
-            lengths = [stage.epochs for stage in JTT(SETUP, first_stage=share).stages(epochs)]
-            assert len(lengths) == 2
-            assert min(lengths) >= 1
-            assert sum(lengths) == epochs
-
-
 def test_the_errors_are_those_of_the_network_in_evaluation_mode_when_the_first_stage_ends(
     model: FeatureClassifier,
 ) -> None:
@@ -86,10 +73,6 @@ def test_a_step_has_the_expected_gradient_of_the_upsampled_training_set(model: F
     expected = F.cross_entropy(logits[upsampled], TARGETS[upsampled])
     slopes = [torch.autograd.grad(loss, [logits])[0] for loss in (value, expected)]
     torch.testing.assert_close(slopes[0], slopes[1], rtol=0, atol=1e-12)
-
-
-def test_with_a_weight_of_one_the_second_stage_is_plain_training() -> None:
-    assert JTT(SETUP, up_weight=1).stages(10)[1].sampling == "uniform"
 
 
 def test_a_network_without_errors_is_warned_of(model: FeatureClassifier) -> None:

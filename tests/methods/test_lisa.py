@@ -97,10 +97,6 @@ def test_cutmix_gives_the_network_pasted_images_and_the_loss_the_share_of_pixels
     assert float(result.loss) == pytest.approx(total / 10, abs=1e-12)
 
 
-def test_groups_are_drawn_equally_often() -> None:
-    assert [stage.sampling for stage in LISA(SETUP).stages(4)] == ["group_balanced"]
-
-
 def test_boxes_are_not_cut_out_of_what_is_no_image() -> None:
     with pytest.raises(ValueError, match="it needs inputs of shape"):
         create_method("lisa", SETUP, {"mix": "cutmix"})

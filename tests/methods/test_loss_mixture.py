@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from sklearn.mixture import GaussianMixture
@@ -13,7 +11,7 @@ from torch.nn import functional as F
 from icda.data.task import Batch
 from icda.methods import Context, Setup
 from icda.methods.loss_mixture import LossMixture, lower_component
-from icda.models.base import FeatureClassifier
+from icda.models.base import FeatureClassifier, Output
 from support import make_context
 
 SETUP = Setup(num_classes=3, feature_dim=4, class_counts=torch.tensor([8, 8, 8]), epochs=20, num_samples=24)
@@ -66,7 +64,5 @@ def test_the_loss_mixes_label_and_own_answer_by_trust() -> None:
     for z, row in zip(logits, rows.tolist(), strict=True):
         chances, trust = z.softmax(0), float(method.clean[row])
         wanted += -trust * float(chances[TARGETS[row]].log()) - (1 - trust) * float(chances.max().log())
-    output: Any = type("Output", (), {"logits": logits})
-    context = Context([], [], [], lambda loss: None, lambda: iter(()))
-    found = method.loss(output, Batch(logits, TARGETS[rows], None, rows), context)
+    found = method.loss(Output(logits, logits), Batch(logits, TARGETS[rows], None, rows), make_context())
     assert float(found) == pytest.approx(wanted / 6, rel=1e-5)

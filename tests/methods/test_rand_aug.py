@@ -9,7 +9,7 @@ from icda.data import Split, Task, create_task
 from icda.data.augmentation import RandAugment
 from icda.data.sources import FeatureArray, ImageArray
 from icda.data.task import Batch
-from icda.methods import Method, Setup, create_method, resolve_method
+from icda.methods import Method, Setup, create_method
 from icda.methods.base import Context, Stage
 from icda.methods.rand_aug import RandAug
 from icda.models import create_model
@@ -83,9 +83,8 @@ def test_the_method_changes_images_by_its_options_and_its_loss_is_cross_entropy(
     assert float(value) == pytest.approx(wanted, rel=1e-12)
 
 
-def test_defaults_are_two_operations_of_magnitude_nine_and_the_long_name_is_known() -> None:
+def test_defaults_are_two_operations_of_magnitude_nine() -> None:
     assert repr(RandAug(SETUP).augment_images) == "RandAugment(num_ops=2, magnitude=9)"
-    assert resolve_method("RandAugment") == "rand_aug"
 
 
 def test_no_operation_is_cross_entropy_bit_for_bit_and_two_are_not(tmp_path: Path) -> None:

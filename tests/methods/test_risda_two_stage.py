@@ -35,7 +35,6 @@ def context_of(model: FeatureClassifier) -> Context:
 def test_the_first_stage_takes_its_share_and_the_head_the_rest(epochs: int, share: float, lengths: list[int]) -> None:
     stages = create_method("risda_two_stage", SETUP, {"first_stage": share}).stages(epochs)
     assert [stage.epochs for stage in stages] == lengths
-    assert [stage.trains for stage in stages] == ["all", "head"][: len(lengths)]
     assert [(stage.on_start is None, stage.loss is None) for stage in stages] == [(True,) * 2, (False,) * 2][
         : len(lengths)
     ]

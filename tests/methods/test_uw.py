@@ -7,15 +7,16 @@ from torch.nn import functional as F
 
 from icda.data.loader import balanced_weights
 from icda.data.task import Batch
-from icda.methods import Context, Setup, Stage, resolve_method
+from icda.methods import Context, Setup
 from icda.methods.uw import Upweighting
 from icda.models.base import Output
 from icda.training import TrainConfig, train
+from support import make_context
 
 GROUPS = torch.tensor([0] * 9 + [1] * 2 + [3] * 4)  # group 2 has no training sample
 TARGETS = torch.tensor([0, 1, 2] * 5)
 SETUP = Setup(3, 4, torch.tensor([5, 5, 5]), epochs=2, num_samples=15, group_counts=torch.tensor([9, 2, 0, 4]))
-CONTEXT = Context([], [], [], lambda loss: None, lambda: iter(()))
+CONTEXT = make_context()
 
 
 def whole_set() -> tuple[Output, Batch]:
@@ -37,7 +38,6 @@ def test_weights_on_the_loss_make_it_the_mean_over_groups_of_their_mean_losses()
     method = Upweighting(SETUP, weighting="loss")
     # Weights are kept in float32.
     torch.testing.assert_close(method.loss(output, batch, CONTEXT), mean_over_groups(output.logits), rtol=0, atol=1e-6)
-    assert method.stages(7) == [Stage(7)]
 
 
 def test_sampling_has_the_expected_gradient_of_the_weights_on_the_loss() -> None:
@@ -94,7 +94,3 @@ def test_training_draws_every_group_equally_often(tmp_path: Path, monkeypatch: p
     shares = {name: (counts / counts.sum()).tolist() for name, counts in seen.items()}
     assert shares["sampling"] == pytest.approx([0.25] * 4, abs=0.04)  # 2,194 draws: four standard deviations
     assert shares["loss"] == pytest.approx([0.477, 0.026, 0.025, 0.473], abs=0.002), "each sample once per epoch"
-
-
-def test_the_long_name_is_known() -> None:
-    assert resolve_method("upweighting") == "uw"
