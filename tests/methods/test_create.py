@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 import torch
 
+from icda.data.task import Batch
 from icda.losses import LOSSES, ICDALoss, RISDALoss
 from icda.methods import METHODS, Method, Setup, Stage, create_method, method_names, method_needs, resolve_method
 from icda.methods.create import method_class, option_names
 from icda.methods.cross_fitted import CrossFittedMethod
 from icda.methods.from_loss import LossMethod
+from icda.models.base import Output
 from icda.registry import UnknownNameError
 from icda.settings import check, option_kinds
+from support import make_context
 
 SETUP = Setup(
     num_classes=3,
@@ -230,6 +233,17 @@ def test_both_stages_have_their_share_and_one_epoch_at_least(
 ) -> None:
     stages = create_method(name, SETUP, {"first_stage": share}).stages(epochs)
     assert [stage.epochs for stage in stages] == lengths
+
+
+@pytest.mark.parametrize(
+    "name", ["crt", "dfr", "jtt", "post_hoc_logit_adjustment", "rand_aug", "risda_two_stage", "uw"]
+)
+def test_a_method_that_changes_something_else_trains_by_plain_cross_entropy(name: str) -> None:
+    logits, targets = torch.randn(7, 3, dtype=torch.float64), torch.arange(7) % 3
+    wanted = sum(float(row.exp().sum().log() - row[y]) for row, y in zip(logits, targets.tolist(), strict=True)) / 7
+    batch = Batch(None, targets, None, targets)
+    found = create_method(name, SETUP).loss(Output(logits, logits), batch, make_context())
+    assert float(found) == pytest.approx(wanted, rel=1e-12)
 
 
 def test_needs_are_those_of_the_class(register_method: Callable[[str, type[Any]], str]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data import create_task
@@ -15,7 +15,7 @@ from icda.methods import Context, Setup, Stage
 from icda.methods.jtt import JTT
 from icda.models.base import FeatureClassifier, Output
 from icda.training import TrainConfig, train
-from support import make_context
+from support import make_context, make_network
 
 SETUP = Setup(3, 5, torch.tensor([8, 8, 8]), epochs=10, num_samples=24)
 INPUTS = torch.randn(24, 4, generator=torch.Generator().manual_seed(1))
@@ -29,7 +29,7 @@ def model() -> FeatureClassifier:
 
 
 def make_model() -> FeatureClassifier:
-    model = FeatureClassifier(nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Dropout(0.5)), nn.Linear(5, 3))
+    model = make_network()
     model.encoder[1].running_mean.normal_()  # type: ignore[index,union-attr,operator]
     return model
 

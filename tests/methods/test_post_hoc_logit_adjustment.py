@@ -1,14 +1,11 @@
 import math
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
 
-from icda.data.task import Batch
 from icda.methods import Setup
 from icda.methods.post_hoc_logit_adjustment import PostHocLogitAdjustment
 from icda.models.base import FeatureClassifier
@@ -39,13 +36,6 @@ def test_tau_zero_and_equal_counts_predict_as_cross_entropy_does(model: FeatureC
     equal = Setup(num_classes=3, feature_dim=4, class_counts=torch.tensor([7, 7, 7]), epochs=2, num_samples=21)
     shifted = PostHocLogitAdjustment(equal).predict([model], inputs)
     torch.testing.assert_close(shifted.softmax(1), logits.softmax(1), rtol=0, atol=1e-14)
-
-
-def test_training_is_plain_cross_entropy(model: FeatureClassifier) -> None:
-    inputs, targets = torch.randn(6, 4, dtype=torch.float64), torch.arange(6) % 3
-    output, context = model(inputs), SimpleNamespace(head=model.head, progress=0.5)
-    value = PostHocLogitAdjustment(SETUP).loss(output, Batch(inputs, targets, None, targets), context)  # type: ignore[arg-type]
-    assert torch.equal(value, F.cross_entropy(output.logits, targets))
 
 
 def test_the_prior_is_that_of_training_also_for_a_method_made_for_other_data() -> None:

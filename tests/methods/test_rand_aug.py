@@ -70,17 +70,12 @@ def test_training_batches_are_transformed_and_passes_and_evaluations_are_not(tmp
     assert load_checkpoint(tmp_path / "checkpoint.pt")["data_hash"] == before
 
 
-def test_the_method_changes_images_by_its_options_and_its_loss_is_cross_entropy() -> None:
+def test_the_method_changes_images_by_its_options() -> None:
     method = create_method("rand_aug", SETUP, {"num_ops": 3, "magnitude": 20})
     images = torch.randint(0, 256, (5, 8, 8, 3), dtype=torch.uint8)
     assert method.augment_images is not None
     found = method.augment_images(images, torch.Generator().manual_seed(1))
     assert torch.equal(found, RandAugment(3, 20)(images, torch.Generator().manual_seed(1)))
-    logits, targets = torch.randn(4, 3, dtype=torch.float64), torch.tensor([0, 1, 2, 2])
-    wanted = sum(float(row.exp().sum().log() - row[y]) for row, y in zip(logits, targets.tolist(), strict=True)) / 4
-    output: Any = type("Output", (), {"logits": logits})
-    value = method.loss(output, Batch(None, targets, None, targets), None)  # type: ignore[arg-type]
-    assert float(value) == pytest.approx(wanted, rel=1e-12)
 
 
 def test_defaults_are_two_operations_of_magnitude_nine() -> None:

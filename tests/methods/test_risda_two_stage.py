@@ -1,6 +1,5 @@
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from icda.data.task import Batch
@@ -8,19 +7,16 @@ from icda.losses import RISDALoss
 from icda.methods import Context, Setup, create_method
 from icda.methods.risda_two_stage import TwoStageRISDA
 from icda.models.base import FeatureClassifier
-from support import make_context
+from support import make_context, make_network
 
 SETUP = Setup(num_classes=3, feature_dim=5, class_counts=torch.tensor([12, 8, 4]), epochs=10, num_samples=24)
-INPUTS, TARGETS = (
-    torch.randn(24, 4, generator=torch.Generator().manual_seed(1)),
-    torch.tensor([0] * 12 + [1] * 8 + [2] * 4),
-)
+INPUTS = torch.randn(24, 4, generator=torch.Generator().manual_seed(1))
+TARGETS = torch.tensor([0] * 12 + [1] * 8 + [2] * 4)
 
 
 @pytest.fixture
 def model() -> FeatureClassifier:
-    encoder = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Dropout(0.5))
-    return FeatureClassifier(encoder, nn.Linear(5, 3))
+    return make_network()
 
 
 def context_of(model: FeatureClassifier) -> Context:

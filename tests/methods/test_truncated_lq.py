@@ -2,14 +2,14 @@ import warnings
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from icda.data.task import Batch
 from icda.losses.generalized_cross_entropy import generalized_cross_entropy
 from icda.methods import Context, Setup
 from icda.methods.truncated_lq import TruncatedLq
 from icda.models.base import FeatureClassifier
-from support import make_context
+from support import make_context, make_network
 
 SETUP = Setup(num_classes=3, feature_dim=5, class_counts=torch.tensor([8, 8, 8]), epochs=120, num_samples=24)
 INPUTS = torch.randn(24, 4, generator=torch.Generator().manual_seed(1))
@@ -18,7 +18,7 @@ TARGETS = torch.arange(24) % 3
 
 @pytest.fixture
 def model() -> FeatureClassifier:
-    model = FeatureClassifier(nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Dropout(0.5)), nn.Linear(5, 3))
+    model = make_network()
     with torch.no_grad():
         model.head.weight.mul_(8)  # some probabilities beyond a half
     return model
