@@ -41,7 +41,7 @@ def evidence_of(folder: Path) -> dict[str, Any]:
     return said
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "twin_labels"])
 def test_the_first_stage_comes_on_top_of_the_epochs_and_both_have_schedules_of_their_own(name: str) -> None:
     for share, epochs, first in ((0.5, 10, 5), (0.01, 10, 1), (2.0, 3, 6)):
         stages = create_method(name, SETUP, {"cross_fit_epochs": share}).stages(epochs)

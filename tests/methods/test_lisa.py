@@ -105,7 +105,7 @@ def test_boxes_are_not_cut_out_of_what_is_no_image() -> None:
 def test_one_domain_is_enough_when_only_labels_are_mixed() -> None:
     one = Setup(2, 6, torch.tensor([60, 40]), 1, 100, group_domains=torch.zeros(2, dtype=torch.long))
     LISA(one, p_sel=0.0)
-    with pytest.raises(ValueError, match="lisa compares domains"):
+    with pytest.raises(ValueError, match="LISA compares domains"):
         LISA(one)
 
 

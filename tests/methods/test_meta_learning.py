@@ -22,7 +22,7 @@ from icda.meta import Forward
 from icda.methods import Context, Setup, create_method
 from icda.methods.base import Stage
 from icda.methods.meta_icda import MetaICDAMethod
-from icda.methods.meta_learning import MetaLearner, Outer, step_network
+from icda.methods.meta_learning import MetaLearner, Outer, step_along
 from icda.models import FeatureClassifier, create_model
 from icda.training import TrainConfig, train
 from icda.training.batches import TrainingBatches
@@ -137,13 +137,13 @@ def test_a_learner_that_says_too_little_is_told_what_to_write(model: FeatureClas
         MetaLearner().correct([], [], context_of(model))
 
 
-def test_step_network_takes_an_optimiser_step_along_given_gradients() -> None:
+def test_a_step_along_given_gradients_is_an_optimiser_step() -> None:
     network, plain = (torch.nn.Linear(3, 2) for _ in range(2))
     plain.load_state_dict(network.state_dict())
     optimizers = [torch.optim.Adam(part.parameters(), lr=0.1, weight_decay=1e-2) for part in (network, plain)]
     for _ in range(3):
         gradients = [torch.randn_like(parameter) for parameter in network.parameters()]
-        step_network(network, optimizers[0], gradients)
+        step_along(optimizers[0], gradients)
         for parameter, gradient in zip(plain.parameters(), gradients, strict=True):
             parameter.grad = gradient
         optimizers[1].step()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import torch
@@ -13,6 +12,7 @@ from torch.nn import functional as F
 from icda.data.generators import generator_for
 from icda.data.task import Batch
 from icda.methods.base import METHODS, Context, Method, Setup, StepResult, check_images
+from icda.methods.meta_learning import step_along
 from icda.models.conditional_gan import SIZES, ConditionalDiscriminator, ConditionalGenerator
 from icda.ranges import Positive, PositiveInt, Share, ShareAboveZero
 from icda.ranks import all_gather_rows, all_mean, rank
@@ -107,20 +107,11 @@ class ACGAN(Method):
         labels = torch.cat([batch.targets, classes])
         loss = F.binary_cross_entropy_with_logits(source, is_real) + F.cross_entropy(named, labels)
         share = self._share_of_batch(batch)
-        self._apply_gradients(loss * share, self.discriminator, self.discriminator_optimizer)
+        _descend(loss * share, self.discriminator, self.discriminator_optimizer)
         source, named = self.discriminator(generated)
         fooled = F.binary_cross_entropy_with_logits(source, torch.ones_like(source)) + F.cross_entropy(named, classes)
-        self._apply_gradients(fooled * share, self.generator, self.generator_optimizer)
+        _descend(fooled * share, self.generator, self.generator_optimizer)
         return {"discriminator_loss": float(loss.detach()), "generator_loss": float(fooled.detach())}
-
-    def _apply_gradients(self, loss: Tensor, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """An optimiser step with the mean gradient of all ranks, so that each holds the same GAN."""
-        parameters = list(network.parameters())
-        gradients: Sequence[Tensor] = torch.autograd.grad(loss, parameters)
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = all_mean(gradient)
-        optimizer.step()
-        optimizer.zero_grad()
 
     def _draw(self, what: str, iteration: int, batch: Batch, share: float) -> tuple[Tensor, Tensor]:
         """Noise and classes, `share` for a sample: this rank's rows of what one process draws for the whole batch."""
@@ -150,3 +141,8 @@ class ACGAN(Method):
     def set_extra_state(self, state: dict[str, Any]) -> None:
         self.generator_optimizer.load_state_dict(state["generator"])
         self.discriminator_optimizer.load_state_dict(state["discriminator"])
+
+
+def _descend(loss: Tensor, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """A step with the mean gradient of all ranks, so that each holds the same GAN."""
+    step_along(optimizer, [all_mean(slope) for slope in torch.autograd.grad(loss, list(network.parameters()))])

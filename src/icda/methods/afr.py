@@ -30,10 +30,6 @@ class AFR(PerSample, Method):
     Reference: Qiu et al., "Simple and fast group robustness by automatic feature reweighting", ICML 2023. Differs from
     the paper in drawing by the weights instead of weighting one full batch, and in that the stages share the epochs; the
     paper chooses gamma and decay by validation groups.
-
-    >>> setup = Setup(2, 4, torch.tensor([6, 2]), epochs=10, num_samples=8)
-    >>> [(stage.name, stage.epochs) for stage in AFR(setup).stages(10)]
-    [('representation', 8), ('head', 2)]
     """
 
     per_sample = ("weights",)

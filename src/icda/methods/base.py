@@ -223,11 +223,6 @@ class Method(nn.Module):
         return {}
 
 
-def rows_of(inputs: Inputs, rows: Tensor | slice) -> Inputs:
-    """Chosen samples of a batch's inputs; tokenised text comes as a dict of tensors."""
-    return {name: value[rows] for name, value in inputs.items()} if isinstance(inputs, dict) else inputs[rows]
-
-
 def check_images(owner: str, shape: tuple[int, ...], fits: bool, wanted: str) -> None:
     """Refuse inputs that are not the images (channels, height, width) that a method needs."""
     if len(shape) != 3 or not fits:

@@ -20,11 +20,6 @@ class ClassifierRetraining(Method):
 
     Reference: Kang et al., "Decoupling representation and classifier for long-tailed recognition", ICLR 2020; 10 epochs
     of retraining after 90.
-
-    >>> import torch
-    >>> setup = Setup(num_classes=2, feature_dim=3, class_counts=torch.tensor([9, 1]), epochs=100, num_samples=10)
-    >>> [(stage.name, stage.epochs, stage.sampling) for stage in ClassifierRetraining(setup).stages(100)]
-    [('representation', 90, 'uniform'), ('classifier', 10, 'class_balanced')]
     """
 
     @checked

@@ -15,6 +15,7 @@ from icda.heads.solver import LinearHead
 from icda.heads.sparse import fit_sparse_head
 from icda.losses.head import head_parameters
 from icda.methods.base import METHODS, Context, Figures, Method, Setup, Stage, StepResult
+from icda.methods.crt import two_stages
 from icda.models.base import evaluating
 from icda.ranges import NotNegative
 from icda.ranks import all_mean
@@ -47,10 +48,6 @@ class DFR(Method):
     Reference: Kirichenko et al., "Last layer re-training is sufficient for robustness to spurious correlations", ICLR
     2023 (arXiv 2022). Differs from the official code, which averages the heads of random balanced subsets: here one head is
     fitted to all validation samples, those of rare groups counting more.
-
-    >>> setup = Setup(2, 4, torch.tensor([6, 2]), epochs=10, num_samples=8)
-    >>> [(stage.name, stage.epochs, stage.split) for stage in DFR(setup).stages(10)]
-    [('representation', 9, 'train'), ('head', 1, 'validation')]
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"validation", "validation groups"})
@@ -59,8 +56,6 @@ class DFR(Method):
     @checked
     def __init__(self, setup: Setup, *, l1: NotNegative | None = None) -> None:
         super().__init__()
-        if setup.epochs < 2:
-            raise InputError(f"dfr trains the network, then the head: it needs 2 epochs or more, got {setup.epochs}.")
         self.l1, self._seed = l1, setup.seed
         self.register_buffer("chosen_l1", torch.tensor(float("nan")))
 
@@ -68,7 +63,8 @@ class DFR(Method):
         # The first stage is a whole training, with a schedule of its own: its features are what the head lives on.
         head: dict[str, Any] = {"trains": "head", "restart": True, "reset_head": True, "split": "validation"}
         fitted = Stage(1, "head", **head, on_start=self.fit_head, step=self.look)
-        return [Stage(epochs - 1, "representation", restart=True), fitted]
+        first, _ = two_stages("dfr", epochs, 1.0)
+        return [Stage(first, "representation", restart=True), fitted]
 
     @torch.no_grad()
     def look(self, batch: Batch, context: Context) -> StepResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from icda.data.task import Batch
 from icda.errors import InputError, InputTypeError
 from icda.methods.base import Context, Setup, StepResult
-from icda.methods.domains import DomainMethod, DomainSampling, check_domains, per_domain
+from icda.methods.domains import DomainMethod, DomainSampling, per_domain
 from icda.models.base import Output
 from icda.ranges import NotNegative
 from icda.settings import checked
@@ -52,9 +52,18 @@ class DomainPenalty(DomainMethod):
     stage: domain_balanced as in DomainBed, or group_balanced, which also breaks the tie between label and domain.
     """
 
-    def __init__(self, setup: Setup, sampling: DomainSampling = "domain_balanced") -> None:
-        super().__init__(setup, sampling)
-        check_domains(setup, type(self).__name__)
+    feature_weight: ClassVar[str] = ""  # the option that weighs a penalty on features, if there is one
+
+    def on_stage_start(self, context: Context) -> None:
+        """A penalty on features does nothing where no weight of the encoder learns, as with a linear model."""
+        weight = getattr(self, self.feature_weight, 0)
+        learned = (value.requires_grad for model in context.models for value in model.encoder.parameters())
+        if weight and not any(learned):
+            warnings.warn(
+                f"{type(self).__name__} acts on features, and this network's are fixed: its penalty "
+                f"({self.feature_weight}={weight}) changes nothing.",
+                stacklevel=2,
+            )
 
     def penalties(self, parts: Sequence[DomainPart], losses: Tensor, context: Context) -> dict[str, Penalty]:
         """The terms to add, always of the same names; `losses` (E,) are the L_e of `parts`."""
@@ -122,6 +131,7 @@ class AnnealedPenalty(DomainPenalty):
         return self.penalty if self.is_in_force(context) else 1.0
 
     def on_stage_start(self, context: Context) -> None:
+        super().on_stage_start(context)
         if self._most_steps is not None and self.anneal_steps >= max(self._most_steps, 1):
             warnings.warn(
                 f"{type(self).__name__}: anneal_steps is {self.anneal_steps}, and this training has {self._most_steps} "
@@ -141,16 +151,6 @@ class AnnealedPenalty(DomainPenalty):
 def mean_or_zero(values: Sequence[Tensor], like: Tensor) -> Tensor:
     """The mean of numbers, 0 where no domain of the batch has one."""
     return torch.stack(list(values)).mean() if values else like.new_zeros(())
-
-
-def warn_of_fixed_features(context: Context, owner: str, option: str, weight: float) -> None:
-    """A penalty on features does nothing where no weight of the encoder learns, as with a linear model."""
-    encoders = [model.encoder for model in context.models]
-    if weight and not any(value.requires_grad for encoder in encoders for value in encoder.parameters()):
-        warnings.warn(
-            f"{owner} acts on features, and this network's are fixed: its penalty ({option}={weight}) changes nothing.",
-            stacklevel=3,
-        )
 
 
 def _total(losses: Tensor, penalties: dict[str, Penalty]) -> Tensor:

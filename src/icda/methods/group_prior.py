@@ -25,12 +25,6 @@ class GroupPrior(Method):
     attribute that tells nothing it is logit adjustment. With loss="icda" ICDA's other terms are added, and their options
     are taken. Where groups are not class x attribute, each group is an attribute of its own; then they must not tell the
     class.
-
-    >>> import torch
-    >>> setup = Setup(2, 4, torch.tensor([7, 7]), 1, 14, torch.tensor([6, 1, 1, 6]),
-    ...               group_domains=torch.tensor([0, 1, 0, 1]), domain_counts=torch.tensor([[6, 1], [1, 6]]))
-    >>> GroupPrior(setup).criterion.prior.tolist()
-    [[6.0, 1.0], [1.0, 6.0]]
     """
 
     inner_loss = ICDALoss

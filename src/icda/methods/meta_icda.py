@@ -23,7 +23,7 @@ from icda.meta.strength_network import InputNorm, StrengthNetwork, StrengthOutpu
 from icda.methods.base import METHODS, Context, Figures, Setup
 from icda.methods.held_out_figures import NAMES as HELD_OUT_NAMES
 from icda.methods.held_out_figures import HeldOutFigures, read_held_out_figures
-from icda.methods.meta_learning import MetaLearner, Outer, step_network
+from icda.methods.meta_learning import MetaLearner, Outer, step_along
 from icda.methods.per_sample import PerSample, write_rows
 from icda.models.base import Output
 from icda.ranges import NotNegative, PositiveInt, Share
@@ -146,7 +146,7 @@ class MetaICDAMethod(PerSample, MetaLearner):
 
     def correct(self, tensors: Sequence[Tensor], gradients: Sequence[Tensor], context: Context) -> None:
         count = len(list(self.strength_network.parameters()))
-        step_network(self.strength_network, self.optimizer, gradients[:count])
+        step_along(self.optimizer, gradients[:count])
         if len(tensors) == count:
             return
         stepped = [

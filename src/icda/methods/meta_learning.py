@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from icda.data.task import Batch
+from icda.data.task import Batch, Inputs
 from icda.errors import InputTypeError
-from icda.meta import Forward, look_ahead
+from icda.meta import Forward, MetaGradient, look_ahead
 from icda.meta.lookahead import InnerLoss, Mode
 from icda.methods.base import Context, Method, StepResult
 from icda.models.base import Output
@@ -77,19 +77,15 @@ class MetaLearner(Method):
         """One look ahead on a batch of metadata; returns the metadata loss after the virtual step."""
         assert context.next_metadata is not None
         metadata = context.next_metadata()
-        tensors, inner = self.outer(forward.output, batch, context)  # type: ignore[arg-type]
-        ahead = look_ahead(
-            context.models[0],
-            forward,
-            inner,
-            tensors,
-            metadata.inputs,
-            metadata.targets,
-            context.learning_rate,
-            self.lookahead,
-        )
-        self.correct(tensors, ahead.gradients, context)
+        outer = self.outer(forward.output, batch, context)  # type: ignore[arg-type]
+        ahead = self.look(forward, outer, metadata.inputs, metadata.targets, context)
+        self.correct(outer.tensors, ahead.gradients, context)
         return float(ahead.meta_loss)
+
+    def look(self, forward: Forward, outer: Outer, inputs: Inputs, targets: Tensor, context: Context) -> MetaGradient:
+        """Gradients of the loss on some samples after a virtual step of the first network."""
+        given = (outer.inner, outer.tensors, inputs, targets, context.learning_rate, self.lookahead)
+        return look_ahead(context.models[0], forward, *given)
 
 
 class OptimizerState(nn.Module):
@@ -104,9 +100,10 @@ class OptimizerState(nn.Module):
         self.optimizer.load_state_dict(state["optimizer"])
 
 
-def step_network(network: nn.Module, optimizer: torch.optim.Optimizer, gradients: Sequence[Tensor]) -> None:
-    """Put given gradients on a network's parameters and take an optimiser step."""
-    for parameter, gradient in zip(network.parameters(), gradients, strict=True):
+def step_along(optimizer: torch.optim.Optimizer, gradients: Sequence[Tensor]) -> None:
+    """An optimiser step with given gradients of its parameters, in their order."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = gradient.detach().to(parameter)
     optimizer.step()
     optimizer.zero_grad()

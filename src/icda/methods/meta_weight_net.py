@@ -13,7 +13,7 @@ from icda.data.task import Batch
 from icda.meta.strength_log import StrengthLog
 from icda.meta.strength_network import StrengthNetwork
 from icda.methods.base import METHODS, Context, Figures, Setup
-from icda.methods.meta_learning import MetaLearner, OptimizerState, Outer, step_network
+from icda.methods.meta_learning import MetaLearner, OptimizerState, Outer, step_along
 from icda.models.base import Output
 from icda.ranges import NotNegative, PositiveInt
 from icda.settings import checked
@@ -73,7 +73,7 @@ class MetaWeightNet(OptimizerState, MetaLearner):
         return Outer(list(self.weight_network.parameters()), inner)
 
     def correct(self, tensors: Sequence[Tensor], gradients: Sequence[Tensor], context: Context) -> None:
-        step_network(self.weight_network, self.optimizer, gradients)
+        step_along(self.optimizer, gradients)
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         losses = F.cross_entropy(output.logits, batch.targets, reduction="none")

@@ -42,8 +42,10 @@ class MixingMethod(DomainMethod):
     are functions of (seed, iteration, rank). A sample without an eligible partner stays as it is.
     """
 
-    def __init__(self, setup: Setup, sampling: DomainSampling, *, alpha: float, mix: Kind = "mixup") -> None:
-        super().__init__(setup, sampling)
+    def __init__(
+        self, setup: Setup, sampling: DomainSampling, alpha: float, mix: Kind = "mixup", compares: bool = True
+    ) -> None:
+        super().__init__(setup, sampling, compares)
         if mix == "cutmix":
             check_images("mix='cutmix' cuts boxes out of images", setup.input_shape, True, "")
         self.alpha, self.mix, self._seed = alpha, mix, setup.seed

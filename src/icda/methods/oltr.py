@@ -31,11 +31,6 @@ class MetaEmbeddingHead(nn.Module):
     is scaled by how near the nearest centroid is: v = (reach / d_min) (h + tanh(selector(h)) * memory). Logits are
     scale * v/(1 + |v|) . w_c/|w_c|. `weight` and `bias` are what the classifier in use has: those of the linear one, later
     the directions w. Maps features (N, A) to logits (N, C).
-
-    >>> head = MetaEmbeddingHead.of(nn.Linear(4, 3), scale=16.0, reach=10.0)
-    >>> head.open_memory(torch.randn(3, 4), torch.Generator())
-    >>> head(torch.randn(2, 4)).shape, bool(head(torch.randn(2, 4)).abs().max() < 16)
-    (torch.Size([2, 3]), True)
     """
 
     centroids: Tensor

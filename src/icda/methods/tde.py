@@ -23,10 +23,6 @@ class MultiHeadNormalisedLinear(nn.Linear):
     """(tau/K) sum_k x_k/|x_k| . w_k/(|w_k| + gamma), features and weights being cut into K equal parts.
 
     Maps features (N, A) to logits (N, C); K must divide A.
-
-    >>> head = MultiHeadNormalisedLinear.of(nn.Linear(6, 3), num_heads=2, tau=16.0, gamma=1 / 32)
-    >>> head(torch.randn(5, 6)).shape
-    torch.Size([5, 3])
     """
 
     num_heads: int

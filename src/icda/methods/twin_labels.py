@@ -36,10 +36,6 @@ class TwinLabels(PerSample, CrossFittedMethod):
 
     Ours. The flips are those of Pezeshki et al., "Discovering environments with XRM", ICML 2024; a matrix of transitions
     between classes found from confident answers is in Northcutt et al., "Confident learning", JAIR 2021.
-
-    >>> setup = Setup(2, 4, torch.tensor([6, 2]), epochs=10, num_samples=8)
-    >>> [(stage.name, stage.epochs) for stage in TwinLabels(setup).stages(10)]
-    [('cross_fit', 5), ('train', 10)]
     """
 
     answers_later: ClassVar[bool] = False  # the twins answer with the class itself, not with a shortcut

@@ -23,11 +23,6 @@ class Upweighting(Method):
 
     Reference: the upweighting baseline of Sagawa et al., "Distributionally robust neural networks", ICLR 2020.
     See mathematics 5.3.
-
-    >>> import torch
-    >>> setup = Setup(2, 4, torch.tensor([6, 2]), epochs=1, num_samples=8, group_counts=torch.tensor([6, 2]))
-    >>> Upweighting(setup, weighting="loss").group_weights
-    tensor([0.6667, 2.0000])
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"groups"})

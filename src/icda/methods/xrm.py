@@ -29,10 +29,6 @@ class XRM(CrossFittedMethod):
     Reference: Pezeshki et al., "Discovering environments with XRM", ICML 2024. Differs from the paper in that the twins'
     length is a share of the run (the paper takes the settings of the highest flip rate), and that the second training
     has the run's recipe.
-
-    >>> setup = Setup(2, 4, torch.tensor([6, 2]), epochs=10, num_samples=8)
-    >>> [(stage.name, stage.epochs) for stage in XRM(setup).stages(10)]
-    [('cross_fit', 5), ('train', 10)]
     """
 
     second_sampling: Sampling = "own"
