@@ -10,13 +10,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
-from icda.data.task import Batch
-from icda.methods.base import METHODS, Context, Method, Setup, StepResult, check_images
+from icda.methods.base import METHODS, Batch, Context, Method, Setup, StepResult, check_images, checked
 from icda.methods.meta_learning import step_along
 from icda.models.conditional_gan import SIZES, ConditionalDiscriminator, ConditionalGenerator
 from icda.ranges import Positive, PositiveInt, Share, ShareAboveZero
 from icda.ranks import all_gather_rows, all_mean, rank
-from icda.settings import checked
 
 
 @METHODS.register("acgan")

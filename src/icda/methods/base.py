@@ -23,7 +23,13 @@ from icda.losses import AdjustedLoss
 from icda.models.base import FeatureClassifier, Output
 from icda.registry import Registry
 from icda.results.epoch import Figure
+from icda.settings import checked
 
+__all__ = [  # what a method is written with
+    *("METHODS", "Batch", "Context", "FeatureClassifier", "Figures", "Inputs", "Method", "MissingNeedError", "Output"),
+    *("Sampling", "Setup", "Stage", "StepResult", "check_images", "check_metadata", "check_needs", "check_networks"),
+    "checked",
+]
 Figures: TypeAlias = Mapping[str, Figure]  # for the log
 METHODS: Registry[Callable[..., Method]] = Registry("method", "icda.methods", "icda.methods")
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from icda.data.task import Batch
 from icda.errors import InputError
-from icda.methods.base import METHODS, Context, Figures, Method, Setup, StepResult
-from icda.models.base import FeatureClassifier
+from icda.methods.base import METHODS, Batch, Context, FeatureClassifier, Figures, Method, Setup, StepResult
 from icda.models.two_branches import TwoBatches, TwoBranches, two_branches
 
 

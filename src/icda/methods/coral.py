@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from icda.methods.base import METHODS, Context, Setup
+from icda.methods.base import METHODS, Context, Setup, checked
 from icda.methods.domain_penalty import DomainPart, DomainPenalty, Penalty
 from icda.methods.domains import DomainSampling
 from icda.ranges import NotNegative
-from icda.settings import checked
 
 
 def mean_squared_difference(moments: Sequence[Tensor]) -> Tensor:

@@ -14,9 +14,8 @@ from annotated_types import Interval
 from torch import Tensor
 
 from icda.cross_fit import HeldOut, HeldOutNetworks, averaged
-from icda.data.task import Batch, Inputs
 from icda.errors import InputError
-from icda.methods.base import Context, Method, Sampling, Setup, Stage, StepResult
+from icda.methods.base import Batch, Context, Inputs, Method, Sampling, Setup, Stage, StepResult
 from icda.models.base import FeatureClassifier, evaluating
 
 SAME_LOGITS = 1e-2  # share of the largest logit by which another machine's arithmetic may differ

@@ -9,17 +9,15 @@ from torch import Tensor
 
 from icda.data.generators import generator_for
 from icda.data.loader import balanced_weights
-from icda.data.task import Batch
 from icda.errors import InputError
 from icda.heads.solver import LinearHead
 from icda.heads.sparse import fit_sparse_head
 from icda.losses.head import head_parameters
-from icda.methods.base import METHODS, Context, Figures, Method, Setup, Stage, StepResult
+from icda.methods.base import METHODS, Batch, Context, Figures, Method, Setup, Stage, StepResult, checked
 from icda.methods.crt import two_stages
 from icda.models.base import evaluating
 from icda.ranges import NotNegative
 from icda.ranks import all_mean
-from icda.settings import checked
 
 STRENGTHS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)  # of the penalty, strongest first
 CONSTANT = 1e-6  # a deviation below this share of the mean is rounding

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from icda.methods.base import METHODS, Context, Setup
+from icda.methods.base import METHODS, Context, Setup, checked
 from icda.methods.mixing import MixingMethod
 from icda.ranges import Positive
-from icda.settings import checked
 
 
 @METHODS.register("domain_mix")

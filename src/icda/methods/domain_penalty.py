@@ -11,13 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.data.task import Batch
 from icda.errors import InputError, InputTypeError
-from icda.methods.base import Context, Setup, StepResult
+from icda.methods.base import Batch, Context, Output, Setup, StepResult, checked
 from icda.methods.domains import DomainMethod, DomainSampling, per_domain
-from icda.models.base import Output
 from icda.ranges import NotNegative
-from icda.settings import checked
 
 
 class DomainPart(NamedTuple):

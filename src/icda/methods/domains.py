@@ -10,9 +10,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from icda.data.task import Batch
 from icda.errors import InputError
-from icda.methods.base import Method, Setup, Stage
+from icda.methods.base import Batch, Method, Setup, Stage
 
 DomainSampling = Literal["uniform", "group_balanced", "domain_balanced"]
 

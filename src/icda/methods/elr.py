@@ -6,12 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.data.task import Batch
-from icda.methods.base import METHODS, Context, Method, Setup
+from icda.methods.base import METHODS, Batch, Context, Method, Output, Setup, checked
 from icda.methods.per_sample import PerSample, write_rows
-from icda.models.base import Output
 from icda.ranges import NotNegative, ShareBelowOne
-from icda.settings import checked
 
 LEAST = 1e-4  # probabilities are kept this far from 0 and 1, so that the logarithm stays finite
 

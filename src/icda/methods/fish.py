@@ -11,11 +11,10 @@ from torch.nn import functional as F
 from icda.data.generators import generator_for
 from icda.data.task import Batch, rows_of
 from icda.errors import InputError
-from icda.methods.base import METHODS, Context, Setup, StepResult
+from icda.methods.base import METHODS, Context, Setup, StepResult, checked
 from icda.methods.domains import DomainMethod
 from icda.ranges import Share, ShareAboveZero
 from icda.ranks import all_gather_rows
-from icda.settings import checked
 
 FEWEST = 2  # samples of a domain for a step: BatchNorm cannot normalise a single one
 

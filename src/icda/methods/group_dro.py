@@ -8,12 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.data.task import Batch
-from icda.methods.base import METHODS, Context, Figures, Method, Setup, Stage
-from icda.models.base import Output
+from icda.methods.base import METHODS, Batch, Context, Figures, Method, Output, Setup, Stage, checked
 from icda.ranges import NotNegative
 from icda.ranks import all_reduce
-from icda.settings import checked
 
 
 @METHODS.register("group_dro", "groupdro")

@@ -6,14 +6,11 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from icda.data.task import Batch
 from icda.errors import InputError
 from icda.losses.icda import ICDALoss
 from icda.losses.prior_loss import PriorLoss
-from icda.methods.base import METHODS, Context, Method, Setup
+from icda.methods.base import METHODS, Batch, Context, Method, Output, Setup, checked
 from icda.methods.prior_criterion import LossName, prior_criterion
-from icda.models.base import Output
-from icda.settings import checked
 
 
 @METHODS.register("group_prior")

@@ -7,11 +7,10 @@ from typing import Any
 
 from torch import Tensor
 
-from icda.methods.base import METHODS, Context, Setup
+from icda.methods.base import METHODS, Context, Setup, checked
 from icda.methods.domain_penalty import DomainPart, Penalty, mean_or_zero
 from icda.methods.irm import IRM
 from icda.ranges import NotNegative
-from icda.settings import checked
 
 
 def feature_variance(parts: Sequence[DomainPart]) -> Tensor:

@@ -9,12 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.data.task import Batch
 from icda.errors import InputError
-from icda.methods.base import METHODS, Context, Method, Setup, Stage, StepResult
+from icda.methods.base import METHODS, Batch, Context, Method, Setup, Stage, StepResult, checked
 from icda.ranges import OpenShare, Positive
 from icda.ranks import all_reduce
-from icda.settings import checked
 
 FEW = 10  # samples of a class in a batch
 FLOOR = 1e-3  # added to the determinant, as published

@@ -6,10 +6,9 @@ import torch
 from torch import Tensor
 
 from icda.data.generators import generator_for
-from icda.methods.base import METHODS, Context, Setup
+from icda.methods.base import METHODS, Context, Setup, checked
 from icda.methods.mixing import Kind, MixingMethod
 from icda.ranges import Positive, Share
-from icda.settings import checked
 
 
 @METHODS.register("lisa")

@@ -12,11 +12,9 @@ from icda.data.task import Batch, rows_of
 from icda.functional.quadratic import sample_variance_form
 from icda.meta import Forward
 from icda.meta.lookahead import Mode
-from icda.methods.base import METHODS, Context, Setup
+from icda.methods.base import METHODS, Context, Output, Setup, checked
 from icda.methods.meta_learning import MetaLearner, Outer, step_along
-from icda.models.base import Output
 from icda.ranges import NotNegative, PositiveInt, Share
-from icda.settings import checked
 
 
 @METHODS.register("lsda", "learnable_isda")

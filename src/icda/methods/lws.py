@@ -8,11 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from icda.data.task import Batch
 from icda.losses.head import Head, head_parameters
-from icda.methods.base import METHODS, Context, Stage, StepResult
+from icda.methods.base import METHODS, Batch, Context, FeatureClassifier, Output, Stage, StepResult
 from icda.methods.crt import ClassifierRetraining, two_stages
-from icda.models.base import FeatureClassifier, Output
 
 
 class ScaledLinear(nn.Module):

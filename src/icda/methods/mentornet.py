@@ -10,13 +10,11 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
-from icda.data.task import Batch
-from icda.methods.base import METHODS, Context, Setup, StepResult
+from icda.methods.base import METHODS, Batch, Context, Setup, StepResult, checked
 from icda.methods.meta_learning import OptimizerState, step_along
 from icda.methods.self_paced import SelfPaced
 from icda.ranges import NotNegative, OpenShare
 from icda.ranks import all_mean
-from icda.settings import checked
 
 EPOCHS = 100  # the network reads the progress of training in hundredths
 

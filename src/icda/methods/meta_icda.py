@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.data.task import Batch
 from icda.errors import InputError
 from icda.functional.strength import Strength
 from icda.losses.icda import ICDALoss
@@ -20,14 +19,12 @@ from icda.meta.history import SampleHistory
 from icda.meta.lookahead import Mode
 from icda.meta.strength_log import StrengthLog
 from icda.meta.strength_network import InputNorm, StrengthNetwork, StrengthOutput
-from icda.methods.base import METHODS, Context, Figures, Setup
+from icda.methods.base import METHODS, Batch, Context, Figures, Output, Setup, checked
 from icda.methods.held_out_figures import NAMES as HELD_OUT_NAMES
 from icda.methods.held_out_figures import HeldOutFigures, read_held_out_figures
 from icda.methods.meta_learning import MetaLearner, Outer, step_along
 from icda.methods.per_sample import PerSample, write_rows
-from icda.models.base import Output
 from icda.ranges import NotNegative, PositiveInt, Share
-from icda.settings import checked
 from icda.statistics import Moments
 
 

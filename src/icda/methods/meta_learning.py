@@ -8,12 +8,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from icda.data.task import Batch, Inputs
 from icda.errors import InputTypeError
 from icda.meta import Forward, MetaGradient, look_ahead
 from icda.meta.lookahead import InnerLoss, Mode
-from icda.methods.base import Context, Method, StepResult
-from icda.models.base import Output
+from icda.methods.base import Batch, Context, Inputs, Method, Output, StepResult
 from icda.ranges import PositiveInt, Share
 
 

@@ -14,9 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
-from icda.data.task import Batch, Inputs
 from icda.errors import InputTypeError
-from icda.methods.base import Context, Setup, StepResult, check_images
+from icda.methods.base import Batch, Context, Inputs, Setup, StepResult, check_images
 from icda.methods.domains import DomainMethod, DomainSampling
 from icda.ranks import rank
 

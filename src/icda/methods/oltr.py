@@ -10,16 +10,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
-from icda.data.task import Batch
 from icda.losses.center_loss import squared_distances
 from icda.losses.cosine import unit_rows
 from icda.losses.head import Head, head_parameters
-from icda.methods.base import METHODS, Context, Method, Setup, Stage, StepResult
+from icda.methods.base import METHODS, Batch, Context, Method, Setup, Stage, StepResult, checked
 from icda.methods.crt import two_stages
 from icda.models.base import FeatureClassifier, Output, evaluating
 from icda.ranges import NotNegative, OpenShare, Positive, Share
 from icda.ranks import all_mean, all_reduce
-from icda.settings import checked
 
 NEAREST = 1e-6  # a feature on its centroid is this far from it: reachability stays finite
 

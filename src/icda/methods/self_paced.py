@@ -7,11 +7,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
-from icda.data.task import Batch
-from icda.methods.base import METHODS, Context, Method, Setup, StepResult
+from icda.methods.base import METHODS, Batch, Context, Method, Setup, StepResult, checked
 from icda.ranges import Share, ShareAboveZero, ShareBelowOne
 from icda.ranks import all_gather_rows
-from icda.settings import checked
 
 
 @METHODS.register("self_paced", "mentornet_pd")

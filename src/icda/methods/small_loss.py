@@ -8,11 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from icda.data.task import Inputs
-from icda.methods.base import Method, Setup
-from icda.models.base import FeatureClassifier
+from icda.methods.base import FeatureClassifier, Inputs, Method, Setup, checked
 from icda.ranges import NotNegativeInt, ShareBelowOne
-from icda.settings import checked
 
 
 def drop_rate(noise_rate: float, epoch: int, ramp_epochs: int) -> float:

@@ -8,15 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from icda.data.task import Batch, Inputs
 from icda.errors import InputError
 from icda.losses.cosine import unit_rows
 from icda.losses.head import Head, head_parameters
-from icda.methods.base import METHODS, Context, Method, Setup
-from icda.models.base import FeatureClassifier, Output
+from icda.methods.base import METHODS, Batch, Context, FeatureClassifier, Inputs, Method, Output, Setup, checked
 from icda.ranges import NotNegative, Positive, PositiveInt, ShareBelowOne
 from icda.ranks import all_reduce
-from icda.settings import checked
 
 
 class MultiHeadNormalisedLinear(nn.Linear):

@@ -11,12 +11,9 @@ from torch.nn import functional as F
 
 from icda.cross_fit import HeldOut
 from icda.cross_fit.refined_labels import refine_labels
-from icda.data.task import Batch, Inputs
-from icda.methods.base import METHODS, Context, Setup, StepResult
+from icda.methods.base import METHODS, Batch, Context, FeatureClassifier, Inputs, Output, Setup, StepResult, checked
 from icda.methods.cross_fitted import CrossFitEpochs, CrossFittedMethod
 from icda.methods.per_sample import PerSample, rows, write_rows
-from icda.models.base import FeatureClassifier, Output
-from icda.settings import checked
 
 NEW = 0.5  # what the present epoch counts in the running mean of held-out answers
 

@@ -7,10 +7,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.data.task import Batch
-from icda.methods.base import METHODS, Context, Method, Setup, Stage
-from icda.models.base import Output
-from icda.settings import checked
+from icda.methods.base import METHODS, Batch, Context, Method, Output, Setup, Stage, checked
 
 
 @METHODS.register("uw", "upweighting")

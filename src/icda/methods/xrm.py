@@ -10,12 +10,9 @@ from torch import Tensor
 
 from icda.cross_fit import HeldOut
 from icda.data.loader import balanced_weights
-from icda.data.task import Batch
-from icda.methods.base import METHODS, Context, Sampling, Setup
+from icda.methods.base import METHODS, Batch, Context, Output, Sampling, Setup, checked
 from icda.methods.cross_fitted import CrossFittedMethod
 from icda.methods.group_dro import GroupDRO
-from icda.models.base import Output
-from icda.settings import checked
 
 
 @METHODS.register("xrm")
