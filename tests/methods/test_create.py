@@ -213,6 +213,7 @@ BALANCED: dict[str, Any] = {"trains": "head", "sampling": "class_balanced"}
         ("group_dro", {}, 7, [Stage(7, sampling="group_balanced")]),
         ("lisa", {}, 4, [Stage(4, sampling="group_balanced")]),
         ("domain_mix", {}, 4, [Stage(4, sampling="domain_balanced")]),
+        ("uw", {}, 7, [Stage(7, sampling="group_balanced")]),
         ("uw", {"weighting": "loss"}, 7, [Stage(7)]),
     ],
 )

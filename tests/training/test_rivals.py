@@ -65,23 +65,15 @@ def _turning(register_method: Callable[[str, type[Any]], str]) -> None:
 
 @pytest.mark.parametrize("method", [*STANDARD, *NOISE])
 def test_a_run_that_was_stopped_ends_bit_identical_and_has_learned(
-    method: str,
-    configure: Configure,
-    train_for: Callable[..., None],
-    assert_same_run: Callable[[Path, Path], None],
+    method: str, assert_resumes: Callable[..., Path]
 ) -> None:
     task = "digits" if method in STANDARD else "digits_flip_noise"
-    settings = {"method": method, "options": {**STANDARD, **NOISE}[method], "task": task}
-    whole, stopped = configure("whole", **settings), configure("stopped", checkpoint_every=4, **settings)
-    result = train(whole)
+    kills = (6, 17, 20)  # within the first epoch, on the border of two, within a later one
+    whole = assert_resumes(*kills, every=4, method=method, options={**STANDARD, **NOISE}[method], task=task)
+    result = RunResult.read(whole / "result.json")
     if method in STANDARD:
         assert result["history"][-1]["train_loss"] < result["history"][0]["train_loss"]
     assert result["metrics"]["accuracy"] > 0.3
-    for steps in (6, 17, 20):  # within the first epoch, on the border of two, within a later one
-        train_for(stopped, steps, resume=True)
-    torch.rand(17)
-    train(stopped, resume=True)
-    assert_same_run(whole.folder(), stopped.folder())
 
 
 def ranked(method: str, folder: Path) -> TrainConfig:
@@ -128,16 +120,18 @@ def test_truncation_gives_up_samples_and_says_how_many(configure: Configure) -> 
     assert all(0 < share < 1 for share in shares[1:])
 
 
-def test_disturb_label_without_disturbance_is_cross_entropy_bit_for_bit(configure: Configure) -> None:
-    configs = configure("plain", method="ce"), configure("none", method="disturb_label", options={"alpha": 0.0})
-    for config in configs:
-        train(config)
-    one, two = (load_checkpoint(config.folder() / "checkpoint.pt")["networks"][0] for config in configs)
-    assert all(torch.equal(one[name], two[name]) for name in one)
-
-
-def test_a_gan_that_never_joins_leaves_the_classifier_bit_for_bit(configure: Configure) -> None:
-    configs = configure("plain", method="ce"), configure("gan", method="acgan", options={"width": 8, "start": 1.0})
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("disturb_label", {"alpha": 0.0}),
+        ("acgan", {"width": 8, "start": 1.0}),  # a GAN that never joins
+        ("rand_aug", {"num_ops": 0}),
+    ],
+)
+def test_switched_off_it_is_cross_entropy_bit_for_bit(
+    method: str, options: dict[str, Any], configure: Configure
+) -> None:
+    configs = configure("plain", method="ce"), configure("off", method=method, options=options)
     for config in configs:
         train(config)
     one, two = (load_checkpoint(config.folder() / "checkpoint.pt")["networks"][0] for config in configs)

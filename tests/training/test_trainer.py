@@ -26,10 +26,6 @@ class Simple(Method):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__()
-        self.setup = setup
-
-    def loss(self, output: Any, batch: Any, context: Context) -> Tensor:
-        return F.cross_entropy(output.logits, batch.targets)
 
 
 def trainer_of(config: TrainConfig) -> Trainer:
@@ -297,19 +293,10 @@ def test_two_stages_that_change_nothing_train_like_one(configure: Configure, reg
 
 @pytest.mark.parametrize("steps", [3, 11, 13, 17])
 def test_a_decoupled_training_that_was_stopped_ends_bit_identical(
-    steps: int,
-    configure: Configure,
-    register_method: Register,
-    train_for: Callable[..., None],
-    assert_same_run: Callable[[Path, Path], None],
+    steps: int, register_method: Register, assert_resumes: Callable[..., Path]
 ) -> None:
-    method = register_method("decoupled", Decoupled)
-    whole, stopped = (configure(name, method=method, epochs=4, checkpoint_every=2) for name in ("whole", "stopped"))
     Decoupled.notes.update(targets=[], rates=[])
-    train(whole)
-    train_for(stopped, steps)
-    train(stopped, resume=True)
-    assert_same_run(whole.folder(), stopped.folder())
+    assert_resumes(steps, method=register_method("decoupled", Decoupled), epochs=4)
 
 
 def test_group_balanced_sampling_shows_every_group_alike(configure: Configure, register_method: Register) -> None:
@@ -386,17 +373,9 @@ def test_the_answer_of_two_networks_is_that_of_their_rule(configure: Configure, 
 
 
 def test_two_networks_that_were_stopped_end_bit_identical(
-    configure: Configure,
-    register_method: Register,
-    train_for: Callable[..., None],
-    assert_same_run: Callable[[Path, Path], None],
+    register_method: Register, assert_resumes: Callable[..., Path]
 ) -> None:
-    method = register_method("teachers", Teachers)
-    whole, stopped = (configure(name, method=method, checkpoint_every=3) for name in ("whole", "stopped"))
-    train(whole)
-    train_for(stopped, 8)
-    train(stopped, resume=True)
-    assert_same_run(whole.folder(), stopped.folder())
+    assert_resumes(8, every=3, method=register_method("teachers", Teachers))
 
 
 class Tutored(Simple):
