@@ -1,10 +1,8 @@
 from pathlib import Path
 
 import pytest
-import torch
 
 from icda.data import create_task
-from icda.methods import Setup
 from icda.training import TrainConfig, Trainer
 from icda.training.run import build, make_accelerator
 
