@@ -34,10 +34,7 @@ def make() -> tuple[BBN, FeatureClassifier]:
 def make_batches() -> tuple[Batch, Batch]:
     inputs = torch.randn(2, SIZE, 4, dtype=torch.float64)
     first, second = torch.tensor([0, 0, 0, 1, 1, 2]), torch.tensor([2, 2, 1, 2, 0, 1])
-    return (
-        Batch(inputs[0], first, None, torch.arange(SIZE)),
-        Batch(inputs[1], second, None, torch.arange(SIZE)),
-    )
+    return (Batch(inputs[0], first, None, torch.arange(SIZE)), Batch(inputs[1], second, None, torch.arange(SIZE)))
 
 
 def context_of(network: FeatureClassifier, second: Batch, epoch: int, asked: list[str] | None = None) -> Context:

@@ -204,9 +204,7 @@ def step_on_text(rank: int) -> dict[str, Tensor]:
     return {name: value.detach() for name, value in model.named_parameters()}
 
 
-def test_two_ranks_that_mix_features_hold_the_same_weights_after_a_step(
-    run_on_ranks: Callable[..., list[Any]],
-) -> None:
+def test_two_ranks_that_mix_features_hold_the_same_weights_after_a_step(run_on_ranks: Callable[..., list[Any]]) -> None:
     first, second = run_on_ranks(step_on_text)
     torch.manual_seed(0)
     untrained = dict(FeatureClassifier(Curved(text=True), nn.Linear(6, 3)).named_parameters())

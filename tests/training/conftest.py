@@ -45,9 +45,7 @@ def assert_same_run() -> Callable[[Path, Path], None]:
 
 @pytest.fixture
 def assert_resumes(
-    configure: Callable[..., TrainConfig],
-    train_for: Callable[..., None],
-    assert_same_run: Callable[[Path, Path], None],
+    configure: Callable[..., TrainConfig], train_for: Callable[..., None], assert_same_run: Callable[[Path, Path], None]
 ) -> Callable[..., Path]:
     """`assert_resumes(kills, **settings)`: killed after so many steps each time and resumed, a run ends as a whole one.
 

@@ -63,7 +63,7 @@ def test_the_files_of_a_run_say_the_same_as_what_is_returned(configure: Configur
     result = train(config)
     folder = config.folder()
     assert {path.name for path in folder.iterdir()} == {
-        *("checkpoint.pt", "model.pt", "config.yaml", "log.jsonl", "result.json", "explanations.json", "report.html"),
+        *("checkpoint.pt", "model.pt", "config.yaml", "log.jsonl", "result.json", "explanations.json", "report.html")
     }
     assert json.loads((folder / "result.json").read_text()) == {"schema_version": 1, **result}
     assert load_config(folder / "config.yaml") == config

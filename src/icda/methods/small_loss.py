@@ -34,12 +34,7 @@ class SmallLossPair(Method):
 
     @checked
     def __init__(
-        self,
-        setup: Setup,
-        *,
-        noise_rate: ShareBelowOne = 0.2,
-        ramp_epochs: NotNegativeInt = 10,
-        ensemble: bool = False,
+        self, setup: Setup, *, noise_rate: ShareBelowOne = 0.2, ramp_epochs: NotNegativeInt = 10, ensemble: bool = False
     ) -> None:
         super().__init__()
         self.noise_rate, self.ramp_epochs, self.ensemble = noise_rate, ramp_epochs, ensemble
