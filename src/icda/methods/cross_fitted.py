@@ -109,9 +109,10 @@ class CrossFittedMethod(Method):
             for repeat in range(self.repeats)
         ]
 
-    def cross_fit_step(self, batch: Batch, context: Context) -> StepResult:
-        figures = self.held_out.step(batch, context.networks[1:], context.models[1:], context.apply, context.epoch)
-        return StepResult(figures.loss, figures.held_out, {"flipped_labels": figures.flipped})
+    def cross_fit_step(self, batch: Batch, context: Context, flips: bool = True) -> StepResult:
+        networks, models = context.networks[1:], context.models[1:]
+        figures = self.held_out.step(batch, networks, models, context.apply, context.epoch, flips=flips)
+        return StepResult(figures.loss, figures.held_out, {"flipped_labels": figures.flipped} if flips else {})
 
     def second_step(self, batch: Batch, context: Context) -> StepResult:
         """A step on what was learned from an earlier run, whose samples must be these."""

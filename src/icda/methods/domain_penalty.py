@@ -67,17 +67,6 @@ class DomainPenalty(DomainMethod):
         raise InputTypeError(f"{type(self).__name__} does not define penalties().")
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        return _total(*self._terms(output, batch, context))
-
-    def step(self, batch: Batch, context: Context) -> StepResult:
-        output = context.network(batch.inputs)
-        losses, penalties = self._terms(output, batch, context)
-        loss = _total(losses, penalties)
-        context.apply(loss)
-        figures = {name: float(penalty.value.detach()) for name, penalty in penalties.items()}
-        return StepResult(loss.detach(), output.logits.detach(), figures)
-
-    def _terms(self, output: Output, batch: Batch, context: Context) -> tuple[Tensor, dict[str, Penalty]]:
         domains = self.domains(batch)
         # Squares and covariances overflow half precision.
         with torch.autocast(output.logits.device.type, enabled=False):
@@ -85,7 +74,16 @@ class DomainPenalty(DomainMethod):
             cut = (per_domain(value, domains) for value in values)
             parts = [DomainPart(*part) for part in zip(*cut, strict=True)]
             losses = torch.stack([part.loss for part in parts])
-            return losses, self.penalties(parts, losses, context)
+            penalties = self.penalties(parts, losses, context)
+        self._figures = {name: float(penalty.value.detach()) for name, penalty in penalties.items()}
+        loss = losses.mean()
+        for weight, value in penalties.values():
+            if weight:  # 0 times a value that overflowed would be NaN
+                loss = loss + weight * value
+        return loss
+
+    def step(self, batch: Batch, context: Context) -> StepResult:
+        return super().step(batch, context)._replace(extra=self._figures)
 
 
 class AnnealedPenalty(DomainPenalty):
@@ -148,14 +146,6 @@ class AnnealedPenalty(DomainPenalty):
 def mean_or_zero(values: Sequence[Tensor], like: Tensor) -> Tensor:
     """The mean of numbers, 0 where no domain of the batch has one."""
     return torch.stack(list(values)).mean() if values else like.new_zeros(())
-
-
-def _total(losses: Tensor, penalties: dict[str, Penalty]) -> Tensor:
-    loss = losses.mean()
-    for weight, value in penalties.values():
-        if weight:  # 0 times a value that overflowed would be NaN
-            loss = loss + weight * value
-    return loss
 
 
 def _at_least_single(values: Tensor) -> Tensor:

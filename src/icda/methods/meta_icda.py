@@ -146,11 +146,9 @@ class MetaICDAMethod(PerSample, MetaLearner):
         step_along(self.optimizer, gradients[:count])
         if len(tensors) == count:
             return
-        stepped = [
-            (value - self.statistics_rate * gradient).detach()
-            for value, gradient in zip(tensors[count:], gradients[count:], strict=True)
-        ]
-        self._corrected = self._moments_from(stepped)
+        pairs = zip(tensors[count:], gradients[count:], strict=True)
+        stepped = [(value - self.statistics_rate * gradient).detach() for value, gradient in pairs]
+        self._corrected = self.criterion.statistics.moments().with_values(stepped).symmetrised()
         if self.persist:
             self.criterion.statistics.assign(self._corrected)
             self._corrected = None
@@ -206,6 +204,3 @@ class MetaICDAMethod(PerSample, MetaLearner):
             return moments, []
         leaves = [leaf.detach().clone().requires_grad_() for leaf in moments.normalised()]
         return moments.with_values(leaves), leaves
-
-    def _moments_from(self, values: list[Tensor]) -> Moments:
-        return self.criterion.statistics.moments().with_values(values).symmetrised()

@@ -57,8 +57,8 @@ class TwinLabels(PerSample, CrossFittedMethod):
         self.register_buffer("soft_labels", torch.zeros(0, setup.num_classes), persistent=False)
         self.register_buffer("log_prior", torch.zeros(setup.num_classes), persistent=False)
 
-    def cross_fit_step(self, batch: Batch, context: Context) -> StepResult:
-        result = super().cross_fit_step(batch, context)
+    def cross_fit_step(self, batch: Batch, context: Context, flips: bool = True) -> StepResult:
+        result = super().cross_fit_step(batch, context, flips)
         assert result.logits is not None
         write_rows(self.said, batch.index, result.logits.softmax(1))
         write_rows(self.given, batch.index, batch.targets)
