@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch.nn import functional as F
 
 from icda.data.task import Batch
 from icda.methods import Context, Setup
+from icda.methods.mixing import Mix
 from icda.models.base import FeatureClassifier, Output
 
 
@@ -78,6 +80,16 @@ def domain_setup(domains: int = 2) -> Setup:
     return Setup(3, 4, torch.full((3,), 20), 10, 60, groups, batch_size=10, group_domains=numbers)
 
 
+def before_a_step(method: Any, model: FeatureClassifier, context: Context) -> tuple[Any, Batch, Output]:
+    """A meta-learner that has seen two batches; its twin, which has also seen the next one, that batch and its output."""
+    for k in range(2):
+        method.observe(model(make_batch(k).inputs), make_batch(k), context)
+    twin, data = copy.deepcopy(method), make_batch(7)
+    output = model(data.inputs)
+    twin.observe(output, data, context)
+    return twin, data, output
+
+
 def meta_gradients(
     model: FeatureClassifier,
     data: Batch,
@@ -93,3 +105,18 @@ def meta_gradients(
     moved = {name: value - rate * slope for (name, value), slope in zip(parameters.items(), slopes, strict=True)}
     meta_loss = F.cross_entropy(functional_call(model, moved, (metadata.inputs,)).logits, metadata.targets)
     return torch.autograd.grad(meta_loss, list(tensors))
+
+
+def mixed_inputs(inputs: Tensor, mix: Mix) -> list[Tensor]:
+    """lambda_i x_i + (1 - lambda_i) x_j, one sample after the other."""
+    pairs = zip(inputs, inputs[mix.partner], mix.share.tolist(), strict=True)
+    return [share * own + (1 - share) * other for own, other, share in pairs]
+
+
+def mixture_loss(model: FeatureClassifier, mixtures: Iterable[Tensor], targets: Tensor, mix: Mix) -> Tensor:
+    """Mean cross entropy of mixed samples under both labels, one sample after the other."""
+    total = torch.zeros((), dtype=torch.float64)
+    for i, mixture in enumerate(mixtures):
+        log_p, share = model(mixture[None]).logits.log_softmax(1)[0], float(mix.share[i])
+        total = total - share * log_p[targets[i]] - (1 - share) * log_p[targets[mix.partner[i]]]
+    return total / len(targets)

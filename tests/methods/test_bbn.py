@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from icda.data import create_task
 from icda.data.task import Batch
 from icda.methods import Context, Setup, create_method
-from icda.methods.bbn import BBN, share_of_epoch
+from icda.methods.bbn import BBN
 from icda.models import create_model
 from icda.models.base import FeatureClassifier
 from icda.models.two_branches import TwoBatches, TwoBranches
+from support import make_context
 
 CLASSES, SIZE = 3, 6
 
@@ -39,15 +40,12 @@ def make_batches() -> tuple[Batch, Batch]:
 
 def context_of(network: FeatureClassifier, second: Batch, epoch: int, asked: list[str] | None = None) -> Context:
     def draw(sampling: str) -> Batch:
-        if asked is not None:
-            asked.append(sampling)
+        (asked if asked is not None else []).append(sampling)
         return second
 
-    def apply(loss: Tensor) -> None:
-        network.zero_grad()
-        loss.backward()
-
-    return Context([network], [network], [], apply, lambda: iter(()), epoch=epoch, num_epochs=10, draw=draw)
+    network.zero_grad()
+    step = {"apply": lambda loss: loss.backward(), "draw": draw}
+    return make_context(network, epoch=epoch, num_epochs=10, **step)
 
 
 def naive_loss(network: FeatureClassifier, first: Batch, second: Batch, share: float) -> tuple[float, float]:
@@ -107,14 +105,6 @@ def test_the_first_epoch_teaches_nothing_to_the_rebalancing_branch() -> None:
     assert all(not value.grad.any() for value in encoder.rebalancing.parameters())  # type: ignore[union-attr]
     assert all(value.grad.any() for value in encoder.conventional.parameters())  # type: ignore[union-attr]
     assert not network.head.weight.grad[:, 5:].any()  # type: ignore[union-attr,index]
-
-
-def test_the_share_falls_as_a_parabola_from_one() -> None:
-    shares = [share_of_epoch(epoch, 200) for epoch in range(200)]
-    assert shares[0] == 1.0
-    assert shares == sorted(shares, reverse=True)
-    for e in range(1, 201):  # the paper counts epochs from 1
-        assert shares[e - 1] == pytest.approx(1 - ((e - 1) / 200) ** 2)
 
 
 @pytest.mark.parametrize("training", [True, False])

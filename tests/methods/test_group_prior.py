@@ -75,9 +75,7 @@ def test_the_counts_are_those_of_the_training_samples() -> None:
 
 def test_groups_that_tell_the_class_are_refused() -> None:
     setup = setup_of(torch.tensor([[5, 0], [0, 7]]), torch.tensor([0, 1]))
-    with pytest.raises(
-        ValueError, match="attributes that several classes share, and each of these groups has samples of"
-    ):
+    with pytest.raises(ValueError, match="needs attributes that several classes share"):
         create_method("group_prior", setup)
     create_method("group_prior", replace(setup, domain_counts=torch.tensor([[5, 0], [1, 7]])))
 

@@ -19,7 +19,7 @@ from icda.methods.meta_icda import MetaICDAMethod
 from icda.models import FeatureClassifier
 from icda.models.base import Output
 from icda.training import TrainConfig, train
-from support import make_batch, make_context, meta_gradients
+from support import before_a_step, make_batch, make_context, meta_gradients
 
 CLASSES, DIM, RATE = 4, 6, 0.3
 COUNTS = torch.tensor([40, 20, 10, 5])
@@ -103,11 +103,7 @@ def test_the_real_loss_uses_statistics_and_strengths_stepped_along_their_gradien
         context_of(model),
         20,
     )
-    for k in range(2):
-        method.observe(model(make_batch(k).inputs), make_batch(k), context)
-    twin, data = copy.deepcopy(method), make_batch(7)
-    output = model(data.inputs)
-    twin.observe(output, data, context)
+    twin, data, output = before_a_step(method, model, context)
     tensors, inner = twin.outer(output, data, context)
     gradients = meta_gradients(model, data, METADATA, inner, tensors, RATE)
     count, statistics = len(list(twin.strength_network.parameters())), twin.criterion.statistics
@@ -193,11 +189,7 @@ def test_persisting_a_small_correction_equals_the_stepped_statistics(model: Feat
     """What is stored is value - rate * gradient, where no projection is needed."""
     method = make(covariance="diagonal", statistics_rate=1e-3, persist=True)
     context = context_of(model)
-    for k in range(2):
-        method.observe(model(make_batch(k).inputs), make_batch(k), context)
-    twin, data = copy.deepcopy(method), make_batch(7)
-    output = model(data.inputs)
-    twin.observe(output, data, context)
+    twin, data, output = before_a_step(method, model, context)
     tensors, inner = twin.outer(output, data, context)
     gradients = meta_gradients(model, data, METADATA, inner, tensors, RATE)
     mean, variances = ((t - 1e-3 * g).detach() for t, g in zip(tensors[-2:], gradients[-2:], strict=True))
@@ -262,24 +254,24 @@ def test_between_looks_ahead_the_running_statistics_are_used(model: FeatureClass
 # -- through the trainer ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("lookahead", ["full", "head"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_epoch_of_long_tailed_digits_trains_with_any_covariance(kind: str, lookahead: str, tmp_path: Path) -> None:
-    options = {"covariance": kind, "lookahead": lookahead}
-    result = train(TrainConfig(task="digits_lt", method="meta_icda", options=options, epochs=1, out=str(tmp_path)))
+@pytest.mark.parametrize(
+    ("task", "options", "sizes"),
+    [
+        ("digits_lt", {"lookahead": "full"}, {"strength_by_class": 10}),
+        ("digits_lt", {"lookahead": "head"}, {"strength_by_class": 10}),
+        ("digits_coloured", {"lookahead": "head", "persist": True}, {"strength_by_class": 2, "strength_by_group": 4}),
+    ],
+)
+def test_an_epoch_trains_with_any_covariance_and_logs_strengths(
+    task: str, options: dict[str, Any], sizes: dict[str, int], kind: str, tmp_path: Path
+) -> None:
+    options = {"covariance": kind, **options}
+    result = train(TrainConfig(task=task, method="meta_icda", options=options, epochs=1, out=str(tmp_path)))
     (record,) = result["history"]
     assert math.isfinite(record["train_loss"])
     assert math.isfinite(record["meta_loss"])
     assert 0 < record["strength_mean"] < 1
-    assert all(0 < strength < 1 for strength in record["strength_by_class"])
-    assert len(record["strength_by_class"]) == 10
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_two_classes_train_and_strengths_are_logged_by_group(kind: str, tmp_path: Path) -> None:
-    options = {"covariance": kind, "lookahead": "head", "persist": True}
-    config = TrainConfig(task="digits_coloured", method="meta_icda", options=options, epochs=1, out=str(tmp_path))
-    (record,) = train(config)["history"]
-    assert math.isfinite(record["train_loss"])
-    assert len(record["strength_by_class"]) == 2
-    assert len(record["strength_by_group"]) == 4
+    for name, size in sizes.items():
+        assert len(record[name]) == size
+        assert all(0 < strength < 1 for strength in record[name])

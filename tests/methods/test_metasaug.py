@@ -15,7 +15,7 @@ from icda import ClassStatistics
 from icda.methods import Setup
 from icda.methods.metasaug import MetaSAug
 from icda.models import FeatureClassifier
-from support import make_batch, make_context, meta_gradients
+from support import before_a_step, make_batch, make_context, meta_gradients
 
 CLASSES, DIM, RATE = 4, 6, 0.3
 COUNTS = torch.tensor([400, 200, 100, 5])
@@ -64,11 +64,7 @@ def test_the_real_loss_is_class_balanced_isda_with_covariances_stepped_along_the
     kind: str, model: FeatureClassifier
 ) -> None:
     method, context = make(start=0.5, statistics_rate=10.0, covariance=kind), context_of(model, progress=0.9)
-    for k in range(2):
-        method.observe(model(make_batch(k).inputs), make_batch(k), context)
-    twin, data = copy.deepcopy(method), make_batch(7)
-    output = model(data.inputs)
-    twin.observe(output, data, context)
+    twin, data, output = before_a_step(method, model, context)
     tensors, inner = twin.outer(output, data, context)
     assert len(tensors) == 1, "MetaSAug corrects covariances, not means"
     before = tensors[0].detach()

@@ -104,11 +104,12 @@ def test_inputs_that_are_no_images_are_refused(shape: tuple[int, ...]) -> None:
         create_method("rand_aug", setup)
 
 
-def test_texts_are_refused_before_any_training(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["acgan", "rand_aug"])
+def test_texts_are_refused_before_any_training(method: str, tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     table.write_text("text,label\n" + "".join(f"word{i},{i % 2}\n" for i in range(40)))
-    config = configure(tmp_path / "run", method="rand_aug", data=str(table), model=None)
-    with pytest.raises(ValueError, match="rand_aug changes images"):
+    config = configure(tmp_path / "run", method=method, data=str(table), model=None)
+    with pytest.raises(ValueError, match=f"{method} .* images"):
         train(config)
     assert not (tmp_path / "run").exists()
 

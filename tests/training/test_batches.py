@@ -95,9 +95,11 @@ def test_a_method_may_say_what_is_drawn() -> None:
     assert (shares[:3] - torch.tensor([0.25, 0.25, 0.5])).abs().max() < 0.04
 
 
-def test_an_epoch_without_weights_serves_every_sample_once() -> None:
+def test_an_epoch_without_weights_serves_every_sample_once_and_the_next_in_another_order() -> None:
     loader = batches_of().stage_loader(Stage(1))
-    assert sorted(row for batch in loader.epoch(0) for row in rows(batch)) == list(range(500))
+    first, second = ([row for batch in loader.epoch(epoch) for row in rows(batch)] for epoch in range(2))
+    assert sorted(first) == sorted(second) == list(range(500))
+    assert first != second
 
 
 def test_a_stage_may_read_the_validation_split() -> None:

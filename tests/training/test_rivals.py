@@ -112,14 +112,6 @@ def test_two_ranks_do_what_one_process_does(
             assert one["networks"][0]["head.has_memory"] == 1
 
 
-def test_truncation_gives_up_samples_and_says_how_many(configure: Configure) -> None:
-    options = {"threshold": 0.15, "refresh": 1}
-    result = train(configure("run", method="truncated_lq", options=options, task="digits_uniform_noise"))
-    shares = [line["kept_share"] for line in result["history"]]
-    assert shares[0] == 1
-    assert all(0 < share < 1 for share in shares[1:])
-
-
 @pytest.mark.parametrize(
     ("method", "options"),
     [
@@ -138,21 +130,6 @@ def test_switched_off_it_is_cross_entropy_bit_for_bit(
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
-def test_a_gan_for_a_task_without_images_of_its_size_is_refused_before_any_training(configure: Configure) -> None:
-    csv = configure("csv").folder().with_name("table.csv")
-    csv.write_text("text,label\n" + "".join(f"word{i},{i % 2}\n" for i in range(40)))
-    config = configure("run", method="acgan", data=str(csv))
-    with pytest.raises(ValueError, match="acgan makes images"):
-        train(config)
-    assert not config.folder().exists()
-
-
-@pytest.mark.parametrize("method", ["co_teaching", "jocor"])
-def test_the_share_dropped_is_in_the_log(method: str, configure: Configure) -> None:
-    result = train(configure("run", method=method, options={"noise_rate": 0.4, "ramp_epochs": 2}))
-    assert [line["drop_rate"] for line in result["history"]] == pytest.approx([0, 0.2, 0.4])
-
-
 def test_without_noise_co_teaching_is_two_plain_trainings(configure: Configure) -> None:
     plain = configure("plain", method="ce")
     pair = configure("pair", method="co_teaching", options={"noise_rate": 0.0})
@@ -162,29 +139,3 @@ def test_without_noise_co_teaching_is_two_plain_trainings(configure: Configure) 
     two = load_checkpoint(pair.folder() / "checkpoint.pt")["networks"][0]
     for name, value in one.items():
         torch.testing.assert_close(two[name], value, rtol=1e-3, atol=1e-4)
-
-
-def test_the_determinants_stage_starts_from_its_own_rate(configure: Configure) -> None:
-    options = {"first_stage": 0.5, "second_rate": 1e-4}
-    result = train(configure("run", method="ldmi", options=options, epochs=6, milestones=(0.5,)))
-    assert [line["stage"] for line in result["history"]] == ["cross_entropy"] * 3 + ["determinant"] * 3
-    wanted = [0.1, 0.1, 0.01, 1e-4, 1e-4, 1e-5]
-    assert [line["learning_rate"] for line in result["history"]] == pytest.approx(wanted)
-
-
-def test_the_turn_changes_the_labels_and_is_in_the_log(configure: Configure) -> None:
-    config = configure("run", method="d2l_that_turns", task="digits_flip_noise")
-    history = train(config)["history"]
-    assert history[0]["label_trust"] == 1
-    assert all(0 < line["label_trust"] < 1 for line in history[1:])
-    assert all(line["dimension"] > 0 for line in history)
-    state = load_checkpoint(config.folder() / "checkpoint.pt")["method"]
-    assert int(state["turning_epoch"]) == 1
-    assert state["dimensions"].tolist() == [line["dimension"] for line in history]
-
-
-def test_every_sample_counts_in_the_burn_in_and_fewer_after_it(configure: Configure) -> None:
-    options = {"burn_in": 0.3, "burn_in_dropout": 0.0, "dropout": 0.0, "percentile": 0.6}
-    history = train(configure("run", method="self_paced", task="digits_flip_noise", options=options))["history"]
-    assert history[0]["weight_mean"] > 0.95  # the burn-in ends a batch or two before the epoch
-    assert all(0.4 < line["weight_mean"] < 0.8 for line in history[1:])

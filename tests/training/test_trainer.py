@@ -84,25 +84,6 @@ def test_hooks_steps_and_predictions_come_in_order(configure: Configure, registe
     ]
 
 
-def test_an_epoch_shows_every_sample_once_and_the_next_in_another_order(
-    configure: Configure, register_method: Register
-) -> None:
-    seen: list[list[int]] = []
-
-    class Witness(Simple):
-        def on_epoch_start(self, context: Context) -> None:
-            seen.append([])
-
-        def loss(self, output: Any, batch: Any, context: Context) -> Tensor:
-            seen[-1] += batch.index.tolist()
-            return super().loss(output, batch, context)
-
-    result = train(configure("run", method=register_method("witness", Witness), epochs=2))
-    count = sum(result["class_counts"])
-    assert [sorted(order) for order in seen] == [list(range(count))] * 2
-    assert seen[0] != seen[1]
-
-
 def test_the_history_holds_the_means_of_the_epoch(configure: Configure, register_method: Register) -> None:
     losses: list[tuple[float, int, int]] = []
 
@@ -249,33 +230,6 @@ def test_class_balanced_sampling_shows_every_class_alike(decoupled: Trainer) -> 
     assert ((share - 0.1).abs() < 5 * (0.1 * 0.9 / counts.sum()) ** 0.5).all()
 
 
-def test_a_stage_that_does_not_restart_carries_momentum_and_schedule_on(
-    configure: Configure, register_method: Register
-) -> None:
-    notes: dict[str, Any] = {"rates": []}
-
-    class Deferred(Simple):
-        def stages(self, epochs: int) -> list[Stage]:
-            return [Stage(2, "plain"), Stage(epochs - 2, "reweighted")]
-
-        def on_epoch_end(self, context: Context) -> None:
-            if context.stage.name == "plain":
-                notes["before"] = context.optimizers[0].state_dict()["state"]
-
-        def on_stage_start(self, context: Context) -> None:
-            notes["after"] = context.optimizers[0].state_dict()["state"]
-
-        def step(self, batch: Any, context: Context) -> StepResult:
-            notes["rates"].append(context.learning_rate)
-            return super().step(batch, context)
-
-    train(configure("run", method=register_method("deferred", Deferred), epochs=4, milestones=(3,)))
-    assert notes["before"].keys() == notes["after"].keys() != set()
-    for key, value in notes["before"].items():
-        assert torch.equal(value["momentum_buffer"], notes["after"][key]["momentum_buffer"])
-    assert notes["rates"] == pytest.approx([0.1] * 15 + [0.01] * 5)
-
-
 def test_two_stages_that_change_nothing_train_like_one(configure: Configure, register_method: Register) -> None:
     class Split(Simple):
         def stages(self, epochs: int) -> list[Stage]:
@@ -297,24 +251,6 @@ def test_a_decoupled_training_that_was_stopped_ends_bit_identical(
 ) -> None:
     Decoupled.notes.update(targets=[], rates=[])
     assert_resumes(steps, method=register_method("decoupled", Decoupled), epochs=4)
-
-
-def test_group_balanced_sampling_shows_every_group_alike(configure: Configure, register_method: Register) -> None:
-    groups: list[int] = []
-
-    class Balanced(Simple):
-        needs: ClassVar[frozenset[str]] = frozenset({"groups"})
-
-        def stages(self, epochs: int) -> list[Stage]:
-            return [Stage(epochs, sampling="group_balanced")]
-
-        def loss(self, output: Any, batch: Any, context: Context) -> Tensor:
-            groups.extend(batch.groups.tolist())
-            return super().loss(output, batch, context)
-
-    train(configure("run", method=register_method("balanced", Balanced), task="digits_coloured", epochs=1))
-    share = torch.bincount(torch.tensor(groups), minlength=4) / len(groups)
-    assert ((share - 0.25).abs() < 5 * (0.25 * 0.75 / len(groups)) ** 0.5).all()
 
 
 # -- methods that are more than a loss --------------------------------------------------------------------------------

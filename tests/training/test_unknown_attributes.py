@@ -126,9 +126,7 @@ def test_told_that_attributes_are_known_the_same_training_reads_them(guarded: Ta
 def test_a_method_or_rule_that_needs_groups_is_refused_before_training(guarded: Task, tmp_path: Path) -> None:
     told = told_task(settings(tmp_path), guarded)
     for method in (name for name in method_names() if "groups" in method_needs(name)):
-        with pytest.raises(
-            MissingNeedError, match=f"'{method}' needs group labels, which --attributes unknown withholds"
-        ):
+        with pytest.raises(MissingNeedError, match=f"'{method}' needs group labels, .*--attributes unknown"):
             build(settings(tmp_path, method=method), told)
     with pytest.raises(ValueError, match="needs a validation split with group labels"):
         build(settings(tmp_path, selection="validation_worst_group"), told)
