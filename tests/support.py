@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -15,6 +16,7 @@ from icda.data.task import Batch
 from icda.methods import Context, Setup
 from icda.methods.mixing import Mix
 from icda.models.base import FeatureClassifier, Output
+from icda.training import TrainConfig, Trainer, train
 
 
 def make_context(
@@ -120,3 +122,20 @@ def mixture_loss(model: FeatureClassifier, mixtures: Iterable[Tensor], targets: 
         log_p, share = model(mixture[None]).logits.log_softmax(1)[0], float(mix.share[i])
         total = total - share * log_p[targets[i]] - (1 - share) * log_p[targets[mix.partner[i]]]
     return total / len(targets)
+
+
+def train_until(config: TrainConfig, steps: int) -> None:
+    """End a run on every rank after so many steps; only the first has a progress view to stop it with."""
+    with pytest.MonkeyPatch.context() as patch:
+        whole, done = Trainer._step, 0
+
+        def step(self: Trainer, run: Any, batch: Any) -> None:
+            nonlocal done
+            whole(self, run, batch)
+            done += 1
+            if done == steps:
+                raise KeyboardInterrupt
+
+        patch.setattr(Trainer, "_step", step)
+        with pytest.raises(KeyboardInterrupt):
+            train(config)

@@ -1,9 +1,8 @@
-"""What meta-learning methods share: when they look ahead, what they leave alone, what is saved, and on several ranks."""
+"""What meta-learning methods share: when they look ahead, what they leave alone, and what is saved."""
 
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,6 @@ from icda.data.task import Batch
 from icda.meta import Forward
 from icda.methods import Context, Setup, create_method
 from icda.methods.base import Stage
-from icda.methods.meta_icda import MetaICDAMethod
 from icda.methods.meta_learning import MetaLearner, Outer, step_along
 from icda.models import FeatureClassifier, create_model
 from icda.training import TrainConfig, train
@@ -264,80 +262,3 @@ def test_the_saved_state_holds_what_was_learned(tmp_path: Path) -> None:
         assert all(float(entry["exp_avg_sq"].sum()) > 0 for entry in moments.values())
     assert float(states["meta_icda"]["criterion.statistics.count"].sum()) > 0
     assert not torch.equal(states["meta_icda"]["characteristics.mean_loss"], torch.full((10,), 5.0))
-
-
-# -- several ranks ----------------------------------------------------------------------------------------------------
-
-RANKED: dict[str, dict[str, Any]] = {
-    "meta_icda": {"method": "meta_icda", "checkpoint_every": 3},
-    # Adam divides a gradient by its own size: where it is nearly zero (2 weights of 10,000 here) its rounding becomes a
-    # step of the whole rate, so this rate is small.
-    "meta_icda_signed": {"method": "meta_icda_signed", "options": {"strength_rate": 1e-5}},
-    "meta_weight_net": {"method": "meta_weight_net"},
-}
-
-
-def flat(value: Any, name: str = "") -> dict[str, Any]:
-    """Every leaf of nested dicts and lists under its path."""
-    if isinstance(value, dict):
-        parts = value.items()
-    elif isinstance(value, list | tuple):
-        parts = enumerate(value)
-    else:
-        return {name: value}
-    return {path: leaf for key, part in parts for path, leaf in flat(part, f"{name}/{key}").items()}
-
-
-def ranked(name: str, folder: Path) -> TrainConfig:
-    """Batches of 40 from 287 samples and from 100 of metadata: the last of each has a size of its own."""
-    return TrainConfig(model="mlp", epochs=2, batch_size=40, out=str(folder / name), **RANKED[name])
-
-
-def train_on_rank(rank: int) -> None:
-    """Train as under torchrun; Meta-ICDA is stopped within the first epoch and resumed."""
-    os.environ |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "2")
-    os.environ |= dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank))
-    os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "1"}  # asked for, not used: there is a process group
-    folder = Path(os.environ["RANKED_FOLDER"])
-    train_for(ranked("meta_icda", folder), steps=5)
-    for name in RANKED:
-        train(ranked(name, folder), resume=True)
-
-
-def train_for(config: TrainConfig, steps: int) -> None:
-    """Stop a Meta-ICDA run on every rank after so many steps; only the first has a progress view to stop it with."""
-    whole, done = MetaICDAMethod.step, 0
-
-    def step(self: MetaICDAMethod, batch: Batch, context: Context) -> Any:
-        nonlocal done
-        done += 1
-        if done > steps:
-            raise KeyboardInterrupt
-        return whole(self, batch, context)
-
-    MetaICDAMethod.step = step  # type: ignore[method-assign]
-    try:
-        train(config)
-    except KeyboardInterrupt:
-        pass
-    finally:
-        MetaICDAMethod.step = whole  # type: ignore[method-assign]
-
-
-def test_two_ranks_even_when_resumed_learn_what_one_process_learns(
-    run_on_ranks: Callable[..., list[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RANKED_FOLDER", str(tmp_path / "two"))
-    run_on_ranks(train_on_rank)
-    for name in RANKED:
-        whole = train(ranked(name, tmp_path / "one"))
-        one, two = (load_checkpoint(tmp_path / side / name / "checkpoint.pt") for side in ("one", "two"))
-        for part in ("networks", "method"):
-            wanted, found = flat(one[part]), flat(two[part])
-            assert wanted.keys() == found.keys()
-            for path, value in wanted.items():
-                if isinstance(value, Tensor) and value.numel():
-                    scale = max(1.0, float(value.double().abs().max()))  # the scatter is a sum over hundreds of samples
-                    assert float((found[path] - value).double().abs().max()) <= 1e-6 * scale, f"{name}{path}"
-        for mine, theirs in zip(two["history"], whole["history"], strict=True):
-            assert flat({**mine, "seconds": 0}) == pytest.approx(flat({**theirs, "seconds": 0}), abs=1e-5)

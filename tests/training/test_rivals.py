@@ -12,6 +12,7 @@ from icda.methods.d2l import D2L
 from icda.results import RunResult
 from icda.training import TrainConfig, train
 from icda.training.checkpoint import load_checkpoint
+from support import train_until
 
 Configure = Callable[..., TrainConfig]
 
@@ -46,9 +47,15 @@ RANKED: dict[str, dict[str, Any]] = {
     "elr": {"learning_rate": 0.05},
     "loss_mixture": {"learning_rate": 0.05},
     "twin_labels": {"learning_rate": 0.05},
+    "meta_icda": {"checkpoint_every": 3},  # stopped within the first epoch and resumed
+    # Adam divides a gradient by its own size: where it is nearly zero (2 weights of 10,000 here) its rounding becomes a
+    # step of the whole rate, so this rate is small.
+    "meta_icda_signed": {"options": {"strength_rate": 1e-5}},
+    "meta_weight_net": {},
 }
+META = ("meta_icda", "meta_icda_signed", "meta_weight_net")
 # The search for temperature and biases stops by a rule: rounding enlarged moves labels by a hundred thousandth.
-TOLERANCE = {"twin_labels": 1e-4, "oltr": 2e-5}
+TOLERANCE = {"twin_labels": 1e-4, "oltr": 2e-5, **dict.fromkeys(META, 1e-6)}
 
 
 class Turning(D2L):
@@ -85,8 +92,30 @@ def train_on_rank(rank: int) -> None:
     os.environ |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "2")
     os.environ |= dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank))
     os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "1"}  # asked for, not used: there is a process group
+    folder = Path(os.environ["RANKED_FOLDER"])
+    train_until(ranked("meta_icda", folder), steps=5)
     for method in RANKED:
-        train(ranked(method, Path(os.environ["RANKED_FOLDER"])))
+        train(ranked(method, folder), resume=True)
+
+
+def flat(value: Any, name: str = "") -> dict[str, Any]:
+    """Every leaf of nested dicts and lists under its path."""
+    if not isinstance(value, dict | list | tuple):
+        return {name: value}
+    parts = value.items() if isinstance(value, dict) else enumerate(value)
+    return {path: leaf for key, part in parts for path, leaf in flat(part, f"{name}/{key}").items()}
+
+
+def check_state_and_log(two: dict[str, Any], one: dict[str, Any], method: str) -> None:
+    """All that a method keeps, and all that it says of its epochs."""
+    found, wanted = flat(two["method"]), flat(one["method"])
+    assert found.keys() == wanted.keys()
+    for path, value in wanted.items():
+        if isinstance(value, torch.Tensor) and value.numel():
+            scale = max(1.0, float(value.double().abs().max()))  # the scatter is a sum over hundreds of samples
+            assert float((found[path] - value).double().abs().max()) <= 1e-6 * scale, f"{method}{path}"
+    for mine, theirs in zip(two["history"], one["history"], strict=True):
+        assert flat({**mine, "seconds": 0}) == pytest.approx(flat({**theirs, "seconds": 0}), abs=1e-5)
 
 
 def test_two_ranks_do_what_one_process_does(
@@ -106,6 +135,8 @@ def test_two_ranks_do_what_one_process_does(
             if method != "twin_labels":  # each rank balances the classes of its own share in the loss it reports
                 assert mine["train_loss"] == pytest.approx(theirs["train_loss"], abs=atol), method
             assert mine.get("kept_share") == theirs.get("kept_share")
+        if method in META:
+            check_state_and_log(two, one, method)
         if method == "lws":
             assert (one["networks"][0]["head.scale"] - 1).abs().min() > 0
         if method == "oltr":

@@ -6,12 +6,11 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from icda.data import create_task
 from icda.methods import Context, Method, Setup, Stage, StepResult
 from icda.models import FeatureClassifier
-from icda.training import DivergedError, TrainConfig, Trainer, evaluate_folder, train
+from icda.training import DivergedError, TrainConfig, Trainer, train
 from icda.training.checkpoint import load_checkpoint
 from icda.training.progress import QuietView
 from icda.training.run import build, make_accelerator
@@ -251,125 +250,6 @@ def test_a_decoupled_training_that_was_stopped_ends_bit_identical(
 ) -> None:
     Decoupled.notes.update(targets=[], rates=[])
     assert_resumes(steps, method=register_method("decoupled", Decoupled), epochs=4)
-
-
-# -- methods that are more than a loss --------------------------------------------------------------------------------
-
-
-class Teachers(Method):
-    """Two networks, each taught by the samples the other finds easy; answers with their mean, counts its steps."""
-
-    num_networks: ClassVar[int] = 2
-    steps: Tensor
-
-    def __init__(self, setup: Setup, *, keep: float = 0.8) -> None:
-        super().__init__()
-        self.keep = keep
-        self.register_buffer("steps", torch.tensor(0))
-
-    def step(self, batch: Any, context: Context) -> StepResult:
-        outputs = [network(batch.inputs) for network in context.networks]
-        losses = [F.cross_entropy(output.logits, batch.targets, reduction="none") for output in outputs]
-        count = max(1, int(self.keep * len(batch.targets)))
-        easy = [loss.detach().topk(count, largest=False).indices for loss in losses]
-        loss = losses[0][easy[1]].mean() + losses[1][easy[0]].mean()
-        context.apply(loss)
-        self.steps += 1
-        return StepResult(
-            loss.detach(), None, {"agreement": float((easy[0].sort()[0] == easy[1].sort()[0]).float().mean())}
-        )
-
-    def predict(self, models: Sequence[FeatureClassifier], inputs: Any) -> Tensor:
-        return torch.stack([model(inputs).logits for model in models]).mean(0)
-
-
-def test_two_networks_train_apart_and_answer_together(configure: Configure, register_method: Register) -> None:
-    config = configure("run", method=register_method("teachers", Teachers), options={"keep": 0.9}, epochs=6)
-    result = train(config)
-    state = load_checkpoint(config.folder() / "checkpoint.pt")
-    one, two = state["networks"]
-    assert len(state["optimizers"]) == 2
-    assert not torch.equal(one["head.weight"], two["head.weight"])
-    assert int(state["method"]["steps"]) == 30
-    assert result["history"][0]["train_accuracy"] is None
-    assert 0 <= result["history"][0]["agreement"] <= 1
-    assert result["metrics"]["accuracy"] > 0.4  # a tenth would be chance
-    assert evaluate_folder(config.folder())["metrics"] == result["metrics"]
-
-
-def test_the_answer_of_two_networks_is_that_of_their_rule(configure: Configure, register_method: Register) -> None:
-    config = configure("run", method=register_method("teachers", Teachers), epochs=1)
-    trainer = trainer_of(config)
-    trainer.run()
-    inputs = trainer.task.test.source.fetch(trainer.task.test.rows[:9])
-    for model in trainer.models:
-        model.eval()
-    expected = (trainer.models[0](inputs).logits + trainer.models[1](inputs).logits) / 2
-    torch.testing.assert_close(trainer.method.predict(trainer.models, inputs), expected)
-
-
-def test_two_networks_that_were_stopped_end_bit_identical(
-    register_method: Register, assert_resumes: Callable[..., Path]
-) -> None:
-    assert_resumes(8, every=3, method=register_method("teachers", Teachers))
-
-
-class Tutored(Simple):
-    """Adds the loss on clean metadata to each step."""
-
-    needs: ClassVar[frozenset[str]] = frozenset({"metadata"})
-    seen: ClassVar[list[list[int]]] = []
-
-    def step(self, batch: Any, context: Context) -> StepResult:
-        assert context.next_metadata is not None
-        clean = context.next_metadata()
-        self.seen.append(clean.index.tolist())
-        output, tutor = context.network(batch.inputs), context.network(clean.inputs)
-        loss = F.cross_entropy(output.logits, batch.targets) + F.cross_entropy(tutor.logits, clean.targets)
-        context.apply(loss)
-        return StepResult(loss.detach(), output.logits.detach())
-
-
-def test_metadata_come_in_passes_of_their_own_and_a_resume_goes_on_with_the_same(
-    configure: Configure,
-    register_method: Register,
-    train_for: Callable[..., None],
-    assert_same_run: Callable[[Path, Path], None],
-) -> None:
-    method = register_method("tutored", Tutored)
-    whole, stopped = (configure(name, method=method, checkpoint_every=2) for name in ("whole", "stopped"))
-    Tutored.seen.clear()
-    train(whole)
-    metadata = len(create_task("digits_lt").metadata or ())
-    seen = list(Tutored.seen)
-    passes = [seen[k] + seen[k + 1] for k in range(0, 14, 2)]  # batches of 64 and 36
-    assert all(sorted(rows) == list(range(metadata)) for rows in passes)
-    assert len({tuple(rows) for rows in passes}) == len(passes)
-    train_for(stopped, 7)
-    Tutored.seen.clear()
-    train(stopped, resume=True)
-    assert Tutored.seen == seen[6:]
-    assert_same_run(whole.folder(), stopped.folder())
-
-
-def test_a_method_may_change_the_network_and_pass_over_the_training_set(
-    configure: Configure, register_method: Register
-) -> None:
-    passes: list[list[int]] = []
-
-    class Prototypes(Simple):
-        def prepare_network(self, network: FeatureClassifier) -> FeatureClassifier:
-            network.head = nn.Linear(network.feature_dim, network.num_classes, bias=False)
-            return network
-
-        def on_epoch_start(self, context: Context) -> None:
-            passes.append([row for batch in context.training_batches() for row in batch.index.tolist()])
-
-    config = configure("run", method=register_method("prototypes", Prototypes), epochs=2)
-    result = train(config)
-    assert passes == [list(range(sum(result["class_counts"])))] * 2
-    assert "head.bias" not in load_checkpoint(config.folder() / "model.pt")["networks"][0]
-    assert evaluate_folder(config.folder())["metrics"] == result["metrics"]
 
 
 # -- divergence -------------------------------------------------------------------------------------------------------
