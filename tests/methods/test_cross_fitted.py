@@ -155,21 +155,6 @@ def test_the_soft_prior_reads_the_networks_that_saw_the_labels_as_they_are() -> 
     torch.testing.assert_close(method.log_prior, expected)
 
 
-@pytest.mark.parametrize("name", [*NAMES, "afr", "lff"])
-def test_a_method_without_groups_trains_where_groups_are_unknown_and_chooses_by_guessed_ones(
-    name: str, tmp_path: Path
-) -> None:
-    result = train(configure(tmp_path, name, selection="validation_worst_pseudo_group"))
-    assert result["metrics"]["worst_group_accuracy"] is not None
-    last = result["history"][-1]
-    assert last["validation_worst_pseudo_group_accuracy"] is not None
-    if name in NAMES:
-        first, second = result["history"][:2]
-        assert (first["stage"], second["stage"]) == (FIRST, "train")
-        assert "validation_accuracy" not in first, "the network that is kept still waits: there is nothing to judge"
-        assert second["validation_worst_pseudo_group_accuracy"] is not None  # the networks answer from here on
-
-
 def test_the_second_stage_is_told_its_own_progress() -> None:
     method = ShortcutPrior(SETUP, cross_fit_epochs=0.5)  # 5 and 10 epochs
     for progress, expected in ((0.0, 0.0), (1 / 3, 0.0), (2 / 3, 0.5), (1.0, 1.0)):

@@ -101,6 +101,14 @@ def test_training_and_selection_never_read_them(
     assert result["config"]["attributes"] == "unknown"
     assert all(line.get("validation_worst_group_accuracy") is None for line in result["history"])
     assert any("validation_worst_group_accuracy" in line for line in result["history"])  # a stage of twins has none
+    cross_fitted = method in ("shortcut_prior", "xrm", "mat")
+    if cross_fitted:
+        first, second = result["history"][:2]
+        assert (first["stage"], second["stage"]) == ("cross_fit", "train")
+        assert "validation_accuracy" not in first, "the network that is kept still waits: there is nothing to judge"
+    if selection == "validation_worst_pseudo_group":  # cross-fitted networks answer from the second stage on
+        judged = result["history"][1 if cross_fitted else -1 :]
+        assert all(line["validation_worst_pseudo_group_accuracy"] is not None for line in judged)
 
 
 def test_which_samples_a_subset_takes_does_not_depend_on_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

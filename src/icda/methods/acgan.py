@@ -104,7 +104,8 @@ class ACGAN(Method):
         is_real = torch.cat([torch.ones(len(real)), torch.zeros(len(generated))]).to(source)
         labels = torch.cat([batch.targets, classes])
         loss = F.binary_cross_entropy_with_logits(source, is_real) + F.cross_entropy(named, labels)
-        share = self._share_of_batch(batch)
+        sizes = self._sizes(batch)
+        share = batch.num_samples * len(sizes) / sum(sizes)  # a rank with fewer counts for less in the mean over ranks
         _descend(loss * share, self.discriminator, self.discriminator_optimizer)
         source, named = self.discriminator(generated)
         fooled = F.binary_cross_entropy_with_logits(source, torch.ones_like(source)) + F.cross_entropy(named, classes)
@@ -113,22 +114,16 @@ class ACGAN(Method):
 
     def _draw(self, what: str, iteration: int, batch: Batch, share: float) -> tuple[Tensor, Tensor]:
         """Noise and classes, `share` for a sample: this rank's rows of what one process draws for the whole batch."""
-        sizes, place = self._sizes(batch)
+        sizes = self._sizes(batch)
         count, generator = round(share * sum(sizes)), generator_for(self._seed, "acgan", what, iteration)
         noise = torch.randn(count, self.generator.noise_dim, generator=generator)
         classes = torch.randint(self._num_classes, (count,), generator=generator)
-        mine = slice(place, None, len(sizes))
+        mine = slice(rank(), None, len(sizes))
         return noise[mine].to(self.low), classes[mine].to(self.low.device)
 
-    def _share_of_batch(self, batch: Batch) -> float:
-        """A rank with fewer samples must count for less in the mean over ranks."""
-        sizes, _ = self._sizes(batch)
-        return batch.num_samples * len(sizes) / sum(sizes)
-
-    def _sizes(self, batch: Batch) -> tuple[list[int], int]:
-        """The number of samples on every rank, and which of them this one is."""
-        mine = torch.tensor([batch.num_samples], device=self.low.device)
-        return all_gather_rows(mine).tolist(), rank()
+    def _sizes(self, batch: Batch) -> list[int]:
+        """The number of samples on every rank."""
+        return all_gather_rows(torch.tensor([batch.num_samples], device=self.low.device)).tolist()
 
     def get_extra_state(self) -> dict[str, Any]:
         return {

@@ -81,12 +81,11 @@ class AFR(PerSample, Method):
         return (learned * losses).mean() * size / total.clamp(min=1)
 
     def second_loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        return self.loss(output, batch, context) + self.decay * self._distance(context)
-
-    def _distance(self, context: Context) -> Tensor:
         weight, bias = head_parameters(context.head)
         distance = (weight - self.first_weight.to(weight)).square().sum()
-        return distance if bias is None else distance + (bias - self.first_bias.to(bias)).square().sum()
+        if bias is not None:
+            distance = distance + (bias - self.first_bias.to(bias)).square().sum()
+        return self.loss(output, batch, context) + self.decay * distance
 
 
 def difficulty_weights(believed: Tensor, targets: Tensor, held: Tensor, gamma: float) -> Tensor:

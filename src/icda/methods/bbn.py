@@ -39,7 +39,7 @@ class BBN(Method):
         if context.draw is None:
             raise InputError("bbn draws a second batch each step: give the context a draw(), as icda's trainer does.")
         second = context.draw("class_reversed")
-        share = self._share = share_of_epoch(context.epoch, context.num_epochs)
+        share = self._share = 1 - (context.epoch / context.num_epochs) ** 2
         logits = context.network(TwoBatches(batch.inputs, second.inputs, share)).logits
         loss = share * F.cross_entropy(logits, batch.targets) + (1 - share) * F.cross_entropy(logits, second.targets)
         context.apply(loss)
@@ -49,11 +49,6 @@ class BBN(Method):
 
     def epoch_figures(self) -> Figures:
         return {"uniform_share": self._share}
-
-
-def share_of_epoch(epoch: int, num_epochs: int) -> float:
-    """l = 1 - (epoch/E)^2, epochs counted from 0: the weight of the batch that is drawn uniformly."""
-    return 1.0 - (epoch / num_epochs) ** 2
 
 
 def _twice_as_wide(network: FeatureClassifier) -> nn.Linear:

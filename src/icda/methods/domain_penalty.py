@@ -114,7 +114,9 @@ class AnnealedPenalty(DomainPenalty):
                 f"anneal_steps is a whole number of steps, or a share of training below 1, got {anneal_steps}."
             )
         self.penalty, self.anneal_steps, self.reset_optimizer = penalty, anneal_steps, reset_optimizer
-        self._most_steps = _most_steps(setup)
+        # Or at most one per epoch more: the loader may drop a last batch of few samples.
+        size = setup.batch_size
+        self._most_steps = None if size is None else setup.epochs * math.ceil(setup.num_samples / size)
         self.register_buffer("has_jumped", torch.tensor(False))
 
     def is_in_force(self, context: Context) -> bool:
@@ -150,8 +152,3 @@ def mean_or_zero(values: Sequence[Tensor], like: Tensor) -> Tensor:
 
 def _at_least_single(values: Tensor) -> Tensor:
     return values.to(torch.promote_types(values.dtype, torch.float32))
-
-
-def _most_steps(setup: Setup) -> int | None:
-    """Steps of the training, or at most one per epoch more: the loader may drop a last batch of few samples."""
-    return None if setup.batch_size is None else setup.epochs * math.ceil(setup.num_samples / setup.batch_size)

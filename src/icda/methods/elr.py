@@ -34,7 +34,7 @@ class ELR(PerSample, Method):
         self.keep("said", torch.zeros(setup.num_samples, setup.num_classes))
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        probabilities = bounded(output.logits.float().softmax(1))
+        probabilities = output.logits.float().softmax(1).clamp(LEAST, 1 - LEAST)
         means = self._update(batch.index, probabilities.detach())
         agreement = (probabilities * means.to(probabilities)).sum(1)
         return F.cross_entropy(output.logits, batch.targets) + self.weight * torch.log(1 - agreement).mean()
@@ -46,7 +46,3 @@ class ELR(PerSample, Method):
         means = self.momentum * self.said[index] + (1 - self.momentum) * share.to(self.said)
         write_rows(self.said, index, means)
         return means
-
-
-def bounded(probabilities: Tensor) -> Tensor:
-    return probabilities.clamp(LEAST, 1 - LEAST)

@@ -77,14 +77,11 @@ class LDMI(Method):
         return stages
 
     def determinant_step(self, batch: Batch, context: Context) -> StepResult:
-        learns = self.is_full(batch)
+        # Whether the ranks together have a full batch; they must not disagree about it.
+        learns = int(all_reduce(torch.tensor(batch.num_samples, device=batch.targets.device))) >= self.full_batch
         with torch.set_grad_enabled(learns):  # a forward pass that no backward follows would stop DDP
             output = context.network(batch.inputs)
             loss = determinant_loss(output.logits, batch.targets)
         if learns:
             context.apply(loss)
         return StepResult(loss.detach(), output.logits.detach())
-
-    def is_full(self, batch: Batch) -> bool:
-        """Whether the ranks together have a full batch; they must not disagree about it."""
-        return int(all_reduce(torch.tensor(batch.num_samples, device=batch.targets.device))) >= self.full_batch

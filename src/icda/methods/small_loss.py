@@ -12,11 +12,6 @@ from icda.methods.base import FeatureClassifier, Inputs, Method, Setup, checked
 from icda.ranges import NotNegativeInt, ShareBelowOne
 
 
-def drop_rate(noise_rate: float, epoch: int, ramp_epochs: int) -> float:
-    """R(e) = noise_rate min(e / ramp_epochs, 1): nothing is dropped at first, for networks learn what is clean first."""
-    return noise_rate * min(epoch / ramp_epochs, 1.0) if ramp_epochs else noise_rate
-
-
 def smallest(losses: Tensor, rate: float) -> Tensor:
     """Positions of the (1 - rate) N smallest losses, at least one, in the order of the batch."""
     kept = max(1, int((1 - rate) * len(losses) + 1e-9))  # (1 - 0.9) 10 is 0.9999...
@@ -40,7 +35,8 @@ class SmallLossPair(Method):
         self.noise_rate, self.ramp_epochs, self.ensemble = noise_rate, ramp_epochs, ensemble
 
     def drop_rate(self, epoch: int) -> float:
-        return drop_rate(self.noise_rate, epoch, self.ramp_epochs)
+        """R(e) = noise_rate min(e / ramp_epochs, 1): networks learn what is clean first, so all is kept at first."""
+        return self.noise_rate * min(epoch / self.ramp_epochs, 1.0) if self.ramp_epochs else self.noise_rate
 
     def predict(self, models: Sequence[FeatureClassifier], inputs: Inputs) -> Tensor:
         if not self.ensemble:

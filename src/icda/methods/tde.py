@@ -42,16 +42,14 @@ class MultiHeadNormalisedLinear(nn.Linear):
     def directions(self, features: Tensor) -> Tensor:
         """The parts of the features, of length one each: (N, K, A/K)."""
         with torch.autocast(features.device.type, enabled=False):
-            return unit_rows(features.to(self._dtype(features)).unflatten(1, (self.num_heads, -1)))
+            kind = torch.promote_types(torch.promote_types(features.dtype, self.weight.dtype), torch.float32)
+            return unit_rows(features.to(kind).unflatten(1, (self.num_heads, -1)))
 
     def logits_of(self, directions: Tensor) -> Tensor:
         with torch.autocast(directions.device.type, enabled=False):
             parts = self.weight.to(directions.dtype).unflatten(1, (self.num_heads, -1))
             parts = parts / (torch.linalg.vector_norm(parts, dim=-1, keepdim=True) + self.gamma)
             return self.tau / self.num_heads * F.linear(directions.flatten(1), parts.flatten(1))
-
-    def _dtype(self, features: Tensor) -> torch.dtype:
-        return torch.promote_types(torch.promote_types(features.dtype, self.weight.dtype), torch.float32)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, num_heads={self.num_heads}, tau={self.tau:g}, gamma={self.gamma:g}"
