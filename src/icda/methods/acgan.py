@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from annotated_types import MultipleOf
@@ -11,14 +11,14 @@ from torch.nn import functional as F
 
 from icda.data.generators import generator_for
 from icda.methods.base import METHODS, Batch, Context, Method, Setup, StepResult, check_images, checked
-from icda.methods.meta_learning import step_along
+from icda.methods.meta_learning import OptimizerState, step_along
 from icda.models.conditional_gan import SIZES, ConditionalDiscriminator, ConditionalGenerator
 from icda.ranges import Positive, PositiveInt, Share, ShareAboveZero
 from icda.ranks import all_gather_rows, all_mean, rank
 
 
 @METHODS.register("acgan")
-class ACGAN(Method):
+class ACGAN(OptimizerState, Method):
     """Cross entropy on the batch and on `share` as many generated images of known class; the GAN learns on the same data.
 
     Each step first trains the discriminator, which tells real from generated and names the class, and the generator, which
@@ -31,6 +31,7 @@ class ACGAN(Method):
     mixed into training in the tables of ISDA and ICDA is not stated there; `share` and `start` are ours.
     """
 
+    kept_optimizers = (("generator", "generator_optimizer"), ("discriminator", "discriminator_optimizer"))
     low: Tensor
     high: Tensor
 
@@ -124,16 +125,6 @@ class ACGAN(Method):
     def _sizes(self, batch: Batch) -> list[int]:
         """The number of samples on every rank."""
         return all_gather_rows(torch.tensor([batch.num_samples], device=self.low.device)).tolist()
-
-    def get_extra_state(self) -> dict[str, Any]:
-        return {
-            "generator": self.generator_optimizer.state_dict(),
-            "discriminator": self.discriminator_optimizer.state_dict(),
-        }
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        self.generator_optimizer.load_state_dict(state["generator"])
-        self.discriminator_optimizer.load_state_dict(state["discriminator"])
 
 
 def _descend(loss: Tensor, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
 from icda.errors import InputError
 from icda.losses.icda import ICDALoss
+from icda.losses.logit_adjustment import LogitAdjustmentLoss
 from icda.losses.prior_loss import PriorLoss
 from icda.methods.base import METHODS, Batch, Context, Method, Output, Setup, checked
-from icda.methods.prior_criterion import LossName, prior_criterion
+
+LossName = Literal["la", "icda"]
 
 
 @METHODS.register("group_prior")
@@ -55,3 +57,15 @@ def check_attributes(counts: Tensor) -> None:
             "group_prior needs attributes that several classes share, and each of these groups has samples of one class: "
             "give groups as class x attribute (for own data, a column of the attribute), or use uw."
         )
+
+
+def prior_criterion(
+    setup: Setup, loss: LossName, options: dict[str, Any], prior: Tensor | None = None
+) -> LogitAdjustmentLoss | ICDALoss:
+    """LA or ICDA for a setup; `options` are ICDA's, `prior` a table of counts (attributes, classes)."""
+    shape = (setup.num_classes, setup.feature_dim, setup.class_counts)
+    if loss == "icda":
+        return ICDALoss(*shape, prior=prior, **options)
+    if options:
+        raise InputError(f"{', '.join(options)}: an option of ICDA's terms, which loss='la' leaves out. Add loss=icda.")
+    return LogitAdjustmentLoss(*shape, prior=prior)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -87,15 +87,18 @@ class MetaLearner(Method):
 
 
 class OptimizerState(nn.Module):
-    """A module whose `optimizer` is part of its state."""
+    """A module whose optimisers are part of its state; `kept_optimizers` says under which names."""
 
-    optimizer: torch.optim.Optimizer
+    kept_optimizers: ClassVar[tuple[tuple[str, str], ...]] = (
+        ("optimizer", "optimizer"),
+    )  # name in the state, attribute
 
     def get_extra_state(self) -> dict[str, Any]:
-        return {"optimizer": self.optimizer.state_dict()}
+        return {name: getattr(self, attribute).state_dict() for name, attribute in self.kept_optimizers}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        self.optimizer.load_state_dict(state["optimizer"])
+        for name, attribute in self.kept_optimizers:
+            getattr(self, attribute).load_state_dict(state[name])
 
 
 def step_along(optimizer: torch.optim.Optimizer, gradients: Sequence[Tensor]) -> None:

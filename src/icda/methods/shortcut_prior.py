@@ -17,8 +17,8 @@ from icda.losses.icda import ICDALoss
 from icda.losses.prior_loss import PriorLoss
 from icda.methods.base import METHODS, Batch, Context, Output, Setup, Stage, checked
 from icda.methods.cross_fitted import CrossFitEpochs, CrossFittedMethod, Repeats, first_stage_epochs, pass_cost
+from icda.methods.group_prior import LossName, prior_criterion
 from icda.methods.per_sample import rows
-from icda.methods.prior_criterion import LossName, prior_criterion
 
 REPEATED = 0.99  # an agreement from which on the networks answer with an attribute of the sample
 SCATTERED = 0.3  # and above this they are wrong each in its own way: digits without a shortcut have 0.5 to 0.9
