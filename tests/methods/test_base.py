@@ -67,7 +67,11 @@ def test_the_setup_tells_counts_of_classes_and_groups() -> None:
     assert torch.equal(setup.class_counts, torch.bincount(task.train.targets))
     assert setup.group_counts is not None
     assert setup.group_counts.tolist() == [int((task.train.groups == group).sum()) for group in range(4)]
-    assert Setup.of(create_task("digits_lt"), create_model("mlp", 10, (1, 8, 8)), 3).group_counts is None
+    assert setup.batch_size is None
+    other, model = create_task("digits_lt"), create_model("mlp", 10, (1, 8, 8))
+    assert Setup.of(other, model, 3).group_counts is None
+    assert Setup.of(other, model, 3, batch_size=64).batch_size == 64
+    assert Setup.of(other, model, 3, batch_size=10**6).batch_size == len(other.train), "a full batch"
 
 
 @pytest.fixture
@@ -105,11 +109,3 @@ def test_another_number_of_networks_is_refused(wanted: int, given: int) -> None:
     check_networks(method, wanted)
     with pytest.raises(ValueError, match=f"trains {wanted} networks .*got {given}"):
         check_networks(method, given)
-
-
-def test_the_setup_tells_the_size_of_a_full_batch() -> None:
-    task = create_task("digits_lt")
-    model = create_model("mlp", 10, task.input_shape)
-    assert Setup.of(task, model, 3).batch_size is None
-    assert Setup.of(task, model, 3, batch_size=64).batch_size == 64
-    assert Setup.of(task, model, 3, batch_size=10**6).batch_size == len(task.train)

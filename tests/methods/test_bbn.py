@@ -140,13 +140,6 @@ def test_a_model_without_a_block_is_refused_before_training(tmp_path: Path) -> N
     assert not (tmp_path / "run").exists()
 
 
-def test_a_context_that_draws_nothing_is_refused() -> None:
-    method, network = make()
-    first, second = make_batches()
-    with pytest.raises(ValueError, match=r"bbn draws a second batch each step: give the context a draw\(\)"):
-        method.step(first, replace(context_of(network, second, 0), draw=None))
-
-
 def test_every_explanation_can_be_made_of_its_network() -> None:
     pytest.importorskip("captum")
     from icda.explain.run import PARTS, explain_run

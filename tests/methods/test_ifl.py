@@ -1,6 +1,5 @@
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -204,12 +203,6 @@ def test_texts_of_different_lengths_are_joined_under_one_mask() -> None:
         assert both.inputs["attention_mask"].sum(1).tolist() == [lengths[0]] * 2 + [lengths[1]] * 3
         assert torch.equal(both.inputs["input_ids"], 7 * both.inputs["attention_mask"])
         assert both.targets.tolist() == [0, 1, 0, 1, 2]
-
-
-def test_a_context_that_draws_nothing_is_refused() -> None:
-    batch = Batch(INPUTS[:4], TARGETS[:4], None, torch.arange(4))
-    with pytest.raises(ValueError, match=r"ifl draws a second batch each step: give the context a draw\(\)"):
-        make().step(batch, replace(context_of(make_network(), 0), draw=None))
 
 
 def move_on_rank(rank: int) -> Tensor:

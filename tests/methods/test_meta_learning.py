@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from icda.data import TASKS, Split, Task, create_task
+from icda.data import Split, Task, create_task
 from icda.data.task import Batch
 from icda.meta import Forward
-from icda.methods import Context, Setup, create_method
+from icda.methods import Context, Setup, check_needs, create_method
 from icda.methods.base import Stage
 from icda.methods.meta_learning import MetaLearner, Outer, step_along
 from icda.models import FeatureClassifier, create_model
@@ -201,42 +201,25 @@ def test_batchnorm_sees_the_training_batch_once_a_step_and_metadata_never(name: 
 # -- metadata that cannot serve ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def start_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Task, str], None]:
-    """Register a task and train on it; whatever is raised, nothing may have been written by then."""
-
-    def start(task: Task, method: str) -> None:
-        list(TASKS)
-        monkeypatch.setitem(TASKS._entries, "odd", lambda root, seed: task)
-        monkeypatch.setitem(TASKS._aliases, "odd", "odd")
-        out = tmp_path / "run"
-        try:
-            train(TrainConfig(task="odd", method=method, model="mlp", epochs=1, out=str(out)))
-        finally:
-            assert not out.exists()
-
-    return start
-
-
 def with_metadata(task: Task, metadata: Split | None) -> Task:
     return replace(task, name="odd", metadata=metadata)
 
 
-def test_metadata_that_lacks_classes_is_refused_by_their_names(start_with: Callable[[Task, str], None]) -> None:
+def test_metadata_that_lacks_classes_is_refused_by_their_names() -> None:
     task = create_task("digits_lt")
     assert task.metadata is not None
     metadata = task.metadata.subset(((task.metadata.targets != 3) & (task.metadata.targets != 8)).nonzero().flatten())
     with pytest.raises(ValueError, match=r"metadata of task 'odd' holds no sample of class 3, 8"):
-        start_with(with_metadata(task, metadata), "meta_icda")
+        check_needs("meta_icda", MetaLearner.needs, with_metadata(task, metadata))
 
 
-def test_metadata_that_is_trained_on_too_is_refused_with_the_count(start_with: Callable[[Task, str], None]) -> None:
+def test_metadata_that_is_trained_on_too_is_refused_with_the_count() -> None:
     task = create_task("digits_lt")
     metadata, taken = task.metadata, task.train.subset(torch.arange(7))
     assert metadata is not None
     rows, targets = torch.cat([metadata.rows, taken.rows]), torch.cat([metadata.targets, taken.targets])
     with pytest.raises(ValueError, match=r"7 of 107 metadata samples of task 'odd' are training samples too"):
-        start_with(with_metadata(task, Split(task.train.source, rows, targets)), "meta_weight_net")
+        check_needs("meta_icda", MetaLearner.needs, with_metadata(task, Split(task.train.source, rows, targets)))
 
 
 @pytest.mark.parametrize("label", [-1, 10])
