@@ -1,4 +1,4 @@
-"""Methods that ask cross-fitted networks first: stages, state, kills in every phase, and two ranks."""
+"""Methods that ask cross-fitted networks first: stages, priors, and runs that reuse the networks of others."""
 
 from __future__ import annotations
 

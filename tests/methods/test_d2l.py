@@ -97,9 +97,6 @@ def test_features_that_coincide_have_dimension_zero(model: FeatureClassifier) ->
     assert D2L(SETUP, **SMALL).measure(context_of(model)) == 0
 
 
-# -- the turning point ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("dimensions", "epoch", "wanted"),
     [
@@ -162,9 +159,6 @@ def test_momentum_of_the_weights_given_up_is_dropped(model: FeatureClassifier) -
     assert context.optimizers[0].state
     method.roll_back(context)
     assert not context.optimizers[0].state
-
-
-# -- the loss ---------------------------------------------------------------------------------------------------------
 
 
 def loss_and_logits(alpha: float, turned: bool) -> tuple[Tensor, Tensor]:

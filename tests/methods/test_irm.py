@@ -159,9 +159,6 @@ def test_half_precision_is_computed_in_single() -> None:
     assert float(found) == pytest.approx(wanted, rel=1e-5)
 
 
-# -- what is refused --------------------------------------------------------------------------------------------------
-
-
 def test_a_domain_without_training_samples_does_not_matter() -> None:
     counts, domains = torch.tensor([20, 0, 20]), torch.tensor([0, 1, 2])
     setup = Setup(3, 4, torch.full((3,), 20), 10, 40, counts, 10, group_domains=domains)

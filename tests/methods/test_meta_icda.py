@@ -72,9 +72,6 @@ def constant_network(value: float) -> StrengthNetwork:
     return network
 
 
-# -- what the real step is taken with ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_with_nothing_to_learn_it_is_icda_with_a_constant_strength(kind: str, model: FeatureClassifier) -> None:
     method = make(covariance=kind, statistics_rate=0, strength_rate=0, strength_network=constant_network(0.3))
@@ -133,9 +130,6 @@ def step_by_adam(network: StrengthNetwork, gradients: Sequence[Tensor], rate: fl
     for parameter, gradient in zip(network.parameters(), gradients, strict=True):
         parameter.grad = gradient
     optimizer.step()
-
-
-# -- what is kept -----------------------------------------------------------------------------------------------------
 
 
 def accumulate(kind: str, model: FeatureClassifier, method: Method, steps: int) -> ClassStatistics:
@@ -209,9 +203,6 @@ def test_without_correction_strengths_are_learned_and_statistics_are_not(model: 
     assert any(not torch.equal(before[name], after[name]) for name in before)
 
 
-# -- when it looks ahead ----------------------------------------------------------------------------------------------
-
-
 def test_before_the_start_it_is_plain_icda(model: FeatureClassifier) -> None:
     method, plain_model = make(start=0.8), copy.deepcopy(model)
     plain = create_method("icda", Setup(CLASSES, DIM, COUNTS, epochs=1, num_samples=75)).double().train()
@@ -249,9 +240,6 @@ def test_between_looks_ahead_the_running_statistics_are_used(model: FeatureClass
     alpha = method.strength_network(described).detach()
     wanted = naive_icda(output, data.targets, model.head.weight, alpha, statistics.mean, dense(statistics)).detach()
     torch.testing.assert_close(method.step(data, context).loss, wanted, rtol=1e-8, atol=0)
-
-
-# -- through the trainer ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -77,9 +77,6 @@ def test_metadata_make_it_withdraw_wrong_labels(tmp_path: Path) -> None:
     assert accuracies["meta_icda_signed"] > accuracies["meta_icda"] + 0.05
 
 
-# -- memory -----------------------------------------------------------------------------------------------------------
-
-
 def test_with_memory_the_network_reads_two_numbers_more_and_a_sample_keeps_its_past() -> None:
     torch.manual_seed(0)
     method = MetaICDAMethod(SETUP, memory=True).train()

@@ -74,9 +74,6 @@ def model() -> FeatureClassifier:
     return create_model("mlp", CLASSES, (1, 8, 8), hidden=5)
 
 
-# -- a step -----------------------------------------------------------------------------------------------------------
-
-
 def test_a_step_observes_looks_ahead_corrects_and_only_then_computes_its_loss(model: FeatureClassifier) -> None:
     learner = LearnedWeights()
     learner.step(batch(1), context_of(model))
@@ -175,9 +172,6 @@ def test_meta_batch_size_says_how_many_samples_a_step_looks_at(tmp_path: Path) -
         torch.testing.assert_close(gradient, wanted, rtol=1e-8, atol=1e-14)
 
 
-# -- BatchNorm --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("lookahead", ["full", "head", "difference"])
 @pytest.mark.parametrize("name", LEARNERS)
 def test_batchnorm_sees_the_training_batch_once_a_step_and_metadata_never(name: str, lookahead: str) -> None:
@@ -196,9 +190,6 @@ def test_batchnorm_sees_the_training_batch_once_a_step_and_metadata_never(name: 
     tracked = [value for buffer, value in model.named_buffers() if buffer.endswith("num_batches_tracked")]
     assert tracked
     assert all(int(value) == 3 for value in tracked)
-
-
-# -- metadata that cannot serve ---------------------------------------------------------------------------------------
 
 
 def with_metadata(task: Task, metadata: Split | None) -> Task:

@@ -1,4 +1,4 @@
-"""The rivals in whole trainings: they learn, they resume bit for bit, two ranks do what one does, they say what they do."""
+"""The rivals in whole trainings: they learn, resume bit for bit, and do on two ranks what they do in one process."""
 
 import os
 from collections.abc import Callable

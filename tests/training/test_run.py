@@ -40,9 +40,6 @@ def write_table(path: Path, rows: int = 60) -> Path:
     return path
 
 
-# -- what a run leaves behind -----------------------------------------------------------------------------------------
-
-
 def test_the_result_has_every_key_that_the_design_names(configure: Configure) -> None:
     config = configure("run", task="digits_coloured", seed=3, epochs=1)
     result = train(config)
@@ -120,9 +117,6 @@ def test_tensorboard_files_are_written_when_asked_for(configure: Configure) -> N
     config = configure("run", tensorboard=True, epochs=1)
     train(config)
     assert list((config.folder() / "tensorboard").iterdir())
-
-
-# -- a folder that exists ---------------------------------------------------------------------------------------------
 
 
 def test_a_folder_with_a_run_is_refused_and_left_alone(configure: Configure, train_for: Callable[..., None]) -> None:
@@ -221,9 +215,6 @@ def test_a_checkpoint_that_cannot_be_used_stops_the_resume_and_stays(
     assert fingerprints(config.folder()) == before
 
 
-# -- what is refused before training ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("setting", "typo", "meant"),
     [
@@ -262,9 +253,6 @@ def test_data_that_is_not_there_is_named(configure: Configure, tmp_path: Path) -
         train(configure("run", data=str(tmp_path / "birds")))
 
 
-# -- precision --------------------------------------------------------------------------------------------------------
-
-
 def test_bf16_trains_and_keeps_weights_and_statistics_in_float32(configure: Configure) -> None:
     config = configure("half", precision="bf16", epochs=1)
     result = train(config)
@@ -289,9 +277,6 @@ def test_a_run_does_not_inherit_the_precision_of_the_one_before(
 
 def test_a_bf16_run_that_was_stopped_ends_bit_identical(assert_resumes: Callable[..., Path]) -> None:
     assert_resumes(8, 6, every=3, precision="bf16", method="risda_two_stage")
-
-
-# -- evaluating an earlier run ----------------------------------------------------------------------------------------
 
 
 def test_evaluating_a_run_gives_the_figures_of_its_result(configure: Configure) -> None:

@@ -37,9 +37,6 @@ def cloned(module: nn.Module) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in module.state_dict().items()}
 
 
-# -- the loop ---------------------------------------------------------------------------------------------------------
-
-
 class Diary(Simple):
     """Writes down every call."""
 
@@ -122,9 +119,6 @@ def test_the_view_is_told_where_a_resumed_run_stands(configure: Configure, train
     assert told == [(6, 10), (1, 2), (1, 2), (1, 2), (1, 2), (1,)]
 
 
-# -- optimisers -------------------------------------------------------------------------------------------------------
-
-
 def test_optimisers_take_their_settings_from_the_configuration() -> None:
     config, model = TrainConfig(learning_rate=0.3, momentum=0.8, weight_decay=0.01), nn.Linear(2, 2)
     sgd = make_optimizer(config, model).param_groups[0]
@@ -160,9 +154,6 @@ def test_each_step_uses_the_rate_of_the_schedule(configure: Configure, register_
 
     train(configure("run", method=register_method("watching", Watching), schedule="constant", warmup_epochs=2))
     assert rates == pytest.approx([0.1 * min(k / 10, 1) for k in range(15)])
-
-
-# -- stages -----------------------------------------------------------------------------------------------------------
 
 
 class Decoupled(Simple):
@@ -252,9 +243,6 @@ def test_a_decoupled_training_that_was_stopped_ends_bit_identical(
     assert_resumes(steps, method=register_method("decoupled", Decoupled), epochs=4)
 
 
-# -- divergence -------------------------------------------------------------------------------------------------------
-
-
 class Diverging(Simple):
     """From iteration seven on the loss, or only its gradient, is not a number."""
 
@@ -298,9 +286,6 @@ def test_without_a_checkpoint_none_is_promised(configure: Configure, register_me
 
     with pytest.raises(DivergedError, match=r"the loss became nan in epoch 1, iteration 0: .* Nothing was saved yet"):
         train(configure("run", method=register_method("hopeless", Hopeless)))
-
-
-# -- several stages ---------------------------------------------------------------------------------------------------
 
 
 class TwoStages(Simple):
