@@ -1,6 +1,7 @@
 import math
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch.nn import functional as F
 
 from icda.data import create_task
 from icda.data.task import Batch
-from icda.methods import Context, Setup, Stage
+from icda.methods import Context, Setup
 from icda.methods.jtt import JTT
 from icda.models.base import FeatureClassifier, Output
 from icda.training import TrainConfig, train
@@ -20,6 +21,7 @@ from support import make_context, make_network
 SETUP = Setup(3, 5, torch.tensor([8, 8, 8]), epochs=10, num_samples=24)
 INPUTS = torch.randn(24, 4, generator=torch.Generator().manual_seed(1))
 TARGETS = torch.arange(24) % 3
+context_of = partial(make_context, data=(INPUTS, TARGETS), num_epochs=10)
 FIRST, SECOND = JTT(SETUP).stages(10)
 
 
@@ -32,10 +34,6 @@ def make_model() -> FeatureClassifier:
     model = make_network()
     model.encoder[1].running_mean.normal_()  # type: ignore[index,union-attr,operator]
     return model
-
-
-def context_of(model: FeatureClassifier, stage: Stage, epoch: int) -> Context:
-    return make_context(model, data=(INPUTS, TARGETS), epoch=epoch, num_epochs=10, stage=stage)
 
 
 @torch.no_grad()
@@ -52,7 +50,7 @@ def test_the_errors_are_those_of_the_network_in_evaluation_mode_when_the_first_s
     assert 0 < int(expected.sum()) < 24
     model.train()
     method = JTT(SETUP)
-    method.find_errors(context_of(model, FIRST, 1))
+    method.find_errors(context_of(model, stage=FIRST, epoch=1))
     assert torch.equal(method.errors, expected)
     assert method.epoch_figures() == {"upweighted_errors": int(expected.sum())}
     assert [stage.on_end for stage in method.stages(10)] == [method.find_errors, None], "chosen once"
@@ -60,7 +58,7 @@ def test_the_errors_are_those_of_the_network_in_evaluation_mode_when_the_first_s
 
 def test_a_step_has_the_expected_gradient_of_the_upsampled_training_set(model: FeatureClassifier) -> None:
     method = JTT(SETUP, up_weight=6)
-    method.find_errors(context_of(model, FIRST, 1))
+    method.find_errors(context_of(model, stage=FIRST, epoch=1))
     weights = method.sampling_weights()
     assert weights.dtype == torch.float64
     logits = torch.randn(24, 3, dtype=torch.float64, requires_grad=True)
@@ -68,7 +66,7 @@ def test_a_step_has_the_expected_gradient_of_the_upsampled_training_set(model: F
     for i in range(24):
         one = Output(torch.zeros(1, 5), logits[[i]])
         batch = Batch(INPUTS[[i]], TARGETS[[i]], None, torch.tensor([i]))
-        value = value + weights[i] / weights.sum() * method.loss(one, batch, context_of(model, SECOND, 5))
+        value = value + weights[i] / weights.sum() * method.loss(one, batch, context_of(model, stage=SECOND, epoch=5))
     upsampled = [i for i in range(24) for _ in range(6 if method.errors[i] else 1)]
     expected = F.cross_entropy(logits[upsampled], TARGETS[upsampled])
     slopes = [torch.autograd.grad(loss, [logits])[0] for loss in (value, expected)]
@@ -80,14 +78,14 @@ def test_a_network_without_errors_is_warned_of(model: FeatureClassifier) -> None
         answers = model.eval()(INPUTS).logits.argmax(1)
         yield Batch(INPUTS, answers, None, torch.arange(24))
 
-    context, method = context_of(model, FIRST, 1), JTT(SETUP)
+    context, method = context_of(model, stage=FIRST, epoch=1), JTT(SETUP)
     context.training_batches = all_right
     with pytest.warns(UserWarning, match="no training sample wrong after 2 epochs, .* A smaller first_stage"):
         method.find_errors(context)
     assert method.sampling_weights().tolist() == [1.0] * 24
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        method.find_errors(context_of(model, FIRST, 1))
+        method.find_errors(context_of(model, stage=FIRST, epoch=1))
 
 
 def errors_on_rank(rank: int) -> tuple[Tensor, Tensor]:
@@ -95,7 +93,7 @@ def errors_on_rank(rank: int) -> tuple[Tensor, Tensor]:
     model = make_model()
     model.encoder[1].running_mean.add_(rank)  # type: ignore[index,union-attr,operator]
     method = JTT(SETUP)
-    method.find_errors(context_of(model, FIRST, 1))
+    method.find_errors(context_of(model, stage=FIRST, epoch=1))
     return errors_of(model), method.errors
 
 

@@ -1,10 +1,12 @@
+from functools import partial
+
 import pytest
 import torch
 from torch.nn import functional as F
 
 from icda.data.task import Batch
 from icda.losses import RISDALoss
-from icda.methods import Context, Setup, create_method
+from icda.methods import Setup, create_method
 from icda.methods.risda_two_stage import TwoStageRISDA
 from icda.models.base import FeatureClassifier
 from support import make_context, make_network
@@ -12,16 +14,12 @@ from support import make_context, make_network
 SETUP = Setup(num_classes=3, feature_dim=5, class_counts=torch.tensor([12, 8, 4]), epochs=10, num_samples=24)
 INPUTS = torch.randn(24, 4, generator=torch.Generator().manual_seed(1))
 TARGETS = torch.tensor([0] * 12 + [1] * 8 + [2] * 4)
+context_of = partial(make_context, data=(INPUTS, TARGETS), iteration=9, progress=0.9)
 
 
 @pytest.fixture
 def model() -> FeatureClassifier:
     return make_network()
-
-
-def context_of(model: FeatureClassifier) -> Context:
-    no_step = {"apply": lambda loss: pytest.fail("no step is taken here")}
-    return make_context(model, data=(INPUTS, TARGETS), iteration=9, progress=0.9, **no_step)
 
 
 @pytest.mark.parametrize(
