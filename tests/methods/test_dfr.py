@@ -20,7 +20,7 @@ from support import make_context
 SETUP = Setup(2, 5, torch.tensor([30, 30]), epochs=10, num_samples=60)
 GROUPS = torch.arange(4).repeat_interleave(torch.tensor([40, 6, 4, 30]))  # class x attribute
 TARGETS = GROUPS // 2
-FIRST, HEAD = DFR(SETUP).stages(10)
+HEAD = DFR(SETUP).stages(10)[1]
 
 
 def make_inputs() -> Tensor:

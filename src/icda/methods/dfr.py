@@ -81,13 +81,11 @@ class DFR(Method):
             raise InputError("dfr fits a head with a bias, and the network's last layer has none.")
         num_classes = weight.shape[0]
         l1 = choose_l1(encoded, num_classes, self._seed) if self.l1 is None else self.l1
-        head = fit_balanced(encoded, num_classes, l1)
         self.chosen_l1.fill_(l1)
-        # W (h - mean) / scale + b as a head of the features themselves. Ranks differ in BatchNorm's figures, so their
-        # heads are averaged.
-        plain = head.weight / scale
-        weight.copy_(all_mean(plain.to(weight)))
-        bias.copy_(all_mean((head.bias - plain @ mean).to(bias)))
+        head = fit_balanced(encoded, num_classes, l1).unscaled(mean, scale)
+        # Ranks differ in BatchNorm's figures, so their heads are averaged.
+        weight.copy_(all_mean(head.weight.to(weight)))
+        bias.copy_(all_mean(head.bias.to(bias)))
 
 
 def fit_balanced(encoded: Encoded, num_classes: int, l1: float, start: LinearHead | None = None) -> LinearHead:
