@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,6 +123,12 @@ def mixture_loss(model: FeatureClassifier, mixtures: Iterable[Tensor], targets: 
         log_p, share = model(mixture[None]).logits.log_softmax(1)[0], float(mix.share[i])
         total = total - share * log_p[targets[i]] - (1 - share) * log_p[targets[mix.partner[i]]]
     return total / len(targets)
+
+
+def short_run(folder: Path, method: str, **settings: Any) -> TrainConfig:
+    """Two epochs of a small network on coloured digits, unless the settings say otherwise."""
+    common = {"task": "digits_coloured", "model": "mlp", "epochs": 2, "batch_size": 100, "learning_rate": 0.05}
+    return TrainConfig(**{**common, "method": method, "out": str(folder), **settings})
 
 
 def train_until(config: TrainConfig, steps: int) -> None:

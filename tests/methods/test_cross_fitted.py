@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +22,14 @@ from icda.methods.shortcut_prior import ShortcutPrior, chosen_form
 from icda.methods.xrm import XRM
 from icda.models.base import FeatureClassifier, Output
 from icda.results import RunResult
-from icda.training import TrainConfig, evaluate_folder, train
+from icda.training import evaluate_folder, train
 from icda.training.checkpoint import load_checkpoint
-from support import make_context
+from support import make_context, short_run
 
 FIRST, AGAIN = "cross_fit", "cross_fit_again"
 SETUP = Setup(2, 5, torch.tensor([8, 4]), epochs=10, num_samples=12, seed=3)
 NAMES = ("xrm", "mat", "shortcut_prior")
-
-
-def configure(folder: Path, method: str, **settings: Any) -> TrainConfig:
-    common = {"task": "digits_coloured", "model": "mlp", "epochs": 2, "batch_size": 100, "learning_rate": 0.05}
-    return TrainConfig(**{**common, "method": method, "out": str(folder), "attributes": "unknown", **settings})  # type: ignore[arg-type]
+configure = partial(short_run, attributes="unknown")
 
 
 def evidence_of(folder: Path) -> dict[str, Any]:

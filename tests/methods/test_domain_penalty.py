@@ -21,7 +21,7 @@ from icda.models import create_model
 from icda.models.base import Output
 from icda.training import TrainConfig, train
 from icda.training.checkpoint import load_checkpoint
-from support import domain_setup, make_batch, make_context
+from support import domain_setup, make_batch, make_context, short_run
 
 SETUP = domain_setup()
 
@@ -61,18 +61,8 @@ def test_the_optimiser_starts_afresh_once_at_the_jump_if_it_shall(reset: bool, c
 
 def configure(folder: Path, **options: Any) -> TrainConfig:
     """Four large batches per epoch: twelve steps, and the weight jumps after six, in the middle of the second epoch."""
-    return TrainConfig(
-        task="digits_coloured",
-        method="irm",
-        model="mlp",
-        options=options,
-        epochs=3,
-        batch_size=300,
-        optimizer="adam",
-        learning_rate=0.01,
-        checkpoint_every=1,
-        out=str(folder),
-    )
+    settings = {"epochs": 3, "batch_size": 300, "optimizer": "adam", "learning_rate": 0.01, "checkpoint_every": 1}
+    return short_run(folder, "irm", options=options, **settings)
 
 
 @pytest.fixture(scope="module")

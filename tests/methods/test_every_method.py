@@ -24,6 +24,7 @@ from icda.training import TrainConfig, Trainer, evaluate_folder, train
 from icda.training.checkpoint import load_checkpoint
 from icda.training.evaluation import evaluating
 from icda.training.run import build, load_folder, make_accelerator
+from support import short_run
 
 EPOCHS, BATCH_SIZE, STEPS = 3, 40, 4  # 150 samples: four batches an epoch; the last epoch is a second stage's
 KILLS = (2 * STEPS - 1, 3)  # with the checkpoint of step 6 as the last, then with that of the second epoch
@@ -101,16 +102,8 @@ def _small_tasks() -> Iterator[None]:
 
 
 def configure(name: str, folder: Path, **settings: Any) -> TrainConfig:
-    return TrainConfig(
-        task=task_name(method_needs(name)),
-        method=name,
-        model="mlp",
-        epochs=EPOCHS,
-        batch_size=BATCH_SIZE,
-        learning_rate=0.05,
-        out=str(folder),
-        **settings,
-    )
+    task = task_name(method_needs(name))
+    return short_run(folder, name, task=task, epochs=EPOCHS, batch_size=BATCH_SIZE, **settings)
 
 
 WholeRun = Callable[..., tuple[Path, dict[str, Any]]]

@@ -15,8 +15,8 @@ from icda.data.task import Batch
 from icda.methods import Context, Setup
 from icda.methods.jtt import JTT
 from icda.models.base import FeatureClassifier, Output
-from icda.training import TrainConfig, train
-from support import make_context, make_network
+from icda.training import train
+from support import make_context, make_network, short_run
 
 SETUP = Setup(3, 5, torch.tensor([8, 8, 8]), epochs=10, num_samples=24)
 INPUTS = torch.randn(24, 4, generator=torch.Generator().manual_seed(1))
@@ -135,18 +135,13 @@ class Recorder:
         return {name: value.clone() for name, value in context.models[0].state_dict().items()}
 
 
-def configure(folder: Path, method: str, **settings: Any) -> TrainConfig:
-    common = {"task": "digits_coloured", "model": "mlp", "epochs": 4, "batch_size": 100, "learning_rate": 0.05}
-    return TrainConfig(**{**common, "method": method, "out": str(folder), **settings})  # type: ignore[arg-type]
-
-
 def test_a_training_stops_erm_early_starts_again_and_draws_the_errors_more_often(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = Recorder(monkeypatch)
     options = {"first_stage": 0.5, "up_weight": 6.0}
-    result = train(configure(tmp_path / "jtt", "jtt", options=options, attributes="unknown"))
-    plain = train(configure(tmp_path / "erm", "cross_entropy"))
+    result = train(short_run(tmp_path / "jtt", "jtt", epochs=4, options=options, attributes="unknown"))
+    plain = train(short_run(tmp_path / "erm", "cross_entropy", epochs=4))
     losses = [[line["train_loss"] for line in run["history"][:2]] for run in (result, plain)]
     assert losses[0] == losses[1], "the first stage is the beginning of a plain training"
     first, second = seen.starts

@@ -149,16 +149,8 @@ def test_a_strength_network_and_a_loss_of_ones_own_are_used() -> None:
 def test_a_hugging_face_text_model_with_dict_inputs_trains(lookahead: Any, dropout: float, attention: str) -> None:
     from transformers import DistilBertConfig, DistilBertForSequenceClassification
 
-    config = DistilBertConfig(
-        dim=16,
-        hidden_dim=32,
-        n_layers=1,
-        n_heads=2,
-        vocab_size=50,
-        num_labels=3,
-        attention_dropout=dropout,
-        attn_implementation=attention,
-    )
+    sizes = {"dim": 16, "hidden_dim": 32, "n_layers": 1, "n_heads": 2, "vocab_size": 50, "num_labels": 3}
+    config = DistilBertConfig(**sizes, attention_dropout=dropout, attn_implementation=attention)
     model = from_huggingface(DistilBertForSequenceClassification(config)).train()
     meta = learner(model, lookahead=lookahead)
 

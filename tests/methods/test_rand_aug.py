@@ -117,13 +117,7 @@ def test_texts_are_refused_before_any_training(method: str, tmp_path: Path) -> N
 def test_a_source_that_cannot_be_transformed_is_refused_before_any_training(tmp_path: Path) -> None:
     split = Split(FeatureArray(torch.randn(20, 6)), torch.arange(20), torch.arange(20) % 2)
     task = Task("table", 2, split, None, split, input_kind="features", input_shape=(6,))
+    config, folder = configure(tmp_path / "run", method="ce"), tmp_path / "run"
     with pytest.raises(ValueError, match="FeatureArray holds no images, and the method transforms images"):
-        Trainer(
-            configure(tmp_path / "run", method="ce"),
-            task,
-            [create_model("linear", 2, (6,))],
-            Watching(),
-            tmp_path / "run",
-            make_accelerator("no"),
-        )
-    assert not (tmp_path / "run").exists()
+        Trainer(config, task, [create_model("linear", 2, (6,))], Watching(), folder, make_accelerator("no"))
+    assert not folder.exists()

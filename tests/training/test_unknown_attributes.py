@@ -18,6 +18,7 @@ from icda.training import TrainConfig, Trainer, train
 from icda.training import run as run_module
 from icda.training.run import build, load_task, make_accelerator, told_task
 from icda.training.stage_run import StageRun
+from support import short_run
 
 
 class TouchedError(AssertionError):
@@ -59,18 +60,8 @@ def guarded() -> Iterator[Task]:
 
 
 def settings(folder: Path, **changes: Any) -> TrainConfig:
-    return TrainConfig(
-        **{
-            "task": "guarded_digits",
-            "model": "mlp",
-            "method": "icda",
-            "epochs": 2,
-            "attributes": "unknown",
-            "selection": "validation_accuracy",
-            "out": str(folder),
-            **changes,
-        }
-    )
+    usual = {"task": "guarded_digits", "method": "icda", "attributes": "unknown", "selection": "validation_accuracy"}
+    return short_run(folder, **{**usual, **changes})
 
 
 def test_the_guard_works(guarded: Task) -> None:
