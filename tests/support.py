@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
 
 from icda.data.task import Batch
-from icda.methods import Context
+from icda.methods import Context, Setup
+from icda.methods.mixing import Mix
 from icda.models.base import FeatureClassifier, Output
+from icda.training import TrainConfig, Trainer, train
 
 
 def make_context(
@@ -61,3 +68,81 @@ def make_grouped(groups: Sequence[int], seed: int, scale: float = 1.0) -> tuple[
     logits = (scale * torch.randn(count, 3, generator=generator, dtype=torch.float64)).requires_grad_()
     targets = torch.randint(3, (count,), generator=generator)
     return Output(features, logits), Batch(features, targets, torch.tensor(groups), torch.arange(count))
+
+
+def make_batch(seed: int, size: int = 9, classes: int = 4) -> Batch:
+    """Random inputs (N, 5) in float64, the classes in turn; what the fixture `model` of the methods' tests reads."""
+    inputs = torch.randn(size, 5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return Batch(inputs, torch.arange(size) % classes, None, torch.arange(size))
+
+
+def domain_setup(domains: int = 2) -> Setup:
+    """Two classes' groups in each domain, which is a group's number modulo `domains`; ten epochs of six batches."""
+    groups = torch.full((2 * domains,), 30 // domains)
+    numbers = torch.arange(2 * domains) % domains
+    return Setup(3, 4, torch.full((3,), 20), 10, 60, groups, batch_size=10, group_domains=numbers)
+
+
+def before_a_step(method: Any, model: FeatureClassifier, context: Context) -> tuple[Any, Batch, Output]:
+    """A meta-learner that has seen two batches; its twin, which has also seen the next one, that batch and its output."""
+    for k in range(2):
+        method.observe(model(make_batch(k).inputs), make_batch(k), context)
+    twin, data = copy.deepcopy(method), make_batch(7)
+    output = model(data.inputs)
+    twin.observe(output, data, context)
+    return twin, data, output
+
+
+def meta_gradients(
+    model: FeatureClassifier,
+    data: Batch,
+    metadata: Batch,
+    inner: Callable[[Tensor, Tensor], Tensor],
+    tensors: Sequence[Tensor],
+    rate: float,
+) -> tuple[Tensor, ...]:
+    """The textbook: a virtual step of SGD on the inner loss, the loss on metadata after it, double backward."""
+    parameters = {name: value.detach().clone().requires_grad_() for name, value in model.named_parameters()}
+    loss = inner(functional_call(model, parameters, (data.inputs,)).logits, parameters["head.weight"])
+    slopes = torch.autograd.grad(loss, list(parameters.values()), create_graph=True)
+    moved = {name: value - rate * slope for (name, value), slope in zip(parameters.items(), slopes, strict=True)}
+    meta_loss = F.cross_entropy(functional_call(model, moved, (metadata.inputs,)).logits, metadata.targets)
+    return torch.autograd.grad(meta_loss, list(tensors))
+
+
+def mixed_inputs(inputs: Tensor, mix: Mix) -> list[Tensor]:
+    """lambda_i x_i + (1 - lambda_i) x_j, one sample after the other."""
+    pairs = zip(inputs, inputs[mix.partner], mix.share.tolist(), strict=True)
+    return [share * own + (1 - share) * other for own, other, share in pairs]
+
+
+def mixture_loss(model: FeatureClassifier, mixtures: Iterable[Tensor], targets: Tensor, mix: Mix) -> Tensor:
+    """Mean cross entropy of mixed samples under both labels, one sample after the other."""
+    total = torch.zeros((), dtype=torch.float64)
+    for i, mixture in enumerate(mixtures):
+        log_p, share = model(mixture[None]).logits.log_softmax(1)[0], float(mix.share[i])
+        total = total - share * log_p[targets[i]] - (1 - share) * log_p[targets[mix.partner[i]]]
+    return total / len(targets)
+
+
+def short_run(folder: Path, method: str, **settings: Any) -> TrainConfig:
+    """Two epochs of a small network on coloured digits, unless the settings say otherwise."""
+    common = {"task": "digits_coloured", "model": "mlp", "epochs": 2, "batch_size": 100, "learning_rate": 0.05}
+    return TrainConfig(**{**common, "method": method, "out": str(folder), **settings})
+
+
+def train_until(config: TrainConfig, steps: int) -> None:
+    """End a run on every rank after so many steps; only the first has a progress view to stop it with."""
+    with pytest.MonkeyPatch.context() as patch:
+        whole, done = Trainer._step, 0
+
+        def step(self: Trainer, run: Any, batch: Any) -> None:
+            nonlocal done
+            whole(self, run, batch)
+            done += 1
+            if done == steps:
+                raise KeyboardInterrupt
+
+        patch.setattr(Trainer, "_step", step)
+        with pytest.raises(KeyboardInterrupt):
+            train(config)

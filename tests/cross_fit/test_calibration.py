@@ -76,7 +76,7 @@ def test_logits_that_separate_the_classes_stay_finite() -> None:
 @pytest.mark.parametrize(
     ("logits", "targets", "message"),
     [
-        (torch.zeros(3), torch.zeros(3, dtype=torch.long), r"needs logits \(N, C\) and targets \(N,\), got \(3,\)"),
+        (torch.zeros(3), torch.zeros(3, dtype=torch.long), r"needs logits .*got \(3,\)"),
         (torch.zeros(3, 2), torch.zeros(2, dtype=torch.long), "needs logits"),
         (torch.zeros(0, 2), torch.zeros(0, dtype=torch.long), "needs logits"),
         (torch.full((3, 2), float("nan")), torch.zeros(3, dtype=torch.long), "finite logits"),

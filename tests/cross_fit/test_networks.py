@@ -191,8 +191,3 @@ def test_two_ranks_do_what_one_process_does(run_on_ranks: Callable[..., list[Any
         torch.testing.assert_close(found[2], logits, rtol=0, atol=1e-5)
         assert torch.equal(found[3], targets)
         assert found[4] == pytest.approx(agreement)
-
-
-def test_a_single_fold_is_refused() -> None:
-    with pytest.raises(ValueError, match="needs 2 folds or more, got 1"):
-        HeldOutNetworks(N, C, 1, seed=0)

@@ -1,25 +1,14 @@
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from icda.data import Task, create_task
 from icda.data.task import Batch
-from icda.methods import Context, Method, Setup, Stage, check_needs
+from icda.methods import Method, Setup, Stage, check_needs
 from icda.methods.base import MissingNeedError, check_networks
 from icda.models import FeatureClassifier, create_model
 from support import make_context
-
-
-class CrossEntropy(Method):
-    def loss(self, output: Any, batch: Any, context: Context) -> Tensor:
-        return F.cross_entropy(output.logits, batch.targets)
-
-
-def context_of(model: FeatureClassifier, **settings: Any) -> Context:
-    return make_context(model, rate=0.5, **settings)
 
 
 def toy_batch() -> Batch:
@@ -37,7 +26,7 @@ def test_the_default_step_is_one_step_of_plain_descent(model: FeatureClassifier)
     logits = model(batch.inputs).logits.detach()
     gradient = torch.autograd.grad(loss, model.head.weight)[0]
     expected = model.head.weight.detach() - 0.5 * gradient
-    result = CrossEntropy().step(batch, context_of(model))
+    result = Method().step(batch, make_context(model, rate=0.5))
     torch.testing.assert_close(model.head.weight.detach(), expected)
     torch.testing.assert_close(result.loss, loss.detach())
     assert result.logits is not None
@@ -49,11 +38,11 @@ def test_the_default_step_is_one_step_of_plain_descent(model: FeatureClassifier)
 
 def test_the_default_prediction_is_the_plain_classifier(model: FeatureClassifier) -> None:
     inputs = torch.randn(2, 4)
-    assert torch.equal(CrossEntropy().predict([model], inputs), model(inputs).logits)
+    assert torch.equal(Method().predict([model], inputs), model(inputs).logits)
 
 
 def test_a_method_is_one_stage_and_leaves_the_network_alone_unless_it_says_otherwise(model: FeatureClassifier) -> None:
-    method, context = CrossEntropy(), context_of(model)
+    method, context = Method(), make_context(model, rate=0.5)
     assert method.stages(7) == [Stage(7)]
     assert method.prepare_network(model) is model
     assert method.epoch_figures() == {}
@@ -64,7 +53,7 @@ def test_a_method_is_one_stage_and_leaves_the_network_alone_unless_it_says_other
 
 
 def test_the_context_shows_the_first_network_its_head_and_the_rate(model: FeatureClassifier) -> None:
-    context = context_of(model)
+    context = make_context(model, rate=0.5)
     assert context.network is model
     assert context.head is model.head
     assert context.learning_rate == 0.5
@@ -78,7 +67,11 @@ def test_the_setup_tells_counts_of_classes_and_groups() -> None:
     assert torch.equal(setup.class_counts, torch.bincount(task.train.targets))
     assert setup.group_counts is not None
     assert setup.group_counts.tolist() == [int((task.train.groups == group).sum()) for group in range(4)]
-    assert Setup.of(create_task("digits_lt"), create_model("mlp", 10, (1, 8, 8)), 3).group_counts is None
+    assert setup.batch_size is None
+    other, model = create_task("digits_lt"), create_model("mlp", 10, (1, 8, 8))
+    assert Setup.of(other, model, 3).group_counts is None
+    assert Setup.of(other, model, 3, batch_size=64).batch_size == 64
+    assert Setup.of(other, model, 3, batch_size=10**6).batch_size == len(other.train), "a full batch"
 
 
 @pytest.fixture
@@ -109,24 +102,10 @@ def test_what_a_task_lacks_is_named_with_method_task_and_where_to_look(needs: se
     assert "icda list methods" in message
 
 
-@pytest.mark.parametrize(("wanted", "given"), [(1, 1), (2, 2)])
-def test_as_many_networks_as_a_method_trains_are_fine(wanted: int, given: int) -> None:
-    method = CrossEntropy()
-    method.num_networks = wanted
-    check_networks(method, given)
-
-
 @pytest.mark.parametrize(("wanted", "given"), [(2, 1), (1, 2), (3, 1)])
 def test_another_number_of_networks_is_refused(wanted: int, given: int) -> None:
-    method = CrossEntropy()
+    method = Method()
     method.num_networks = wanted
+    check_networks(method, wanted)
     with pytest.raises(ValueError, match=f"trains {wanted} networks .*got {given}"):
         check_networks(method, given)
-
-
-def test_the_setup_tells_the_size_of_a_full_batch() -> None:
-    task = create_task("digits_lt")
-    model = create_model("mlp", 10, task.input_shape)
-    assert Setup.of(task, model, 3).batch_size is None
-    assert Setup.of(task, model, 3, batch_size=64).batch_size == 64
-    assert Setup.of(task, model, 3, batch_size=10**6).batch_size == len(task.train)

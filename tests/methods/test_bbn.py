@@ -10,11 +10,12 @@ from torch import Tensor, nn
 
 from icda.data import create_task
 from icda.data.task import Batch
-from icda.methods import Context, Setup, create_method, resolve_method
-from icda.methods.bbn import BBN, share_of_epoch
+from icda.methods import Context, Setup, create_method
+from icda.methods.bbn import BBN
 from icda.models import create_model
 from icda.models.base import FeatureClassifier
 from icda.models.two_branches import TwoBatches, TwoBranches
+from support import make_context
 
 CLASSES, SIZE = 3, 6
 
@@ -34,23 +35,17 @@ def make() -> tuple[BBN, FeatureClassifier]:
 def make_batches() -> tuple[Batch, Batch]:
     inputs = torch.randn(2, SIZE, 4, dtype=torch.float64)
     first, second = torch.tensor([0, 0, 0, 1, 1, 2]), torch.tensor([2, 2, 1, 2, 0, 1])
-    return (
-        Batch(inputs[0], first, None, torch.arange(SIZE)),
-        Batch(inputs[1], second, None, torch.arange(SIZE)),
-    )
+    return (Batch(inputs[0], first, None, torch.arange(SIZE)), Batch(inputs[1], second, None, torch.arange(SIZE)))
 
 
 def context_of(network: FeatureClassifier, second: Batch, epoch: int, asked: list[str] | None = None) -> Context:
     def draw(sampling: str) -> Batch:
-        if asked is not None:
-            asked.append(sampling)
+        (asked if asked is not None else []).append(sampling)
         return second
 
-    def apply(loss: Tensor) -> None:
-        network.zero_grad()
-        loss.backward()
-
-    return Context([network], [network], [], apply, lambda: iter(()), epoch=epoch, num_epochs=10, draw=draw)
+    network.zero_grad()
+    step = {"apply": lambda loss: loss.backward(), "draw": draw}
+    return make_context(network, epoch=epoch, num_epochs=10, **step)
 
 
 def naive_loss(network: FeatureClassifier, first: Batch, second: Batch, share: float) -> tuple[float, float]:
@@ -112,14 +107,6 @@ def test_the_first_epoch_teaches_nothing_to_the_rebalancing_branch() -> None:
     assert not network.head.weight.grad[:, 5:].any()  # type: ignore[union-attr,index]
 
 
-def test_the_share_falls_as_a_parabola_from_one() -> None:
-    shares = [share_of_epoch(epoch, 200) for epoch in range(200)]
-    assert shares[0] == 1.0
-    assert shares == sorted(shares, reverse=True)
-    for e in range(1, 201):  # the paper counts epochs from 1
-        assert shares[e - 1] == pytest.approx(1 - ((e - 1) / 200) ** 2)
-
-
 @pytest.mark.parametrize("training", [True, False])
 def test_prediction_reads_both_branches_alike_and_the_head_reads_the_features(training: bool) -> None:
     method, network = make()
@@ -151,20 +138,6 @@ def test_a_model_without_a_block_is_refused_before_training(tmp_path: Path) -> N
     with pytest.raises(ValueError, match="no block to make two branches of"):
         build(config, create_task("digits"))
     assert not (tmp_path / "run").exists()
-
-
-def test_a_context_that_draws_nothing_is_refused() -> None:
-    method, network = make()
-    first, second = make_batches()
-    with pytest.raises(ValueError, match=r"bbn draws a second batch each step: give the context a draw\(\)"):
-        method.step(first, replace(context_of(network, second, 0), draw=None))
-
-
-def test_it_has_its_long_name_and_no_options() -> None:
-    setup = Setup(CLASSES, 5, torch.ones(CLASSES), epochs=1, num_samples=3, input_shape=(4,))
-    assert resolve_method("bilateral-branch-network") == "bbn"
-    with pytest.raises(ValueError, match="method 'bbn' has no option 'power'"):
-        create_method("bbn", setup, {"power": 2})
 
 
 def test_every_explanation_can_be_made_of_its_network() -> None:

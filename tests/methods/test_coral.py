@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import pytest
 import torch
@@ -11,23 +10,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.task import Batch
-from icda.methods import Context, Setup, create_method
 from icda.methods.coral import CORAL, correlation_alignment
 from icda.methods.domain_penalty import DomainPart
 from icda.models import create_model
 from icda.models.base import Output
+from support import domain_setup, make_context
 
-SETUP = Setup(
-    num_classes=3,
-    feature_dim=4,
-    class_counts=torch.full((3,), 20),
-    epochs=10,
-    num_samples=60,
-    group_counts=torch.full((6,), 10),
-    batch_size=10,
-    group_domains=torch.tensor([0, 1, 2, 0, 1, 2]),
-)
-CONTEXT = Context([], [], [], lambda loss: None, lambda: iter(()))
+SETUP = domain_setup(3)
+CONTEXT = make_context()
 GROUPS = [0, 1, 2, 3, 0, 1, 0, 5, 2, 3, 0, 4]
 CASES = pytest.mark.parametrize(
     "groups",
@@ -146,21 +136,7 @@ def test_a_step_logs_the_term_without_its_weight_whatever_the_batch_holds(groups
     inputs = make_batch(groups)[0].features.detach()
     batch = Batch(inputs, torch.arange(len(groups)) % 3, torch.tensor(groups), torch.arange(len(groups)))
     wanted = naive_alignment(model(inputs).features.detach(), groups)
-    context = Context([model], [model], [], lambda loss: loss.backward(), lambda: iter(()))
-    result = CORAL(SETUP, gamma=4.0).step(batch, context)
+    result = CORAL(SETUP, gamma=4.0).step(batch, make_context(model, rate=0.0))
     assert result.extra == {"alignment_penalty": pytest.approx(wanted, rel=1e-10)}
     gradients = [parameter.grad for parameter in model.parameters()]
     assert all(gradient is not None and torch.isfinite(gradient).all() for gradient in gradients)
-
-
-def test_it_has_no_annealing_and_says_so() -> None:
-    options: dict[str, Any] = {"anneal_steps": 3}
-    with pytest.raises(ValueError, match="method 'coral' has no option 'anneal_steps'"):
-        create_method("coral", SETUP, options)
-
-
-def test_both_names_are_known_and_the_default_is_domainbeds() -> None:
-    for name in ("coral", "deep_coral"):
-        method = create_method(name, SETUP)
-        assert isinstance(method, CORAL)
-        assert method.gamma == 1.0

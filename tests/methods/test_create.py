@@ -1,19 +1,24 @@
 import inspect
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
 
+from icda.data.task import Batch
 from icda.losses import LOSSES, ICDALoss, RISDALoss
-from icda.methods import METHODS, Method, Setup, create_method, method_names, method_needs, resolve_method
+from icda.losses.ldam import LDAMLoss
+from icda.methods import METHODS, Method, Setup, Stage, create_method, method_names, method_needs, resolve_method
 from icda.methods.create import method_class, option_names
 from icda.methods.cross_fitted import CrossFittedMethod
 from icda.methods.from_loss import LossMethod
+from icda.models.base import Output
 from icda.registry import UnknownNameError
 from icda.settings import check, option_kinds
+from support import make_batch, make_context
 
 SETUP = Setup(
     num_classes=3,
@@ -51,26 +56,44 @@ def test_options_reach_the_loss() -> None:
     assert method.criterion.class_counts.tolist() == [5, 3, 1]
 
 
-def test_options_of_an_inner_loss_are_known_too() -> None:
-    method = create_method("risda_two_stage", SETUP, {"first_stage": 0.5, "mean_strength": 0.7})
-    assert (method.first_stage, method.criterion.mean_strength) == (0.5, 0.7)
-    names = option_names(method_class("risda_two_stage"))
-    assert names[:2] == ["first_stage", "effective_beta"]
-    assert set(names[2:]) == set(option_names(RISDALoss))
+@pytest.mark.parametrize(
+    ("name", "own", "inner"),
+    [
+        ("risda_two_stage", ["first_stage", "effective_beta"], RISDALoss),
+        ("ldam_drw", ["start", "effective_beta"], LDAMLoss),
+    ],
+)
+def test_options_of_an_inner_loss_are_known_too(name: str, own: list[str], inner: type[Any]) -> None:
+    names = option_names(method_class(name))
+    assert names[:2] == own
+    assert set(names[2:]) == set(option_names(inner))
     assert "reduction" not in names
+    option = option_names(inner)[0]
+    method = create_method(name, SETUP, {own[0]: 0.5, option: 0.7})
+    assert (getattr(method, own[0]), getattr(method.criterion, option)) == (0.5, 0.7)
 
 
 @pytest.mark.parametrize(
-    ("method", "option", "meant"),
+    ("method", "option", "hint"),
     [
-        ("icda", "lamda0", "lambda0"),
-        ("risda_two_stage", "first_stag", "first_stage"),
-        ("risda", "head_class", "head_classes"),
+        ("icda", "lamda0", "did you mean 'lambda0'"),
+        ("risda_two_stage", "first_stag", "did you mean 'first_stage'"),
+        ("risda", "head_class", "did you mean 'head_classes'"),
+        ("coral", "anneal_steps", "Known: gamma, sampling."),
+        ("bbn", "power", "Known: none."),
+        ("ce", "x", r"Known: label_smoothing\."),
+        *(("icda", name, "") for name in ("reduction", "ignore_index")),  # no choice of a training's
     ],
 )
-def test_an_unknown_option_gives_the_nearest_one_and_all_known(method: str, option: str, meant: str) -> None:
-    with pytest.raises(UnknownNameError, match=f"method '{method}' has no option '{option}': did you mean '{meant}'"):
+def test_an_unknown_option_gives_the_nearest_one_and_all_known(method: str, option: str, hint: str) -> None:
+    with pytest.raises(UnknownNameError, match=f"method '{method}' has no option '{option}': .*{hint}"):
         create_method(method, SETUP, {option: 1})
+
+
+@pytest.mark.parametrize("name", ["bbn", "ifl"])
+def test_a_context_that_draws_no_second_batch_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"{name} draws a second batch each step: give the context a draw\(\)"):
+        create_method(name, SETUP).step(make_batch(1), make_context())
 
 
 @pytest.mark.parametrize(
@@ -129,36 +152,103 @@ def test_an_annotation_that_cannot_be_read_rules_nothing_out(register_method: Ca
     assert isinstance(create_method(register_method("foreign", Foreign), SETUP, {"teacher": 3}), Foreign)
 
 
-def test_a_method_says_which_options_it_has() -> None:
-    with pytest.raises(UnknownNameError, match=r"method 'ce' has no option 'x': Known: label_smoothing\."):
-        create_method("ce", SETUP, {"x": 1})
-
-
-def test_the_reduction_is_not_a_users_choice() -> None:
-    for name, value in (("reduction", "sum"), ("ignore_index", 0)):
-        with pytest.raises(UnknownNameError, match=f"no option '{name}'"):
-            create_method("icda", SETUP, {name: value})
-
-
 @pytest.mark.parametrize(
     ("name", "full"),
-    [("CE", "cross_entropy"), ("LA", "logit_adjustment"), ("logit-adjustment", "logit_adjustment"), ("Icda", "icda")],
+    [
+        *(
+            ("CE", "cross_entropy"),
+            ("LA", "logit_adjustment"),
+            ("logit-adjustment", "logit_adjustment"),
+            ("Icda", "icda"),
+        ),
+        *(("bilateral-branch-network", "bbn"), ("deep_coral", "coral"), ("GroupDRO", "group_dro")),
+        *(("learning_from_failure", "lff"), ("mentornet_pd", "self_paced"), ("mwn", "meta_weight_net")),
+        *(("post-hoc-la", "post_hoc_logit_adjustment"), ("RandAugment", "rand_aug"), ("upweighting", "uw")),
+        *(("v-rex", "v_rex"), ("vrex", "v_rex")),
+    ],
 )
 def test_aliases_case_and_hyphens_lead_to_the_full_name(name: str, full: str) -> None:
     assert resolve_method(name) == full
 
 
-@pytest.mark.parametrize(("typo", "meant"), [("icad", "icda"), ("cross_entopy", "cross_entropy")])
+@pytest.mark.parametrize(
+    ("typo", "meant"),
+    [("icad", r"did you mean 'icda'\? "), ("cross_entopy", r"did you mean 'cross_entropy'\? "), ("qqqq", "")],
+)
 def test_an_unknown_method_gives_the_nearest_one_and_all_known(typo: str, meant: str) -> None:
-    with pytest.raises(
-        UnknownNameError, match=rf"unknown method '{typo}': did you mean '{meant}'\? Known: .*icda.*isda"
-    ):
+    with pytest.raises(UnknownNameError, match=rf"'{typo}': {meant}Known: .*icda.*isda"):
         create_method(typo, SETUP)
 
 
-def test_a_name_like_no_other_gives_the_list_alone() -> None:
-    with pytest.raises(UnknownNameError, match="unknown method 'qqqq': Known: "):
-        resolve_method("qqqq")
+DEFAULTS: dict[str, dict[str, Any]] = {
+    # those of DomainBed
+    "coral": {"gamma": 1.0, "sampling": "domain_balanced"},
+    "irm": {"penalty": 100.0, "anneal_steps": 500, "reset_optimizer": True, "sampling": "domain_balanced"},
+    "ib_irm": {"penalty": 100.0, "ib": 100.0, "anneal_steps": 500, "reset_optimizer": True},
+    "v_rex": {"penalty": 10.0, "anneal_steps": 500, "reset_optimizer": True},
+    # as published
+    "disturb_label": {"alpha": 0.1},
+    "metasaug": {"start": 0.8, "statistics_rate": 0.1, "every": 1},
+}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_defaults_are_those_that_the_documentation_names(name: str) -> None:
+    method = create_method(name, SETUP)
+    assert {option: getattr(method, option) for option in DEFAULTS[name]} == DEFAULTS[name]
+
+
+FIRST = partial(Stage, name="representation", restart=True)
+SECOND = partial(Stage, restart=True)
+BALANCED: dict[str, Any] = {"trains": "head", "sampling": "class_balanced"}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "epochs", "stages"),
+    [
+        ("crt", {}, 10, [FIRST(9), SECOND(1, "classifier", reset_head=True, **BALANCED)]),
+        ("lws", {}, 100, [FIRST(90), SECOND(10, "scales", **BALANCED)]),
+        ("oltr", {"freeze_encoder": True}, 90, [FIRST(30), SECOND(60, "memory", **BALANCED)]),
+        ("oltr", {}, 90, [FIRST(30), SECOND(60, "memory", sampling="class_balanced")]),
+        ("dfr", {}, 50, [FIRST(49), SECOND(1, "head", trains="head", reset_head=True, split="validation")]),
+        ("jtt", {}, 10, [Stage(2, "identification"), SECOND(8, "upweighted", sampling="own", reset_network=True)]),
+        ("jtt", {"up_weight": 1}, 5, [Stage(1, "identification"), SECOND(4, "upweighted", reset_network=True)]),
+        ("risda_two_stage", {}, 10, [Stage(8, "representation"), Stage(2, "head", trains="head")]),
+        ("group_dro", {}, 7, [Stage(7, sampling="group_balanced")]),
+        ("lisa", {}, 4, [Stage(4, sampling="group_balanced")]),
+        ("domain_mix", {}, 4, [Stage(4, sampling="domain_balanced")]),
+        ("uw", {}, 7, [Stage(7, sampling="group_balanced")]),
+        ("uw", {"weighting": "loss"}, 7, [Stage(7)]),
+    ],
+)
+def test_training_is_cut_into_its_stages(name: str, options: dict[str, Any], epochs: int, stages: list[Stage]) -> None:
+    assert create_method(name, SETUP, options).stages(epochs) == stages
+
+
+@pytest.mark.parametrize("name", ["afr", "crt", "jtt", "lws", "oltr"])
+@pytest.mark.parametrize(
+    ("epochs", "share", "lengths"),
+    [
+        *((100, 0.9, [90, 10]), (10, 0.9, [9, 1]), (3, 0.9, [2, 1]), (2, 0.9, [1, 1]), (2, 0.01, [1, 1])),
+        *((90, 1 / 3, [30, 60]), (50, 0.001, [1, 49]), (50, 0.999, [49, 1])),
+    ],
+)
+def test_both_stages_have_their_share_and_one_epoch_at_least(
+    name: str, epochs: int, share: float, lengths: list[int]
+) -> None:
+    stages = create_method(name, SETUP, {"first_stage": share}).stages(epochs)
+    assert [stage.epochs for stage in stages] == lengths
+
+
+@pytest.mark.parametrize(
+    "name", ["crt", "dfr", "jtt", "post_hoc_logit_adjustment", "rand_aug", "risda_two_stage", "uw"]
+)
+def test_a_method_that_changes_something_else_trains_by_plain_cross_entropy(name: str) -> None:
+    logits, targets = torch.randn(7, 3, dtype=torch.float64), torch.arange(7) % 3
+    wanted = sum(float(row.exp().sum().log() - row[y]) for row, y in zip(logits, targets.tolist(), strict=True)) / 7
+    batch = Batch(None, targets, None, targets)
+    found = create_method(name, SETUP).loss(Output(logits, logits), batch, make_context())
+    assert float(found) == pytest.approx(wanted, rel=1e-12)
 
 
 def test_needs_are_those_of_the_class(register_method: Callable[[str, type[Any]], str]) -> None:

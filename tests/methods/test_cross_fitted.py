@@ -1,9 +1,9 @@
-"""Methods that ask cross-fitted networks first: stages, state, kills in every phase, and two ranks."""
+"""Methods that ask cross-fitted networks first: stages, priors, and runs that reuse the networks of others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +22,23 @@ from icda.methods.shortcut_prior import ShortcutPrior, chosen_form
 from icda.methods.xrm import XRM
 from icda.models.base import FeatureClassifier, Output
 from icda.results import RunResult
-from icda.training import TrainConfig, evaluate_folder, train
+from icda.training import evaluate_folder, train
 from icda.training.checkpoint import load_checkpoint
+from support import make_context, short_run
 
 FIRST, AGAIN = "cross_fit", "cross_fit_again"
 SETUP = Setup(2, 5, torch.tensor([8, 4]), epochs=10, num_samples=12, seed=3)
 NAMES = ("xrm", "mat", "shortcut_prior")
+configure = partial(short_run, attributes="unknown")
 
 
-def configure(folder: Path, method: str, **settings: Any) -> TrainConfig:
-    common = {"task": "digits_coloured", "model": "mlp", "epochs": 2, "batch_size": 100, "learning_rate": 0.05}
-    return TrainConfig(**{**common, "method": method, "out": str(folder), "attributes": "unknown", **settings})  # type: ignore[arg-type]
+def evidence_of(folder: Path) -> dict[str, Any]:
+    """What the networks of a finished run said."""
+    said: dict[str, Any] = load_checkpoint(folder / "model.pt")["method"]["_extra_state"]["evidence"]
+    return said
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "twin_labels"])
 def test_the_first_stage_comes_on_top_of_the_epochs_and_both_have_schedules_of_their_own(name: str) -> None:
     for share, epochs, first in ((0.5, 10, 5), (0.01, 10, 1), (2.0, 3, 6)):
         stages = create_method(name, SETUP, {"cross_fit_epochs": share}).stages(epochs)
@@ -77,64 +80,23 @@ def test_the_network_that_is_kept_waits_and_the_others_are_done_when_it_starts(
     assert result["history"][-1]["held_out_nll"] > 0
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_training_killed_in_either_stage_ends_bit_identical(
-    name: str, tmp_path: Path, train_for: Callable[..., None]
-) -> None:
-    config = configure(tmp_path / "killed", name, checkpoint_every=3, options={"cross_fit_epochs": 1.0})
-    whole = train(replace(config, out=str(tmp_path / "whole")))
-    length = -(-len(create_task("digits_coloured").train) // 100)
-    # In the first epoch, in the last of the first stage, right after it, and in the second stage.
-    for steps in (5, length, length, length - 2):
-        train_for(config, steps, resume=True)
-        torch.rand(3)
-    killed = train(config, resume=True)
-    assert killed["metrics"] == whole["metrics"]
-    states = [load_checkpoint(tmp_path / folder / "checkpoint.pt") for folder in ("killed", "whole")]
-    for one, other in zip(*(state["networks"] for state in states), strict=True):
-        assert all(torch.equal(value, other[key]) for key, value in one.items())
-    first, second = (state["method"]["_extra_state"]["evidence"] for state in states)
-    assert first["agreement"] == second["agreement"]
-    assert torch.equal(first["logits"], second["logits"])
-    flipped = [state["method"]["held_out._extra_state"]["labels"] for state in states]
-    assert torch.equal(*flipped)
-
-
-def test_the_soft_form_trains_the_networks_again_on_the_labels_as_they_are(
-    tmp_path: Path, train_for: Callable[..., None]
-) -> None:
-    config = configure(tmp_path / "killed", "shortcut_prior", checkpoint_every=3, options={"form": "soft"})
-    whole = train(replace(config, out=str(tmp_path / "whole")))
-    stages = [record["stage"] for record in whole["history"]]
-    assert stages == [FIRST, AGAIN, "train", "train"]
+def test_the_soft_form_trains_the_networks_again_on_the_labels_as_they_are(tmp_path: Path) -> None:
+    config = configure(tmp_path / "whole", "shortcut_prior", options={"form": "soft"})
+    whole = train(config)
+    assert [record["stage"] for record in whole["history"]] == [FIRST, AGAIN, "train", "train"]
     assert "flipped_labels" in whole["history"][0]
     assert "flipped_labels" not in whole["history"][1]
-    length = -(-len(create_task("digits_coloured").train) // 100)
-    # In the first stage, right at its end, among the networks that are trained again, and at the end of that.
-    for steps in (5, length - 5, 4, length - 4, 3):
-        train_for(config, steps, resume=True)
-        torch.rand(3)
-    killed = train(config, resume=True)
-    assert killed["metrics"] == whole["metrics"]
-    states = [load_checkpoint(tmp_path / folder / "checkpoint.pt") for folder in ("killed", "whole")]
-    for one, other in zip(*(state["networks"] for state in states), strict=True):
-        assert all(torch.equal(value, other[key]) for key, value in one.items())
-    first, second = (state["method"]["_extra_state"]["evidence"] for state in states)
-    assert torch.equal(first["unflipped"], second["unflipped"])
-    assert not torch.equal(first["logits"], first["unflipped"])
-    reused = train(
-        replace(config, out=str(tmp_path / "reused"), options={"form": "soft", "reuse": str(tmp_path / "whole")})
-    )
+    evidence = evidence_of(tmp_path / "whole")
+    assert not torch.equal(evidence["logits"], evidence["unflipped"])
+    options = {"form": "soft", "reuse": str(tmp_path / "whole")}
+    reused = train(replace(config, out=str(tmp_path / "reused"), options=options))
     assert [record["stage"] for record in reused["history"]] == ["train", "train"]
     assert reused["history"][-1]["held_out_nll"] == whole["history"][-1]["held_out_nll"]
 
 
-REPEATED = {"repeats": 2, "stratified": True}
-
-
 @pytest.mark.parametrize(("name", "options"), [("xrm", {}), ("shortcut_prior", {"form": "soft"})])
-def test_repeats_are_stages_with_other_folds_whose_answers_are_averaged_and_may_be_killed(
-    name: str, options: dict[str, Any], tmp_path: Path, train_for: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+def test_repeats_are_stages_with_other_folds_whose_answers_are_averaged(
+    name: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[HeldOut] = []
     folds: list[Tensor] = []
@@ -146,8 +108,8 @@ def test_repeats_are_stages_with_other_folds_whose_answers_are_averaged_and_may_
         return heard[-1]
 
     monkeypatch.setattr(HeldOutNetworks, "ask", noted)
-    config = configure(tmp_path / "killed", name, checkpoint_every=3, options={**REPEATED, **options})
-    whole = train(replace(config, out=str(tmp_path / "whole")))
+    config = configure(tmp_path / "whole", name, options={"repeats": 2, "stratified": True, **options})
+    whole = train(config)
     passes = [FIRST, f"{FIRST}_2", *([AGAIN, f"{AGAIN}_2"] if options else [])]
     assert [record["stage"] for record in whole["history"]] == [*passes, "train", "train"]
     targets = create_task("digits_coloured").train.targets
@@ -156,21 +118,12 @@ def test_repeats_are_stages_with_other_folds_whose_answers_are_averaged_and_may_
             sizes = torch.bincount(fold[targets == c])
             assert int(sizes.max() - sizes.min()) <= 1
     assert not torch.equal(folds[0], folds[1])
-    evidence = load_checkpoint(tmp_path / "whole" / "model.pt")["method"]["_extra_state"]["evidence"]
+    evidence = evidence_of(tmp_path / "whole")
     torch.testing.assert_close(evidence["logits"], (heard[0].logits + heard[1].logits) / 2)
     assert evidence["agreement"] == pytest.approx((heard[0].agreement + heard[1].agreement) / 2)
     assert torch.equal(evidence["last"], heard[-1].logits)
     if options:
         torch.testing.assert_close(evidence["unflipped"], (heard[2].logits + heard[3].logits) / 2)
-    length = -(-len(targets) // 100)
-    # In the first repeat, at its end, in the second, and in the stage that follows.
-    for steps in (5, length - 5, 4, length - 1):
-        train_for(config, steps, resume=True)
-        torch.rand(3)
-    assert train(config, resume=True)["metrics"] == whole["metrics"]
-    states = [load_checkpoint(tmp_path / folder / "checkpoint.pt") for folder in ("killed", "whole")]
-    for one, other in zip(*(state["networks"] for state in states), strict=True):
-        assert all(torch.equal(value, other[key]) for key, value in one.items())
     reuse = {**options, "reuse": str(tmp_path / "whole")}
     reused = train(replace(config, out=str(tmp_path / "reused"), options=reuse))
     assert reused["history"][-1]["held_out_errors"] == whole["history"][-1]["held_out_errors"]
@@ -181,15 +134,12 @@ def test_one_repeat_by_a_coin_is_what_runs_did_before_there_was_a_choice(tmp_pat
     results = [train(configure(tmp_path / str(k), "mat", options=given)) for k, given in enumerate((plain, same))]
     assert results[0]["metrics"] == results[1]["metrics"]
     train(configure(tmp_path / "other", "mat", options={"stratified": True}))
-    kept = [
-        load_checkpoint(tmp_path / name / "model.pt")["method"]["_extra_state"]["evidence"] for name in ("0", "other")
-    ]
-    assert not torch.equal(kept[0]["logits"], kept[1]["logits"])
+    assert not torch.equal(evidence_of(tmp_path / "0")["logits"], evidence_of(tmp_path / "other")["logits"])
 
 
 def test_stratified_folds_need_the_labels_of_all_samples() -> None:
     method = create_method("xrm", SETUP, {"stratified": True})
-    context = Context([], [], [], lambda loss: None, lambda: iter(()), stage=method.stages(10)[0])
+    context = make_context(stage=method.stages(10)[0])
     with pytest.raises(ValueError, match="need the labels of all training samples"):
         method.stages(10)[0].on_start(context)
 
@@ -202,27 +152,10 @@ def test_the_soft_prior_reads_the_networks_that_saw_the_labels_as_they_are() -> 
     torch.testing.assert_close(method.log_prior, expected)
 
 
-@pytest.mark.parametrize("name", [*NAMES, "afr", "lff"])
-def test_a_method_without_groups_trains_where_groups_are_unknown_and_chooses_by_guessed_ones(
-    name: str, tmp_path: Path
-) -> None:
-    result = train(configure(tmp_path, name, selection="validation_worst_pseudo_group"))
-    assert result["metrics"]["worst_group_accuracy"] is not None
-    last = result["history"][-1]
-    assert last["validation_worst_pseudo_group_accuracy"] is not None
-    if name in NAMES:
-        first, second = result["history"][:2]
-        assert (first["stage"], second["stage"]) == (FIRST, "train")
-        assert "validation_accuracy" not in first, "the network that is kept still waits: there is nothing to judge"
-        assert second["validation_worst_pseudo_group_accuracy"] is not None  # the networks answer from here on
-
-
 def test_the_second_stage_is_told_its_own_progress() -> None:
     method = ShortcutPrior(SETUP, cross_fit_epochs=0.5)  # 5 and 10 epochs
-    context = Context([], [], [], lambda loss: None, lambda: iter(()))
     for progress, expected in ((0.0, 0.0), (1 / 3, 0.0), (2 / 3, 0.5), (1.0, 1.0)):
-        context.progress = progress
-        assert method.second_stage_progress(context) == pytest.approx(expected)
+        assert method.second_stage_progress(make_context(progress=progress)) == pytest.approx(expected)
 
 
 LOGITS = torch.tensor([[2.0, 0.0], [1.5, 0.0], [0.0, 2.5], [0.0, 1.0], [3.0, 0.0], [0.0, 0.2]])
@@ -287,7 +220,7 @@ def test_answers_that_say_nothing_leave_logit_adjustment(form: str) -> None:
     assert isinstance(method, ShortcutPrior)
     method.learn_from(HeldOut(torch.tensor([[1.0, 0.0]]).expand(12, 2), targets, 1.0))
     logits = torch.randn(12, 2)
-    context = Context([], [FeatureClassifier(nn.Identity(), nn.Linear(5, 2))], [], lambda loss: None, lambda: iter(()))
+    context = make_context(FeatureClassifier(nn.Identity(), nn.Linear(5, 2)))
     found = method.loss(Output(torch.zeros(12, 5), logits), Batch(None, targets, None, torch.arange(12)), context)
     expected = F.cross_entropy(logits + torch.tensor([8.0, 4.0]).log(), targets)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
@@ -306,22 +239,21 @@ def test_a_later_run_reuses_the_networks_of_an_earlier_one(tmp_path: Path) -> No
         assert torch.equal(found["logits"], wanted["logits"])
         for one, two in zip(other["networks"][1:], kept[0]["networks"][1:], strict=True):
             assert all(torch.equal(value, two[name]) for name, value in one.items())
-    with pytest.raises(ValueError, match="its networks answer otherwise about these samples"):
-        train(configure(tmp_path / "other", "mat", options=options, data_seed=1))
-    with pytest.raises(ValueError, match="its samples have classes of"):
-        train(configure(tmp_path / "less", "mat", options=options, subset=0.5))
-    with pytest.raises(ValueError, match=r"model\.pt is not there"):
-        train(configure(tmp_path / "no", "mat", options={"reuse": str(tmp_path / "nowhere")}))
-    with pytest.raises(ValueError, match="trained 2 cross-fitted networks, not 4"):
-        train(configure(tmp_path / "four", "shortcut_prior", options=options))
     train(configure(tmp_path / "plain", "cross_entropy"))
-    with pytest.raises(ValueError, match="trained no cross-fitted networks"):
-        train(configure(tmp_path / "none", "mat", options={"reuse": str(tmp_path / "plain")}))
-    (tmp_path / "plain" / "model.pt").write_bytes(b"damaged")
-    with pytest.raises(ValueError, match="it is damaged"):
-        train(configure(tmp_path / "damaged", "mat", options={"reuse": str(tmp_path / "plain")}))
-    with pytest.raises(ValueError, match="networks of another kind"):
-        train(configure(tmp_path / "kind", "mat", options=options, model="small_cnn"))
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "model.pt").write_bytes(b"damaged")
+    refusals: list[tuple[str, str, str, dict[str, Any]]] = [
+        ("its networks answer otherwise about these samples", "mat", "first", {"data_seed": 1}),
+        ("its samples have classes of", "mat", "first", {"subset": 0.5}),
+        (r"model\.pt is not there", "mat", "nowhere", {}),
+        ("trained 2 cross-fitted networks, not 4", "shortcut_prior", "first", {}),
+        ("trained no cross-fitted networks", "mat", "plain", {}),
+        ("it is damaged", "mat", "damaged", {}),
+        ("networks of another kind", "mat", "first", {"model": "small_cnn"}),
+    ]
+    for number, (why, name, folder, settings) in enumerate(refusals):
+        with pytest.raises(ValueError, match=why):
+            train(configure(tmp_path / str(number), name, options={"reuse": str(tmp_path / folder)}, **settings))
     (tmp_path / "first").rename(tmp_path / "gone")
     again = evaluate_folder(tmp_path / "again")
     assert again["metrics"]["accuracy"] == RunResult.read(tmp_path / "again" / "result.json")["metrics"]["accuracy"]

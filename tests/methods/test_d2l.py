@@ -16,7 +16,7 @@ from icda.data.task import Batch
 from icda.methods import Context, Setup, create_method
 from icda.methods.d2l import D2L, local_dimension
 from icda.models.base import FeatureClassifier
-from support import make_context
+from support import make_context, make_network
 
 SETUP = Setup(num_classes=3, feature_dim=5, class_counts=torch.full((3,), 16), epochs=10, num_samples=48)
 INPUTS = torch.randn(48, 4, generator=torch.Generator().manual_seed(1))
@@ -26,8 +26,7 @@ SMALL: dict[str, Any] = {"neighbours": 4, "neighbourhood": 16, "window": 2, "sta
 
 @pytest.fixture
 def model() -> FeatureClassifier:
-    encoder = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Dropout(0.5))
-    return FeatureClassifier(encoder, nn.Linear(5, 3))
+    return make_network()
 
 
 def context_of(model: FeatureClassifier, epoch: int = 0) -> Context:
@@ -98,9 +97,6 @@ def test_features_that_coincide_have_dimension_zero(model: FeatureClassifier) ->
     assert D2L(SETUP, **SMALL).measure(context_of(model)) == 0
 
 
-# -- the turning point ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("dimensions", "epoch", "wanted"),
     [
@@ -165,9 +161,6 @@ def test_momentum_of_the_weights_given_up_is_dropped(model: FeatureClassifier) -
     assert not context.optimizers[0].state
 
 
-# -- the loss ---------------------------------------------------------------------------------------------------------
-
-
 def loss_and_logits(alpha: float, turned: bool) -> tuple[Tensor, Tensor]:
     model = FeatureClassifier(nn.Identity(), nn.Linear(4, 3)).double()
     method = D2L(SETUP, **SMALL)
@@ -195,23 +188,6 @@ def test_labels_are_mixed_with_the_networks_own_answers(alpha: float) -> None:
     mixed = alpha * F.one_hot(TARGETS, 3) + (1 - alpha) * F.one_hot(logits.argmax(1), 3)
     wanted = (logits.softmax(1) - mixed).detach() / 48  # the answers carry no gradient
     torch.testing.assert_close(torch.autograd.grad(loss, logits)[0], wanted)
-
-
-# -- state and options ------------------------------------------------------------------------------------------------
-
-
-def test_dimensions_trust_and_the_network_to_go_back_to_come_back_from_their_state(model: FeatureClassifier) -> None:
-    method, other = D2L(SETUP, **SMALL), D2L(SETUP, **SMALL)
-    drive(method, model, [5.0, 4.0, 3.0, 3.1])
-    other.load_state_dict(copy.deepcopy(method.state_dict()))
-    twins = copy.deepcopy(model), copy.deepcopy(model)
-    for each, twin in zip((method, other), twins, strict=True):
-        each.measure = lambda context: 9.0
-        each.on_epoch_start(context_of(twin, 4))
-        assert int(each.turning_epoch) == 4
-    for one, two in zip(twins[0].state_dict().values(), twins[1].state_dict().values(), strict=True):
-        assert torch.equal(one, two)
-    assert not torch.equal(twins[0].head.weight, model.head.weight)
 
 
 @pytest.mark.parametrize(

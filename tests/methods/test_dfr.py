@@ -15,12 +15,12 @@ from icda.methods.dfr import DFR, STRENGTHS, Encoded, choose_l1, fit_balanced
 from icda.models.base import FeatureClassifier
 from icda.training import TrainConfig, train
 from icda.training.checkpoint import load_checkpoint
-from support import make_context
+from support import make_context, short_run
 
 SETUP = Setup(2, 5, torch.tensor([30, 30]), epochs=10, num_samples=60)
 GROUPS = torch.arange(4).repeat_interleave(torch.tensor([40, 6, 4, 30]))  # class x attribute
 TARGETS = GROUPS // 2
-FIRST, HEAD = DFR(SETUP).stages(10)
+HEAD = DFR(SETUP).stages(10)[1]
 
 
 def make_inputs() -> Tensor:
@@ -58,14 +58,6 @@ def standardised(model: FeatureClassifier) -> tuple[Tensor, Tensor, Tensor]:
         deviation = float(sum((x - mean[j]) ** 2 for x in features[:, j]) / 80) ** 0.5
         scale[j] = deviation if j != 4 else 1.0
     return (features - mean) / scale, mean, scale
-
-
-def test_the_last_epoch_belongs_to_the_head() -> None:
-    for epochs in (2, 3, 50):
-        assert DFR(SETUP).stages(epochs) == [
-            Stage(epochs - 1, "representation", restart=True),
-            Stage(1, "head", trains="head", restart=True, reset_head=True, split="validation"),
-        ]
 
 
 def test_the_head_is_the_balanced_l1_head_of_standardised_features(model: FeatureClassifier) -> None:
@@ -130,17 +122,23 @@ def test_the_penalty_is_chosen_by_the_worst_group_of_the_other_half(monkeypatch:
     assert torch.bincount(learned_from[0]).tolist() == [20, 3, 2, 15]
 
 
+def watched(patch: pytest.MonkeyPatch) -> list[Encoded]:
+    """What heads are fitted to from now on."""
+    seen: list[Encoded] = []
+
+    def watch(encoded: Encoded, *arguments: Any, **named: Any) -> Any:
+        seen.append(encoded)
+        return fit_balanced(encoded, *arguments, **named)
+
+    patch.setattr("icda.methods.dfr.fit_balanced", watch)
+    return seen
+
+
 def test_which_half_is_learned_from_depends_on_the_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    halves: list[Tensor] = []
-
-    def watch(part: Encoded, *arguments: Any, **named: Any) -> Any:
-        halves.append(part.features)
-        return fit_balanced(part, *arguments, **named)
-
-    monkeypatch.setattr("icda.methods.dfr.fit_balanced", watch)
+    fitted = watched(monkeypatch)
     for seed in (0, 0, 1):
         choose_l1(Encoded(INPUTS, TARGETS, GROUPS), 2, seed)
-    first, again, other = halves[:: len(STRENGTHS)]
+    first, again, other = (part.features for part in fitted[:: len(STRENGTHS)])
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
@@ -167,23 +165,12 @@ def test_a_head_without_a_bias_is_refused(model: FeatureClassifier) -> None:
         DFR(SETUP, l1=0.1).fit_head(context_of(bare, HEAD))
 
 
-def configure(folder: Path, method: str, epochs: int, **settings: Any) -> TrainConfig:
-    common = {"task": "digits_coloured", "model": "small_cnn", "batch_size": 60, "learning_rate": 0.05}
-    return TrainConfig(**{**common, "method": method, "epochs": epochs, "out": str(folder), **settings})  # type: ignore[arg-type]
-
-
 def test_a_training_fits_a_new_head_on_the_encoder_of_a_plain_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[Encoded] = []
-
-    def watch(encoded: Encoded, *arguments: Any, **named: Any) -> Any:
-        seen.append(encoded)
-        return fit_balanced(encoded, *arguments, **named)
-
-    monkeypatch.setattr("icda.methods.dfr.fit_balanced", watch)
-    result = train(configure(tmp_path / "dfr", "dfr", 3, options={"l1": 0.01}))
-    train(configure(tmp_path / "erm", "cross_entropy", 2))
+    seen, cnn = watched(monkeypatch), {"model": "small_cnn", "batch_size": 60}
+    result = train(short_run(tmp_path / "dfr", "dfr", epochs=3, options={"l1": 0.01}, **cnn))
+    train(short_run(tmp_path / "erm", "cross_entropy", **cnn))
     found, plain = (load_checkpoint(tmp_path / name / "model.pt")["networks"][0] for name in ("dfr", "erm"))
     assert any("running_mean" in name for name in plain)
     for name, value in plain.items():

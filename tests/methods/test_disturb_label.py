@@ -1,6 +1,3 @@
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
@@ -8,7 +5,7 @@ from torch.nn import functional as F
 
 from icda.data.generators import generator_for
 from icda.data.task import Batch
-from icda.methods import Context, Setup, create_method
+from icda.methods import Setup
 from icda.methods.disturb_label import DisturbLabel
 from icda.models.base import Output
 from support import make_context
@@ -19,10 +16,6 @@ def make(alpha: float, classes: int = 4, samples: int = 20_000, seed: int = 0) -
     return DisturbLabel(Setup(classes, 3, counts, epochs=2, num_samples=samples, seed=seed), alpha=alpha)
 
 
-def context_of(epoch: int) -> Context:
-    return make_context(epoch=epoch)
-
-
 def make_batch(size: int = 60, classes: int = 4) -> tuple[Output, Batch]:
     logits = torch.randn(size, classes, dtype=torch.float64, requires_grad=True)
     index = torch.randperm(20_000)[:size]
@@ -31,7 +24,7 @@ def make_batch(size: int = 60, classes: int = 4) -> tuple[Output, Batch]:
 
 def test_alpha_zero_is_cross_entropy_bit_for_bit() -> None:
     output, batch = make_batch()
-    value = make(0.0).loss(output, batch, context_of(1))
+    value = make(0.0).loss(output, batch, make_context(epoch=1))
     assert torch.equal(value, F.cross_entropy(output.logits, batch.targets))
 
 
@@ -45,20 +38,17 @@ def test_it_is_the_cross_entropy_of_labels_that_an_address_decides(classes: int)
         drawn = torch.randint(classes, (20_000,), generator=generator).tolist()
         labels = [drawn[i] if draws[i] < 0.3 else y for i, y in zip(batch.index.tolist(), batch.targets, strict=True)]
         expected = F.cross_entropy(output.logits, torch.tensor(labels))
-        assert torch.equal(method.loss(output, batch, context_of(epoch)), expected)
+        assert torch.equal(method.loss(output, batch, make_context(epoch=epoch)), expected)
 
 
-def test_a_label_stays_with_probability_one_minus_alpha_plus_alpha_over_classes_and_is_uniform_elsewhere() -> None:
+@pytest.mark.parametrize("alpha", [0.4, 1.0])
+def test_a_label_stays_with_probability_one_minus_alpha_plus_alpha_over_classes_and_is_uniform_elsewhere(
+    alpha: float,
+) -> None:
     index, targets = torch.arange(20_000), torch.full((20_000,), 2)
-    shares = make(0.4).disturbed(targets, index, epoch=0).bincount(minlength=4) / 20_000
+    shares = make(alpha).disturbed(targets, index, epoch=0).bincount(minlength=4) / 20_000
     for c, share in enumerate(shares.tolist()):
-        assert share == pytest.approx(0.6 + 0.1 if c == 2 else 0.1, abs=0.012)  # four standard deviations
-
-
-def test_alpha_one_draws_every_label() -> None:
-    targets = torch.zeros(20_000, dtype=torch.long)
-    shares = make(1.0).disturbed(targets, torch.arange(20_000), epoch=0).bincount(minlength=4) / 20_000
-    assert shares.tolist() == pytest.approx([0.25] * 4, abs=0.013)
+        assert share == pytest.approx(alpha / 4 + (1 - alpha) * (c == 2), abs=0.013)  # four standard deviations
 
 
 def test_epochs_and_seeds_draw_anew() -> None:
@@ -83,16 +73,10 @@ def test_the_global_generator_is_left_alone() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_the_default_is_one_in_ten() -> None:
-    setup = Setup(4, 3, torch.ones(4), epochs=1, num_samples=4)
-    build: Callable[..., Any] = create_method
-    assert build("disturb-label", setup).alpha == 0.1
-
-
 def test_the_gradient_is_that_of_the_disturbed_labels() -> None:
     output, batch = make_batch()
     method = make(0.5)
-    (found,) = torch.autograd.grad(method.loss(output, batch, context_of(0)), [output.logits])
+    (found,) = torch.autograd.grad(method.loss(output, batch, make_context(epoch=0)), [output.logits])
     labels: Tensor = method.disturbed(batch.targets, batch.index, 0)
     expected = (output.logits.softmax(1) - torch.eye(4, dtype=torch.float64)[labels]) / len(labels)
     torch.testing.assert_close(found, expected.detach())

@@ -12,28 +12,18 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from icda.data.task import Batch
-from icda.methods import Context, Setup, create_method
+from icda.methods import create_method
 from icda.methods.domain_penalty import DomainPenalty
 from icda.methods.irm import IRM
-from icda.models import FeatureClassifier, create_model
+from icda.models import create_model
 from icda.models.base import Output
 from icda.training import TrainConfig, train
 from icda.training.checkpoint import load_checkpoint
-from support import make_context
+from support import domain_setup, make_batch, make_context, short_run
 
-SETUP = Setup(
-    num_classes=3,
-    feature_dim=4,
-    class_counts=torch.full((3,), 20),
-    epochs=10,
-    num_samples=60,
-    group_counts=torch.tensor([20, 10, 20, 10]),
-    batch_size=10,
-    group_domains=torch.tensor([0, 1, 0, 1]),
-)
+SETUP = domain_setup()
 
 
 @pytest.mark.parametrize(
@@ -55,27 +45,15 @@ def test_the_weight_jumps_after_a_number_of_steps_or_a_share_of_training(
     assert method.penalty_weight(make_context(iteration=iteration, progress=progress)) == weight
 
 
-def trained_step(method: IRM, model: FeatureClassifier, optimizer: torch.optim.Optimizer, iteration: int) -> Any:
-    inputs = torch.randn(8, 5, generator=torch.Generator().manual_seed(iteration))
-    batch = Batch(inputs, torch.arange(8) % 3, torch.arange(8) % 4, torch.arange(8))
-
-    def apply(loss: Tensor) -> None:
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-    context = Context([model], [model], [optimizer], apply, lambda: iter(()), iteration=iteration)
-    return method.step(batch, context)
-
-
 @pytest.mark.parametrize(("reset", "counts"), [(True, [1, 2, 1, 2, 3]), (False, [1, 2, 3, 4, 5])])
 def test_the_optimiser_starts_afresh_once_at_the_jump_if_it_shall(reset: bool, counts: list[int]) -> None:
     method = IRM(SETUP, anneal_steps=2, reset_optimizer=reset)
-    model = create_model("mlp", 3, (5,), hidden=4)
+    model = create_model("mlp", 3, (5,), hidden=4).double()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     found = []
+    batch = make_batch(1, size=8, classes=3)._replace(groups=torch.arange(8) % 4)
     for iteration in range(5):
-        result = trained_step(method, model, optimizer, iteration)
+        result = method.step(batch, make_context(model, optimizers=[optimizer], iteration=iteration))
         assert result.extra.keys() == {"invariance_penalty"}
         found.append(int(optimizer.state[model.head.weight]["step"]))
     assert found == counts
@@ -83,18 +61,8 @@ def test_the_optimiser_starts_afresh_once_at_the_jump_if_it_shall(reset: bool, c
 
 def configure(folder: Path, **options: Any) -> TrainConfig:
     """Four large batches per epoch: twelve steps, and the weight jumps after six, in the middle of the second epoch."""
-    return TrainConfig(
-        task="digits_coloured",
-        method="irm",
-        model="mlp",
-        options=options,
-        epochs=3,
-        batch_size=300,
-        optimizer="adam",
-        learning_rate=0.01,
-        checkpoint_every=1,
-        out=str(folder),
-    )
+    settings = {"epochs": 3, "batch_size": 300, "optimizer": "adam", "learning_rate": 0.01, "checkpoint_every": 1}
+    return short_run(folder, "irm", options=options, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +124,7 @@ def test_a_penalty_on_fixed_features_is_warned_of(name: str, option: str) -> Non
     def start(model: str, **options: float) -> None:
         network = create_model(model, 3, (5,))
         method = create_method(name, SETUP, options | ({"anneal_steps": 0} if name == "ib_irm" else {}))
-        method.on_stage_start(Context([network], [network], [], lambda loss: None, lambda: iter(())))
+        method.on_stage_start(make_context(network))
 
     with pytest.warns(UserWarning, match=rf"acts on features, and this network's are fixed: its penalty \({option}="):
         start("linear")

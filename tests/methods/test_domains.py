@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
 from icda.methods import Setup, create_method
-from icda.methods.domains import check_domains, per_domain
+from icda.methods.domains import per_domain
 
 SETUP = Setup(2, 4, torch.tensor([6, 4]), 1, 10, torch.tensor([4, 2, 1, 3]), group_domains=torch.tensor([0, 1, 0, 1]))
 
@@ -21,10 +23,9 @@ def test_samples_are_drawn_as_asked(name: str, sampling: str) -> None:
     assert [stage.sampling for stage in method.stages(3)] == [sampling]
 
 
-def test_domains_without_samples_do_not_count() -> None:
-    check_domains(SETUP, "irm")
-    lonely = Setup(
-        2, 4, torch.tensor([6, 4]), 1, 10, torch.tensor([6, 0, 4, 0]), group_domains=torch.tensor([0, 1] * 2)
-    )
-    with pytest.raises(ValueError, match="irm compares domains, and the training set has samples of 1"):
-        check_domains(lonely, "irm")
+@pytest.mark.parametrize("name", ["irm", "ib_irm", "v_rex", "coral", "fish", "domain_mix", "lisa"])
+def test_domains_without_samples_do_not_count(name: str) -> None:
+    create_method(name, SETUP)
+    lonely = replace(SETUP, group_counts=torch.tensor([6, 0, 4, 0]))
+    with pytest.raises(ValueError, match="compares domains, and the training set has samples of 1"):
+        create_method(name, lonely)

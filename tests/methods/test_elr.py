@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.task import Batch
-from icda.methods import Context, Setup
+from icda.methods import Setup
 from icda.methods.elr import ELR
-from icda.models.base import FeatureClassifier
+from icda.models.base import Output
+from support import make_context
 
 SETUP = Setup(num_classes=3, feature_dim=5, class_counts=torch.tensor([4, 4, 4]), epochs=2, num_samples=12)
 TARGETS = torch.arange(12) % 3
 
 
 def visit(method: ELR, logits: Tensor, rows: Tensor) -> Tensor:
-    model = FeatureClassifier(nn.Identity(), nn.Linear(3, 3))
-    context = Context([model], [model], [], lambda loss: None, lambda: iter(()))
-    output: Any = type("Output", (), {"logits": logits, "features": logits})
-    return method.loss(output, Batch(logits, TARGETS[rows], None, rows), context)
+    return method.loss(Output(logits, logits), Batch(logits, TARGETS[rows], None, rows), make_context())
 
 
 def test_loss_and_running_means_are_those_of_the_paper() -> None:

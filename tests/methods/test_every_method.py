@@ -24,8 +24,23 @@ from icda.training import TrainConfig, Trainer, evaluate_folder, train
 from icda.training.checkpoint import load_checkpoint
 from icda.training.evaluation import evaluating
 from icda.training.run import build, load_folder, make_accelerator
+from support import short_run
 
 EPOCHS, BATCH_SIZE, STEPS = 3, 40, 4  # 150 samples: four batches an epoch; the last epoch is a second stage's
+KILLS = (2 * STEPS - 1, 3)  # with the checkpoint of step 6 as the last, then with that of the second epoch
+# Options with state or stages of their own, and the steps after which such a run is killed, beginning at its checkpoint.
+SOFT = {"form": "soft", "repeats": 2, "stratified": True}
+VARIANTS: dict[str, tuple[str, dict[str, Any], tuple[int, ...]]] = {
+    "metasaug from early on": ("metasaug", {"start": 0.2}, KILLS),
+    "difference": ("meta_icda", {"lookahead": "difference"}, KILLS),
+    "small batches of metadata": ("meta_icda", {"meta_batch_size": 20}, KILLS),
+    "both": ("meta_weight_net", {"lookahead": "difference", "meta_batch_size": 13}, KILLS),
+    "momentum of the weight network": ("meta_weight_net", {"recipe": "long_tail", "weight_rate": 0.05}, KILLS),
+    # In the first stage, at its end, right after it, and in the second.
+    **{name: (name, {"cross_fit_epochs": 2 / 3}, (2, 8, 3, 4)) for name in ("xrm", "mat", "shortcut_prior")},
+    "repeats": ("xrm", {"repeats": 2, "stratified": True}, (3, 8, 3, 4, 6)),
+    "networks trained again": ("shortcut_prior", SOFT, (3, 4, 3, 4, 5, 4)),
+}
 UNRELATED = {"seconds", "config", "environment"}  # may differ between two runs that are otherwise the same
 
 
@@ -87,36 +102,30 @@ def _small_tasks() -> Iterator[None]:
 
 
 def configure(name: str, folder: Path, **settings: Any) -> TrainConfig:
-    return TrainConfig(
-        task=task_name(method_needs(name)),
-        method=name,
-        model="mlp",
-        epochs=EPOCHS,
-        batch_size=BATCH_SIZE,
-        learning_rate=0.05,
-        out=str(folder),
-        **settings,
-    )
+    task = task_name(method_needs(name))
+    return short_run(folder, name, task=task, epochs=EPOCHS, batch_size=BATCH_SIZE, **settings)
+
+
+WholeRun = Callable[..., tuple[Path, dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
-def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, dict[str, Any]]]:
-    """Folder and result of an undisturbed training, made once for each method."""
+def whole_run(tmp_path_factory: pytest.TempPathFactory) -> WholeRun:
+    """Folder and result of an undisturbed training, made once for each method and its options."""
     made: dict[str, tuple[Path, dict[str, Any]]] = {}
 
-    def run(name: str) -> tuple[Path, dict[str, Any]]:
-        if name not in made:
+    def run(name: str, **options: Any) -> tuple[Path, dict[str, Any]]:
+        key = f"{name} {options}"
+        if key not in made:
             folder = tmp_path_factory.mktemp(name)
-            made[name] = folder, train(configure(name, folder))
-        return made[name]
+            made[key] = folder, train(configure(name, folder, options=options))
+        return made[key]
 
     return run
 
 
 @every_method
-def test_it_trains_and_the_saved_model_gives_the_same_answers(
-    name: str, whole_run: Callable[[str], tuple[Path, dict[str, Any]]], tmp_path: Path
-) -> None:
+def test_it_trains_and_the_saved_model_gives_the_same_answers(name: str, whole_run: WholeRun, tmp_path: Path) -> None:
     folder, result = whole_run(name)
     epochs = sum(stage.epochs for stage in load_folder(folder)[3].stages(EPOCHS))
     assert epochs > EPOCHS if getattr(method_class(name), "adds_epochs", False) else epochs == EPOCHS
@@ -145,21 +154,17 @@ def parts(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
         yield where, value
 
 
-@every_method
-def test_a_training_killed_in_an_epoch_and_after_one_ends_bit_identical(
-    name: str,
-    whole_run: Callable[[str], tuple[Path, dict[str, Any]]],
-    tmp_path: Path,
-    train_for: Callable[..., None],
+def check_resumed(
+    name: str, options: dict[str, Any], kills: tuple[int, ...], whole: Path, out: Path, train_for: Callable[..., None]
 ) -> None:
-    config = configure(name, tmp_path, checkpoint_every=3)
-    for steps in (2 * STEPS - 1, 3):  # with the checkpoint of step 6 as the last, then with that of the second epoch
+    """A run that is killed after so many steps, resumed, and so on, ends as the whole one."""
+    config = configure(name, out, options=options, checkpoint_every=3)
+    for steps in kills:
         train_for(config, steps, resume=True)
         torch.rand(3)  # what happens between a kill and the resumption must not matter
     train(config, resume=True)
-    folder, _ = whole_run(name)
     for file in ("checkpoint.pt", "model.pt"):
-        found, wanted = dict(parts(load_checkpoint(tmp_path / file))), dict(parts(load_checkpoint(folder / file)))
+        found, wanted = dict(parts(load_checkpoint(out / file))), dict(parts(load_checkpoint(whole / file)))
         assert found.keys() == wanted.keys(), file
         for place, value in wanted.items():
             same = torch.equal(found[place], value) if isinstance(value, Tensor) else found[place] == value
@@ -167,9 +172,22 @@ def test_a_training_killed_in_an_epoch_and_after_one_ends_bit_identical(
 
 
 @every_method
-def test_predictions_in_evaluation_mode_depend_on_the_sample_alone(
-    name: str, whole_run: Callable[[str], tuple[Path, dict[str, Any]]]
+def test_a_training_killed_in_an_epoch_and_after_one_ends_bit_identical(
+    name: str, whole_run: WholeRun, tmp_path: Path, train_for: Callable[..., None]
 ) -> None:
+    check_resumed(name, {}, KILLS, whole_run(name)[0], tmp_path, train_for)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_with_other_options_it_ends_bit_identical_too(
+    variant: str, whole_run: WholeRun, tmp_path: Path, train_for: Callable[..., None]
+) -> None:
+    name, options, kills = VARIANTS[variant]
+    check_resumed(name, options, kills, whole_run(name, **options)[0], tmp_path, train_for)
+
+
+@every_method
+def test_predictions_in_evaluation_mode_depend_on_the_sample_alone(name: str, whole_run: WholeRun) -> None:
     _, task, networks, method = load_folder(whole_run(name)[0])
     inputs = task.test.batch(torch.arange(20)).inputs
     state = {place: value.clone() for place, value in parts(method.state_dict()) if isinstance(value, Tensor)}

@@ -24,20 +24,6 @@ def test_the_loss_of_a_method_is_the_loss_itself_at_the_progress_of_training(nam
         torch.testing.assert_close(found, loss(features, batch.targets, head, 0.7))
 
 
-def test_the_statistics_of_a_loss_are_state_of_its_method() -> None:
-    head, features = nn.Linear(4, 3), torch.randn(8, 4)
-    batch = Batch(None, torch.arange(8) % 3, None, torch.arange(8))
-    method = create_method("icda", SETUP)
-    context: Any = SimpleNamespace(head=head, progress=1.0)
-    method.loss(Output(features, head(features)), batch, context)
-    state = method.state_dict()
-    assert state["criterion.statistics.count"].tolist() == [3, 3, 2]
-    other = create_method("icda", SETUP)
-    other.load_state_dict(state)
-    found = [m.eval().loss(Output(features, head(features)), batch, context) for m in (method, other)]
-    assert torch.equal(*found)
-
-
 def _epoch(name: str) -> dict[str, Any]:
     head, features = nn.Linear(4, 3), torch.randn(9, 4)
     batch = Batch(None, torch.arange(9) % 3, None, torch.arange(9))

@@ -8,13 +8,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.task import Batch
-from icda.methods import Context, Setup, Stage, resolve_method
+from icda.methods import Setup
 from icda.methods.group_dro import GroupDRO
 from icda.models.base import Output
+from support import make_context
 
 COUNTS = [40, 10, 4, 26]
 SETUP = Setup(3, 4, torch.tensor([30, 30, 20]), epochs=2, num_samples=80, group_counts=torch.tensor(COUNTS))
-CONTEXT = Context([], [], [], lambda loss: None, lambda: iter(()))
+CONTEXT = make_context()
 STEPS = ([0, 1, 2, 3, 0, 1], [0, 0, 3, 0, 3, 3], [2, 2, 2, 2, 1, 0], [1, 1, 1, 1, 1, 1])  # most lack a group
 
 
@@ -48,6 +49,8 @@ def test_weights_loss_and_gradient_follow_the_formula_step_by_step(eta: float, a
         found = method.loss(output, batch, CONTEXT)
         atol = 1e-12 if adjustment == 0 else 1e-7  # the adjustments were made in float32
         torch.testing.assert_close(method.q, torch.tensor(q, dtype=torch.float64), rtol=0, atol=atol)
+        assert not method.q.requires_grad
+        assert method.epoch_figures() == {"weight_by_group": method.q.tolist()}
         torch.testing.assert_close(found, expected, rtol=0, atol=atol)
         slopes = [torch.autograd.grad(value, [output.logits])[0] for value in (found, expected)]
         torch.testing.assert_close(slopes[0], slopes[1], rtol=0, atol=atol)
@@ -100,26 +103,6 @@ def test_a_group_without_training_samples_gets_no_weight() -> None:
     assert float(method.q.sum()) == pytest.approx(1)
 
 
-def test_weights_are_state_and_are_reported_by_group() -> None:
-    method = GroupDRO(SETUP, eta=0.5)
-    output, batch = batch_of([0, 1, 2, 3, 0, 1])
-    method.loss(output, batch, CONTEXT)
-    restored = GroupDRO(SETUP, eta=0.5)
-    restored.load_state_dict(method.state_dict())
-    assert set(method.state_dict()) == {"q"}
-    assert torch.equal(restored.q, method.q)
-    assert restored.epoch_figures() == {"weight_by_group": method.q.tolist()}
-    assert len(set(method.q.tolist())) == 4
-
-
-def test_groups_are_drawn_equally_often_and_no_gradient_goes_through_the_weights() -> None:
-    method = GroupDRO(SETUP)
-    assert method.stages(7) == [Stage(7, sampling="group_balanced")]
-    output, batch = batch_of([0, 1, 2, 3, 0, 1])
-    method.loss(output, batch, CONTEXT)
-    assert not method.q.requires_grad
-
-
 def on_rank(rank: int) -> tuple[Tensor, Tensor, Tensor]:
     """What the trainer averages: a rank's loss and gradient times its share of the batch; then the weights."""
     method, total, slope = GroupDRO(SETUP, eta=0.5).double(), torch.zeros(()), torch.zeros(6, 3, dtype=torch.float64)
@@ -143,7 +126,3 @@ def test_two_ranks_do_what_one_process_does(run_on_ranks: Callable[..., list[Any
     torch.testing.assert_close(first[1] + second[1], slope, rtol=0, atol=1e-12)
     for found in (first[2], second[2]):
         torch.testing.assert_close(found, method.q, rtol=0, atol=1e-12)
-
-
-def test_the_short_name_is_known() -> None:
-    assert resolve_method("GroupDRO") == "group_dro"

@@ -6,21 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from icda.methods import Setup, create_method
 from icda.methods.ib_irm import IBIRM
 from icda.methods.irm import IRM
-from support import make_context, make_grouped
+from support import domain_setup, make_context, make_grouped
 
-SETUP = Setup(
-    num_classes=3,
-    feature_dim=4,
-    class_counts=torch.full((3,), 20),
-    epochs=10,
-    num_samples=60,
-    group_counts=torch.full((4,), 15),
-    batch_size=10,
-    group_domains=torch.tensor([0, 1, 0, 1]),
-)
+SETUP = domain_setup()
 GROUPS = [0, 1, 2, 3, 0, 1, 0, 2, 2, 3, 0]
 
 
@@ -85,9 +75,3 @@ def test_a_share_of_training_delays_both_terms() -> None:
         irm = IRM(SETUP, penalty=weight, anneal_steps=0).loss(output, batch, make_context())
         found = method.loss(output, batch, make_context(iteration=9999, progress=progress))
         assert float(found.detach()) == pytest.approx(float(irm.detach()) + ib * bottleneck, rel=1e-12)
-
-
-def test_the_defaults_are_those_of_domainbed() -> None:
-    method = create_method("ib-irm", SETUP)
-    assert isinstance(method, IBIRM)
-    assert (method.penalty, method.ib, method.anneal_steps, method.reset_optimizer) == (100.0, 100.0, 500, True)

@@ -1,6 +1,5 @@
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from icda.losses import LogitAdjustmentLoss
 from icda.methods import Context, Setup
 from icda.methods.ifl import IFL, environment_weights, join_batches
 from icda.models.base import FeatureClassifier, Output
-from support import make_context
+from support import make_context, make_network
 
 COUNTS = torch.tensor([12, 6, 3])
 TARGETS = torch.repeat_interleave(torch.arange(3), COUNTS)
@@ -23,11 +22,6 @@ INPUTS = torch.randn(21, 4, generator=torch.Generator().manual_seed(1))
 def make(**options: Any) -> IFL:
     setup = Setup(num_classes=3, feature_dim=5, class_counts=COUNTS, epochs=100, num_samples=21)
     return IFL(setup, **options)
-
-
-def make_network() -> FeatureClassifier:
-    encoder = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Dropout(0.5))
-    return FeatureClassifier(encoder, nn.Linear(5, 3))
 
 
 def context_of(network: FeatureClassifier | None, epoch: int, second: Batch | None = None) -> Context:
@@ -209,23 +203,6 @@ def test_texts_of_different_lengths_are_joined_under_one_mask() -> None:
         assert both.inputs["attention_mask"].sum(1).tolist() == [lengths[0]] * 2 + [lengths[1]] * 3
         assert torch.equal(both.inputs["input_ids"], 7 * both.inputs["attention_mask"])
         assert both.targets.tolist() == [0, 1, 0, 1, 2]
-
-
-def test_state_is_restored_also_where_the_data_have_another_size() -> None:
-    method, network = make(), make_network()
-    method.on_epoch_start(context_of(network, 60))
-    method.move_centres(torch.randn(21, 5), TARGETS)
-    for samples in (21, 8):
-        again = IFL(Setup(3, 5, COUNTS, epochs=100, num_samples=samples))
-        again.load_state_dict(method.state_dict())
-        assert torch.equal(again.sampling_weights(), method.sampling_weights())
-        assert torch.equal(again.centres, method.centres)
-
-
-def test_a_context_that_draws_nothing_is_refused() -> None:
-    batch = Batch(INPUTS[:4], TARGETS[:4], None, torch.arange(4))
-    with pytest.raises(ValueError, match=r"ifl draws a second batch each step: give the context a draw\(\)"):
-        make().step(batch, replace(context_of(make_network(), 0), draw=None))
 
 
 def move_on_rank(rank: int) -> Tensor:

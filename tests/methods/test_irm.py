@@ -10,23 +10,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.task import Batch
-from icda.methods import Setup, create_method
+from icda.methods import Setup
 from icda.methods.domain_penalty import DomainPart
 from icda.methods.irm import IRM, invariance_penalty, scale_gradient
 from icda.models.base import Output
-from support import make_context, make_grouped
+from support import domain_setup, make_context, make_grouped
 
 # Four groups of class x attribute; the attribute, which is the domain, is the group's number modulo 2.
-SETUP = Setup(
-    num_classes=3,
-    feature_dim=4,
-    class_counts=torch.full((3,), 20),
-    epochs=10,
-    num_samples=60,
-    group_counts=torch.tensor([20, 10, 20, 10]),
-    batch_size=10,
-    group_domains=torch.tensor([0, 1, 0, 1]),
-)
+SETUP = domain_setup()
 GROUPS = [0, 1, 2, 3, 0, 1, 0, 2, 2, 3, 0]  # domain 0 has seven samples, domain 1 four
 
 
@@ -168,19 +159,9 @@ def test_half_precision_is_computed_in_single() -> None:
     assert float(found) == pytest.approx(wanted, rel=1e-5)
 
 
-# -- what is refused --------------------------------------------------------------------------------------------------
-
-
 def test_a_domain_without_training_samples_does_not_matter() -> None:
     counts, domains = torch.tensor([20, 0, 20]), torch.tensor([0, 1, 2])
     setup = Setup(3, 4, torch.full((3,), 20), 10, 40, counts, 10, group_domains=domains)
     output, batch = make_batch([0, 2, 2, 0])
     found = IRM(setup).loss(output, batch, make_context())
     assert float(found.detach()) == pytest.approx(naive_irm(output.logits, batch.targets, [0, 1, 1, 0], 1.0), rel=1e-12)
-
-
-def test_the_defaults_are_those_of_domainbed() -> None:
-    method = create_method("IRM", SETUP)
-    assert isinstance(method, IRM)
-    assert (method.penalty, method.anneal_steps, method.reset_optimizer) == (100.0, 500, True)
-    assert method.stages(10)[0].sampling == "domain_balanced"

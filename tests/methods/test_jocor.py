@@ -9,29 +9,14 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from icda.data.task import Batch
-from icda.methods import Context, Setup
+from icda.methods import Setup
 from icda.methods.jocor import JoCoR, joint_losses
-from icda.models import FeatureClassifier, create_model
-from support import make_context
+from icda.models import FeatureClassifier
+from support import make_batch, make_context
 
 SETUP = Setup(num_classes=4, feature_dim=6, class_counts=torch.full((4,), 5), epochs=20, num_samples=20)
-BATCH = Batch(
-    torch.randn(10, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64),
-    torch.arange(10) % 4,
-    None,
-    torch.arange(10),
-)
+BATCH = make_batch(1, size=10)
 RATE = 0.3
-
-
-@pytest.fixture
-def models() -> list[FeatureClassifier]:
-    return [create_model("mlp", 4, (5,), hidden=6).double() for _ in range(2)]
-
-
-def context_of(models: list[FeatureClassifier], epoch: int = 99) -> Context:
-    return make_context(*models, rate=RATE, epoch=epoch)
 
 
 def softmax(row: list[float]) -> list[float]:
@@ -69,7 +54,7 @@ def test_a_step_descends_the_smallest_joint_losses_in_both(
     losses = [naive_loss(*row, 0.3) for row in rows]
     chosen = sorted(range(10), key=lambda row: losses[row])[:kept]
     loss = joint_losses(*answers, BATCH.targets, 0.3)[chosen].mean()
-    result = JoCoR(SETUP, noise_rate=0.4, agreement=0.3).step(BATCH, context_of(models, epoch))
+    result = JoCoR(SETUP, noise_rate=0.4, agreement=0.3).step(BATCH, make_context(*models, rate=RATE, epoch=epoch))
     assert float(result.loss) == pytest.approx(sum(losses[row] for row in chosen) / kept)
     for model, twin in zip(models, twins, strict=True):
         gradients = torch.autograd.grad(loss, list(twin.parameters()), retain_graph=True)
@@ -79,7 +64,7 @@ def test_a_step_descends_the_smallest_joint_losses_in_both(
 
 def test_without_agreement_and_noise_they_are_two_networks_of_cross_entropy(models: list[FeatureClassifier]) -> None:
     twins = copy.deepcopy(models)
-    JoCoR(SETUP, noise_rate=0.0, agreement=0.0).step(BATCH, context_of(models))
+    JoCoR(SETUP, noise_rate=0.0, agreement=0.0).step(BATCH, make_context(*models, rate=RATE, epoch=99))
     for model, twin in zip(models, twins, strict=True):
         loss = F.cross_entropy(twin(BATCH.inputs).logits, BATCH.targets)
         gradients = torch.autograd.grad(loss, list(twin.parameters()))

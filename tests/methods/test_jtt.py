@@ -1,25 +1,27 @@
 import math
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data import create_task
 from icda.data.task import Batch
-from icda.methods import Context, Setup, Stage
+from icda.methods import Context, Setup
 from icda.methods.jtt import JTT
 from icda.models.base import FeatureClassifier, Output
-from icda.training import TrainConfig, train
-from support import make_context
+from icda.training import train
+from support import make_context, make_network, short_run
 
 SETUP = Setup(3, 5, torch.tensor([8, 8, 8]), epochs=10, num_samples=24)
 INPUTS = torch.randn(24, 4, generator=torch.Generator().manual_seed(1))
 TARGETS = torch.arange(24) % 3
+context_of = partial(make_context, data=(INPUTS, TARGETS), num_epochs=10)
 FIRST, SECOND = JTT(SETUP).stages(10)
 
 
@@ -29,13 +31,9 @@ def model() -> FeatureClassifier:
 
 
 def make_model() -> FeatureClassifier:
-    model = FeatureClassifier(nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Dropout(0.5)), nn.Linear(5, 3))
+    model = make_network()
     model.encoder[1].running_mean.normal_()  # type: ignore[index,union-attr,operator]
     return model
-
-
-def context_of(model: FeatureClassifier, stage: Stage, epoch: int) -> Context:
-    return make_context(model, data=(INPUTS, TARGETS), epoch=epoch, num_epochs=10, stage=stage)
 
 
 @torch.no_grad()
@@ -45,19 +43,6 @@ def errors_of(model: FeatureClassifier) -> Tensor:
     return torch.tensor(wrong)
 
 
-def test_the_epochs_are_shared_and_the_second_network_starts_afresh() -> None:
-    assert JTT(SETUP, first_stage=0.3).stages(10) == [
-        Stage(3, "identification"),
-        Stage(7, "upweighted", sampling="own", restart=True, reset_network=True),
-    ]
-    for epochs in (2, 3, 50):
-        for share in (0.001, 0.5, 0.999):
-            lengths = [stage.epochs for stage in JTT(SETUP, first_stage=share).stages(epochs)]
-            assert len(lengths) == 2
-            assert min(lengths) >= 1
-            assert sum(lengths) == epochs
-
-
 def test_the_errors_are_those_of_the_network_in_evaluation_mode_when_the_first_stage_ends(
     model: FeatureClassifier,
 ) -> None:
@@ -65,7 +50,7 @@ def test_the_errors_are_those_of_the_network_in_evaluation_mode_when_the_first_s
     assert 0 < int(expected.sum()) < 24
     model.train()
     method = JTT(SETUP)
-    method.find_errors(context_of(model, FIRST, 1))
+    method.find_errors(context_of(model, stage=FIRST, epoch=1))
     assert torch.equal(method.errors, expected)
     assert method.epoch_figures() == {"upweighted_errors": int(expected.sum())}
     assert [stage.on_end for stage in method.stages(10)] == [method.find_errors, None], "chosen once"
@@ -73,7 +58,7 @@ def test_the_errors_are_those_of_the_network_in_evaluation_mode_when_the_first_s
 
 def test_a_step_has_the_expected_gradient_of_the_upsampled_training_set(model: FeatureClassifier) -> None:
     method = JTT(SETUP, up_weight=6)
-    method.find_errors(context_of(model, FIRST, 1))
+    method.find_errors(context_of(model, stage=FIRST, epoch=1))
     weights = method.sampling_weights()
     assert weights.dtype == torch.float64
     logits = torch.randn(24, 3, dtype=torch.float64, requires_grad=True)
@@ -81,15 +66,11 @@ def test_a_step_has_the_expected_gradient_of_the_upsampled_training_set(model: F
     for i in range(24):
         one = Output(torch.zeros(1, 5), logits[[i]])
         batch = Batch(INPUTS[[i]], TARGETS[[i]], None, torch.tensor([i]))
-        value = value + weights[i] / weights.sum() * method.loss(one, batch, context_of(model, SECOND, 5))
+        value = value + weights[i] / weights.sum() * method.loss(one, batch, context_of(model, stage=SECOND, epoch=5))
     upsampled = [i for i in range(24) for _ in range(6 if method.errors[i] else 1)]
     expected = F.cross_entropy(logits[upsampled], TARGETS[upsampled])
     slopes = [torch.autograd.grad(loss, [logits])[0] for loss in (value, expected)]
     torch.testing.assert_close(slopes[0], slopes[1], rtol=0, atol=1e-12)
-
-
-def test_with_a_weight_of_one_the_second_stage_is_plain_training() -> None:
-    assert JTT(SETUP, up_weight=1).stages(10)[1].sampling == "uniform"
 
 
 def test_a_network_without_errors_is_warned_of(model: FeatureClassifier) -> None:
@@ -97,14 +78,14 @@ def test_a_network_without_errors_is_warned_of(model: FeatureClassifier) -> None
         answers = model.eval()(INPUTS).logits.argmax(1)
         yield Batch(INPUTS, answers, None, torch.arange(24))
 
-    context, method = context_of(model, FIRST, 1), JTT(SETUP)
+    context, method = context_of(model, stage=FIRST, epoch=1), JTT(SETUP)
     context.training_batches = all_right
     with pytest.warns(UserWarning, match="no training sample wrong after 2 epochs, .* A smaller first_stage"):
         method.find_errors(context)
     assert method.sampling_weights().tolist() == [1.0] * 24
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        method.find_errors(context_of(model, FIRST, 1))
+        method.find_errors(context_of(model, stage=FIRST, epoch=1))
 
 
 def errors_on_rank(rank: int) -> tuple[Tensor, Tensor]:
@@ -112,7 +93,7 @@ def errors_on_rank(rank: int) -> tuple[Tensor, Tensor]:
     model = make_model()
     model.encoder[1].running_mean.add_(rank)  # type: ignore[index,union-attr,operator]
     method = JTT(SETUP)
-    method.find_errors(context_of(model, FIRST, 1))
+    method.find_errors(context_of(model, stage=FIRST, epoch=1))
     return errors_of(model), method.errors
 
 
@@ -154,18 +135,13 @@ class Recorder:
         return {name: value.clone() for name, value in context.models[0].state_dict().items()}
 
 
-def configure(folder: Path, method: str, **settings: Any) -> TrainConfig:
-    common = {"task": "digits_coloured", "model": "mlp", "epochs": 4, "batch_size": 100, "learning_rate": 0.05}
-    return TrainConfig(**{**common, "method": method, "out": str(folder), **settings})  # type: ignore[arg-type]
-
-
 def test_a_training_stops_erm_early_starts_again_and_draws_the_errors_more_often(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = Recorder(monkeypatch)
     options = {"first_stage": 0.5, "up_weight": 6.0}
-    result = train(configure(tmp_path / "jtt", "jtt", options=options, attributes="unknown"))
-    plain = train(configure(tmp_path / "erm", "cross_entropy"))
+    result = train(short_run(tmp_path / "jtt", "jtt", epochs=4, options=options, attributes="unknown"))
+    plain = train(short_run(tmp_path / "erm", "cross_entropy", epochs=4))
     losses = [[line["train_loss"] for line in run["history"][:2]] for run in (result, plain)]
     assert losses[0] == losses[1], "the first stage is the beginning of a plain training"
     first, second = seen.starts

@@ -10,7 +10,6 @@ from icda.data.task import Batch
 from icda.losses.cosine import CosineHead
 from icda.losses.ldam import LDAMLoss
 from icda.methods import Setup, create_method
-from icda.methods.create import method_class, option_names
 from icda.methods.ldam_drw import LDAMDRW
 from icda.models.base import FeatureClassifier, Output
 
@@ -69,16 +68,6 @@ def test_the_network_gets_a_cosine_head_and_predicts_with_it() -> None:
     features = model.encoder(inputs)
     expected = 20 * torch.nn.functional.cosine_similarity(features[:, None], weight[None], dim=2)
     torch.testing.assert_close(method.predict([model], inputs), expected)
-
-
-def test_the_options_of_the_loss_are_known() -> None:
-    assert set(option_names(method_class("ldam_drw"))) == {
-        "start",
-        "effective_beta",
-        "max_margin",
-        "scale",
-        "label_smoothing",
-    }
 
 
 def weighted_on_rank(rank: int) -> Tensor:

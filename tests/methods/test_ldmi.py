@@ -85,9 +85,6 @@ def test_a_hundred_classes_do_not_overflow() -> None:
     assert torch.isfinite(torch.autograd.grad(loss, logits)[0]).all()
 
 
-# -- the stages -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("epochs", "share", "lengths"), [(10, 0.5, [5, 5]), (30, 0.8, [24, 6]), (1, 0.5, [1])])
 def test_each_stage_has_a_schedule_of_its_own(epochs: int, share: float, lengths: list[int]) -> None:
     stages = LDMI(SETUP, first_stage=share, second_rate=1e-3).stages(epochs)

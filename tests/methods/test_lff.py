@@ -8,24 +8,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from icda.data.task import Batch
-from icda.methods import Context, Setup, create_method
+from icda.methods import Setup
 from icda.methods.lff import LfF, relative_difficulty
-from icda.models import FeatureClassifier, create_model
+from icda.models import FeatureClassifier
+from support import make_batch, make_context
 
-SETUP = Setup(num_classes=3, feature_dim=6, class_counts=torch.full((3,), 5), epochs=2, num_samples=15)
-BATCH = Batch(torch.randn(8, 5, dtype=torch.float64), torch.arange(8) % 3, None, torch.arange(8))
+SETUP = Setup(num_classes=4, feature_dim=6, class_counts=torch.full((4,), 5), epochs=2, num_samples=20)
+BATCH = make_batch(1, size=8)
 
 
-def test_each_network_gets_the_gradient_of_its_own_loss() -> None:
-    models: list[FeatureClassifier] = [create_model("mlp", 3, (5,), hidden=6).double() for _ in range(2)]
+def test_each_network_gets_the_gradient_of_its_own_loss(models: list[FeatureClassifier]) -> None:
     slopes: list[Tensor] = []
 
     def apply(loss: Tensor) -> None:
         slopes.extend(torch.autograd.grad(loss, [model.head.weight for model in models]))  # type: ignore[misc,list-item]
 
-    context = Context(models, models, [], apply, lambda: iter(()))
-    result = LfF(SETUP, q=0.6).step(BATCH, context)
+    result = LfF(SETUP, q=0.6).step(BATCH, make_context(*models, apply=apply))
     kept_total, biased_total, mean = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64), 0.0
     for i in range(8):
         y = int(BATCH.targets[i])
@@ -47,7 +45,3 @@ def test_each_network_gets_the_gradient_of_its_own_loss() -> None:
 def test_equal_losses_and_no_losses_at_all_weigh_a_half() -> None:
     assert relative_difficulty(torch.tensor([2.0, 0.0]), torch.tensor([2.0, 0.0])).tolist() == [0.5, 0.5]
     assert relative_difficulty(torch.tensor([5.0]), torch.tensor([0.0])).tolist() == [1.0]
-
-
-def test_the_long_name_is_known() -> None:
-    assert isinstance(create_method("learning_from_failure", SETUP), LfF)

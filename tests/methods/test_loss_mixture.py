@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import pytest
 import torch
@@ -11,14 +11,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.data.task import Batch
-from icda.methods import Context, Setup
+from icda.methods import Setup
 from icda.methods.loss_mixture import LossMixture, lower_component
-from icda.models.base import FeatureClassifier
+from icda.models.base import FeatureClassifier, Output
 from support import make_context
 
 SETUP = Setup(num_classes=3, feature_dim=4, class_counts=torch.tensor([8, 8, 8]), epochs=20, num_samples=24)
 INPUTS = torch.randn(24, 4, generator=torch.Generator().manual_seed(1))
 TARGETS = torch.arange(24) % 3
+context_of = partial(make_context, data=(INPUTS, TARGETS), num_epochs=20)
 
 
 def losses(seed: int) -> Tensor:
@@ -40,17 +41,13 @@ def test_losses_that_are_all_alike_are_trusted() -> None:
     assert torch.equal(lower_component(torch.full((5,), 0.7)), torch.ones(5))
 
 
-def context_of(model: FeatureClassifier, epoch: int) -> Context:
-    return make_context(model, data=(INPUTS, TARGETS), epoch=epoch, num_epochs=20)
-
-
 def test_labels_are_trusted_until_the_start_and_then_by_the_losses_of_a_pass() -> None:
     torch.manual_seed(0)
     model = FeatureClassifier(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), nn.Linear(4, 3))
     method = LossMixture(SETUP, start=0.1)
-    method.on_epoch_start(context_of(model, 1))
+    method.on_epoch_start(context_of(model, epoch=1))
     assert torch.equal(method.clean, torch.ones(24))
-    method.on_epoch_start(context_of(model.train(), 2))
+    method.on_epoch_start(context_of(model.train(), epoch=2))
     model.eval()
     with torch.no_grad():
         wanted = lower_component(F.cross_entropy(model(INPUTS).logits, TARGETS, reduction="none"))
@@ -66,7 +63,5 @@ def test_the_loss_mixes_label_and_own_answer_by_trust() -> None:
     for z, row in zip(logits, rows.tolist(), strict=True):
         chances, trust = z.softmax(0), float(method.clean[row])
         wanted += -trust * float(chances[TARGETS[row]].log()) - (1 - trust) * float(chances.max().log())
-    output: Any = type("Output", (), {"logits": logits})
-    context = Context([], [], [], lambda loss: None, lambda: iter(()))
-    found = method.loss(output, Batch(logits, TARGETS[rows], None, rows), context)
+    found = method.loss(Output(logits, logits), Batch(logits, TARGETS[rows], None, rows), make_context())
     assert float(found) == pytest.approx(wanted / 6, rel=1e-5)

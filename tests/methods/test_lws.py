@@ -6,7 +6,7 @@ from torch.nn import functional as F
 from icda.data.task import Batch
 from icda.losses import LogitAdjustmentLoss
 from icda.losses.head import head_parameters
-from icda.methods import Context, Setup, Stage, create_method
+from icda.methods import Context, Setup, Stage
 from icda.methods.lws import LearnableWeightScaling, ScaledLinear
 from icda.models.base import FeatureClassifier
 from support import make_context
@@ -112,10 +112,3 @@ def test_what_is_put_back_has_a_gradient_and_it_is_zero(stage: str) -> None:
     for name, parameter in model.head.named_parameters():
         assert parameter.grad is not None, "several processes would wait for it"
         assert bool(parameter.grad.any()) is (name not in PUT_BACK[stage]), name
-
-
-def test_the_second_stage_is_short_balanced_and_keeps_the_head() -> None:
-    first, second = create_method("lws", SETUP).stages(100)
-    assert (first.epochs, first.restart, second.epochs) == (90, True, 10)
-    assert (second.trains, second.sampling, second.restart) == ("head", "class_balanced", True)
-    assert not second.reset_head

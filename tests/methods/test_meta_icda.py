@@ -4,40 +4,28 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch.func import functional_call
-from torch.nn import functional as F
 
-from icda import ClassStatistics, ICDALoss, StrengthNetwork
-from icda.data.task import Batch
-from icda.methods import Context, Method, Setup, create_method
+from icda import ClassStatistics, StrengthNetwork
+from icda.methods import Method, Setup, create_method
 from icda.methods.meta_icda import MetaICDAMethod
-from icda.models import FeatureClassifier, create_model
+from icda.models import FeatureClassifier
 from icda.models.base import Output
-from icda.registry import UnknownNameError
 from icda.training import TrainConfig, train
-from support import make_context
+from support import before_a_step, make_batch, make_context, meta_gradients
 
 CLASSES, DIM, RATE = 4, 6, 0.3
 COUNTS = torch.tensor([40, 20, 10, 5])
 KINDS = ("full", "diagonal", "low_rank")
-
-
-@pytest.fixture
-def model() -> FeatureClassifier:
-    return create_model("mlp", CLASSES, (5,), hidden=DIM).double()
-
-
-def batch(seed: int, size: int = 9) -> Batch:
-    generator = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(size, 5, generator=generator, dtype=torch.float64)
-    return Batch(inputs, torch.arange(size) % CLASSES, None, torch.arange(size))
+METADATA = make_batch(99, size=8)
+context_of = partial(make_context, rate=RATE, progress=0.7, next_metadata=lambda: METADATA)
 
 
 def make(**options: Any) -> MetaICDAMethod:
@@ -45,16 +33,11 @@ def make(**options: Any) -> MetaICDAMethod:
     return MetaICDAMethod(setup, **options).double().train()
 
 
-def context_of(model: FeatureClassifier, progress: float = 0.7, iteration: int = 0) -> Context:
-    metadata = {"next_metadata": lambda: batch(99, size=8)}
-    return make_context(model, rate=RATE, progress=progress, iteration=iteration, **metadata)
-
-
 def run(method: Method, model: FeatureClassifier, steps: int, progress: float = 0.7) -> list[Any]:
-    context, results = context_of(model, progress), []
+    context, results = context_of(model, progress=progress), []
     for k in range(steps):
         context.iteration = k
-        results.append(method.step(batch(k), context))
+        results.append(method.step(make_batch(k), context))
     return results
 
 
@@ -89,15 +72,12 @@ def constant_network(value: float) -> StrengthNetwork:
     return network
 
 
-# -- what the real step is taken with ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_with_nothing_to_learn_it_is_icda_with_a_constant_strength(kind: str, model: FeatureClassifier) -> None:
     method = make(covariance=kind, statistics_rate=0, strength_rate=0, strength_network=constant_network(0.3))
     statistics = ClassStatistics(CLASSES, DIM, kind).double()
     for k in range(3):
-        data, reference = batch(k), copy.deepcopy(model)
+        data, reference = make_batch(k), copy.deepcopy(model)
         output = reference(data.inputs)
         statistics.update(output.features, data.targets)
         mean, cov, alpha = statistics.mean, dense(statistics), torch.full((9,), 0.3)
@@ -120,13 +100,9 @@ def test_the_real_loss_uses_statistics_and_strengths_stepped_along_their_gradien
         context_of(model),
         20,
     )
-    for k in range(2):
-        method.observe(model(batch(k).inputs), batch(k), context)
-    twin, data = copy.deepcopy(method), batch(7)
-    output = model(data.inputs)
-    twin.observe(output, data, context)
+    twin, data, output = before_a_step(method, model, context)
     tensors, inner = twin.outer(output, data, context)
-    gradients = double_backward(model, data, batch(99, size=8), inner, tensors)
+    gradients = meta_gradients(model, data, METADATA, inner, tensors, RATE)
     count, statistics = len(list(twin.strength_network.parameters())), twin.criterion.statistics
     stepped = [(t - rate * g).detach() for t, g in zip(tensors[count:], gradients[count:], strict=True)]
     mean, cov = stepped[0], covariance_of(kind, stepped[1:])
@@ -149,25 +125,11 @@ def covariance_of(kind: str, parts: list[Tensor]) -> Tensor:
     return diagonal if kind == "diagonal" else diagonal + parts[1].mT @ parts[1]
 
 
-def double_backward(
-    model: FeatureClassifier, data: Batch, metadata: Batch, inner: Callable[..., Tensor], tensors: Sequence[Tensor]
-) -> tuple[Tensor, ...]:
-    parameters = {name: value.detach().clone().requires_grad_() for name, value in model.named_parameters()}
-    loss = inner(functional_call(model, parameters, (data.inputs,)).logits, parameters["head.weight"])
-    slopes = torch.autograd.grad(loss, list(parameters.values()), create_graph=True)
-    moved = {name: value - RATE * slope for (name, value), slope in zip(parameters.items(), slopes, strict=True)}
-    meta_loss = F.cross_entropy(functional_call(model, moved, (metadata.inputs,)).logits, metadata.targets)
-    return torch.autograd.grad(meta_loss, list(tensors))
-
-
 def step_by_adam(network: StrengthNetwork, gradients: Sequence[Tensor], rate: float) -> None:
     optimizer = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=1e-4)
     for parameter, gradient in zip(network.parameters(), gradients, strict=True):
         parameter.grad = gradient
     optimizer.step()
-
-
-# -- what is kept -----------------------------------------------------------------------------------------------------
 
 
 def accumulate(kind: str, model: FeatureClassifier, method: Method, steps: int) -> ClassStatistics:
@@ -176,9 +138,9 @@ def accumulate(kind: str, model: FeatureClassifier, method: Method, steps: int) 
     context = context_of(model)
     for k in range(steps):
         with torch.no_grad():
-            plain.update(model(batch(k).inputs).features, batch(k).targets)
+            plain.update(model(make_batch(k).inputs).features, make_batch(k).targets)
         context.iteration = k
-        method.step(batch(k), context)
+        method.step(make_batch(k), context)
     return plain
 
 
@@ -221,13 +183,9 @@ def test_persisting_a_small_correction_equals_the_stepped_statistics(model: Feat
     """What is stored is value - rate * gradient, where no projection is needed."""
     method = make(covariance="diagonal", statistics_rate=1e-3, persist=True)
     context = context_of(model)
-    for k in range(2):
-        method.observe(model(batch(k).inputs), batch(k), context)
-    twin, data = copy.deepcopy(method), batch(7)
-    output = model(data.inputs)
-    twin.observe(output, data, context)
+    twin, data, output = before_a_step(method, model, context)
     tensors, inner = twin.outer(output, data, context)
-    gradients = double_backward(model, data, batch(99, size=8), inner, tensors)
+    gradients = meta_gradients(model, data, METADATA, inner, tensors, RATE)
     mean, variances = ((t - 1e-3 * g).detach() for t, g in zip(tensors[-2:], gradients[-2:], strict=True))
     method.step(data, context)
     torch.testing.assert_close(method.criterion.statistics.mean, mean, rtol=1e-9, atol=1e-12)
@@ -237,15 +195,12 @@ def test_persisting_a_small_correction_equals_the_stepped_statistics(model: Feat
 def test_without_correction_strengths_are_learned_and_statistics_are_not(model: FeatureClassifier) -> None:
     method = make(correct_statistics=False)
     before = copy.deepcopy(method.strength_network.state_dict())
-    assert len(method.outer(model(batch(0).inputs), batch(0), context_of(model)).tensors) == len(
+    assert len(method.outer(model(make_batch(0).inputs), make_batch(0), context_of(model)).tensors) == len(
         list(method.strength_network.parameters())
     )
     run(method, model, 1)
     after = method.strength_network.state_dict()
     assert any(not torch.equal(before[name], after[name]) for name in before)
-
-
-# -- when it looks ahead ----------------------------------------------------------------------------------------------
 
 
 def test_before_the_start_it_is_plain_icda(model: FeatureClassifier) -> None:
@@ -269,7 +224,7 @@ def test_between_looks_ahead_the_network_gives_strengths_and_does_not_learn(mode
     for k in range(7):
         context.iteration = k
         before = copy.deepcopy(method.strength_network.layers[-1].weight)
-        looked = "meta_loss" in method.step(batch(k), context).extra
+        looked = "meta_loss" in method.step(make_batch(k), context).extra
         assert looked != torch.equal(before, method.strength_network.layers[-1].weight)
         seen.append(looked)
     assert seen == [True, False, False, True, False, False, True]
@@ -277,8 +232,8 @@ def test_between_looks_ahead_the_network_gives_strengths_and_does_not_learn(mode
 
 def test_between_looks_ahead_the_running_statistics_are_used(model: FeatureClassifier) -> None:
     method, context = make(every=2, statistics_rate=20.0), context_of(model)
-    method.step(batch(0), context)
-    context.iteration, data, statistics = 1, batch(1), copy.deepcopy(method.criterion.statistics)
+    method.step(make_batch(0), context)
+    context.iteration, data, statistics = 1, make_batch(1), copy.deepcopy(method.criterion.statistics)
     output = model(data.inputs)
     statistics.update(output.features, data.targets)
     described = method.characteristics(output.logits, output.features, data.targets, model.head.weight)
@@ -287,37 +242,24 @@ def test_between_looks_ahead_the_running_statistics_are_used(model: FeatureClass
     torch.testing.assert_close(method.step(data, context).loss, wanted, rtol=1e-8, atol=0)
 
 
-# -- through the trainer ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("lookahead", ["full", "head"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_epoch_of_long_tailed_digits_trains_with_any_covariance(kind: str, lookahead: str, tmp_path: Path) -> None:
-    options = {"covariance": kind, "lookahead": lookahead}
-    result = train(TrainConfig(task="digits_lt", method="meta_icda", options=options, epochs=1, out=str(tmp_path)))
+@pytest.mark.parametrize(
+    ("task", "options", "sizes"),
+    [
+        ("digits_lt", {"lookahead": "full"}, {"strength_by_class": 10}),
+        ("digits_lt", {"lookahead": "head"}, {"strength_by_class": 10}),
+        ("digits_coloured", {"lookahead": "head", "persist": True}, {"strength_by_class": 2, "strength_by_group": 4}),
+    ],
+)
+def test_an_epoch_trains_with_any_covariance_and_logs_strengths(
+    task: str, options: dict[str, Any], sizes: dict[str, int], kind: str, tmp_path: Path
+) -> None:
+    options = {"covariance": kind, **options}
+    result = train(TrainConfig(task=task, method="meta_icda", options=options, epochs=1, out=str(tmp_path)))
     (record,) = result["history"]
     assert math.isfinite(record["train_loss"])
     assert math.isfinite(record["meta_loss"])
     assert 0 < record["strength_mean"] < 1
-    assert all(0 < strength < 1 for strength in record["strength_by_class"])
-    assert len(record["strength_by_class"]) == 10
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_two_classes_train_and_strengths_are_logged_by_group(kind: str, tmp_path: Path) -> None:
-    options = {"covariance": kind, "lookahead": "head", "persist": True}
-    config = TrainConfig(task="digits_coloured", method="meta_icda", options=options, epochs=1, out=str(tmp_path))
-    (record,) = train(config)["history"]
-    assert math.isfinite(record["train_loss"])
-    assert len(record["strength_by_class"]) == 2
-    assert len(record["strength_by_group"]) == 4
-
-
-def test_options_of_the_loss_are_passed_on_and_unknown_ones_refused() -> None:
-    setup = Setup(CLASSES, DIM, COUNTS, epochs=1, num_samples=75)
-    method = create_method("meta_icda", setup, {"lambda0": 0.25, "counterfactual": False, "every": 5})
-    assert isinstance(method, MetaICDAMethod)
-    assert isinstance(method.criterion, ICDALoss)
-    assert (method.criterion.lambda0, method.criterion.counterfactual, method.every) == (0.25, False, 5)
-    with pytest.raises(UnknownNameError, match="has no option 'statistic_rate': did you mean 'statistics_rate'"):
-        create_method("meta_icda", setup, {"statistic_rate": 0.1})
+    for name, size in sizes.items():
+        assert len(record[name]) == size
+        assert all(0 < strength < 1 for strength in record[name])

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from icda import ICDALoss, MetaICDA
-from icda.data.task import Batch
 from icda.errors import InputError
-from icda.methods import Context, Setup, create_method
+from icda.methods import Setup, create_method
 from icda.methods.meta_icda import MetaICDAMethod
 from icda.models import create_model
 from icda.training import TrainConfig, train
+from support import make_batch, make_context
 
 SETUP = Setup(3, 6, torch.tensor([30, 20, 10]), epochs=1, num_samples=60)
 DEFAULTS = {"strength_output": "tanh", "beta": 10.0, "memory": True}
@@ -47,13 +47,10 @@ def test_before_the_start_signed_strengths_are_zero_and_the_margin_with_them() -
     model = create_model("mlp", 3, (5,), hidden=6).double()
     method = MetaICDAMethod(SETUP, start=0.5, strength_output="tanh", beta=5.0).double().train()
     without = MetaICDAMethod(SETUP, start=0.5, sample_margin=False).double().train()
-    batch = Batch(torch.randn(9, 5, dtype=torch.float64), torch.arange(9) % 3, None, torch.arange(9))
+    batch = make_batch(1, classes=3)
     losses = []
     for each in (method, without):
-        network = copy.deepcopy(model)
-        optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-        context = Context([network], [network], [optimizer], lambda loss: None, lambda: iter(()), progress=0.4)
-        losses.append(each.step(batch, context).loss)
+        losses.append(each.step(batch, make_context(copy.deepcopy(model), rate=0.1, progress=0.4)).loss)
     torch.testing.assert_close(losses[0], losses[1], rtol=1e-12, atol=0)
 
 
@@ -78,9 +75,6 @@ def test_metadata_make_it_withdraw_wrong_labels(tmp_path: Path) -> None:
     assert last["strength_auroc_wrong"] > 0.8
     accuracies = {name: run["metrics"]["accuracy"] for name, run in runs.items()}
     assert accuracies["meta_icda_signed"] > accuracies["meta_icda"] + 0.05
-
-
-# -- memory -----------------------------------------------------------------------------------------------------------
 
 
 def test_with_memory_the_network_reads_two_numbers_more_and_a_sample_keeps_its_past() -> None:

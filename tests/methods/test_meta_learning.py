@@ -1,10 +1,9 @@
-"""What meta-learning methods share: when they look ahead, what they leave alone, what is saved, and on several ranks."""
+"""What meta-learning methods share: when they look ahead, what they leave alone, and what is saved."""
 
 from __future__ import annotations
 
 import copy
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,23 +15,20 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from icda.data import TASKS, Split, Task, create_task
+from icda.data import Split, Task, create_task
 from icda.data.task import Batch
 from icda.meta import Forward
-from icda.methods import Context, Setup, create_method
-from icda.methods.base import MissingNeedError, Stage
-from icda.methods.meta_icda import MetaICDAMethod
-from icda.methods.meta_learning import MetaLearner, Outer, step_network
+from icda.methods import Context, Setup, check_needs, create_method
+from icda.methods.base import Stage
+from icda.methods.meta_learning import MetaLearner, Outer, step_along
 from icda.models import FeatureClassifier, create_model
 from icda.training import TrainConfig, train
 from icda.training.batches import TrainingBatches
 from icda.training.checkpoint import load_checkpoint
-from icda.training.progress import QuietView
-from support import make_context
+from support import make_context, meta_gradients
 
 CLASSES, RATE = 3, 0.2
 LEARNERS = ("meta_icda", "meta_icda_signed", "metasaug", "meta_weight_net", "lsda")
-NEED_METADATA = ("meta_icda", "metasaug", "meta_weight_net")
 
 
 def batch(seed: int, size: int = 8, shape: tuple[int, ...] = (1, 8, 8)) -> Batch:
@@ -76,9 +72,6 @@ class LearnedWeights(MetaLearner):
 @pytest.fixture
 def model() -> FeatureClassifier:
     return create_model("mlp", CLASSES, (1, 8, 8), hidden=5)
-
-
-# -- a step -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_step_observes_looks_ahead_corrects_and_only_then_computes_its_loss(model: FeatureClassifier) -> None:
@@ -139,13 +132,13 @@ def test_a_learner_that_says_too_little_is_told_what_to_write(model: FeatureClas
         MetaLearner().correct([], [], context_of(model))
 
 
-def test_step_network_takes_an_optimiser_step_along_given_gradients() -> None:
+def test_a_step_along_given_gradients_is_an_optimiser_step() -> None:
     network, plain = (torch.nn.Linear(3, 2) for _ in range(2))
     plain.load_state_dict(network.state_dict())
     optimizers = [torch.optim.Adam(part.parameters(), lr=0.1, weight_decay=1e-2) for part in (network, plain)]
     for _ in range(3):
         gradients = [torch.randn_like(parameter) for parameter in network.parameters()]
-        step_network(network, optimizers[0], gradients)
+        step_along(optimizers[0], gradients)
         for parameter, gradient in zip(plain.parameters(), gradients, strict=True):
             parameter.grad = gradient
         optimizers[1].step()
@@ -175,16 +168,8 @@ def test_meta_batch_size_says_how_many_samples_a_step_looks_at(tmp_path: Path) -
     method.correct = lambda tensors, gradients, context: found.extend(gradients)
     method.meta_step(forward, one, where)
     tensors, inner = method.outer(forward.output, one, where)
-    slopes = torch.autograd.grad(
-        inner(forward.output.logits, model.head.weight), list(model.parameters()), create_graph=True
-    )
-    moved = {name: p - RATE * g for (name, p), g in zip(model.named_parameters(), slopes, strict=True)}
-    meta_loss = F.cross_entropy(functional_call(model, moved, (clean.inputs,)).logits, clean.targets)
-    for gradient, wanted in zip(found, torch.autograd.grad(meta_loss, tensors), strict=True):
+    for gradient, wanted in zip(found, meta_gradients(model, one, clean, inner, tensors, RATE), strict=True):
         torch.testing.assert_close(gradient, wanted, rtol=1e-8, atol=1e-14)
-
-
-# -- BatchNorm --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lookahead", ["full", "head", "difference"])
@@ -207,51 +192,25 @@ def test_batchnorm_sees_the_training_batch_once_a_step_and_metadata_never(name: 
     assert all(int(value) == 3 for value in tracked)
 
 
-# -- metadata that cannot serve ---------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def start_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Task, str], None]:
-    """Register a task and train on it; whatever is raised, nothing may have been written by then."""
-
-    def start(task: Task, method: str) -> None:
-        list(TASKS)
-        monkeypatch.setitem(TASKS._entries, "odd", lambda root, seed: task)
-        monkeypatch.setitem(TASKS._aliases, "odd", "odd")
-        out = tmp_path / "run"
-        try:
-            train(TrainConfig(task="odd", method=method, model="mlp", epochs=1, out=str(out)))
-        finally:
-            assert not out.exists()
-
-    return start
-
-
 def with_metadata(task: Task, metadata: Split | None) -> Task:
     return replace(task, name="odd", metadata=metadata)
 
 
-@pytest.mark.parametrize("name", NEED_METADATA)
-def test_a_task_without_metadata_is_refused_before_training(name: str, start_with: Callable[[Task, str], None]) -> None:
-    with pytest.raises(MissingNeedError, match=f"method '{name}' needs metadata, which task 'odd' does not have"):
-        start_with(with_metadata(create_task("digits_lt"), None), name)
-
-
-def test_metadata_that_lacks_classes_is_refused_by_their_names(start_with: Callable[[Task, str], None]) -> None:
+def test_metadata_that_lacks_classes_is_refused_by_their_names() -> None:
     task = create_task("digits_lt")
     assert task.metadata is not None
     metadata = task.metadata.subset(((task.metadata.targets != 3) & (task.metadata.targets != 8)).nonzero().flatten())
     with pytest.raises(ValueError, match=r"metadata of task 'odd' holds no sample of class 3, 8"):
-        start_with(with_metadata(task, metadata), "meta_icda")
+        check_needs("meta_icda", MetaLearner.needs, with_metadata(task, metadata))
 
 
-def test_metadata_that_is_trained_on_too_is_refused_with_the_count(start_with: Callable[[Task, str], None]) -> None:
+def test_metadata_that_is_trained_on_too_is_refused_with_the_count() -> None:
     task = create_task("digits_lt")
     metadata, taken = task.metadata, task.train.subset(torch.arange(7))
     assert metadata is not None
     rows, targets = torch.cat([metadata.rows, taken.rows]), torch.cat([metadata.targets, taken.targets])
     with pytest.raises(ValueError, match=r"7 of 107 metadata samples of task 'odd' are training samples too"):
-        start_with(with_metadata(task, Split(task.train.source, rows, targets)), "meta_weight_net")
+        check_needs("meta_icda", MetaLearner.needs, with_metadata(task, Split(task.train.source, rows, targets)))
 
 
 @pytest.mark.parametrize("label", [-1, 10])
@@ -264,145 +223,16 @@ def test_metadata_with_a_label_outside_the_task_makes_no_task(label: int) -> Non
         with_metadata(task, replace(task.metadata, targets=targets))
 
 
-# -- resuming ---------------------------------------------------------------------------------------------------------
-
-
-class StopAfter(QuietView):
-    """Raises after so many steps, like a machine that goes away."""
-
-    def __init__(self, steps: int) -> None:
-        self.left = steps
-
-    def step(self, *_: Any) -> None:
-        self.left -= 1
-        if self.left == 0:
-            raise KeyboardInterrupt
-
-
-def flat(value: Any, name: str = "") -> dict[str, Any]:
-    """Every leaf of nested dicts and lists under its path."""
-    if isinstance(value, dict):
-        parts = value.items()
-    elif isinstance(value, list | tuple):
-        parts = enumerate(value)
-    else:
-        return {name: value}
-    return {path: leaf for key, part in parts for path, leaf in flat(part, f"{name}/{key}").items()}
-
-
-RESUMED: dict[str, tuple[str, dict[str, Any]]] = {
-    **{name: (name, {"start": 0.2} if name == "metasaug" else {}) for name in LEARNERS},
-    "difference": ("meta_icda", {"lookahead": "difference"}),
-    "small batches of metadata": ("meta_icda", {"meta_batch_size": 20}),
-    "both": ("meta_weight_net", {"lookahead": "difference", "meta_batch_size": 13}),
-}
-
-
-@pytest.mark.parametrize("case", RESUMED)
-def test_a_run_stopped_within_an_epoch_resumes_bit_for_bit(case: str, tmp_path: Path) -> None:
-    name, options = RESUMED[case]
-
-    def config(out: str) -> TrainConfig:
-        settings = {"method": name, "options": options, "epochs": 2, "batch_size": 48, "checkpoint_every": 2}
-        return TrainConfig(task="digits_lt", out=str(tmp_path / out), **settings)  # type: ignore[arg-type]
-
-    whole = train(config("whole"))
-    with pytest.raises(KeyboardInterrupt):
-        train(config("stopped"), view=StopAfter(9))  # the second epoch's third step; an epoch has six
-    stopped = load_checkpoint(tmp_path / "stopped" / "checkpoint.pt")
-    assert (stopped["position"]["epoch"], stopped["position"]["batch"]) == (1, 2)
-    resumed = train(config("stopped"), resume=True)
-    one, two = (load_checkpoint(tmp_path / out / "checkpoint.pt") for out in ("whole", "stopped"))
-    for part in ("networks", "optimizers", "method"):
-        wanted, found = flat(one[part]), flat(two[part])
-        assert wanted.keys() == found.keys()
-        for path, value in wanted.items():
-            assert torch.equal(value, found[path]) if isinstance(value, Tensor) else value == found[path], path
-    assert resumed["metrics"] == whole["metrics"]
-    for mine, theirs in zip(resumed["history"], whole["history"], strict=True):
-        assert {**mine, "seconds": 0} == {**theirs, "seconds": 0}
-
-
-def test_the_resumed_state_holds_what_was_learned(tmp_path: Path) -> None:
-    """Else the test above would compare nothings."""
+def test_the_saved_state_holds_what_was_learned(tmp_path: Path) -> None:
+    """Else a test of resumed runs would compare nothings."""
+    states = {}
     for name, part in (("meta_icda", "strength_network"), ("meta_weight_net", "weight_network")):
         config = TrainConfig(task="digits_lt", method=name, model="mlp", epochs=1, out=str(tmp_path / name))
         train(config)
-        state = load_checkpoint(tmp_path / name / "checkpoint.pt")["method"]
+        states[name] = state = load_checkpoint(tmp_path / name / "checkpoint.pt")["method"]
         assert any(key.startswith(part) for key in state)
         moments = state["_extra_state"]["optimizer"]["state"]
         assert moments
         assert all(float(entry["exp_avg_sq"].sum()) > 0 for entry in moments.values())
-    assert float(state_of(tmp_path / "meta_icda")["criterion.statistics.count"].sum()) > 0
-    assert not torch.equal(state_of(tmp_path / "meta_icda")["characteristics.mean_loss"], torch.full((10,), 5.0))
-
-
-def state_of(folder: Path) -> dict[str, Any]:
-    state: dict[str, Any] = load_checkpoint(folder / "checkpoint.pt")["method"]
-    return state
-
-
-# -- several ranks ----------------------------------------------------------------------------------------------------
-
-RANKED: dict[str, dict[str, Any]] = {
-    "meta_icda": {"method": "meta_icda", "checkpoint_every": 3},
-    # Adam divides a gradient by its own size: where it is nearly zero (2 weights of 10,000 here) its rounding becomes a
-    # step of the whole rate, so this rate is small.
-    "meta_icda_signed": {"method": "meta_icda_signed", "options": {"strength_rate": 1e-5}},
-    "meta_weight_net": {"method": "meta_weight_net"},
-}
-
-
-def ranked(name: str, folder: Path) -> TrainConfig:
-    """Batches of 40 from 287 samples and from 100 of metadata: the last of each has a size of its own."""
-    return TrainConfig(model="mlp", epochs=2, batch_size=40, out=str(folder / name), **RANKED[name])
-
-
-def train_on_rank(rank: int) -> None:
-    """Train as under torchrun; Meta-ICDA is stopped within the first epoch and resumed."""
-    os.environ |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "2")
-    os.environ |= dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank))
-    os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "1"}  # asked for, not used: there is a process group
-    folder = Path(os.environ["RANKED_FOLDER"])
-    train_for(ranked("meta_icda", folder), steps=5)
-    for name in RANKED:
-        train(ranked(name, folder), resume=True)
-
-
-def train_for(config: TrainConfig, steps: int) -> None:
-    """Stop a Meta-ICDA run on every rank after so many steps; only the first has a progress view to stop it with."""
-    whole, done = MetaICDAMethod.step, 0
-
-    def step(self: MetaICDAMethod, batch: Batch, context: Context) -> Any:
-        nonlocal done
-        done += 1
-        if done > steps:
-            raise KeyboardInterrupt
-        return whole(self, batch, context)
-
-    MetaICDAMethod.step = step  # type: ignore[method-assign]
-    try:
-        train(config)
-    except KeyboardInterrupt:
-        pass
-    finally:
-        MetaICDAMethod.step = whole  # type: ignore[method-assign]
-
-
-def test_two_ranks_even_when_resumed_learn_what_one_process_learns(
-    run_on_ranks: Callable[..., list[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RANKED_FOLDER", str(tmp_path / "two"))
-    run_on_ranks(train_on_rank)
-    for name in RANKED:
-        whole = train(ranked(name, tmp_path / "one"))
-        one, two = (load_checkpoint(tmp_path / side / name / "checkpoint.pt") for side in ("one", "two"))
-        for part in ("networks", "method"):
-            wanted, found = flat(one[part]), flat(two[part])
-            assert wanted.keys() == found.keys()
-            for path, value in wanted.items():
-                if isinstance(value, Tensor) and value.numel():
-                    scale = max(1.0, float(value.double().abs().max()))  # the scatter is a sum over hundreds of samples
-                    assert float((found[path] - value).double().abs().max()) <= 1e-6 * scale, f"{name}{path}"
-        for mine, theirs in zip(two["history"], whole["history"], strict=True):
-            assert flat({**mine, "seconds": 0}) == pytest.approx(flat({**theirs, "seconds": 0}), abs=1e-5)
+    assert float(states["meta_icda"]["criterion.statistics.count"].sum()) > 0
+    assert not torch.equal(states["meta_icda"]["characteristics.mean_loss"], torch.full((10,), 5.0))

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 
 import icda
 from icda.data.task import Batch
-from icda.methods import Context
-from icda.methods.meta_icda import MetaICDAMethod
 from icda.models import FeatureClassifier, create_model, from_huggingface
+from support import make_context
 
 CLASSES, COUNTS = 3, torch.tensor([30, 20, 10])
 
@@ -60,16 +59,11 @@ def test_a_step_is_that_of_the_method_meta_icda() -> None:
     method = copy.deepcopy(meta.method).train()
     optimizer = torch.optim.SGD(other.parameters(), lr=0.1, momentum=0.9)
 
-    def apply(loss: Tensor) -> None:
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
     def double(seed: int) -> tuple[Tensor, Tensor]:
         inputs, targets = pair(seed)
         return inputs.double(), targets
 
-    context = Context([other], [other], [optimizer], apply, lambda: iter(()))
+    context = make_context(other, optimizers=[optimizer])
     for k in range(3):
         context.iteration, context.progress = k, k / 3
         context.next_metadata = lambda k=k: Batch(*double(100 + k), None, torch.arange(12))  # type: ignore[misc]
@@ -88,7 +82,14 @@ def test_state_taken_within_an_epoch_continues_identically() -> None:
     for k in range(8):
         if k == 3:
             buffer = io.BytesIO()
-            torch.save({"meta": whole.state_dict(), "model": whole_model.state_dict(), "sgd": sgd(whole)}, buffer)
+            torch.save(
+                {
+                    "meta": whole.state_dict(),
+                    "model": whole_model.state_dict(),
+                    "sgd": whole.context.optimizers[0].state_dict(),
+                },
+                buffer,
+            )
             buffer.seek(0)
             saved = torch.load(buffer, weights_only=True)
         torch.manual_seed(k)  # dropout's masks
@@ -111,11 +112,6 @@ def test_state_taken_within_an_epoch_continues_identically() -> None:
     for name, value in mine.items():
         assert torch.equal(theirs[name], value) if isinstance(value, Tensor) else name == "_extra_state", name
     assert whole.end_epoch() == other.end_epoch()
-
-
-def sgd(meta: icda.MetaICDA) -> dict[str, Any]:
-    state: dict[str, Any] = meta.context.optimizers[0].state_dict()
-    return state
 
 
 @pytest.mark.parametrize("progress", [-0.01, 1.01, float("nan")])
@@ -153,16 +149,8 @@ def test_a_strength_network_and_a_loss_of_ones_own_are_used() -> None:
 def test_a_hugging_face_text_model_with_dict_inputs_trains(lookahead: Any, dropout: float, attention: str) -> None:
     from transformers import DistilBertConfig, DistilBertForSequenceClassification
 
-    config = DistilBertConfig(
-        dim=16,
-        hidden_dim=32,
-        n_layers=1,
-        n_heads=2,
-        vocab_size=50,
-        num_labels=3,
-        attention_dropout=dropout,
-        attn_implementation=attention,
-    )
+    sizes = {"dim": 16, "hidden_dim": 32, "n_layers": 1, "n_heads": 2, "vocab_size": 50, "num_labels": 3}
+    config = DistilBertConfig(**sizes, attention_dropout=dropout, attn_implementation=attention)
     model = from_huggingface(DistilBertForSequenceClassification(config)).train()
     meta = learner(model, lookahead=lookahead)
 
@@ -196,9 +184,3 @@ def test_the_fast_path_for_embeddings_is_exact() -> None:
     torch.testing.assert_close(head_model.head.weight, full_model.head.weight, rtol=1e-10, atol=1e-12)
     for mine, other in zip(*(meta.method.strength_network.parameters() for meta in learners), strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-6, atol=1e-8)
-
-
-def test_the_method_behind_it_has_the_options_given() -> None:
-    meta = learner(plain_model(), statistics_rate=0.5, persist=True, start=0.1)
-    assert isinstance(meta.method, MetaICDAMethod)
-    assert (meta.method.statistics_rate, meta.method.persist, meta.method.start) == (0.5, True, 0.1)

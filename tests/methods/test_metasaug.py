@@ -3,42 +3,28 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch.func import functional_call
 from torch.nn import functional as F
 
 from icda import ClassStatistics
-from icda.data.task import Batch
-from icda.methods import Context, Setup, create_method
+from icda.methods import Setup
 from icda.methods.metasaug import MetaSAug
-from icda.models import FeatureClassifier, create_model
-from support import make_context
+from icda.models import FeatureClassifier
+from support import before_a_step, make_batch, make_context, meta_gradients
 
 CLASSES, DIM, RATE = 4, 6, 0.3
 COUNTS = torch.tensor([400, 200, 100, 5])
-
-
-@pytest.fixture
-def model() -> FeatureClassifier:
-    return create_model("mlp", CLASSES, (5,), hidden=DIM).double()
-
-
-def batch(seed: int, size: int = 9) -> Batch:
-    inputs = torch.randn(size, 5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return Batch(inputs, torch.arange(size) % CLASSES, None, torch.arange(size))
+METADATA = make_batch(99, size=8)
+context_of = partial(make_context, rate=RATE, next_metadata=lambda: METADATA)
 
 
 def make(**options: Any) -> MetaSAug:
     return MetaSAug(Setup(CLASSES, DIM, COUNTS, epochs=1, num_samples=705), **options).double().train()
-
-
-def context_of(model: FeatureClassifier, progress: float) -> Context:
-    return make_context(model, rate=RATE, next_metadata=lambda: batch(99, size=8), progress=progress)
 
 
 def class_weights() -> list[float]:
@@ -56,33 +42,21 @@ def naive_loss(logits: Tensor, targets: Tensor, weight: Tensor, cov: Tensor, lam
     return total / sum(class_weights()[y] for y in targets.tolist())
 
 
-def double_backward(
-    model: FeatureClassifier, data: Batch, inner: Callable[..., Tensor], tensors: Sequence[Tensor]
-) -> tuple[Tensor, ...]:
-    metadata = batch(99, size=8)
-    parameters = {name: value.detach().clone().requires_grad_() for name, value in model.named_parameters()}
-    loss = inner(functional_call(model, parameters, (data.inputs,)).logits, parameters["head.weight"])
-    slopes = torch.autograd.grad(loss, list(parameters.values()), create_graph=True)
-    moved = {name: value - RATE * slope for (name, value), slope in zip(parameters.items(), slopes, strict=True)}
-    meta_loss = F.cross_entropy(functional_call(model, moved, (metadata.inputs,)).logits, metadata.targets)
-    return torch.autograd.grad(meta_loss, list(tensors))
-
-
 def test_before_the_start_it_is_cross_entropy_without_statistics(model: FeatureClassifier) -> None:
     method, plain = make(), copy.deepcopy(model)
     for k in range(3):
-        wanted = F.cross_entropy(plain(batch(k).inputs).logits, batch(k).targets)
+        wanted = F.cross_entropy(plain(make_batch(k).inputs).logits, make_batch(k).targets)
         gradients = torch.autograd.grad(wanted, list(plain.parameters()))
         with torch.no_grad():
             for parameter, gradient in zip(plain.parameters(), gradients, strict=True):
                 parameter -= RATE * gradient
-        result = method.step(batch(k), context_of(model, progress=0.79))
+        result = method.step(make_batch(k), context_of(model, progress=0.79))
         assert torch.equal(result.loss, wanted.detach())
         assert result.extra == {}
     for mine, other in zip(model.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-14)
     assert float(method.criterion.statistics.count.sum()) == 0
-    assert "meta_loss" in method.step(batch(3), context_of(model, progress=0.8)).extra
+    assert "meta_loss" in method.step(make_batch(3), context_of(model, progress=0.8)).extra
 
 
 @pytest.mark.parametrize("kind", ["full", "diagonal"])
@@ -90,11 +64,7 @@ def test_the_real_loss_is_class_balanced_isda_with_covariances_stepped_along_the
     kind: str, model: FeatureClassifier
 ) -> None:
     method, context = make(start=0.5, statistics_rate=10.0, covariance=kind), context_of(model, progress=0.9)
-    for k in range(2):
-        method.observe(model(batch(k).inputs), batch(k), context)
-    twin, data = copy.deepcopy(method), batch(7)
-    output = model(data.inputs)
-    twin.observe(output, data, context)
+    twin, data, output = before_a_step(method, model, context)
     tensors, inner = twin.outer(output, data, context)
     assert len(tensors) == 1, "MetaSAug corrects covariances, not means"
     before = tensors[0].detach()
@@ -103,7 +73,7 @@ def test_the_real_loss_is_class_balanced_isda_with_covariances_stepped_along_the
     torch.testing.assert_close(
         inner(output.logits, weight), naive_loss(output.logits, targets, weight, plain, 0.45), rtol=1e-9, atol=0
     )
-    (gradient,) = double_backward(model, data, inner, tensors)
+    (gradient,) = meta_gradients(model, data, METADATA, inner, tensors, RATE)
     stepped = before - 10.0 * gradient
     cov = torch.diag_embed(stepped) if kind == "diagonal" else (stepped + stepped.mT) / 2
     assert (cov - plain).abs().max() > 1e-3, "a correction too small to see proves nothing"
@@ -115,26 +85,23 @@ def test_a_correction_serves_one_step_and_the_running_statistics_are_plain_sums(
     method, plain = make(start=0.0, statistics_rate=5.0), ClassStatistics(CLASSES, DIM).double()
     for k in range(3):
         with torch.no_grad():
-            plain.update(model(batch(k).inputs).features, batch(k).targets)
-        method.step(batch(k), context_of(model, progress=0.9))
+            plain.update(model(make_batch(k).inputs).features, make_batch(k).targets)
+        method.step(make_batch(k), context_of(model, progress=0.9))
     for name, value in plain.state_dict().items():
         assert torch.equal(method.criterion.statistics.state_dict()[name], value), name
 
 
 def test_between_looks_ahead_the_running_covariances_are_used(model: FeatureClassifier) -> None:
     method, context = make(start=0.0, every=2, statistics_rate=10.0), context_of(model, progress=0.9)
-    method.step(batch(0), context)
+    method.step(make_batch(0), context)
     context.iteration, plain = 1, copy.deepcopy(method.criterion.statistics)
-    output = model(batch(1).inputs)
-    plain.update(output.features, batch(1).targets)
-    wanted = naive_loss(output.logits, batch(1).targets, model.head.weight, plain.covariance, 0.45)
-    torch.testing.assert_close(method.step(batch(1), context).loss, wanted.detach(), rtol=1e-9, atol=0)
+    output = model(make_batch(1).inputs)
+    plain.update(output.features, make_batch(1).targets)
+    wanted = naive_loss(output.logits, make_batch(1).targets, model.head.weight, plain.covariance, 0.45)
+    torch.testing.assert_close(method.step(make_batch(1), context).loss, wanted.detach(), rtol=1e-9, atol=0)
 
 
-def test_the_published_schedule_and_weights_are_the_defaults() -> None:
-    method = create_method("metasaug", Setup(CLASSES, DIM, COUNTS, epochs=1, num_samples=705))
-    assert isinstance(method, MetaSAug)
-    assert (method.start, method.statistics_rate, method.every) == (0.8, 0.1, 1)
-    assert method.weights.tolist() == pytest.approx(class_weights())
+def test_the_published_weights_are_the_default() -> None:
+    assert make().weights.tolist() == pytest.approx(class_weights())
     alike = make(effective_beta=0.0).weights
     assert torch.equal(alike, torch.ones(CLASSES, dtype=torch.float64))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from icda.data.task import Batch
-from icda.methods.base import Context, Setup
+from icda.methods.base import Setup
 from icda.methods.domain_mix import DomainMix
 from icda.methods.mixing import (
     Mix,
@@ -33,10 +34,6 @@ SETUP = Setup(3, 4, torch.tensor([30, 20, 10]), 1, 60, group_domains=torch.tenso
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
-
-
-def context_of(model: FeatureClassifier, iteration: int = 0) -> Context:
-    return make_context(model, iteration=iteration)
 
 
 def test_partners_are_eligible_and_a_row_without_any_keeps_itself() -> None:
@@ -137,7 +134,7 @@ def test_tensors_are_mixed_before_the_encoder() -> None:
         torch.randn(5, 4, dtype=torch.float64),
         draw_mix(torch.ones(5, 5, dtype=torch.bool), 2.0, generator(1)),
     )
-    found = mixed_logits(context_of(model), inputs, mix)
+    found = mixed_logits(make_context(model), inputs, mix)
     for i in range(5):
         share = float(mix.share[i])
         one = share * inputs[i] + (1 - share) * inputs[mix.partner[i]]
@@ -148,7 +145,7 @@ def test_features_of_token_ids_are_mixed_between_encoder_and_head() -> None:
     model = FeatureClassifier(Curved(text=True), nn.Linear(6, 3)).double()
     inputs = {"input_ids": torch.randint(9, (5, 4))}
     mix = draw_mix(torch.ones(5, 5, dtype=torch.bool), 2.0, generator(1))
-    found, features = mixed_logits(context_of(model), inputs, mix), model(inputs).features
+    found, features = mixed_logits(make_context(model), inputs, mix), model(inputs).features
     for i in range(5):
         share = float(mix.share[i])
         torch.testing.assert_close(found[i], model.head(share * features[i] + (1 - share) * features[mix.partner[i]]))
@@ -199,25 +196,15 @@ def step_on_text(rank: int) -> dict[str, Tensor]:
     """One SGD step on this rank's half of a text batch, the network wrapped as in training."""
     torch.manual_seed(0)
     model = FeatureClassifier(Curved(text=True), nn.Linear(6, 3))
-    network = DistributedDataParallel(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
-
-    def apply(loss: Tensor) -> None:
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
+    context = replace(make_context(model, rate=0.5), networks=[DistributedDataParallel(model)])
     ids, groups = torch.randint(9, (12, 4)), torch.arange(12) % 6
     mine = slice(rank, None, 2) if rank >= 0 else slice(None)
     batch = Batch({"input_ids": ids[mine]}, (groups // 2)[mine], groups.roll(1)[mine], torch.arange(12)[mine])
-    method = DomainMix(SETUP)
-    method.step(batch, Context([network], [model], [optimizer], apply, lambda: iter(())))
+    DomainMix(SETUP).step(batch, context)
     return {name: value.detach() for name, value in model.named_parameters()}
 
 
-def test_two_ranks_that_mix_features_hold_the_same_weights_after_a_step(
-    run_on_ranks: Callable[..., list[Any]],
-) -> None:
+def test_two_ranks_that_mix_features_hold_the_same_weights_after_a_step(run_on_ranks: Callable[..., list[Any]]) -> None:
     first, second = run_on_ranks(step_on_text)
     torch.manual_seed(0)
     untrained = dict(FeatureClassifier(Curved(text=True), nn.Linear(6, 3)).named_parameters())

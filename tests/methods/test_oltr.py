@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from icda.data.task import Batch
 from icda.losses.head import head_parameters
-from icda.methods import Context, Setup, create_method
+from icda.methods import Context, Setup
 from icda.methods.oltr import OLTR, MetaEmbeddingHead, centroid_loss
 from icda.models.base import FeatureClassifier
 from support import make_context
@@ -186,19 +186,3 @@ def test_a_step_moves_centroids_towards_the_features_of_their_class() -> None:
         wanted = before[c] - 0.4 * sum((before[c] - h for h in rows), torch.zeros(4).double()) / (1 + len(rows))
         torch.testing.assert_close(model.head.centroids[c], wanted)
     assert torch.equal(model.head.centroids[2], before[2])
-
-
-def test_memory_and_its_use_come_back_with_the_state_of_the_network() -> None:
-    method, model = make()
-    method.memory_step(BATCH, context_of(model))
-    _, other = make(with_memory=False)
-    other.load_state_dict(model.state_dict())
-    assert torch.equal(other(INPUTS).logits, model(INPUTS).logits)
-
-
-@pytest.mark.parametrize(("freeze", "trains"), [(False, "all"), (True, "head")])
-def test_a_third_of_the_epochs_is_plain_and_the_rest_is_balanced(freeze: bool, trains: str) -> None:
-    first, second = create_method("oltr", SETUP, {"freeze_encoder": freeze}).stages(90)
-    assert (first.epochs, first.sampling, second.epochs, second.sampling) == (30, "uniform", 60, "class_balanced")
-    assert first.restart
-    assert (second.trains, second.restart, second.reset_head) == (trains, True, False)

@@ -1,31 +1,25 @@
+from functools import partial
+
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from icda.data.task import Batch
 from icda.losses import RISDALoss
-from icda.methods import Context, Setup, create_method
+from icda.methods import Setup, create_method
 from icda.methods.risda_two_stage import TwoStageRISDA
 from icda.models.base import FeatureClassifier
-from support import make_context
+from support import make_context, make_network
 
 SETUP = Setup(num_classes=3, feature_dim=5, class_counts=torch.tensor([12, 8, 4]), epochs=10, num_samples=24)
-INPUTS, TARGETS = (
-    torch.randn(24, 4, generator=torch.Generator().manual_seed(1)),
-    torch.tensor([0] * 12 + [1] * 8 + [2] * 4),
-)
+INPUTS = torch.randn(24, 4, generator=torch.Generator().manual_seed(1))
+TARGETS = torch.tensor([0] * 12 + [1] * 8 + [2] * 4)
+context_of = partial(make_context, data=(INPUTS, TARGETS), iteration=9, progress=0.9)
 
 
 @pytest.fixture
 def model() -> FeatureClassifier:
-    encoder = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Dropout(0.5))
-    return FeatureClassifier(encoder, nn.Linear(5, 3))
-
-
-def context_of(model: FeatureClassifier) -> Context:
-    no_step = {"apply": lambda loss: pytest.fail("no step is taken here")}
-    return make_context(model, data=(INPUTS, TARGETS), iteration=9, progress=0.9, **no_step)
+    return make_network()
 
 
 @pytest.mark.parametrize(
@@ -35,7 +29,6 @@ def context_of(model: FeatureClassifier) -> Context:
 def test_the_first_stage_takes_its_share_and_the_head_the_rest(epochs: int, share: float, lengths: list[int]) -> None:
     stages = create_method("risda_two_stage", SETUP, {"first_stage": share}).stages(epochs)
     assert [stage.epochs for stage in stages] == lengths
-    assert [stage.trains for stage in stages] == ["all", "head"][: len(lengths)]
     assert [(stage.on_start is None, stage.loss is None) for stage in stages] == [(True,) * 2, (False,) * 2][
         : len(lengths)
     ]

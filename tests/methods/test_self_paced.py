@@ -8,28 +8,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
-from icda.data.task import Batch
-from icda.methods import Context, Setup, method_needs
+from icda.methods import Setup
 from icda.methods.self_paced import SelfPaced, leave_out
-from icda.models import FeatureClassifier, create_model
-from support import make_context
+from icda.models import FeatureClassifier
+from support import make_batch, make_context
 
 SETUP = Setup(num_classes=4, feature_dim=6, class_counts=torch.full((4,), 5), epochs=20, num_samples=20, seed=3)
-BATCH = Batch(
-    torch.randn(10, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64),
-    torch.arange(10) % 4,
-    None,
-    torch.arange(10),
-)
-
-
-@pytest.fixture
-def model() -> FeatureClassifier:
-    return create_model("mlp", 4, (5,), hidden=6).double()
-
-
-def context_of(model: FeatureClassifier, applied: list[Tensor], progress: float, iteration: int = 0) -> Context:
-    return make_context(model, apply=applied.append, progress=progress, iteration=iteration)
+BATCH = make_batch(1, size=10)
 
 
 def naive_percentile(losses: list[float], share: float) -> float:
@@ -58,7 +43,7 @@ def test_a_step_counts_the_samples_below_the_threshold(dropout: float, model: Fe
     drawn = torch.randperm(10, generator=generator_for(3, "leave_out", 7))[: round(10 * (1 - dropout))].tolist()
     counted = [row for row in range(10) if losses[row] < threshold and (dropout == 0 or row in drawn)]
     assert 0 < len(counted) < 10
-    result = method.step(BATCH, context_of(model, applied, progress=0.5, iteration=7))
+    result = method.step(BATCH, make_context(model, apply=applied.append, progress=0.5, iteration=7))
     assert float(result.loss) == pytest.approx(sum(losses[row] for row in counted) / 10)
     assert result.extra["weight_mean"] == pytest.approx(len(counted) / 10)
     assert result.extra["loss_percentile"] == pytest.approx(threshold)
@@ -70,11 +55,10 @@ def test_a_step_counts_the_samples_below_the_threshold(dropout: float, model: Fe
 
 
 def test_in_the_burn_in_every_sample_counts_but_those_left_out(model: FeatureClassifier) -> None:
-    applied = list[Tensor]()
-    result = SelfPaced(SETUP, percentile=0.1).step(BATCH, context_of(model, applied, progress=0.16))
+    result = SelfPaced(SETUP, percentile=0.1).step(BATCH, make_context(model, progress=0.16))
     assert result.extra["weight_mean"] == pytest.approx(0.5)
     whole = SelfPaced(SETUP, percentile=0.1, burn_in_dropout=0.0, burn_in=1.0)
-    loss = whole.step(BATCH, context_of(model, applied, progress=0.9)).loss
+    loss = whole.step(BATCH, make_context(model, progress=0.9)).loss
     torch.testing.assert_close(loss, F.cross_entropy(model(BATCH.inputs).logits, BATCH.targets).detach())
 
 
@@ -84,11 +68,3 @@ def test_so_many_weights_stay(rate: float, kept: int) -> None:
     left = leave_out(weights, rate, torch.Generator().manual_seed(0))
     assert int((left > 0).sum()) == kept
     assert torch.equal(left[left > 0], weights[left > 0])
-
-
-def test_it_needs_nothing_and_keeps_its_threshold() -> None:
-    assert method_needs("mentornet_pd") == frozenset()
-    method, other = SelfPaced(SETUP), SelfPaced(SETUP)
-    method.observe(torch.rand(8))
-    other.load_state_dict(method.state_dict())
-    assert torch.equal(other.threshold, method.threshold)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from icda.methods import Setup
-from icda.methods.small_loss import SmallLossPair, drop_rate, smallest
+from icda.methods.small_loss import SmallLossPair, smallest
 from icda.models.base import FeatureClassifier
 
 SETUP = Setup(3, 4, torch.ones(3), epochs=1, num_samples=3)
@@ -27,9 +27,10 @@ def test_of_equal_losses_the_first_are_kept() -> None:
 
 
 def test_the_share_dropped_ramps_up_and_stays() -> None:
-    assert [drop_rate(0.3, epoch, 3) for epoch in range(6)] == pytest.approx([0, 0.1, 0.2, 0.3, 0.3, 0.3])
-    assert [drop_rate(0.3, epoch, 0) for epoch in range(2)] == [0.3, 0.3]
-    assert drop_rate(0.0, 50, 10) == 0
+    ramp, at_once = (SmallLossPair(SETUP, noise_rate=0.3, ramp_epochs=epochs) for epochs in (3, 0))
+    assert [ramp.drop_rate(epoch) for epoch in range(6)] == pytest.approx([0, 0.1, 0.2, 0.3, 0.3, 0.3])
+    assert [at_once.drop_rate(epoch) for epoch in range(2)] == [0.3, 0.3]
+    assert SmallLossPair(SETUP, noise_rate=0.0).drop_rate(50) == 0
 
 
 def test_the_first_network_answers_or_the_mean_of_both_softmaxes() -> None:

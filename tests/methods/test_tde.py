@@ -112,14 +112,6 @@ def test_gradients_of_the_head_are_right_and_finite_at_zero() -> None:
     assert torch.isfinite(model.head.weight.grad).all()
 
 
-def test_the_mean_comes_back_with_the_state() -> None:
-    (method, model), (other, _) = make(), make()
-    method.observe(torch.randn(8, 6, dtype=torch.float64))
-    other.load_state_dict(method.state_dict())
-    features = torch.randn(5, 6, dtype=torch.float64)
-    assert torch.equal(other.predict([model], features), method.predict([model], features))
-
-
 def test_the_head_keeps_the_weights_of_the_network_and_draws_nothing() -> None:
     head = nn.Linear(6, 3)
     before = torch.get_rng_state()

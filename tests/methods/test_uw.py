@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor
@@ -7,15 +5,15 @@ from torch.nn import functional as F
 
 from icda.data.loader import balanced_weights
 from icda.data.task import Batch
-from icda.methods import Context, Setup, Stage, resolve_method
+from icda.methods import Setup
 from icda.methods.uw import Upweighting
 from icda.models.base import Output
-from icda.training import TrainConfig, train
+from support import make_context
 
 GROUPS = torch.tensor([0] * 9 + [1] * 2 + [3] * 4)  # group 2 has no training sample
 TARGETS = torch.tensor([0, 1, 2] * 5)
 SETUP = Setup(3, 4, torch.tensor([5, 5, 5]), epochs=2, num_samples=15, group_counts=torch.tensor([9, 2, 0, 4]))
-CONTEXT = Context([], [], [], lambda loss: None, lambda: iter(()))
+CONTEXT = make_context()
 
 
 def whole_set() -> tuple[Output, Batch]:
@@ -37,7 +35,6 @@ def test_weights_on_the_loss_make_it_the_mean_over_groups_of_their_mean_losses()
     method = Upweighting(SETUP, weighting="loss")
     # Weights are kept in float32.
     torch.testing.assert_close(method.loss(output, batch, CONTEXT), mean_over_groups(output.logits), rtol=0, atol=1e-6)
-    assert method.stages(7) == [Stage(7)]
 
 
 def test_sampling_has_the_expected_gradient_of_the_weights_on_the_loss() -> None:
@@ -70,31 +67,3 @@ def test_a_group_without_samples_changes_nothing() -> None:
     assert torch.equal(found[[0, 1, 3]], without)
     assert found[2] == 0
     assert float(found[GROUPS].mean()) == pytest.approx(1)
-
-
-def test_training_draws_every_group_equally_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: dict[str, Tensor] = {}
-
-    def record(self: Upweighting, output: Output, batch: Batch, context: Context) -> Tensor:
-        seen[self.weighting] = seen.get(self.weighting, torch.zeros(4)) + torch.bincount(batch.groups, minlength=4)
-        return F.cross_entropy(output.logits, batch.targets)
-
-    monkeypatch.setattr(Upweighting, "loss", record)
-    for weighting in ("sampling", "loss"):
-        config = TrainConfig(
-            task="digits_coloured",
-            method="uw",
-            options={"weighting": weighting},
-            model="mlp",
-            epochs=2,
-            batch_size=100,
-            out=str(tmp_path / weighting),
-        )
-        train(config)
-    shares = {name: (counts / counts.sum()).tolist() for name, counts in seen.items()}
-    assert shares["sampling"] == pytest.approx([0.25] * 4, abs=0.04)  # 2,194 draws: four standard deviations
-    assert shares["loss"] == pytest.approx([0.477, 0.026, 0.025, 0.473], abs=0.002), "each sample once per epoch"
-
-
-def test_the_long_name_is_known() -> None:
-    assert resolve_method("upweighting") == "uw"

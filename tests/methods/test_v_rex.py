@@ -10,22 +10,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.task import Batch
-from icda.methods import Context, Setup, create_method
 from icda.methods.v_rex import VREx
 from icda.models import create_model
 from icda.models.base import Output
-from support import make_context, make_grouped
+from support import domain_setup, make_context, make_grouped
 
-SETUP = Setup(
-    num_classes=3,
-    feature_dim=4,
-    class_counts=torch.full((3,), 20),
-    epochs=10,
-    num_samples=60,
-    group_counts=torch.full((6,), 10),
-    batch_size=10,
-    group_domains=torch.tensor([0, 1, 2, 0, 1, 2]),
-)
+SETUP = domain_setup(3)
 GROUPS = [0, 1, 2, 3, 0, 1, 0, 5, 2, 3, 0]
 
 
@@ -95,17 +85,9 @@ def test_a_step_logs_the_variance_without_its_weight() -> None:
     model = create_model("mlp", 3, (4,), hidden=4).double()
     _, batch = make_grouped(GROUPS, seed=5, scale=2.0)
     losses = naive_losses(model(batch.inputs).logits.detach(), batch.targets, GROUPS)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-    context = Context([model], [model], [optimizer], lambda loss: loss.backward(), lambda: iter(()), iteration=500)
-    result = VREx(SETUP).step(batch, context)
+    result = VREx(SETUP).step(batch, make_context(model, rate=0.0, iteration=500))
     variance = float(torch.tensor(losses, dtype=torch.float64).var(correction=0))
     assert result.extra == {"loss_variance": pytest.approx(variance, rel=1e-10)}
     assert float(result.loss) == pytest.approx(sum(losses) / 3 + 10 * variance, rel=1e-10)
     assert not result.loss.requires_grad
     assert all(parameter.grad is not None for parameter in model.parameters())
-
-
-def test_the_defaults_are_those_of_domainbed_and_the_short_name_is_known() -> None:
-    method = create_method("vrex", SETUP)
-    assert isinstance(method, VREx)
-    assert (method.penalty, method.anneal_steps, method.reset_optimizer) == (10.0, 500, True)

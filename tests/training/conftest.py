@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from icda.training import TrainConfig
+from icda.training import TrainConfig, train
 from icda.training.checkpoint import load_checkpoint
 
 UNRELATED = {"seconds", "environment", "config"}  # may differ between two runs that are otherwise the same
@@ -39,6 +39,30 @@ def assert_same_run() -> Callable[[Path, Path], None]:
             lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
             assert lines == result["history"]
             assert [line["epoch"] for line in lines] == list(range(len(lines)))
+
+    return check
+
+
+@pytest.fixture
+def assert_resumes(
+    configure: Callable[..., TrainConfig], train_for: Callable[..., None], assert_same_run: Callable[[Path, Path], None]
+) -> Callable[..., Path]:
+    """`assert_resumes(kills, **settings)`: killed after so many steps each time and resumed, a run ends as a whole one.
+
+    The whole run is made unless its folder is given; `every` is how often the other one writes a checkpoint.
+    """
+
+    def check(*kills: int, every: int = 2, whole: Path | None = None, **settings: Any) -> Path:
+        if whole is None:
+            whole = configure("whole", **settings).folder()
+            train(configure("whole", **settings))
+        config = configure("stopped", checkpoint_every=every, **settings)
+        for steps in kills:
+            train_for(config, steps, resume=True)
+            torch.rand(17)  # what happens between a kill and the resumption must not matter
+        train(config, resume=True)
+        assert_same_run(whole, config.folder())
+        return whole
 
     return check
 

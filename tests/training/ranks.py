@@ -13,7 +13,10 @@ from typing import Any
 
 from icda.cli.main import main
 from icda.results import run_result
-from icda.training import TrainConfig, checkpoint, run, train, trainer
+from icda.training import TrainConfig, checkpoint, run, train
+
+sys.path.append(str(Path(__file__).parents[1]))
+from support import train_until
 
 BASE = {"model": "mlp", "epochs": 3, "batch_size": 64}
 RUNS: dict[str, dict[str, Any]] = {
@@ -22,30 +25,6 @@ RUNS: dict[str, dict[str, Any]] = {
     "risda_two_stage": {**BASE, "method": "risda_two_stage"},
     "resumed": {**BASE, "method": "icda", "checkpoint_every": 2},
 }
-
-
-class Stopped(Exception):
-    pass
-
-
-def train_for(config: TrainConfig, steps: int) -> None:
-    """End the run on every rank after so many steps."""
-    whole, done = trainer.Trainer._step, 0
-
-    def step(self: trainer.Trainer, run: Any, batch: Any) -> None:
-        nonlocal done
-        whole(self, run, batch)
-        done += 1
-        if done == steps:
-            raise Stopped
-
-    trainer.Trainer._step = step  # type: ignore[method-assign]
-    try:
-        train(config)
-    except Stopped:
-        pass
-    finally:
-        trainer.Trainer._step = whole  # type: ignore[method-assign]
 
 
 def record_writes(into: list[str]) -> None:
@@ -65,7 +44,7 @@ if __name__ == "__main__":
     for name, settings in RUNS.items():
         config = TrainConfig(**settings, out=str(folder / name))
         if name == "resumed":
-            train_for(config, 8)
+            train_until(config, 8)
         results[name] = train(config, resume=True)
     words = ["train", "--model", "mlp", "--epochs", "1", "--out", str(folder / "command")]
     results["command"] = {"code": main(words)}

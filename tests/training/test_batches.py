@@ -95,9 +95,11 @@ def test_a_method_may_say_what_is_drawn() -> None:
     assert (shares[:3] - torch.tensor([0.25, 0.25, 0.5])).abs().max() < 0.04
 
 
-def test_an_epoch_without_weights_serves_every_sample_once() -> None:
+def test_an_epoch_without_weights_serves_every_sample_once_and_the_next_in_another_order() -> None:
     loader = batches_of().stage_loader(Stage(1))
-    assert sorted(row for batch in loader.epoch(0) for row in rows(batch)) == list(range(500))
+    first, second = ([row for batch in loader.epoch(epoch) for row in rows(batch)] for epoch in range(2))
+    assert sorted(first) == sorted(second) == list(range(500))
+    assert first != second
 
 
 def test_a_stage_may_read_the_validation_split() -> None:
@@ -136,7 +138,9 @@ def test_a_drawn_batch_follows_the_weights_of_its_epoch() -> None:
 def test_metadata_comes_from_its_split_and_is_made_again_from_the_iteration() -> None:
     one, other = batches_of(batch_size=20), batches_of(batch_size=20)
     seen = [rows(one.metadata(iteration)) for iteration in range(9)]
-    assert sorted(row for batch in seen[:4] for row in batch) == list(range(0, 500, 7))
+    passes = [[row for batch in seen[k : k + 4] for row in batch] for k in (0, 4)]
+    assert sorted(passes[0]) == sorted(passes[1]) == list(range(0, 500, 7))
+    assert passes[0] != passes[1]
     assert rows(other.metadata(8)) == seen[8]
 
 

@@ -128,12 +128,7 @@ def test_a_model_of_another_run_is_not_taken_for_this_runs(configure: Configure)
 
 
 @pytest.mark.parametrize(
-    "missing",
-    [
-        ("report.html",),
-        ("config.yaml", "report.html"),
-        ("explanations.json", "report.html"),
-    ],
+    "missing", [("report.html",), ("config.yaml", "report.html"), ("explanations.json", "report.html")]
 )
 def test_what_was_not_written_after_the_result_is_made_by_resume(
     missing: tuple[str, ...], configure: Configure

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -40,9 +40,6 @@ def write_table(path: Path, rows: int = 60) -> Path:
     return path
 
 
-# -- what a run leaves behind -----------------------------------------------------------------------------------------
-
-
 def test_the_result_has_every_key_that_the_design_names(configure: Configure) -> None:
     config = configure("run", task="digits_coloured", seed=3, epochs=1)
     result = train(config)
@@ -63,7 +60,7 @@ def test_the_files_of_a_run_say_the_same_as_what_is_returned(configure: Configur
     result = train(config)
     folder = config.folder()
     assert {path.name for path in folder.iterdir()} == {
-        *("checkpoint.pt", "model.pt", "config.yaml", "log.jsonl", "result.json", "explanations.json", "report.html"),
+        *("checkpoint.pt", "model.pt", "config.yaml", "log.jsonl", "result.json", "explanations.json", "report.html")
     }
     assert json.loads((folder / "result.json").read_text()) == {"schema_version": 1, **result}
     assert load_config(folder / "config.yaml") == config
@@ -83,9 +80,6 @@ class Spoiled(Method):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__()
-
-    def loss(self, output: Any, batch: Any, context: Any) -> torch.Tensor:
-        return torch.nn.functional.cross_entropy(output.logits, batch.targets)
 
     def on_epoch_end(self, context: Any) -> None:
         if context.epoch >= 3:
@@ -119,29 +113,10 @@ def test_the_model_kept_may_be_the_best_on_metadata(
     assert all(record["validation_accuracy"] is not None for record in result["history"])
 
 
-def test_tensorboard_files_are_written_when_asked_for_and_only_then(configure: Configure) -> None:
-    config = configure("run", tensorboard=True, epochs=2)
-    result = train(config)
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    events = EventAccumulator(str(config.folder() / "tensorboard"))
-    events.Reload()
-    for name in ("train_loss", "validation_accuracy"):
-        assert [event.value for event in events.Scalars(name)] == pytest.approx(
-            [record[name] for record in result["history"]]
-        )
-
-
-def test_the_log_has_one_line_an_epoch_also_after_resumes(configure: Configure, train_for: Callable[..., None]) -> None:
-    config = configure("run", checkpoint_every=1)
-    for steps in (7, 4):
-        train_for(config, steps, resume=True)
-    train(config, resume=True)
-    lines = (config.folder() / "log.jsonl").read_text().splitlines()
-    assert [json.loads(line)["epoch"] for line in lines] == [0, 1, 2]
-
-
-# -- a folder that exists ---------------------------------------------------------------------------------------------
+def test_tensorboard_files_are_written_when_asked_for(configure: Configure) -> None:
+    config = configure("run", tensorboard=True, epochs=1)
+    train(config)
+    assert list((config.folder() / "tensorboard").iterdir())
 
 
 def test_a_folder_with_a_run_is_refused_and_left_alone(configure: Configure, train_for: Callable[..., None]) -> None:
@@ -150,9 +125,7 @@ def test_a_folder_with_a_run_is_refused_and_left_alone(configure: Configure, tra
     train_for(unfinished, 7)
     for config in (finished, unfinished):
         before = fingerprints(config.folder())
-        with pytest.raises(
-            FileExistsError, match=r"already holds a run: --resume continues it, --overwrite starts again"
-        ):
+        with pytest.raises(FileExistsError, match=r"--resume continues it, --overwrite starts again"):
             train(config)
         assert fingerprints(config.folder()) == before
 
@@ -208,9 +181,7 @@ def test_resuming_with_other_settings_is_refused_by_their_names_and_changes_noth
         train_for(config, 7)
     before = fingerprints(config.folder())
     other = replace(config, learning_rate=0.2, options={"beta": 0.0})
-    with pytest.raises(
-        ValueError, match=r"another run \(options \{\} -> .*; learning_rate 0.1 -> 0.2\): .*--overwrite"
-    ):
+    with pytest.raises(ValueError, match=r"options \{\} -> .*; learning_rate 0.1 -> 0.2.*--overwrite"):
         train(other, resume=True, view=ForbiddenView())
     assert fingerprints(config.folder()) == before
 
@@ -244,9 +215,6 @@ def test_a_checkpoint_that_cannot_be_used_stops_the_resume_and_stays(
     assert fingerprints(config.folder()) == before
 
 
-# -- what is refused before training ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("setting", "typo", "meant"),
     [
@@ -254,51 +222,23 @@ def test_a_checkpoint_that_cannot_be_used_stops_the_resume_and_stays(
         ("method", "cross_entrpy", "cross_entropy"),
         ("model", "smal_cnn", "small_cnn"),
         ("selection", "validation_acuracy", "validation_accuracy"),
+        ("options", "lambda", "lambda0"),
     ],
 )
 def test_a_misspelt_name_gives_the_nearest_one_and_leaves_no_folder(
     setting: str, typo: str, meant: str, configure: Configure
 ) -> None:
-    config = configure("run", **{setting: typo})
+    config = configure("run", **{setting: {typo: 0.1} if setting == "options" else typo})
     with pytest.raises(UnknownNameError, match=f"{typo}.*did you mean '{meant}'"):
         train(config)
     assert not config.folder().exists()
 
 
-def test_a_misspelt_option_gives_the_nearest_one_and_leaves_no_folder(configure: Configure) -> None:
-    config = configure("run", options={"lambda": 0.1})
-    with pytest.raises(UnknownNameError, match=r"method 'icda' has no option 'lambda': did you mean 'lambda0'\?"):
-        train(config)
-    assert not config.folder().exists()
-
-
-class NeedsGroups(Method):
-    needs: ClassVar[frozenset[str]] = frozenset({"groups"})
-
-    def __init__(self, setup: Setup) -> None:
-        super().__init__()
-        self.group_counts = setup.group_counts
-
-    def loss(self, output: Any, batch: Any, context: Any) -> torch.Tensor:
-        assert batch.groups.shape == batch.targets.shape
-        assert self.group_counts is not None
-        weight = 1 / self.group_counts[batch.groups]
-        losses = torch.nn.functional.cross_entropy(output.logits, batch.targets, reduction="none")
-        return (losses * weight).sum() / weight.sum()
-
-
-def test_a_method_that_needs_groups_fails_before_training_on_a_task_without_them(
-    configure: Configure, register_method: Callable[[str, type[Any]], str]
-) -> None:
-    register_method("needs_groups", NeedsGroups)
-    config = configure("run", method="needs_groups")
-    with pytest.raises(
-        MissingNeedError, match="method 'needs_groups' needs groups, which task 'digits_lt' does not have"
-    ):
+def test_a_method_that_needs_groups_fails_before_training_on_a_task_without_them(configure: Configure) -> None:
+    config = configure("run", method="group_dro")
+    with pytest.raises(MissingNeedError, match="method 'group_dro' needs groups, which task 'digits_lt' does not have"):
         train(config, view=ForbiddenView())
     assert not config.folder().exists()
-    result = train(configure("grouped", method="needs_groups", task="digits_coloured", epochs=1))
-    assert result["metrics"]["worst_group_accuracy"] is not None
 
 
 def test_a_rule_that_needs_groups_fails_before_training_on_a_task_without_them(configure: Configure) -> None:
@@ -311,9 +251,6 @@ def test_a_rule_that_needs_groups_fails_before_training_on_a_task_without_them(c
 def test_data_that_is_not_there_is_named(configure: Configure, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"--data .*birds: neither a folder of images nor a CSV or .npz"):
         train(configure("run", data=str(tmp_path / "birds")))
-
-
-# -- precision --------------------------------------------------------------------------------------------------------
 
 
 def test_bf16_trains_and_keeps_weights_and_statistics_in_float32(configure: Configure) -> None:
@@ -338,19 +275,8 @@ def test_a_run_does_not_inherit_the_precision_of_the_one_before(
         assert_same_run(before.folder(), half.folder())
 
 
-def test_a_bf16_run_that_was_stopped_ends_bit_identical(
-    configure: Configure, train_for: Callable[..., None], assert_same_run: Callable[[Path, Path], None]
-) -> None:
-    whole = configure("whole", precision="bf16", method="risda_two_stage")
-    stopped = configure("stopped", precision="bf16", method="risda_two_stage", checkpoint_every=3)
-    train(whole)
-    train_for(stopped, 8)
-    train_for(stopped, 6, resume=True)
-    train(stopped, resume=True)
-    assert_same_run(whole.folder(), stopped.folder())
-
-
-# -- evaluating an earlier run ----------------------------------------------------------------------------------------
+def test_a_bf16_run_that_was_stopped_ends_bit_identical(assert_resumes: Callable[..., Path]) -> None:
+    assert_resumes(8, 6, every=3, precision="bf16", method="risda_two_stage")
 
 
 def test_evaluating_a_run_gives_the_figures_of_its_result(configure: Configure) -> None:

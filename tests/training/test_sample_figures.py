@@ -10,8 +10,9 @@ from sklearn.metrics import roc_auc_score
 
 from icda.data.sources import ImageArray
 from icda.data.task import Split
-from icda.training import TrainConfig, train
+from icda.training import train
 from icda.training.sample_figures import auroc, describe_samples, minority
+from support import short_run
 
 TARGETS = torch.tensor([0, 0, 0, 0, 1, 1, 2])
 CLEAN = torch.tensor([0, 0, 1, 0, 1, 0, 2])
@@ -62,15 +63,8 @@ def test_the_minority_of_a_class_is_all_but_its_largest_group() -> None:
 
 def test_a_run_on_known_groups_logs_them_and_one_that_does_not_know_them_does_not(tmp_path: Path) -> None:
     for attributes in ("known", "unknown"):
-        config = TrainConfig(
-            task="digits_coloured",
-            method="meta_icda",
-            model="mlp",
-            options={"lookahead": "head"},
-            epochs=1,
-            attributes=attributes,  # type: ignore[arg-type]
-            out=str(tmp_path / attributes),
-        )
+        options = {"lookahead": "head"}
+        config = short_run(tmp_path / attributes, "meta_icda", options=options, epochs=1, attributes=attributes)
         (record,) = train(config)["history"]
         assert ("strength_auroc_minority" in record) == (attributes == "known")
         assert "strength_auroc_wrong" not in record, "no label is wrong there"

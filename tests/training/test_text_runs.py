@@ -60,17 +60,8 @@ def configure(tmp_path: Path, table: Path, model: str) -> Callable[..., TrainCon
 
 
 @pytest.mark.parametrize("method", ["icda", "meta_icda"])
-def test_a_killed_run_goes_on_to_the_same_result(
-    method: str,
-    configure: Callable[..., TrainConfig],
-    train_for: Callable[..., None],
-    assert_same_run: Callable[[Path, Path], None],
-) -> None:
-    whole, killed = (configure(name, method=method, epochs=2, checkpoint_every=2) for name in ("whole", "killed"))
-    train(whole)
-    train_for(killed, STEPS + 3)
-    train(killed, resume=True)
-    assert_same_run(whole.folder(), killed.folder())
+def test_a_killed_run_goes_on_to_the_same_result(method: str, assert_resumes: Callable[..., Path]) -> None:
+    assert_resumes(STEPS + 3, method=method, epochs=2)
 
 
 def test_a_transformer_learns_and_is_evaluated_and_explained(

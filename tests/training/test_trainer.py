@@ -6,12 +6,11 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from icda.data import create_task
 from icda.methods import Context, Method, Setup, Stage, StepResult
 from icda.models import FeatureClassifier
-from icda.training import DivergedError, TrainConfig, Trainer, evaluate_folder, train
+from icda.training import DivergedError, TrainConfig, Trainer, train
 from icda.training.checkpoint import load_checkpoint
 from icda.training.progress import QuietView
 from icda.training.run import build, make_accelerator
@@ -26,10 +25,6 @@ class Simple(Method):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__()
-        self.setup = setup
-
-    def loss(self, output: Any, batch: Any, context: Context) -> Tensor:
-        return F.cross_entropy(output.logits, batch.targets)
 
 
 def trainer_of(config: TrainConfig) -> Trainer:
@@ -40,9 +35,6 @@ def trainer_of(config: TrainConfig) -> Trainer:
 
 def cloned(module: nn.Module) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in module.state_dict().items()}
-
-
-# -- the loop ---------------------------------------------------------------------------------------------------------
 
 
 class Diary(Simple):
@@ -88,25 +80,6 @@ def test_hooks_steps_and_predictions_come_in_order(configure: Configure, registe
     ]
 
 
-def test_an_epoch_shows_every_sample_once_and_the_next_in_another_order(
-    configure: Configure, register_method: Register
-) -> None:
-    seen: list[list[int]] = []
-
-    class Witness(Simple):
-        def on_epoch_start(self, context: Context) -> None:
-            seen.append([])
-
-        def loss(self, output: Any, batch: Any, context: Context) -> Tensor:
-            seen[-1] += batch.index.tolist()
-            return super().loss(output, batch, context)
-
-    result = train(configure("run", method=register_method("witness", Witness), epochs=2))
-    count = sum(result["class_counts"])
-    assert [sorted(order) for order in seen] == [list(range(count))] * 2
-    assert seen[0] != seen[1]
-
-
 def test_the_history_holds_the_means_of_the_epoch(configure: Configure, register_method: Register) -> None:
     losses: list[tuple[float, int, int]] = []
 
@@ -146,9 +119,6 @@ def test_the_view_is_told_where_a_resumed_run_stands(configure: Configure, train
     assert told == [(6, 10), (1, 2), (1, 2), (1, 2), (1, 2), (1,)]
 
 
-# -- optimisers -------------------------------------------------------------------------------------------------------
-
-
 def test_optimisers_take_their_settings_from_the_configuration() -> None:
     config, model = TrainConfig(learning_rate=0.3, momentum=0.8, weight_decay=0.01), nn.Linear(2, 2)
     sgd = make_optimizer(config, model).param_groups[0]
@@ -184,9 +154,6 @@ def test_each_step_uses_the_rate_of_the_schedule(configure: Configure, register_
 
     train(configure("run", method=register_method("watching", Watching), schedule="constant", warmup_epochs=2))
     assert rates == pytest.approx([0.1 * min(k / 10, 1) for k in range(15)])
-
-
-# -- stages -----------------------------------------------------------------------------------------------------------
 
 
 class Decoupled(Simple):
@@ -253,33 +220,6 @@ def test_class_balanced_sampling_shows_every_class_alike(decoupled: Trainer) -> 
     assert ((share - 0.1).abs() < 5 * (0.1 * 0.9 / counts.sum()) ** 0.5).all()
 
 
-def test_a_stage_that_does_not_restart_carries_momentum_and_schedule_on(
-    configure: Configure, register_method: Register
-) -> None:
-    notes: dict[str, Any] = {"rates": []}
-
-    class Deferred(Simple):
-        def stages(self, epochs: int) -> list[Stage]:
-            return [Stage(2, "plain"), Stage(epochs - 2, "reweighted")]
-
-        def on_epoch_end(self, context: Context) -> None:
-            if context.stage.name == "plain":
-                notes["before"] = context.optimizers[0].state_dict()["state"]
-
-        def on_stage_start(self, context: Context) -> None:
-            notes["after"] = context.optimizers[0].state_dict()["state"]
-
-        def step(self, batch: Any, context: Context) -> StepResult:
-            notes["rates"].append(context.learning_rate)
-            return super().step(batch, context)
-
-    train(configure("run", method=register_method("deferred", Deferred), epochs=4, milestones=(3,)))
-    assert notes["before"].keys() == notes["after"].keys() != set()
-    for key, value in notes["before"].items():
-        assert torch.equal(value["momentum_buffer"], notes["after"][key]["momentum_buffer"])
-    assert notes["rates"] == pytest.approx([0.1] * 15 + [0.01] * 5)
-
-
 def test_two_stages_that_change_nothing_train_like_one(configure: Configure, register_method: Register) -> None:
     class Split(Simple):
         def stages(self, epochs: int) -> list[Stage]:
@@ -297,167 +237,10 @@ def test_two_stages_that_change_nothing_train_like_one(configure: Configure, reg
 
 @pytest.mark.parametrize("steps", [3, 11, 13, 17])
 def test_a_decoupled_training_that_was_stopped_ends_bit_identical(
-    steps: int,
-    configure: Configure,
-    register_method: Register,
-    train_for: Callable[..., None],
-    assert_same_run: Callable[[Path, Path], None],
+    steps: int, register_method: Register, assert_resumes: Callable[..., Path]
 ) -> None:
-    method = register_method("decoupled", Decoupled)
-    whole, stopped = (configure(name, method=method, epochs=4, checkpoint_every=2) for name in ("whole", "stopped"))
     Decoupled.notes.update(targets=[], rates=[])
-    train(whole)
-    train_for(stopped, steps)
-    train(stopped, resume=True)
-    assert_same_run(whole.folder(), stopped.folder())
-
-
-def test_group_balanced_sampling_shows_every_group_alike(configure: Configure, register_method: Register) -> None:
-    groups: list[int] = []
-
-    class Balanced(Simple):
-        needs: ClassVar[frozenset[str]] = frozenset({"groups"})
-
-        def stages(self, epochs: int) -> list[Stage]:
-            return [Stage(epochs, sampling="group_balanced")]
-
-        def loss(self, output: Any, batch: Any, context: Context) -> Tensor:
-            groups.extend(batch.groups.tolist())
-            return super().loss(output, batch, context)
-
-    train(configure("run", method=register_method("balanced", Balanced), task="digits_coloured", epochs=1))
-    share = torch.bincount(torch.tensor(groups), minlength=4) / len(groups)
-    assert ((share - 0.25).abs() < 5 * (0.25 * 0.75 / len(groups)) ** 0.5).all()
-
-
-# -- methods that are more than a loss --------------------------------------------------------------------------------
-
-
-class Teachers(Method):
-    """Two networks, each taught by the samples the other finds easy; answers with their mean, counts its steps."""
-
-    num_networks: ClassVar[int] = 2
-    steps: Tensor
-
-    def __init__(self, setup: Setup, *, keep: float = 0.8) -> None:
-        super().__init__()
-        self.keep = keep
-        self.register_buffer("steps", torch.tensor(0))
-
-    def step(self, batch: Any, context: Context) -> StepResult:
-        outputs = [network(batch.inputs) for network in context.networks]
-        losses = [F.cross_entropy(output.logits, batch.targets, reduction="none") for output in outputs]
-        count = max(1, int(self.keep * len(batch.targets)))
-        easy = [loss.detach().topk(count, largest=False).indices for loss in losses]
-        loss = losses[0][easy[1]].mean() + losses[1][easy[0]].mean()
-        context.apply(loss)
-        self.steps += 1
-        return StepResult(
-            loss.detach(), None, {"agreement": float((easy[0].sort()[0] == easy[1].sort()[0]).float().mean())}
-        )
-
-    def predict(self, models: Sequence[FeatureClassifier], inputs: Any) -> Tensor:
-        return torch.stack([model(inputs).logits for model in models]).mean(0)
-
-
-def test_two_networks_train_apart_and_answer_together(configure: Configure, register_method: Register) -> None:
-    config = configure("run", method=register_method("teachers", Teachers), options={"keep": 0.9}, epochs=6)
-    result = train(config)
-    state = load_checkpoint(config.folder() / "checkpoint.pt")
-    one, two = state["networks"]
-    assert len(state["optimizers"]) == 2
-    assert not torch.equal(one["head.weight"], two["head.weight"])
-    assert int(state["method"]["steps"]) == 30
-    assert result["history"][0]["train_accuracy"] is None
-    assert 0 <= result["history"][0]["agreement"] <= 1
-    assert result["metrics"]["accuracy"] > 0.4  # a tenth would be chance
-    assert evaluate_folder(config.folder())["metrics"] == result["metrics"]
-
-
-def test_the_answer_of_two_networks_is_that_of_their_rule(configure: Configure, register_method: Register) -> None:
-    config = configure("run", method=register_method("teachers", Teachers), epochs=1)
-    trainer = trainer_of(config)
-    trainer.run()
-    inputs = trainer.task.test.source.fetch(trainer.task.test.rows[:9])
-    for model in trainer.models:
-        model.eval()
-    expected = (trainer.models[0](inputs).logits + trainer.models[1](inputs).logits) / 2
-    torch.testing.assert_close(trainer.method.predict(trainer.models, inputs), expected)
-
-
-def test_two_networks_that_were_stopped_end_bit_identical(
-    configure: Configure,
-    register_method: Register,
-    train_for: Callable[..., None],
-    assert_same_run: Callable[[Path, Path], None],
-) -> None:
-    method = register_method("teachers", Teachers)
-    whole, stopped = (configure(name, method=method, checkpoint_every=3) for name in ("whole", "stopped"))
-    train(whole)
-    train_for(stopped, 8)
-    train(stopped, resume=True)
-    assert_same_run(whole.folder(), stopped.folder())
-
-
-class Tutored(Simple):
-    """Adds the loss on clean metadata to each step."""
-
-    needs: ClassVar[frozenset[str]] = frozenset({"metadata"})
-    seen: ClassVar[list[list[int]]] = []
-
-    def step(self, batch: Any, context: Context) -> StepResult:
-        assert context.next_metadata is not None
-        clean = context.next_metadata()
-        self.seen.append(clean.index.tolist())
-        output, tutor = context.network(batch.inputs), context.network(clean.inputs)
-        loss = F.cross_entropy(output.logits, batch.targets) + F.cross_entropy(tutor.logits, clean.targets)
-        context.apply(loss)
-        return StepResult(loss.detach(), output.logits.detach())
-
-
-def test_metadata_come_in_passes_of_their_own_and_a_resume_goes_on_with_the_same(
-    configure: Configure,
-    register_method: Register,
-    train_for: Callable[..., None],
-    assert_same_run: Callable[[Path, Path], None],
-) -> None:
-    method = register_method("tutored", Tutored)
-    whole, stopped = (configure(name, method=method, checkpoint_every=2) for name in ("whole", "stopped"))
-    Tutored.seen.clear()
-    train(whole)
-    metadata = len(create_task("digits_lt").metadata or ())
-    seen = list(Tutored.seen)
-    passes = [seen[k] + seen[k + 1] for k in range(0, 14, 2)]  # batches of 64 and 36
-    assert all(sorted(rows) == list(range(metadata)) for rows in passes)
-    assert len({tuple(rows) for rows in passes}) == len(passes)
-    train_for(stopped, 7)
-    Tutored.seen.clear()
-    train(stopped, resume=True)
-    assert Tutored.seen == seen[6:]
-    assert_same_run(whole.folder(), stopped.folder())
-
-
-def test_a_method_may_change_the_network_and_pass_over_the_training_set(
-    configure: Configure, register_method: Register
-) -> None:
-    passes: list[list[int]] = []
-
-    class Prototypes(Simple):
-        def prepare_network(self, network: FeatureClassifier) -> FeatureClassifier:
-            network.head = nn.Linear(network.feature_dim, network.num_classes, bias=False)
-            return network
-
-        def on_epoch_start(self, context: Context) -> None:
-            passes.append([row for batch in context.training_batches() for row in batch.index.tolist()])
-
-    config = configure("run", method=register_method("prototypes", Prototypes), epochs=2)
-    result = train(config)
-    assert passes == [list(range(sum(result["class_counts"])))] * 2
-    assert "head.bias" not in load_checkpoint(config.folder() / "model.pt")["networks"][0]
-    assert evaluate_folder(config.folder())["metrics"] == result["metrics"]
-
-
-# -- divergence -------------------------------------------------------------------------------------------------------
+    assert_resumes(steps, method=register_method("decoupled", Decoupled), epochs=4)
 
 
 class Diverging(Simple):
@@ -503,9 +286,6 @@ def test_without_a_checkpoint_none_is_promised(configure: Configure, register_me
 
     with pytest.raises(DivergedError, match=r"the loss became nan in epoch 1, iteration 0: .* Nothing was saved yet"):
         train(configure("run", method=register_method("hopeless", Hopeless)))
-
-
-# -- several stages ---------------------------------------------------------------------------------------------------
 
 
 class TwoStages(Simple):

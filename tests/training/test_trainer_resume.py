@@ -45,31 +45,18 @@ def test_a_run_that_was_stopped_ends_bit_identical(
     steps: int,
     selection: str,
     whole_runs: Callable[..., Path],
-    configure: Configure,
-    train_for: Callable[..., None],
-    assert_same_run: Callable[[Path, Path], None],
+    assert_resumes: Callable[..., Path],
 ) -> None:
     settings = {"method": method, "epochs": epochs, "selection": selection}
-    config = configure("stopped", checkpoint_every=2, **settings)
-    train_for(config, steps)
-    train(config, resume=True)
-    assert_same_run(whole_runs(**settings), config.folder())
+    assert_resumes(steps, whole=whole_runs(**settings), **settings)
 
 
 @pytest.mark.parametrize("every", [0, 1, 3, 100])
 def test_a_run_that_is_stopped_again_and_again_ends_bit_identical(
-    every: int,
-    whole_runs: Callable[..., Path],
-    configure: Configure,
-    train_for: Callable[..., None],
-    assert_same_run: Callable[[Path, Path], None],
+    every: int, whole_runs: Callable[..., Path], assert_resumes: Callable[..., Path]
 ) -> None:
     settings = {"method": "icda", "epochs": 3, "optimizer": "adam", "learning_rate": 0.01, "schedule": "cosine"}
-    config = configure("stopped", checkpoint_every=every, **settings)
-    for steps in (2, 7, 6):
-        train_for(config, steps, resume=True)
-    train(config, resume=True)
-    assert_same_run(whole_runs(**settings), config.folder())
+    assert_resumes(2, 7, 6, every=every, whole=whole_runs(**settings), **settings)
 
 
 @pytest.mark.parametrize("written", [True, False], ids=["after", "before"])
@@ -123,19 +110,9 @@ class NoisyMethod(Method):
 
 
 def test_random_numbers_that_a_method_draws_go_on_where_they_stopped(
-    register_method: Callable[[str, type[Any]], str],
-    configure: Configure,
-    train_for: Callable[..., None],
-    assert_same_run: Callable[[Path, Path], None],
+    register_method: Callable[[str, type[Any]], str], assert_resumes: Callable[..., Path]
 ) -> None:
-    register_method("noisy", NoisyMethod)
-    whole, stopped = configure("whole", method="noisy"), configure("stopped", method="noisy", checkpoint_every=2)
-    train(whole)
-    for steps in (3, 4, 5):
-        train_for(stopped, steps, resume=True)
-    torch.rand(17)
-    train(stopped, resume=True)
-    assert_same_run(whole.folder(), stopped.folder())
+    assert_resumes(3, 4, 5, method=register_method("noisy", NoisyMethod))
 
 
 def test_two_runs_of_one_configuration_are_bit_identical_and_another_seed_is_not(

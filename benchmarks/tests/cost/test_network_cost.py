@@ -8,13 +8,7 @@ import pytest
 
 from icda.models import MODELS
 from icda_bench.cost import network_cost
-from icda_bench.cost.network_cost import (
-    NetworkCostRow,
-    add_to_csv,
-    cost_table,
-    load_cost_suite,
-    measure_step,
-)
+from icda_bench.cost.network_cost import NetworkCostRow, add_to_csv, cost_table, load_cost_suite, measure_step
 from icda_bench.rows import read_table
 
 PAPER = Path(__file__).resolve().parents[4] / "shared" / "paper.tex"

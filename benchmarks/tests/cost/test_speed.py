@@ -12,15 +12,7 @@ from icda.losses import ISDALoss
 from icda_bench.cost import measures, speed
 from icda_bench.cost.measures import interleave
 from icda_bench.cost.peers import PeersISDA
-from icda_bench.cost.speed import (
-    FUSED,
-    SpeedRow,
-    head_rows,
-    head_steps,
-    measure_speed,
-    network_rows,
-    to_table,
-)
+from icda_bench.cost.speed import FUSED, SpeedRow, head_rows, head_steps, measure_speed, network_rows, to_table
 
 
 @pytest.fixture

@@ -128,10 +128,7 @@ def test_tables_of_the_studies_keep_settings_apart_and_leave_out_what_was_not_me
     few = [FewMetadataRow(2, 0.1, method, k, 0.9) for method in noisy_digits.LEARNERS for k in range(2)]
     assert cells_of(noisy_digits.few_metadata_table(few)) == [["2", "10%", "90.0 ± 0.0 (2)", "90.0 ± 0.0 (2)"]]
     long = [LongTrainingRow("memory, beta 5", k, n, 0.8, 0.9, 7, 0.95) for k in range(2) for n in (120, 30)]
-    assert [line[1:3] for line in cells_of(noisy_digits.long_training_table(long))] == [
-        ["30", "0, 1"],
-        ["120", "0, 1"],
-    ]
+    assert [line[1:3] for line in cells_of(noisy_digits.long_training_table(long))] == [["30", "0, 1"], ["120", "0, 1"]]
     nothing = float("nan")
     both = [
         ShortcutAndNoiseRow("ce", 0, 0.7, 0.5, nothing, nothing),

@@ -51,9 +51,7 @@ def test_failed_cells_are_reported_with_their_reason_and_leave_no_row(
 ) -> None:
     chosen = [cell(tmp_path), cell(tmp_path, "icda")]
     monkeypatch.setattr(
-        runner,
-        "run_cells",
-        lambda *_: iter([(1, CellOutcome(None, "it rained")), (0, run_cell(chosen[0].config))]),
+        runner, "run_cells", lambda *_: iter([(1, CellOutcome(None, "it rained")), (0, run_cell(chosen[0].config))])
     )
     console = Console(record=True, width=200, file=io.StringIO())
     _, failures = run_suite(chosen, console, ledger=tmp_path / "some.csv")

@@ -8,7 +8,7 @@ networks confirm each other in what they find easiest, and what they answer in t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,10 +18,9 @@ from icda.cross_fit.flips import flip_labels
 from icda.cross_fit.folds import draw_folds, stratified_folds
 from icda.cross_fit.held_out import HeldOut
 from icda.data.generators import generator_for
-from icda.ranks import all_gather_rows, all_reduce, world_size
-
-if TYPE_CHECKING:
-    from icda.data.task import Batch, Inputs
+from icda.data.task import Batch, Inputs, rows_of
+from icda.models.base import evaluating
+from icda.ranks import all_gather_rows, all_reduce, rank, world_size
 
 FEWEST = 2  # samples a network learns from in one step: BatchNorm cannot normalise a single one
 
@@ -98,10 +97,11 @@ class HeldOutNetworks(nn.Module):
     def held_out(self, inputs: Inputs, models: Sequence[nn.Module], fold: Tensor) -> Tensor:
         """What each sample's held-out network says (N, C), in evaluation mode; modes are as before when it returns."""
         logits = torch.zeros(len(fold), self.num_classes, device=fold.device)
-        for k, model in enumerate(models):
-            rows = (fold == k).nonzero().flatten()
-            if len(rows):
-                logits[rows] = in_evaluation(model, rows_of(inputs, rows)).float()
+        with evaluating(*models):
+            for k, model in enumerate(models):
+                rows = (fold == k).nonzero().flatten()
+                if len(rows):
+                    logits[rows] = model(rows_of(inputs, rows)).logits.float()
         return logits
 
     @torch.no_grad()
@@ -110,10 +110,10 @@ class HeldOutNetworks(nn.Module):
         device, size = self.fold.device, len(self.fold)
         logits = torch.zeros(size, self.num_classes, device=device)
         targets, agree = torch.zeros(size, dtype=torch.long, device=device), torch.zeros(size, device=device)
-        rank = torch.distributed.get_rank() if world_size() > 1 else 0
         for number, batch in enumerate(batches):
-            if number % world_size() == rank:
-                said = torch.stack([in_evaluation(model, batch.inputs).float() for model in models], 1)  # (N, K, C)
+            if number % world_size() == rank():
+                with evaluating(*models):
+                    said = torch.stack([model(batch.inputs).logits.float() for model in models], 1)  # (N, K, C)
                 fold = self._facts(batch)[0]
                 logits[batch.index] = said[torch.arange(len(fold)), fold]
                 targets[batch.index] = batch.targets
@@ -172,20 +172,3 @@ def pairwise_agreement(answers: Tensor, num_classes: int) -> Tensor:
     """
     votes, count = F.one_hot(answers, num_classes).sum(1).float(), answers.shape[1]
     return (votes * (votes - 1)).sum(1) / (count * (count - 1))
-
-
-def rows_of(inputs: Inputs, rows: Tensor) -> Inputs:
-    """Some samples of a batch's inputs, a tensor or a dict of tensors."""
-    if isinstance(inputs, dict):
-        return {name: value[rows.to(value.device)] for name, value in inputs.items()}
-    return inputs[rows.to(inputs.device)]
-
-
-def in_evaluation(model: nn.Module, inputs: Inputs) -> Tensor:
-    """Logits in evaluation mode; the modes are as before when it returns."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    logits: Tensor = model(inputs).logits
-    for module, training in modes:
-        module.training = training
-    return logits

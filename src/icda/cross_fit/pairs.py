@@ -60,12 +60,7 @@ class PairEvidence:
 
 
 def measure_pair(
-    features: Tensor,
-    targets: Tensor,
-    classes: tuple[int, int] = (0, 1),
-    seed: int = 0,
-    *,
-    uneven: bool = False,
+    features: Tensor, targets: Tensor, classes: tuple[int, int] = (0, 1), seed: int = 0, *, uneven: bool = False
 ) -> PairEvidence:
     """Evidence on samples of two classes, `targets` 0 or 1; any scale will do.
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.errors import InputError
+from icda.cross_fit.calibration import check_logits, fit_scale
 
 PSEUDO_SAMPLES = 30.0  # what the rate common to all classes weighs against a class's own counts
 ROUNDS, SEARCH_STEPS, SAME = 200, 10, 1e-5
@@ -43,7 +43,7 @@ def refine_labels(logits: Tensor, targets: Tensor, pseudo_samples: float = PSEUD
     >>> round(refined.wrong, 1), bool((refined.probabilities.argmax(1) == truth).float().mean() > 0.98)
     (0.3, True)
     """
-    _check(logits, targets)
+    check_logits("refining labels", logits, targets)
     values = logits.detach().double()
     values = values - values.mean(1, keepdim=True)
     values = values / values.std(correction=0).clamp(min=1e-12)
@@ -56,7 +56,7 @@ def refine_labels(logits: Tensor, targets: Tensor, pseudo_samples: float = PSEUD
         before = wrong
         transition, wrong = _transition(posterior.T @ labels, pseudo_samples)
         posterior = _posterior(values * scale + bias, transition, targets)
-        scale, bias = _fit_scale(values, posterior, scale, bias)
+        scale, bias = fit_scale(values, posterior, (scale, bias), SCALE_DECAY, BIAS_DECAY, max_iter=SEARCH_STEPS)
         if abs(wrong - before) < SAME:
             break
     posterior = _posterior(values * scale + bias, transition, targets)
@@ -71,11 +71,6 @@ def protect_classes(posterior: Tensor, targets: Tensor, wrong: float, pseudo_sam
     may go, with s pseudo-samples at the common rate: a frequent label's own loss decides, a rare one's hardly counts.
     What is over goes back to the label, the same share of each sample. Without this, the few samples of a rare class,
     which networks that have seen one or two of it answer with its neighbours, would be relabelled away.
-
-    >>> posterior = torch.tensor([[0.9, 0.1], [0.0, 1.0]], dtype=torch.double)  # class 0 has one sample, which may stay
-    >>> protect_classes(posterior, torch.tensor([1, 1]), wrong=0.0, pseudo_samples=8.0)
-    tensor([[0.1800, 0.8200],
-            [0.0000, 1.0000]], dtype=torch.float64)
     """
     classes = posterior.shape[1]
     counts = torch.bincount(targets, minlength=classes).to(posterior)
@@ -96,30 +91,3 @@ def _transition(counts: Tensor, pseudo_samples: float) -> tuple[Tensor, float]:
 
 def _posterior(logits: Tensor, transition: Tensor, targets: Tensor) -> Tensor:
     return torch.softmax(torch.log_softmax(logits, 1) + transition.log()[:, targets].T, 1)
-
-
-def _fit_scale(values: Tensor, posterior: Tensor, scale: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """Temperature and biases of least cross entropy to the posterior, from where they were."""
-    scale, bias = scale.clone().requires_grad_(), bias.clone().requires_grad_()
-    search = torch.optim.LBFGS([scale, bias], max_iter=SEARCH_STEPS, line_search_fn="strong_wolfe")
-
-    def closure() -> Tensor:
-        search.zero_grad()
-        loss = F.cross_entropy(values * scale + bias, posterior)
-        loss = loss + SCALE_DECAY * scale**2 + BIAS_DECAY * bias.square().mean()
-        loss.backward()
-        return loss
-
-    with torch.enable_grad():
-        search.step(closure)
-    return scale.detach(), bias.detach()
-
-
-def _check(logits: Tensor, targets: Tensor) -> None:
-    if logits.ndim != 2 or logits.shape[1] < 2 or targets.shape != logits.shape[:1] or not len(logits):
-        raise InputError(
-            f"refining labels needs logits (N, C) of two classes or more and targets (N,), got {tuple(logits.shape)} and "
-            f"{tuple(targets.shape)}."
-        )
-    if not torch.isfinite(logits).all():
-        raise InputError("refining labels needs finite logits: the networks they come from have diverged.")

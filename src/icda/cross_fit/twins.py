@@ -107,12 +107,6 @@ def twin_margins(
 
     The same rule as `twin_logits` with one row per head. All heads stand side by side in one matrix, so that the features
     are read once per step however many pairs there are. `trained` (N, pairs) says which samples train each pair.
-
-    >>> generator = torch.Generator().manual_seed(0)
-    >>> truth = torch.arange(400) % 2
-    >>> features = torch.randn(400, 3, generator=generator) + 4 * truth[:, None]
-    >>> tuple(twin_margins(features, truth).shape)
-    (400, 3)
     """
     settings = settings or TwinSettings()
     generator = torch.Generator().manual_seed(seed)
@@ -146,9 +140,6 @@ def even_cuts(targets: Tensor, cuts: int, ratio: int, seed: int = 0, fewest: int
 
     Twins would rather split a class that is much larger than the others than tell it from them. Several draws see more of
     such a class than one. Classes of fewer than `fewest` samples are kept whole and do not count as the smallest.
-
-    >>> even_cuts(torch.tensor([0] * 9 + [1] * 2), cuts=3, ratio=2).sum(0).tolist()
-    [6, 6, 6]
     """
     counts = torch.bincount(targets)
     enough = counts[counts >= fewest]

@@ -28,6 +28,11 @@ class Batch(NamedTuple):
         return int(self.targets.shape[0])
 
 
+def rows_of(inputs: Inputs, rows: Tensor | slice) -> Inputs:
+    """Chosen samples of a batch's inputs; tokenised text comes as a dict of tensors."""
+    return {name: value[rows] for name, value in inputs.items()} if isinstance(inputs, dict) else inputs[rows]
+
+
 class Source(Protocol):
     """Where inputs come from. A generator asks for random augmentation; without one the inputs come as they are."""
 

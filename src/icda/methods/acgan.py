@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from annotated_types import MultipleOf
@@ -11,16 +10,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
-from icda.data.task import Batch
-from icda.methods.base import METHODS, Context, Method, Setup, StepResult, check_images
+from icda.methods.base import METHODS, Batch, Context, Method, Setup, StepResult, check_images, checked
+from icda.methods.meta_learning import OptimizerState, step_along
 from icda.models.conditional_gan import SIZES, ConditionalDiscriminator, ConditionalGenerator
 from icda.ranges import Positive, PositiveInt, Share, ShareAboveZero
 from icda.ranks import all_gather_rows, all_mean, rank
-from icda.settings import checked
 
 
 @METHODS.register("acgan")
-class ACGAN(Method):
+class ACGAN(OptimizerState, Method):
     """Cross entropy on the batch and on `share` as many generated images of known class; the GAN learns on the same data.
 
     Each step first trains the discriminator, which tells real from generated and names the class, and the generator, which
@@ -33,6 +31,7 @@ class ACGAN(Method):
     mixed into training in the tables of ISDA and ICDA is not stated there; `share` and `start` are ours.
     """
 
+    kept_optimizers = (("generator", "generator_optimizer"), ("discriminator", "discriminator_optimizer"))
     low: Tensor
     high: Tensor
 
@@ -106,47 +105,28 @@ class ACGAN(Method):
         is_real = torch.cat([torch.ones(len(real)), torch.zeros(len(generated))]).to(source)
         labels = torch.cat([batch.targets, classes])
         loss = F.binary_cross_entropy_with_logits(source, is_real) + F.cross_entropy(named, labels)
-        share = self._share_of_batch(batch)
-        self._apply_gradients(loss * share, self.discriminator, self.discriminator_optimizer)
+        sizes = self._sizes(batch)
+        share = batch.num_samples * len(sizes) / sum(sizes)  # a rank with fewer counts for less in the mean over ranks
+        _descend(loss * share, self.discriminator, self.discriminator_optimizer)
         source, named = self.discriminator(generated)
         fooled = F.binary_cross_entropy_with_logits(source, torch.ones_like(source)) + F.cross_entropy(named, classes)
-        self._apply_gradients(fooled * share, self.generator, self.generator_optimizer)
+        _descend(fooled * share, self.generator, self.generator_optimizer)
         return {"discriminator_loss": float(loss.detach()), "generator_loss": float(fooled.detach())}
-
-    def _apply_gradients(self, loss: Tensor, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """An optimiser step with the mean gradient of all ranks, so that each holds the same GAN."""
-        parameters = list(network.parameters())
-        gradients: Sequence[Tensor] = torch.autograd.grad(loss, parameters)
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = all_mean(gradient)
-        optimizer.step()
-        optimizer.zero_grad()
 
     def _draw(self, what: str, iteration: int, batch: Batch, share: float) -> tuple[Tensor, Tensor]:
         """Noise and classes, `share` for a sample: this rank's rows of what one process draws for the whole batch."""
-        sizes, place = self._sizes(batch)
+        sizes = self._sizes(batch)
         count, generator = round(share * sum(sizes)), generator_for(self._seed, "acgan", what, iteration)
         noise = torch.randn(count, self.generator.noise_dim, generator=generator)
         classes = torch.randint(self._num_classes, (count,), generator=generator)
-        mine = slice(place, None, len(sizes))
+        mine = slice(rank(), None, len(sizes))
         return noise[mine].to(self.low), classes[mine].to(self.low.device)
 
-    def _share_of_batch(self, batch: Batch) -> float:
-        """A rank with fewer samples must count for less in the mean over ranks."""
-        sizes, _ = self._sizes(batch)
-        return batch.num_samples * len(sizes) / sum(sizes)
+    def _sizes(self, batch: Batch) -> list[int]:
+        """The number of samples on every rank."""
+        return all_gather_rows(torch.tensor([batch.num_samples], device=self.low.device)).tolist()
 
-    def _sizes(self, batch: Batch) -> tuple[list[int], int]:
-        """The number of samples on every rank, and which of them this one is."""
-        mine = torch.tensor([batch.num_samples], device=self.low.device)
-        return all_gather_rows(mine).tolist(), rank()
 
-    def get_extra_state(self) -> dict[str, Any]:
-        return {
-            "generator": self.generator_optimizer.state_dict(),
-            "discriminator": self.discriminator_optimizer.state_dict(),
-        }
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        self.generator_optimizer.load_state_dict(state["generator"])
-        self.discriminator_optimizer.load_state_dict(state["discriminator"])
+def _descend(loss: Tensor, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """A step with the mean gradient of all ranks, so that each holds the same GAN."""
+    step_along(optimizer, [all_mean(slope) for slope in torch.autograd.grad(loss, list(network.parameters()))])

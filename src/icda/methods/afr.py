@@ -7,15 +7,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
-from icda.data.task import Batch
 from icda.losses.head import head_parameters
-from icda.methods.base import METHODS, Context, Method, Setup, Stage
+from icda.methods.base import METHODS, Batch, Context, Method, Output, Setup, Stage, checked
 from icda.methods.crt import two_stages
 from icda.methods.per_sample import PerSample, label_probability, over_training_set, rows
-from icda.models.base import Output
 from icda.ranges import NotNegative, OpenShare
 from icda.ranks import all_reduce
-from icda.settings import checked
 
 
 @METHODS.register("afr")
@@ -30,10 +27,6 @@ class AFR(PerSample, Method):
     Reference: Qiu et al., "Simple and fast group robustness by automatic feature reweighting", ICML 2023. Differs from
     the paper in drawing by the weights instead of weighting one full batch, and in that the stages share the epochs; the
     paper chooses gamma and decay by validation groups.
-
-    >>> setup = Setup(2, 4, torch.tensor([6, 2]), epochs=10, num_samples=8)
-    >>> [(stage.name, stage.epochs) for stage in AFR(setup).stages(10)]
-    [('representation', 8), ('head', 2)]
     """
 
     per_sample = ("weights",)
@@ -88,12 +81,11 @@ class AFR(PerSample, Method):
         return (learned * losses).mean() * size / total.clamp(min=1)
 
     def second_loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        return self.loss(output, batch, context) + self.decay * self._distance(context)
-
-    def _distance(self, context: Context) -> Tensor:
         weight, bias = head_parameters(context.head)
         distance = (weight - self.first_weight.to(weight)).square().sum()
-        return distance if bias is None else distance + (bias - self.first_bias.to(bias)).square().sum()
+        if bias is not None:
+            distance = distance + (bias - self.first_bias.to(bias)).square().sum()
+        return self.loss(output, batch, context) + self.decay * distance
 
 
 def difficulty_weights(believed: Tensor, targets: Tensor, held: Tensor, gamma: float) -> Tensor:

@@ -23,7 +23,13 @@ from icda.losses import AdjustedLoss
 from icda.models.base import FeatureClassifier, Output
 from icda.registry import Registry
 from icda.results.epoch import Figure
+from icda.settings import checked
 
+__all__ = [  # what a method is written with
+    *("METHODS", "Batch", "Context", "FeatureClassifier", "Figures", "Inputs", "Method", "MissingNeedError", "Output"),
+    *("Sampling", "Setup", "Stage", "StepResult", "check_images", "check_metadata", "check_needs", "check_networks"),
+    "checked",
+]
 Figures: TypeAlias = Mapping[str, Figure]  # for the log
 METHODS: Registry[Callable[..., Method]] = Registry("method", "icda.methods", "icda.methods")
 
@@ -221,11 +227,6 @@ class Method(nn.Module):
         The log says how they stand to wrong labels, small groups and small classes, which a method need not know.
         """
         return {}
-
-
-def rows_of(inputs: Inputs, rows: Tensor | slice) -> Inputs:
-    """Chosen samples of a batch's inputs; tokenised text comes as a dict of tensors."""
-    return {name: value[rows] for name, value in inputs.items()} if isinstance(inputs, dict) else inputs[rows]
 
 
 def check_images(owner: str, shape: tuple[int, ...], fits: bool, wanted: str) -> None:

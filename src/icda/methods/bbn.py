@@ -5,10 +5,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from icda.data.task import Batch
 from icda.errors import InputError
-from icda.methods.base import METHODS, Context, Figures, Method, Setup, StepResult
-from icda.models.base import FeatureClassifier
+from icda.methods.base import METHODS, Batch, Context, FeatureClassifier, Figures, Method, Setup, StepResult
 from icda.models.two_branches import TwoBatches, TwoBranches, two_branches
 
 
@@ -41,7 +39,7 @@ class BBN(Method):
         if context.draw is None:
             raise InputError("bbn draws a second batch each step: give the context a draw(), as icda's trainer does.")
         second = context.draw("class_reversed")
-        share = self._share = share_of_epoch(context.epoch, context.num_epochs)
+        share = self._share = 1 - (context.epoch / context.num_epochs) ** 2
         logits = context.network(TwoBatches(batch.inputs, second.inputs, share)).logits
         loss = share * F.cross_entropy(logits, batch.targets) + (1 - share) * F.cross_entropy(logits, second.targets)
         context.apply(loss)
@@ -51,11 +49,6 @@ class BBN(Method):
 
     def epoch_figures(self) -> Figures:
         return {"uniform_share": self._share}
-
-
-def share_of_epoch(epoch: int, num_epochs: int) -> float:
-    """l = 1 - (epoch/E)^2, epochs counted from 0: the weight of the batch that is drawn uniformly."""
-    return 1.0 - (epoch / num_epochs) ** 2
 
 
 def _twice_as_wide(network: FeatureClassifier) -> nn.Linear:

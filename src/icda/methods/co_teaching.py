@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from torch.nn import functional as F
 
-from icda.data.task import Batch
-from icda.methods.base import METHODS, Context, StepResult
+from icda.methods.base import METHODS, Batch, Context, StepResult
 from icda.methods.small_loss import SmallLossPair, smallest
 
 

@@ -7,16 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from icda.methods.base import METHODS, Context, Setup
-from icda.methods.domain_penalty import (
-    DomainPart,
-    DomainPenalty,
-    Penalty,
-    warn_of_fixed_features,
-)
+from icda.methods.base import METHODS, Context, Setup, checked
+from icda.methods.domain_penalty import DomainPart, DomainPenalty, Penalty
 from icda.methods.domains import DomainSampling
 from icda.ranges import NotNegative
-from icda.settings import checked
 
 
 def mean_squared_difference(moments: Sequence[Tensor]) -> Tensor:
@@ -58,13 +52,12 @@ class CORAL(DomainPenalty):
     DomainBed's form, which aligns all training domains with each other and the means, too.
     """
 
+    feature_weight = "gamma"
+
     @checked
     def __init__(self, setup: Setup, *, gamma: NotNegative = 1.0, sampling: DomainSampling = "domain_balanced") -> None:
         super().__init__(setup, sampling)
         self.gamma = gamma
-
-    def on_stage_start(self, context: Context) -> None:
-        warn_of_fixed_features(context, "CORAL", "gamma", self.gamma)
 
     def penalties(self, parts: Sequence[DomainPart], losses: Tensor, context: Context) -> dict[str, Penalty]:
         return {"alignment_penalty": Penalty(self.gamma, correlation_alignment(parts))}

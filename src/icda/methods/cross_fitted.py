@@ -14,11 +14,9 @@ from annotated_types import Interval
 from torch import Tensor
 
 from icda.cross_fit import HeldOut, HeldOutNetworks, averaged
-from icda.cross_fit.networks import in_evaluation
-from icda.data.task import Batch, Inputs
 from icda.errors import InputError
-from icda.methods.base import Context, Method, Sampling, Setup, Stage, StepResult
-from icda.models.base import FeatureClassifier
+from icda.methods.base import Batch, Context, Inputs, Method, Sampling, Setup, Stage, StepResult
+from icda.models.base import FeatureClassifier, evaluating
 
 SAME_LOGITS = 1e-2  # share of the largest logit by which another machine's arithmetic may differ
 Repeats: TypeAlias = Annotated[int, Interval(ge=1, le=100)]
@@ -86,13 +84,9 @@ class CrossFittedMethod(Method):
             f"samples{often}; then one for {epochs}: about {ratio:.1f} times plain training."
         )
 
-    # -- what subclasses write ----------------------------------------------------------------------------------------
-
     def learn_from(self, held_out: HeldOut) -> None:
         """Make of what the networks say of the training samples what the second stage needs."""
         raise NotImplementedError
-
-    # -- the two stages -----------------------------------------------------------------------------------------------
 
     def stages(self, epochs: int) -> list[Stage]:
         second = Stage(epochs, "train", sampling=self.second_sampling, restart=True)
@@ -115,9 +109,10 @@ class CrossFittedMethod(Method):
             for repeat in range(self.repeats)
         ]
 
-    def cross_fit_step(self, batch: Batch, context: Context) -> StepResult:
-        figures = self.held_out.step(batch, context.networks[1:], context.models[1:], context.apply, context.epoch)
-        return StepResult(figures.loss, figures.held_out, {"flipped_labels": figures.flipped})
+    def cross_fit_step(self, batch: Batch, context: Context, flips: bool = True) -> StepResult:
+        networks, models = context.networks[1:], context.models[1:]
+        figures = self.held_out.step(batch, networks, models, context.apply, context.epoch, flips=flips)
+        return StepResult(figures.loss, figures.held_out, {"flipped_labels": figures.flipped} if flips else {})
 
     def second_step(self, batch: Batch, context: Context) -> StepResult:
         """A step on what was learned from an earlier run, whose samples must be these."""
@@ -183,7 +178,8 @@ class CrossFittedMethod(Method):
     @torch.no_grad()
     def _check_inputs(self, evidence: HeldOut, batch: Batch, models: Sequence[FeatureClassifier]) -> None:
         """One of the networks gave each sample's held-out answer: of other inputs they would say something else."""
-        said = torch.stack([in_evaluation(model, batch.inputs).float().cpu() for model in models], 1)
+        with evaluating(*models):
+            said = torch.stack([model(batch.inputs).logits.float().cpu() for model in models], 1)
         said_last = (evidence.last, evidence.unflipped, evidence.logits)
         logits = next(logits for logits in said_last if logits is not None)
         kept = logits[batch.index.cpu()][:, None]

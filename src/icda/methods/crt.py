@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from icda.errors import InputError
-from icda.methods.base import METHODS, Method, Setup, Stage
+from icda.methods.base import METHODS, Method, Setup, Stage, checked
 from icda.ranges import OpenShare
-from icda.settings import checked
 
 
 @METHODS.register("crt")
@@ -20,11 +19,6 @@ class ClassifierRetraining(Method):
 
     Reference: Kang et al., "Decoupling representation and classifier for long-tailed recognition", ICLR 2020; 10 epochs
     of retraining after 90.
-
-    >>> import torch
-    >>> setup = Setup(num_classes=2, feature_dim=3, class_counts=torch.tensor([9, 1]), epochs=100, num_samples=10)
-    >>> [(stage.name, stage.epochs, stage.sampling) for stage in ClassifierRetraining(setup).stages(100)]
-    [('representation', 90, 'uniform'), ('classifier', 10, 'class_balanced')]
     """
 
     @checked

@@ -11,13 +11,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
-from icda.data.task import Batch
+from icda.data.task import Batch, rows_of
 from icda.errors import InputError
-from icda.methods.base import METHODS, Context, Figures, Method, Setup, rows_of
+from icda.methods.base import METHODS, Context, Figures, Method, Setup, checked
 from icda.models.base import Output, evaluating
 from icda.ranges import PositiveInt, Share
 from icda.ranks import all_mean
-from icda.settings import checked
 
 
 def local_dimension(features: Tensor, neighbours: int) -> Tensor:

@@ -9,16 +9,15 @@ from torch import Tensor
 
 from icda.data.generators import generator_for
 from icda.data.loader import balanced_weights
-from icda.data.task import Batch
 from icda.errors import InputError
 from icda.heads.solver import LinearHead
 from icda.heads.sparse import fit_sparse_head
 from icda.losses.head import head_parameters
-from icda.methods.base import METHODS, Context, Figures, Method, Setup, Stage, StepResult
+from icda.methods.base import METHODS, Batch, Context, Figures, Method, Setup, Stage, StepResult, checked
+from icda.methods.crt import two_stages
 from icda.models.base import evaluating
 from icda.ranges import NotNegative
 from icda.ranks import all_mean
-from icda.settings import checked
 
 STRENGTHS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)  # of the penalty, strongest first
 CONSTANT = 1e-6  # a deviation below this share of the mean is rounding
@@ -47,10 +46,6 @@ class DFR(Method):
     Reference: Kirichenko et al., "Last layer re-training is sufficient for robustness to spurious correlations", ICLR
     2023 (arXiv 2022). Differs from the official code, which averages the heads of random balanced subsets: here one head is
     fitted to all validation samples, those of rare groups counting more.
-
-    >>> setup = Setup(2, 4, torch.tensor([6, 2]), epochs=10, num_samples=8)
-    >>> [(stage.name, stage.epochs, stage.split) for stage in DFR(setup).stages(10)]
-    [('representation', 9, 'train'), ('head', 1, 'validation')]
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"validation", "validation groups"})
@@ -59,8 +54,6 @@ class DFR(Method):
     @checked
     def __init__(self, setup: Setup, *, l1: NotNegative | None = None) -> None:
         super().__init__()
-        if setup.epochs < 2:
-            raise InputError(f"dfr trains the network, then the head: it needs 2 epochs or more, got {setup.epochs}.")
         self.l1, self._seed = l1, setup.seed
         self.register_buffer("chosen_l1", torch.tensor(float("nan")))
 
@@ -68,7 +61,8 @@ class DFR(Method):
         # The first stage is a whole training, with a schedule of its own: its features are what the head lives on.
         head: dict[str, Any] = {"trains": "head", "restart": True, "reset_head": True, "split": "validation"}
         fitted = Stage(1, "head", **head, on_start=self.fit_head, step=self.look)
-        return [Stage(epochs - 1, "representation", restart=True), fitted]
+        first, _ = two_stages("dfr", epochs, 1.0)
+        return [Stage(first, "representation", restart=True), fitted]
 
     @torch.no_grad()
     def look(self, batch: Batch, context: Context) -> StepResult:
@@ -87,13 +81,11 @@ class DFR(Method):
             raise InputError("dfr fits a head with a bias, and the network's last layer has none.")
         num_classes = weight.shape[0]
         l1 = choose_l1(encoded, num_classes, self._seed) if self.l1 is None else self.l1
-        head = fit_balanced(encoded, num_classes, l1)
         self.chosen_l1.fill_(l1)
-        # W (h - mean) / scale + b as a head of the features themselves. Ranks differ in BatchNorm's figures, so their
-        # heads are averaged.
-        plain = head.weight / scale
-        weight.copy_(all_mean(plain.to(weight)))
-        bias.copy_(all_mean((head.bias - plain @ mean).to(bias)))
+        head = fit_balanced(encoded, num_classes, l1).unscaled(mean, scale)
+        # Ranks differ in BatchNorm's figures, so their heads are averaged.
+        weight.copy_(all_mean(head.weight.to(weight)))
+        bias.copy_(all_mean(head.bias.to(bias)))
 
 
 def fit_balanced(encoded: Encoded, num_classes: int, l1: float, start: LinearHead | None = None) -> LinearHead:

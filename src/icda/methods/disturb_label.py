@@ -7,11 +7,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
-from icda.data.task import Batch
-from icda.methods.base import METHODS, Context, Method, Setup
-from icda.models.base import Output
+from icda.methods.base import METHODS, Batch, Context, Method, Output, Setup, checked
 from icda.ranges import Share
-from icda.settings import checked
 
 
 @METHODS.register("disturb_label")

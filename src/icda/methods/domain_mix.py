@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from icda.methods.base import METHODS, Context, Setup
-from icda.methods.domains import check_domains
+from icda.methods.base import METHODS, Context, Setup, checked
 from icda.methods.mixing import MixingMethod
 from icda.ranges import Positive
-from icda.settings import checked
 
 
 @METHODS.register("domain_mix")
@@ -21,20 +19,11 @@ class DomainMix(MixingMethod):
     Reference: the inter-domain mixup of Gulrajani and Lopez-Paz, "In search of lost domain generalization", ICLR 2021,
     after Xu et al., "Adversarial domain adaptation with domain mixup", AAAI 2020, without its adversary. Differs from
     DomainBed in drawing lambda for each sample (there for each pair of minibatches) and the partner from any other domain.
-
-    >>> import torch
-    >>> setup = Setup(2, 4, torch.tensor([60, 40]), epochs=1, num_samples=100, group_domains=torch.tensor([0, 1, 0, 1]))
-    >>> context = Context([], [], [], print, lambda: iter(()))
-    >>> DomainMix(setup).eligible(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 0]), context).int()
-    tensor([[0, 1, 0],
-            [1, 0, 1],
-            [0, 1, 0]], dtype=torch.int32)
     """
 
     @checked
     def __init__(self, setup: Setup, *, alpha: Positive = 0.2) -> None:
         super().__init__(setup, "domain_balanced", alpha=alpha)
-        check_domains(setup, "domain_mix")
 
     def eligible(self, targets: Tensor, domains: Tensor, context: Context) -> Tensor:
         return domains[:, None] != domains

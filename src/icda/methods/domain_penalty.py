@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.data.task import Batch
 from icda.errors import InputError, InputTypeError
-from icda.methods.base import Context, Setup, StepResult
-from icda.methods.domains import DomainMethod, DomainSampling, check_domains, per_domain
-from icda.models.base import Output
+from icda.methods.base import Batch, Context, Output, Setup, StepResult, checked
+from icda.methods.domains import DomainMethod, DomainSampling, per_domain
 from icda.ranges import NotNegative
-from icda.settings import checked
 
 
 class DomainPart(NamedTuple):
@@ -52,26 +49,24 @@ class DomainPenalty(DomainMethod):
     stage: domain_balanced as in DomainBed, or group_balanced, which also breaks the tie between label and domain.
     """
 
-    def __init__(self, setup: Setup, sampling: DomainSampling = "domain_balanced") -> None:
-        super().__init__(setup, sampling)
-        check_domains(setup, type(self).__name__)
+    feature_weight: ClassVar[str] = ""  # the option that weighs a penalty on features, if there is one
+
+    def on_stage_start(self, context: Context) -> None:
+        """A penalty on features does nothing where no weight of the encoder learns, as with a linear model."""
+        weight = getattr(self, self.feature_weight, 0)
+        learned = (value.requires_grad for model in context.models for value in model.encoder.parameters())
+        if weight and not any(learned):
+            warnings.warn(
+                f"{type(self).__name__} acts on features, and this network's are fixed: its penalty "
+                f"({self.feature_weight}={weight}) changes nothing.",
+                stacklevel=2,
+            )
 
     def penalties(self, parts: Sequence[DomainPart], losses: Tensor, context: Context) -> dict[str, Penalty]:
         """The terms to add, always of the same names; `losses` (E,) are the L_e of `parts`."""
         raise InputTypeError(f"{type(self).__name__} does not define penalties().")
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        return _total(*self._terms(output, batch, context))
-
-    def step(self, batch: Batch, context: Context) -> StepResult:
-        output = context.network(batch.inputs)
-        losses, penalties = self._terms(output, batch, context)
-        loss = _total(losses, penalties)
-        context.apply(loss)
-        figures = {name: float(penalty.value.detach()) for name, penalty in penalties.items()}
-        return StepResult(loss.detach(), output.logits.detach(), figures)
-
-    def _terms(self, output: Output, batch: Batch, context: Context) -> tuple[Tensor, dict[str, Penalty]]:
         domains = self.domains(batch)
         # Squares and covariances overflow half precision.
         with torch.autocast(output.logits.device.type, enabled=False):
@@ -79,7 +74,16 @@ class DomainPenalty(DomainMethod):
             cut = (per_domain(value, domains) for value in values)
             parts = [DomainPart(*part) for part in zip(*cut, strict=True)]
             losses = torch.stack([part.loss for part in parts])
-            return losses, self.penalties(parts, losses, context)
+            penalties = self.penalties(parts, losses, context)
+        self._figures = {name: float(penalty.value.detach()) for name, penalty in penalties.items()}
+        loss = losses.mean()
+        for weight, value in penalties.values():
+            if weight:  # 0 times a value that overflowed would be NaN
+                loss = loss + weight * value
+        return loss
+
+    def step(self, batch: Batch, context: Context) -> StepResult:
+        return super().step(batch, context)._replace(extra=self._figures)
 
 
 class AnnealedPenalty(DomainPenalty):
@@ -110,7 +114,9 @@ class AnnealedPenalty(DomainPenalty):
                 f"anneal_steps is a whole number of steps, or a share of training below 1, got {anneal_steps}."
             )
         self.penalty, self.anneal_steps, self.reset_optimizer = penalty, anneal_steps, reset_optimizer
-        self._most_steps = _most_steps(setup)
+        # Or at most one per epoch more: the loader may drop a last batch of few samples.
+        size = setup.batch_size
+        self._most_steps = None if size is None else setup.epochs * math.ceil(setup.num_samples / size)
         self.register_buffer("has_jumped", torch.tensor(False))
 
     def is_in_force(self, context: Context) -> bool:
@@ -122,6 +128,7 @@ class AnnealedPenalty(DomainPenalty):
         return self.penalty if self.is_in_force(context) else 1.0
 
     def on_stage_start(self, context: Context) -> None:
+        super().on_stage_start(context)
         if self._most_steps is not None and self.anneal_steps >= max(self._most_steps, 1):
             warnings.warn(
                 f"{type(self).__name__}: anneal_steps is {self.anneal_steps}, and this training has {self._most_steps} "
@@ -143,28 +150,5 @@ def mean_or_zero(values: Sequence[Tensor], like: Tensor) -> Tensor:
     return torch.stack(list(values)).mean() if values else like.new_zeros(())
 
 
-def warn_of_fixed_features(context: Context, owner: str, option: str, weight: float) -> None:
-    """A penalty on features does nothing where no weight of the encoder learns, as with a linear model."""
-    encoders = [model.encoder for model in context.models]
-    if weight and not any(value.requires_grad for encoder in encoders for value in encoder.parameters()):
-        warnings.warn(
-            f"{owner} acts on features, and this network's are fixed: its penalty ({option}={weight}) changes nothing.",
-            stacklevel=3,
-        )
-
-
-def _total(losses: Tensor, penalties: dict[str, Penalty]) -> Tensor:
-    loss = losses.mean()
-    for weight, value in penalties.values():
-        if weight:  # 0 times a value that overflowed would be NaN
-            loss = loss + weight * value
-    return loss
-
-
 def _at_least_single(values: Tensor) -> Tensor:
     return values.to(torch.promote_types(values.dtype, torch.float32))
-
-
-def _most_steps(setup: Setup) -> int | None:
-    """Steps of the training, or at most one per epoch more: the loader may drop a last batch of few samples."""
-    return None if setup.batch_size is None else setup.epochs * math.ceil(setup.num_samples / setup.batch_size)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor
 
-from icda.data.task import Batch
 from icda.errors import InputError
-from icda.methods.base import Method, Setup, Stage
+from icda.methods.base import Batch, Method, Setup, Stage
 
 DomainSampling = Literal["uniform", "group_balanced", "domain_balanced"]
 
@@ -22,9 +22,17 @@ class DomainMethod(Method):
     needs: ClassVar[frozenset[str]] = frozenset({"groups"})
     group_domains: Tensor
 
-    def __init__(self, setup: Setup, sampling: DomainSampling = "domain_balanced") -> None:
+    def __init__(self, setup: Setup, sampling: DomainSampling = "domain_balanced", compares: bool = True) -> None:
         super().__init__()
         assert setup.group_domains is not None, "check_needs admits no task without its groups"
+        counts = torch.ones_like(setup.group_domains) if setup.group_counts is None else setup.group_counts
+        self.num_present = len(setup.group_domains[counts > 0].unique())
+        if compares and self.num_present < 2:
+            raise InputError(
+                f"{type(self).__name__} compares domains, and the training set has samples of {self.num_present}, "
+                "expected two or more: name an attribute that varies, or take a method that needs no groups, such as "
+                "cross_entropy."
+            )
         self.sampling: DomainSampling = sampling
         self.register_buffer("group_domains", setup.group_domains, persistent=False)
 
@@ -40,15 +48,3 @@ class DomainMethod(Method):
 def per_domain(values: Tensor, domains: Tensor) -> list[Tensor]:
     """`values` (N, ...) cut by domain, in the order of their numbers; a domain the batch has none of is left out."""
     return [values[domains == domain] for domain in domains.unique()]
-
-
-def check_domains(setup: Setup, owner: str) -> None:
-    """Fail before training when there is only one domain, so that nothing can be compared or mixed."""
-    assert setup.group_domains is not None
-    present = setup.group_domains if setup.group_counts is None else setup.group_domains[setup.group_counts > 0]
-    numbers = present.unique().tolist()
-    if len(numbers) < 2:
-        raise InputError(
-            f"{owner} compares domains, and the training set has samples of {len(numbers)} (domain {numbers}), expected "
-            "two or more: name an attribute that varies, or take a method that needs no groups, such as cross_entropy."
-        )

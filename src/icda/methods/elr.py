@@ -6,12 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.data.task import Batch
-from icda.methods.base import METHODS, Context, Method, Setup
+from icda.methods.base import METHODS, Batch, Context, Method, Output, Setup, checked
 from icda.methods.per_sample import PerSample, write_rows
-from icda.models.base import Output
 from icda.ranges import NotNegative, ShareBelowOne
-from icda.settings import checked
 
 LEAST = 1e-4  # probabilities are kept this far from 0 and 1, so that the logarithm stays finite
 
@@ -37,7 +34,7 @@ class ELR(PerSample, Method):
         self.keep("said", torch.zeros(setup.num_samples, setup.num_classes))
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        probabilities = bounded(output.logits.float().softmax(1))
+        probabilities = output.logits.float().softmax(1).clamp(LEAST, 1 - LEAST)
         means = self._update(batch.index, probabilities.detach())
         agreement = (probabilities * means.to(probabilities)).sum(1)
         return F.cross_entropy(output.logits, batch.targets) + self.weight * torch.log(1 - agreement).mean()
@@ -49,7 +46,3 @@ class ELR(PerSample, Method):
         means = self.momentum * self.said[index] + (1 - self.momentum) * share.to(self.said)
         write_rows(self.said, index, means)
         return means
-
-
-def bounded(probabilities: Tensor) -> Tensor:
-    return probabilities.clamp(LEAST, 1 - LEAST)

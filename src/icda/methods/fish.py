@@ -9,13 +9,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
-from icda.data.task import Batch
+from icda.data.task import Batch, rows_of
 from icda.errors import InputError
-from icda.methods.base import METHODS, Context, Setup, StepResult, rows_of
-from icda.methods.domains import DomainMethod, check_domains
+from icda.methods.base import METHODS, Context, Setup, StepResult, checked
+from icda.methods.domains import DomainMethod
 from icda.ranges import Share, ShareAboveZero
 from icda.ranks import all_gather_rows
-from icda.settings import checked
 
 FEWEST = 2  # samples of a domain for a step: BatchNorm cannot normalise a single one
 
@@ -44,8 +43,12 @@ class Fish(DomainMethod):
     @checked
     def __init__(self, setup: Setup, *, epsilon: ShareAboveZero = 0.5, start: Share = 0.0) -> None:
         super().__init__(setup)
-        check_domains(setup, "fish")
-        _check_batch_size(setup)
+        smallest = FEWEST * self.num_present
+        if setup.batch_size is not None and setup.batch_size < smallest:
+            raise InputError(
+                f"fish steps on each domain's part of a batch: {setup.batch_size} samples cannot hold {FEWEST} of each of "
+                f"{self.num_present} domains. Set --batch-size to {smallest} or more."
+            )
         self.epsilon, self.start = epsilon, start
         self._seed, self._num_domains = setup.seed, setup.num_domains
 
@@ -102,14 +105,3 @@ def interpolate(network: nn.Module, before: dict[str, Tensor], epsilon: float) -
     state = network.state_dict()
     for name, old in before.items():
         state[name].copy_(torch.lerp(old, state[name], epsilon))
-
-
-def _check_batch_size(setup: Setup) -> None:
-    assert setup.group_domains is not None
-    domains = setup.group_domains if setup.group_counts is None else setup.group_domains[setup.group_counts > 0]
-    smallest = FEWEST * len(domains.unique())
-    if setup.batch_size is not None and setup.batch_size < smallest:
-        raise InputError(
-            f"fish steps on each domain's part of a batch: {setup.batch_size} samples cannot hold {FEWEST} of each of "
-            f"{len(domains.unique())} domains. Set --batch-size to {smallest} or more."
-        )

@@ -8,12 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.data.task import Batch
-from icda.methods.base import METHODS, Context, Figures, Method, Setup, Stage
-from icda.models.base import Output
+from icda.methods.base import METHODS, Batch, Context, Figures, Method, Output, Setup, Stage, checked
 from icda.ranges import NotNegative
 from icda.ranks import all_reduce
-from icda.settings import checked
 
 
 @METHODS.register("group_dro", "groupdro")
@@ -28,10 +25,6 @@ class GroupDRO(Method):
     Reference: Sagawa et al., "Distributionally robust neural networks for group shifts", ICLR 2020; mathematics 5.3.
     Differs from the official code in that an absent group is not raised by its adjustment, and that the adjustment,
     a constant, is not added to the reported loss.
-
-    >>> setup = Setup(2, 4, torch.tensor([6, 2]), epochs=1, num_samples=8, group_counts=torch.tensor([6, 2]))
-    >>> GroupDRO(setup).epoch_figures()
-    {'weight_by_group': [0.5, 0.5]}
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"groups"})

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
-from icda.data.task import Batch
 from icda.errors import InputError
 from icda.losses.icda import ICDALoss
+from icda.losses.logit_adjustment import LogitAdjustmentLoss
 from icda.losses.prior_loss import PriorLoss
-from icda.methods.base import METHODS, Context, Method, Setup
-from icda.methods.prior_criterion import LossName, prior_criterion
-from icda.models.base import Output
-from icda.settings import checked
+from icda.methods.base import METHODS, Batch, Context, Method, Output, Setup, checked
+
+LossName = Literal["la", "icda"]
 
 
 @METHODS.register("group_prior")
@@ -25,12 +24,6 @@ class GroupPrior(Method):
     attribute that tells nothing it is logit adjustment. With loss="icda" ICDA's other terms are added, and their options
     are taken. Where groups are not class x attribute, each group is an attribute of its own; then they must not tell the
     class.
-
-    >>> import torch
-    >>> setup = Setup(2, 4, torch.tensor([7, 7]), 1, 14, torch.tensor([6, 1, 1, 6]),
-    ...               group_domains=torch.tensor([0, 1, 0, 1]), domain_counts=torch.tensor([[6, 1], [1, 6]]))
-    >>> GroupPrior(setup).criterion.prior.tolist()
-    [[6.0, 1.0], [1.0, 6.0]]
     """
 
     inner_loss = ICDALoss
@@ -64,3 +57,15 @@ def check_attributes(counts: Tensor) -> None:
             "group_prior needs attributes that several classes share, and each of these groups has samples of one class: "
             "give groups as class x attribute (for own data, a column of the attribute), or use uw."
         )
+
+
+def prior_criterion(
+    setup: Setup, loss: LossName, options: dict[str, Any], prior: Tensor | None = None
+) -> LogitAdjustmentLoss | ICDALoss:
+    """LA or ICDA for a setup; `options` are ICDA's, `prior` a table of counts (attributes, classes)."""
+    shape = (setup.num_classes, setup.feature_dim, setup.class_counts)
+    if loss == "icda":
+        return ICDALoss(*shape, prior=prior, **options)
+    if options:
+        raise InputError(f"{', '.join(options)}: an option of ICDA's terms, which loss='la' leaves out. Add loss=icda.")
+    return LogitAdjustmentLoss(*shape, prior=prior)

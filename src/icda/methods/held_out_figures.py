@@ -22,12 +22,7 @@ class HeldOutFigures(NamedTuple):
     targets: Tensor
 
     def rows(self, index: Tensor, targets: Tensor, otherwise: Tensor) -> Tensor:
-        """The figures (n, 2) of the samples at `index`; `otherwise` (2,) of those that were not among the networks'.
-
-        >>> figures = HeldOutFigures(torch.tensor([[0.1, 0.3], [2.0, 0.6]]), torch.tensor([0, 1]))
-        >>> figures.rows(torch.tensor([1, 7]), torch.tensor([1, 1]), torch.zeros(2)).tolist()
-        [[2.0, 0.6000000238418579], [0.0, 0.0]]
-        """
+        """The figures (n, 2) of the samples at `index`; `otherwise` (2,) of those that were not among the networks'."""
         index = index.cpu()
         place = index.clamp(max=len(self.targets) - 1)
         known = (index < len(self.targets)) & (self.targets[place] == targets.cpu())

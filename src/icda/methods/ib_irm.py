@@ -7,11 +7,10 @@ from typing import Any
 
 from torch import Tensor
 
-from icda.methods.base import METHODS, Context, Setup
-from icda.methods.domain_penalty import DomainPart, Penalty, mean_or_zero, warn_of_fixed_features
+from icda.methods.base import METHODS, Context, Setup, checked
+from icda.methods.domain_penalty import DomainPart, Penalty, mean_or_zero
 from icda.methods.irm import IRM
 from icda.ranges import NotNegative
-from icda.settings import checked
 
 
 def feature_variance(parts: Sequence[DomainPart]) -> Tensor:
@@ -35,14 +34,12 @@ class IBIRM(IRM):
     for each there).
     """
 
+    feature_weight = "ib"
+
     @checked
     def __init__(self, setup: Setup, *, ib: NotNegative = 100.0, **options: Any) -> None:
         super().__init__(setup, **options)
         self.ib = ib
-
-    def on_stage_start(self, context: Context) -> None:
-        super().on_stage_start(context)
-        warn_of_fixed_features(context, "IB-IRM", "ib", self.ib)
 
     def penalties(self, parts: Sequence[DomainPart], losses: Tensor, context: Context) -> dict[str, Penalty]:
         weight = self.ib if self.is_in_force(context) else 0.0

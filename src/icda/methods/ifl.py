@@ -11,17 +11,14 @@ from annotated_types import Gt
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.data.task import Batch, Inputs
 from icda.errors import InputError
 from icda.losses import LOSSES
 from icda.losses.center_loss import squared_distances
-from icda.methods.base import METHODS, Context, Figures, Setup, StepResult
+from icda.methods.base import METHODS, Batch, Context, Figures, Inputs, Output, Setup, StepResult, checked
 from icda.methods.from_loss import LossMethod
 from icda.methods.per_sample import PerSample, label_probability, over_training_set
-from icda.models.base import Output
 from icda.ranges import NotNegative, Share
 from icda.ranks import all_reduce
-from icda.settings import checked
 
 FLOOR = 1e-5  # of a sample's score: even the easiest can be drawn
 SMALLEST_CLASS = 5  # below it a fifth of a class is no sample

@@ -7,11 +7,9 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.data.task import Batch
-from icda.methods.base import METHODS, Context, Setup, StepResult
+from icda.methods.base import METHODS, Batch, Context, Setup, StepResult, checked
 from icda.methods.small_loss import SmallLossPair, smallest
 from icda.ranges import ShareBelowOne
-from icda.settings import checked
 
 
 def joint_losses(first: Tensor, second: Tensor, targets: Tensor, agreement: float) -> Tensor:

@@ -9,13 +9,10 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from icda.data.task import Batch
-from icda.methods.base import METHODS, Context, Figures, Method, Sampling, Setup, Stage
+from icda.methods.base import METHODS, Batch, Context, Figures, Method, Output, Sampling, Setup, Stage, checked
 from icda.methods.crt import two_stages
 from icda.methods.per_sample import PerSample, over_training_set
-from icda.models.base import Output
 from icda.ranges import OpenShare
-from icda.settings import checked
 
 
 @METHODS.register("jtt")
@@ -30,10 +27,6 @@ class JTT(PerSample, Method):
 
     Reference: Liu et al., "Just Train Twice", ICML 2021. Differs from the paper in that an epoch of the second stage has as
     many samples as one of the first, drawn with replacement, and both stages share the epochs of the run.
-
-    >>> setup = Setup(2, 4, torch.tensor([6, 2]), epochs=10, num_samples=8)
-    >>> [(stage.name, stage.epochs) for stage in JTT(setup).stages(10)]
-    [('identification', 2), ('upweighted', 8)]
     """
 
     per_sample = ("errors",)
@@ -44,7 +37,6 @@ class JTT(PerSample, Method):
         self, setup: Setup, *, first_stage: OpenShare = 0.2, up_weight: Annotated[float, Ge(1)] = 20.0
     ) -> None:
         super().__init__()
-        two_stages("jtt", setup.epochs, first_stage)  # a run of one epoch is refused now
         self.first_stage, self.up_weight = first_stage, up_weight
         self.keep("errors", torch.zeros(setup.num_samples, dtype=torch.bool))
 

@@ -6,15 +6,12 @@ from typing import Any
 
 from torch import Tensor
 
-from icda.data.task import Batch
 from icda.functional.class_balance import effective_number_weights
 from icda.losses.ldam import LDAMLoss
-from icda.methods.base import METHODS, Context, Setup
+from icda.methods.base import METHODS, Batch, Context, Output, Setup, checked
 from icda.methods.from_loss import LossMethod
-from icda.models.base import Output
 from icda.ranges import Share, ShareBelowOne
 from icda.ranks import weighted_mean
-from icda.settings import checked
 
 
 @METHODS.register("ldam_drw")

@@ -9,12 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.data.task import Batch
 from icda.errors import InputError
-from icda.methods.base import METHODS, Context, Method, Setup, Stage, StepResult
+from icda.methods.base import METHODS, Batch, Context, Method, Setup, Stage, StepResult, checked
 from icda.ranges import OpenShare, Positive
 from icda.ranks import all_reduce
-from icda.settings import checked
 
 FEW = 10  # samples of a class in a batch
 FLOOR = 1e-3  # added to the determinant, as published
@@ -79,14 +77,11 @@ class LDMI(Method):
         return stages
 
     def determinant_step(self, batch: Batch, context: Context) -> StepResult:
-        learns = self.is_full(batch)
+        # Whether the ranks together have a full batch; they must not disagree about it.
+        learns = int(all_reduce(torch.tensor(batch.num_samples, device=batch.targets.device))) >= self.full_batch
         with torch.set_grad_enabled(learns):  # a forward pass that no backward follows would stop DDP
             output = context.network(batch.inputs)
             loss = determinant_loss(output.logits, batch.targets)
         if learns:
             context.apply(loss)
         return StepResult(loss.detach(), output.logits.detach())
-
-    def is_full(self, batch: Batch) -> bool:
-        """Whether the ranks together have a full batch; they must not disagree about it."""
-        return int(all_reduce(torch.tensor(batch.num_samples, device=batch.targets.device))) >= self.full_batch

@@ -6,11 +6,9 @@ import torch
 from torch import Tensor
 
 from icda.data.generators import generator_for
-from icda.methods.base import METHODS, Context, Setup
-from icda.methods.domains import check_domains
+from icda.methods.base import METHODS, Context, Setup, checked
 from icda.methods.mixing import Kind, MixingMethod
 from icda.ranges import Positive, Share
-from icda.settings import checked
 
 
 @METHODS.register("lisa")
@@ -25,20 +23,11 @@ class LISA(MixingMethod):
     the official code in drawing group-balanced batches where it reads one loader per group and ends an epoch with the
     shortest, in mixing every sample of a batch (its mixup makes one mixture of two samples), and in a CutMix box of its
     own for each sample.
-
-    >>> setup = Setup(2, 4, torch.tensor([60, 40]), epochs=1, num_samples=100, group_domains=torch.tensor([0, 1, 0, 1]))
-    >>> method, targets, domains = LISA(setup, p_sel=1.0), torch.tensor([0, 0, 1]), torch.tensor([0, 1, 0])
-    >>> method.eligible(targets, domains, Context([], [], [], print, lambda: iter(()))).int()
-    tensor([[0, 1, 0],
-            [1, 0, 0],
-            [0, 0, 0]], dtype=torch.int32)
     """
 
     @checked
     def __init__(self, setup: Setup, *, p_sel: Share = 0.5, alpha: Positive = 2.0, mix: Kind = "mixup") -> None:
-        super().__init__(setup, "group_balanced", alpha=alpha, mix=mix)
-        if p_sel > 0:
-            check_domains(setup, "lisa")
+        super().__init__(setup, "group_balanced", alpha=alpha, mix=mix, compares=p_sel > 0)
         self.p_sel = p_sel
 
     def same_label(self, iteration: int) -> bool:

@@ -6,12 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.data.task import Batch
-from icda.methods.base import METHODS, Context, Figures, Method, Setup
+from icda.methods.base import METHODS, Batch, Context, Figures, Method, Output, Setup, checked
 from icda.methods.per_sample import PerSample, over_training_set, rows
-from icda.models.base import Output
 from icda.ranges import Share
-from icda.settings import checked
 
 ROUNDS, SAME, LEAST_VARIANCE = 100, 1e-6, 1e-4
 

@@ -8,15 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from icda.data.task import Batch
+from icda.data.task import Batch, rows_of
 from icda.functional.quadratic import sample_variance_form
-from icda.meta import Forward, look_ahead
+from icda.meta import Forward
 from icda.meta.lookahead import Mode
-from icda.methods.base import METHODS, Context, Setup, rows_of
-from icda.methods.meta_learning import MetaLearner, Outer, step_network
-from icda.models.base import Output
+from icda.methods.base import METHODS, Context, Output, Setup, checked
+from icda.methods.meta_learning import MetaLearner, Outer, step_along
 from icda.ranges import NotNegative, PositiveInt, Share
-from icda.settings import checked
 
 
 @METHODS.register("lsda", "learnable_isda")
@@ -63,24 +61,15 @@ class LSDA(MetaLearner):
         parts = (slice(0, half), slice(half, None))
         gradients, losses = [], []
         for rows, others in (parts, parts[::-1]):
-            tensors, inner = self.outer(forward.output, batch, context, rows)  # type: ignore[arg-type]
-            ahead = look_ahead(
-                context.models[0],
-                forward,
-                inner,
-                tensors,
-                rows_of(batch.inputs, others),
-                batch.targets[others],
-                context.learning_rate,
-                self.lookahead,
-            )
+            outer = self.outer(forward.output, batch, context, rows)  # type: ignore[arg-type]
+            ahead = self.look(forward, outer, rows_of(batch.inputs, others), batch.targets[others], context)
             gradients.append(ahead.gradients)
             losses.append(float(ahead.meta_loss))
-        self.correct(tensors, [0.5 * (a + b) for a, b in zip(*gradients, strict=True)], context)
+        self.correct(outer.tensors, [0.5 * (a + b) for a, b in zip(*gradients, strict=True)], context)
         return sum(losses) / 2
 
     def correct(self, tensors: Sequence[Tensor], gradients: Sequence[Tensor], context: Context) -> None:
-        step_network(self.covariance_network, self.optimizer, gradients)
+        step_along(self.optimizer, gradients)
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         weight = context.head_weight

@@ -8,13 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from icda.data.task import Batch
 from icda.losses.head import Head, head_parameters
-from icda.methods.base import METHODS, Context, Method, Setup, Stage, StepResult
-from icda.methods.crt import two_stages
-from icda.models.base import FeatureClassifier, Output
-from icda.ranges import OpenShare
-from icda.settings import checked
+from icda.methods.base import METHODS, Batch, Context, FeatureClassifier, Output, Stage, StepResult
+from icda.methods.crt import ClassifierRetraining, two_stages
 
 
 class ScaledLinear(nn.Module):
@@ -22,11 +18,6 @@ class ScaledLinear(nn.Module):
 
     `weight` and `bias` are those of the linear layer that it is, f_c w_c and f_c b_c, so that whatever reads a head can
     read this one. Maps features (N, A) to logits (N, C).
-
-    >>> head = ScaledLinear.of(nn.Linear(4, 3))
-    >>> features = torch.randn(2, 4)
-    >>> torch.allclose(head(features), F.linear(features, head.weight, head.bias))
-    True
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -72,7 +63,7 @@ class ScaledLinear(nn.Module):
 
 
 @METHODS.register("lws")
-class LearnableWeightScaling(Method):
+class LearnableWeightScaling(ClassifierRetraining):
     """Cross entropy for `first_stage` of the epochs; then only a factor for each class learns, from balanced classes.
 
     The factors start at one and multiply weight vector and bias of their class; encoder, weights and biases stay what the
@@ -81,11 +72,6 @@ class LearnableWeightScaling(Method):
 
     Reference: Kang et al., "Decoupling representation and classifier for long-tailed recognition", ICLR 2020, section 4.3.
     """
-
-    @checked
-    def __init__(self, setup: Setup, *, first_stage: OpenShare = 0.9) -> None:
-        super().__init__()
-        self.first_stage = first_stage
 
     def prepare_network(self, network: FeatureClassifier) -> FeatureClassifier:
         network.head = ScaledLinear.of(network.head)

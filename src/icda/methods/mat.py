@@ -9,13 +9,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.cross_fit import HeldOut, conditional_log_prior, joint_counts
-from icda.data.task import Batch
-from icda.methods.base import METHODS, Context, Setup
+from icda.methods.base import METHODS, Batch, Context, Output, Setup, checked
 from icda.methods.cross_fitted import CrossFittedMethod
 from icda.methods.per_sample import rows
-from icda.models.base import Output
 from icda.ranges import NotNegative
-from icda.settings import checked
 
 
 @METHODS.register("mat")

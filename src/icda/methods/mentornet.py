@@ -10,13 +10,11 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
-from icda.data.task import Batch
-from icda.methods.base import METHODS, Context, Setup, StepResult
-from icda.methods.meta_learning import OptimizerState
+from icda.methods.base import METHODS, Batch, Context, Setup, StepResult, checked
+from icda.methods.meta_learning import OptimizerState, step_along
 from icda.methods.self_paced import SelfPaced
 from icda.ranges import NotNegative, OpenShare
 from icda.ranks import all_mean
-from icda.settings import checked
 
 EPOCHS = 100  # the network reads the progress of training in hundredths
 
@@ -27,9 +25,6 @@ class Mentor(nn.Module):
     A bidirectional LSTM of one unit reads the two losses as a sequence of one step, and its cell states, an embedding of
     the label bit (2 numbers) and a fixed random one of the epoch (5) go through a layer of 20 tanh units. The label bit
     is always 0, as in the official code.
-
-    >>> Mentor()(torch.rand(4), torch.rand(4), epoch=17).shape
-    torch.Size([4])
     """
 
     def __init__(self, hidden: int = 20) -> None:
@@ -108,13 +103,8 @@ class MentorNet(OptimizerState, SelfPaced):
         losses = F.cross_entropy(logits, spoiled, reduction="none")
         answers = self.mentor(losses, losses - self.threshold.to(losses), self.epoch_input(context))
         loss = F.binary_cross_entropy_with_logits(answers, right.to(answers))
-        self.optimizer.zero_grad()
-        loss.backward()
-        for group in self.optimizer.param_groups:
-            for value in group["params"]:
-                if value.grad is not None:
-                    value.grad = all_mean(value.grad)
-        self.optimizer.step()
+        learned = self.optimizer.param_groups[0]["params"]
+        step_along(self.optimizer, [all_mean(slope) for slope in torch.autograd.grad(loss, learned)])
         return float(loss.detach())
 
 

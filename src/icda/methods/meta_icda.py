@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.data.task import Batch
 from icda.errors import InputError
 from icda.functional.strength import Strength
 from icda.losses.icda import ICDALoss
@@ -20,14 +19,12 @@ from icda.meta.history import SampleHistory
 from icda.meta.lookahead import Mode
 from icda.meta.strength_log import StrengthLog
 from icda.meta.strength_network import InputNorm, StrengthNetwork, StrengthOutput
-from icda.methods.base import METHODS, Context, Figures, Setup
+from icda.methods.base import METHODS, Batch, Context, Figures, Output, Setup, checked
 from icda.methods.held_out_figures import NAMES as HELD_OUT_NAMES
 from icda.methods.held_out_figures import HeldOutFigures, read_held_out_figures
-from icda.methods.meta_learning import MetaLearner, Outer, step_network
+from icda.methods.meta_learning import MetaLearner, Outer, step_along
 from icda.methods.per_sample import PerSample, write_rows
-from icda.models.base import Output
 from icda.ranges import NotNegative, PositiveInt, Share
-from icda.settings import checked
 from icda.statistics import Moments
 
 
@@ -146,14 +143,12 @@ class MetaICDAMethod(PerSample, MetaLearner):
 
     def correct(self, tensors: Sequence[Tensor], gradients: Sequence[Tensor], context: Context) -> None:
         count = len(list(self.strength_network.parameters()))
-        step_network(self.strength_network, self.optimizer, gradients[:count])
+        step_along(self.optimizer, gradients[:count])
         if len(tensors) == count:
             return
-        stepped = [
-            (value - self.statistics_rate * gradient).detach()
-            for value, gradient in zip(tensors[count:], gradients[count:], strict=True)
-        ]
-        self._corrected = self._moments_from(stepped)
+        pairs = zip(tensors[count:], gradients[count:], strict=True)
+        stepped = [(value - self.statistics_rate * gradient).detach() for value, gradient in pairs]
+        self._corrected = self.criterion.statistics.moments().with_values(stepped).symmetrised()
         if self.persist:
             self.criterion.statistics.assign(self._corrected)
             self._corrected = None
@@ -209,6 +204,3 @@ class MetaICDAMethod(PerSample, MetaLearner):
             return moments, []
         leaves = [leaf.detach().clone().requires_grad_() for leaf in moments.normalised()]
         return moments.with_values(leaves), leaves
-
-    def _moments_from(self, values: list[Tensor]) -> Moments:
-        return self.criterion.statistics.moments().with_values(values).symmetrised()

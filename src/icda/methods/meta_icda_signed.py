@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from icda.meta.strength_network import StrengthOutput
-from icda.methods.base import METHODS, Setup
+from icda.methods.base import METHODS, Setup, checked
 from icda.methods.meta_icda import MetaICDAMethod
 from icda.ranges import NotNegative
-from icda.settings import checked
 
 
 @METHODS.register("meta_icda_signed")

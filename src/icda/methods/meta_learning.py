@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from icda.data.task import Batch
 from icda.errors import InputTypeError
-from icda.meta import Forward, look_ahead
+from icda.meta import Forward, MetaGradient, look_ahead
 from icda.meta.lookahead import InnerLoss, Mode
-from icda.methods.base import Context, Method, StepResult
-from icda.models.base import Output
+from icda.methods.base import Batch, Context, Inputs, Method, Output, StepResult
 from icda.ranges import PositiveInt, Share
 
 
@@ -77,36 +75,36 @@ class MetaLearner(Method):
         """One look ahead on a batch of metadata; returns the metadata loss after the virtual step."""
         assert context.next_metadata is not None
         metadata = context.next_metadata()
-        tensors, inner = self.outer(forward.output, batch, context)  # type: ignore[arg-type]
-        ahead = look_ahead(
-            context.models[0],
-            forward,
-            inner,
-            tensors,
-            metadata.inputs,
-            metadata.targets,
-            context.learning_rate,
-            self.lookahead,
-        )
-        self.correct(tensors, ahead.gradients, context)
+        outer = self.outer(forward.output, batch, context)  # type: ignore[arg-type]
+        ahead = self.look(forward, outer, metadata.inputs, metadata.targets, context)
+        self.correct(outer.tensors, ahead.gradients, context)
         return float(ahead.meta_loss)
+
+    def look(self, forward: Forward, outer: Outer, inputs: Inputs, targets: Tensor, context: Context) -> MetaGradient:
+        """Gradients of the loss on some samples after a virtual step of the first network."""
+        given = (outer.inner, outer.tensors, inputs, targets, context.learning_rate, self.lookahead)
+        return look_ahead(context.models[0], forward, *given)
 
 
 class OptimizerState(nn.Module):
-    """A module whose `optimizer` is part of its state."""
+    """A module whose optimisers are part of its state; `kept_optimizers` says under which names."""
 
-    optimizer: torch.optim.Optimizer
+    kept_optimizers: ClassVar[tuple[tuple[str, str], ...]] = (
+        ("optimizer", "optimizer"),
+    )  # name in the state, attribute
 
     def get_extra_state(self) -> dict[str, Any]:
-        return {"optimizer": self.optimizer.state_dict()}
+        return {name: getattr(self, attribute).state_dict() for name, attribute in self.kept_optimizers}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        self.optimizer.load_state_dict(state["optimizer"])
+        for name, attribute in self.kept_optimizers:
+            getattr(self, attribute).load_state_dict(state[name])
 
 
-def step_network(network: nn.Module, optimizer: torch.optim.Optimizer, gradients: Sequence[Tensor]) -> None:
-    """Put given gradients on a network's parameters and take an optimiser step."""
-    for parameter, gradient in zip(network.parameters(), gradients, strict=True):
+def step_along(optimizer: torch.optim.Optimizer, gradients: Sequence[Tensor]) -> None:
+    """An optimiser step with given gradients of its parameters, in their order."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = gradient.detach().to(parameter)
     optimizer.step()
     optimizer.zero_grad()

@@ -9,14 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.data.task import Batch
 from icda.meta.strength_log import StrengthLog
 from icda.meta.strength_network import StrengthNetwork
-from icda.methods.base import METHODS, Context, Figures, Setup
-from icda.methods.meta_learning import MetaLearner, OptimizerState, Outer, step_network
-from icda.models.base import Output
+from icda.methods.base import METHODS, Batch, Context, Figures, Output, Setup, checked
+from icda.methods.meta_learning import MetaLearner, OptimizerState, Outer, step_along
 from icda.ranges import NotNegative, PositiveInt
-from icda.settings import checked
 
 RECIPES: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
     "noise": (torch.optim.Adam, {"lr": 1e-3, "weight_decay": 1e-4}),
@@ -73,7 +70,7 @@ class MetaWeightNet(OptimizerState, MetaLearner):
         return Outer(list(self.weight_network.parameters()), inner)
 
     def correct(self, tensors: Sequence[Tensor], gradients: Sequence[Tensor], context: Context) -> None:
-        step_network(self.weight_network, self.optimizer, gradients)
+        step_along(self.optimizer, gradients)
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         losses = F.cross_entropy(output.logits, batch.targets, reduction="none")

@@ -8,16 +8,13 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.data.task import Batch
 from icda.functional.class_balance import effective_number_weights
 from icda.losses.isda import ISDALoss
 from icda.meta.lookahead import Mode
-from icda.methods.base import METHODS, Context, Setup
+from icda.methods.base import METHODS, Batch, Context, Output, Setup, checked
 from icda.methods.meta_learning import MetaLearner, Outer
-from icda.models.base import Output
 from icda.ranges import NotNegative, PositiveInt, Share, ShareBelowOne
 from icda.ranks import weighted_mean
-from icda.settings import checked
 from icda.statistics import Moments
 
 

@@ -14,9 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
-from icda.data.task import Batch, Inputs
 from icda.errors import InputTypeError
-from icda.methods.base import Context, Setup, StepResult, check_images
+from icda.methods.base import Batch, Context, Inputs, Setup, StepResult, check_images
 from icda.methods.domains import DomainMethod, DomainSampling
 from icda.ranks import rank
 
@@ -42,8 +41,10 @@ class MixingMethod(DomainMethod):
     are functions of (seed, iteration, rank). A sample without an eligible partner stays as it is.
     """
 
-    def __init__(self, setup: Setup, sampling: DomainSampling, *, alpha: float, mix: Kind = "mixup") -> None:
-        super().__init__(setup, sampling)
+    def __init__(
+        self, setup: Setup, sampling: DomainSampling, alpha: float, mix: Kind = "mixup", compares: bool = True
+    ) -> None:
+        super().__init__(setup, sampling, compares)
         if mix == "cutmix":
             check_images("mix='cutmix' cuts boxes out of images", setup.input_shape, True, "")
         self.alpha, self.mix, self._seed = alpha, mix, setup.seed

@@ -10,16 +10,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
-from icda.data.task import Batch
 from icda.losses.center_loss import squared_distances
 from icda.losses.cosine import unit_rows
 from icda.losses.head import Head, head_parameters
-from icda.methods.base import METHODS, Context, Method, Setup, Stage, StepResult
+from icda.methods.base import METHODS, Batch, Context, Method, Setup, Stage, StepResult, checked
 from icda.methods.crt import two_stages
 from icda.models.base import FeatureClassifier, Output, evaluating
 from icda.ranges import NotNegative, OpenShare, Positive, Share
 from icda.ranks import all_mean, all_reduce
-from icda.settings import checked
 
 NEAREST = 1e-6  # a feature on its centroid is this far from it: reachability stays finite
 
@@ -31,11 +29,6 @@ class MetaEmbeddingHead(nn.Module):
     is scaled by how near the nearest centroid is: v = (reach / d_min) (h + tanh(selector(h)) * memory). Logits are
     scale * v/(1 + |v|) . w_c/|w_c|. `weight` and `bias` are what the classifier in use has: those of the linear one, later
     the directions w. Maps features (N, A) to logits (N, C).
-
-    >>> head = MetaEmbeddingHead.of(nn.Linear(4, 3), scale=16.0, reach=10.0)
-    >>> head.open_memory(torch.randn(3, 4), torch.Generator())
-    >>> head(torch.randn(2, 4)).shape, bool(head(torch.randn(2, 4)).abs().max() < 16)
-    (torch.Size([2, 3]), True)
     """
 
     centroids: Tensor

@@ -6,11 +6,8 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from icda.data.task import Inputs
 from icda.errors import InputError
-from icda.methods.base import METHODS, Method, Setup
-from icda.models.base import FeatureClassifier
-from icda.settings import checked
+from icda.methods.base import METHODS, FeatureClassifier, Inputs, Method, Setup, checked
 
 
 @METHODS.register("post_hoc_logit_adjustment", "post_hoc_la")

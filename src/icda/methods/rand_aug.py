@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from icda.data.augmentation import RandAugment
-from icda.methods.base import METHODS, Method, Setup, check_images
+from icda.methods.base import METHODS, Method, Setup, check_images, checked
 from icda.ranges import NotNegative, NotNegativeInt
-from icda.settings import checked
 
 
 @METHODS.register("rand_aug", "randaugment")

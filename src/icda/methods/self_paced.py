@@ -7,11 +7,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
-from icda.data.task import Batch
-from icda.methods.base import METHODS, Context, Method, Setup, StepResult
+from icda.methods.base import METHODS, Batch, Context, Method, Output, Setup, StepResult, checked
 from icda.ranges import Share, ShareAboveZero, ShareBelowOne
 from icda.ranks import all_gather_rows
-from icda.settings import checked
 
 
 @METHODS.register("self_paced", "mentornet_pd")
@@ -55,8 +53,7 @@ class SelfPaced(Method):
         """v (N,) of a batch, before anything is left out at random."""
         return (losses.double() < self.threshold).to(losses)
 
-    def step(self, batch: Batch, context: Context) -> StepResult:
-        output = context.network(batch.inputs)
+    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         losses = F.cross_entropy(output.logits, batch.targets, reduction="none")
         self.observe(losses)
         weights, rate = torch.ones_like(losses), self.burn_in_dropout
@@ -64,10 +61,11 @@ class SelfPaced(Method):
             with torch.no_grad():
                 weights, rate = self.weights(losses.detach(), context), self.dropout
         weights = leave_out(weights.detach(), rate, generator_for(self.seed, "leave_out", context.iteration))
-        loss = (weights * losses).mean()
-        context.apply(loss)
-        extra = {"weight_mean": float(weights.mean()), "loss_percentile": float(self.threshold)}
-        return StepResult(loss.detach(), output.logits.detach(), extra)
+        self._figures = {"weight_mean": float(weights.mean()), "loss_percentile": float(self.threshold)}
+        return (weights * losses).mean()
+
+    def step(self, batch: Batch, context: Context) -> StepResult:
+        return super().step(batch, context)._replace(extra=self._figures)
 
 
 def leave_out(weights: Tensor, rate: float, generator: torch.Generator) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -11,16 +12,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.cross_fit import HeldOut, answer_log_prior, fit_calibration
-from icda.data.task import Batch
 from icda.errors import InputError
 from icda.losses.icda import ICDALoss
 from icda.losses.prior_loss import PriorLoss
-from icda.methods.base import METHODS, Context, Setup, Stage, StepResult
+from icda.methods.base import METHODS, Batch, Context, Output, Setup, Stage, checked
 from icda.methods.cross_fitted import CrossFitEpochs, CrossFittedMethod, Repeats, first_stage_epochs, pass_cost
+from icda.methods.group_prior import LossName, prior_criterion
 from icda.methods.per_sample import rows
-from icda.methods.prior_criterion import LossName, prior_criterion
-from icda.models.base import Output
-from icda.settings import checked
 
 REPEATED = 0.99  # an agreement from which on the networks answer with an attribute of the sample
 SCATTERED = 0.3  # and above this they are wrong each in its own way: digits without a shortcut have 0.5 to 0.9
@@ -83,7 +81,8 @@ class ShortcutPrior(CrossFittedMethod):
         *first, second = super().stages(epochs)
         if not first or self.evidence is None or self._form(self.evidence) != "soft":
             return [*first, second]
-        again = self.passes("cross_fit_again", SOFT_EPOCHS, epochs, self.unflipped_step, self.again_heard, afresh=True)
+        step = partial(self.cross_fit_step, flips=False)
+        again = self.passes("cross_fit_again", SOFT_EPOCHS, epochs, step, self.again_heard, afresh=True)
         return [*first, *again, second]
 
     def _check_earlier(self, earlier: Mapping[str, Any]) -> None:
@@ -93,11 +92,6 @@ class ShortcutPrior(CrossFittedMethod):
                 f"reuse={self.reuse}: the run there trained no networks on the labels as they are, which the soft form "
                 "reads. Give a run with the soft form, or leave reuse out."
             )
-
-    def unflipped_step(self, batch: Batch, context: Context) -> StepResult:
-        networks, models = context.networks[1:], context.models[1:]
-        figures = self.held_out.step(batch, networks, models, context.apply, context.epoch, flips=False)
-        return StepResult(figures.loss, figures.held_out)
 
     def _form(self, held_out: HeldOut) -> Literal["counted", "soft", "shares"]:
         return chosen_form(held_out) if self.form == "auto" else self.form

@@ -8,16 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from icda.data.task import Inputs
-from icda.methods.base import Method, Setup
-from icda.models.base import FeatureClassifier
+from icda.methods.base import FeatureClassifier, Inputs, Method, Setup, checked
 from icda.ranges import NotNegativeInt, ShareBelowOne
-from icda.settings import checked
-
-
-def drop_rate(noise_rate: float, epoch: int, ramp_epochs: int) -> float:
-    """R(e) = noise_rate min(e / ramp_epochs, 1): nothing is dropped at first, for networks learn what is clean first."""
-    return noise_rate * min(epoch / ramp_epochs, 1.0) if ramp_epochs else noise_rate
 
 
 def smallest(losses: Tensor, rate: float) -> Tensor:
@@ -37,18 +29,14 @@ class SmallLossPair(Method):
 
     @checked
     def __init__(
-        self,
-        setup: Setup,
-        *,
-        noise_rate: ShareBelowOne = 0.2,
-        ramp_epochs: NotNegativeInt = 10,
-        ensemble: bool = False,
+        self, setup: Setup, *, noise_rate: ShareBelowOne = 0.2, ramp_epochs: NotNegativeInt = 10, ensemble: bool = False
     ) -> None:
         super().__init__()
         self.noise_rate, self.ramp_epochs, self.ensemble = noise_rate, ramp_epochs, ensemble
 
     def drop_rate(self, epoch: int) -> float:
-        return drop_rate(self.noise_rate, epoch, self.ramp_epochs)
+        """R(e) = noise_rate min(e / ramp_epochs, 1): networks learn what is clean first, so all is kept at first."""
+        return self.noise_rate * min(epoch / self.ramp_epochs, 1.0) if self.ramp_epochs else self.noise_rate
 
     def predict(self, models: Sequence[FeatureClassifier], inputs: Inputs) -> Tensor:
         if not self.ensemble:

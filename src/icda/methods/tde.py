@@ -8,25 +8,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from icda.data.task import Batch, Inputs
 from icda.errors import InputError
 from icda.losses.cosine import unit_rows
 from icda.losses.head import Head, head_parameters
-from icda.methods.base import METHODS, Context, Method, Setup
-from icda.models.base import FeatureClassifier, Output
+from icda.methods.base import METHODS, Batch, Context, FeatureClassifier, Inputs, Method, Output, Setup, checked
 from icda.ranges import NotNegative, Positive, PositiveInt, ShareBelowOne
 from icda.ranks import all_reduce
-from icda.settings import checked
 
 
 class MultiHeadNormalisedLinear(nn.Linear):
     """(tau/K) sum_k x_k/|x_k| . w_k/(|w_k| + gamma), features and weights being cut into K equal parts.
 
     Maps features (N, A) to logits (N, C); K must divide A.
-
-    >>> head = MultiHeadNormalisedLinear.of(nn.Linear(6, 3), num_heads=2, tau=16.0, gamma=1 / 32)
-    >>> head(torch.randn(5, 6)).shape
-    torch.Size([5, 3])
     """
 
     num_heads: int
@@ -49,16 +42,14 @@ class MultiHeadNormalisedLinear(nn.Linear):
     def directions(self, features: Tensor) -> Tensor:
         """The parts of the features, of length one each: (N, K, A/K)."""
         with torch.autocast(features.device.type, enabled=False):
-            return unit_rows(features.to(self._dtype(features)).unflatten(1, (self.num_heads, -1)))
+            kind = torch.promote_types(torch.promote_types(features.dtype, self.weight.dtype), torch.float32)
+            return unit_rows(features.to(kind).unflatten(1, (self.num_heads, -1)))
 
     def logits_of(self, directions: Tensor) -> Tensor:
         with torch.autocast(directions.device.type, enabled=False):
             parts = self.weight.to(directions.dtype).unflatten(1, (self.num_heads, -1))
             parts = parts / (torch.linalg.vector_norm(parts, dim=-1, keepdim=True) + self.gamma)
             return self.tau / self.num_heads * F.linear(directions.flatten(1), parts.flatten(1))
-
-    def _dtype(self, features: Tensor) -> torch.dtype:
-        return torch.promote_types(torch.promote_types(features.dtype, self.weight.dtype), torch.float32)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, num_heads={self.num_heads}, tau={self.tau:g}, gamma={self.gamma:g}"

@@ -7,13 +7,10 @@ import warnings
 import torch
 from torch import Tensor
 
-from icda.data.task import Batch
 from icda.losses.generalized_cross_entropy import generalized_cross_entropy
-from icda.methods.base import METHODS, Context, Figures, Method, Setup
+from icda.methods.base import METHODS, Batch, Context, Figures, Method, Output, Setup, checked
 from icda.methods.per_sample import PerSample, label_probability, over_training_set
-from icda.models.base import Output
 from icda.ranges import OpenShare, PositiveInt, Share
-from icda.settings import checked
 
 
 @METHODS.register("truncated_lq", "truncated_gce")

@@ -11,12 +11,9 @@ from torch.nn import functional as F
 
 from icda.cross_fit import HeldOut
 from icda.cross_fit.refined_labels import refine_labels
-from icda.data.task import Batch, Inputs
-from icda.methods.base import METHODS, Context, Setup, StepResult
+from icda.methods.base import METHODS, Batch, Context, FeatureClassifier, Inputs, Output, Setup, StepResult, checked
 from icda.methods.cross_fitted import CrossFitEpochs, CrossFittedMethod
 from icda.methods.per_sample import PerSample, rows, write_rows
-from icda.models.base import FeatureClassifier, Output
-from icda.settings import checked
 
 NEW = 0.5  # what the present epoch counts in the running mean of held-out answers
 
@@ -36,10 +33,6 @@ class TwinLabels(PerSample, CrossFittedMethod):
 
     Ours. The flips are those of Pezeshki et al., "Discovering environments with XRM", ICML 2024; a matrix of transitions
     between classes found from confident answers is in Northcutt et al., "Confident learning", JAIR 2021.
-
-    >>> setup = Setup(2, 4, torch.tensor([6, 2]), epochs=10, num_samples=8)
-    >>> [(stage.name, stage.epochs) for stage in TwinLabels(setup).stages(10)]
-    [('cross_fit', 5), ('train', 10)]
     """
 
     answers_later: ClassVar[bool] = False  # the twins answer with the class itself, not with a shortcut
@@ -64,8 +57,8 @@ class TwinLabels(PerSample, CrossFittedMethod):
         self.register_buffer("soft_labels", torch.zeros(0, setup.num_classes), persistent=False)
         self.register_buffer("log_prior", torch.zeros(setup.num_classes), persistent=False)
 
-    def cross_fit_step(self, batch: Batch, context: Context) -> StepResult:
-        result = super().cross_fit_step(batch, context)
+    def cross_fit_step(self, batch: Batch, context: Context, flips: bool = True) -> StepResult:
+        result = super().cross_fit_step(batch, context, flips)
         assert result.logits is not None
         write_rows(self.said, batch.index, result.logits.softmax(1))
         write_rows(self.given, batch.index, batch.targets)

@@ -7,10 +7,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.data.task import Batch
-from icda.methods.base import METHODS, Context, Method, Setup, Stage
-from icda.models.base import Output
-from icda.settings import checked
+from icda.methods.base import METHODS, Batch, Context, Method, Output, Setup, Stage, checked
 
 
 @METHODS.register("uw", "upweighting")
@@ -23,11 +20,6 @@ class Upweighting(Method):
 
     Reference: the upweighting baseline of Sagawa et al., "Distributionally robust neural networks", ICLR 2020.
     See mathematics 5.3.
-
-    >>> import torch
-    >>> setup = Setup(2, 4, torch.tensor([6, 2]), epochs=1, num_samples=8, group_counts=torch.tensor([6, 2]))
-    >>> Upweighting(setup, weighting="loss").group_weights
-    tensor([0.6667, 2.0000])
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"groups"})

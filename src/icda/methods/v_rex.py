@@ -7,10 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-from icda.methods.base import METHODS, Context, Setup
+from icda.methods.base import METHODS, Context, Setup, checked
 from icda.methods.domain_penalty import AnnealedPenalty, DomainPart, Penalty
 from icda.ranges import NotNegative
-from icda.settings import checked
 
 
 @METHODS.register("v_rex", "vrex")

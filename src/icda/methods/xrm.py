@@ -10,12 +10,9 @@ from torch import Tensor
 
 from icda.cross_fit import HeldOut
 from icda.data.loader import balanced_weights
-from icda.data.task import Batch
-from icda.methods.base import METHODS, Context, Sampling, Setup
+from icda.methods.base import METHODS, Batch, Context, Output, Sampling, Setup, checked
 from icda.methods.cross_fitted import CrossFittedMethod
 from icda.methods.group_dro import GroupDRO
-from icda.models.base import Output
-from icda.settings import checked
 
 
 @METHODS.register("xrm")
@@ -29,10 +26,6 @@ class XRM(CrossFittedMethod):
     Reference: Pezeshki et al., "Discovering environments with XRM", ICML 2024. Differs from the paper in that the twins'
     length is a share of the run (the paper takes the settings of the highest flip rate), and that the second training
     has the run's recipe.
-
-    >>> setup = Setup(2, 4, torch.tensor([6, 2]), epochs=10, num_samples=8)
-    >>> [(stage.name, stage.epochs) for stage in XRM(setup).stages(10)]
-    [('cross_fit', 5), ('train', 10)]
     """
 
     second_sampling: Sampling = "own"

@@ -38,9 +38,7 @@ class LargeHeadRow:
 
 
 def measure_large_heads(
-    grid: Sequence[tuple[int, int]] = GRID,
-    ways: Sequence[str] = WAYS,
-    steps: int = STEPS,
+    grid: Sequence[tuple[int, int]] = GRID, ways: Sequence[str] = WAYS, steps: int = STEPS
 ) -> list[LargeHeadRow]:
     """One child per way and size."""
     rows = []
