@@ -61,8 +61,7 @@ def find_groups(rows: BlockRows, shown: ClassLogits | None = None) -> Grouping:
         # log P(y | group) would say the label, and nothing would be left to learn.
         reasons.append("Each group holds one class.")
         return Grouping(Treatment("group_weights", reasons, values=names), reader, counts, quality)
-    strength = 1.0 if quality is None else quality.strength
-    return Grouping(Treatment("group_prior", reasons, strength=strength, values=names), reader, counts, quality)
+    return Grouping(Treatment("group_prior", reasons, values=names), reader, counts, quality)
 
 
 def group_treatment(rows: BlockRows, groups: np.ndarray, shown: ClassLogits | None = None) -> Treatment:
@@ -95,8 +94,7 @@ def joined(found: list[Treatment], targets: Tensor, num_classes: int) -> Treatme
         names = [f"{name} {value}".strip() for name in names for value in one.values]
     if len(targets) >= ENOUGH * num_classes * len(names):
         reasons = [reason for one in usable for reason in one.reasons]
-        strength = min(one.strength for one in usable)
-        return Treatment("group_prior", reasons, strength=strength, attributes=product, values=names)
+        return Treatment("group_prior", reasons, attributes=product, values=names)
     best = max(usable, key=lambda one: mutual_info_score(one.attributes, targets))
     which = (
         f"Of {len(found)} attributes, too many for {len(targets)} samples, the one tied most to the class was taken."
