@@ -7,7 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
-from icda.data.sources import FeatureArray, ImageArray, ImageFiles, TextArray, UnreadableImageError, transformed
+from icda.data.images import UnreadableImageError, central_square
+from icda.data.sources import FeatureArray, ImageArray, ImageFiles, PreparedImages, TextArray, transformed
 from icda.data.tokens import Tokeniser
 
 HALF = (0.5, 0.5, 0.5)
@@ -55,13 +56,6 @@ class TestImageArray:
         assert len({source.fingerprint for source in sources}) == 3
         assert ImageArray(images.clone(), HALF, HALF).fingerprint == sources[0].fingerprint
 
-    @pytest.mark.parametrize(
-        "images", [_noise().float(), _noise()[0], _noise(channels=1)], ids=["float", "one image", "channels"]
-    )
-    def test_wrong_arrays_are_refused(self, images: torch.Tensor) -> None:
-        with pytest.raises(ValueError, match=r"expects uint8 images of shape \(N, H, W, 3\)"):
-            ImageArray(images, HALF, HALF)
-
 
 class TestFeatureArray:
     def test_rows_come_as_float32(self) -> None:
@@ -69,10 +63,6 @@ class TestFeatureArray:
         fetched = FeatureArray(features).fetch(torch.tensor([2, 0]), torch.Generator())
         assert fetched.dtype == torch.float32
         assert fetched.tolist() == [[6, 7, 8], [0, 1, 2]]
-
-    def test_a_vector_is_refused(self) -> None:
-        with pytest.raises(ValueError, match=r"\(N, A\), got \(3,\)"):
-            FeatureArray(torch.zeros(3))
 
 
 class TestImageFiles:
@@ -103,8 +93,9 @@ class TestImageFiles:
         good = write_image(tmp_path / "good.png", (60, 60))
         bad = tmp_path / "bad.png"
         bad.write_bytes(good.read_bytes()[:2000] if isinstance(content, str) else content)
-        with pytest.raises(UnreadableImageError, match=r"bad\.png"):
-            ImageFiles([good, bad], 16).fetch(torch.tensor([0, 1]))
+        for source in (ImageFiles([good, bad], 16), PreparedImages([good, bad], 16, central_square)):
+            with pytest.raises(UnreadableImageError, match=r"bad\.png"):
+                source.fetch(torch.tensor([0, 1]))
 
     def test_pictures_are_turned_upright(self, tmp_path: Path) -> None:
         image = Image.new("RGB", (16, 16))
@@ -114,10 +105,6 @@ class TestImageFiles:
         image.save(tmp_path / "turned.png", exif=exif)
         fetched = ImageFiles([tmp_path / "turned.png"], 16).fetch(torch.tensor([0]))
         assert fetched[..., 8:, :].min() > 0 > fetched[..., :8, :].max()
-
-    def test_a_size_below_one_pixel_is_refused(self) -> None:
-        with pytest.raises(ValueError, match="image size is 0"):
-            ImageFiles([], 0)
 
     def test_fingerprints_notice_another_file(self, tmp_path: Path, write_image: Any) -> None:
         path = write_image(tmp_path / "a.png")
@@ -172,9 +159,21 @@ class TestTextArray:
         ]
         assert len({source.fingerprint for source in sources}) == 4
 
-    def test_a_limit_below_one_is_refused(self) -> None:
-        with pytest.raises(ValueError, match="max_length is 0"):
-            TextArray(["a"], _words, 0)
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ImageArray(_noise().float(), HALF, HALF), r"expects uint8 images of shape \(N, H, W, 3\)"),
+        (lambda: ImageArray(_noise()[0], HALF, HALF), r"expects uint8 images of shape \(N, H, W, 3\)"),
+        (lambda: ImageArray(_noise(channels=1), HALF, HALF), r"expects uint8 images of shape \(N, H, W, 3\)"),
+        (lambda: FeatureArray(torch.zeros(3)), r"\(N, A\), got \(3,\)"),
+        (lambda: ImageFiles([], 0), "image size is 0"),
+        (lambda: TextArray(["a"], _words, 0), "max_length is 0"),
+    ],
+)
+def test_what_cannot_be_a_source_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
 
 
 def _darken(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

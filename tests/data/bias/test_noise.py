@@ -30,25 +30,17 @@ def test_every_other_class_can_be_a_partner() -> None:
     assert (reached > 0).all()
 
 
-@pytest.mark.parametrize(("kind", "rate", "wrong"), [("uniform", 0.4, 0.36), ("uniform", 0.6, 0.54)])
+@pytest.mark.parametrize(
+    ("kind", "rate", "wrong"),
+    [("uniform", 0.4, 0.36), ("uniform", 0.6, 0.54), ("flip1", 0.2, 0.2), ("flip2", 0.2, 0.2), ("flip2", 0.4, 0.4)],
+)
 @pytest.mark.parametrize("seed", [0, 1])
-def test_uniform_noise_leaves_the_share_of_wrong_labels_of_the_literature(
+def test_noise_leaves_the_share_of_wrong_labels_of_the_literature(
     kind: str, rate: float, wrong: float, seed: int
 ) -> None:
-    assert _wrong_share(kind, rate, seed) == pytest.approx(wrong, abs=0.01)
-
-
-@pytest.mark.parametrize("kind", ["flip1", "flip2"])
-@pytest.mark.parametrize("rate", [0.2, 0.4])
-def test_flip_noise_leaves_as_many_wrong_labels_as_its_rate(kind: str, rate: float) -> None:
-    assert _wrong_share(kind, rate, seed=0) == pytest.approx(rate, abs=0.01)
-
-
-def _wrong_share(kind: str, rate: float, seed: int) -> float:
-    labels = torch.arange(49_000) % 10
-    generator = _generator(seed)
+    labels, generator = torch.arange(49_000) % 10, _generator(seed)
     noisy = corrupt_labels(labels, noise_transition(kind, 10, rate, generator), generator)
-    return (noisy != labels).double().mean().item()
+    assert (noisy != labels).double().mean().item() == pytest.approx(wrong, abs=0.01)
 
 
 def test_drawn_labels_follow_the_matrix_cell_by_cell() -> None:

@@ -1,14 +1,33 @@
-"""What the tests of datasets share: a short training on files that a test has written."""
+"""What the tests of datasets share: a short training on files that a test has written, and encoded images."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from icda.training import TrainConfig, train
+
+
+@pytest.fixture(scope="session")
+def encode_images() -> Callable[[np.ndarray], dict[str, np.ndarray]]:
+    """`encode_images(images)`: blob and offsets of lossless WebP images (N, H, W, 3) laid end to end."""
+
+    def encode(images: np.ndarray) -> dict[str, np.ndarray]:
+        parts = []
+        for image in images:
+            buffer = io.BytesIO()
+            Image.fromarray(image).save(buffer, "WEBP", lossless=True)
+            parts.append(buffer.getvalue())
+        offsets = np.cumsum([0, *map(len, parts)])
+        return {"blob": np.frombuffer(b"".join(parts), dtype=np.uint8), "offsets": offsets}
+
+    return encode
 
 
 @pytest.fixture

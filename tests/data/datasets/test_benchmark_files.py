@@ -33,13 +33,6 @@ def test_a_table_that_is_not_what_it_should_be_says_so(text: str, message: str, 
         read_table(write(tmp_path / "a.csv", text), ("y", "z"))
 
 
-def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_bytes("y\nfür\n".encode("latin-1"))
-    with pytest.raises(ValueError, match="not in UTF-8"):
-        read_table(path, ("y",))
-
-
 def test_words_become_numbers_and_an_unknown_word_is_quoted() -> None:
     known = {"train": 0, "val": 1}
     assert numbered(Path("a.csv"), "split", ["val", " train"], known).tolist() == [1, 0]

@@ -9,7 +9,6 @@ import torch
 from icda.data import create_task
 from icda.data.bias.generalised_tail import shares
 from icda.data.datasets.tiny_imagenet import FILE
-from icda.data.registry import DatasetNotFoundError
 from icda.data.task import Split, Task
 
 
@@ -84,8 +83,3 @@ def test_groups_are_the_three_attributes(root: Path) -> None:
     assert task.group_names == ("common", "middling", "rare")
     assert (task.num_groups, task.default_model, task.input_shape) == (3, "resnet14", (3, 32, 32))
     assert task.group_domains().tolist() == [0, 1, 2]
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DatasetNotFoundError, match=FILE):
-        create_task("tiny_imagenet_glt", tmp_path)
