@@ -166,11 +166,6 @@ def test_the_look_ahead_gives_the_gradient_of_a_gradient(batch: dict[str, Tensor
     assert wanted.abs().max() > 1e-6
 
 
-def test_inputs_that_are_no_tokens_are_refused() -> None:
-    with pytest.raises(TypeError, match="minilm expects a dict with 'input_ids' and 'attention_mask', got Tensor"):
-        create_model("minilm", 2)(torch.zeros(2, 3, 32, 32))
-
-
 def test_the_tokeniser_is_that_of_the_weights() -> None:
     tokeniser = tokeniser_of("minilm_top3")
     assert (tokeniser.padding, tokeniser.max_length) == (0, 512)
