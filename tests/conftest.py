@@ -98,6 +98,29 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
+def open_page(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
+    """`open_page("run", width=390)`, of a file's own `pages`; at the end none may have complained or asked for anything."""
+    complaints: list[str] = []
+    contexts = []
+
+    def open_it(name: str, width: int = 1280, **options: Any) -> Any:
+        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: (complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("request", lambda request: complaints.append(f"request: {request.url}"))
+        page.goto(pages[name].as_uri())
+        return page
+
+    yield open_it
+    for context in contexts:
+        context.close()
+    assert [said for said in complaints if not said.startswith(("request: file:", "request: data:"))] == []
+
+
+@pytest.fixture
 def register_method(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, type[Any]], str]:
     """`register_method(name, cls)`: a throw-away method under a name of its own, forgotten after the test."""
     from icda.methods import METHODS

@@ -1,4 +1,4 @@
-"""What tests of several rooms make: contexts for methods, small networks, batches. Fixtures are in conftest.py."""
+"""What tests of several rooms make or read: contexts, small networks, batches, tables of a page. Fixtures: conftest.py."""
 
 from __future__ import annotations
 
@@ -61,3 +61,12 @@ def make_grouped(groups: Sequence[int], seed: int, scale: float = 1.0) -> tuple[
     logits = (scale * torch.randn(count, 3, generator=generator, dtype=torch.float64)).requires_grad_()
     targets = torch.randint(3, (count,), generator=generator)
     return Output(features, logits), Batch(features, targets, torch.tensor(groups), torch.arange(count))
+
+
+def column(page: Any, table: str, position: int) -> list[str]:
+    """Texts of a column's cells in the rows that are shown, of a page in a browser."""
+    return page.evaluate(
+        """([table, position]) => [...document.querySelectorAll(`${table} tbody tr:not(.filtered)`)]
+             .map(row => row.cells[position].textContent.trim())""",
+        [table, position],
+    )

@@ -137,23 +137,6 @@ def test_a_mistake_ends_in_one_line(words: list[str], hint: str, icda: Any, file
     assert answer.err.count("\n") == 1
 
 
-def test_help_explains_every_option(icda: Any) -> None:
-    answer = icda("audit", "--help")
-    assert answer.code == 0
-    for word in (
-        "--out",
-        "--features",
-        "--label-column",
-        "--where",
-        "--top",
-        "--folds",
-        "--seed",
-        "--cleanlab",
-        "PATH",
-    ):
-        assert word in answer.out
-
-
 def test_a_column_that_only_numbers_the_rows_is_no_feature(icda: Any) -> None:
     generator = np.random.default_rng(0)
     labels = np.repeat(["a", "b"], 40)  # sorted by label: the index would tell them all

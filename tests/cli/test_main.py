@@ -87,6 +87,7 @@ def test_help_explains_every_option(words: tuple[str, ...], icda: Any) -> None:
         (["train", "--learning_ratee", "0.1"], "--learning-rate FLOAT"),
         (["demo", "--sedes", "1"], "--seeds INT"),
         (["eval", "run", "--splitt", "test"], "--split"),
+        (["embed", "photos", "--batchsize", "3"], "--batch-size"),
         (["list", "method"], "'methods'"),
         (["train", "--optimizer", "adm"], "'adam'"),
         (["train", "--task", "digts_lt"], "did you mean 'digits_lt'?"),

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from icda.losses import LOSSES, AdjustedLoss
-from icda.losses.augmented import StatisticsLoss
 from icda.losses.prior_loss import PriorLoss
 from icda.statistics import ClassStatistics
 
@@ -271,5 +270,3 @@ statistics_calls = st.builds(
     weights=st.one_of(st.none(), st.sampled_from(WEIGHTS)),
     seed=st.integers(0, 2**31),
 )
-
-__all__ = ["LossCall", "StatisticsCall", "StatisticsLoss", "loss_calls", "statistics_calls"]
