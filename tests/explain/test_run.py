@@ -125,7 +125,7 @@ def test_features_have_no_pictures_and_asking_for_some_is_an_error() -> None:
 def test_an_unknown_part_or_split_is_refused(coloured: Any) -> None:
     with pytest.raises(ValueError, match="unknown part 'margin' of an explanation: did you mean 'margins'"):
         explain_run(*coloured, parts=("margin",))
-    with pytest.raises(ValueError, match="has no tests split"):
+    with pytest.raises(ValueError, match="'digits_coloured' has no tests split: choose from train, validation, test"):
         explain_run(*coloured, parts=("strengths",), split="tests")
 
 
