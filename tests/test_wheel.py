@@ -46,19 +46,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("environment")
     run(sys.executable, "-m", "venv", "--without-pip", folder, folder=folder)
     python = folder / "bin/python"
-    run(
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        python,
-        "install",
-        "-q",
-        "--no-index",
-        "--no-deps",
-        wheel,
-        folder=folder,
-    )
+    pip = (sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-index", "--no-deps")
+    run(*pip, wheel, folder=folder)
     where = "import sysconfig; print(sysconfig.get_path('purelib'))"
     packages = Path(run(python, "-c", where, folder=folder).strip())
     (packages / "everything_else.pth").write_text(sysconfig.get_path("purelib") + "\n")
