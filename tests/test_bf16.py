@@ -114,12 +114,7 @@ def test_before_torch_is_loaded_amx_is_given_up_only_where_it_kills(probe: SetPr
 
 @pytest.mark.parametrize(
     ("name", "isa", "asked"),
-    [
-        (ISA, "AVX2", False),
-        (bf16.OLD_ISA, "AVX2", False),
-        (ISA, WITHOUT_AMX, False),
-        (ISA, "AVX512_CORE_AMX", True),
-    ],
+    [(ISA, "AVX2", False), (bf16.OLD_ISA, "AVX2", False), (ISA, WITHOUT_AMX, False), (ISA, "AVX512_CORE_AMX", True)],
 )
 def test_who_has_given_amx_up_is_not_asked_and_who_asks_for_it_is(
     name: str, isa: str, asked: bool, probe: SetProbe, monkeypatch: pytest.MonkeyPatch

@@ -64,12 +64,7 @@ def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(wheel: Path)
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     files = [path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     assert names == {f"icda/{path.relative_to(PACKAGE).as_posix()}" for path in files}
-    for kind in (
-        "py.typed",
-        "report/style.css",
-        "report/script.js",
-        "clusters/tiny_imagenet.npz",
-    ):
+    for kind in ("py.typed", "report/style.css", "report/script.js", "clusters/tiny_imagenet.npz"):
         assert any(name.endswith(kind) for name in names), kind
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ParamSpec, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, ParamSpec, get_args
 
 from icda.errors import InputError
 from icda.ranges import COUNTABLE
 from icda.registry import UnknownNameError, did_you_mean
+from icda.signature import full_signature
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -83,25 +84,12 @@ def option_kinds(cls: type[Any]) -> dict[str, Any]:
     >>> option_kinds(Loss)
     {'beta': <class 'int'>, 'rate': <class 'float'>}
     """
-    kinds: dict[str, Any] = {}
-    passes_on = False
-    for number, init in enumerate(vars(base)["__init__"] for base in cls.__mro__[:-1] if "__init__" in vars(base)):
-        try:
-            hints = get_type_hints(init, include_extras=True)
-        except NameError:  # types that exist for type checkers only
-            hints = {}
-        parameters = inspect.signature(init).parameters.values()
-        for each in parameters:
-            if each.kind is each.KEYWORD_ONLY:
-                kinds.setdefault(each.name, hints.get(each.name, Any))
-        goes_on = any(each.kind is each.VAR_KEYWORD for each in parameters)
-        passes_on = passes_on or (number == 0 and goes_on)
-        if not goes_on:
-            break
-    inner = getattr(cls, "inner_loss", None)
-    for name, kind in option_kinds(inner).items() if passes_on and inner is not None else ():
-        kinds.setdefault(name, kind)
-    return kinds
+    known = full_signature(cls, types=True).parameters.values()
+    kinds = {each.name: each.annotation for each in known if each.kind is each.KEYWORD_ONLY}
+    kinds = {name: Any if isinstance(kind, str) or kind is inspect._empty else kind for name, kind in kinds.items()}
+    passes_on = any(each.kind is each.VAR_KEYWORD for each in inspect.signature(cls.__init__).parameters.values())
+    inner = getattr(cls, "inner_loss", None) if passes_on else None
+    return kinds if inner is None else kinds | {**option_kinds(inner), **kinds}
 
 
 @functools.cache

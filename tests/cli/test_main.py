@@ -14,18 +14,7 @@ import pytest
 import torch
 
 from icda import __version__, errors
-from icda.cli import (
-    audit,
-    demo,
-    embed,
-    eval,
-    explain,
-    list,
-    main,
-    report,
-    train,
-    tune,
-)
+from icda.cli import audit, demo, embed, eval, explain, list, main, report, train, tune
 from icda.extras import MissingExtraError
 from icda.training import TrainConfig
 from icda.training.trainer import DivergedError

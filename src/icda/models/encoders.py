@@ -71,13 +71,7 @@ class ImageEncoder(_Encoder):
     kind: Kind = "image"
 
     def __init__(
-        self,
-        name: str,
-        version: str,
-        network: nn.Module,
-        image_size: int,
-        mean: Sequence[float],
-        std: Sequence[float],
+        self, name: str, version: str, network: nn.Module, image_size: int, mean: Sequence[float], std: Sequence[float]
     ) -> None:
         if image_size < 1:
             raise InputError(f"the image size is {image_size}, expected 1 pixel or more.")

@@ -99,6 +99,10 @@ class Vocabulary:
         named = (("c", classes), ("g", groups))
         return cls(*({name: f"{k}{n}" for n, name in enumerate(dict.fromkeys(map(str, own)))} for k, own in named))
 
+    def tokens(self, names: Iterable[str]) -> str:
+        """Tokens of classes, in the order of their names."""
+        return " ".join(self.classes.get(name, "-") for name in names)
+
     def filters(self, *classes: object, group: object = None) -> dict[str, object]:
         """Attributes of a row or card that stands for these classes and this group; unknown ones filter nothing.
 
@@ -138,7 +142,7 @@ class Run:
 
     def class_tokens(self, count: int) -> str:
         """Tokens of the first `count` classes, in their order."""
-        return " ".join(self.vocabulary.classes.get(self.class_name(i), "-") for i in range(count))
+        return self.vocabulary.tokens(map(self.class_name, range(count)))
 
 
 def collect_runs(results: Sequence[Result], explanations: Sequence[Explanations | None] | None = None) -> list[Run]:

@@ -33,8 +33,7 @@ class EpochRecord(JsonRecord):
     )
     learning_rate: float | None = field(default=None, metadata={"description": "learning rate of the last step"})
     figures: Mapping[str, Figure] = field(
-        default_factory=dict,
-        metadata={"description": "figures of the method itself", "inline": True},
+        default_factory=dict, metadata={"description": "figures of the method itself", "inline": True}
     )
     validation: Mapping[str, float | None] = field(
         default_factory=dict,

@@ -109,12 +109,7 @@ def write_birds(tmp_path: Path, write_image: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "layout",
-    [
-        "waterbirds_v1.0",
-        "waterbird_complete95_forest2water2",
-        "cub/data/waterbird_complete95_forest2water2",
-    ],
+    "layout", ["waterbirds_v1.0", "waterbird_complete95_forest2water2", "cub/data/waterbird_complete95_forest2water2"]
 )
 def test_every_layout_gives_the_official_split_and_its_groups(layout: str, write_birds: Any, tmp_path: Path) -> None:
     write_birds(layout)

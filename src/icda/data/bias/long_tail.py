@@ -34,12 +34,7 @@ def long_tail_counts(largest: int, num_classes: int, ratio: float) -> list[int]:
 
 
 def long_tail(
-    labels: Tensor,
-    ratio: float,
-    generator: torch.Generator,
-    *,
-    metadata_per_class: int = 0,
-    largest: int | None = None,
+    labels: Tensor, ratio: float, generator: torch.Generator, *, metadata_per_class: int = 0, largest: int | None = None
 ) -> LongTail:
     """Choose a long-tailed subset of `labels`; class 0 stays largest, as in the CIFAR-LT of the literature.
 
