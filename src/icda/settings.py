@@ -46,12 +46,7 @@ def check(values: Mapping[str, Any], kinds: Mapping[str, Any], origin: str = "")
 
 
 def check_names(names: Mapping[str, Any], known: Mapping[str, Any] | list[str], owner: str, what: str) -> None:
-    """Refuse a name that is not known, with the nearest that is.
-
-    >>> check_names({"epoch": 3}, ["epochs", "task"], "configuration", "setting")
-    Traceback (most recent call last):
-    icda.registry.UnknownNameError: configuration has no setting 'epoch': did you mean 'epochs'? Known: epochs, task.
-    """
+    """Refuse a name that is not known, with the nearest that is."""
     for name in names:
         if name not in known:
             hint = did_you_mean(str(name), known)  # keys of YAML may be numbers or dates
@@ -76,13 +71,6 @@ def option_kinds(cls: type[Any]) -> dict[str, Any]:
     """Annotations of the keyword-only arguments of a class and, as long as it passes `**options` on, of its bases.
 
     What a class passes on may also go to the loss it names as `inner_loss`.
-
-    >>> class Base:
-    ...     def __init__(self, size, *, rate: float = 0.5): ...
-    >>> class Loss(Base):
-    ...     def __init__(self, size, *, beta: int = 1, **options): ...
-    >>> option_kinds(Loss)
-    {'beta': <class 'int'>, 'rate': <class 'float'>}
     """
     known = full_signature(cls, types=True).parameters.values()
     kinds = {each.name: each.annotation for each in known if each.kind is each.KEYWORD_ONLY}

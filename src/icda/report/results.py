@@ -28,11 +28,7 @@ def check_results(results: Sequence[Result]) -> None:
 
 
 def as_number(value: object) -> float | None:
-    """A finite number as float; None for everything else, as a figure that was not measured.
-
-    >>> as_number(3), as_number(float("nan")), as_number("3"), as_number(True)
-    (3.0, None, None, None)
-    """
+    """A finite number as float; None for everything else, as a figure that was not measured."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -104,11 +100,7 @@ class Vocabulary:
         return " ".join(self.classes.get(name, "-") for name in names)
 
     def filters(self, *classes: object, group: object = None) -> dict[str, object]:
-        """Attributes of a row or card that stands for these classes and this group; unknown ones filter nothing.
-
-        >>> Vocabulary.of(["cat", "dog"]).filters("dog", "cat", "dog")
-        {'data_class': 'c1 c0'}
-        """
+        """Attributes of a row or card that stands for these classes and this group; unknown ones filter nothing."""
         tokens = [self.classes[name] for name in dict.fromkeys(map(str, classes)) if name in self.classes]
         attributes: dict[str, object] = {"data_class": " ".join(tokens)} if tokens else {}
         return attributes | ({"data_group": self.groups[str(group)]} if str(group) in self.groups else {})
@@ -174,11 +166,7 @@ def evaluated_samples(result: Result) -> list[int]:
 
 
 def whole(value: object) -> int | None:
-    """A class or group number; None for anything else.
-
-    >>> whole(3), whole(3.0), whole(None), whole(-1)
-    (3, 3, None, None)
-    """
+    """A class or group number; None for anything else."""
     number = as_number(value)
     return int(number) if number is not None and number >= 0 and number == int(number) else None
 

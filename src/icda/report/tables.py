@@ -67,11 +67,7 @@ def summarise(results: Sequence[Result], metric_name: str) -> list[MetricSummary
 
 
 def compared(results: Sequence[Result]) -> tuple[str, ...]:
-    """The metrics a comparison shows: our own, then those of plugins, in the order of the results.
-
-    >>> compared([{"task": "t", "method": "icda", "metrics": {"my_score": 3, "nll": 0.5}}])[-1]
-    'my_score'
-    """
+    """The metrics a comparison shows: our own, then those of plugins, in the order of the results."""
     added = [name for result in results for name in mapping(result, "metrics") if name not in FIGURES]
     return (
         *COMPARED,

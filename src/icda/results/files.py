@@ -41,13 +41,7 @@ class DamagedFileError(InputError):
 
 
 def lock(handle: int, wait: bool = True) -> bool:
-    """Lock an open file until its process ends, however it ends; whether it is ours now, and the system has locks.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryFile() as file:
-    ...     lock(file.fileno(), wait=False)
-    True
-    """
+    """Lock an open file until its process ends, however it ends; whether it is ours now, and the system has locks."""
     if not HAS_LOCKS:
         return False
     try:

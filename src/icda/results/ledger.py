@@ -71,11 +71,7 @@ def to_row(result: Mapping[str, Any], tier: str) -> dict[str, str]:
 
 
 def options_text(options: Mapping[str, Any]) -> str:
-    """Options of a method as the ledger writes them.
-
-    >>> options_text({"lambda0": 0.25, "beta": 0})
-    'beta=0 lambda0=0.25'
-    """
+    """Options of a method as the ledger writes them."""
     return " ".join(f"{name}={value}" for name, value in sorted(options.items()))
 
 
