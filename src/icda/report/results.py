@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -152,8 +153,9 @@ def collect_runs(results: Sequence[Result], explanations: Sequence[Explanations 
                 f"explanation {position} is a {type(part).__name__}, not a dictionary: load explanations.json."
             )
     classes = (name for result in results for name in _class_names(result))
-    groups = (name for result in results for name in _group_names(result))
-    vocabulary, alone = Vocabulary.of(classes, groups), len(results) == 1
+    judged = (list(mapping(mapping(result, "metrics"), "per_group_accuracy")) for result in results)
+    groups = (listing(result, "group_names") or own for result, own in zip(results, judged, strict=True))
+    vocabulary, alone = Vocabulary.of(classes, itertools.chain.from_iterable(groups)), len(results) == 1
     return [
         Run(result, part or {}, vocabulary, "" if alone else f"run-{number}-")
         for number, (result, part) in enumerate(zip(results, explained, strict=True), start=1)
@@ -174,8 +176,3 @@ def whole(value: object) -> int | None:
 def _class_names(result: Result) -> list[str]:
     known = len(listing(mapping(result, "metrics"), "per_class_accuracy")) or len(listing(result, "class_names"))
     return [class_name(result, index) for index in range(known)]
-
-
-def _group_names(result: Result) -> list[str]:
-    named = listing(result, "group_names") or list(mapping(mapping(result, "metrics"), "per_group_accuracy"))
-    return [str(name) for name in named]

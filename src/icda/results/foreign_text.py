@@ -41,12 +41,6 @@ def printable(text: str, keep: str = "\n\t") -> str:
     """Text for a terminal: what would move its cursor, colour it or turn its direction is shown as an escape."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(char if _is_seen(char) or char in keep else _escaped(char) for char in text)
-
-
-def _is_seen(char: str) -> bool:
-    return unicodedata.category(char) not in _UNSEEN or char in _JOINERS
-
-
-def _escaped(char: str) -> str:
-    return char.encode("unicode_escape", "backslashreplace").decode("ascii")
+    seen = (char in keep + _JOINERS or unicodedata.category(char) not in _UNSEEN for char in text)
+    escaped = (char.encode("unicode_escape", "backslashreplace").decode("ascii") for char in text)
+    return "".join(char if is_seen else code for char, is_seen, code in zip(text, seen, escaped, strict=True))

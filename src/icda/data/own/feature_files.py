@@ -170,7 +170,8 @@ def _from_csv(path: Path, asked: Columns) -> LabelledFeatures:
     if asked.fitted is not None:
         skipped: set[str | None] = {name for name in table.columns if name not in asked.fitted}
     else:
-        indices = [name for name, cells in table.columns.items() if name != named and _only_numbers_rows(name, cells)]
+        whole = {name: cells for name, cells in table.columns.items() if name != named and all(map(_is_number, cells))}
+        indices = [name for name, cells in whole.items() if _is_index(name, np.array(cells, dtype=np.float64))]
         answers = [name for name in _answers(table.columns, label) if name != group]
         skipped = {label, named, group, *conditions, *indices, *answers}
     columns, words = _numbers(table, rows, skipped)
@@ -208,11 +209,6 @@ def _is_index(name: str, values: np.ndarray) -> bool:
     if len(values) < 3 or not np.isfinite(values).all():
         return False
     return bool((np.diff(np.sort(values)) == 1).all()) and float(values[0]).is_integer()
-
-
-def _only_numbers_rows(name: str, cells: Sequence[str]) -> bool:
-    """The same for the cells of a whole column, before rows are chosen."""
-    return all(map(_is_number, cells)) and _is_index(name, np.array(cells, dtype=np.float64))
 
 
 def _answers(names: Collection[str], label: str) -> list[str]:
