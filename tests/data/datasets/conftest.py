@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from icda.data.datasets.glt import SETS
 from icda.training import TrainConfig, train
 
 
@@ -28,6 +29,29 @@ def encode_images() -> Callable[[np.ndarray], dict[str, np.ndarray]]:
         return {"blob": np.frombuffer(b"".join(parts), dtype=np.uint8), "offsets": offsets}
 
     return encode
+
+
+def annotation(
+    classes: Sequence[str], sets: dict[str, dict[str, tuple[int, int]]], label: type = str
+) -> dict[str, Any]:
+    """A file of the GLT benchmark: each set has the (class, attribute) of an image by its key; labels may be texts."""
+    content: dict[str, Any] = {
+        "cat2id": {name: label(number) for number, name in enumerate(classes)},
+        "id2cat": {str(number): name for number, name in enumerate(classes)},
+    }
+    for name in SETS:
+        own = sets.get(name, {})
+        content[name] = {
+            "label": {key: label(target) for key, (target, _) in own.items()},
+            "frequency": {key: target for key, (target, _) in own.items()},
+            "attribute": {key: attribute for key, (_, attribute) in own.items()},
+        }
+    return content
+
+
+@pytest.fixture(scope="session")
+def annotate() -> Callable[..., dict[str, Any]]:
+    return annotation
 
 
 @pytest.fixture

@@ -9,35 +9,26 @@ import torch
 
 from icda.data.datasets.glt import AnnotatedSet, read_annotations, write_annotations
 
-Content = dict[str, Any]
 
-
-def content() -> Content:
+@pytest.fixture
+def content(annotate: Any) -> dict[str, Any]:
     """A file in the layout of the benchmark: labels are strings there, attributes and frequencies are numbers."""
     sets = {
-        "train": {"/a/n1/x.JPEG": ("0", 0), "/a/n2/y.JPEG": ("1", 2)},
-        "val": {"/a/n1/v.JPEG": ("0", 1)},
-        "test_lt": {},
-        "test_bl": {"/a/n1/b.JPEG": ("0", 0)},
-        "test_bbl": {"/a/n2/c.JPEG": ("1", 1)},
+        "train": {"/a/n1/x.JPEG": (0, 0), "/a/n2/y.JPEG": (1, 2)},
+        "val": {"/a/n1/v.JPEG": (0, 1)},
+        "test_bl": {"/a/n1/b.JPEG": (0, 0)},
+        "test_bbl": {"/a/n2/c.JPEG": (1, 1)},
     }
-    written: Content = {"cat2id": {"n1": "0", "n2": "1"}, "id2cat": {"0": "n1", "1": "n2"}}
-    for name, images in sets.items():
-        written[name] = {
-            "label": {image: label for image, (label, _) in images.items()},
-            "frequency": dict.fromkeys(images, 0),
-            "attribute": {image: attribute for image, (_, attribute) in images.items()},
-        }
-    return written
+    return annotate(["n1", "n2"], sets)
 
 
 def base_name(key: str, _: Any) -> str:
     return key.rpartition("/")[2]
 
 
-def test_sets_are_read_with_the_names_that_locate_gives(tmp_path: Path) -> None:
+def test_sets_are_read_with_the_names_that_locate_gives(tmp_path: Path, content: Any) -> None:
     path = tmp_path / "annotations.json"
-    path.write_text(json.dumps(content()))
+    path.write_text(json.dumps(content))
     known = read_annotations(path, base_name)
     assert known.class_names == ("n1", "n2")
     assert known.sets["train"].names == ["x.JPEG", "y.JPEG"]
@@ -86,8 +77,8 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
         ("}}}", "", "cut short"),
     ],
 )
-def test_a_spoilt_file_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
-    path, text = tmp_path / "annotations.json", json.dumps(content())
+def test_a_spoilt_file_is_refused(tmp_path: Path, content: Any, old: str, new: str, message: str) -> None:
+    path, text = tmp_path / "annotations.json", json.dumps(content)
     assert old in text
     path.write_text(text.replace(old, new))
     with pytest.raises(ValueError, match=message):

@@ -86,7 +86,3 @@ class TestColoured:
         assert torch.equal(green.long(), batch.groups % 2)
         assert torch.equal(batch.groups // 2, batch.targets)
         assert batch.inputs.max().item() == pytest.approx((1 - 0.1307) / 0.3081, abs=1e-4)
-
-    def test_a_seed_decides_labels_and_colours(self, real_data: Path) -> None:
-        first, again, other = (create_task("cmnist", real_data, seed).data_hash for seed in (0, 0, 1))
-        assert first == again != other
