@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -70,3 +74,14 @@ def column(page: Any, table: str, position: int) -> list[str]:
              .map(row => row.cells[position].textContent.trim())""",
         [table, position],
     )
+
+
+def load_module(file: Path, name: str) -> ModuleType:
+    """The module in a file that no package holds, such as a tool's."""
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
