@@ -62,31 +62,23 @@ def evaluate_predictions(
     check_length(class_names, "class_names", num_classes, "class")
     few, many = shot_thresholds
     expect(0 <= few <= many, f"shot_thresholds in rising order, such as (20, 100), got {shot_thresholds}.")
-    correct = logits.argmax(dim=1).eq(targets)
+    predictions = logits.argmax(dim=1)
+    correct = predictions.eq(targets)
+    accuracies = per_class_accuracy(confusion_matrix(predictions, targets, num_classes))
     known = (groups, train_class_counts)
     seen = [None if values is None else torch.as_tensor(values).detach().cpu() for values in known]
     return {
-        **_class_metrics(logits, targets, train_class_counts, shot_thresholds),
-        "calibration_error": calibration_error(logits, targets),
-        "nll": negative_log_likelihood(logits, targets),
-        **_group_metrics(correct, groups, num_groups, train_group_counts, group_names),
-        **_membership_metrics(correct, memberships, membership_names),
-        **added_metrics(Predictions(logits, targets, *seen)),
-    }
-
-
-def _class_metrics(
-    logits: Tensor, targets: Tensor, train_class_counts: Sequence[int] | Tensor | None, shot_thresholds: tuple[int, int]
-) -> dict[str, Any]:
-    predictions, num_classes = logits.argmax(dim=1), logits.shape[1]
-    accuracies = per_class_accuracy(confusion_matrix(predictions, targets, num_classes))
-    return {
-        "accuracy": int(predictions.eq(targets).sum()) / len(targets),
+        "accuracy": int(correct.sum()) / samples,
         "balanced_accuracy": mean_known(accuracies),
         "per_class_accuracy": accuracies,
         "worst_class_accuracy": worst_known(accuracies),
         **band_accuracy(accuracies, train_class_counts, shot_thresholds),
         "macro_precision": macro_precision(predictions, targets, num_classes),
+        "calibration_error": calibration_error(logits, targets),
+        "nll": negative_log_likelihood(logits, targets),
+        **_group_metrics(correct, groups, num_groups, train_group_counts, group_names),
+        **_membership_metrics(correct, memberships, membership_names),
+        **added_metrics(Predictions(logits, targets, *seen)),
     }
 
 

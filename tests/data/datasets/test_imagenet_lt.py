@@ -10,7 +10,8 @@ import torch
 
 from icda.data import create_task
 from icda.data.datasets import imagenet_lt
-from icda.data.datasets.imagenet_lt import main, read_list
+from icda.data.datasets.benchmark_files import read_pairs
+from icda.data.datasets.imagenet_lt import _checked_list, main
 from icda.data.embedding import read_samples
 from icda.data.embedding.features import write_arrays
 from icda.data.registry import DatasetNotFoundError
@@ -92,7 +93,7 @@ def test_a_list_that_is_cut_short_is_refused(folder: Path) -> None:
 def test_a_line_without_a_path_and_a_label_is_named(folder: Path, line: str) -> None:
     (folder / "list.txt").write_text(f"train/n0/b.JPEG 0\n{line}\n")
     with pytest.raises(ValueError, match=r"list\.txt, line 2"):
-        read_list(folder / "list.txt")
+        read_pairs(folder / "list.txt", "012")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +110,7 @@ def test_a_line_without_a_path_and_a_label_is_named(folder: Path, line: str) -> 
 def test_features_that_do_not_fit_their_list_are_refused(
     folder: Path, step: int, labels: Any, changed: dict[str, Any], message: str
 ) -> None:
-    names, known = read_list(folder / "ImageNet_LT_test.txt")
+    names, known = _checked_list(folder, "test")
     write_features(
         folder / "test.npz", [f"/i/{name}" for name in names[::step]], labels(known.numpy())[::step].copy(), **changed
     )
@@ -123,7 +124,7 @@ def test_tables_for_embedding_name_images_in_the_order_of_the_list(
     images = folder.parent / "images"
     assert main([str(folder), str(images)]) == 0
     assert f"icda embed {folder / 'val.csv'} --allow-outside --out {folder / 'val.npz'}" in capsys.readouterr().out
-    names, labels = read_list(folder / "ImageNet_LT_val.txt")
+    names, labels = _checked_list(folder, "val")
     with (folder / "val.csv").open(newline="") as file:
         rows = list(csv.reader(file))
     assert rows[0] == ["image", "label"]
