@@ -59,7 +59,7 @@ class Samples:
     from, `column` that of the paths or texts.
     """
 
-    kind: Literal["image", "text", "features"]
+    kind: Literal["image", "text"]
     inputs: Sequence[Any]  # paths, texts, or the numbers of rows
     ids: Sequence[str] | Sequence[int]
     labels: Sequence[str] | None = None

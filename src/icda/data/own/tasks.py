@@ -102,7 +102,7 @@ def features_task(path: str | PathLike[str], columns: Columns | None = None, *, 
             raise InputError(f"{path}: a split is one of {', '.join(SPLITS)}, got {strange[0]!r}.")
         splits = [SPLIT_WORDS[word] for word in words]
     rows = range(len(features))
-    samples = Samples("features", rows, rows, labels, groups, splits)
+    samples = Samples("features", rows, rows, labels, groups, splits)  # type: ignore[arg-type]  # nothing to encode
     source = FeatureArray(features)
     return own_task(path.stem, source, samples, seed, input_shape=(features.shape[1],), model="mlp")
 
