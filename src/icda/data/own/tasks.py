@@ -16,9 +16,9 @@ from torch import Tensor
 from icda.data.embedding.features import member_names
 from icda.data.embedding.samples import LAYOUT, Columns, Samples, read_samples, readable_name
 from icda.data.generators import generator_for
-from icda.data.images import NAMED_PATHS, decode_image, find_unreadable, unreadable
+from icda.data.images import decode_image, find_unreadable, unreadable
 from icda.data.own.feature_files import read_feature_file
-from icda.data.own.table import SPLIT_WORDS, SPLITS, natural_order
+from icda.data.own.table import SPLIT_WORDS, SPLITS, listed, natural_order
 from icda.data.sources import FeatureArray, ImageFiles, TextArray, Tokenise
 from icda.data.splits import cut_splits, stratified_split
 from icda.data.task import Source, Task
@@ -177,11 +177,7 @@ def without_unreadable(images: ImageFiles, samples: Samples) -> tuple[ImageFiles
 
 
 def _left_out(paths: Sequence[Path]) -> str:
-    if not paths:
-        return ""
-    more = f" and {len(paths) - NAMED_PATHS} more" if len(paths) > NAMED_PATHS else ""
-    named = ", ".join(path.name for path in paths[:NAMED_PATHS])
-    return f" {len(paths)} unreadable files were left out: {named}{more}."
+    return f" {len(paths)} unreadable files were left out: {listed([path.name for path in paths])}." if paths else ""
 
 
 def _number(values: Sequence[str], names: tuple[str, ...]) -> Tensor:
