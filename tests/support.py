@@ -1,7 +1,5 @@
 """What tests of several rooms make or read: contexts, small networks, batches, tables of a page. Fixtures: conftest.py."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """bf16 that cannot kill the process: the probe, what is remembered of it, and what each way of starting a run does."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

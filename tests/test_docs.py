@@ -1,7 +1,5 @@
 """The documentation site: complete, without a dead link, built without a network, and what it points to is there."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import io

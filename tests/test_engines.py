@@ -1,7 +1,5 @@
 """Blocks of rows here and on Ray: the same head, whoever dies on the way. One Ray serves all tests of this file."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """The fault harness of `make faults`, in small: it runs, and it can find what it looks for."""
 
-from __future__ import annotations
-
 import csv
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The floors of pyproject.toml, as `make test-lowest` installs them."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

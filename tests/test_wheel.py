@@ -1,7 +1,5 @@
 """What a user installs: a wheel, in an environment that knows icda from nowhere else."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """fit, predict and export as a user meets them."""
 
-from __future__ import annotations
-
 import csv
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Training labels from a file: every format, both lengths, what is kept, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

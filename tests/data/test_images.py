@@ -1,7 +1,5 @@
 """Image files of strangers: which are opened, which are refused, and how wide pixels become bytes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fits and audits with up to three oddities."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -5,8 +5,6 @@
 Exits with 1 if one raised something obscure, returned NaN or infinity, or changed state though it was refused.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections import Counter

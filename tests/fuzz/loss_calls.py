@@ -1,7 +1,5 @@
 """Calls of losses with up to three oddities: types, dtypes, shapes, sizes, values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """One call of each kind, judged."""
 
-from __future__ import annotations
-
 from fuzz.judge import VALUE, judge
 from fuzz.loss_calls import LossCall, StatisticsCall
 from icda.statistics import ClassStatistics

@@ -1,7 +1,5 @@
 """Registries and what installed packages offer: read at the first look-up, imported by name, broken ones apart."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A package with entry points of every kind, installed by pip: found, trained, resumed, reported."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

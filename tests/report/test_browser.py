@@ -1,7 +1,5 @@
 """The report as a reader meets it: Debian's Chromium opens pages of runs that were really trained."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Text from strangers, in CSV files and on terminals."""
 
-from __future__ import annotations
-
 import csv
 import io
 import unicodedata

@@ -1,7 +1,5 @@
 """What the tests of datasets share: a short training on files that a test has written, and encoded images."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Sequence
 from pathlib import Path

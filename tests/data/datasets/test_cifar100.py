@@ -1,7 +1,5 @@
 """CIFAR-100 is read from the public archive's files; none of them is here, so the tests write some of that form."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 from pathlib import Path

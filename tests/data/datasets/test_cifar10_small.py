@@ -1,7 +1,5 @@
 """Small CIFAR-10 tasks: the biases of their namesakes on images of half the size."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A dataset that is not there names the files that are needed, where they were looked for, and who publishes them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
