@@ -8,6 +8,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from fuzz.judge import VALUE, judge
 from icda.losses import LOSSES, AdjustedLoss
 from icda.losses.prior_loss import PriorLoss
 from icda.statistics import ClassStatistics
@@ -268,3 +269,23 @@ statistics_calls = st.builds(
     weights=st.one_of(st.none(), st.sampled_from(WEIGHTS)),
     seed=st.integers(0, 2**31),
 )
+
+
+def try_loss(call: LossCall) -> tuple[str, str]:
+    made: list = []
+    outcome = judge(lambda: made.append(call.make()))
+    if outcome[0] != VALUE:
+        return outcome
+    prepared: list = []
+    outcome = judge(lambda: prepared.append(call.prepare(made[0])))
+    if outcome[0] != VALUE:
+        return outcome
+    run = prepared[0]
+    if call.method == "adjustment":  # -inf is how it rules a class without samples out
+        return judge(lambda: run().double().clamp(min=-1e30), made[0])
+    return judge(run, made[0])
+
+
+def try_statistics(call: StatisticsCall) -> tuple[str, str]:
+    statistics = ClassStatistics(3, 4, call.covariance)  # type: ignore[arg-type]
+    return judge(call.prepare(statistics), statistics)

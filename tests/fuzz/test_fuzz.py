@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 from fuzz.estimator_calls import audit_calls, fit_calls
 from fuzz.judge import BAD, judge
-from fuzz.loss_calls import loss_calls, statistics_calls
-from fuzz.run_losses import try_loss, try_statistics
+from fuzz.loss_calls import loss_calls, statistics_calls, try_loss, try_statistics
 
 
 @pytest.mark.parametrize(

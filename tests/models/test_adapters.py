@@ -105,6 +105,10 @@ def test_another_number_of_classes_brings_a_new_head_and_keeps_the_features(kind
     output = from_torch(network, num_classes=3)(images)
     assert output.logits.shape == (4, 3)
     assert torch.equal(output.features, expected)
+    elsewhere = nn.Linear(108, 9, bias=False, dtype=torch.float64)
+    named = nn.Sequential(OrderedDict(body=nn.Flatten(), top=nn.Sequential(elsewhere)))
+    head = from_torch(named, num_classes=3, head="top.0").head
+    assert (head.weight.shape, head.weight.dtype, head.bias) == ((3, 108), torch.float64, None)
 
 
 @pytest.mark.parametrize("kind", LOOKALIKES)
@@ -112,11 +116,6 @@ def test_gradients_reach_every_parameter(kind: str, images: Tensor) -> None:
     model = from_torch(copy.deepcopy(LOOKALIKES[kind])).train()
     model(images).logits.square().sum().backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
-
-
-def test_a_head_elsewhere_can_be_named(images: Tensor) -> None:
-    network = nn.Sequential(OrderedDict(body=nn.Flatten(), top=nn.Sequential(nn.Linear(108, 5))))
-    assert from_torch(network, head="top.0")(images).logits.shape == (4, 5)
 
 
 def classified(classifier: object) -> TimmNet:
@@ -209,14 +208,6 @@ def test_a_convolution_becomes_the_same_linear_map_and_draws_no_random_number(bi
 )
 def test_other_layers_are_not_linear(layer: object) -> None:
     assert not is_linear(layer)
-
-
-def test_a_new_head_keeps_dtype_and_lack_of_bias() -> None:
-    network = nn.Sequential(OrderedDict(body=nn.Flatten(), fc=nn.Linear(4, 9, bias=False, dtype=torch.float64)))
-    head = from_torch(network, num_classes=3).head
-    assert head.weight.shape == (3, 4)
-    assert head.weight.dtype == torch.float64
-    assert head.bias is None
 
 
 @pytest.mark.parametrize(("name", "found"), [("body", "a Flatten"), ("nowhere", "nothing"), ("", "a Sequential")])

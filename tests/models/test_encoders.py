@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from icda.extras import MissingExtraError
-from icda.models.encoders import ENCODERS, ImageEncoder, TextEncoder, create_encoder, weights_digest
+from icda.models.encoders import ENCODERS, ImageEncoder, TextEncoder, create_encoder
 from icda.registry import UnknownNameError
 
 
@@ -40,16 +40,11 @@ def test_images_are_standardised_and_the_network_is_frozen_in_evaluation_mode() 
     assert not network.training
     assert not features.requires_grad
     assert features.dtype == torch.float32
-
-
-def test_the_version_changes_with_the_weights() -> None:
-    network = Means()
     before = image_encoder(network).version
     with torch.no_grad():
         network.scale += 1
     assert before.startswith("1, weights ")
-    assert image_encoder(network).version != before
-    assert weights_digest(network) == weights_digest(network)
+    assert image_encoder(network).version != before, "the version changes with the weights"
 
 
 def test_a_text_encoder_averages_under_the_mask_and_gives_zeros_to_wordless_texts() -> None:
