@@ -119,18 +119,24 @@ def open_page(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
 
 
 @pytest.fixture
-def register_method(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, type[Any]], str]:
-    """`register_method(name, cls)`: a throw-away method under a name of its own, forgotten after the test."""
-    from icda.methods import METHODS
+def register_entry(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str, Any], str]:
+    """`register_entry(registry, name, entry)`: a throw-away entry under a name of its own, forgotten after the test."""
 
-    list(METHODS)  # the first look-up fills the registry
-
-    def register(name: str, cls: type[Any]) -> str:
-        monkeypatch.setitem(METHODS._entries, name, cls)
-        monkeypatch.setitem(METHODS._aliases, name, name)
+    def register(registry: Any, name: str, entry: Any) -> str:
+        list(registry)  # the first look-up fills the registry
+        monkeypatch.setitem(registry._entries, name, entry)
+        monkeypatch.setitem(registry._aliases, name, name)
         return name
 
     return register
+
+
+@pytest.fixture
+def register_method(register_entry: Callable[[Any, str, Any], str]) -> Callable[[str, type[Any]], str]:
+    """`register_method(name, cls)`: the same for a method."""
+    from icda.methods import METHODS
+
+    return lambda name, cls: register_entry(METHODS, name, cls)
 
 
 @pytest.fixture
