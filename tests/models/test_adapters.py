@@ -89,6 +89,10 @@ def test_logits_stay_what_they_were(kind: str, images: Tensor) -> None:
     assert output.features.shape == (4, model.feature_dim)
     assert isinstance(model.head, nn.Linear)
     assert not model.training
+    other = from_torch(copy.deepcopy(LOOKALIKES[kind])).eval()
+    nn.init.zeros_(other.head.weight)
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other(images).logits, output.logits), "a saved state comes back"
 
 
 @pytest.mark.parametrize("convolution", [True, False])
