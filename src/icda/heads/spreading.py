@@ -164,6 +164,6 @@ def _allowed(chunk: RowChunk, values: Tensor, num_classes: int, number: int) -> 
     and some class has several."""
     seen = torch.zeros(num_classes, number, dtype=torch.bool)
     seen[chunk.targets, values] = True
-    if bool((seen.sum(0) > 1).any()) or int(seen.sum()) <= int(seen.any(1).sum()):
+    if bool((seen.sum(0) > 1).any()) or not int(seen.sum()) > int(seen.any(1).sum()) > 1:
         return None
     return seen | ~seen.any(1, keepdim=True)

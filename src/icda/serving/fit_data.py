@@ -10,6 +10,7 @@ import numpy as np
 
 from icda.data.embedding import Features, Samples, embed, read_samples
 from icda.data.embedding.samples import Columns
+from icda.data.missing import is_missing
 from icda.data.own.feature_files import LabelledFeatures, read_feature_file
 from icda.data.own.table import IMAGE, NUMBERED_SPLITS, SPLIT_WORDS, TEXT, read_table
 from icda.errors import ExistingFileError, InputError, MissingFileError
@@ -85,7 +86,7 @@ def read_fit_data(
     groups = None
     if asked.groups is not None:
         assert samples.groups is not None  # the column was named, so it was found or refused
-        groups = np.array(samples.groups)
+        groups = known_groups(np.array(samples.groups), path)
     return FitData(made.features, made.y, names, reads, samples, groups, test, skipped=skipped, embedded=True)
 
 
@@ -202,10 +203,20 @@ def _from_file(path: Path, asked: Asked) -> FitData:
     check_finite(features, found.columns, path)
     if labels.ndim == 1:
         check_classes(labels, test, path)
-    groups = None if found.groups is None else np.asarray(found.groups)
-    if groups is not None and groups.dtype == object:
-        groups = groups.astype(str)
+    groups = None if found.groups is None else known_groups(np.asarray(found.groups), path)
     return FitData(features, labels, [str(name) for name in names], reads, None, groups, test, found.notes)
+
+
+def known_groups(groups: np.ndarray, path: Path) -> np.ndarray:
+    """Groups as they are or, where some are missing or empty, as objects with None in their place."""
+    missing = np.array([is_missing(group) or group == "" for group in groups.tolist()], dtype=bool)
+    if missing.all() and len(groups):
+        raise InputError(f"{path}: no group is known: fill some cells of that column, or leave --groups out.")
+    if not missing.any():
+        return groups.astype(str) if groups.dtype == object else groups
+    known = groups.astype(object)
+    known[missing] = None
+    return known
 
 
 def _reads(found: LabelledFeatures) -> Reads:

@@ -186,7 +186,7 @@ def _from_csv(path: Path, asked: Columns) -> LabelledFeatures:
         notes=_notes(list(columns), indices, answers, words),
         columns=tuple(columns),
         splits=None if split is None else np.array(table.columns[split], dtype=object)[rows],
-        groups=None if group is None else np.array(table.names(group))[rows],
+        groups=None if group is None else np.array(table.names(group, may_be_empty=True))[rows],
     )
 
 
