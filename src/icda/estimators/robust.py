@@ -29,7 +29,7 @@ from icda.auditing.page import render_assessment_page
 from icda.auditing.plan import chosen_decay, spread_treatment
 from icda.errors import InputError
 from icda.estimators.predictions import LinearPredictions
-from icda.estimators.samples import check_groups, encode_classes
+from icda.estimators.samples import check_groups, encode_classes, weighted_moments
 from icda.heads.blocks import BlockRows, Scaling
 from icda.heads.dealing import draw_rows
 from icda.heads.problem import LossSettings, Problem
@@ -196,16 +196,3 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             check_number(self.C, "C", "RobustClassifier")
             if not self.C > 0:
                 raise InputError(f"C must be positive or None, got {self.C}.")
-
-
-def weighted_moments(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of each feature; the deviation of a constant one counts as 1.
-
-    >>> weighted_moments(np.array([[1.0], [3.0]]), np.array([1.0, 3.0]))[0].tolist()
-    [2.5]
-    """
-    share = (weights / weights.sum(dtype=np.float64)).astype(np.float64)
-    mean = share @ X
-    deviation = np.sqrt(share @ np.square(X - mean))
-    constant = deviation <= len(X) * np.finfo(np.float64).eps * np.abs(mean)
-    return mean.astype(X.dtype), np.where(constant, 1.0, deviation).astype(X.dtype)
