@@ -51,6 +51,7 @@ from icda.training.checkpoint import CheckpointError, load_checkpoint, load_netw
 from icda.training.config import TrainConfig, config_from_dict, describe_changes, save_config
 from icda.training.environment import describe_environment
 from icda.training.evaluation import evaluate_split, group_samples
+from icda.training.known_groups import with_read_groups
 from icda.training.objects import PREFIX, GivenModel, make_network, named
 from icda.training.progress import ProgressView
 from icda.training.seeding import seed_everything
@@ -161,6 +162,8 @@ def load_task(config: TrainConfig, task: Task | None = None, model: GivenModel |
     task = _find_task(config) if task is None else task
     if config.labels is not None:
         task = relabelled(task, config.labels)
+    if config.attributes == "known":
+        task = with_read_groups(task)
     if config.subset is not None:  # which groups samples belong to must not decide who is taken, if it is not known
         task = take_subset(task, config.subset, config.data_seed, by_groups=config.attributes == "known")
     named_model = config.model or task.default_model

@@ -17,6 +17,7 @@ from icda.data.embedding.features import member_names
 from icda.data.embedding.samples import LAYOUT, Columns, Samples, read_samples, readable_name
 from icda.data.generators import generator_for
 from icda.data.images import decode_image, find_unreadable, unreadable
+from icda.data.missing import is_missing
 from icda.data.own.feature_files import read_feature_file
 from icda.data.own.table import SPLIT_WORDS, SPLITS, listed, natural_order
 from icda.data.sources import FeatureArray, ImageFiles, TextArray, Tokenise
@@ -94,7 +95,7 @@ def features_task(path: str | PathLike[str], columns: Columns | None = None, *, 
     labels, named = _texts(path, "labels", found.labels), found.class_names
     if named is not None:
         labels = [str(named[int(label)]) if 0 <= int(label) < len(named) else label for label in labels]
-    groups = None if found.groups is None else _texts(path, "groups", found.groups)
+    groups = None if found.groups is None else _texts(path, "groups", found.groups, may_be_missing=True)
     splits = None
     if found.splits is not None:
         words = [word.strip().lower() for word in _texts(path, "splits", found.splits)]
@@ -116,7 +117,9 @@ def _image_task(name: str, samples: Samples, size: int, seed: int, flip: bool, s
     )
 
 
-def _texts(path: Path, role: str, values: np.ndarray) -> list[str]:
+def _texts(path: Path, role: str, values: np.ndarray, may_be_missing: bool = False) -> list[str]:
+    if may_be_missing and values.dtype.kind in "fO":
+        return ["" if is_missing(value) else str(value) for value in values.tolist()]
     if values.dtype.kind not in "iufbUS":
         raise InputError(f"{path}: {role} are numbers or texts, got {values.dtype}.")
     if values.dtype.kind == "S":
@@ -145,9 +148,9 @@ def own_task(
     targets, groups, group_names, attributes = _number(labels, class_names), None, None, None
     strata = targets
     if samples.groups is not None:
-        group_names = natural_order(samples.groups)
-        groups = _number(samples.groups, group_names)
-        strata = targets * len(group_names) + groups
+        group_names = natural_order(group for group in samples.groups if group)
+        groups = _number(samples.groups, ("", *group_names)) - 1  # -1: not known
+        strata = targets * (len(group_names) + 1) + groups + 1
         attributes = None if samples.attributes is None else _attribute_of_group(samples.attributes, groups)
     rows, cut = _complete(name, splits, strata, seed)
     return Task(
