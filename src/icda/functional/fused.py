@@ -6,6 +6,7 @@ differentiates the gradient once more gets the plain formula's.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -37,6 +38,17 @@ def adjusted_logits(features: Tensor, weight: Tensor, bias: Tensor | None, plain
     return _AdjustedLogits.apply(features, weight, bias, plain, Term(*term))
 
 
+def _without_autocast(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Some call backward() inside of autocast, which would narrow some of its products and not others."""
+
+    @functools.wraps(backward)
+    def run(ctx: Any, grad: Tensor) -> Any:
+        with torch.autocast(grad.device.type, enabled=False):
+            return backward(ctx, grad)
+
+    return run
+
+
 class _AugmentationTerm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weight: Tensor, term: Term) -> Tensor:
@@ -46,6 +58,7 @@ class _AugmentationTerm(torch.autograd.Function):
         return value
 
     @staticmethod
+    @_without_autocast
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (weight,), term, keep, form = _recall(ctx, 1)
         if torch.is_grad_enabled():
@@ -63,6 +76,7 @@ class _AdjustedLogits(torch.autograd.Function):
         return value if bias is None else value.add_(bias)
 
     @staticmethod
+    @_without_autocast
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (features, weight, bias), term, keep, form = _recall(ctx, 3)
         if torch.is_grad_enabled():

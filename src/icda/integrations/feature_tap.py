@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 
 from icda.errors import InputError, InputTypeError, OperationError
 from icda.losses.head import head_parameters
-from icda.models.adapters import is_linear, named_layer
+from icda.models.adapters import is_linear, named_layer, unwrap
 
 # The head is among the last layers called; holding every layer's input until the end would cost memory.
 _REMEMBERED_CALLS = 8
@@ -139,15 +138,6 @@ class FeatureTap:
             self._captured = _one_call([call for call in calls if call.layer is self._head], results)
         except _UnusableCallError as error:
             self._problem = str(error)
-
-
-def unwrap(model: nn.Module) -> nn.Module:
-    """The module inside DistributedDataParallel; DataParallel's copies cannot be tapped."""
-    if isinstance(model, nn.DataParallel):
-        raise InputTypeError(
-            "FeatureTap cannot follow nn.DataParallel's copies: use DistributedDataParallel (torchrun)."
-        )
-    return unwrap(model.module) if isinstance(model, DistributedDataParallel) else model
 
 
 class _Hook:
