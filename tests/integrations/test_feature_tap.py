@@ -328,7 +328,7 @@ def test_a_model_without_linear_layers_and_wrong_heads_are_refused() -> None:
         FeatureTap(nn.DataParallel(model))
 
 
-@pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL), ids=range(4))
+@pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL), ids=range(5))
 def test_the_code_of_the_page_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     exec(code, {"__name__": "__main__"})
