@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from icda.serving import load
     from icda.statistics import ClassStatistics, Moments
     from icda.statistics.augment import AugmentedFeatures, augment
+    from icda.training import train
 
 _HOMES = {
     "AdjustedLoss": "icda.losses",
@@ -53,6 +54,7 @@ _HOMES = {
     "augment": "icda.statistics.augment",
     "direct_strength": "icda.functional.strength",
     "load": "icda.serving",
+    "train": "icda.training",
 }
 
 __all__ = [
@@ -78,6 +80,7 @@ __all__ = [
     "augment",
     "direct_strength",
     "load",
+    "train",
 ]
 
 

@@ -74,7 +74,8 @@ class Trainer:
         resets = any(stage.reset_network for stage in self.stages)
         # Copies: on a CPU `cpu_state` shares its memory with the network, and would follow the training.
         initial = [copy.deepcopy(cpu_state(model)) for model in self.models] if resets else []
-        self.crew = Crew(config, self.plan, self.models, self.method, self.batches, accelerator, initial)
+        frozen = [value for model in self.models for value in model.parameters() if not value.requires_grad]
+        self.crew = Crew(config, self.plan, self.models, self.method, self.batches, accelerator, initial, frozen)
 
     def run(self, resume: bool = False) -> None:
         """Train to the end, from the checkpoint in `folder` when `resume` is set and there is one."""
