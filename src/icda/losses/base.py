@@ -59,7 +59,13 @@ class AdjustedLoss(KeepsPrecision):
         cls.__signature__ = full_signature(cls)  # type: ignore[attr-defined]
 
     def forward(
-        self, features: Tensor, targets: Tensor, head: Head, progress: float = 1.0, logits: Any = None, **prior: Any
+        self,
+        features: Tensor,
+        targets: Tensor,
+        head: Head | None = None,
+        progress: Any = 1.0,
+        logits: Any = None,
+        **prior: Any,
     ) -> Tensor:
         """The loss of a batch.
 

@@ -148,7 +148,13 @@ def check_call(
     log_prior: Any = None,
 ) -> LossBatch:
     """All that can be wrong with a call, found before anything is updated."""
-    owner, (weight, bias) = type(loss).__name__, head_parameters(head)
+    owner = type(loss).__name__
+    if head is None:
+        raise InputTypeError(
+            f"{owner} needs the head, and features, its input, in the place of logits: loss(features, targets, head). "
+            "icda.integrations.FeatureTap(model) catches both in a model that returns logits alone."
+        )
+    weight, bias = head_parameters(head)
     check_prior: Any = getattr(loss, "check_prior", None)
     if check_prior is not None:
         check_prior(attributes, log_prior)

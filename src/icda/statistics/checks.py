@@ -47,7 +47,10 @@ def check_labels(values: Any, name: str, num_samples: int, owner: str, device: t
     check_tensor(values, name, owner, device)
     if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
         wanted = "integer class labels" if name == "targets" else f"integer {name}"
-        raise InputTypeError(f"{owner} expects {wanted}, got {values.dtype}: use {name}.long().")
+        raise InputTypeError(
+            f"{owner} expects {wanted}, got {values.dtype}: it classifies. Labels stored like that become integers by "
+            f"{name}.long()."
+        )
     if values.shape != (num_samples,):
         raise InputError(f"{owner} expects {name} of shape ({num_samples},), got {tuple(values.shape)}.")
     return values.long()
