@@ -28,9 +28,9 @@ class FeatureTap:
     """The input and output of a model's last linear layer, as they were in its latest forward.
 
     The head is the last nn.Linear or 1x1 nn.Conv2d called whose output feeds the model's result, the first where there are
-    several (logits, auxiliary logits); it is found in the first forward. The model itself is not changed. What was
-    caught is let go at the next forward, by `clear()` and by `remove()`, which also takes the hooks off, as leaving a `with` block
-    does. Of a decoder that classifies every token and keeps one, it is that token's.
+    several (logits, auxiliary logits); it is found in the first forward. The model itself is not changed. Of a decoder that
+    classifies every token and keeps one, it is that token's. What was caught is let go at the next forward, by `clear()`
+    and by `remove()`, which also takes the hooks off, as leaving a `with` block does.
 
     Args:
         model: Any network, also compiled or in DistributedDataParallel.

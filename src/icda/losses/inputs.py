@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.errors import InputError, InputTypeError
+from icda.functional.grouping import on_host
 from icda.losses.head import check_head, head_parameters
 from icda.statistics.checks import (
     check_features,
@@ -190,8 +191,10 @@ def check_call(
         targets = soft.argmax(1)
     else:
         targets = check_labels(targets, "targets", size, owner, device)
-        valid = targets != loss.ignore_index
-        targets = torch.where(valid, targets, 0)
+        known = on_host(targets)
+        if known is None or (known == loss.ignore_index).any():
+            valid = targets != loss.ignore_index
+            targets = torch.where(valid, targets, 0)
     if attributes is not None:
         attributes = check_labels(attributes, "attributes", size, owner, device)
     batch = LossBatch(features, targets, weight, bias, progress, logits, soft, valid, attributes, log_prior)

@@ -136,17 +136,19 @@ class ClassStatistics(KeepsPrecision):
             return
         with torch.autocast(features.device.type, enabled=False):
             features = features.detach().to(self.mean.dtype)
-            mass = torch.ones_like(features[:, 0]) if weights is None else weights.detach().to(features)
             rows, places = self._rows(targets)
             number = self.num_classes if isinstance(rows, slice) else len(rows)
-            groups = LabelGroups.of(places, number)
-            sums = all_reduce(groups.sums(torch.cat([features * mass[:, None], mass[:, None]], 1)))
-            added = sums[:, -1].double()
+            groups, mass = LabelGroups.of(places, number), None if weights is None else weights.detach().to(features)
+            sums = features.new_zeros(number, self.feature_dim + 1)  # in one tensor: ranks add it up in one message
+            sums[:, :-1] = groups.sums(features if mass is None else features * mass[:, None])
+            sums[:, -1].index_add_(0, places, torch.ones_like(features[:, 0]) if mass is None else mass)
+            added = all_reduce(sums)[:, -1].double()
             mean = sums[:, :-1] / sums[:, -1:].clamp(min=torch.finfo(sums.dtype).tiny)
-            residuals = (features - mean[places]) * mass.sqrt()[:, None]
-            kept = torch.where(
-                added > 0, torch.full_like(added, self.forgetting), 1
-            )  # only a class that is seen forgets
+            residuals = mean[places].sub_(features)  # whose sign nobody asks for
+            if mass is not None:
+                residuals.mul_(mass.sqrt()[:, None])
+            # Only a class that is seen forgets.
+            kept = torch.where(added > 0, torch.full_like(added, self.forgetting), 1)
             share, spread, squares = self._blend(self.count[rows] * kept, added, mean, self.mean[rows])
             if self.factor is not None:
                 self._fold_factor(groups, rows, residuals, spread, kept, in_place)
@@ -203,13 +205,13 @@ class ClassStatistics(KeepsPrecision):
         count, mean, scatter = self.count[rows], self.mean[rows], self.scatter[rows]
         factor = None if self.factor is None else self.factor[rows]
         scale = torch.where(count > 0, 1 / count, 0).to(mean.dtype)
-        few = self.shrinkage * (count < self.feature_dim).to(scatter)
+        few = None if self.shrinkage == 0 else self.shrinkage * (count < self.feature_dim).to(scatter)
         if factor is not None:
-            if self.shrinkage > 0:
+            if few is not None:
                 factor = factor * (1 - few).sqrt()[:, None, None]
             # Exact variances minus what the factor explains: rounding must not make a variance negative.
             scatter = (scatter - factor.square().sum(1)).clamp(min=0)
-        elif self.shrinkage > 0 and self.kind == "full":
+        elif few is not None and self.kind == "full":
             diagonal = torch.diag_embed(scatter.diagonal(dim1=1, dim2=2))
             scatter = torch.lerp(scatter, diagonal, few[:, None, None])
         return Moments(self.kind, mean, scatter, scale, factor)
@@ -268,7 +270,7 @@ class ClassStatistics(KeepsPrecision):
         if self.kind == "full":
             batch = all_reduce(groups.products(residuals, residuals)).baddbmm_(spread[:, :, None], spread[:, None])
         else:
-            batch = all_reduce(groups.sums(residuals.square())).add_(squares)
+            batch = all_reduce(groups.sums(residuals.square_())).add_(squares)
         if alone:
             self.scatter += batch
         else:
