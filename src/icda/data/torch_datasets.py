@@ -216,6 +216,9 @@ def dataset_task(
         name: Of the task, for results.
         track: Wraps the range of items whose labels are read one by one, to show how far it is.
 
+    Returns:
+        The task.
+
     >>> task = dataset_task((torch.randn(4, 8), torch.tensor([0, 1, 1, 1])))
     >>> task.class_counts.tolist(), task.input_shape
     ([1, 3], (8,))

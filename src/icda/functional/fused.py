@@ -129,7 +129,7 @@ def _shared_products(
 ) -> tuple[Tensor, Tensor]:
     at_target, lam = grad.gather(1, term.targets[:, None]), term.lam
     to_weight = torch.empty_like(form.weight)
-    shared = torch.sub(features, form.cross, alpha=lam)
+    shared = torch.mul(form.cross, -lam).add_(features)
     for rows in _parts(*form.weight.shape):
         part = torch.mm(grad.T[rows], shared, out=to_weight[rows])
         part.addcmul_(scaled.T[rows] @ form.mixed, form.weight[rows])
@@ -151,7 +151,7 @@ def term_value(form: Form, weight: Tensor, term: Term) -> tuple[Tensor, Tensor]:
         keep = keep * share_within(value, term.bound)
         value.clamp_(max=term.bound)
     if term.towards is not None:
-        value.addcmul_(_mean_distances(weight, targets, mean), term.towards, value=lam)
+        value += _mean_distances(weight, targets, mean).mul_(term.towards).mul_(lam)
     return value.scatter_(1, targets[:, None], 0), keep
 
 
@@ -160,7 +160,7 @@ def _mean_distances(weight: Tensor, targets: Tensor, mean: Tensor) -> Tensor:
     if len(weight) <= len(targets):
         table = weight @ mean.T
         return (table.diagonal() - table)[targets]
-    parts = _parts(*weight.shape, CACHE_ELEMENTS)
+    parts = _parts(len(weight), weight.shape[1], CACHE_ELEMENTS)
     return torch.cat([torch.linalg.vecdot(weight[rows], mean[rows]) for rows in parts]) - weight[targets] @ mean.T
 
 

@@ -25,7 +25,7 @@ class _Call(NamedTuple):
 
 
 class FeatureTap:
-    """The input and output of a model's last linear layer, as they were in its latest forward.
+    """The input (N, A) and output (N, C) of a model's last linear layer, as they were in its latest forward.
 
     The head is the last nn.Linear or 1x1 nn.Conv2d called whose output feeds the model's result, the first where there are
     several (logits, auxiliary logits); it is found in the first forward. The model itself is not changed. Of a decoder that

@@ -47,6 +47,9 @@ class SampledICDALoss(ICDALoss):
 
     Ours, after sampled softmax (Bengio and Senecal, 2008); mathematics 2.6.
 
+    Args:
+        negatives: How many classes that are not in the batch are drawn in each call.
+
     >>> loss = SampledICDALoss(num_classes=50_000, feature_dim=8, negatives=20, covariance="diagonal")
     >>> head, features, targets = torch.nn.Linear(8, 50_000), torch.randn(16, 8), torch.arange(16) * 3000
     >>> loss(features, targets, head, progress=0.3).backward()
@@ -121,9 +124,6 @@ class SampledICDALoss(ICDALoss):
         moments = self.statistics.moments(subset.classes)
         mean_towards = towards if self.counterfactual else None
         yield variance_term(weight, targets, coefficients, moments, lam, mean_towards, self.variance_bound)
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, negatives={self.negatives}"
 
 
 def _select(batch: LossBatch, subset: Subset) -> LossBatch:
