@@ -17,14 +17,7 @@ if TYPE_CHECKING:
     from icda.estimators.meta_classifier import MetaICDAClassifier
     from icda.estimators.robust import RobustClassifier
     from icda.functional.strength import Strength, direct_strength
-    from icda.losses import (
-        AdjustedLoss,
-        CrossEntropyLoss,
-        ICDALoss,
-        ISDALoss,
-        LogitAdjustmentLoss,
-        RISDALoss,
-    )
+    from icda.losses import AdjustedLoss, CrossEntropyLoss, ICDALoss, ISDALoss, LogitAdjustmentLoss, RISDALoss
     from icda.meta.strength_network import StrengthNetwork
     from icda.methods.meta_loop import MetaICDA
     from icda.serving import load

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -90,7 +91,7 @@ class SampledICDALoss(ICDALoss):
             )
         if batch.valid is not None:
             kept = batch.valid.nonzero().flatten()
-            value = self.loss(batch.rows(kept))
+            value = self.loss(_rows(batch, kept))
             return value if value.dim() == 0 else value.new_zeros(len(batch.valid)).index_copy(0, kept, value)
         self.statistics.fold(batch.features, batch.targets, in_place=True)
         subset = self.draw(batch.targets)
@@ -132,3 +133,10 @@ def _select(batch: LossBatch, subset: Subset) -> LossBatch:
     logits = None if batch.logits is None else batch.logits[:, subset.classes]
     weight = F.embedding(subset.classes, batch.weight)
     return LossBatch(batch.features, subset.targets, weight, bias, batch.progress, logits)
+
+
+def _rows(batch: LossBatch, kept: Tensor) -> LossBatch:
+    """Some samples, all of which count."""
+    names = ("features", "targets", "logits", "soft", "attributes", "log_prior")
+    given = {name: value for name in names if (value := getattr(batch, name)) is not None}
+    return replace(batch, valid=None, **{name: value[kept] for name, value in given.items()})

@@ -12,18 +12,8 @@ from icda.errors import InputError, InputTypeError
 from icda.functional.grouping import LabelGroups, on_host
 from icda.functional.moments import CovarianceKind, Moments
 from icda.ranks import all_gather_rows, all_reduce, world_size
-from icda.statistics.checks import (
-    check_features,
-    check_float,
-    check_labels,
-    check_magnitude,
-    check_number,
-    check_range,
-    check_sizes,
-    magnitude,
-    most_allowed,
-    read_once,
-)
+from icda.statistics import checks
+from icda.statistics.checks import check_number
 from icda.statistics.precision import KeepsPrecision
 
 ALL_CLASSES = 4096  # up to so many, ranks add up all of them instead of asking which are present
@@ -74,7 +64,7 @@ class ClassStatistics(KeepsPrecision):
     ) -> None:
         super().__init__()
         owner = "ClassStatistics"
-        check_sizes(num_classes, feature_dim, owner)
+        checks.check_sizes(num_classes, feature_dim, owner)
         check_number(rank, "rank", owner, 1, whole=True)
         check_number(forgetting, "forgetting", owner, 1e-12, 1)
         check_number(shrinkage, "shrinkage", owner, 0, 1)
@@ -104,22 +94,24 @@ class ClassStatistics(KeepsPrecision):
             weights: (N,), which let a sample count more than once, or not at all.
         """
         owner, device = "ClassStatistics", self.mean.device
-        check_features(features, self.feature_dim, owner, device)
-        targets = check_labels(targets, "targets", len(features), owner, device)
+        checks.check_features(features, self.feature_dim, owner, device)
+        targets = checks.check_labels(targets, "targets", len(features), owner, device)
         if weights is not None:
-            weights = (
-                weights.to(self.mean.dtype) if isinstance(weights, Tensor) and not weights.is_complex() else weights
-            )
-            check_float(weights, "weights", owner, device)
+            if isinstance(weights, Tensor) and not weights.is_complex():  # counts may be whole numbers
+                weights = weights.to(self.mean.dtype)
+            checks.check_float(weights, "weights", owner, device)
             if weights.shape != targets.shape:
                 raise InputError(f"{owner} expects weights of shape ({len(targets)},), got {tuple(weights.shape)}.")
         if self.validate:
             mass = targets.new_ones(1) if weights is None else weights
-            low, high, least, most = *torch.aminmax(targets), *torch.aminmax(mass)
-            seen = read_once(features=magnitude(features), low=low, high=high, least=least, most=most)
-            check_range(seen["low"], seen["high"], self.num_classes, "label", owner)
-            check_magnitude(seen["features"], features, owner, self.mean.dtype)
-            if not 0 <= seen["least"] <= seen["most"] < most_allowed(self.mean.dtype) ** 0.1:
+            largest, low, high, least, most = checks.read_once(
+                checks.magnitude(features), *torch.aminmax(targets), *torch.aminmax(mass)
+            )
+            if not 0 <= low <= high < self.num_classes:
+                wrong, last = int(low if low < 0 else high), self.num_classes - 1
+                raise InputError(f"{owner} got label {wrong}, outside 0..{last} ({self.num_classes} classes).")
+            checks.check_magnitude(largest, features, owner, self.mean.dtype)
+            if not 0 <= least <= most < checks.most_allowed(self.mean.dtype) ** 0.1:
                 raise InputError(f"{owner} expects weights that are finite, not negative and below 3000.")
         self.fold(features, targets, weights)
 
