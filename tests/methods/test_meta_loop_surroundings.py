@@ -68,6 +68,20 @@ def test_autocast_gives_the_strengths_of_single_precision_up_to_rounding(lookahe
     assert float(wanted.norm()) > 1e-5
 
 
+def test_steps_inside_of_one_autocast_see_the_weights_of_the_step_before() -> None:
+    apart, together = (plain_model(dropout=0.0) for _ in range(2))
+    meta = learner(apart)
+    for k in range(3):
+        with torch.autocast("cpu", torch.bfloat16):
+            meta.step(pair(k), pair(10 + k), 0.5)
+    meta = learner(together)
+    with torch.autocast("cpu", torch.bfloat16):
+        for k in range(3):
+            meta.step(pair(k), pair(10 + k), 0.5)
+    for one, other in zip(apart.parameters(), together.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
 def test_a_difference_of_half_precision_is_refused_before_anything_changes() -> None:
     model = plain_model()
     meta, before = learner(model, lookahead="difference"), copy.deepcopy(model.state_dict())

@@ -104,6 +104,7 @@ class MetaICDA:
         with torch.autocast(loss.device.type, enabled=False):  # backward has the types of forward already
             loss.backward()
         optimizer.step()
+        torch.clear_autocast_cache()  # inside of autocast it would go on with the weights of before
         return result
 
     def _run(self, batch: Sequence[Any], meta_batch: Sequence[Any], progress: float) -> tuple[Tensor, StepResult]:
