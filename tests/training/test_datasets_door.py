@@ -333,6 +333,30 @@ def test_two_ranks_train_as_one_process_does(tmp_path: Path) -> None:
             torch.testing.assert_close(value, wanted[name], rtol=0, atol=1e-6)
 
 
+class Softmax(Net):
+    def forward(self, inputs: Tensor) -> Tensor:
+        return super().forward(inputs).softmax(1)
+
+
+class TwoAnswers(Net):
+    def forward(self, inputs: Tensor) -> Any:
+        return super().forward(inputs), inputs
+
+
+@pytest.mark.parametrize(("kind", "message"), [(Softmax, "plain logits"), (TwoAnswers, "returned a tuple")])
+def test_a_network_that_does_more_after_its_head_is_refused_and_left_whole(kind: type[Net], message: str) -> None:
+    net = kind()
+    with pytest.raises(icda.errors.InputError, match=message):
+        icda.train(model=net, train=table(0)[:2], epochs=1)
+    assert isinstance(net.answer, nn.Linear)
+
+
+def test_gradients_are_clipped_as_for_other_data_of_the_users_own() -> None:
+    result = icda.train(model=make_net(), train=table(0)[:2], epochs=1)
+    assert result.config is not None
+    assert result.config["clip_norm"] == 1.0
+
+
 class Stream(IterableDataset[Any]):
     def __iter__(self) -> Any:
         return iter(())
@@ -343,6 +367,7 @@ class Stream(IterableDataset[Any]):
     [
         ({"train": Stream()}, "a stream cannot"),
         ({"train": (torch.randn(4, 6), torch.rand(4))}, "class numbers"),
+        ({"train": [(torch.randn(6), "cat")] * 4}, "class numbers from 0, one per item, got <U3"),
         ({"train": [(i, i % 3, "x") for i in range(9)], "targets": 7}, "targets=7"),
         ({"train": [("text", i % 3) for i in range(9)]}, "cannot read two samples"),
         ({"train": Columns()}, "x .2, 6., place .2,."),

@@ -275,15 +275,12 @@ def _is_array(values: Any) -> bool:
 
 
 def _labels(part: str, values: Any) -> Tensor:
-    try:
-        labels = torch.as_tensor(np.asarray(values))
-    except (TypeError, ValueError) as error:
-        raise InputTypeError(f"labels of {part} must be whole numbers from 0: {error}.") from error
-    if labels.dim() != 1 or labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+    labels = np.asarray([_plain(value) for value in values] if isinstance(values, list) else values)
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise InputTypeError(
-            f"labels of {part} must be class numbers, one per item, got {labels.dtype} of shape {tuple(labels.shape)}."
+            f"labels of {part} must be class numbers from 0, one per item, got {labels.dtype} of shape {labels.shape}."
         )
-    return labels.long().cpu()
+    return torch.from_numpy(labels.astype(np.int64))
 
 
 def _number_groups(values: dict[str, Any]) -> tuple[tuple[str, ...] | None, dict[str, Tensor]]:

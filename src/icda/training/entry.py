@@ -19,7 +19,7 @@ from icda.errors import InputError, OperationError
 from icda.results import RunResult
 from icda.settings import check_names
 from icda.terminal import make_console
-from icda.training.config import TrainConfig
+from icda.training.config import OWN_DATA_CLIP_NORM, TrainConfig
 from icda.training.first_rank import is_first_rank
 from icda.training.objects import GivenModel, OwnModel
 from icda.training.progress import ProgressView
@@ -130,6 +130,8 @@ def train(
     else:
         judged = "test" if test is not None else "validation" if validation is not None else "train"
         task = dataset_task(train, inputs=inputs, targets=targets, track=_track, **given)
+        if config.clip_norm == "auto":  # data of the user's own
+            config = replace(config, clip_norm=OWN_DATA_CLIP_NORM)
     own = None if model is None else OwnModel(model, head, in_place=train is not None)
     with ExitStack() as stack:
         if out is not None:

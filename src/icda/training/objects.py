@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from icda.data.task import Task
+from icda.data.torch_datasets import seeded
 from icda.errors import InputError, InputTypeError, OperationError
 from icda.integrations.feature_tap import FeatureTap
 from icda.methods.create import num_networks
@@ -66,7 +68,15 @@ class _Split:
     def __init__(self, module: nn.Module, head: str | None, task: Task) -> None:
         self.module, self.layers = module, dict(module.named_modules(remove_duplicate=False))
         self.trained = {parameter: parameter.requires_grad for parameter in module.parameters()}
-        self.network = _split(module, head, task)
+        inputs, answer, seen = _try_out(module, task)
+        try:
+            self.network = _split(module, seen if head is None else head)
+            _check_same_answer(self.network, inputs, answer)
+        except InputError:
+            for name, layer in self.layers.items():
+                if name and module.get_submodule(name) is not layer:
+                    module.set_submodule(name, layer)
+            raise
         self.encoder = self.network.encoder
         # Of a network that was split, its head's place holds something else now.
         places = dict(module.named_modules(remove_duplicate=False))
@@ -92,8 +102,7 @@ class _Split:
         return self.module
 
 
-def _split(module: nn.Module, head: str | None, task: Task) -> FeatureClassifier:
-    seen = _try_out(module, task)
+def _split(module: nn.Module, head: str | None) -> FeatureClassifier:
     if isinstance(module, FeatureClassifier):
         return module
     if isinstance(module, nn.Linear):
@@ -102,19 +111,19 @@ def _split(module: nn.Module, head: str | None, task: Task) -> FeatureClassifier
         from icda.models.huggingface import from_huggingface
 
         return from_huggingface(module, head=head)
-    return from_torch(module, head=seen if head is None else head)
+    return from_torch(module, head=head)
 
 
 def _is_transformers(module: nn.Module) -> bool:
     return hasattr(module, "main_input_name") and hasattr(module, "config")
 
 
-def _try_out(module: nn.Module, task: Task) -> str | None:
-    """Run two samples; the path of the last linear layer that was seen, None where none was."""
+def _try_out(module: nn.Module, task: Task) -> tuple[Any, Tensor | None, str | None]:
+    """Run two samples: these, the logits they got, and the path of the last linear layer, where those were seen."""
     inputs = _like(task.train.source.fetch(task.train.rows[:2]), next(module.parameters(), None))
-    with FeatureTap(module) as tap, evaluating(module):
+    with FeatureTap(module) as tap, evaluating(module), seeded(0):
         try:
-            module(**inputs) if isinstance(inputs, dict) and _is_transformers(module) else module(inputs)
+            result = module(**inputs) if isinstance(inputs, dict) and _is_transformers(module) else module(inputs)
         except Exception as error:  # whatever a stranger's network raises
             raise InputError(
                 f"{type(module).__name__} cannot read two samples of task {task.name!r}, {_shapes(inputs)}: {error} "
@@ -123,8 +132,23 @@ def _try_out(module: nn.Module, task: Task) -> str | None:
         try:
             layer = tap.head
         except OperationError:
-            return None
-    return next((name for name, part in module.named_modules() if part is layer), None)
+            layer = None
+    answer = getattr(result, "logits", result)
+    path = next((name for name, part in module.named_modules() if part is layer), None)
+    return inputs, answer.detach() if isinstance(answer, Tensor) else None, path
+
+
+def _check_same_answer(network: FeatureClassifier, inputs: Any, answer: Tensor | None) -> None:
+    """Refuse a network that does something after its last linear layer: split, it would do that to the features."""
+    with torch.no_grad(), evaluating(network), seeded(0):
+        logits = network(inputs).logits
+    if answer is None or answer.numel() != logits.numel():
+        return
+    if not torch.allclose(logits, answer.reshape(logits.shape).to(logits), rtol=1e-2, atol=1e-3):
+        raise InputError(
+            "the model returns something else than the output of its last linear layer, such as a softmax of it: return "
+            "plain logits, or name the layer that makes them, head='path.to.layer'."
+        )
 
 
 def _shapes(inputs: Any) -> str:
