@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -42,7 +43,7 @@ class Forward:
         if not record:
             output, recording = network(inputs), None
         else:
-            with torch.compiler.set_stance("force_eager"), Recording() as recording:
+            with _uncompiled(), Recording() as recording:
                 output = network(inputs)
         output = _widened(output)
         kind = output.logits.device.type
@@ -54,11 +55,13 @@ class Forward:
         kind, precision = self.output.logits.device.type, self.autocast
         # A functional call with the real buffers would move BatchNorm's running statistics.
         buffers = {name: value.clone() for name, value in model.named_buffers()}
-        with (
-            torch.autocast(kind, precision, enabled=precision is not None),
-            torch.compiler.set_stance("force_eager"),
-        ):
+        with torch.autocast(kind, precision, enabled=precision is not None), _uncompiled():
             return _widened(functional_call(model, (parameters, buffers), (inputs,)))
+
+
+def _uncompiled() -> AbstractContextManager[None]:
+    """Inside, what was compiled runs as if it were not; where nothing was, torch's compiler need not be loaded for it."""
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
 def _widened(output: Any) -> ModelOutput:
