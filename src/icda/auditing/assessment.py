@@ -86,7 +86,9 @@ def confirmed(first: dict[str, Verdict], others: Iterable[dict[str, Verdict]]) -
         return first
     for times, verdicts in enumerate(others, start=2):
         if verdicts["shortcut"].answer != "yes":
-            why = f"Asked again with other halves of the samples, the answer was another the {times}. time: not settled."
+            why = (
+                f"Asked again with other halves of the samples, the answer was another the {times}. time: not settled."
+            )
             return {**first, "shortcut": Verdict("cannot tell", 0.5, [*shortcut.reasons, why], shortcut.chance)}
     return first
 
