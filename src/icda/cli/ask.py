@@ -37,6 +37,7 @@ class AskArguments(DataArguments):
 
 def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(AskArguments, args=list(arguments), prog="icda ask")
+    from icda.results.files import write_page
     from icda.serving.answers import read_answers
     from icda.serving.fit_data import read_fit_data
     from icda.serving.folder import ANSWERS, FACTS, QUESTIONS
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.serve:
         return _serve(options, maker, path, command)
     page = _page(maker, command)(answers, "")
-    (folder / QUESTIONS).write_text(page, encoding="utf-8", errors="xmlcharrefreplace")
+    write_page(folder / QUESTIONS, page)
     say(f"Open in a browser, answer, save answers.csv: {folder / QUESTIONS}\nNext: {command}")
     return 0
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from icda.data.own.table import LONGEST_NAME
 from icda.errors import InputError, MissingFileError, UnreadableError
 from icda.extras import require
+from icda.limits import LONGEST_NAME
 from icda.registry import did_you_mean
 
 Source = str | PathLike[str] | Sequence[str | PathLike[str]]
