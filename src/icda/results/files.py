@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from icda.errors import IcdaError, InputError, OperationError
+from icda.errors import InputError, OperationError
 from icda.limits import LARGEST_JSON, read_small
 
 try:
@@ -79,7 +79,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             finally:
                 part.unlink(missing_ok=True)
     except OSError as error:
-        if isinstance(error, IcdaError) or not _is_about(error, path):
+        if error.errno is None or not _is_about(error, path):
             raise
         kept = " The last good one is untouched." if path.exists() else ""
         raise UnwritableError(f"could not write {path}: {error.strerror or error}.{kept}") from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -12,11 +11,12 @@ from icda.data.embedding import Samples, read_samples
 from icda.data.embedding.features import member_names, read_arrays, why
 from icda.data.embedding.samples import Columns
 from icda.data.images import IMAGE_SUFFIXES
-from icda.data.own.feature_files import EMBEDDING, FEATURES, NAMES, features_column
+from icda.data.own.feature_files import EMBEDDING, NAMES, features_array, features_column
+from icda.data.own.parquet import ParquetTable, open_parquet, read_column
 from icda.data.own.table import IMAGE, TEXT, CsvTable, read_table
 from icda.errors import InputError, MissingFileError
-from icda.extras import require
 from icda.registry import did_you_mean
+from icda.serving.fit_data import check_finite
 from icda.serving.model import check_features
 from icda.serving.reads import Reads
 
@@ -86,9 +86,9 @@ def _from_table(table: CsvTable, reads: Reads, column: str | None, allow_outside
 
 def _from_npz(path: Path, reads: Reads, column: str | None) -> NewData:
     members = member_names(path)
-    name = column or next((name for name in FEATURES if name in members), None)
+    name = column or features_array(path, members, reads.array)
     if name not in members:
-        raise InputError(f"{path} has no array {name or 'of features by a usual name'!r}: it has {', '.join(members)}.")
+        raise InputError(f"{path} has no array {name!r}: {did_you_mean(name, members)}It has {', '.join(members)}.")
     ids = next((known for known in NAMES if known in members), None)
     arrays = read_arrays(path, [part for part in (name, ids, *EMBEDDING) if part])
     reads.check_made_alike(arrays, path)
@@ -105,11 +105,8 @@ def _from_npy(path: Path, reads: Reads, column: str | None) -> NewData:
 
 
 def _from_parquet(path: Path, reads: Reads, column: str | None) -> NewData:
-    parquet: Any = require("pyarrow.parquet", "parquet", "Parquet files")
-    try:
-        schema = parquet.read_schema(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} is no Parquet file, or it is damaged ({error}).") from error
+    with open_parquet(path) as file:
+        schema = file.schema_arrow
     known = list(schema.names)
     if column is not None and column not in known:
         raise InputError(f"{path} has no column {column!r}: {did_you_mean(column, known)}It has {', '.join(known)}.")
@@ -117,16 +114,11 @@ def _from_parquet(path: Path, reads: Reads, column: str | None) -> NewData:
     own = column is None and reads.columns is not None and all(name in known for name in reads.columns)
     names = [listed] if listed is not None and not own else _wanted_columns(reads, known, path)
     ids = next((name for name in NAMES if name in known and name not in names), None)
-    table = parquet.read_table(path, columns=[*names, *([ids] if ids else [])])
-    for name in names:
-        if table[name].null_count:
-            raise InputError(f"{path}: column {name!r} has {table[name].null_count} empty cells: fill or drop them.")
-    try:
-        values = [np.array(table[name].to_pylist(), dtype=np.float32) for name in names]
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{path}: the columns of features must hold numbers ({error}).") from error
-    features = values[0] if values[0].ndim == 2 else np.stack(values, 1)
-    return _rows(_width(features, reads, path), reads, np.array(table[ids].to_pylist(), dtype=object) if ids else None)
+    table = ParquetTable(path, names, None)
+    features = table.in_memory().features
+    check_finite(features, tuple(table.features), path)
+    named = None if ids is None else np.array(read_column(path, ids).to_pylist(), dtype=object)
+    return _rows(_width(features, reads, path), reads, named)
 
 
 def _rows(features: np.ndarray, reads: Reads, names: np.ndarray | None = None) -> NewData:

@@ -35,8 +35,8 @@ ADVICE = "For images without classes: --unlabelled."
 class Columns:
     """Which columns of a table, or arrays of a file, to take; those left out are recognised by their usual names.
 
-    `where` keeps rows, each "name=value". `fitted` are the columns that a model was fitted to: a table that has them is
-    read by them, and nothing is guessed.
+    `where` keeps rows, each "name=value". `fitted` are the columns that a model was fitted to, `array` the array: a file
+    that has them is read by them, and nothing is guessed.
     """
 
     image: str | None = None
@@ -49,6 +49,7 @@ class Columns:
     names: str | None = None
     where: tuple[str, ...] = ()
     fitted: tuple[str, ...] | None = None
+    array: str | None = None
 
 
 @dataclass(frozen=True)
