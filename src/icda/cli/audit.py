@@ -99,6 +99,8 @@ def _audit(options: AuditArguments) -> int:
     if data is not None:
         names = [str(row) for row in range(len(result))] if data.names is None else [str(name) for name in data.names]
         inputs = find_inputs(names, data.embedding, options.data.expanduser(), options.show)
+        if inputs is None and (source := data.embedding.get("source")):
+            tell(f"Not shown: {source}, which {options.data} names and which may be another's. --show PATH shows it.")
         page |= {} if inputs is None else {f"{inputs.kind}s": inputs.inputs}
     with renewed(options.out.expanduser(), FILES) as aside:
         result.to_json(aside / "audit.json")

@@ -41,7 +41,7 @@ def read_new(path: Path, reads: Reads, column: str | None = None, allow_outside:
     if path.is_dir():
         if reads.kind != "image":
             raise InputError(f"{path} is a folder, and the model reads {_described(reads)}: give a file of those.")
-        return _from_samples(read_samples(path, unlabelled=True), "path")
+        return _from_samples(read_samples(path, unlabelled=True, allow_outside=allow_outside), "path")
     if not path.is_file():
         raise MissingFileError(f"{path.absolute()} is not there: give a folder of images, a .csv, .npz or .parquet.")
     suffix = path.suffix.lower()

@@ -105,7 +105,7 @@ class TrainConfig:
     skip_unreadable: bool = False
     """Leave out images that cannot be read, instead of stopping."""
     allow_outside: bool = False
-    """Trust a table that names images outside its own folder."""
+    """Trust a table, or a folder with links, that names images outside its own folder."""
     plugin: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = field(default_factory=plugins.given)
     """Python file or module that registers methods, losses, tasks ... of your own; may be given several times."""
 

@@ -20,7 +20,7 @@ from icda.registry import did_you_mean
 FEATURES = ("features", "feats", "embeddings", "X", "x")
 LABELS = ("y", "labels", "label", "targets", "target")
 # What `icda embed` leaves beside the arrays.
-EMBEDDING = ("encoder", "encoder_version", "image_size", "source", "source_column")
+EMBEDDING = ("encoder", "encoder_version", "image_size", "source", "source_column", "source_sha256")
 NAMES = ("id", "ids", "names", "name", "path", "paths", "img_id")
 LEFT_OUT = ("they only number the rows", "their names say label, group or split", "they hold no numbers")
 
