@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import tyro
 
 from icda.cli.data_options import DataArguments
-from icda.cli.output import Bar, say, tell
+from icda.cli.output import Bar, check_seed, say, tell
 
 if TYPE_CHECKING:  # torch is loaded when there is something to ask, not for --help
     from icda.serving.answers import Answers
@@ -37,6 +37,7 @@ class AskArguments(DataArguments):
 
 def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(AskArguments, args=list(arguments), prog="icda ask")
+    check_seed(options.seed)
     from icda.results.files import write_page
     from icda.serving.answers import read_answers
     from icda.serving.fit_data import read_fit_data

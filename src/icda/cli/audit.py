@@ -11,7 +11,7 @@ import tyro
 
 from icda.auditing import Audit, audit
 from icda.auditing.console import overview
-from icda.cli.output import check_jobs, say, tell
+from icda.cli.output import check_jobs, check_seed, say, tell
 from icda.data.embedding.samples import Columns, find_inputs
 from icda.data.own.feature_files import LabelledFeatures, read_feature_file
 from icda.errors import InputError
@@ -79,6 +79,7 @@ def main(arguments: Sequence[str]) -> int:
         raise InputError(f"--top is {options.top}, expected 0 or more.")
     if options.out is not None and options.out.exists() and not options.out.is_dir():
         raise InputError(f"--out is {options.out}, which is a file: expected a folder.")
+    check_seed(options.seed)
     check_jobs("the audit", options.on, options.jobs)
     if options.out is None:
         return _audit(options)

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from icda.cli.data_options import DataArguments
-from icda.cli.output import Bar, check_jobs, say, tell
+from icda.cli.output import Bar, check_jobs, check_seed, say, tell
 from icda.errors import InputError
 from icda.terminal import make_console
 
@@ -84,6 +84,7 @@ def main(arguments: Sequence[str]) -> int:
     elif options.method != AUTO:
         resolve_method(options.method)
     folder = options.out.expanduser()
+    check_seed(options.seed)
     check_jobs("the fit", options.on, options.jobs)
     check_out(folder, options.overwrite, RUN_FILES if options.train else ())
     with claimed(folder, wait=False):

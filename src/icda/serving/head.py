@@ -49,6 +49,11 @@ class HeadModel(Model):
 
     def answer(self, samples: Samples, rows: range, skip_unreadable: bool = False) -> Answers:
         features, kept = encode_rows(samples, rows, self.reads.load_encoder(), BATCH, skip_unreadable, REMEDY)
+        if kept.any() and features.shape[1] != self.reads.width:
+            raise InputError(
+                f"the encoder {self.reads.encoder} gives {features.shape[1]} features, and the model was fitted to "
+                f"{self.reads.width}: it is not the encoder of the fit."
+            )
         return self._answers(features if kept.any() else np.empty((0, self.reads.width), np.float32), kept)
 
     def _answers(self, features: np.ndarray, kept: np.ndarray) -> Answers:

@@ -64,7 +64,7 @@ def _from_table(table: CsvTable, reads: Reads, column: str | None, allow_outside
     if reads.kind == "features":
         names = _wanted_columns(reads, list(table.columns), table.path)
         named = None if ids is None or ids in names else np.array(table.columns[ids], dtype=object)
-        return _rows(np.stack([_numbers(table, name) for name in names], 1), reads, named)
+        return _rows(np.stack([_numbers(table, name) for name in names], 1), reads, table.path, named)
     usual = TEXT if reads.kind == "text" else IMAGE
     if column is None and reads.column in table.columns:
         column = reads.column
@@ -92,12 +92,12 @@ def _from_npz(path: Path, reads: Reads, column: str | None) -> NewData:
     ids = next((known for known in NAMES if known in members), None)
     arrays = read_arrays(path, [part for part in (name, ids, *EMBEDDING) if part])
     reads.check_made_alike(arrays, path)
-    return _rows(_width(arrays[name], reads, path), reads, arrays.get(ids) if ids else None)
+    return _rows(_width(arrays[name], reads, path), reads, path, arrays.get(ids) if ids else None)
 
 
 def _from_npy(path: Path, reads: Reads, column: str | None) -> NewData:
     try:
-        return _rows(_width(np.load(path, allow_pickle=False), reads, path), reads)
+        return _rows(_width(np.load(path, allow_pickle=False), reads, path), reads, path)
     except (ValueError, OSError, EOFError) as error:
         if isinstance(error, InputError):
             raise
@@ -118,10 +118,12 @@ def _from_parquet(path: Path, reads: Reads, column: str | None) -> NewData:
     features = table.in_memory().features
     check_finite(features, tuple(table.features), path)
     named = None if ids is None else np.array(read_column(path, ids).to_pylist(), dtype=object)
-    return _rows(_width(features, reads, path), reads, named)
+    return _rows(_width(features, reads, path), reads, path, named)
 
 
-def _rows(features: np.ndarray, reads: Reads, names: np.ndarray | None = None) -> NewData:
+def _rows(features: np.ndarray, reads: Reads, path: Path, names: np.ndarray | None = None) -> NewData:
+    if not len(features):
+        raise InputError(f"{path} has no rows: there is nothing to predict.")
     features = check_features(features, reads)
     if names is not None and names.shape == (len(features),):
         return NewData([str(name) for name in names], "id", features=features)

@@ -11,6 +11,7 @@ import torch
 
 from icda.data.embedding.features import Features, map_features
 from icda.data.embedding.samples import Columns
+from icda.data.missing import plain_names
 from icda.data.own.feature_files import LABELS, features_column, map_array
 from icda.data.own.parquet import ParquetTable, open_parquet
 from icda.data.own.table import LABEL, SPLIT
@@ -44,10 +45,10 @@ class _Span:
         return values[self.start : self.stop]
 
     def labels(self) -> np.ndarray:
-        return np.array(self._rows("labels"))
+        return plain_names(np.array(self._rows("labels")))
 
     def groups(self) -> np.ndarray:
-        return np.array(self._rows("groups"))
+        return plain_names(np.array(self._rows("groups")))
 
     def read(self) -> tuple[np.ndarray, np.ndarray]:
         return self._rows("features"), self.labels()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from icda.data.embedding.features import member_names, read_arrays, why
 from icda.data.embedding.samples import Columns
+from icda.data.missing import plain_names
 from icda.data.own.parquet import ParquetTable, numeric_columns, open_parquet, read_column
 from icda.data.own.table import GROUP, LABEL, NAMED_COLUMNS, SPLIT, CsvTable, listed, read_table
 from icda.errors import InputError, MissingFileError
@@ -55,7 +56,9 @@ def read_feature_file(path: Path, asked: Columns) -> LabelledFeatures:
         raise InputError(f"{path} ends in {path.suffix!r}, expected .npz, .csv, .parquet or .npy.")
     if not path.is_file():
         raise MissingFileError(f"{path.absolute()} is not there: `icda embed DATA --out {path}` makes a features file.")
-    return readers[path.suffix.lower()](path, asked)
+    found = readers[path.suffix.lower()](path, asked)
+    groups = None if found.groups is None else plain_names(found.groups)
+    return replace(found, labels=plain_names(found.labels), groups=groups)
 
 
 def _from_npz(path: Path, asked: Columns) -> LabelledFeatures:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from icda.data.missing import plain_names
 from icda.errors import IcdaError, InputError, MissingFileError, UnreadableError
 from icda.extras import require
 from icda.limits import LONGEST_NAME, check_unpacked
@@ -285,7 +286,7 @@ def _values(column: Any, name: str) -> np.ndarray:
         raise InputError(f"column {name!r} has {column.null_count} empty cells or more: fill or drop them first.")
     if hasattr(column, "dictionary_decode"):
         column = column.dictionary_decode()
-    values = column.to_numpy(zero_copy_only=False)
+    values = plain_names(column.to_numpy(zero_copy_only=False))
     if values.dtype != object:
         return values
     cells = values.tolist()
