@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from icda.cli.data_options import DataArguments
-from icda.cli.output import Bar, check_jobs, say, tell
+from icda.cli.output import Bar, check_jobs, check_seed, say, tell
 from icda.errors import InputError
 from icda.terminal import make_console
 
@@ -74,24 +74,32 @@ class FitArguments(DataArguments):
 def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(FitArguments, args=list(arguments), prog="icda fit")
     from icda.methods import resolve_method
-    from icda.serving.answers import read_answers, with_answers, write_answers
-    from icda.serving.fit_data import read_fit_data
-    from icda.serving.fitting import check_out, write_fitted
-    from icda.serving.folder import ANSWERS, PAGE, QUESTIONS
+    from icda.results.claims import claimed
+    from icda.serving.fitting import check_out
     from icda.serving.head_fit import AUTO, check_method
-    from icda.serving.page import render_fit_page
-    from icda.serving.questions import write_question_page
-    from icda.serving.source import write_source
+    from icda.serving.network_fit import RUN_FILES
 
     if not options.train:
         check_method(options.method)
     elif options.method != AUTO:
         resolve_method(options.method)
     folder = options.out.expanduser()
-    check_out(folder, options.overwrite)
+    check_seed(options.seed)
     check_jobs("the fit", options.on, options.jobs)
-    if options.on != "local":
-        return _fit_blocks(options, folder)
+    check_out(folder, options.overwrite, RUN_FILES if options.train else ())
+    with claimed(folder, wait=False):
+        return _fit_blocks(options, folder) if options.on != "local" else _fit_here(options, folder, arguments)
+
+
+def _fit_here(options: FitArguments, folder: Path, arguments: Sequence[str]) -> int:
+    from icda.serving.answers import read_answers, with_answers, write_answers
+    from icda.serving.fit_data import read_fit_data
+    from icda.serving.fitting import write_fitted
+    from icda.serving.folder import ANSWERS, PAGE, QUESTIONS, SOURCE
+    from icda.serving.page import render_fit_page
+    from icda.serving.questions import write_question_page
+    from icda.serving.source import write_source
+
     started = time.perf_counter()
     with Bar("inputs embedded") as bar:
         data = read_fit_data(options.data.expanduser(), options.asked(), folder, options.overwrite, bar.update)
@@ -103,11 +111,14 @@ def main(arguments: Sequence[str]) -> int:
         tell(note)
     fitted = _fit(options, data)
     fitted = replace(fitted, seconds={**spent, **fitted.seconds})
-    write_fitted(fitted, folder, render_fit_page(fitted, str(options.out), options.data.name))
-    if answers:
-        write_answers(folder / ANSWERS, answers)
-    write_source(folder, options.data, options.asked())
-    write_question_page(fitted, folder, answers, refit_command(arguments))
+
+    def beside(aside: Path) -> None:
+        if answers:
+            write_answers(aside / ANSWERS, answers)
+        write_source(aside / SOURCE, folder, options.data, options.asked())
+        write_question_page(fitted, aside, answers, refit_command(arguments))
+
+    write_fitted(fitted, folder, render_fit_page(fitted, str(options.out), options.data.name), beside)
     make_console().print(summary(fitted))
     say(f"Model: {folder}\nPage to open in a browser: {folder / PAGE}")
     if not answers and data.groups is None and not options.train:

@@ -36,6 +36,7 @@ from icda.heads.problem import LossSettings, Problem
 from icda.heads.pseudo_groups import fit_reader
 from icda.heads.rows import refuse_sparse
 from icda.heads.solver import fit_head
+from icda.results.files import write_page
 from icda.statistics.checks import check_number
 
 TAUGHT = "Groups of the training samples were read off their features by heads that the metadata taught."
@@ -151,11 +152,10 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         """Write one page with the verdicts, their reasons and what was done about them."""
         check_is_fitted(self, "treatment_")
         path = Path(path).expanduser()
-        path.parent.mkdir(parents=True, exist_ok=True)
         known = {} if self.audit_ is None else self.audit_.as_dict()
         known["treatment"] = self.treatment_.as_dict()
         known["class_names"] = [str(name) for name in self.classes_]
-        path.write_text(render_assessment_page(known), encoding="utf-8", errors="xmlcharrefreplace")
+        write_page(path, render_assessment_page(known))
         return path
 
     def _seed(self) -> int:

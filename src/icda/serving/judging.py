@@ -102,7 +102,7 @@ def _read_features(path: Path, model: Model, split: str, origin: str) -> Labelle
     if path.suffix.lower() == ".npy":
         raise InputError(f"{path} holds features without labels: put both into one .npz, under the names X and y.")
     column, _, _ = _columns(model)
-    found = read_feature_file(path, Columns(labels=column, fitted=model.reads.columns))
+    found = read_feature_file(path, Columns(labels=column, fitted=model.reads.columns, array=model.reads.array))
     model.reads.check_made_alike(found.embedding, path)
     rows = np.ones(len(found.labels), dtype=bool)
     if found.splits is not None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from icda.errors import InputTypeError, MissingFileError
 from icda.results.files import MODEL
+from icda.results.renewal import place_of
 from icda.serving.folder import FACTS
 from icda.serving.model import Model
 
@@ -29,7 +30,8 @@ def load(path: str | PathLike[str], *, allow_hub: bool = False) -> Model:
     if not isinstance(path, str | PathLike):
         raise InputTypeError(f"load expects the path of a model's folder, got {path!r}.")
     folder = Path(path).expanduser()
-    if (folder / FACTS).is_file():
+    facts = place_of(folder, FACTS)
+    if facts.is_file() and (facts.stat().st_size or facts.parent == folder):
         from icda.serving.head import load_head
 
         return load_head(folder, allow_hub)

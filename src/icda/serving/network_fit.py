@@ -16,6 +16,7 @@ from icda.data.task import Split
 from icda.errors import InputError
 from icda.heads.blocks import BlockRows
 from icda.methods import resolve_method
+from icda.results.files import CHECKPOINT, CONFIG, EXPLANATIONS, LOG, MODEL, REPORT, RESULT, TENSORBOARD
 from icda.serving.fit_data import FitData
 from icda.serving.fitting import Fitted, Say, as_floats, named_groups, suspected_groups
 from icda.serving.head_fit import AUTO
@@ -27,6 +28,8 @@ from icda.training.progress import ProgressView
 from icda.training.run import load_folder, make_accelerator
 
 PLAIN_RUN = "plain"  # folder of the run with cross entropy, inside the model's
+# What an interrupted training leaves in the model's folder; the trainer knows whether it can go on with it.
+RUN_FILES = (PLAIN_RUN, RESULT, EXPLANATIONS, MODEL, CHECKPOINT, CONFIG, LOG, TENSORBOARD, REPORT)
 PLAIN = "the same network trained with cross entropy"
 # What each treatment of a head is in the training of a network (docs/choosing.md).
 METHODS = {"shortcut_prior": "shortcut_prior", "trust": "generalized_cross_entropy"}
@@ -80,7 +83,7 @@ def fit_network(
     for name, run in runs.items():
         say(f"Training with {run.method} ...")
         started = time.perf_counter()
-        train(run, overwrite=settings.overwrite, view=view)
+        train(run, resume=not settings.overwrite, overwrite=settings.overwrite, view=view)
         spent[name] = time.perf_counter() - started
     are_known = data.groups is not None
     if data.groups is None:

@@ -184,7 +184,8 @@ def _find_task(config: TrainConfig) -> Task:
         return create_task(config.task, config.root, config.data_seed)
     path = Path(config.data)
     if path.is_dir():
-        return folder_task(path, config.image_size, config.data_seed, skip_unreadable=config.skip_unreadable)
+        trust = {"skip_unreadable": config.skip_unreadable, "allow_outside": config.allow_outside}
+        return folder_task(path, config.image_size, config.data_seed, **trust)
     columns = Columns(
         config.image_column, config.text_column, config.label_column, config.group_column, config.split_column
     )

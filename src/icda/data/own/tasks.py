@@ -28,7 +28,13 @@ from icda.errors import InputError, MissingFileError
 
 
 def folder_task(
-    path: str | PathLike[str], image_size: int = 32, seed: int = 0, *, flip: bool = True, skip_unreadable: bool = False
+    path: str | PathLike[str],
+    image_size: int = 32,
+    seed: int = 0,
+    *,
+    flip: bool = True,
+    skip_unreadable: bool = False,
+    allow_outside: bool = False,
 ) -> Task:
     """A task from images that lie in one folder per class.
 
@@ -36,12 +42,13 @@ def folder_task(
     just `path/<class>/...`. A missing test split takes 20 % of train, a missing validation split 10 %, by `seed` and
     the same share of every class; the task's `description` says so. Images are squeezed to `image_size`; in training
     they are shifted by up to an eighth of it and, unless `flip` is False, mirrored half of the time. With
-    `skip_unreadable` files that cannot be decoded are left out, and the `description` names them.
+    `skip_unreadable` files that cannot be decoded are left out, and the `description` names them. Links to files outside
+    the folder are refused, unless `allow_outside` says that the folder is trusted.
     """
     root = Path(path).expanduser()
     if not root.is_dir():
         raise MissingFileError(f"{root.absolute()} is not a folder. Expected: {LAYOUT}.")
-    samples = read_samples(root, advice="Labels in a table: csv_task.")
+    samples = read_samples(root, advice="Labels in a table: csv_task.", allow_outside=allow_outside)
     return _image_task(readable_name(root.resolve().name), samples, image_size, seed, flip, skip_unreadable)
 
 
