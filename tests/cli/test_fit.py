@@ -37,6 +37,8 @@ def test_from_a_table_to_predictions(icda: Any, table: str) -> None:
         "audit.json",
         "model.json",
         "page.html",
+        "questions.html",
+        "source.json",
         "weights.safetensors",
     ]
     answer = icda("predict", "model", table, "--out", "out/p.csv")

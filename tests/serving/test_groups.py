@@ -55,6 +55,12 @@ def test_the_head_is_that_of_the_estimator_given_the_groups(file: Path, tmp_path
     assert fitted.trial.before is not None
     assert fitted.trial.before.worst_group is not None
     assert fitted.trial.after.worst_group.accuracy > fitted.trial.before.worst_group.accuracy + 0.2
+    assert {part.name for part in fitted.trial.after.groups} == {"cat, snow", "cat, grass", "dog, snow", "dog, grass"}
+    assert sum(part.samples for part in fitted.trial.after.groups) == 400
+    facts = fitted.facts()
+    assert facts["C"] == pytest.approx(expected.C_)
+    assert facts["groups"] == "group"
+    assert "settings" not in facts  # the C there was the audit's
     page = render_fit_page(fitted, "model", file.name)
     assert "Worst group" in page
     assert "Worst suspected group" not in page
@@ -169,3 +175,32 @@ def test_rows_of_one_numbered_split_are_fitted_as_the_audits_command_says(tmp_pa
     for kept in ("0", "1", "2"):
         data = read_fit_data(tmp_path / "x.npz", Asked(features="X", labels="y", where=(f"split={kept}",)), tmp_path)
         assert (len(data.labels), data.test) == (40, None)
+
+
+def test_groups_known_for_some_rows_of_a_table_stay_unknown_for_the_others(tmp_path: Path) -> None:
+    X, y, background = _planted(80)
+    known = [place if row % 3 else None for row, place in enumerate(background)]
+    frame = pd.DataFrame(X, columns=[f"f{k}" for k in range(6)]).assign(label=y, place=known)
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    frame.to_parquet(tmp_path / "data.parquet")
+    for name in ("data.csv", "data.parquet"):
+        data = read_fit_data(tmp_path / name, Asked(groups="place"), tmp_path / "model")
+        assert data.groups is not None
+        assert data.groups.tolist() == known
+
+
+def test_a_handful_of_rare_samples_does_not_choose_the_decay() -> None:
+    """Three samples of a rare group cannot vouch for a weaker decay that serves the frequent ones."""
+    import torch
+
+    from icda.heads.decay import GROUP_SMOOTHING, is_better
+
+    strata = torch.tensor([0] * 100 + [1] * 3)
+    before, after = torch.ones(103, dtype=torch.bool), torch.ones(103, dtype=torch.bool)
+    before[:10] = False
+    assert is_better(after, before, strata)
+    assert not is_better(after, before, strata, GROUP_SMOOTHING)
+    many = torch.tensor([0] * 100 + [1] * 100)
+    before, after = torch.ones(200, dtype=torch.bool), torch.ones(200, dtype=torch.bool)
+    before[:10] = False
+    assert is_better(after, before, many, GROUP_SMOOTHING)

@@ -14,6 +14,7 @@ from icda._version import __version__
 from icda.auditing import Audit, audit
 from icda.auditing.treatment import Treatment
 from icda.data.missing import is_missing
+from icda.data.own.table import crossed_groups
 from icda.errors import ExistingFileError, InputError
 from icda.serving.fit_data import EMBEDDED, FitData
 from icda.serving.folder import ANSWERS, FACTS, PAGE, QUESTIONS, WEIGHTS
@@ -54,7 +55,8 @@ class Fitted:
             "trial": self.trial.as_dict(),
             "samples": len(self.audit),
             "class_counts": dict(zip(self.audit.class_names, self.audit.imbalance.counts, strict=True)),
-            "settings": self.audit.settings,
+            "groups": self.data.reads.group,
+            "audit": self.audit.settings,  # its heads, which are others than this one
         }
 
 
@@ -138,13 +140,12 @@ def groups_of(labels: np.ndarray, given: np.ndarray | None, treatment: Treatment
 
 
 def named_groups(labels: np.ndarray, groups: np.ndarray) -> list[str]:
-    """Class and group of every sample; a group whose name begins with its class has it once.
+    """Class and group of every sample, as all of icda judges groups; those of one class each stay as they are.
 
-    >>> named_groups(np.array(["cat", "dog"]), np.array(["snow", "dog/grass"]))
-    ['cat, snow', 'dog/grass']
+    >>> named_groups(np.array(["cat", "dog"]), np.array(["snow", "snow"]))
+    ['cat, snow', 'dog, snow']
     """
-    pairs = zip(labels.tolist(), groups.tolist(), strict=True)
-    return [str(group) if str(group).startswith(str(label)) else f"{label}, {group}" for label, group in pairs]
+    return crossed_groups([str(label) for label in labels.tolist()], [str(group) for group in groups.tolist()])[0]
 
 
 def _trial(

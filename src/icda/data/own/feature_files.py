@@ -57,6 +57,16 @@ def read_feature_file(path: Path, asked: Columns) -> LabelledFeatures:
     return readers[path.suffix.lower()](path, asked)
 
 
+def column_names(path: Path) -> list[str]:
+    """The names of a file's arrays or columns."""
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        return list(member_names(path))
+    if suffix == ".parquet":
+        return list(require("pyarrow.parquet", "parquet", "Parquet files").read_schema(path).names)
+    return [] if suffix == ".npy" else list(read_table(path).columns)
+
+
 def _from_npz(path: Path, asked: Columns) -> LabelledFeatures:
     members = member_names(path)  # only what is needed is read: the rest may be large
     chosen = {
@@ -185,7 +195,7 @@ def _from_csv(path: Path, asked: Columns) -> LabelledFeatures:
         notes=_notes(list(columns), indices, answers, words),
         columns=tuple(columns),
         splits=None if split is None else np.array(table.columns[split], dtype=object)[rows],
-        groups=None if group is None else np.array(table.names(group))[rows],
+        groups=None if group is None else np.array(table.known_names(group), dtype=object)[rows],
     )
 
 

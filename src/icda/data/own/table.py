@@ -23,6 +23,7 @@ SPLIT_WORDS = {
     **dict.fromkeys(("test", "testing"), "test"),
     **dict.fromkeys(("metadata", "meta"), "metadata"),
 }
+MISSING = ("nan", "na", "n/a", "none", "null", "<na>")  # how programs write an empty cell, in lower case
 LONGEST_NAME = 1000  # characters; a longer class or group is a text in the wrong column
 NAMED_COLUMNS = 10
 NUMBERED_SPLITS = {"0": "train", "1": "validation", "2": "test"}  # how WILDS and group_DRO number them
@@ -58,6 +59,11 @@ class CsvTable(NamedTuple):
                     f"(at most {LONGEST_NAME}). Is it the column of texts?"
                 )
         return cells
+
+    def known_names(self, name: str) -> list[str | None]:
+        """The cells of a column of groups; None where a cell is empty, for the group of a sample may be unknown."""
+        cells = [cell.strip() for cell in self.columns[name]]
+        return [None if cell == "" or cell.lower() in MISSING else cell for cell in cells]
 
     def splits(self, name: str) -> list[str]:
         """The cells of a column of splits, by the names that icda has for them."""
@@ -201,9 +207,25 @@ def group_labels(
     """Groups, and the attributes they were made of with the labels; None for what the table does not say."""
     group = table.find("group", given, GROUP) if attribute is None or given is not None else None
     if group is not None:
-        return table.names(group), None
+        return crossed_groups(labels, table.names(group))
     name = None if labels is None else table.find("attribute", attribute, ATTRIBUTE)
     if name is None or labels is None:
         return None, None
     attributes = table.names(name)
     return [f"{label}, {value}" for label, value in zip(labels, attributes, strict=True)], attributes
+
+
+def crossed_groups(labels: Sequence[str] | None, given: Sequence[str]) -> tuple[list[str], list[str] | None]:
+    """Groups as fit, train and eval judge them, class x attribute, and the attributes; the latter None if it is so already.
+
+    A group of several classes is an attribute. Groups that hold one class each are class x attribute as they stand.
+
+    >>> crossed_groups(["cat", "dog", "dog"], ["snow", "snow", "grass"])[0]
+    ['cat, snow', 'dog, snow', 'dog, grass']
+    >>> crossed_groups(["cat", "dog"], ["cat/snow", "dog/grass"])
+    (['cat/snow', 'dog/grass'], None)
+    """
+    values = list(given)
+    if labels is None or len(set(zip(labels, values, strict=True))) == len(set(values)):
+        return values, None
+    return [f"{label}, {value}" for label, value in zip(labels, values, strict=True)], values

@@ -18,7 +18,7 @@ from icda.data.embedding.samples import LAYOUT, Columns, Samples, read_samples, 
 from icda.data.generators import generator_for
 from icda.data.images import NAMED_PATHS, decode_image, find_unreadable, unreadable
 from icda.data.own.feature_files import read_feature_file
-from icda.data.own.table import SPLIT_WORDS, SPLITS, natural_order
+from icda.data.own.table import SPLIT_WORDS, SPLITS, crossed_groups, natural_order
 from icda.data.sources import FeatureArray, ImageFiles, TextArray, Tokenise
 from icda.data.splits import cut_splits, stratified_split
 from icda.data.task import Source, Task
@@ -63,12 +63,12 @@ def csv_task(
 ) -> Task:
     """A task from a table with a header: an image path (relative to the table) or a text, a label and, if known, more.
 
-    Columns that are not named are recognised by their usual names. Groups come from a `group` column or, failing that,
-    from label x `attribute`. `split` says train, validation (val), test or metadata, or 0, 1, 2 as in WILDS; a missing
-    test split takes 20 % of train and a missing validation split 10 %, by `seed`; `description` says so. `tokenise`
-    turns a list of texts into lists of ids; by default words and word pairs are hashed. Images must lie in the table's
-    folder or below, unless `allow_outside` says that the table is trusted; `skip_unreadable` leaves out those that
-    cannot be decoded.
+    Columns that are not named are recognised by their usual names. Groups come from a `group` column, crossed with the
+    label where a group holds several classes, or, failing that, from label x `attribute`. `split` says train, validation
+    (val), test or metadata, or 0, 1, 2 as in WILDS; a missing test split takes 20 % of train and a missing validation
+    split 10 %, by `seed`; `description` says so. `tokenise` turns a list of texts into lists of ids; by default words and
+    word pairs are hashed. Images must lie in the table's folder or below, unless `allow_outside` says that the table is
+    trusted; `skip_unreadable` leaves out those that cannot be decoded.
     """
     path = Path(path).expanduser()
     if not path.is_file():
@@ -100,14 +100,16 @@ def features_task(path: str | PathLike[str], columns: Columns | None = None, *, 
     labels, named = _texts(path, "labels", found.labels), found.class_names
     if named is not None:
         labels = [str(named[int(label)]) if 0 <= int(label) < len(named) else label for label in labels]
-    groups = None if found.groups is None else _texts(path, "groups", found.groups)
+    groups, attributes = None, None
+    if found.groups is not None:
+        groups, attributes = crossed_groups(labels, _texts(path, "groups", found.groups))
     splits = ["train"] * len(features)
     if found.splits is not None:
         words = [word.strip().lower() for word in _texts(path, "splits", found.splits)]
         if strange := [word for word in words if word not in SPLIT_WORDS]:
             raise InputError(f"{path}: a split is one of {', '.join(SPLITS)}, got {strange[0]!r}.")
         splits = [SPLIT_WORDS[word] for word in words]
-    data = OwnData(FeatureArray(features), labels, splits, groups)
+    data = OwnData(FeatureArray(features), labels, splits, groups, attributes)
     return own_task(path.stem, data, seed, input_kind="features", input_shape=(features.shape[1],), model="mlp")
 
 
