@@ -1,7 +1,5 @@
 """Fixtures that several rooms share."""
 
-from __future__ import annotations
-
 import importlib.util
 import inspect
 import json
@@ -98,18 +96,47 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def register_method(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, type[Any]], str]:
-    """`register_method(name, cls)`: a throw-away method under a name of its own, forgotten after the test."""
-    from icda.methods import METHODS
+def open_page(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
+    """`open_page("run", width=390)`, of a file's own `pages`; at the end none may have complained or asked for anything."""
+    complaints: list[str] = []
+    contexts = []
 
-    list(METHODS)  # the first look-up fills the registry
+    def open_it(name: str, width: int = 1280, **options: Any) -> Any:
+        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: (complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("request", lambda request: complaints.append(f"request: {request.url}"))
+        page.goto(pages[name].as_uri())
+        return page
 
-    def register(name: str, cls: type[Any]) -> str:
-        monkeypatch.setitem(METHODS._entries, name, cls)
-        monkeypatch.setitem(METHODS._aliases, name, name)
+    yield open_it
+    for context in contexts:
+        context.close()
+    assert [said for said in complaints if not said.startswith(("request: file:", "request: data:"))] == []
+
+
+@pytest.fixture
+def register_entry(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str, Any], str]:
+    """`register_entry(registry, name, entry)`: a throw-away entry under a name of its own, forgotten after the test."""
+
+    def register(registry: Any, name: str, entry: Any) -> str:
+        list(registry)  # the first look-up fills the registry
+        monkeypatch.setitem(registry._entries, name, entry)
+        monkeypatch.setitem(registry._aliases, name, name)
         return name
 
     return register
+
+
+@pytest.fixture
+def register_method(register_entry: Callable[[Any, str, Any], str]) -> Callable[[str, type[Any]], str]:
+    """`register_method(name, cls)`: the same for a method."""
+    from icda.methods import METHODS
+
+    return lambda name, cls: register_entry(METHODS, name, cls)
 
 
 @pytest.fixture

@@ -6,8 +6,6 @@ own, forked from this one: importing torch and icda takes longer than what it do
 so that ranks differ in all that processes differ in (hash seeds, say). The fixture `run_on_ranks` in conftest.py asks.
 """
 
-from __future__ import annotations
-
 import datetime
 import importlib.util
 import json

@@ -1,10 +1,11 @@
-"""What tests of several rooms make: contexts for methods, small networks, batches. Fixtures are in conftest.py."""
-
-from __future__ import annotations
+"""What tests of several rooms make or read: contexts, small networks, batches, tables of a page. Fixtures: conftest.py."""
 
 import copy
+import importlib.util
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -146,3 +147,23 @@ def train_until(config: TrainConfig, steps: int) -> None:
         patch.setattr(Trainer, "_step", step)
         with pytest.raises(KeyboardInterrupt):
             train(config)
+
+
+def column(page: Any, table: str, position: int) -> list[str]:
+    """Texts of a column's cells in the rows that are shown, of a page in a browser."""
+    return page.evaluate(
+        """([table, position]) => [...document.querySelectorAll(`${table} tbody tr:not(.filtered)`)]
+             .map(row => row.cells[position].textContent.trim())""",
+        [table, position],
+    )
+
+
+def load_module(file: Path, name: str) -> ModuleType:
+    """The module in a file that no package holds, such as a tool's."""
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module

@@ -1,7 +1,5 @@
 """bf16 that cannot kill the process: the probe, what is remembered of it, and what each way of starting a run does."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -60,9 +58,11 @@ def test_the_real_probe_agrees_with_the_same_arithmetic_in_a_process_of_its_own(
     assert bf16.dies() == (done.returncode != 0)
 
 
-@pytest.mark.parametrize("name", ["SIGILL", "SIGSEGV", "SIGABRT"])
-def test_a_probe_that_dies_of_its_arithmetic_is_a_verdict_asked_for_once(name: str, probe: SetProbe) -> None:
-    trace = probe(killed_by(name))
+@pytest.mark.parametrize(
+    "code", [killed_by("SIGILL"), killed_by("SIGSEGV"), killed_by("SIGABRT"), "raise SystemExit(132)"]
+)
+def test_a_probe_that_dies_of_its_arithmetic_is_a_verdict_asked_for_once(code: str, probe: SetProbe) -> None:
+    trace = probe(code)  # the last is how a shell reports it
     assert bf16.dies()
     assert bf16.dies()
     assert trace.read_text() == "x"
@@ -92,11 +92,6 @@ def test_the_kernel_is_asked_only_on_a_cpu_that_announces_amx(monkeypatch: pytes
     assert len(asked) == 1
 
 
-def test_an_exit_code_as_a_shell_reports_it_counts_too(probe: SetProbe) -> None:
-    probe("raise SystemExit(132)")
-    assert bf16.dies()
-
-
 @pytest.mark.parametrize(
     "code", [killed_by("SIGKILL"), killed_by("SIGTERM"), "raise SystemExit(1)", "import no_such_module"]
 )
@@ -115,21 +110,18 @@ def test_before_torch_is_loaded_amx_is_given_up_only_where_it_kills(probe: SetPr
     assert not bf16.avoid_amx()  # nothing left to do
 
 
-@pytest.mark.parametrize(("name", "isa"), [(ISA, "AVX2"), (bf16.OLD_ISA, "AVX2"), (ISA, WITHOUT_AMX)])
-def test_who_has_given_amx_up_is_not_asked(
-    name: str, isa: str, probe: SetProbe, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "isa", "asked"),
+    [(ISA, "AVX2", False), (bf16.OLD_ISA, "AVX2", False), (ISA, WITHOUT_AMX, False), (ISA, "AVX512_CORE_AMX", True)],
+)
+def test_who_has_given_amx_up_is_not_asked_and_who_asks_for_it_is(
+    name: str, isa: str, asked: bool, probe: SetProbe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace = probe(killed_by("SIGILL"))
     monkeypatch.setenv(name, isa)
-    assert not bf16.avoid_amx()
-    assert os.environ[name] == isa
-    assert not trace.exists()
-
-
-def test_who_asks_for_amx_is_probed(probe: SetProbe, monkeypatch: pytest.MonkeyPatch) -> None:
-    probe(killed_by("SIGILL"))
-    monkeypatch.setenv(ISA, "AVX512_CORE_AMX")
-    assert bf16.avoid_amx()
+    assert bf16.avoid_amx() is asked
+    assert os.environ[name] == (WITHOUT_AMX if asked else isa)
+    assert trace.exists() is asked
 
 
 def test_a_forced_answer_asks_no_child(probe: SetProbe, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """What tests on several ranks rely on: ranks are processes of their own, and one that fails fails the test."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

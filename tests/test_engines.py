@@ -1,7 +1,5 @@
 """Blocks of rows here and on Ray: the same head, whoever dies on the way. One Ray serves all tests of this file."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
@@ -44,6 +42,19 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     np.save(paths[0], features)
     np.save(paths[1], labels)
     return paths
+
+
+@pytest.fixture
+def folder(files: tuple[Path, Path], tmp_path: Path) -> Path:
+    """The same rows in two Parquet files, the features in single precision."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    features, labels = np.load(files[0]).astype(np.float32), np.load(files[1])
+    folder = tmp_path / "parquet"
+    folder.mkdir()
+    for k, rows in enumerate((slice(0, 150), slice(150, 400))):
+        table = arrow.table({"embedding": list(features[rows]), "label": labels[rows]})
+        parquet.write_table(table, folder / f"{k}.parquet", row_group_size=100)
+    return folder
 
 
 def fit_blocks(blocks: list[Any], settings: LossSettings, engine: Any = None) -> LinearHead:
@@ -107,18 +118,13 @@ def refuse(_: int) -> None:
     raise InputError("refused")
 
 
-def test_a_folder_of_parquet_gives_the_head_of_the_array(files: tuple[Path, Path], tmp_path: Path) -> None:
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    features, labels = np.load(files[0]).astype(np.float32), np.load(files[1])
-    folder = tmp_path / "parquet"
-    folder.mkdir()
-    for k, rows in enumerate((slice(0, 150), slice(150, 400))):
-        table = arrow.table({"embedding": list(features[rows]), "label": labels[rows]})
-        parquet.write_table(table, folder / f"{k}.parquet", row_group_size=100)
+def test_a_folder_of_parquet_gives_the_head_of_the_array(
+    files: tuple[Path, Path], folder: Path, tmp_path: Path
+) -> None:
     blocks = find_blocks(folder, Columns(features="embedding"))
     assert [len(block) for block in blocks] == [100, 50, 100, 100, 50]
     found = fit_blocks(list(blocks), LossSettings("la"))
-    np.save(tmp_path / "single.npy", features)
+    np.save(tmp_path / "single.npy", np.load(files[0]).astype(np.float32))
     alike = find_blocks(tmp_path / "single.npy", Columns(labels=str(files[1])))
     wanted = fit_blocks(list(alike), LossSettings("la"))
     np.testing.assert_allclose(found.weight, wanted.weight, atol=1e-5)
@@ -226,15 +232,8 @@ def test_an_audit_on_ray_is_that_of_one_process_and_outlives_a_worker(
 
 
 def test_the_command_audits_a_folder_of_parquet_on_ray(
-    files: tuple[Path, Path], tmp_path: Path, ray_engine: OnRay, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, ray_engine: OnRay, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    features, labels = np.load(files[0]).astype(np.float32), np.load(files[1])
-    folder = tmp_path / "parquet"
-    folder.mkdir()
-    for k, rows in enumerate((slice(0, 150), slice(150, 400))):
-        table = arrow.table({"embedding": list(features[rows]), "label": labels[rows]})
-        parquet.write_table(table, folder / f"{k}.parquet", row_group_size=100)
     for where in ("blocks", "ray"):
         words = [str(folder), "--features", "embedding", "--on", where, "--rounds", "1", "--out", str(tmp_path / where)]
         assert audit_main(words) == 0
@@ -252,22 +251,16 @@ def test_processes_share_the_threads_and_keep_the_order(monkeypatch: pytest.Monk
         assert list(engine.each(pow, range(7), 2)) == [0, 1, 4, 9, 16, 25, 36]
 
 
-def test_a_process_that_dies_ends_the_job_with_a_sentence() -> None:
+def test_what_ends_a_process_is_said_as_it_would_be_here_and_an_interrupt_says_nothing_of_its_own() -> None:
     with pytest.raises(OperationError, match="processes died"):
         list(Processes(1).each(os._exit, [1]))
+    with pytest.raises(ZeroDivisionError):
+        list(Processes(1).each(divmod, [1], 0))
+    assert list(Processes(1).each(ends_silently, [0])) == [True]
 
 
 def ends_silently(_: int) -> bool:
     return signal.getsignal(signal.SIGINT) is signal.SIG_DFL
-
-
-def test_an_interrupted_process_ends_without_a_traceback_of_its_own() -> None:
-    assert list(Processes(1).each(ends_silently, [0])) == [True]
-
-
-def test_an_error_in_a_process_is_said_as_it_would_be_here() -> None:
-    with pytest.raises(ZeroDivisionError):
-        list(Processes(1).each(divmod, [1], 0))
 
 
 def test_processes_of_embed_follow_inputs_and_cores(monkeypatch: pytest.MonkeyPatch) -> None:

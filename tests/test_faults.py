@@ -1,18 +1,14 @@
 """The fault harness of `make faults`, in small: it runs, and it can find what it looks for."""
 
-from __future__ import annotations
-
 import csv
-import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from icda.training import TrainConfig, train
+from support import load_module
 
 FAULTS = Path(__file__).parents[1] / "tools/faults"
 
@@ -33,13 +29,8 @@ def test_a_few_faults_leave_nothing_behind(tmp_path: Path) -> None:
     assert rows["two writers"]["mixed"] == rows["killed"]["different"] == rows["disk full"]["obscure"] == "0"
 
 
-def test_two_runs_that_differ_are_found_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = importlib.util.spec_from_file_location("training", FAULTS / "training.py")
-    assert spec is not None
-    assert spec.loader is not None
-    harness = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "training", harness)
-    spec.loader.exec_module(harness)
+def test_two_runs_that_differ_are_found_to(tmp_path: Path) -> None:
+    harness = load_module(FAULTS / "training.py", "faults_of_training")
     folders = [tmp_path / name for name in ("one", "other", "copy")]
     for seed, folder in enumerate(folders[:2]):
         train(TrainConfig(model="linear", method="ce", epochs=1, seed=seed, out=str(folder)))

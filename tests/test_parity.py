@@ -3,8 +3,6 @@
 The loops follow the order of the released codes and are written by us.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """YAML from outside: values, and nothing that grows or runs."""
 
-from __future__ import annotations
-
 import pytest
 
 from icda.errors import InputError

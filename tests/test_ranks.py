@@ -1,7 +1,5 @@
 """Sums over ranks, with one process and with two."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

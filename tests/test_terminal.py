@@ -1,7 +1,5 @@
 """The console that names from files are printed on."""
 
-from __future__ import annotations
-
 from io import StringIO
 
 from rich.progress import Progress

@@ -1,7 +1,5 @@
 """What a user installs: a wheel, in an environment that knows icda from nowhere else."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -46,19 +44,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("environment")
     run(sys.executable, "-m", "venv", "--without-pip", folder, folder=folder)
     python = folder / "bin/python"
-    run(
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        python,
-        "install",
-        "-q",
-        "--no-index",
-        "--no-deps",
-        wheel,
-        folder=folder,
-    )
+    pip = (sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-index", "--no-deps")
+    run(*pip, wheel, folder=folder)
     where = "import sysconfig; print(sysconfig.get_path('purelib'))"
     packages = Path(run(python, "-c", where, folder=folder).strip())
     (packages / "everything_else.pth").write_text(sysconfig.get_path("purelib") + "\n")
@@ -75,12 +62,7 @@ def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(wheel: Path)
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     files = [path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     assert names == {f"icda/{path.relative_to(PACKAGE).as_posix()}" for path in files}
-    for kind in (
-        "py.typed",
-        "report/style.css",
-        "report/script.js",
-        "clusters/tiny_imagenet.npz",
-    ):
+    for kind in ("py.typed", "report/style.css", "report/script.js", "clusters/tiny_imagenet.npz"):
         assert any(name.endswith(kind) for name in names), kind
 
 

@@ -17,45 +17,27 @@ if TYPE_CHECKING:
     from icda.estimators.meta_classifier import MetaICDAClassifier
     from icda.estimators.robust import RobustClassifier
     from icda.functional.strength import Strength, direct_strength
-    from icda.losses import (
-        AdjustedLoss,
-        CrossEntropyLoss,
-        ICDALoss,
-        ISDALoss,
-        LogitAdjustmentLoss,
-        RISDALoss,
-    )
+    from icda.losses import AdjustedLoss, CrossEntropyLoss, ICDALoss, ISDALoss, LogitAdjustmentLoss, RISDALoss
     from icda.meta.strength_network import StrengthNetwork
     from icda.methods.meta_loop import MetaICDA
     from icda.serving import load
     from icda.statistics import ClassStatistics, Moments
     from icda.statistics.augment import AugmentedFeatures, augment
 
-_HOMES = {
-    "AdjustedLoss": "icda.losses",
-    "Audit": "icda.auditing",
-    "AugmentedFeatures": "icda.statistics.augment",
-    "ClassStatistics": "icda.statistics",
-    "CrossEntropyLoss": "icda.losses",
-    "ICDAClassifier": "icda.estimators.classifier",
-    "ICDALoss": "icda.losses",
-    "ISDALoss": "icda.losses",
-    "LogitAdjustmentLoss": "icda.losses",
-    "MetaICDA": "icda.methods.meta_loop",
-    "MetaICDAClassifier": "icda.estimators.meta_classifier",
-    "Moments": "icda.statistics",
-    "Questions": "icda.auditing",
-    "RISDALoss": "icda.losses",
-    "RobustClassifier": "icda.estimators.robust",
-    "Strength": "icda.functional.strength",
-    "StrengthNetwork": "icda.meta.strength_network",
-    "Verdict": "icda.auditing",
-    "ask": "icda.auditing",
-    "audit": "icda.auditing",
-    "augment": "icda.statistics.augment",
-    "direct_strength": "icda.functional.strength",
-    "load": "icda.serving",
+_NAMES = {
+    "icda.auditing": ("Audit", "Questions", "Verdict", "ask", "audit"),
+    "icda.estimators.classifier": ("ICDAClassifier",),
+    "icda.estimators.meta_classifier": ("MetaICDAClassifier",),
+    "icda.estimators.robust": ("RobustClassifier",),
+    "icda.functional.strength": ("Strength", "direct_strength"),
+    "icda.losses": ("AdjustedLoss", "CrossEntropyLoss", "ICDALoss", "ISDALoss", "LogitAdjustmentLoss", "RISDALoss"),
+    "icda.meta.strength_network": ("StrengthNetwork",),
+    "icda.methods.meta_loop": ("MetaICDA",),
+    "icda.serving": ("load",),
+    "icda.statistics": ("ClassStatistics", "Moments"),
+    "icda.statistics.augment": ("AugmentedFeatures", "augment"),
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
 __all__ = [
     "AdjustedLoss",

@@ -34,11 +34,7 @@ class Engine(Protocol):
 
 
 class Here(Engine):
-    """In this process; torch's own threads use the cores.
-
-    >>> list(Here().each(pow, [2, 3], 2))
-    [4, 9]
-    """
+    """In this process; torch's own threads use the cores."""
 
     def each(self, work: Callable[..., Any], items: Iterable[Any], *shared: Any) -> Iterator[Any]:
         return (work(item, *shared) for item in items)

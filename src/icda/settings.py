@@ -8,11 +8,12 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ParamSpec, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, ParamSpec, get_args
 
 from icda.errors import InputError
 from icda.ranges import COUNTABLE
 from icda.registry import UnknownNameError, did_you_mean
+from icda.signature import full_signature
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -45,12 +46,7 @@ def check(values: Mapping[str, Any], kinds: Mapping[str, Any], origin: str = "")
 
 
 def check_names(names: Mapping[str, Any], known: Mapping[str, Any] | list[str], owner: str, what: str) -> None:
-    """Refuse a name that is not known, with the nearest that is.
-
-    >>> check_names({"epoch": 3}, ["epochs", "task"], "configuration", "setting")
-    Traceback (most recent call last):
-    icda.registry.UnknownNameError: configuration has no setting 'epoch': did you mean 'epochs'? Known: epochs, task.
-    """
+    """Refuse a name that is not known, with the nearest that is."""
     for name in names:
         if name not in known:
             hint = did_you_mean(str(name), known)  # keys of YAML may be numbers or dates
@@ -75,33 +71,13 @@ def option_kinds(cls: type[Any]) -> dict[str, Any]:
     """Annotations of the keyword-only arguments of a class and, as long as it passes `**options` on, of its bases.
 
     What a class passes on may also go to the loss it names as `inner_loss`.
-
-    >>> class Base:
-    ...     def __init__(self, size, *, rate: float = 0.5): ...
-    >>> class Loss(Base):
-    ...     def __init__(self, size, *, beta: int = 1, **options): ...
-    >>> option_kinds(Loss)
-    {'beta': <class 'int'>, 'rate': <class 'float'>}
     """
-    kinds: dict[str, Any] = {}
-    passes_on = False
-    for number, init in enumerate(vars(base)["__init__"] for base in cls.__mro__[:-1] if "__init__" in vars(base)):
-        try:
-            hints = get_type_hints(init, include_extras=True)
-        except NameError:  # types that exist for type checkers only
-            hints = {}
-        parameters = inspect.signature(init).parameters.values()
-        for each in parameters:
-            if each.kind is each.KEYWORD_ONLY:
-                kinds.setdefault(each.name, hints.get(each.name, Any))
-        goes_on = any(each.kind is each.VAR_KEYWORD for each in parameters)
-        passes_on = passes_on or (number == 0 and goes_on)
-        if not goes_on:
-            break
-    inner = getattr(cls, "inner_loss", None)
-    for name, kind in option_kinds(inner).items() if passes_on and inner is not None else ():
-        kinds.setdefault(name, kind)
-    return kinds
+    known = full_signature(cls, types=True).parameters.values()
+    kinds = {each.name: each.annotation for each in known if each.kind is each.KEYWORD_ONLY}
+    kinds = {name: Any if isinstance(kind, str) or kind is inspect._empty else kind for name, kind in kinds.items()}
+    passes_on = any(each.kind is each.VAR_KEYWORD for each in inspect.signature(cls.__init__).parameters.values())
+    inner = getattr(cls, "inner_loss", None) if passes_on else None
+    return kinds if inner is None else kinds | {**option_kinds(inner), **kinds}
 
 
 @functools.cache

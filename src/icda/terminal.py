@@ -27,14 +27,7 @@ class _WithoutControls(RenderHook):
 
 
 def make_console(**settings: Any) -> Console:
-    r"""A rich console on which a name cannot clear the screen, set the window's title or hide what stands before it.
-
-    >>> from io import StringIO
-    >>> out = StringIO()
-    >>> make_console(file=out).print("class \x1b[2Jcat")
-    >>> out.getvalue()
-    'class \\x1b[2Jcat\n'
-    """
+    """A rich console on which a name cannot clear the screen, set the window's title or hide what stands before it."""
     console = Console(**settings)
     console.push_render_hook(_WithoutControls())
     return console

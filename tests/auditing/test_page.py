@@ -66,11 +66,11 @@ def test_rankings_are_cut_and_say_how_many_there_are() -> None:
     assert "About 20.0 % of the labels are estimated to be wrong; 5 are marked by icda." in made
 
 
-def test_many_classes_show_the_strongest_pairs_instead_of_a_matrix() -> None:
-    made = audit(audited(30), 2)
-    assert "The strongest mean ties among 30 classes" in made
-    assert "Label ↓" not in made
-    assert "Label ↓" in audit(audited(20), 2)
+def test_many_classes_are_a_picture_and_their_strongest_pairs_are_listed() -> None:
+    for classes, many in ((20, False), (30, True)):
+        made = audit(audited(classes), 2)
+        assert "strongest ties between classes" in made
+        assert ('class="pixels"' in made) is many
 
 
 @pytest.mark.parametrize("empty", [{}, None])

@@ -103,10 +103,3 @@ def test_a_mistake_ends_in_one_line_and_no_file(words: list[str], hint: str, icd
     assert hint in answer.err
     assert "Traceback" not in answer.text
     assert not list(Path().glob("features*"))
-
-
-def test_a_typo_in_an_option_gives_the_right_one(icda: Any, photos: str) -> None:
-    answer = icda("embed", photos, "--batchsize", 3)
-    assert answer.code == 2
-    assert "--batch-size" in answer.text
-    assert icda("embed").code == 2

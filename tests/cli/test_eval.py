@@ -12,7 +12,9 @@ def run(icda: Any) -> str:
 
 
 def test_a_run_is_evaluated_with_the_figures_of_its_result(icda: Any, run: str) -> None:
+    before = {path.name: path.read_bytes() for path in Path(run).iterdir()}
     answer = icda("eval", run)
+    assert {path.name: path.read_bytes() for path in Path(run).iterdir()} == before, "it changes no file of the run"
     metrics = json.loads(Path(run, "result.json").read_text())["metrics"]
     assert answer.code == 0
     assert "test split" in answer.out
@@ -27,20 +29,10 @@ def test_json_is_the_whole_result_and_nothing_else(icda: Any, run: str) -> None:
     assert answer.err == ""
     assert printed["metrics"] == result["metrics"]
     assert printed["config"] == result["config"]
-
-
-def test_another_split_has_other_figures_and_its_own_name(icda: Any, run: str) -> None:
-    answer = icda("eval", run, "--split", "train")
-    printed = json.loads(icda("eval", run, "--split", "train", "--json").out)
-    assert "train split" in answer.out
-    assert printed["split"] == "train"
-    assert sum(map(sum, printed["confusion"])) == sum(printed["class_counts"])
-
-
-def test_evaluation_changes_no_file_of_the_run(icda: Any, run: str) -> None:
-    before = {path.name: path.read_bytes() for path in Path(run).iterdir()}
-    icda("eval", run)
-    assert {path.name: path.read_bytes() for path in Path(run).iterdir()} == before
+    assert "train split" in icda("eval", run, "--split", "train").out
+    other = json.loads(icda("eval", run, "--split", "train", "--json").out)
+    assert other["split"] == "train"
+    assert sum(map(sum, other["confusion"])) == sum(other["class_counts"])
 
 
 @pytest.mark.parametrize("folder", ["nowhere", "."])

@@ -30,27 +30,13 @@ def test_every_name_is_listed_whole_with_a_word_about_it(
         assert line.split("│")[2].strip(), name
 
 
-def test_without_a_word_everything_is_listed(icda: Any) -> None:
-    names = first_column(icda("list").out)
-    assert {name for kind in NAMES.values() for name in kind} <= names
-
-
-def test_one_kind_is_listed_alone(icda: Any) -> None:
-    answer = icda("list", "selection")
-    assert "validation_worst_group" in answer.out
-    assert "small_cnn" not in answer.out
-
-
-def test_methods_are_listed_with_needs_and_options(icda: Any) -> None:
-    text = icda("list", "methods").text
-    assert "lambda0, beta" in text
-    assert "metadata" in text
-
-
 def test_nothing_is_wider_than_the_terminal_and_no_option_is_cut(icda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     text = icda("list").out
     assert max(map(len, text.splitlines())) <= 80
+    assert {name for kind in NAMES.values() for name in kind} <= first_column(text)
+    assert "small_cnn" not in icda("list", "selection").out, "one kind is listed alone"
+    assert "metadata" in icda("list", "methods").text, "what a method needs"
     words = set(re.findall(r"\w+", text))
     for name in method_names():
         assert set(option_names(method_class(name))) <= words, name

@@ -14,18 +14,7 @@ import pytest
 import torch
 
 from icda import __version__, errors
-from icda.cli import (
-    audit,
-    demo,
-    embed,
-    eval,
-    explain,
-    list,
-    main,
-    report,
-    train,
-    tune,
-)
+from icda.cli import audit, demo, embed, eval, explain, list, main, report, train, tune
 from icda.extras import MissingExtraError
 from icda.training import TrainConfig
 from icda.training.trainer import DivergedError
@@ -87,6 +76,7 @@ def test_help_explains_every_option(words: tuple[str, ...], icda: Any) -> None:
         (["train", "--learning_ratee", "0.1"], "--learning-rate FLOAT"),
         (["demo", "--sedes", "1"], "--seeds INT"),
         (["eval", "run", "--splitt", "test"], "--split"),
+        (["embed", "photos", "--batchsize", "3"], "--batch-size"),
         (["list", "method"], "'methods'"),
         (["train", "--optimizer", "adm"], "'adam'"),
         (["train", "--task", "digts_lt"], "did you mean 'digits_lt'?"),

@@ -49,19 +49,16 @@ def ledger(path: Path) -> Path:
 
 
 def test_a_ledger_becomes_a_comparison(report: Any, tmp_path: Path) -> None:
-    answer = report(ledger(tmp_path / "demo.csv"))
+    answer = report(ledger(tmp_path / "demo.csv"), "--explain", "quick")  # it has no model to explain
+    assert answer.code == 1
+    assert "icda on t, seed 0 needs its trained model" in answer.err
+    assert not Path("report.html").exists()
+    answer = report(tmp_path / "demo.csv")
     assert answer.code == 0, answer.err
     assert "Report of 3 runs: report.html" in answer.text
     page = Path("report.html").read_text()
     assert 'id="comparison"' in page
     assert "60.00 ± 14.14" in page
-
-
-def test_a_ledger_has_no_model_to_explain(report: Any, tmp_path: Path) -> None:
-    answer = report(ledger(tmp_path / "demo.csv"), "--explain", "quick")
-    assert answer.code == 1
-    assert "icda on t, seed 0 needs its trained model" in answer.err
-    assert not Path("report.html").exists()
 
 
 def test_the_page_is_opened_on_request(report: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """What the data tests share: where real datasets lie, and small pictures on disk."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

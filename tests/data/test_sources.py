@@ -7,7 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
-from icda.data.sources import FeatureArray, ImageArray, ImageFiles, TextArray, UnreadableImageError, transformed
+from icda.data.images import UnreadableImageError, central_square
+from icda.data.sources import FeatureArray, ImageArray, ImageFiles, PreparedImages, TextArray, transformed
 from icda.data.tokens import Tokeniser
 
 HALF = (0.5, 0.5, 0.5)
@@ -30,6 +31,8 @@ class TestImageArray:
         assert colour.is_contiguous(memory_format=torch.channels_last)
         assert grey.is_contiguous()
         assert (colour.dtype, colour.shape, grey.shape) == (torch.float32, (4, 3, 8, 8), (4, 1, 8, 8))
+        empty = ImageArray(_noise(), HALF, HALF, crop_padding=2).fetch(rows[:0], torch.Generator())
+        assert empty.shape == (0, 3, 8, 8)
 
     def test_without_a_generator_images_come_as_they_are(self) -> None:
         images = _noise()
@@ -43,10 +46,6 @@ class TestImageArray:
         assert torch.equal(first, again)
         assert not torch.equal(first, other)
 
-    def test_an_empty_batch_is_allowed(self) -> None:
-        source = ImageArray(_noise(), HALF, HALF, crop_padding=2)
-        assert source.fetch(torch.empty(0, dtype=torch.long), torch.Generator()).shape == (0, 3, 8, 8)
-
     def test_fingerprints_tell_pixels_and_recipes_apart(self) -> None:
         images = _noise()
         changed = images.clone()
@@ -55,13 +54,6 @@ class TestImageArray:
         assert len({source.fingerprint for source in sources}) == 3
         assert ImageArray(images.clone(), HALF, HALF).fingerprint == sources[0].fingerprint
 
-    @pytest.mark.parametrize(
-        "images", [_noise().float(), _noise()[0], _noise(channels=1)], ids=["float", "one image", "channels"]
-    )
-    def test_wrong_arrays_are_refused(self, images: torch.Tensor) -> None:
-        with pytest.raises(ValueError, match=r"expects uint8 images of shape \(N, H, W, 3\)"):
-            ImageArray(images, HALF, HALF)
-
 
 class TestFeatureArray:
     def test_rows_come_as_float32(self) -> None:
@@ -69,10 +61,6 @@ class TestFeatureArray:
         fetched = FeatureArray(features).fetch(torch.tensor([2, 0]), torch.Generator())
         assert fetched.dtype == torch.float32
         assert fetched.tolist() == [[6, 7, 8], [0, 1, 2]]
-
-    def test_a_vector_is_refused(self) -> None:
-        with pytest.raises(ValueError, match=r"\(N, A\), got \(3,\)"):
-            FeatureArray(torch.zeros(3))
 
 
 class TestImageFiles:
@@ -103,8 +91,9 @@ class TestImageFiles:
         good = write_image(tmp_path / "good.png", (60, 60))
         bad = tmp_path / "bad.png"
         bad.write_bytes(good.read_bytes()[:2000] if isinstance(content, str) else content)
-        with pytest.raises(UnreadableImageError, match=r"bad\.png"):
-            ImageFiles([good, bad], 16).fetch(torch.tensor([0, 1]))
+        for source in (ImageFiles([good, bad], 16), PreparedImages([good, bad], 16, central_square)):
+            with pytest.raises(UnreadableImageError, match=r"bad\.png"):
+                source.fetch(torch.tensor([0, 1]))
 
     def test_pictures_are_turned_upright(self, tmp_path: Path) -> None:
         image = Image.new("RGB", (16, 16))
@@ -115,10 +104,6 @@ class TestImageFiles:
         fetched = ImageFiles([tmp_path / "turned.png"], 16).fetch(torch.tensor([0]))
         assert fetched[..., 8:, :].min() > 0 > fetched[..., :8, :].max()
 
-    def test_a_size_below_one_pixel_is_refused(self) -> None:
-        with pytest.raises(ValueError, match="image size is 0"):
-            ImageFiles([], 0)
-
     def test_fingerprints_notice_another_file(self, tmp_path: Path, write_image: Any) -> None:
         path = write_image(tmp_path / "a.png")
         before = ImageFiles([path], 16).fingerprint
@@ -128,14 +113,12 @@ class TestImageFiles:
 
 class TestTextArray:
     def test_texts_are_padded_to_the_longest_of_the_batch_and_cut_at_the_limit(self) -> None:
-        source = TextArray(["a bb ccc dddd", "ee", ""], _words, max_length=3)
+        source = TextArray(["a bb ccc dddd", "ee", ""], _words, max_length=3, padding=7)
         fetched = source.fetch(torch.tensor([1, 0, 2]))
-        assert fetched["input_ids"].tolist() == [[2, 0, 0], [1, 2, 3], [0, 0, 0]]
+        assert fetched["input_ids"].tolist() == [[2, 7, 7], [1, 2, 3], [7, 7, 7]]
         assert fetched["attention_mask"].tolist() == [[1, 0, 0], [1, 1, 1], [0, 0, 0]]
         assert fetched["input_ids"].dtype == torch.long
-
-    def test_a_batch_of_wordless_texts_has_one_column(self) -> None:
-        assert TextArray(["", ""], _words, 8).fetch(torch.arange(2))["input_ids"].shape == (2, 1)
+        assert source.fetch(torch.tensor([2, 2]))["input_ids"].shape == (2, 1), "wordless texts have one column"
 
     def test_a_text_is_tokenised_once(self) -> None:
         seen: list[str] = []
@@ -148,11 +131,6 @@ class TestTextArray:
         for _ in range(3):
             source.fetch(torch.tensor([0, 1, 0]))
         assert seen == ["a", "b b"]
-
-    def test_padding_is_the_given_id_and_masked(self) -> None:
-        inputs = TextArray(["a bb", "c"], _words, 8, padding=7).fetch(torch.arange(2))
-        assert inputs["input_ids"][1, 1] == 7
-        assert inputs["attention_mask"].tolist() == [[1, 1], [1, 0]]
 
     def test_another_tokeniser_is_told_the_length_and_leaves_the_first_source_alone(self) -> None:
         source = TextArray(["a bb ccc", "c"], _words, 8)
@@ -172,9 +150,21 @@ class TestTextArray:
         ]
         assert len({source.fingerprint for source in sources}) == 4
 
-    def test_a_limit_below_one_is_refused(self) -> None:
-        with pytest.raises(ValueError, match="max_length is 0"):
-            TextArray(["a"], _words, 0)
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ImageArray(_noise().float(), HALF, HALF), r"expects uint8 images of shape \(N, H, W, 3\)"),
+        (lambda: ImageArray(_noise()[0], HALF, HALF), r"expects uint8 images of shape \(N, H, W, 3\)"),
+        (lambda: ImageArray(_noise(channels=1), HALF, HALF), r"expects uint8 images of shape \(N, H, W, 3\)"),
+        (lambda: FeatureArray(torch.zeros(3)), r"\(N, A\), got \(3,\)"),
+        (lambda: ImageFiles([], 0), "image size is 0"),
+        (lambda: TextArray(["a"], _words, 0), "max_length is 0"),
+    ],
+)
+def test_what_cannot_be_a_source_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
 
 
 def _darken(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -183,21 +173,16 @@ def _darken(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 class TestWithTransform:
+    @pytest.mark.parametrize("recipe", [{"crop_padding": 2, "flip": True}, {}], ids=["cropped", "as it is"])
     @pytest.mark.parametrize("channels", [1, 3])
-    def test_it_comes_before_crop_and_flip_and_before_standardisation(self, channels: int) -> None:
+    def test_it_comes_before_crop_and_flip_and_before_standardisation(self, channels: int, recipe: Any) -> None:
         images, half = _noise(channels=channels), HALF[:channels]
         rows = torch.tensor([5, 1, 1])
-        source = ImageArray(images, half, half, crop_padding=2, flip=True).with_transform(_darken)
+        source = ImageArray(images, half, half, **recipe).with_transform(_darken)
         generator = torch.Generator().manual_seed(3)
         darkened = _darken(images[rows], generator)
-        expected = ImageArray(darkened, half, half, crop_padding=2, flip=True).fetch(torch.arange(3), generator)
+        expected = ImageArray(darkened, half, half, **recipe).fetch(torch.arange(3), generator)
         assert torch.equal(source.fetch(rows, torch.Generator().manual_seed(3)), expected)
-
-    def test_images_that_are_not_cropped_are_transformed_too(self) -> None:
-        images = _noise()
-        found = ImageArray(images, HALF, HALF).with_transform(_darken).fetch(torch.tensor([4]), torch.Generator())
-        expected = ImageArray(_darken(images[[4]], torch.Generator()), HALF, HALF).fetch(torch.tensor([0]))
-        assert torch.equal(found, expected)
 
     def test_without_a_generator_and_in_the_old_source_nothing_is_transformed(self) -> None:
         old = ImageArray(_noise(), HALF, HALF, crop_padding=2, flip=True)

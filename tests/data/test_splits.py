@@ -16,11 +16,7 @@ def _generator(seed: int = 0) -> torch.Generator:
 
 def test_positions_are_grouped_by_label_in_random_order() -> None:
     parts = shuffled_by_class(_labels(), _generator())
-    assert [sorted(part.tolist()) for part in parts] == [
-        list(range(30, 50)),
-        list(range(50, 60)),
-        list(range(30)),
-    ]
+    assert [sorted(part.tolist()) for part in parts] == [list(range(30, 50)), list(range(50, 60)), list(range(30))]
     assert parts[2].tolist() != sorted(parts[2].tolist())
 
 
@@ -64,22 +60,11 @@ def test_each_split_has_its_own_rows_and_what_belongs_to_them() -> None:
     assert torch.equal(train.memberships, memberships[[1, 3]])
 
 
-def _draw(*key: int | str) -> list[float]:
-    return torch.rand(4, generator=generator_for(*key)).tolist()
-
-
-def test_the_same_key_gives_the_same_stream() -> None:
-    assert _draw(3, "order", 1) == _draw(3, "order", 1)
-
-
-def test_neighbouring_keys_give_different_streams() -> None:
-    keys = [(0, 1), (1, 0), (0, 1, 0), (0, "1"), (1,), (10,)]
-    assert len({tuple(_draw(*key)) for key in keys}) == len(keys)
-
-
-def test_global_random_state_is_left_alone() -> None:
+def test_a_stream_depends_on_its_key_and_on_nothing_else_and_neighbouring_keys_differ() -> None:
     torch.manual_seed(7)
     expected = torch.rand(1)
     torch.manual_seed(7)
-    _draw(1, 2)
-    assert torch.equal(torch.rand(1), expected)
+    keys = [(0, 1), (1, 0), (0, 1, 0), (0, "1"), (1,), (10,), (10,)]
+    streams = [tuple(torch.rand(4, generator=generator_for(*key)).tolist()) for key in keys]
+    assert len(set(streams)) == len(set(keys))
+    assert torch.equal(torch.rand(1), expected), "global randomness is left alone"

@@ -48,11 +48,6 @@ def test_every_cell_of_every_split_keeps_its_share_and_none_vanishes(share: floa
             assert abs(kept - share * count) < 1 or kept == 1 or count == max(counts)
 
 
-def test_a_number_is_the_number_of_training_samples_and_the_other_splits_follow() -> None:
-    part = take_subset(birds(), 100)
-    assert [len(split) for split in (part.train, part.validation, part.test)] == [100, 25, 71]  # type: ignore[arg-type]
-
-
 def test_a_subset_keeps_what_belongs_to_a_sample_and_the_order() -> None:
     whole = birds()
     part = take_subset(whole, 0.1, seed=5)
@@ -66,21 +61,18 @@ def test_a_subset_keeps_what_belongs_to_a_sample_and_the_order() -> None:
 
 def test_name_and_metadata_stay_and_the_hash_differs() -> None:
     whole = birds()
-    part = take_subset(whole, 0.1)
+    part = take_subset(whole, 100)  # training samples, and the other splits follow
+    assert [len(split) for split in (part.train, part.validation, part.test)] == [100, 25, 71]  # type: ignore[arg-type]
+    assert take_subset(whole, len(whole.train)) is whole
     assert part.name == whole.name
     assert part.metadata is whole.metadata
     assert part.group_names == whole.group_names
     assert part.data_hash != whole.data_hash
     assert part.class_counts.sum() == len(part.train)
     assert f"{len(part.train)} of 963 training samples" in part.description
-
-
-def test_the_hash_covers_overlapping_groups() -> None:
-    whole = birds()
     changed = whole.test.memberships.clone()
     changed[0, 0] = ~changed[0, 0]
-    other = replace(whole, test=replace(whole.test, memberships=changed))
-    assert other.data_hash != whole.data_hash
+    assert replace(whole, test=replace(whole.test, memberships=changed)).data_hash != whole.data_hash
     assert replace(whole).data_hash == whole.data_hash
 
 
@@ -100,20 +92,12 @@ def test_without_groups_the_classes_are_the_cells() -> None:
     assert part.test.targets.bincount().tolist() == [1, 1]
 
 
-def test_all_training_samples_are_the_whole_task() -> None:
-    whole = birds()
-    assert take_subset(whole, len(whole.train)) is whole
-
-
 @pytest.mark.parametrize("total", [4, 5, 9, 50, 481, 962, 963, 5000])
 def test_sizes_are_within_their_cells_and_sum_up(total: int) -> None:
     sizes = cell_sizes(CELLS["train"], total)
     assert sum(sizes) == min(total, 963)
     assert all(1 <= size <= count for size, count in zip(sizes, CELLS["train"], strict=True))
-
-
-def test_many_tiny_cells_take_from_the_large_one() -> None:
-    assert cell_sizes([1000, 1, 1, 1], 5) == [2, 1, 1, 1]
+    assert cell_sizes([1000, 1, 1, 1], 5) == [2, 1, 1, 1]  # many tiny cells take from the large one
     assert cell_sizes([1000, 1, 1, 1], 1) == [1, 1, 1, 1]
 
 

@@ -13,8 +13,12 @@ def _task(train: Split, test: Split) -> Task:
     return Task(name="toy", num_classes=2, train=train, validation=None, test=test, class_names=("cat", "dog"))
 
 
-def test_counts_come_from_the_training_labels() -> None:
+def test_counts_come_from_the_training_labels_which_every_class_must_have() -> None:
     assert _task(_split([0, 1, 1]), _split([0])).class_counts.tolist() == [1, 2]
+    with pytest.raises(ValueError, match="no training sample for class dog"):
+        _task(_split([0, 0]), _split([1]))
+    with pytest.raises(ValueError, match=r"test has label 2, outside 0\.\.1"):
+        _task(_split([0, 1]), _split([2]))
 
 
 def test_the_hash_changes_with_rows_and_labels_and_with_nothing_else() -> None:
@@ -27,16 +31,6 @@ def test_the_hash_changes_with_rows_and_labels_and_with_nothing_else() -> None:
     hashes = [task.data_hash for task in tasks]
     assert hashes[0] == hashes[1]
     assert len(set(hashes)) == 3
-
-
-def test_a_class_without_training_samples_is_named() -> None:
-    with pytest.raises(ValueError, match="no training sample for class dog"):
-        _task(_split([0, 0]), _split([1]))
-
-
-def test_a_label_out_of_range_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"test has label 2, outside 0\.\.1"):
-        _task(_split([0, 1]), _split([2]))
 
 
 def test_a_subset_keeps_rows_labels_groups_and_clean_labels_together() -> None:

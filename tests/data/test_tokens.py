@@ -14,6 +14,10 @@ def test_ids_leave_zero_to_the_padding_and_stay_below_the_vocabulary_size() -> N
     assert max(ids) == 32767
 
 
+def test_ids_are_the_same_on_every_machine() -> None:
+    assert hash_tokens("bird on water") == [28552, 15669, 2885, 17829, 22517]
+
+
 def test_a_text_without_words_has_no_tokens() -> None:
     assert hash_tokenise(["", " ?!", "ja"]) == [[], [], hash_tokens("ja")]
 

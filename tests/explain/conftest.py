@@ -1,7 +1,5 @@
 """Small trained-looking things that the explanations are tried on."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import pytest

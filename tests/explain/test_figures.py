@@ -6,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from icda.explain.figures import FIGURES, FigureOptions, TrainedRun, check_suffix, make_figure
+from icda.explain.figures import FIGURES, FigureOptions, TrainedRun, make_figure
 from icda.explain.margins import margins
 from icda.explain.passes import run_pass
 from icda.methods import Setup, create_method
@@ -88,42 +88,30 @@ def test_heat_is_measured_on_the_same_samples_for_every_run(runs: list[TrainedRu
     assert min(Image.open(picture).size) > 300
 
 
-def test_counterfactuals_of_one_run_are_shown_under_three_augmentations(
-    runs: list[TrainedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_counterfactuals_of_one_run_are_shown_under_three_augmentations(runs: list[TrainedRun], tmp_path: Path) -> None:
     picture, table = make_figure("counterfactual", runs[:1], tmp_path / "c.png", FEW)
     rows = rows_of(table)
     assert [row["augmentation"] for row in rows] == ["isda"] * 4 + ["risda"] * 4 + ["icda"] * 4
     assert len({row["index"] for row in rows}) == 4
     assert all(float(row["feature_error"]) < 1 for row in rows)
     assert picture.stat().st_size > 5000
-    with pytest.raises(ValueError, match="one network's feature space, got 2 runs"):
-        make_figure("counterfactual", runs, tmp_path / "c.png", FEW)
 
 
-class TestRefused:
-    def test_an_unknown_figure(self, runs: list[TrainedRun], tmp_path: Path) -> None:
-        with pytest.raises(ValueError, match="unknown figure 'variances': did you mean 'variance'"):
-            make_figure("variances", runs, tmp_path / "v.png")
-
-    @pytest.mark.parametrize("name", ["m.jpg", "m", "m.csv"])
-    def test_an_unknown_form(self, name: str) -> None:
-        with pytest.raises(ValueError, match=r"written as \.png, \.pdf or \.svg"):
-            check_suffix(Path(name))
-
-    def test_runs_of_different_data(self, runs: list[TrainedRun], long_tailed: Any, tmp_path: Path) -> None:
-        other = TrainedRun("other", *long_tailed)
-        with pytest.raises(ValueError, match="must share their data: 'ICDA' is of task 'digits_coloured', 'other'"):
-            make_figure("margins", [runs[0], other], tmp_path / "m.png")
-
-    def test_no_run_and_the_same_name_twice(self, runs: list[TrainedRun], tmp_path: Path) -> None:
-        with pytest.raises(ValueError, match="needs at least one run"):
-            make_figure("margins", [], tmp_path / "m.png")
-        with pytest.raises(ValueError, match="different labels, got ICDA, ICDA"):
-            make_figure("margins", [runs[0], runs[0]], tmp_path / "m.png")
-
-    def test_nothing_is_written_for_them(self, runs: list[TrainedRun], tmp_path: Path) -> None:
-        for name in FIGURES:
-            with pytest.raises(ValueError, match="written as"):
-                make_figure(name, runs[:1], tmp_path / "m.gif")
-        assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize(
+    ("name", "out", "chosen", "message"),
+    [
+        ("variances", "v.png", [0, 1], "unknown figure 'variances': did you mean 'variance'"),
+        ("margins", "m.png", [0, 2], "must share their data: 'ICDA' is of task 'digits_coloured', 'other'"),
+        ("margins", "m.png", [], "needs at least one run"),
+        ("margins", "m.png", [0, 0], "different labels, got ICDA, ICDA"),
+        ("counterfactual", "c.png", [0, 1], "one network's feature space, got 2 runs"),
+        *((name, out, [0], r"written as \.png, \.pdf or \.svg") for name in FIGURES for out in ("m.gif", "m", "m.csv")),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_and_nothing_is_written(
+    name: str, out: str, chosen: list[int], message: str, runs: list[TrainedRun], long_tailed: Any, tmp_path: Path
+) -> None:
+    known = [*runs, TrainedRun("other", *long_tailed)]
+    with pytest.raises(ValueError, match=message):
+        make_figure(name, [known[number] for number in chosen], tmp_path / out)
+    assert list(tmp_path.iterdir()) == []

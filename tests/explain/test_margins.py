@@ -29,44 +29,29 @@ def test_a_margin_is_the_logit_of_the_target_less_the_best_of_the_others() -> No
         assert found == row[target] - max(value for c, value in enumerate(row) if c != target)
 
 
-class TestAdjusted:
-    @pytest.mark.parametrize("name", ["logit_adjustment", "icda"])
-    def test_it_is_the_margin_of_logits_plus_adjustment(self, name: str) -> None:
-        found = seen()
-        method = create_method(name, SETUP)
-        adjustment = method.criterion.adjustment(found.features, found.targets, (found.weight, found.bias))
-        wanted = margins(found.logits + adjustment, found.targets)
-        torch.testing.assert_close(adjusted_margins(method, found), wanted)
-        assert not torch.equal(wanted, margins(found.logits, found.targets))
-
-    def test_a_method_without_adjustment_has_none(self) -> None:
-        assert adjusted_margins(create_method("cross_entropy", SETUP), seen()) is None
-
-    def test_statistics_stay_as_they_are(self) -> None:
-        method = create_method("icda", SETUP).train()
-        adjusted_margins(method, seen())
-        assert method.criterion.statistics.count.sum() == 0
+@pytest.mark.parametrize("name", ["logit_adjustment", "icda"])
+def test_it_is_the_margin_of_logits_plus_adjustment(name: str) -> None:
+    found = seen()
+    method = create_method(name, SETUP)
+    adjustment = method.criterion.adjustment(found.features, found.targets, (found.weight, found.bias))
+    wanted = margins(found.logits + adjustment, found.targets)
+    torch.testing.assert_close(adjusted_margins(method, found), wanted)
+    assert not torch.equal(wanted, margins(found.logits, found.targets))
+    if name == "icda":
+        assert method.criterion.statistics.count.sum() == 0, "statistics stay as they are"
+    assert adjusted_margins(create_method("cross_entropy", SETUP), found) is None
 
 
-class TestFigures:
-    def test_every_sample_is_counted_once_in_the_row_of_its_class_and_of_its_group(self) -> None:
-        values, targets, groups = torch.randn(50), torch.arange(50) % 3, torch.arange(50) % 2
-        figures = margin_figures(values, targets, 3, groups)
-        assert [sum(row) for row in figures["counts"]] == [17, 17, 16]
-        assert [sum(row) for row in figures["group_counts"]] == [25, 25]
-        assert all(len(row) == len(figures["edges"]) - 1 for row in figures["counts"])
-
-    def test_bars_left_of_zero_are_the_wrong_samples(self) -> None:
-        values = torch.randn(200)
-        figures = margin_figures(values, torch.zeros(200, dtype=torch.long), 2)
-        left = sum(
-            count for count, edge in zip(figures["counts"][0], figures["edges"][1:], strict=True) if edge <= 1e-12
-        )
-        assert left == int((values < 0).sum())
-        assert figures["share_negative"] == pytest.approx(left / 200)
-
-    def test_a_class_without_samples_has_no_mean(self) -> None:
-        assert means_by(torch.tensor([1.0, 3.0]), torch.tensor([0, 0]), 2) == [2.0, None]
+def test_every_sample_is_counted_once_in_the_row_of_its_class_and_of_its_group() -> None:
+    values, targets, groups = torch.randn(50), torch.arange(50) % 3, torch.arange(50) % 2
+    figures = margin_figures(values, targets, 3, groups)
+    assert [sum(row) for row in figures["counts"]] == [17, 17, 16]
+    assert [sum(row) for row in figures["group_counts"]] == [25, 25]
+    assert all(len(row) == len(figures["edges"]) - 1 for row in figures["counts"])
+    bars = zip(*figures["counts"], figures["edges"][1:], strict=True)
+    left = sum(sum(counts) for *counts, edge in bars if edge <= 1e-12)
+    assert left == int((values < 0).sum()), "bars left of zero are the wrong samples"
+    assert figures["share_negative"] == pytest.approx(left / 50)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +70,7 @@ def test_histograms_agree_with_counting_by_hand() -> None:
     edges = torch.tensor([0.0, 1.0, 2.0], dtype=torch.float64)
     values, labels = torch.tensor([0.0, 0.5, 1.0, 2.0, 1.5]), torch.tensor([0, 0, 0, 1, 1])
     assert histograms(values, labels, 2, edges) == [[2, 1], [0, 2]]
+    assert means_by(torch.tensor([1.0, 3.0]), torch.tensor([0, 0]), 2) == [2.0, None]
 
 
 def test_a_sample_is_as_far_as_its_nearest_boundary() -> None:
@@ -96,14 +82,7 @@ def test_a_sample_is_as_far_as_its_nearest_boundary() -> None:
             ((row[target] - row[c]) / (weight[target] - weight[c]).norm()).item() for c in range(4) if c != target
         )
         assert found.item() == pytest.approx(wanted, rel=1e-9)
-
-
-def test_larger_weights_alone_change_no_distance() -> None:
-    features, weight, targets = torch.randn(9, 3), torch.randn(3, 3), torch.arange(9) % 3
-    found = [sample_distances(features @ (k * weight).T, targets, k * weight) for k in (1.0, 7.0)]
-    torch.testing.assert_close(*found)
-
-
-def test_a_class_without_a_boundary_is_left_out_of_the_nearest() -> None:
-    weight = torch.tensor([[1.0], [1.0], [-1.0]])
-    assert sample_distances(torch.tensor([[2.0, 2.0, -2.0]]), torch.tensor([0]), weight).item() == 2.0
+    larger = sample_distances(features @ (7 * weight).T + 7 * bias, targets, 7 * weight)
+    torch.testing.assert_close(larger, sample_distances(logits, targets, weight))  # larger weights alone change nothing
+    twins = torch.tensor([[1.0], [1.0], [-1.0]])  # no boundary between the first two
+    assert sample_distances(torch.tensor([[2.0, 2.0, -2.0]]), torch.tensor([0]), twins).item() == 2.0

@@ -6,14 +6,7 @@ from torch import nn
 
 from icda.data.sources import FeatureArray
 from icda.data.task import Split
-from icda.explain.passes import (
-    balanced_sample,
-    logged_variances,
-    named_split,
-    run_pass,
-    subsample,
-    variance_figures,
-)
+from icda.explain.passes import balanced_sample, logged_variances, run_pass, subsample, variance_figures
 from icda.methods.base import Method
 from icda.models.base import FeatureClassifier, evaluating
 
@@ -49,21 +42,14 @@ def test_a_pass_is_in_evaluation_mode_and_leaves_every_mode_and_buffer_as_it_was
     torch.testing.assert_close(seen.logits, output.logits)
 
 
-def test_positions_are_kept_with_what_belongs_to_them() -> None:
-    data = split([0, 1, 1, 0, 1], groups=[0, 2, 3, 1, 2])
-    chosen = torch.tensor([4, 1, 3])
-    seen, whole = run_pass(Method(), [network().eval()], data, chosen), None
-    whole = run_pass(Method(), [network().eval()], data)
+def test_positions_are_kept_with_what_belongs_to_them_and_predictions_follow_the_rule_of_the_method() -> None:
+    data, net = split([0, 1, 1, 0, 1], groups=[0, 2, 3, 1, 2]), network()
+    seen = run_pass(Contrary(), [net], data, torch.tensor([4, 1, 3]))
     assert seen.index.tolist() == [4, 1, 3]
     assert seen.targets.tolist() == [1, 1, 0]
     assert seen.groups.tolist() == [2, 2, 1]
-    assert len(whole) == 5
-
-
-def test_predictions_follow_the_rule_of_the_method_and_logits_the_network() -> None:
-    net, data = network(), split([0, 1, 1, 0])
-    seen = run_pass(Contrary(), [net], data)
     assert torch.equal(seen.predicted, 1 - seen.logits.argmax(1))
+    assert len(run_pass(Method(), [net], data)) == 5
 
 
 def test_a_subsample_depends_on_the_seed_alone() -> None:
@@ -81,17 +67,7 @@ def test_a_balanced_sample_takes_the_same_number_of_each_group() -> None:
     assert torch.equal(chosen, balanced_sample(data, 12, seed=3))
     # Where a group has no more samples, the others fill up.
     assert torch.bincount(data.groups[balanced_sample(data, 16, seed=3)]).tolist() == [5, 4, 4, 3]
-
-
-def test_a_balanced_sample_of_more_than_there_is_is_everything() -> None:
     assert sorted(balanced_sample(split([0, 1, 1]), 9, seed=0).tolist()) == [0, 1, 2]
-
-
-def test_a_split_that_is_not_there_is_named(coloured: Any) -> None:
-    with pytest.raises(
-        ValueError, match="task 'digits_coloured' has no meta split: choose from train, validation, test"
-    ):
-        named_split(coloured.task, "meta")
 
 
 def test_a_pass_gives_the_variance_of_logit_differences(coloured: Any) -> None:
@@ -109,11 +85,6 @@ def test_logged_epochs_are_taken_from_the_history(long_tailed: Any) -> None:
     found = variance_figures(seen, history)
     assert (found["epochs"], found["own"], found["unrelated"]) == ([0, 1, 2], [1.0, 2.0, 3.0], [0.0, 0.5, 1.0])
     assert found["trained"]["own"] == pytest.approx(variance_figures(seen)["own"][0])
-
-
-def test_a_run_that_logged_nothing_is_measured_once_after_its_last_epoch(long_tailed: Any) -> None:
-    seen = run_pass(long_tailed.method, long_tailed.networks, long_tailed.task.train)
-    found = variance_figures(seen, [{"epoch": 0}, {"epoch": 1}])
-    assert found["epochs"] == [1]
-    assert found["own"] == [found["trained"]["own"]]
+    once = variance_figures(seen, [{"epoch": 0}, {"epoch": 1}])  # a run that logged nothing
+    assert (once["epochs"], once["own"]) == ([1], [once["trained"]["own"]])
     assert logged_variances([{"epoch": 0}]) == {"epochs": [], "own": [], "unrelated": []}

@@ -1,7 +1,5 @@
 """Fits and audits with up to three oddities."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,6 +8,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 import icda
+from fuzz.loss_calls import odd
 from icda import ICDAClassifier, MetaICDAClassifier, RobustClassifier
 
 Change = Callable[[np.ndarray], Any]
@@ -161,10 +160,6 @@ AUDIT_SETTINGS: dict[str, list[Any]] = {
     "class_names": [["a", "b"], ["a"], "ab", 3, {0: "a", 1: "b"}],
     "sample_names": [[str(i) for i in range(30)], ["a"], 3, [None] * 30],
 }
-
-
-def odd(table: dict[str, Any]) -> st.SearchStrategy[str | None]:
-    return st.one_of(st.none(), st.none(), st.sampled_from(sorted(table)))
 
 
 def some(table: dict[str, list[Any]]) -> st.SearchStrategy[dict[str, Any]]:

@@ -1,7 +1,5 @@
 """What a call came to: a finite value, a sentence, or something that must not happen."""
 
-from __future__ import annotations
-
 import traceback
 import warnings
 from collections.abc import Callable

@@ -5,8 +5,6 @@
 Exits with 1 if one raised something obscure, returned NaN or infinity, or changed state though it was refused.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections import Counter
@@ -21,8 +19,7 @@ from hypothesis.strategies import SearchStrategy
 
 from fuzz.estimator_calls import audit_calls, fit_calls
 from fuzz.judge import BAD, REFUSED, VALUE, judge
-from fuzz.loss_calls import loss_calls, statistics_calls
-from fuzz.run_losses import try_loss, try_statistics
+from fuzz.loss_calls import loss_calls, statistics_calls, try_loss, try_statistics
 
 CALLS = 50_000
 Try = Callable[[Any], tuple[str, str]]

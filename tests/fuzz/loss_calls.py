@@ -1,7 +1,5 @@
 """Calls of losses with up to three oddities: types, dtypes, shapes, sizes, values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,8 +8,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from fuzz.judge import VALUE, judge
 from icda.losses import LOSSES, AdjustedLoss
-from icda.losses.augmented import StatisticsLoss
 from icda.losses.prior_loss import PriorLoss
 from icda.statistics import ClassStatistics
 
@@ -272,4 +270,22 @@ statistics_calls = st.builds(
     seed=st.integers(0, 2**31),
 )
 
-__all__ = ["LossCall", "StatisticsCall", "StatisticsLoss", "loss_calls", "statistics_calls"]
+
+def try_loss(call: LossCall) -> tuple[str, str]:
+    made: list = []
+    outcome = judge(lambda: made.append(call.make()))
+    if outcome[0] != VALUE:
+        return outcome
+    prepared: list = []
+    outcome = judge(lambda: prepared.append(call.prepare(made[0])))
+    if outcome[0] != VALUE:
+        return outcome
+    run = prepared[0]
+    if call.method == "adjustment":  # -inf is how it rules a class without samples out
+        return judge(lambda: run().double().clamp(min=-1e30), made[0])
+    return judge(run, made[0])
+
+
+def try_statistics(call: StatisticsCall) -> tuple[str, str]:
+    statistics = ClassStatistics(3, 4, call.covariance)  # type: ignore[arg-type]
+    return judge(call.prepare(statistics), statistics)

@@ -59,24 +59,11 @@ def test_per_class_accuracy_is_recall_and_none_for_absent_classes(seed: int) -> 
 def test_a_count_on_a_threshold_is_medium() -> None:
     bands = band_accuracy([0.1, 0.2, 0.3, 0.4], [101, 100, 20, 19])
     assert bands == {"many_accuracy": 0.1, "medium_accuracy": 0.25, "few_accuracy": 0.4}
-
-
-def test_an_empty_band_is_none() -> None:
-    assert band_accuracy([0.5, 0.5], torch.tensor([500, 500])) == {
-        "many_accuracy": 0.5,
-        "medium_accuracy": None,
-        "few_accuracy": None,
-    }
-
-
-def test_a_band_whose_classes_are_all_absent_is_none() -> None:
-    assert band_accuracy([None, 0.5], [5, 500])["few_accuracy"] is None
-
-
-def test_thresholds_move_the_bands() -> None:
     assert band_accuracy([0.1, 0.9], [5, 9], thresholds=(2, 6))["many_accuracy"] == 0.9
 
 
-def test_no_known_value_has_neither_mean_nor_worst() -> None:
-    assert mean_known([None]) is None
-    assert worst_known([]) is None
+def test_what_has_no_known_value_is_none() -> None:
+    empty = {"many_accuracy": 0.5, "medium_accuracy": None, "few_accuracy": None}
+    assert band_accuracy([0.5, 0.5], torch.tensor([500, 500])) == empty
+    assert band_accuracy([None, 0.5], [5, 500]) == empty  # its classes are absent
+    assert mean_known([None]) is worst_known([]) is None

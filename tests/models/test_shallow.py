@@ -1,7 +1,5 @@
 """Hashed words and their mean; the mlp and the linear model."""
 
-import zlib
-
 import pytest
 import torch
 
@@ -19,21 +17,6 @@ def collate(texts: list[str]) -> dict[str, torch.Tensor]:
     return {"input_ids": ids, "attention_mask": (ids != 0).long()}
 
 
-def test_tokens_are_words_then_neighbouring_pairs_by_crc32() -> None:
-    expected = [1 + zlib.crc32(token) % 32767 for token in (b"don't", b"stop", b"now", b"don't stop", b"stop now")]
-    assert hash_tokens("Don't STOP, now!") == expected
-
-
-def test_ids_are_the_same_on_every_machine() -> None:
-    assert hash_tokens("bird on water") == [28552, 15669, 2885, 17829, 22517]
-
-
-def test_ids_leave_zero_for_padding_and_fit_the_vocabulary() -> None:
-    ids = hash_tokens(" ".join(f"word{i} naïve{i}" for i in range(40_000)))
-    assert min(ids) >= 1
-    assert max(ids) <= 32767
-
-
 def test_the_mean_is_over_unpadded_tokens() -> None:
     torch.manual_seed(0)
     encoder, inputs = BagOfWords(), collate(TEXTS)
@@ -41,14 +24,10 @@ def test_the_mean_is_over_unpadded_tokens() -> None:
     torch.testing.assert_close(encoder(inputs), torch.relu(encoder.hidden(torch.stack(means))))
 
 
-def test_padding_changes_nothing() -> None:
+def test_padding_changes_nothing_and_a_masked_token_does_not_count_even_with_an_id() -> None:
     model, inputs = create_model("bag_of_words", 2), collate(TEXTS)
     longer = {name: torch.nn.functional.pad(value, (0, 7)) for name, value in inputs.items()}
     torch.testing.assert_close(model(longer).logits, model(inputs).logits)
-
-
-def test_a_masked_token_does_not_count_even_with_an_id() -> None:
-    model, inputs = create_model("bag_of_words", 2), collate(TEXTS)
     other = dict(inputs, input_ids=inputs["input_ids"].where(inputs["attention_mask"] == 1, 17))
     torch.testing.assert_close(model(other).logits, model(inputs).logits)
 
@@ -68,38 +47,24 @@ def test_it_learns_which_word_matters() -> None:
 
 
 @pytest.mark.parametrize("inputs", [torch.ones(2, 3, dtype=torch.long), {"input_ids": torch.ones(2, 3)}])
-def test_inputs_without_ids_and_mask_are_refused(inputs: object) -> None:
-    with pytest.raises(TypeError, match="expects a dict with 'input_ids' and 'attention_mask', got"):
-        create_model("bag_of_words", 2)(inputs)
+@pytest.mark.parametrize("name", ["bag_of_words", "minilm"])
+def test_inputs_without_ids_and_mask_are_refused(inputs: object, name: str) -> None:
+    with pytest.raises(TypeError, match=f"{name} expects a dict with 'input_ids' and 'attention_mask', got"):
+        create_model(name, 2)(inputs)
 
 
-@pytest.mark.parametrize("shape", [(20,), (1, 8, 8), (3, 4, 5)])
-def test_the_mlp_is_one_hidden_relu_layer(shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("shape", "width"), [((20,), 128), ((1, 8, 8), 128), ((3, 4, 5), 16)])
+def test_the_mlp_is_one_hidden_relu_layer(shape: tuple[int, ...], width: int) -> None:
     torch.manual_seed(0)
-    model, inputs = create_model("mlp", 5, shape), torch.randn(3, *shape)
+    model, inputs = create_model("mlp", 5, shape, hidden=width), torch.randn(3, *shape)
     hidden = model.encoder[1]
     expected = (inputs.reshape(3, -1) @ hidden.weight.T + hidden.bias).clamp(min=0)
     output = model(inputs)
     torch.testing.assert_close(output.features, expected)
-    assert output.features.shape == (3, 128)
-
-
-def test_the_mlp_has_no_batch_norm() -> None:
-    modules = create_model("mlp", 5, (20,)).modules()
-    assert not any(isinstance(module, torch.nn.modules.batchnorm._BatchNorm) for module in modules)
-
-
-def test_the_hidden_width_is_an_option() -> None:
-    assert create_model("mlp", 5, (20,), hidden=16).feature_dim == 16
+    assert output.features.shape == (3, width)
 
 
 def test_the_linear_model_has_a_head_and_nothing_else() -> None:
     model, inputs = create_model("linear", 3, (6,)), torch.randn(4, 6)
     assert set(model.state_dict()) == {"head.weight", "head.bias"}
     assert torch.equal(model(inputs).features, inputs)
-
-
-@pytest.mark.parametrize("name", ["mlp", "linear"])
-def test_a_missing_input_shape_is_asked_for(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} needs the shape of one input"):
-        create_model(name, 3)

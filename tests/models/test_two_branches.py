@@ -11,7 +11,7 @@ from icda.models.adapters import from_torch
 from icda.models.base import FeatureClassifier
 from icda.models.convolutional import BasicBlock, DenseLayer, DenseNet, Transition, WideBlock, WideResNet
 from icda.models.huggingface import from_huggingface
-from icda.models.two_branches import TwoBatches, TwoBranches, two_branches
+from icda.models.two_branches import TwoBatches, two_branches
 
 IMAGE = (3, 16, 16)
 
@@ -144,35 +144,10 @@ def test_maps_of_both_branches_stand_in_one_layer_for_grad_cam() -> None:
     assert find_layer(network, torch.rand(1, 3, 32, 32)) == "encoder.join"
 
 
-def test_an_encoder_without_weights_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"Flatten has no layer with weights.*'linear' is a head alone.*'mlp'"):
-        two_branches(create_model("linear", 3, (5,)).encoder, (5,))
-
-
 def hugging_face() -> FeatureClassifier:
     transformers = pytest.importorskip("transformers")
     config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], num_labels=3)
     return from_huggingface(transformers.ResNetForImageClassification(config))
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("hugging face", "ResNetForImageClassification"),
-        ("bag_of_words", "BagOfWords"),
-        ("more than its layers", "WithMoreThanItsLayers"),
-        ("layers out of order", "Backwards"),
-    ],
-)
-def test_an_encoder_that_is_no_chain_of_layers_is_refused(name: str, kind: str) -> None:
-    makers = {
-        "hugging face": hugging_face,
-        "bag_of_words": lambda: create_model("bag_of_words", 3),
-        "more than its layers": lambda: from_torch(WithMoreThanItsLayers(), 3),
-        "layers out of order": lambda: from_torch(Backwards(), 3),
-    }
-    with pytest.raises(ValueError, match=f"{kind} is not one layer after another.*TwoBranches"):
-        two_branches(makers[name]().encoder, IMAGE)
 
 
 class Backwards(nn.Sequential):
@@ -186,13 +161,21 @@ class Backwards(nn.Sequential):
         return self.fc(self.second(self.first(images.mean((1, 2)))))
 
 
-def test_the_shape_of_an_input_is_asked_for() -> None:
-    with pytest.raises(ValueError, match="need the shape of one input"):
-        two_branches(make_encoder("mlp"), ())
-
-
-def test_a_pool_of_ones_own_reads_both_branches() -> None:
-    encoder = TwoBranches(nn.Identity(), nn.Conv2d(3, 4, 1), nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten()))
-    images = torch.rand(2, 3, 5, 5)
-    first, second = encoder.conventional(images).mean((2, 3)), encoder.rebalancing(images).mean((2, 3))
-    torch.testing.assert_close(encoder(images), torch.cat([first, second], 1))
+@pytest.mark.parametrize(
+    ("make", "shape", "message"),
+    [
+        (hugging_face, IMAGE, "ResNetForImageClassification is not one layer after another.*TwoBranches"),
+        (lambda: create_model("bag_of_words", 3), IMAGE, "BagOfWords is not one layer after another"),
+        (lambda: from_torch(WithMoreThanItsLayers(), 3), IMAGE, "WithMoreThanItsLayers is not one layer after another"),
+        (lambda: from_torch(Backwards(), 3), IMAGE, "Backwards is not one layer after another"),
+        (
+            lambda: create_model("linear", 3, (5,)),
+            (5,),
+            r"Flatten has no layer with weights.*'linear' is a head alone.*'mlp'",
+        ),
+        (lambda: create_model("mlp", 3, IMAGE), (), "need the shape of one input"),
+    ],
+)
+def test_an_encoder_that_cannot_be_cut_is_refused(make: Any, shape: tuple[int, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        two_branches(make().encoder, shape)

@@ -3,8 +3,6 @@
 Prints the exit code, the output and the complaints of each as JSON.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

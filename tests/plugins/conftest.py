@@ -1,7 +1,5 @@
 """A package of plugins, installed by pip as a user's would be, and the command run where it is installed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

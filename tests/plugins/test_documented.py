@@ -1,7 +1,5 @@
 """The page "Extending icda" shows the package that the tests install, to the letter."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

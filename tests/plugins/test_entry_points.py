@@ -1,8 +1,7 @@
 """Registries and what installed packages offer: read at the first look-up, imported by name, broken ones apart."""
 
-from __future__ import annotations
-
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -116,23 +115,12 @@ def test_bench_says_which_package_brings_it(
     assert "pip install ./benchmarks" in capsys.readouterr().err
 
 
-@pytest.fixture
-def register_metric(monkeypatch: pytest.MonkeyPatch):
-    list(METRICS)
-
-    def register(metric: Metric) -> None:
-        monkeypatch.setitem(METRICS._entries, metric.name, metric)
-        monkeypatch.setitem(METRICS._aliases, metric.name, metric.name)
-
-    return register
-
-
-def test_a_metric_that_fails_is_blank_with_one_warning_and_the_other_figures_stay(register_metric) -> None:
+def test_a_metric_that_fails_is_blank_with_one_warning_and_the_other_figures_stay(register_entry: Any) -> None:
     logits, targets = torch.randn(20, 3), torch.arange(20) % 3
     before = evaluate_predictions(logits, targets)
-    register_metric(Metric("failing", lambda predictions: 1 / 0))
-    register_metric(Metric("endless", lambda predictions: float("inf")))
-    register_metric(Metric("grouped", lambda predictions: 1.0, needs_groups=True))
+    register_entry(METRICS, "failing", Metric("failing", lambda predictions: 1 / 0))
+    register_entry(METRICS, "endless", Metric("endless", lambda predictions: float("inf")))
+    register_entry(METRICS, "grouped", Metric("grouped", lambda predictions: 1.0, needs_groups=True))
     with pytest.warns(PluginWarning, match="metric 'failing' of icda failed and is left blank: ZeroDivisionError"):
         after = evaluate_predictions(logits, targets)
     assert after == {**before, "failing": None, "endless": None, "grouped": None}
@@ -141,8 +129,10 @@ def test_a_metric_that_fails_is_blank_with_one_warning_and_the_other_figures_sta
         assert added_metrics(Predictions(logits, targets, groups))["grouped"] == 1.0
 
 
-def test_any_metric_can_select_and_lower_can_be_better(register_metric) -> None:
-    register_metric(Metric("errors", lambda predictions: 0.0, higher_is_better=False, needs_groups=True))
+def test_any_metric_can_select_and_lower_can_be_better(register_entry: Any) -> None:
+    register_entry(
+        METRICS, "errors", Metric("errors", lambda predictions: 0.0, higher_is_better=False, needs_groups=True)
+    )
     rule = get_rule("Validation-Errors")
     assert (rule.name, rule.metric, rule.needs_groups) == ("validation_errors", "errors", True)
     selector = Selector("validation_errors")

@@ -1,7 +1,5 @@
 """A package with entry points of every kind, installed by pip: found, trained, resumed, reported."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re
@@ -43,25 +41,13 @@ def answers(run_where_installed: Callable[..., str], tmp_path: Path) -> dict[str
     write_texts(tmp_path / "texts.csv")
     write_images(tmp_path / "images")
     rule = ["--selection", "validation_compromise"]
-    train = ["train", "--quiet"]
+    train, letters = ["train", "--quiet"], ["--data", "texts.csv", "--model", "letters"]
     commands = {
         "list": ["list"],
         "loss": [*train, *MOONS, "--method", "flat_margin", "--set", "margin=0.5", *rule, "--out", "loss"],
         "method": [*train, *MOONS, "--method", "clipped_loss", "--model", "tanh_net", "--out", "method"],
         "eval": ["eval", "method", "--json"],
-        "text": [
-            *train,
-            "--data",
-            "texts.csv",
-            "--model",
-            "letters",
-            "--epochs",
-            "8",
-            "--batch-size",
-            "8",
-            "--out",
-            "text",
-        ],
+        "text": [*train, *letters, "--epochs", "8", "--batch-size", "8", "--out", "text"],
         "embed": ["embed", "images", "--encoder", "mean_colour", "--out", "features.npz"],
         "report": ["report", "loss", "method", "--out", "page.html"],
     }

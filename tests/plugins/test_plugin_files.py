@@ -1,7 +1,5 @@
 """`--plugin FILE.py`: loaded by the command that names it and by its worker processes, by nobody else."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

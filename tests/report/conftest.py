@@ -1,7 +1,5 @@
 """A full result with explanations, and pages made of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The result and the explanations of a run that nobody trained: random, seeded, consistent in themselves."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

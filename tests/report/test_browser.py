@@ -1,9 +1,6 @@
 """The report as a reader meets it: Debian's Chromium opens pages of runs that were really trained."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +12,7 @@ from icda.explain.run import PARTS
 from icda.report import FoundRun, read_folder, write_report
 from icda.report.page import COMMON_SECTIONS, RUN_SECTIONS
 from icda.training import TrainConfig, train
+from support import column
 
 EVIL = "<script>alert(1)</script>"
 WIDTHS = {"desktop": 1280, "phone": 390}
@@ -49,43 +47,6 @@ def pages(trained: dict[tuple[str, str], FoundRun], tmp_path_factory: pytest.Tem
         "comparison": write("comparison", *trained.values()),
         "many": write("many", many),
     }
-
-
-@pytest.fixture
-def open_page(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
-    """`open_page("run", width=390)`; at the end no page may have complained or asked for anything."""
-    complaints: list[str] = []
-    contexts = []
-
-    def open_it(name: str, width: int = 1280, **options: Any) -> Any:
-        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: complaints.append(f"console: {message.text}"))
-        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: (complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-        page.on("request", lambda request: _note_request(request.url, complaints))
-        page.goto(pages[name].as_uri())
-        return page
-
-    yield open_it
-    for context in contexts:
-        context.close()
-    assert complaints == []
-
-
-def _note_request(url: str, complaints: list[str]) -> None:
-    if not url.startswith(("file:", "data:")):
-        complaints.append(f"request: {url}")
-
-
-def column(page: Any, table: str, position: int) -> list[str]:
-    """Texts of a column's cells in the rows that are shown."""
-    return page.evaluate(
-        """([table, position]) => [...document.querySelectorAll(`${table} tbody tr:not(.filtered)`)]
-             .map(row => row.cells[position].textContent.trim())""",
-        [table, position],
-    )
 
 
 def test_every_section_is_there_and_every_picture_loads(open_page: Any) -> None:

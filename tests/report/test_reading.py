@@ -77,18 +77,14 @@ def test_rows_of_a_ledger_that_differ_in_epochs_or_attributes_are_no_seeds_of_ea
     results = [run.result for run in read_runs([ledger])]
     assert [result["method"] for result in results] == names
     assert [row[:3] for row in comparison_table(results).rows] == [("t", name, "1") for name in names]
+    shared = [row | {"options": "beta=0", "seed": seed} for seed in "01"]  # named even where all rows share them
+    results = [run.result for run in read_runs([write_ledger(tmp_path / "c.csv", *shared)])]
+    assert [row[:3] for row in comparison_table(results).rows] == [("t", "icda (beta=0)", "2")]
     told = write_ledger(tmp_path / "b.csv", row, row | {"attributes": "unknown", "seed": "1"})
     assert [run.result["method"] for run in read_runs([told])] == [
         "icda (attributes known)",
         "icda (attributes unknown)",
     ]
-
-
-def test_options_of_a_ledger_are_named_even_where_all_rows_share_them(tmp_path: Path) -> None:
-    row = {"task": "t", "method": "icda", "seed": "0", "accuracy": "0.5", "epochs": "40", "options": "beta=0"}
-    ledger = write_ledger(tmp_path / "a.csv", row, row | {"seed": "1"})
-    results = [run.result for run in read_runs([ledger])]
-    assert [row[:3] for row in comparison_table(results).rows] == [("t", "icda (beta=0)", "2")]
 
 
 def test_runs_of_different_folders_say_what_tells_them_apart(tmp_path: Path) -> None:
@@ -99,37 +95,23 @@ def test_runs_of_different_folders_say_what_tells_them_apart(tmp_path: Path) -> 
     assert [run.result["method"] for run in read_runs([tmp_path / "a", tmp_path / "b"])] == ["m", "m"]
 
 
-def test_a_result_without_a_task_is_refused_by_name(tmp_path: Path) -> None:
-    (tmp_path / "some.json").write_text('{"method": "m"}')
-    with pytest.raises(ValueError, match="has no 'task'"):
-        read_runs([tmp_path / "some.json"])
-
-
-def test_what_holds_no_run_is_refused_with_what_was_wanted(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("speed.csv", "task,method,accuracy\n", "has no rows"),
+        ("speed.csv", "a,b\n1,2\n", "no column task and method"),
+        ("speed.csv", "task,method\nt,m\n", "any figure"),
+        ("notes.txt", "", "neither the folder of a run"),
+        ("some.json", '{"method": "m"}', "has no 'task'"),
+        ("cut.json", '{"task"', "is not JSON"),
+        ("list.json", "[]", "holds a list"),
+    ],
+)
+def test_what_is_no_run_is_refused_with_what_was_wanted(tmp_path: Path, name: str, text: str, message: str) -> None:
     with pytest.raises(FileNotFoundError, match="nor does a folder below it"):
         read_runs([tmp_path])
     with pytest.raises(FileNotFoundError, match="is not there"):
-        read_runs([tmp_path / "nothing"])
-    (tmp_path / "notes.txt").write_text("")
-    with pytest.raises(ValueError, match="neither the folder of a run"):
-        read_runs([tmp_path / "notes.txt"])
-    (tmp_path / "cut.json").write_text('{"task"')
-    with pytest.raises(ValueError, match="is not JSON"):
-        read_runs([tmp_path / "cut.json"])
-    (tmp_path / "list.json").write_text("[]")
-    with pytest.raises(ValueError, match="holds a list"):
-        read_runs([tmp_path / "list.json"])
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("task,method,accuracy\n", "has no rows"),
-        ("a,b\n1,2\n", "no column task and method"),
-        ("task,method\nt,m\n", "any figure"),
-    ],
-)
-def test_a_table_that_is_no_ledger_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "speed.csv").write_text(text)
+        read_runs([tmp_path / name])
+    (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=message):
-        read_runs([tmp_path / "speed.csv"])
+        read_runs([tmp_path / name])

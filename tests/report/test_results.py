@@ -2,6 +2,7 @@ import pytest
 
 from icda.report.results import (
     Run,
+    as_number,
     check_results,
     class_name,
     collect_runs,
@@ -10,6 +11,7 @@ from icda.report.results import (
     mapping,
     metric,
     run_title,
+    whole,
 )
 
 
@@ -29,6 +31,8 @@ def test_what_is_no_list_of_results_is_refused(results: list, message: str) -> N
 
 def test_missing_parts_read_as_empty() -> None:
     assert metric({}, "accuracy") is None
+    assert [as_number(value) for value in (3, float("nan"), "3", True, 10**400)] == [3.0, None, None, None, None]
+    assert [whole(value) for value in (3, 3.0, None, -1)] == [3, 3, None, None]
     assert metric({"metrics": {"accuracy": None}}, "accuracy") is None
     assert mapping({"config": None}, "config") == {}
     assert listing({"history": None}, "history") == []

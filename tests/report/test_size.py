@@ -1,7 +1,5 @@
 """How large the page of a large run gets, how long it takes to make, and how soon a browser shows it."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -7,7 +7,9 @@ import re
 import numpy as np
 import pytest
 
-STYLE = (importlib.resources.files("icda.report") / "style.css").read_text(encoding="utf-8")
+from icda.report.markup import style_sheet
+
+STYLE = style_sheet((importlib.resources.files("icda.report") / "style.css").read_text(encoding="utf-8"))
 # Machado, Oliveira & Fernandes 2009, full severity, for linear RGB.
 BLINDNESS = {
     "none": np.eye(3),
@@ -23,9 +25,7 @@ def variables(block: str) -> dict[str, str]:
 
 LIGHT = variables(re.search(r"^:root \{(.*?)^\}", STYLE, re.DOTALL | re.MULTILINE)[1])
 DARK = variables(re.search(r'^:root\[data-theme="dark"\] \{(.*?)^\}', STYLE, re.DOTALL | re.MULTILINE)[1])
-SYSTEM_DARK = variables(
-    re.search(r'^  :root:not\(\[data-theme="light"\]\) \{(.*?)^  \}', STYLE, re.DOTALL | re.MULTILINE)[1]
-)
+SYSTEM_DARK = variables(re.search(r':root:not\(\[data-theme="light"\]\) \{(.*?)\}', STYLE, re.DOTALL | re.MULTILINE)[1])
 THEMES = pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import errno
 import multiprocessing
 import os
@@ -26,17 +24,6 @@ def hold(folder: str, seconds: float, said: str) -> None:
         Path(said).write_text("mine")
         time.sleep(seconds)
         Path(said).write_text("done")
-
-
-def test_a_second_process_waits_for_the_first(tmp_path: Path) -> None:
-    said = tmp_path / "said"
-    other = multiprocessing.get_context("fork").Process(target=hold, args=(str(tmp_path / "cell"), 0.5, str(said)))
-    other.start()
-    while not said.exists() or said.read_text() == "":
-        time.sleep(0.01)
-    with claimed(tmp_path / "cell"):
-        assert said.read_text() == "done"
-    other.join()
 
 
 @contextmanager
@@ -71,7 +58,7 @@ def test_a_folder_in_use_is_refused_with_the_process_and_its_host(tmp_path: Path
         assert owner_of(cell) == f"process {pid} on {socket.gethostname()}"
 
 
-def test_whoever_waits_says_for_whom(tmp_path: Path) -> None:
+def test_a_second_process_waits_for_the_first_and_says_for_whom(tmp_path: Path) -> None:
     sentences: list[str] = []
     cell, said = tmp_path / "cell", tmp_path / "said"
     with held_by_another(cell, said, seconds=0.3) as pid, claimed(cell, say=sentences.append):

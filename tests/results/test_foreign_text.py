@@ -1,7 +1,5 @@
 """Text from strangers, in CSV files and on terminals."""
 
-from __future__ import annotations
-
 import csv
 import io
 import unicodedata
@@ -72,3 +70,4 @@ def test_no_control_character_is_left_for_a_terminal(text: str) -> None:
 def test_readable_text_stays_as_it_is() -> None:
     for text in ("cat", "Straße\nnaïve\t猫", "👩\u200d🔬"):
         assert printable(text) == text
+    assert printable("cat\x1b[2J\u202edog") == r"cat\x1b[2J\u202edog"

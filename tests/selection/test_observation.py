@@ -31,12 +31,9 @@ class Confidence:
 
 
 @pytest.fixture
-def rule(monkeypatch: pytest.MonkeyPatch) -> str:
-    list(SELECTION_RULES)  # the first look-up fills the registry
+def rule(register_entry: Callable[..., str]) -> str:
     rule = SelectionRule("confident", "confidence", description="most confident", observer=Confidence)
-    monkeypatch.setitem(SELECTION_RULES._entries, rule.name, rule)
-    monkeypatch.setitem(SELECTION_RULES._aliases, rule.name, rule.name)
-    return rule.name
+    return register_entry(SELECTION_RULES, rule.name, rule)
 
 
 def test_its_figures_are_logged_choose_the_epoch_and_survive_a_kill(

@@ -5,18 +5,22 @@ import pytest
 from icda.selection import SELECTION_RULES, Selector
 
 
-def test_the_best_epoch_is_kept_and_of_equals_the_earlier() -> None:
-    selector = Selector("validation_worst_class")
-    values = [0.2, 0.5, 0.4, 0.5, 0.6]
-    answers = [selector.update(epoch, {"worst_class_accuracy": value}) for epoch, value in enumerate(values)]
-    assert answers == [True, True, False, False, True]
-    assert (selector.best_epoch, selector.best_score) == (4, 0.6)
-
-
-def test_a_first_score_of_zero_is_still_the_best_so_far() -> None:
-    selector = Selector("validation_accuracy")
-    assert selector.update(0, {"accuracy": 0.0})
-    assert not selector.update(1, {"accuracy": 0.0})
+@pytest.mark.parametrize(
+    ("rule", "metric", "values", "kept", "score"),
+    [
+        ("validation_worst_class", "worst_class_accuracy", [0.2, 0.5, 0.4, 0.5, 0.6], [0, 1, 4], 0.6),
+        ("validation_accuracy", "accuracy", [0.0, 0.0], [0], 0.0),  # a first score of zero is the best so far
+        ("metadata_nll", "nll", [0.9, 0.4, 0.5, 0.4], [0, 1], -0.4),  # the lowest loss is the best
+    ],
+)
+def test_the_best_epoch_is_kept_and_of_equals_the_earlier(
+    rule: str, metric: str, values: list[float], kept: list[int], score: float
+) -> None:
+    selector = Selector(rule)
+    assert [epoch for epoch, value in enumerate(values) if selector.update(epoch, {metric: value})] == kept
+    assert (selector.best_epoch, selector.best_score) == (kept[-1], score)
+    with pytest.raises(ValueError, match=f"got no {rule.partition('_')[0]} metrics for epoch 9"):
+        selector.update(9, None)
 
 
 def test_of_equal_scores_the_more_accurate_epoch_is_kept_before_and_after_a_resume() -> None:
@@ -53,30 +57,13 @@ def test_a_resumed_selector_answers_like_the_uninterrupted_one(rule: str) -> Non
     assert second.state_dict() == whole.state_dict()
 
 
-def test_another_rules_state_is_refused() -> None:
-    state = Selector("validation_accuracy").state_dict()
-    with pytest.raises(ValueError, match="resume with --selection validation_accuracy"):
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (Selector("validation_accuracy").state_dict(), "resume with --selection validation_accuracy"),
+        ({"rule": "last", "best_val_acc": 0.5}, r"missing: \['best_epoch', 'best_score'\]"),
+    ],
+)
+def test_the_state_of_another_rule_or_with_other_keys_is_refused(state: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Selector("last").load_state_dict(state)
-
-
-def test_a_state_with_other_keys_is_refused() -> None:
-    with pytest.raises(ValueError, match="missing: \\['best_epoch', 'best_score'\\]"):
-        Selector("last").load_state_dict({"rule": "last", "best_val_acc": 0.5})
-
-
-def test_a_rule_that_needs_validation_refuses_to_go_without() -> None:
-    with pytest.raises(ValueError, match="got no validation metrics for epoch 3"):
-        Selector("validation_accuracy").update(3, None)
-
-
-def test_a_rule_of_metadata_keeps_the_epoch_of_the_lowest_loss_there() -> None:
-    selector = Selector("metadata_nll")
-    losses = (0.9, 0.4, 0.5, 0.4)
-    assert [selector.update(k, {"nll": loss, "accuracy": 0.5}) for k, loss in enumerate(losses)] == [
-        True,
-        True,
-        False,
-        False,
-    ]
-    with pytest.raises(ValueError, match="got no metadata metrics for epoch 4"):
-        selector.update(4, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +19,7 @@ from icda.serving.fit_data import FitData
 from icda.serving.fitting import fit_model
 from icda.serving.page import render_fit_page
 from icda.serving.reads import Reads
+from support import column
 
 EVIL = "<script>alert(1)</script>"
 LONG = "a_class_whose_name_goes_on_without_a_single_space_in_it_for_long"
@@ -46,42 +47,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory, made: SimpleNamespace) -> di
     plain = fit_model(FitData(X[:200], labels[:200], ids[:200], Reads("features", 40)), "icda")
     (folder / "plain.html").write_text(render_fit_page(plain, "model", "table.csv"), encoding="utf-8")
     return {name: folder / f"{name}.html" for name in ("audit", "fit", "plain")}
-
-
-@pytest.fixture
-def open_page(browser: Any, pages: dict[str, Path]) -> Iterator[Open]:
-    """`open_page("fit", width=390)`; at the end no page may have complained or asked for anything."""
-    complaints: list[str] = []
-    contexts = []
-
-    def open_it(name: str, width: int = 1280, **options: Any) -> Any:
-        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: complaints.append(f"console: {message.text}"))
-        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: (complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-        page.on("request", lambda request: complaints.extend([] if local(request.url) else [f"request: {request.url}"]))
-        page.goto(pages[name].as_uri())
-        return page
-
-    yield open_it
-    for context in contexts:
-        context.close()
-    assert complaints == []
-
-
-def local(url: str) -> bool:
-    return url.startswith(("file:", "data:"))
-
-
-def column(page: Any, table: str, position: int) -> list[str]:
-    """Texts of a column's cells in the rows that are shown."""
-    return page.evaluate(
-        """([table, position]) => [...document.querySelectorAll(`${table} tbody tr:not(.filtered)`)]
-             .map(row => row.cells[position].textContent.trim())""",
-        [table, position],
-    )
 
 
 @pytest.mark.parametrize("name", ["audit", "fit"])

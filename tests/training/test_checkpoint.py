@@ -16,8 +16,7 @@ import pytest
 import torch
 from torch import nn
 
-from icda.results.files import UnwritableError, write_atomically
-from icda.results.locks import lock
+from icda.results.files import UnwritableError, lock, write_atomically
 from icda.training import CheckpointError, TrainConfig, train
 from icda.training.checkpoint import FORMAT, VERSION, load_checkpoint, load_state, save_checkpoint
 from icda.training.progress import QuietView

@@ -1,12 +1,10 @@
 """Two ranks with half batches do what one process does with whole ones."""
 
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,17 +12,9 @@ import torch
 
 from icda.training import TrainConfig, train
 from icda.training.checkpoint import load_checkpoint
+from support import load_module
 
 SCRIPT = Path(__file__).with_name("ranks.py")
-
-
-def load_script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("ranks", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def run_on_two_ranks(folder: Path) -> str:
@@ -82,7 +72,7 @@ def result_of(folder: Path) -> dict[str, Any]:
 
 def test_two_ranks_do_what_one_process_does_and_the_first_alone_writes_and_speaks(tmp_path: Path) -> None:
     """One test, because starting the ranks takes longer than all they do."""
-    two, one, runs = tmp_path / "two", tmp_path / "one", load_script().RUNS
+    two, one, runs = tmp_path / "two", tmp_path / "one", load_module(SCRIPT, "ranks").RUNS
     two.mkdir()
     printed = run_on_two_ranks(two)
     reports = [json.loads((two / f"rank{rank}.json").read_text()) for rank in (0, 1)]

@@ -50,7 +50,7 @@ def find_groups(rows: BlockRows, shown: ClassLogits | None = None) -> Grouping:
         if number < 2:
             why = f"{told}, and is the same for all of them: nothing is done about it."
             return Grouping(Treatment("logit_adjustment", [why], values=names), None, torch.empty(0))
-        if _goes_with_class(rows, known) and number <= rows.num_classes:
+        if _goes_with_class(rows, known):
             return Grouping(Treatment("logit_adjustment", [f"{told}. {TOGETHER}"], values=names), None, torch.empty(0))
         shown = shown or ClassLogits.of(rows, DECAY * rows.shape[1])
         spread = fit_spread_reader(rows, known[0], known[1], number, shown)
@@ -61,8 +61,7 @@ def find_groups(rows: BlockRows, shown: ClassLogits | None = None) -> Grouping:
         # log P(y | group) would say the label, and nothing would be left to learn.
         reasons.append("Each group holds one class.")
         return Grouping(Treatment("group_weights", reasons, values=names), reader, counts, quality)
-    strength = 1.0 if quality is None else quality.strength
-    return Grouping(Treatment("group_prior", reasons, strength=strength, values=names), reader, counts, quality)
+    return Grouping(Treatment("group_prior", reasons, values=names), reader, counts, quality)
 
 
 def group_treatment(rows: BlockRows, groups: np.ndarray, shown: ClassLogits | None = None) -> Treatment:
@@ -95,8 +94,7 @@ def joined(found: list[Treatment], targets: Tensor, num_classes: int) -> Treatme
         names = [f"{name} {value}".strip() for name in names for value in one.values]
     if len(targets) >= ENOUGH * num_classes * len(names):
         reasons = [reason for one in usable for reason in one.reasons]
-        strength = min(one.strength for one in usable)
-        return Treatment("group_prior", reasons, strength=strength, attributes=product, values=names)
+        return Treatment("group_prior", reasons, attributes=product, values=names)
     best = max(usable, key=lambda one: mutual_info_score(one.attributes, targets))
     which = (
         f"Of {len(found)} attributes, too many for {len(targets)} samples, the one tied most to the class was taken."
@@ -105,9 +103,9 @@ def joined(found: list[Treatment], targets: Tensor, num_classes: int) -> Treatme
 
 
 def _goes_with_class(rows: BlockRows, known: Tensor) -> bool:
-    """Whether each known group goes with one class only."""
-    pairs = torch.stack([known[1], gather_rows(rows, known[0].numpy()).targets])
-    return pairs.unique(dim=1).shape[1] == len(known[1].unique())
+    """Whether each known group goes with one class, and each class with one group."""
+    pairs = torch.stack([known[1], gather_rows(rows, known[0].numpy()).targets]).unique(dim=1)
+    return all(len(part.unique()) == pairs.shape[1] for part in pairs)
 
 
 def known_groups(place: Place, reading: Reading) -> Tensor:

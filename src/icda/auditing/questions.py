@@ -115,7 +115,9 @@ def choose(
     while len(draw.chosen) < n and draw.free.any():
         answered, wanted = len(known) + len(draw.chosen), n - len(draw.chosen)
         if answered < first:
-            draw.take(draw.free, min(first - answered, wanted), lambda row: f"drawn at random from {named(targets[row])}")
+            draw.take(
+                draw.free, min(first - answered, wanted), lambda row: f"drawn at random from {named(targets[row])}"
+            )
         elif answered < SUSPECTED or reader is None:
             wanted = wanted if reader is None else min(SUSPECTED - answered, wanted)
             draw.take(contradicted, wanted, lambda row: f"a plain model takes it for {named(predicted[row])}")

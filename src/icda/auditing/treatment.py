@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from icda.auditing.evidence import FEW, Sketch
-from icda.auditing.verdicts import NO, Verdict
+from icda.auditing.verdicts import Verdict
 from icda.cross_fit.pairs import DECAY, EACH, MAX_ITER, PAIR_RATIO, TOL, TWINS, share
 from icda.cross_fit.twins import even_cuts, twin_logits, twin_margins
 from icda.heads.balance import rebalance, reweigh, with_prior
@@ -105,11 +105,11 @@ def choose_treatment(
     problem = Problem.plain(sketch.features, targets, num_classes, DECAY)
     shortcut, noise = verdicts["shortcut"], verdicts["label_noise"]
     dropped: list[str] = []
-    if shortcut.answer == "yes" or _is_possible(shortcut, noise):
+    if shortcut.answer == "yes":
         assert shortcut.chance is not None
         found = _against_shortcut(problem, min(shortcut.chance, MOST_STRENGTH), seed)
         if found.name == "shortcut_prior":
-            return found if shortcut.answer == "yes" else replace(found, reasons=[_why_in_part(shortcut.chance)])
+            return found
         dropped += found.reasons
     if noise.answer == "yes":
         found = _against_noise(problem, seed)
@@ -117,13 +117,6 @@ def choose_treatment(
             return replace(found, reasons=[*dropped, *found.reasons])
         dropped += found.reasons
     return Treatment("logit_adjustment", dropped or [_why_plain(verdicts)])
-
-
-def _is_possible(shortcut: Verdict, noise: Verdict) -> bool:
-    """Whether a prior is given in part though the audit cannot tell. Beside wrong labels it costs more than it gains."""
-    if shortcut.answer != "cannot tell" or noise.answer == "yes" or shortcut.chance is None:
-        return False
-    return shortcut.chance > NO
 
 
 def shortcut_answers(features: Tensor, targets: Tensor, num_classes: int, seed: int = 0) -> Tensor:
@@ -185,15 +178,8 @@ def _cross_fit(problem: Problem, strata: Tensor, seed: int) -> Tensor:
     return cross_fitted_logits(problem, LossSettings("la"), strata, 5, 1, seed, MAX_ITER, TOL)
 
 
-def _why_in_part(chance: float) -> str:
-    return (
-        f"The audit cannot tell whether there is a shortcut (chance {chance:.2f}): the prior is given with that strength, "
-        "which costs little if there is none."
-    )
-
-
 def _why_plain(verdicts: dict[str, Verdict]) -> str:
     unsure = [kind.replace("_", " ") for kind in ("shortcut", "label_noise") if verdicts[kind].answer == "cannot tell"]
     if unsure:
-        return f"The audit cannot tell about {' and '.join(unsure)}: nothing is risked."
+        return f"The audit cannot tell about {' and '.join(unsure)}: nothing is risked. A person can tell (icda ask)."
     return "Neither a shortcut nor label noise was found."

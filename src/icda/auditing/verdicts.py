@@ -19,6 +19,7 @@ from icda.cross_fit.pairs import PairEvidence
 Answer = Literal["yes", "no", "cannot tell"]
 KINDS = ("shortcut", "label_noise", "long_tail", "overlap", "uninformative")
 TOO_FEW = 40  # samples below which nothing but class sizes is judged
+HARD_SKILL, CLEARLY_FLAT = 0.75, 0.2  # below this skill, errors must lie so much flatter before labels are called wrong
 YES, NO = 0.6, 0.4  # chance of a trouble from which we say yes, and up to which we say no
 
 
@@ -209,13 +210,24 @@ def noise_chance(evidence: Evidence, limits: Limits = LIMITS) -> float:
 
     Asked of all predictions, and, unless classes are hard to tell apart, of those as one class, with a higher limit.
     """
-    skills, wanted = zip(*limits.flatness, strict=True)
-    needed = float(np.interp(evidence.skill, skills, wanted))
+    needed = needed_flatness(evidence, limits)
     overall = Flatness(evidence.error_sureness, evidence.sure_errors, evidence.errors)
     chance = _flat_chance(overall, needed, limits)
     if evidence.skill < SIDED_SKILL:
         return chance
     return max(chance, _flat_chance(evidence.sided, needed + SIDED_SHIFT, limits))
+
+
+def flatness_above(evidence: Evidence, limits: Limits = LIMITS) -> float:
+    """How far errors lie flatter than is needed to call them wrong labels."""
+    needed = needed_flatness(evidence, limits)
+    sided = evidence.sided.error_sureness + evidence.sided.sure_errors - SIDED_SHIFT
+    return max(evidence.error_sureness + evidence.sure_errors, sided) - needed
+
+
+def needed_flatness(evidence: Evidence, limits: Limits) -> float:
+    skills, wanted = zip(*limits.flatness, strict=True)
+    return float(np.interp(evidence.skill, skills, wanted))
 
 
 def _flat_chance(found: Flatness, needed: float, limits: Limits) -> float:
@@ -270,7 +282,14 @@ def _label_noise(evidence: Evidence, limits: Limits) -> Verdict:
             f"Of what is predicted as one class the errors lie flatter: {sided.error_sureness:.2f} and "
             f"{sided.sure_errors:.2f} (labels of that class may have been given to another)."
         )
-    return answered(frequency("label_noise", noise_chance(evidence, limits)), reasons)
+    found = answered(frequency("label_noise", noise_chance(evidence, limits)), reasons)
+    if found.answer == "yes" and evidence.skill < HARD_SKILL and flatness_above(evidence, limits) < CLEARLY_FLAT:
+        why = (
+            "The classes are hard to tell apart here, and hard samples can look like wrong labels: check a dozen labels by "
+            "hand (icda ask shows them)."
+        )
+        return Verdict("cannot tell", 0.5, [*reasons, why], found.chance)
+    return found
 
 
 def _long_tail(evidence: Evidence, noise: Verdict | None = None) -> Verdict:

@@ -97,10 +97,6 @@ class RandAugment:
     Takes and gives bytes (N, H, W, C) with one or three channels.
 
     Reference: Cubuk et al., "RandAugment: practical automated data augmentation with a reduced search space", NeurIPS 2020.
-
-    >>> images = torch.zeros(4, 8, 8, 1, dtype=torch.uint8)
-    >>> RandAugment(num_ops=2, magnitude=9)(images, torch.Generator()).shape
-    torch.Size([4, 8, 8, 1])
     """
 
     def __init__(self, num_ops: int = 2, magnitude: float = 9) -> None:

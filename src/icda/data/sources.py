@@ -15,14 +15,7 @@ import torch
 from torch import Tensor
 
 from icda.data.augmentation import Normaliser, PadMode, check_padding, crop_and_flip
-from icda.data.images import (
-    DECODER_THREADS,
-    Prepare,
-    UnreadableImageError,
-    decode_image,
-    find_unreadable,
-    unreadable,
-)
+from icda.data.images import DECODER_THREADS, Prepare, UnreadableImageError, decode_image, find_unreadable, unreadable
 from icda.data.task import Source
 from icda.data.tokens import PADDING, Tokeniser
 from icda.errors import InputError

@@ -45,11 +45,7 @@ class HeatMaps:
 
 
 def grad_cam(
-    network: FeatureClassifier,
-    images: Tensor,
-    classes: Tensor | None = None,
-    *,
-    layer: str | None = None,
+    network: FeatureClassifier, images: Tensor, classes: Tensor | None = None, *, layer: str | None = None
 ) -> HeatMaps:
     """Heat maps of images (N, C, H, W) for given classes (N,), or for what the network predicts.
 

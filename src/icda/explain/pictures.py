@@ -29,9 +29,6 @@ def to_pixels(inputs: Tensor, normaliser: Normaliser | None) -> Tensor:
     """Standardised images (N, C, H, W) as shares of full brightness in [0, 1].
 
     Without a normaliser each image is stretched between its darkest and its brightest value.
-
-    >>> to_pixels(torch.tensor([[[[-2.0, 2.0]]]]), Normaliser((0.5,), (0.25,)))
-    tensor([[[[0., 1.]]]])
     """
     if normaliser is None:
         low, high = inputs.amin((1, 2, 3), keepdim=True), inputs.amax((1, 2, 3), keepdim=True)

@@ -46,21 +46,13 @@ def per_class_accuracy(confusion: Sequence[Sequence[int]]) -> list[float | None]
 
 
 def mean_known(values: Sequence[float | None]) -> float | None:
-    """The mean of the values that are there, None when none is.
-
-    >>> mean_known([0.5, None, 1.0])
-    0.75
-    """
+    """The mean of the values that are there, None when none is."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
 
 
 def worst_known(values: Sequence[float | None]) -> float | None:
-    """The smallest of the values that are there, None when none is.
-
-    >>> worst_known([0.5, None, 1.0])
-    0.5
-    """
+    """The smallest of the values that are there, None when none is."""
     return min((value for value in values if value is not None), default=None)
 
 

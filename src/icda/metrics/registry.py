@@ -29,10 +29,6 @@ class Metric:
 
     `compute` is None for our own, which `evaluate_predictions` works out together. It may answer None for a figure that
     cannot be known. `--selection validation_NAME` keeps the epoch where the metric is best.
-
-    >>> share = Metric("share_of_class_0", lambda predictions: predictions.targets.eq(0).float().mean().item())
-    >>> share.higher_is_better, share.needs_groups
-    (True, False)
     """
 
     name: str

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from icda.metrics import checks
+from icda.errors import InputError
 from icda.metrics.calibration import calibration_error, negative_log_likelihood
 from icda.metrics.per_class import (
     SHOT_THRESHOLDS,
@@ -55,44 +55,30 @@ def evaluate_predictions(
     >>> found["accuracy"], found["per_class_accuracy"], found["per_group_accuracy"], found["few_accuracy"]
     (0.75, [0.6666666666666666, 1.0], {'0': 1.0, '1': 0.5}, None)
     """
-    logits = checks.check_logits(logits)
+    logits = check_logits(logits)
     samples, num_classes = logits.shape
-    targets = checks.check_labels(targets, "targets", samples, num_classes)
-    checks.check_length(train_class_counts, "train_class_counts", num_classes, "class")
-    checks.check_length(class_names, "class_names", num_classes, "class")
+    targets = check_labels(targets, "targets", samples, num_classes)
+    check_length(train_class_counts, "train_class_counts", num_classes, "class")
+    check_length(class_names, "class_names", num_classes, "class")
     few, many = shot_thresholds
-    checks.expect(0 <= few <= many, f"shot_thresholds in rising order, such as (20, 100), got {shot_thresholds}.")
-    correct = logits.argmax(dim=1).eq(targets)
-    return {
-        **_class_metrics(logits, targets, train_class_counts, shot_thresholds),
-        "calibration_error": calibration_error(logits, targets),
-        "nll": negative_log_likelihood(logits, targets),
-        **_group_metrics(correct, groups, num_groups, train_group_counts, group_names),
-        **_membership_metrics(correct, memberships, membership_names),
-        **added_metrics(Predictions(logits, targets, *_on_cpu(groups, train_class_counts))),
-    }
-
-
-def _on_cpu(*labels: Sequence[int] | Tensor | None) -> list[Tensor | None]:
-    """Groups and counts as metrics from outside see them; both are checked by then."""
-    return [None if values is None else torch.as_tensor(values).detach().cpu() for values in labels]
-
-
-def _class_metrics(
-    logits: Tensor,
-    targets: Tensor,
-    train_class_counts: Sequence[int] | Tensor | None,
-    shot_thresholds: tuple[int, int],
-) -> dict[str, Any]:
-    predictions, num_classes = logits.argmax(dim=1), logits.shape[1]
+    expect(0 <= few <= many, f"shot_thresholds in rising order, such as (20, 100), got {shot_thresholds}.")
+    predictions = logits.argmax(dim=1)
+    correct = predictions.eq(targets)
     accuracies = per_class_accuracy(confusion_matrix(predictions, targets, num_classes))
+    known = (groups, train_class_counts)
+    seen = [None if values is None else torch.as_tensor(values).detach().cpu() for values in known]
     return {
-        "accuracy": int(predictions.eq(targets).sum()) / len(targets),
+        "accuracy": int(correct.sum()) / samples,
         "balanced_accuracy": mean_known(accuracies),
         "per_class_accuracy": accuracies,
         "worst_class_accuracy": worst_known(accuracies),
         **band_accuracy(accuracies, train_class_counts, shot_thresholds),
         "macro_precision": macro_precision(predictions, targets, num_classes),
+        "calibration_error": calibration_error(logits, targets),
+        "nll": negative_log_likelihood(logits, targets),
+        **_group_metrics(correct, groups, num_groups, train_group_counts, group_names),
+        **_membership_metrics(correct, memberships, membership_names),
+        **added_metrics(Predictions(logits, targets, *seen)),
     }
 
 
@@ -105,10 +91,10 @@ def _group_metrics(
 ) -> dict[str, Any]:
     if groups is None:
         return dict.fromkeys(GROUP_METRICS)
-    num_groups = checks.count_groups(groups, num_groups, group_names or None, train_group_counts)
-    groups = checks.check_labels(groups, "groups", len(correct), num_groups)
-    checks.check_length(train_group_counts, "train_group_counts", num_groups, "group")
-    names = checks.check_names(group_names, "group_names", num_groups, "group")
+    num_groups = count_groups(groups, num_groups, group_names or None, train_group_counts)
+    groups = check_labels(groups, "groups", len(correct), num_groups)
+    check_length(train_group_counts, "train_group_counts", num_groups, "group")
+    names = check_names(group_names, "group_names", num_groups, "group")
     accuracies = per_group_accuracy(correct, groups, num_groups)
     return {
         **_over_groups(names, accuracies),
@@ -120,8 +106,8 @@ def _membership_metrics(correct: Tensor, memberships: Tensor | None, names: Sequ
     """What overlapping groups replace of the figures over disjoint ones; nothing where there are none."""
     if memberships is None:
         return {}
-    memberships = checks.check_memberships(memberships, len(correct))
-    checked_names = checks.check_names(names, "membership_names", memberships.shape[1], "column of memberships")
+    memberships = check_memberships(memberships, len(correct))
+    checked_names = check_names(names, "membership_names", memberships.shape[1], "column of memberships")
     return _over_groups(checked_names, per_membership_accuracy(correct, memberships))
 
 
@@ -131,3 +117,70 @@ def _over_groups(names: Sequence[str], accuracies: Sequence[float | None]) -> di
         "worst_group_accuracy": worst_known(accuracies),
         "average_group_accuracy": mean_known(accuracies),
     }
+
+
+def expect(fits: bool, sentence: str) -> None:
+    if not fits:
+        raise InputError(f"evaluate_predictions expects {sentence}")
+
+
+def check_logits(logits: Tensor) -> Tensor:
+    """The logits as they are computed with: on the CPU, without gradient, at least float32."""
+    shape = tuple(logits.shape)
+    expect(
+        len(shape) == 2 and shape[1] > 1 and shape[0] > 0,
+        f"logits of shape (N, C) with samples and C >= 2, got {shape}: pass the scores of all classes, before argmax.",
+    )
+    expect(logits.is_floating_point(), f"floating point logits, got {logits.dtype}: pass scores.")
+    bad = int((~logits.isfinite()).any(dim=1).sum())
+    expect(bad == 0, f"finite logits, got NaN or infinity for {bad} of {shape[0]} samples: the model has diverged.")
+    logits = logits.detach().cpu()
+    return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+
+
+def check_labels(labels: Tensor, what: str, samples: int, limit: int) -> Tensor:
+    """Labels or group numbers, one per sample, each in 0..limit-1, on the CPU as int64."""
+    shape = tuple(labels.shape)
+    expect(shape == (samples,), f"{what} of shape ({samples},), one for each row of logits, got {shape}.")
+    is_whole = not (labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool)
+    expect(is_whole, f"integer {what}, got {labels.dtype}: use {what}.long().")
+    low, high = int(labels.min()), int(labels.max())
+    expect(low >= 0 and high < limit, f"{what} in 0..{limit - 1}, got {low if low < 0 else high}: number them from 0.")
+    return labels.detach().cpu().long()
+
+
+def check_memberships(memberships: Tensor, samples: int) -> Tensor:
+    """Which overlapping groups (N, M) each sample is in, on the CPU as int64 zeros and ones."""
+    shape = tuple(memberships.shape)
+    expect(
+        len(shape) == 2 and shape[0] == samples and shape[1] > 0,
+        f"memberships of shape ({samples}, M), a column for each overlapping group, got {shape}.",
+    )
+    is_whole = not (memberships.is_floating_point() or memberships.is_complex())
+    expect(is_whole, f"memberships that are true or false, got {memberships.dtype}: use memberships >= 0.5.")
+    memberships = memberships.detach().cpu().long()
+    low, high = int(memberships.min()), int(memberships.max())
+    expect(low >= 0 and high <= 1, f"memberships of 0 and 1, got {low} to {high}: disjoint groups go in groups=.")
+    return memberships
+
+
+def check_names(names: Sequence[object] | None, what: str, wanted: int, unit: str) -> list[str]:
+    """Distinct names, one per group; their numbers where there are none."""
+    check_length(names or None, what, wanted, unit)
+    distinct = [str(name) for name in (names or range(wanted))]
+    expect(len(set(distinct)) == wanted, f"distinct {what}, got {', '.join(distinct)}.")
+    return distinct
+
+
+def check_length(values: Sequence[object] | Tensor | None, what: str, wanted: int, unit: str) -> None:
+    """Names and counts come one per class or one per group."""
+    if values is not None:
+        expect(len(values) == wanted, f"{wanted} {what}, one per {unit}, got {len(values)}.")
+
+
+def count_groups(groups: Tensor, num_groups: int, *per_group: Sequence[object] | Tensor | None) -> int:
+    """The number of groups: as told, else as many as there are names or counts, else as many as are seen."""
+    expect(num_groups >= 0, f"num_groups not to be negative, got {num_groups}.")
+    known = [num_groups, *(len(values) for values in per_group if values is not None)]
+    seen = int(groups.max()) + 1 if groups.numel() else 1
+    return next((number for number in known if number), max(seen, 1))

@@ -17,10 +17,6 @@ class ConditionalGenerator(nn.Module):
     """Noise (N, noise_dim) and classes (N,) to images (N, channels, size, size) in [-1, 1].
 
     Each doubling is a nearest-neighbour upsampling and a convolution, which leaves no checkerboard.
-
-    >>> generator = ConditionalGenerator(num_classes=3, channels=1, size=8)
-    >>> generator(torch.randn(2, generator.noise_dim), torch.tensor([0, 2])).shape
-    torch.Size([2, 1, 8, 8])
     """
 
     def __init__(
@@ -43,12 +39,7 @@ class ConditionalGenerator(nn.Module):
 
 
 class ConditionalDiscriminator(nn.Module):
-    """Images to a logit for being real (N,) and logits for their class (N, C), from shared features.
-
-    >>> source, classes = ConditionalDiscriminator(num_classes=3, channels=1, size=8)(torch.zeros(2, 1, 8, 8))
-    >>> source.shape, classes.shape
-    (torch.Size([2]), torch.Size([2, 3]))
-    """
+    """Images to a logit for being real (N,) and logits for their class (N, C), from shared features."""
 
     def __init__(self, num_classes: int, channels: int, size: int, width: int = 32, widest: int = 128) -> None:
         super().__init__()

@@ -137,11 +137,7 @@ class BasicBlock(nn.Module):
 
 
 def resnet(depth: int, num_classes: int, input_shape: tuple[int, ...] = ()) -> FeatureClassifier:
-    """A CIFAR ResNet with its head.
-
-    >>> sum(p.numel() for p in resnet(20, num_classes=10).parameters())
-    269722
-    """
+    """A CIFAR ResNet with its head."""
     encoder = CifarResNet(depth, image_channels(f"resnet{depth}", input_shape))
     return FeatureClassifier(encoder, nn.Linear(WIDTHS[-1], num_classes))
 

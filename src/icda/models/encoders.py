@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from icda.data.augmentation import Normaliser
-from icda.errors import InputError, UnreadableError
+from icda.errors import InputError
 from icda.extras import require
 from icda.models.hub import check_fetching, check_prefix, local_place
-from icda.models.huggingface import load_pretrained_tokeniser
+from icda.models.huggingface import load_pretrained_tokeniser, readable
 from icda.registry import Registry, UnknownNameError, did_you_mean
 
 Kind = Literal["image", "text"]
@@ -71,13 +71,7 @@ class ImageEncoder(_Encoder):
     kind: Kind = "image"
 
     def __init__(
-        self,
-        name: str,
-        version: str,
-        network: nn.Module,
-        image_size: int,
-        mean: Sequence[float],
-        std: Sequence[float],
+        self, name: str, version: str, network: nn.Module, image_size: int, mean: Sequence[float], std: Sequence[float]
     ) -> None:
         if image_size < 1:
             raise InputError(f"the image size is {image_size}, expected 1 pixel or more.")
@@ -264,14 +258,9 @@ def load_pretrained(target: str, name: str, input_name: str, **options: Any) -> 
     transformers = require("transformers", "hf", "Hugging Face encoders")
     is_folder = Path(target).is_dir()
     options |= {"output_loading_info": True, "local_files_only": is_folder, "trust_remote_code": False}
-    with _quiet(transformers.utils.logging):
-        try:
-            model, report = transformers.AutoModel.from_pretrained(local_place(target), **options)
-        except (OSError, ValueError) as error:
-            place = "the folder is there" if is_folder else "there is no such folder, so the hub was asked"
-            raise UnreadableError(
-                f"the encoder {name} cannot be loaded ({place}): {str(error).splitlines()[0]}"
-            ) from error
+    place = "the folder is there" if is_folder else "there is no such folder, so the hub was asked"
+    with _quiet(transformers.utils.logging), readable(f"the encoder {name} ({place})"):
+        model, report = transformers.AutoModel.from_pretrained(local_place(target), **options)
     if model.main_input_name != input_name:
         raise InputError(f"the encoder {name} takes {model.main_input_name}, but the inputs are {input_name}.")
     missing = set(report["missing_keys"])

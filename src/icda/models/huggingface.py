@@ -16,6 +16,7 @@ from icda.models.adapters import Headless, is_linear, join, named_layer, take_of
 from icda.models.base import FeatureClassifier
 from icda.models.hub import local_place
 
+SAVED_MODEL = "give a folder with a saved model, or an id of the hub while it can be reached."
 # Options of from_pretrained that say where to look: the configuration must be read from the same place.
 _HUB_OPTIONS = ("revision", "cache_dir", "token", "local_files_only", "trust_remote_code", "subfolder")
 
@@ -70,7 +71,7 @@ def load_huggingface(path_or_id: str, num_classes: int, **options: Any) -> Featu
     if is_text and getattr(config, "pad_token_id", None) is None:
         config.pad_token_id = _padding_id(path_or_id, config)
     auto = transformers.AutoModelForSequenceClassification if is_text else transformers.AutoModelForImageClassification
-    with _readable(path_or_id):
+    with readable(f"the model {path_or_id}"):
         model = auto.from_pretrained(path_or_id, config=config, ignore_mismatched_sizes=True, **options)
     if not {"dtype", "torch_dtype"} & set(options):
         # Weights stored in half precision would be loaded as such, and trained as such.
@@ -93,16 +94,10 @@ def _padding_id(path_or_id: str, config: Any) -> int | None:
 def load_pretrained_tokeniser(target: str) -> Any:
     """A Hugging Face tokeniser that can pad; from a folder it is read without asking the hub."""
     transformers = require("transformers", "hf", "Hugging Face tokenisers")
-    is_folder = Path(target).is_dir()
     hint = "save the one the model was trained with beside it, tokenizer.save_pretrained(folder)."
-    try:
-        tokeniser = transformers.AutoTokenizer.from_pretrained(
-            local_place(target), local_files_only=is_folder, trust_remote_code=False
-        )
-    except (OSError, ValueError) as error:
-        raise UnreadableError(
-            f"the tokeniser of {target} cannot be loaded ({str(error).splitlines()[0]}): {hint}"
-        ) from error
+    options = {"local_files_only": Path(target).is_dir(), "trust_remote_code": False}
+    with readable(f"the tokeniser of {target}", hint):
+        tokeniser = transformers.AutoTokenizer.from_pretrained(local_place(target), **options)
     if len(tokeniser) <= len(tokeniser.all_special_tokens):
         # Where there are no files, transformers makes a tokeniser to which every word is unknown.
         raise UnreadableError(f"{target} has no tokeniser: {hint}")
@@ -121,20 +116,17 @@ def huggingface_config(path_or_id: str, **options: Any) -> Any:
     """The configuration of a model in a folder or on the hub."""
     transformers = require("transformers", "hf", "Hugging Face models")
     place = local_place(path_or_id)
-    with _readable(path_or_id):
+    with readable(f"the model {path_or_id}"):
         return transformers.AutoConfig.from_pretrained(place, **{"trust_remote_code": False, **options})
 
 
 @contextmanager
-def _readable(path_or_id: str) -> Iterator[None]:
-    """A model that cannot be had is the user's to repair: a typing mistake, no network, a damaged folder."""
+def readable(what: str, remedy: str = SAVED_MODEL) -> Iterator[None]:
+    """What cannot be had is the user's to repair: a typing mistake, no network, a damaged folder."""
     try:
         yield
     except (OSError, ValueError) as error:
-        raise UnreadableError(
-            f"the model {path_or_id} cannot be loaded ({str(error).splitlines()[0]}): give a folder with a saved model, or "
-            "an id of the hub while it can be reached."
-        ) from error
+        raise UnreadableError(f"{what} cannot be loaded ({str(error).splitlines()[0]}): {remedy}") from error
 
 
 def _kind(transformers: ModuleType, config: Any) -> Literal["image", "text"]:

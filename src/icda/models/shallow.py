@@ -18,24 +18,14 @@ WORD_FEATURES = 64
 
 @MODELS.register("mlp")
 def mlp(num_classes: int, input_shape: tuple[int, ...], *, hidden: int = 128) -> FeatureClassifier:
-    """One hidden ReLU layer over the flattened input, without BatchNorm, so that no sample sees another.
-
-    >>> mlp(num_classes=10, input_shape=(1, 8, 8)).feature_dim
-    128
-    """
+    """One hidden ReLU layer over the flattened input, without BatchNorm, so that no sample sees another."""
     encoder = nn.Sequential(nn.Flatten(), nn.Linear(_input_size("mlp", input_shape), hidden), nn.ReLU())
     return FeatureClassifier(encoder, nn.Linear(hidden, num_classes))
 
 
 @MODELS.register("linear")
 def linear(num_classes: int, input_shape: tuple[int, ...]) -> FeatureClassifier:
-    """The head alone: the features are the inputs, flattened where they have more than one axis.
-
-    >>> import torch
-    >>> inputs = torch.rand(2, 7)
-    >>> torch.equal(linear(num_classes=3, input_shape=(7,))(inputs).features, inputs)
-    True
-    """
+    """The head alone: the features are the inputs, flattened where they have more than one axis."""
     return FeatureClassifier(nn.Flatten(), nn.Linear(_input_size("linear", input_shape), num_classes))
 
 
@@ -65,9 +55,5 @@ class BagOfWords(nn.Module):
 
 @MODELS.register("bag_of_words")
 def bag_of_words(num_classes: int, input_shape: tuple[int, ...] = ()) -> FeatureClassifier:
-    """The bag of words with its head; texts have no fixed shape, so `input_shape` is not used.
-
-    >>> bag_of_words(num_classes=2).feature_dim
-    64
-    """
+    """The bag of words with its head; texts have no fixed shape, so `input_shape` is not used."""
     return FeatureClassifier(BagOfWords(), nn.Linear(WORD_FEATURES, num_classes))

@@ -100,11 +100,7 @@ def label(text: str, x: float, y: float, anchor: str, css: str | None = None) ->
 
 
 def number(value: float, percent: bool, digits: int = 4) -> str:
-    """A value as people read it, with a real minus sign.
-
-    >>> number(0.8125, True), number(-1.5, False)
-    ('81.25 %', '−1.5')
-    """
+    """A value as people read it, with a real minus sign."""
     text = f"{100 * value:.{digits}g} %" if percent else f"{value:.{digits}g}"
     return text.replace("-", "−")
 

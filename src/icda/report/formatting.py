@@ -83,21 +83,13 @@ def mean_and_deviation(name: str, mean: float | None, deviation: float | None) -
 
 
 def count(value: object) -> str:
-    """A number of samples; blank for what is no number.
-
-    >>> count(1200), count(None)
-    ('1,200', '')
-    """
+    """A number of samples; blank for what is no number."""
     number = as_number(value)
     return "" if number is None else f"{number:,.0f}"
 
 
 def decimal(value: object, digits: int = 3) -> str:
-    """A number with so many places; blank for what is no number.
-
-    >>> decimal(0.12345), decimal("x")
-    ('0.123', '')
-    """
+    """A number with so many places; blank for what is no number."""
     number = as_number(value)
     return "" if number is None else f"{number:.{digits}f}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib.resources
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from jinja2 import Environment, StrictUndefined
@@ -96,6 +97,7 @@ def framed(
     folder = importlib.resources.files("icda.report")
     files = ("page.html", "style.css", "script.js")
     template, style, script = ((folder / name).read_text(encoding="utf-8") for name in files)
+    style = style_sheet(style)
     kinds = (("class", "Class", "All classes", vocabulary.classes), ("group", "Group", "All groups", vocabulary.groups))
     page = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True).from_string(template)
     return page.render(
@@ -108,6 +110,13 @@ def framed(
         choosers=[kind for kind in kinds if len(kind[3]) > 1],
         parts=[anchored(part) for part in parts],
     )
+
+
+def style_sheet(style: str) -> str:
+    """The style, with its dark theme also where the system is dark and the reader has chosen none."""
+    dark = re.search(r':root\[data-theme="dark"\] \{(.*?)\}', style, re.DOTALL)
+    assert dark is not None
+    return style.replace("/* as the dark theme below: markup.py puts it here */", dark[1])
 
 
 def content_policy(style: str, script: str, connect: bool = False) -> str:

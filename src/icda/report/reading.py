@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from icda.report.results import Explanations
 from icda.report.tables import label_methods
 from icda.results import RunResult, read_json
 from icda.results.files import CONFIG, EXPLANATIONS, RESULT
+from icda.results.ledger import read_rows
 
 CONFIGURED = ("model", "epochs", "options", "attributes", "tier")  # columns of a ledger that a run has in its config
 
@@ -70,19 +70,11 @@ def read_folder(folder: Path) -> FoundRun:
 
 def read_ledger_results(path: Path) -> list[RunResult]:
     """Rows of a ledger as results. What tells runs apart besides task, method and seed becomes part of their names."""
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read as a ledger of runs: {error}.") from error
+    rows = read_rows(path, "task", "method")
     if not rows:
         raise InputError(f"{path} has no rows: a report needs at least one run.")
-    missing = [name for name in ("task", "method") if name not in rows[0]]
-    if missing or not any(name in FIGURES for name in rows[0]):
-        lacking = " and ".join(missing) or "any figure such as accuracy"
-        raise InputError(
-            f"{path} is no ledger of runs, it has no column {lacking}: its columns are {', '.join(rows[0])}."
-        )
+    if not any(name in FIGURES for name in rows[0]):
+        raise InputError(f"{path} has no column of any figure such as accuracy: its columns are {', '.join(rows[0])}.")
     telling = [name for name in ("tier", "model") if len({row.get(name) or "" for row in rows}) > 1]
     return [_to_result(row, telling) for row in rows]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,11 +29,7 @@ def check_results(results: Sequence[Result]) -> None:
 
 
 def as_number(value: object) -> float | None:
-    """A finite number as float; None for everything else, as a figure that was not measured.
-
-    >>> as_number(3), as_number(float("nan")), as_number("3"), as_number(True)
-    (3.0, None, None, None)
-    """
+    """A finite number as float; None for everything else, as a figure that was not measured."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -99,12 +96,12 @@ class Vocabulary:
         named = (("c", classes), ("g", groups))
         return cls(*({name: f"{k}{n}" for n, name in enumerate(dict.fromkeys(map(str, own)))} for k, own in named))
 
-    def filters(self, *classes: object, group: object = None) -> dict[str, object]:
-        """Attributes of a row or card that stands for these classes and this group; unknown ones filter nothing.
+    def tokens(self, names: Iterable[str]) -> str:
+        """Tokens of classes, in the order of their names."""
+        return " ".join(self.classes.get(name, "-") for name in names)
 
-        >>> Vocabulary.of(["cat", "dog"]).filters("dog", "cat", "dog")
-        {'data_class': 'c1 c0'}
-        """
+    def filters(self, *classes: object, group: object = None) -> dict[str, object]:
+        """Attributes of a row or card that stands for these classes and this group; unknown ones filter nothing."""
         tokens = [self.classes[name] for name in dict.fromkeys(map(str, classes)) if name in self.classes]
         attributes: dict[str, object] = {"data_class": " ".join(tokens)} if tokens else {}
         return attributes | ({"data_group": self.groups[str(group)]} if str(group) in self.groups else {})
@@ -138,7 +135,7 @@ class Run:
 
     def class_tokens(self, count: int) -> str:
         """Tokens of the first `count` classes, in their order."""
-        return " ".join(self.vocabulary.classes.get(self.class_name(i), "-") for i in range(count))
+        return self.vocabulary.tokens(map(self.class_name, range(count)))
 
 
 def collect_runs(results: Sequence[Result], explanations: Sequence[Explanations | None] | None = None) -> list[Run]:
@@ -156,8 +153,9 @@ def collect_runs(results: Sequence[Result], explanations: Sequence[Explanations 
                 f"explanation {position} is a {type(part).__name__}, not a dictionary: load explanations.json."
             )
     classes = (name for result in results for name in _class_names(result))
-    groups = (name for result in results for name in _group_names(result))
-    vocabulary, alone = Vocabulary.of(classes, groups), len(results) == 1
+    judged = (list(mapping(mapping(result, "metrics"), "per_group_accuracy")) for result in results)
+    groups = (listing(result, "group_names") or own for result, own in zip(results, judged, strict=True))
+    vocabulary, alone = Vocabulary.of(classes, itertools.chain.from_iterable(groups)), len(results) == 1
     return [
         Run(result, part or {}, vocabulary, "" if alone else f"run-{number}-")
         for number, (result, part) in enumerate(zip(results, explained, strict=True), start=1)
@@ -170,11 +168,7 @@ def evaluated_samples(result: Result) -> list[int]:
 
 
 def whole(value: object) -> int | None:
-    """A class or group number; None for anything else.
-
-    >>> whole(3), whole(3.0), whole(None), whole(-1)
-    (3, 3, None, None)
-    """
+    """A class or group number; None for anything else."""
     number = as_number(value)
     return int(number) if number is not None and number >= 0 and number == int(number) else None
 
@@ -182,8 +176,3 @@ def whole(value: object) -> int | None:
 def _class_names(result: Result) -> list[str]:
     known = len(listing(mapping(result, "metrics"), "per_class_accuracy")) or len(listing(result, "class_names"))
     return [class_name(result, index) for index in range(known)]
-
-
-def _group_names(result: Result) -> list[str]:
-    named = listing(result, "group_names") or list(mapping(mapping(result, "metrics"), "per_group_accuracy"))
-    return [str(name) for name in named]

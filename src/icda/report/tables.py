@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import rich.console
 import rich.table
@@ -13,6 +13,7 @@ import rich.text
 
 from icda.report.formatting import FIGURES, heading, mean_and_deviation
 from icda.report.results import Result, check_results, mapping, metric
+from icda.results.ledger import options_text
 
 _PADDING = 3  # of a column in the terminal: a line and a space on either side
 COMPARED = tuple(name for name in FIGURES if name not in ("average_group_accuracy", "macro_precision", "nll"))
@@ -67,11 +68,7 @@ def summarise(results: Sequence[Result], metric_name: str) -> list[MetricSummary
 
 
 def compared(results: Sequence[Result]) -> tuple[str, ...]:
-    """The metrics a comparison shows: our own, then those of plugins, in the order of the results.
-
-    >>> compared([{"task": "t", "method": "icda", "metrics": {"my_score": 3, "nll": 0.5}}])[-1]
-    'my_score'
-    """
+    """The metrics a comparison shows: our own, then those of plugins, in the order of the results."""
     added = [name for result in results for name in mapping(result, "metrics") if name not in FIGURES]
     return (
         *COMPARED,
@@ -158,7 +155,8 @@ def split_to_width(table: Table, width: int) -> list[Table]:
             room = start
         parts[-1].append(column)
         room -= need
-    return [_from_columns(table, [*names, *part]) for part in parts]
+    cut = [list(zip(*names, *part, strict=True)) for part in parts]
+    return [replace(table, header=header, rows=tuple(rows)) for header, *rows in cut]
 
 
 def _extents(table: Table) -> list[tuple[int, int]]:
@@ -170,11 +168,6 @@ def _extents(table: Table) -> list[tuple[int, int]]:
         narrowest = max([*words, *(len(cell) for cell in cells if position >= table.names)], default=1)
         extents.append((narrowest, max(map(len, (name, *cells)))))
     return extents
-
-
-def _from_columns(table: Table, columns: Sequence[tuple[str, ...]]) -> Table:
-    header, *rows = zip(*columns, strict=True)
-    return replace(table, header=tuple(header), rows=tuple(tuple(row) for row in rows))
 
 
 def _draw(table: Table, width: int) -> rich.table.Table:
@@ -212,23 +205,21 @@ def _settings(result: Result) -> dict[str, str]:
     config = mapping(result, "config")
     epochs = config.get("epochs")
     return {
-        "options": _options(result),
+        "options": _options(config),
         "model": str(result.get("model") or config.get("model") or ""),
         "epochs": "" if epochs in (None, "") else f"{epochs} epoch{'' if str(epochs) == '1' else 's'}",
         "attributes": f"attributes {config.get('attributes') or 'known'}",  # runs from before there was a choice
     }
 
 
-def _options(result: Result) -> str:
-    """Options of the method as a ledger writes them; a ledger's own are text already."""
-    options = mapping(result, "config").get("options") or ""
-    if isinstance(options, Mapping):
-        return " ".join(f"{name}={value}" for name, value in sorted(options.items()))
-    return str(options)
-
-
 def _bare(result: Result) -> str:
-    return str(result["method"]).removesuffix(f" ({_options(result)})")
+    return str(result["method"]).removesuffix(f" ({_options(mapping(result, 'config'))})")
+
+
+def _options(config: Mapping[str, Any]) -> str:
+    """Options of the method as a ledger writes them; a ledger's own are text already."""
+    options = config.get("options") or ""
+    return options_text(options) if isinstance(options, Mapping) else str(options)
 
 
 def _count(runs: Sequence[Result]) -> str:

@@ -4,12 +4,4 @@ from icda.results.epoch import EpochRecord, Figure
 from icda.results.files import UnwritableError, read_json, write_atomically
 from icda.results.run_result import SCHEMA_VERSION, RunResult
 
-__all__ = [
-    "SCHEMA_VERSION",
-    "EpochRecord",
-    "Figure",
-    "RunResult",
-    "UnwritableError",
-    "read_json",
-    "write_atomically",
-]
+__all__ = ["SCHEMA_VERSION", "EpochRecord", "Figure", "RunResult", "UnwritableError", "read_json", "write_atomically"]

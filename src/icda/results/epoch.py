@@ -1,16 +1,46 @@
-"""One epoch of a training, as a line of log.jsonl and an entry of a result's history."""
+"""Typed records that are also the JSON objects they are written as; one epoch of a training, as log.jsonl holds it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
-from icda.errors import InputError
-from icda.results.record import JsonRecord
+from icda.errors import InputError, InputTypeError
 
 Figure: TypeAlias = Any  # a number, text, None, or a list or dict of them: what JSON can hold
 VALIDATION = "validation_"
+
+
+class JsonRecord(dict[str, Any]):
+    """A read-only dict of `as_dict()`: `record.seed` and `record["seed"]` are the same, and `json.dumps` takes it.
+
+    Subclasses are frozen dataclasses with `from_dict`; two are equal when their JSON is.
+    """
+
+    def __post_init__(self) -> None:
+        super().update(self.as_dict())
+
+    @abstractmethod
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON, in the order in which they are written."""
+
+    @classmethod
+    @abstractmethod
+    def from_dict(cls, values: dict[str, Any]) -> JsonRecord:
+        """The record that `as_dict` was of."""
+
+    def __reduce__(self) -> tuple[Callable[..., JsonRecord], tuple[dict[str, Any]]]:
+        return type(self).from_dict, (self.as_dict(),)
+
+
+def _refuse(self: JsonRecord, *_: object, **__: object) -> NoReturn:
+    raise InputTypeError(f"a {type(self).__name__} cannot be changed: dataclasses.replace makes another one.")
+
+
+for _name in ("__setitem__", "__delitem__", "__ior__", "clear", "pop", "popitem", "setdefault", "update"):
+    setattr(JsonRecord, _name, _refuse)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +63,7 @@ class EpochRecord(JsonRecord):
     )
     learning_rate: float | None = field(default=None, metadata={"description": "learning rate of the last step"})
     figures: Mapping[str, Figure] = field(
-        default_factory=dict,
-        metadata={"description": "figures of the method itself", "inline": True},
+        default_factory=dict, metadata={"description": "figures of the method itself", "inline": True}
     )
     validation: Mapping[str, float | None] = field(
         default_factory=dict,

@@ -7,11 +7,19 @@ import json
 import os
 import re
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from icda.errors import InputError, OperationError
-from icda.results.locks import HAS_LOCKS, lock
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    HAS_LOCKS = False
+else:
+    HAS_LOCKS = True
 
 RESULT = "result.json"  # figures, settings and surroundings of a finished run
 EXPLANATIONS = "explanations.json"  # margins, strengths, tied samples, pictures
@@ -32,25 +40,43 @@ class DamagedFileError(InputError):
     """A file that a run wrote and that is no longer what it was."""
 
 
-def write_atomically(path: Path, content: bytes | memoryview) -> None:
-    """Replace a file as a whole, whoever else writes it: a reader sees the old file or the new one.
-
-    The part that is written first has a name nobody can foresee and is made by this call, so that it is never somebody
-    else's file, nor a link to one. What killed processes left half written is removed.
-    """
+def lock(handle: int, wait: bool = True) -> bool:
+    """Lock an open file until its process ends, however it ends; whether it is ours now, and the system has locks."""
+    if not HAS_LOCKS:
+        return False
     try:
-        with _new_part(path) as file:
-            part = Path(file.name)
-            try:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-                if not HAS_LOCKS:
-                    file.close()  # Windows moves no open file
-                part.replace(path)
-            finally:
-                part.unlink(missing_ok=True)
-        _remove_scraps(path)
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes the place of `path` when it is whole, whoever else writes it: a reader sees the old or the new one.
+
+    What is written first has a name nobody can foresee and is made by this call, so that it is never somebody else's file,
+    nor a link to one. What killed processes left half written is removed.
+    """
+    with _new_part(path) as file:
+        part = Path(file.name)
+        try:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            if not HAS_LOCKS:
+                file.close()  # Windows moves no open file
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    _remove_scraps(path)
+
+
+def write_atomically(path: Path, content: bytes | memoryview) -> None:
+    """Replace a file as a whole; the error says whether the last good one is still there."""
+    try:
+        with replacing(path) as file:
+            file.write(content)
     except OSError as error:
         kept = " The last good one is untouched." if path.exists() else ""
         raise UnwritableError(f"could not write {path}: {error.strerror or error}.{kept}") from error

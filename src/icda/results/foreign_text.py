@@ -31,33 +31,16 @@ def safe_cell(value: Any) -> Any:
 
 
 def write_csv(file: TextIO, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write a header and rows to an open file (`newline=""`), each cell made safe for spreadsheets.
-
-    >>> import io
-    >>> file = io.StringIO()
-    >>> write_csv(file, ["name", "tie"], [{"name": "@SUM(A1)", "tie": -0.25}])
-    >>> file.getvalue()
-    "name,tie\\n'@SUM(A1),-0.25\\n"
-    """
+    """Write a header and rows to an open file (`newline=""`), each cell made safe for spreadsheets."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([safe_cell(column) for column in columns])
     writer.writerows([safe_cell(row[column]) for column in columns] for row in rows)
 
 
 def printable(text: str, keep: str = "\n\t") -> str:
-    r"""Text for a terminal: what would move its cursor, colour it or turn its direction is shown as an escape.
-
-    >>> print(printable("cat\x1b[2J\u202edog"))
-    cat\x1b[2J\u202edog
-    """
+    """Text for a terminal: what would move its cursor, colour it or turn its direction is shown as an escape."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(char if _is_seen(char) or char in keep else _escaped(char) for char in text)
-
-
-def _is_seen(char: str) -> bool:
-    return unicodedata.category(char) not in _UNSEEN or char in _JOINERS
-
-
-def _escaped(char: str) -> str:
-    return char.encode("unicode_escape", "backslashreplace").decode("ascii")
+    seen = (char in keep + _JOINERS or unicodedata.category(char) not in _UNSEEN for char in text)
+    escaped = (char.encode("unicode_escape", "backslashreplace").decode("ascii") for char in text)
+    return "".join(char if is_seen else code for char, is_seen, code in zip(text, seen, escaped, strict=True))

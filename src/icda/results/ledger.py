@@ -71,11 +71,7 @@ def to_row(result: Mapping[str, Any], tier: str) -> dict[str, str]:
 
 
 def options_text(options: Mapping[str, Any]) -> str:
-    """Options of a method as the ledger writes them.
-
-    >>> options_text({"lambda0": 0.25, "beta": 0})
-    'beta=0 lambda0=0.25'
-    """
+    """Options of a method as the ledger writes them."""
     return " ".join(f"{name}={value}" for name, value in sorted(options.items()))
 
 
@@ -101,14 +97,21 @@ def add_to_ledger(path: Path, row: Mapping[str, str]) -> None:
         write_ledger(path, [*kept, row])
 
 
-def read_ledger(path: Path) -> list[dict[str, str]]:
+def read_rows(path: Path, *needed: str) -> list[dict[str, str]]:
+    """The rows of a ledger that has some columns."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
     except (csv.Error, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read as a ledger: {error}.") from error
-    if rows and (missing := [name for name in ("task", "method", "seed", "tier") if name not in rows[0]]):
-        raise InputError(f"{path} is no ledger: it has no column {', '.join(missing)}.")
+        raise InputError(f"{path} cannot be read as a ledger of runs: {error}.") from error
+    if rows and (missing := [name for name in needed if name not in rows[0]]):
+        lacking = f"has no column {' and '.join(missing)}: its columns are {', '.join(rows[0])}"
+        raise InputError(f"{path} is no ledger of runs, it {lacking}.")
+    return rows
+
+
+def read_ledger(path: Path) -> list[dict[str, str]]:
+    rows = read_rows(path, "task", "method", "seed", "tier")
     for row in rows:
         row["attributes"] = row.get("attributes") or "known"  # rows from before there was a choice
         row["precision"] = row.get("precision") or "no"

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, TypeAlias, get_type_hints
 
 from icda.errors import InputError
-from icda.results.epoch import EpochRecord, Figure
+from icda.results.epoch import EpochRecord, Figure, JsonRecord
 from icda.results.files import read_json, write_atomically
-from icda.results.record import JsonRecord
 from icda.settings import check
 
 Fact: TypeAlias = str | int | Mapping[str, str] | None

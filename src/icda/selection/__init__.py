@@ -1,7 +1,6 @@
 """Which epoch's model is kept: named rules on validation data."""
 
-from icda.selection.observation import Observer, ValidationView
-from icda.selection.rules import SELECTION_RULES, SelectionRule, check, get_rule
+from icda.selection.rules import SELECTION_RULES, Observer, SelectionRule, ValidationView, check, get_rule
 from icda.selection.selector import Selector
 
 __all__ = ["SELECTION_RULES", "Observer", "SelectionRule", "Selector", "ValidationView", "check", "get_rule"]

@@ -12,8 +12,7 @@ from icda.functional.strength import direct_strength
 from icda.methods.xrm import mistake_groups
 from icda.metrics.per_class import worst_known
 from icda.metrics.per_group import per_group_accuracy
-from icda.selection.observation import ValidationView
-from icda.selection.rules import SELECTION_RULES, SelectionRule
+from icda.selection.rules import SELECTION_RULES, SelectionRule, ValidationView
 
 METRIC = "worst_pseudo_group_accuracy"
 SHARE = 0.25  # of each class: its samples that lie nearest to other classes

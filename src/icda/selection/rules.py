@@ -5,15 +5,48 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
+
+from torch import Tensor
 
 from icda.data.task import Task
 from icda.errors import InputError
 from icda.metrics import METRICS
 from icda.registry import Registry
-from icda.selection.observation import Observer
 
 NOT_YET = -math.inf  # the score of an epoch whose figure an observer cannot know yet: any other is better
+
+
+@dataclass(frozen=True)
+class ValidationView:
+    """The validation split as the model of an epoch sees it. What is a function is computed when called.
+
+    `answers` are those of biased networks that a method trains beside its own: None where there are none, or none yet; then
+    `answers_later` says whether to wait for them.
+    """
+
+    epoch: int
+    num_epochs: int
+    metrics: Mapping[str, Any]  # of `icda.metrics.evaluate_predictions`
+    logits: Tensor  # (N, C)
+    targets: Tensor  # (N,)
+    features: Callable[[], Tensor]  # (N, A)
+    head_weight: Callable[[], Tensor]  # (C, A)
+    answers: Callable[[], Tensor | None] = lambda: None  # (N,)
+    answers_later: bool = False
+
+
+class Observer(Protocol):
+    """Makes a rule's own figures from the validation split. One training has one observer, saved with its checkpoints."""
+
+    def observe(self, seen: ValidationView) -> dict[str, float | None]:
+        """Figures by name, for the rule to score and the log to keep; None for one that cannot be known yet."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed training must remember, as tensors and plain data; names other than the Selector's own."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up a state; it holds the Selector's entries, too."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +91,7 @@ class SelectionRule:
             return NOT_YET
         if value is None or not math.isfinite(value):
             raise InputError(
-                f"selection rule {self.name!r} needs {self.metric!r} of the {_words(self.split)}, got {value}: "
+                f"selection rule {self.name!r} needs {self.metric!r} of the {self.split} split, got {value}: "
                 "evaluate it with what the metric needs, or use --selection last."
             )
         return float(value) if self.higher_is_better else -float(value)
@@ -68,14 +101,13 @@ SELECTION_RULES: Registry[SelectionRule] = Registry(
     "selection rule", "icda.selection", "icda.selection_rules", SelectionRule
 )
 
-for _name, _metric, _words_of_it in (
-    ("last", None, "the model of the last epoch"),
-    ("validation_accuracy", "accuracy", "highest accuracy on validation data"),
-    ("validation_balanced_accuracy", "balanced_accuracy", "highest mean of the classes' accuracies"),
-    ("validation_worst_class", "worst_class_accuracy", "highest accuracy of the worst class"),
-):
-    SELECTION_RULES.register(_name)(SelectionRule(_name, _metric, description=_words_of_it))
 for _rule in (
+    SelectionRule("last", description="the model of the last epoch"),
+    SelectionRule("validation_accuracy", "accuracy", description="highest accuracy on validation data"),
+    SelectionRule(
+        "validation_balanced_accuracy", "balanced_accuracy", description="highest mean of the classes' accuracies"
+    ),
+    SelectionRule("validation_worst_class", "worst_class_accuracy", description="highest accuracy of the worst class"),
     SelectionRule(
         "validation_worst_group",
         "worst_group_accuracy",
@@ -124,12 +156,8 @@ def check(rule: str | SelectionRule, task: Task) -> None:
     split = task.metadata if rule.needs_metadata else task.validation
     if not rule.compares or (split is not None and (split.groups is not None or not rule.needs_groups)):
         return
-    needed = f"{_words(rule.split)}{' with group labels' if rule.needs_groups else ''}"
+    needed = f"{rule.split} split{' with group labels' if rule.needs_groups else ''}"
     instead = "last" if split is None else "last or --selection validation_worst_class"
     raise InputError(
         f"selection rule {rule.name!r} needs a {needed}; task {task.name!r} has none: use --selection {instead}."
     )
-
-
-def _words(split: str) -> str:
-    return f"{split} split"

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from icda.errors import InputError
-from icda.selection.observation import ValidationView
-from icda.selection.rules import NOT_YET, SelectionRule, get_rule
+from icda.selection.rules import NOT_YET, SelectionRule, ValidationView, get_rule
 
 
 class Selector:

@@ -88,7 +88,7 @@ def read_fit_data(
     groups = None
     if asked.groups is not None:
         assert samples.groups is not None  # the column was named, so it was found or refused
-        groups = np.array(samples.groups if samples.attributes is None else samples.attributes)
+        groups = known_groups(np.array(samples.groups if samples.attributes is None else samples.attributes), path)
     return FitData(made.features, made.y, names, reads, samples, groups, test, skipped=skipped, embedded=True)
 
 
@@ -205,10 +205,20 @@ def _from_file(path: Path, asked: Asked) -> FitData:
     check_finite(features, found.columns, path)
     if labels.ndim == 1:
         check_classes(labels, test, path)
-    groups = None if found.groups is None else np.asarray(found.groups)
-    if groups is not None and groups.dtype == object:
-        groups = np.array([None if is_missing(group) else str(group) for group in groups.tolist()], dtype=object)
+    groups = None if found.groups is None else known_groups(np.asarray(found.groups), path)
     return FitData(features, labels, [str(name) for name in names], reads, None, groups, test, found.notes)
+
+
+def known_groups(groups: np.ndarray, path: Path) -> np.ndarray:
+    """Groups as they are or, where some are missing or empty, as objects with None in their place."""
+    missing = np.array([is_missing(group) or group == "" for group in groups.tolist()], dtype=bool)
+    if missing.all() and len(groups):
+        raise InputError(f"{path}: no group is known: fill some cells of that column, or leave --groups out.")
+    if not missing.any():
+        return groups.astype(str) if groups.dtype == object else groups
+    known = groups.astype(object)
+    known[missing] = None
+    return known
 
 
 def _reads(found: LabelledFeatures) -> Reads:

@@ -151,7 +151,7 @@ def _read_features(path: Path, model: Model, split: str, origin: str, group: str
 
 
 def _known_groups(values: Sequence[Any], path: Path) -> list[str]:
-    missing = sum(map(is_missing, values))
+    missing = sum(is_missing(value) or value == "" for value in values)
     if missing:
         raise InputError(
             f"{path}: the group of {missing} of {len(values)} samples is not known: fill in or drop those rows."
@@ -198,7 +198,10 @@ def _of_split(samples: Samples, split: str) -> Labelled:
     inputs: Any = [samples.inputs[row] for row in rows]
     ids: Any = [samples.ids[row] for row in rows]
     chosen = replace(samples, inputs=inputs, ids=ids)
-    groups = None if samples.groups is None else [samples.groups[row] for row in rows]
+    groups = None
+    if samples.groups is not None:
+        known = _known_groups(samples.groups, samples.source or Path("data"))
+        groups = [known[row] for row in rows]
     named = split if len(rows) < len(samples) else "all"
     return Labelled([samples.labels[row] for row in rows], named, chosen, groups=groups)
 

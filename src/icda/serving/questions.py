@@ -17,7 +17,7 @@ from markupsafe import Markup
 from icda.auditing import Questions, ask
 from icda.auditing.exhibits import Show, show_images, show_texts
 from icda.data.images import UnreadableImageError
-from icda.report.markup import content_policy
+from icda.report.markup import content_policy, style_sheet
 from icda.serving.answers import Answers, rows_of
 from icda.serving.differences import differing_columns, differing_pictures, differing_texts
 from icda.serving.fit_data import FitData
@@ -173,13 +173,14 @@ def _render(title: str, payload: Mapping[str, Any], connect: bool) -> str:
     folder = importlib.resources.files("icda.report")
     names: Sequence[str] = ("questions.html", "style.css", "questions.css", "questions.js")
     template, frame, style, script = ((folder / name).read_text(encoding="utf-8") for name in names)
+    style = style_sheet(frame) + style
     # In a script element only "</" and "<!--" could end the data early.
     plain = json.dumps(payload, ensure_ascii=True).replace("<", "\\u003c")
     page = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True).from_string(template)
     return page.render(
         title=title,
-        policy=Markup(content_policy(frame + style, script, connect)),
-        style=Markup(frame + style),
+        policy=Markup(content_policy(style, script, connect)),
+        style=Markup(style),
         script=Markup(script),
         payload=Markup(plain),
     )

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import itertools
 
 import pytest
@@ -66,25 +64,20 @@ def test_equal_points_leave_clusters_empty() -> None:
     points = torch.tensor([[1.0, 2.0]] * 7 + [[5.0, 5.0]] * 3)
     clusters = cluster_within_classes(points, torch.zeros(10, dtype=torch.long), 0)
     assert clusters.tolist() == [0] * 7 + [1] * 3
+    assert rank_by_size(torch.tensor([1, 1, 0, 0, 2, 2, 2]), 4).tolist() == [2, 2, 1, 1, 0, 0, 0]  # equals keep order
 
 
-def test_clusters_of_the_same_size_keep_their_order() -> None:
-    assert rank_by_size(torch.tensor([1, 1, 0, 0, 2, 2, 2]), 4).tolist() == [2, 2, 1, 1, 0, 0, 0]
+WRONG = r"features \(N, A\) and labels \(N,\)"
 
 
-def test_a_class_smaller_than_the_number_of_clusters_is_named() -> None:
-    with pytest.raises(ValueError, match="class 4 has 5 samples, 6 clusters are needed"):
-        cluster_within_classes(torch.randn(15, 2), torch.tensor([2] * 10 + [4] * 5), 0)
-
-
-def test_features_that_are_not_numbers_are_refused() -> None:
-    points = torch.randn(20, 2)
-    points[12, 1] = float("nan")
-    with pytest.raises(ValueError, match="class 1 has features of NaN"):
-        cluster_within_classes(points, torch.arange(20) // 10, 0)
-
-
-@pytest.mark.parametrize("shape", [(10,), (10, 2, 2), (9, 2)])
-def test_wrong_shapes_are_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=r"features \(N, A\) and labels \(N,\)"):
-        cluster_within_classes(torch.zeros(shape), torch.zeros(10, dtype=torch.long), 0)
+@pytest.mark.parametrize(
+    ("points", "labels", "message"),
+    [
+        *((torch.zeros(shape), [0] * 10, WRONG) for shape in ((10,), (10, 2, 2), (9, 2))),
+        (torch.randn(15, 2), [2] * 10 + [4] * 5, "class 4 has 5 samples, 6 clusters are needed"),
+        (torch.full((20, 2), float("nan")), [0, 1] * 10, "class 0 has features of NaN"),
+    ],
+)
+def test_what_cannot_be_clustered_is_refused(points: torch.Tensor, labels: list[int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        cluster_within_classes(points, torch.tensor(labels), 0)

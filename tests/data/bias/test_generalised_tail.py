@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 
@@ -83,15 +81,10 @@ def test_shared_tests_cost_each_attribute_only_the_larger_of_both() -> None:
     assert common == {False: 160 - 5 - 14, True: 160 - 14}
 
 
-def test_metadata_have_equally_many_of_each_cluster_where_there_are_enough() -> None:
+def test_metadata_are_balanced_by_cluster_and_a_small_one_gives_at_most_half_of_what_the_tests_left_it() -> None:
     clusters, labels = pool()
-    parts = generalised_tail(clusters, labels, 0, SIZES)
-    counts = count(parts.metadata, labels, clusters)
+    counts = count(generalised_tail(clusters, labels, 0, SIZES).metadata, labels, clusters)
     assert {counts[0, cluster] for cluster in range(6)} == {3}
-
-
-def test_a_small_cluster_gives_at_most_half_of_what_the_tests_left_it() -> None:
-    clusters, labels = pool()
     parts = generalised_tail(clusters, labels, 0, replace(SIZES, metadata=1000))
     tested = rows(parts)["test_gbl"] | rows(parts)["test_cbl"]
     for label in range(3):
@@ -119,6 +112,9 @@ def test_the_balanced_test_takes_no_more_than_a_quarter_of_the_smallest_attribut
     counts = count(parts.test_gbl, labels, parts.attributes)
     for label, smallest in enumerate((50, 20, 70)):
         assert [counts[label, attribute] for attribute in range(3)] == [smallest // 4] * 3
+    parts = generalised_tail(clusters, labels, 0, replace(SIZES, balanced=10_000, metadata=0))
+    # Class 1 has 110 - 5 - 14 = 91 common samples left: seven tenths of 130.
+    assert torch.bincount(labels[parts.train_cbl]).tolist() == [130] * 3
 
 
 def test_a_class_short_of_an_attribute_shrinks_as_a_whole() -> None:
@@ -130,13 +126,6 @@ def test_a_class_short_of_an_attribute_shrinks_as_a_whole() -> None:
         counts = [count(parts.train_glt, labels, parts.attributes)[label, attribute] for attribute in range(3)]
         assert tuple(counts) == shares(sum(counts))
         assert any(wanted > have for wanted, have in zip(shares(sum(counts) + 1), available, strict=True))
-
-
-def test_balanced_classes_are_as_large_as_the_smallest_allows() -> None:
-    clusters, labels = pool()
-    parts = generalised_tail(clusters, labels, 0, replace(SIZES, balanced=10_000, metadata=0))
-    # Class 1 has 110 - 5 - 14 = 91 common samples left: seven tenths of 130.
-    assert torch.bincount(labels[parts.train_cbl]).tolist() == [130] * 3
 
 
 def test_shares_add_up_grow_with_the_size_and_are_within_one_of_the_ratio() -> None:
@@ -188,8 +177,5 @@ def test_a_class_with_nothing_left_to_train_on_is_named() -> None:
     sizes = TailSizes([5, 5], balanced=5, test_gbl=1, test_gbl_divisor=1, test_cbl=1, metadata=0, share_tests=True)
     with pytest.raises(ValueError, match="class 0 has nothing left to train on"):
         generalised_tail(clusters, labels, 0, sizes)
-
-
-def test_clusters_outside_the_six_are_refused() -> None:
     with pytest.raises(ValueError, match=r"clusters must lie in 0\.\.5"):
         generalised_tail(torch.tensor([0, 6]), torch.tensor([0, 1]), 0, TailSizes([1, 1]))

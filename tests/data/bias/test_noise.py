@@ -30,25 +30,17 @@ def test_every_other_class_can_be_a_partner() -> None:
     assert (reached > 0).all()
 
 
-@pytest.mark.parametrize(("kind", "rate", "wrong"), [("uniform", 0.4, 0.36), ("uniform", 0.6, 0.54)])
+@pytest.mark.parametrize(
+    ("kind", "rate", "wrong"),
+    [("uniform", 0.4, 0.36), ("uniform", 0.6, 0.54), ("flip1", 0.2, 0.2), ("flip2", 0.2, 0.2), ("flip2", 0.4, 0.4)],
+)
 @pytest.mark.parametrize("seed", [0, 1])
-def test_uniform_noise_leaves_the_share_of_wrong_labels_of_the_literature(
+def test_noise_leaves_the_share_of_wrong_labels_of_the_literature(
     kind: str, rate: float, wrong: float, seed: int
 ) -> None:
-    assert _wrong_share(kind, rate, seed) == pytest.approx(wrong, abs=0.01)
-
-
-@pytest.mark.parametrize("kind", ["flip1", "flip2"])
-@pytest.mark.parametrize("rate", [0.2, 0.4])
-def test_flip_noise_leaves_as_many_wrong_labels_as_its_rate(kind: str, rate: float) -> None:
-    assert _wrong_share(kind, rate, seed=0) == pytest.approx(rate, abs=0.01)
-
-
-def _wrong_share(kind: str, rate: float, seed: int) -> float:
-    labels = torch.arange(49_000) % 10
-    generator = _generator(seed)
+    labels, generator = torch.arange(49_000) % 10, _generator(seed)
     noisy = corrupt_labels(labels, noise_transition(kind, 10, rate, generator), generator)
-    return (noisy != labels).double().mean().item()
+    assert (noisy != labels).double().mean().item() == pytest.approx(wrong, abs=0.01)
 
 
 def test_drawn_labels_follow_the_matrix_cell_by_cell() -> None:
@@ -64,14 +56,10 @@ def test_drawn_labels_follow_the_matrix_cell_by_cell() -> None:
 
 def test_a_seed_decides_which_labels_are_wrong() -> None:
     labels = torch.arange(1000) % 10
+    assert torch.equal(corrupt_labels(labels, noise_transition("flip2", 10, 0.0, _generator()), _generator()), labels)
     first, again, other = (corrupt_labels(labels, uniform_transition(10, 0.4), _generator(s)) for s in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
-
-
-def test_rate_zero_changes_nothing() -> None:
-    labels = torch.arange(1000) % 10
-    assert torch.equal(corrupt_labels(labels, noise_transition("flip2", 10, 0.0, _generator()), _generator()), labels)
 
 
 @pytest.mark.parametrize(
@@ -80,13 +68,7 @@ def test_rate_zero_changes_nothing() -> None:
 def test_unknown_kinds_and_rates_are_refused(kind: str, rate: float, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         noise_transition(kind, 10, rate, _generator())
-
-
-def test_more_partners_than_other_classes_are_refused() -> None:
     with pytest.raises(ValueError, match=r"expected 1\.\.1"):
         flip_transition(2, 0.4, _generator(), partners=2)
-
-
-def test_rows_that_do_not_sum_to_one_are_refused() -> None:
     with pytest.raises(ValueError, match="must sum to 1"):
         corrupt_labels(torch.tensor([0]), torch.full((2, 2), 0.4), _generator())

@@ -1,7 +1,5 @@
 """Planted shortcuts: what they tell in training and elsewhere, how they look, and what stays as it was."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -33,21 +33,11 @@ def test_a_table_that_is_not_what_it_should_be_says_so(text: str, message: str, 
         read_table(write(tmp_path / "a.csv", text), ("y", "z"))
 
 
-def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_bytes("y\nfür\n".encode("latin-1"))
-    with pytest.raises(ValueError, match="not in UTF-8"):
-        read_table(path, ("y",))
-
-
-def test_words_become_numbers_and_an_unknown_word_is_quoted() -> None:
+def test_words_become_numbers_and_empty_cells_are_what_the_caller_says() -> None:
     known = {"train": 0, "val": 1}
     assert numbered(Path("a.csv"), "split", ["val", " train"], known).tolist() == [1, 0]
     with pytest.raises(ValueError, match=r"a.csv: split holds 'dev', expected train, val"):
         numbered(Path("a.csv"), "split", ["val", "dev"], known)
-
-
-def test_shares_are_numbers_and_empty_cells_are_what_the_caller_says() -> None:
     assert np.array_equal(shares(Path("a.csv"), "black", ["0.5", "", "1"], empty="0"), [0.5, 0.0, 1.0])
 
 

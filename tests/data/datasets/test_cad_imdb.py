@@ -92,8 +92,6 @@ def test_the_published_files(real_data: Path) -> None:
 
 
 def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DatasetNotFoundError, match=r"looked for .*cad.*train_paired.tsv.*Kaushik"):
-        create_task("cad_imdb", tmp_path)
     with tarfile.open(tmp_path / "text.tar.xz", "w:xz"):
         pass
     with pytest.raises(DatasetNotFoundError, match=r"lacks cad/sentiment/combined/paired/train_paired.tsv"):

@@ -1,7 +1,5 @@
 """CIFAR-100 is read from the public archive's files; none of them is here, so the tests write some of that form."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 from pathlib import Path
@@ -71,7 +69,7 @@ def test_noise_spares_the_metadata(root: Path, name: str, wrong: float) -> None:
 
 
 def test_a_damaged_file_is_refused(root: Path) -> None:
-    cifar._load_fine.cache_clear()
+    cifar._read.cache_clear()
     path = root / "cifar-100-python" / "test"
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(DamagedDatasetError, match="fetch the file again"):

@@ -5,13 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from icda.data.datasets.cifar_files import (
-    BATCH_SUMS,
-    DamagedDatasetError,
-    load_arrays,
-    read_batches,
-    read_grids,
-)
+from icda.data.datasets.cifar_files import BATCH_SUMS, DamagedDatasetError, load_arrays, read_batches, read_grids
 from icda.data.registry import DatasetNotFoundError
 
 

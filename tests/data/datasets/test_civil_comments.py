@@ -63,14 +63,17 @@ def test_labels_training_groups_and_overlapping_groups_of_every_comment(write_co
     assert len(MEMBERSHIPS) == 16
     assert (task.membership_names, task.group_names, task.group_attributes) == (MEMBERSHIPS, GROUPS, (0, 1, 0, 1))
     assert task.input_kind == "text"
+    assert create_task("civil_comments", tmp_path, data_seed=1).data_hash == task.data_hash
 
 
 def test_texts_are_kept_whole_and_the_tokeniser_can_be_exchanged(write_comments: Any, tmp_path: Path) -> None:
-    rows = comments()
+    rows = [*comments(), {**comments(1)[0], "comment_text": "word " * 500}]
     write_comments(rows)
     usual = create_task("civil_comments", root=tmp_path)
     assert isinstance(usual.train.source, TextArray)
     assert usual.train.source.texts == [row["comment_text"] for row in rows]
+    assert usual.train.batch(torch.tensor([len(usual.train) - 1])).inputs["input_ids"].shape == (1, 300)  # as in WILDS
+    assert usual.input_shape == (300,)
     ids = usual.train.batch(torch.tensor([0])).inputs["input_ids"]
     assert ids[0].tolist() == hash_tokens(rows[0]["comment_text"])
     letters = civil_comments(
@@ -83,18 +86,6 @@ def test_texts_are_kept_whole_and_the_tokeniser_can_be_exchanged(write_comments:
     assert letters.data_hash != usual.data_hash
 
 
-def test_the_default_length_is_that_of_wilds(write_comments: Any, tmp_path: Path) -> None:
-    write_comments([{**row, "comment_text": "word " * 500} for row in comments(8)])
-    task = create_task("civil_comments", root=tmp_path)
-    assert task.train.batch(torch.tensor([0])).inputs["input_ids"].shape == (1, 300)
-    assert task.input_shape == (300,)
-
-
-def test_the_seed_decides_nothing(write_comments: Any, tmp_path: Path) -> None:
-    write_comments(comments())
-    assert create_task("civil_comments", tmp_path, 0).data_hash == create_task("civil_comments", tmp_path, 1).data_hash
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -102,18 +93,15 @@ def test_the_seed_decides_nothing(write_comments: Any, tmp_path: Path) -> None:
         ({"toxicity": "7"}, "toxicity of row 1 is 7, expected a number"),
         ({"black": "yes"}, "black must hold numbers"),
         ({"split": "dev"}, "split holds 'dev', expected train, val, test"),
+        ({}, "lacks male, female, LGBTQ, christian"),  # the columns of identities
     ],
 )
 def test_values_that_cannot_be_are_refused(change: Comment, message: str, write_comments: Any, tmp_path: Path) -> None:
     rows = comments()
-    write_comments([{**rows[0], **change}, *rows[1:]])
+    write_comments(
+        [{**rows[0], **change}, *rows[1:]], WILDS_COLUMNS if change else ["comment_text", "toxicity", "split"]
+    )
     with pytest.raises(ValueError, match=message):
-        create_task("civil_comments", root=tmp_path)
-
-
-def test_a_file_without_identities_is_refused(write_comments: Any, tmp_path: Path) -> None:
-    write_comments(comments(), ["comment_text", "toxicity", "split"])
-    with pytest.raises(ValueError, match="lacks male, female, LGBTQ, christian"):
         create_task("civil_comments", root=tmp_path)
 
 

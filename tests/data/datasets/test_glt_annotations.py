@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,35 +7,26 @@ import torch
 
 from icda.data.datasets.glt import AnnotatedSet, read_annotations, write_annotations
 
-Content = dict[str, Any]
 
-
-def content() -> Content:
+@pytest.fixture
+def content(annotate: Any) -> dict[str, Any]:
     """A file in the layout of the benchmark: labels are strings there, attributes and frequencies are numbers."""
     sets = {
-        "train": {"/a/n1/x.JPEG": ("0", 0), "/a/n2/y.JPEG": ("1", 2)},
-        "val": {"/a/n1/v.JPEG": ("0", 1)},
-        "test_lt": {},
-        "test_bl": {"/a/n1/b.JPEG": ("0", 0)},
-        "test_bbl": {"/a/n2/c.JPEG": ("1", 1)},
+        "train": {"/a/n1/x.JPEG": (0, 0), "/a/n2/y.JPEG": (1, 2)},
+        "val": {"/a/n1/v.JPEG": (0, 1)},
+        "test_bl": {"/a/n1/b.JPEG": (0, 0)},
+        "test_bbl": {"/a/n2/c.JPEG": (1, 1)},
     }
-    written: Content = {"cat2id": {"n1": "0", "n2": "1"}, "id2cat": {"0": "n1", "1": "n2"}}
-    for name, images in sets.items():
-        written[name] = {
-            "label": {image: label for image, (label, _) in images.items()},
-            "frequency": dict.fromkeys(images, 0),
-            "attribute": {image: attribute for image, (_, attribute) in images.items()},
-        }
-    return written
+    return annotate(["n1", "n2"], sets)
 
 
 def base_name(key: str, _: Any) -> str:
     return key.rpartition("/")[2]
 
 
-def test_sets_are_read_with_the_names_that_locate_gives(tmp_path: Path) -> None:
+def test_sets_are_read_with_the_names_that_locate_gives(tmp_path: Path, content: Any) -> None:
     path = tmp_path / "annotations.json"
-    path.write_text(json.dumps(content()))
+    path.write_text(json.dumps(content))
     known = read_annotations(path, base_name)
     assert known.class_names == ("n1", "n2")
     assert known.sets["train"].names == ["x.JPEG", "y.JPEG"]
@@ -69,63 +57,27 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert written["cat2id"] == {"n1": "0", "n2": "1"}
 
 
-def _drop_set(file: Content) -> None:
-    del file["test_bbl"]
-
-
-def _drop_attribute(file: Content) -> None:
-    del file["train"]["attribute"]["/a/n2/y.JPEG"]
-
-
-def _drop_column(file: Content) -> None:
-    del file["val"]["attribute"]
-
-
-def _label_too_large(file: Content) -> None:
-    file["train"]["label"]["/a/n1/x.JPEG"] = "2"
-
-
-def _attribute_too_large(file: Content) -> None:
-    file["train"]["attribute"]["/a/n1/x.JPEG"] = 3
-
-
-def _label_is_a_word(file: Content) -> None:
-    file["train"]["label"]["/a/n1/x.JPEG"] = "cat"
-
-
-def _test_is_trained_on(file: Content) -> None:
-    for column, value in (("label", "0"), ("attribute", 0), ("frequency", 0)):
-        file["test_bl"][column]["/b/n1/x.JPEG"] = value
-
-
-def _gap_in_classes(file: Content) -> None:
-    file["id2cat"] = {"0": "n1", "2": "n2"}
-
-
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("old", "new", "message"),
     [
-        (_drop_set, "lacks test_bbl"),
-        (_drop_column, "the set val lacks attribute"),
-        (_drop_attribute, "no attribute for 1 images, the first /a/n2/y.JPEG"),
-        (_label_too_large, r"label of the set train must lie in 0\.\.1"),
-        (_attribute_too_large, r"attribute of the set train must lie in 0\.\.2"),
-        (_label_is_a_word, "label of the set train must hold numbers"),
-        (_test_is_trained_on, "x.JPEG is in train and in test_bl"),
-        (_gap_in_classes, r"must number the classes 0\.\.1"),
+        ('"test_bbl"', '"other"', "lacks test_bbl"),
+        ('"attribute": {"/a/n1/v.JPEG": 1}', '"other": {}', "the set val lacks attribute"),
+        (', "/a/n2/y.JPEG": 2', "", "no attribute for 1 images, the first /a/n2/y.JPEG"),
+        ('"/a/n1/x.JPEG": "0"', '"/a/n1/x.JPEG": "2"', r"label of the set train must lie in 0\.\.1"),
+        (
+            '"attribute": {"/a/n1/x.JPEG": 0',
+            '"attribute": {"/a/n1/x.JPEG": 3',
+            r"attribute .* train must lie in 0\.\.2",
+        ),
+        ('"/a/n1/x.JPEG": "0"', '"/a/n1/x.JPEG": "cat"', "label of the set train must hold numbers"),
+        ("/a/n1/b.JPEG", "/b/n1/x.JPEG", "x.JPEG is in train and in test_bl"),
+        ('"1": "n2"', '"2": "n2"', r"must number the classes 0\.\.1"),
+        ("}}}", "", "cut short"),
     ],
 )
-def test_a_spoilt_file_is_refused(tmp_path: Path, spoil: Callable[[Content], None], message: str) -> None:
-    written = content()
-    spoil(written)
-    path = tmp_path / "annotations.json"
-    path.write_text(json.dumps(written))
+def test_a_spoilt_file_is_refused(tmp_path: Path, content: Any, old: str, new: str, message: str) -> None:
+    path, text = tmp_path / "annotations.json", json.dumps(content)
+    assert old in text
+    path.write_text(text.replace(old, new))
     with pytest.raises(ValueError, match=message):
-        read_annotations(path, base_name)
-
-
-def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "annotations.json"
-    path.write_text(json.dumps(content())[:-20])
-    with pytest.raises(ValueError, match="cut short"):
         read_annotations(path, base_name)

@@ -1,5 +1,4 @@
-from __future__ import annotations
-
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -16,68 +15,51 @@ from icda.data.registry import DatasetNotFoundError
 
 CLASSES = ("n01440764", "n01443537")
 FOREIGN = "/data4/imagenet/ILSVRC/Data/CLS-LOC/train"  # where the published file's images lay
-Numbers = dict[str, list[tuple[int, int]]]  # a set's images: (class, attribute) of each
-
-
-def write_annotation(folder: Path, file: str, sets: Numbers, first: int) -> list[str]:
-    """A file in the published layout; gives the images' places below the folder of images."""
-    content: dict[str, Any] = {
-        "cat2id": {name: str(number) for number, name in enumerate(CLASSES)},
-        "id2cat": {str(number): name for number, name in enumerate(CLASSES)},
-    }
-    places = []
-    for name in ("train", "val", "test_lt", "test_bl", "test_bbl"):
-        content[name] = {"label": {}, "frequency": {}, "attribute": {}}
-        for label, attribute in sets.get(name, []):
-            place = f"{CLASSES[label]}/{CLASSES[label]}_{first}.JPEG"
-            key = f"{FOREIGN}/{place}"
-            content[name]["label"][key] = str(label)
-            content[name]["frequency"][key] = label
-            content[name]["attribute"][key] = attribute
-            places.append(place)
-            first += 1
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / file).write_text(json.dumps(content))
-    return places
 
 
 @pytest.fixture
-def folder(tmp_path: Path, write_image: Any) -> Path:
+def folder(tmp_path: Path, write_image: Any, annotate: Any) -> Path:
     folder = tmp_path / "imagenet_glt"
-    long_tailed: Numbers = {
+    folder.mkdir()
+    long_tailed = {
         "train": [(0, 0), (0, 0), (0, 1), (0, 2), (1, 0)],
         "val": [(0, 0), (0, 0), (0, 1), (1, 0)],
         "test_lt": [(0, 0)],
         "test_bl": [(0, 0), (1, 0)],
         "test_bbl": [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)],
     }
-    balanced: Numbers = {"train": [(0, 0), (1, 0)], "val": [(1, 2)], "test_bl": [(1, 1)], "test_bbl": [(0, 2), (1, 2)]}
-    places = write_annotation(folder, LONG_TAILED, long_tailed, 0) + write_annotation(folder, BALANCED, balanced, 100)
-    for place in places:
-        write_image((folder / "images" / place).with_suffix(".png"), (140, 130)).rename(folder / "images" / place)
+    balanced = {"train": [(0, 0), (1, 0)], "val": [(1, 2)], "test_bl": [(1, 1)], "test_bbl": [(0, 2), (1, 2)]}
+    numbers = itertools.count()
+    for file, sets in ((LONG_TAILED, long_tailed), (BALANCED, balanced)):
+        keyed: dict[str, dict[str, tuple[int, int]]] = {name: {} for name in sets}
+        for name, images in sets.items():
+            for label, attribute in images:
+                place = f"{CLASSES[label]}/{CLASSES[label]}_{next(numbers)}.JPEG"
+                keyed[name][f"{FOREIGN}/{place}"] = label, attribute
+                write_image((folder / "images" / place).with_suffix(".png"), (140, 130)).rename(
+                    folder / "images" / place
+                )
+        (folder / file).write_text(json.dumps(annotate(CLASSES, keyed)))
     return folder
 
 
-def test_class_long_tail_trains_on_train_and_tests_on_test_bl(folder: Path) -> None:
-    task = create_task("imagenet_glt_clt", folder.parent)
-    assert (task.name, task.class_names, task.num_groups) == ("imagenet_glt_clt", CLASSES, 3)
-    assert task.class_counts.tolist() == [4, 1]
-    assert task.train.groups.tolist() == [0, 0, 1, 2, 0]
-    assert task.test.targets.tolist() == [0, 1]
+@pytest.mark.parametrize(
+    ("protocol", "counts", "groups", "tested"),
+    [
+        ("clt", [4, 1], [0, 0, 1, 2, 0], [(0, 0), (1, 0)]),
+        ("glt", [4, 1], [0, 0, 1, 2, 0], [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]),
+        ("alt", [1, 1], [0, 0], [(0, 2), (1, 2)]),
+    ],
+)
+def test_protocols_take_the_sets_the_benchmark_says(
+    folder: Path, protocol: str, counts: list[int], groups: list[int], tested: list[tuple[int, int]]
+) -> None:
+    task = create_task(f"imagenet_glt_{protocol}", folder.parent)
+    assert (task.name, task.class_names, task.num_groups) == (f"imagenet_glt_{protocol}", CLASSES, 3)
+    assert (task.class_counts.tolist(), task.train.groups.tolist()) == (counts, groups)
+    assert list(zip(task.test.targets.tolist(), task.test.groups.tolist(), strict=True)) == tested
     assert task.input_shape == (3, 112, 112)
-    assert task.train.batch(torch.tensor([0, 4])).inputs.shape == (2, 3, 112, 112)
-
-
-def test_generalised_long_tail_tests_on_test_bbl(folder: Path) -> None:
-    task = create_task("imagenet_glt_glt", folder.parent)
-    assert task.test.groups.tolist() == [0, 1, 2] * 2
-    assert task.class_counts.tolist() == [4, 1]
-
-
-def test_attribute_long_tail_takes_both_from_the_balanced_file(folder: Path) -> None:
-    task = create_task("imagenet_glt_alt", folder.parent)
-    assert task.class_counts.tolist() == [1, 1]
-    assert task.test.targets.tolist() == [0, 1]
+    assert task.train.batch(torch.tensor([0, 1])).inputs.shape == (2, 3, 112, 112)
 
 
 def test_metadata_come_from_the_other_file_and_from_validation(folder: Path) -> None:
@@ -95,12 +77,10 @@ def test_a_missing_image_is_named(folder: Path) -> None:
         create_task("imagenet_glt_glt", folder.parent)
 
 
-def test_a_missing_annotation_file_is_named(folder: Path, tmp_path: Path) -> None:
+def test_a_missing_annotation_file_is_named(folder: Path) -> None:
     (folder / BALANCED).unlink()
     with pytest.raises(DatasetNotFoundError, match=BALANCED):
         create_task("imagenet_glt_glt", folder.parent)
-    with pytest.raises(DatasetNotFoundError, match=LONG_TAILED):
-        create_task("imagenet_glt_alt", tmp_path / "nowhere")
 
 
 def embedded(path: Path, counts: tuple[int, ...], labelled: bool = True) -> list[str]:

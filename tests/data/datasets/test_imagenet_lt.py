@@ -1,7 +1,6 @@
-from __future__ import annotations
-
 import csv
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +8,8 @@ import torch
 
 from icda.data import create_task
 from icda.data.datasets import imagenet_lt
-from icda.data.datasets.imagenet_lt import main, read_list
+from icda.data.datasets.benchmark_files import read_pairs
+from icda.data.datasets.imagenet_lt import _checked_list, main
 from icda.data.embedding import read_samples
 from icda.data.embedding.features import write_arrays
 from icda.data.registry import DatasetNotFoundError
@@ -70,11 +70,6 @@ def test_the_seed_decides_only_which_images_are_metadata(folder: Path) -> None:
     assert torch.equal(first.train.rows, second.train.rows)
 
 
-def test_missing_lists_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DatasetNotFoundError, match=r"ImageNet_LT_train\.txt.*OLTR"):
-        create_task("imagenet_lt", tmp_path)
-
-
 def test_missing_features_come_with_the_commands_that_make_them(folder: Path) -> None:
     (folder / "val.npz").unlink()
     with pytest.raises(DatasetNotFoundError) as caught:
@@ -96,35 +91,28 @@ def test_a_list_that_is_cut_short_is_refused(folder: Path) -> None:
 def test_a_line_without_a_path_and_a_label_is_named(folder: Path, line: str) -> None:
     (folder / "list.txt").write_text(f"train/n0/b.JPEG 0\n{line}\n")
     with pytest.raises(ValueError, match=r"list\.txt, line 2"):
-        read_list(folder / "list.txt")
+        read_pairs(folder / "list.txt", "012")
 
 
-def test_features_in_another_order_than_the_list_are_refused(folder: Path) -> None:
-    names, labels = read_list(folder / "ImageNet_LT_test.txt")
-    write_features(folder / "test.npz", [f"/i/{name}" for name in names[::-1]], labels.numpy()[::-1].copy())
-    with pytest.raises(ValueError, match=r"test\.npz, row 0: the image is"):
-        create_task("imagenet_lt", folder.parent)
-
-
-def test_features_with_other_labels_are_refused(folder: Path) -> None:
-    names, labels = read_list(folder / "ImageNet_LT_test.txt")
-    write_features(folder / "test.npz", names, 2 - labels.numpy())
-    with pytest.raises(ValueError, match=r"test\.npz, row \d: the label is"):
-        create_task("imagenet_lt", folder.parent)
-
-
-def test_features_of_fewer_images_than_the_list_has_are_refused(folder: Path) -> None:
-    names, labels = read_list(folder / "ImageNet_LT_test.txt")
-    write_features(folder / "test.npz", names[:-1], labels.numpy()[:-1])
-    with pytest.raises(ValueError, match=r"test\.npz has 5 rows, its list has 6 images"):
-        create_task("imagenet_lt", folder.parent)
-
-
-@pytest.mark.parametrize("changed", [{"width": 5}, {"encoder": "another"}])
-def test_features_of_different_encoders_are_refused(folder: Path, changed: dict[str, object]) -> None:
-    names, labels = read_list(folder / "ImageNet_LT_test.txt")
-    write_features(folder / "test.npz", names, labels.numpy(), **changed)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="different encoders"):
+@pytest.mark.parametrize(
+    ("step", "labels", "changed", "message"),
+    [
+        (-1, lambda own: own, {}, r"test\.npz, row 0: the image is"),
+        (1, lambda own: 2 - own, {}, r"test\.npz, row \d: the label is"),
+        (2, lambda own: own, {}, r"test\.npz has 3 rows, its list has 6 images"),
+        (1, lambda own: own, {"width": 5}, "different encoders"),
+        (1, lambda own: own, {"encoder": "another"}, "different encoders"),
+    ],
+    ids=["order", "labels", "fewer", "width", "encoder"],
+)
+def test_features_that_do_not_fit_their_list_are_refused(
+    folder: Path, step: int, labels: Any, changed: dict[str, Any], message: str
+) -> None:
+    names, known = _checked_list(folder, "test")
+    write_features(
+        folder / "test.npz", [f"/i/{name}" for name in names[::step]], labels(known.numpy())[::step].copy(), **changed
+    )
+    with pytest.raises(ValueError, match=message):
         create_task("imagenet_lt", folder.parent)
 
 
@@ -134,7 +122,7 @@ def test_tables_for_embedding_name_images_in_the_order_of_the_list(
     images = folder.parent / "images"
     assert main([str(folder), str(images)]) == 0
     assert f"icda embed {folder / 'val.csv'} --allow-outside --out {folder / 'val.npz'}" in capsys.readouterr().out
-    names, labels = read_list(folder / "ImageNet_LT_val.txt")
+    names, labels = _checked_list(folder, "val")
     with (folder / "val.csv").open(newline="") as file:
         rows = list(csv.reader(file))
     assert rows[0] == ["image", "label"]

@@ -1,7 +1,5 @@
 """A dataset that is not there names the files that are needed, where they were looked for, and who publishes them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -13,12 +11,12 @@ NEEDED = {
     "cad_imdb": ("cad/sentiment/combined/paired/train_paired.tsv", "text.tar.xz", "Kaushik"),
     "celeba": ("list_attr_celeba", "list_eval_partition", "img_align_celeba", "celeba_v1.0", "Hong Kong"),
     "celeba_64px": ("list_attr_celeba", "Hong Kong"),
-    "cifar10": ("cifar-10-batches-py", "Toronto"),
+    **dict.fromkeys(("cifar10", "cifar10_lt_100", "cifar10_flip_20"), ("cifar-10-batches-py", "Toronto")),
     "cifar100": ("cifar-100-python", "Toronto"),
     "civil_comments": ("civilcomments_v1.0", "all_data_with_identities.csv", "WILDS", "CC0"),
     "imagenet_glt_clt": ("imagenet_sup_intra_lt_inter_lt.json", "Tang", "non-commercial"),
     "imagenet_lt": ("ImageNet_LT_train.txt", "OLTR"),
-    "mnist": ("train-images-idx3-ubyte", "LeCun"),
+    **dict.fromkeys(("mnist", "cmnist"), ("train-images-idx3-ubyte", "LeCun")),
     "mscoco_glt_clt": ("annotation.json", "mscoco_glt_crop.py"),
     "tiny_imagenet_lt": ("tiny_imagenet_lt100.npz", "CS231n"),
     "tiny_imagenet_glt": ("tiny_imagenet_lt100.npz",),

@@ -1,7 +1,5 @@
-from __future__ import annotations
-
-import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,22 +22,11 @@ IMAGES = 40  # of two classes
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encode_images: Any) -> Path:
     """A small file of the layout, lossless, named by ICDA_DATA."""
     pixels = np.random.default_rng(0).integers(0, 256, (IMAGES, 32, 32, 3), dtype=np.uint8)
-    pieces = []
-    for image in pixels:
-        buffer = io.BytesIO()
-        Image.fromarray(image).save(buffer, "WEBP", lossless=True)
-        pieces.append(buffer.getvalue())
-    np.savez(
-        tmp_path / FILE,
-        blob=np.frombuffer(b"".join(pieces), dtype=np.uint8),
-        offsets=np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])]),
-        y=(np.arange(IMAGES) % 2).astype(np.uint8),
-        split=np.zeros(IMAGES, dtype=np.uint8),
-        wnids=np.array(["n0", "n1"]),
-    )
+    known = {"y": (np.arange(IMAGES) % 2).astype(np.uint8), "split": np.zeros(IMAGES, dtype=np.uint8)}
+    np.savez(tmp_path / FILE, **encode_images(pixels), **known, wnids=np.array(["n0", "n1"]))
     monkeypatch.setenv("ICDA_DATA", str(tmp_path))
     return tmp_path
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -96,9 +94,3 @@ def test_compressed_features_cannot_be_mapped(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "small.npz", features=np.zeros((2, 2)), **plain)
     with pytest.raises(ValueError, match="compressed and cannot be mapped: use load_features"):
         map_features(tmp_path / "small.npz")
-
-
-def test_another_archive_is_named(tmp_path: Path) -> None:
-    np.savez(tmp_path / "other.npz", numbers=np.zeros(3))
-    with pytest.raises(ValueError, match="was not written by `icda embed`"):
-        map_features(tmp_path / "other.npz")

@@ -1,7 +1,5 @@
 """Blocks of feature files: what can be read is read alike, and what cannot is named before the first pass."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,15 +1,17 @@
 import pytest
 import torch
 
+from icda.data.embedding import Samples
 from icda.data.own.table import natural_order
-from icda.data.own.tasks import OwnData, own_task
+from icda.data.own.tasks import own_task
 from icda.data.sources import FeatureArray
 from icda.data.task import Task
 
 
 def _task(labels: list[str], splits: list[str], groups: list[str] | None = None, seed: int = 0) -> Task:
-    data = OwnData(FeatureArray(torch.zeros(len(labels), 2)), labels, splits, groups)
-    return own_task("mine", data, seed, input_kind="features", input_shape=(2,), model="linear")
+    rows = range(len(labels))
+    samples = Samples("features", rows, rows, labels, groups, splits)
+    return own_task("mine", FeatureArray(torch.zeros(len(labels), 2)), samples, seed, input_shape=(2,), model="linear")
 
 
 def _sizes(task: Task) -> dict[str, int]:

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -33,21 +31,14 @@ def gathered(table: ParquetTable, batch_size: int = 8) -> np.ndarray:
     return np.concatenate([batch.features for batch in table.batches(batch_size)])
 
 
-@pytest.mark.parametrize("features", ["embedding", "fixed", "f", ["f0", "f1", "f2", "f3"]])
+@pytest.mark.parametrize("features", ["embedding", "fixed", "half", "f", ["f0", "f1", "f2", "f3"]])
 def test_features_come_as_lists_or_columns(features: object, tmp_path: Path) -> None:
     values = write(tmp_path / "a.parquet")
     if features == "f":  # would be "fixed" too
         pq.write_table(pq.read_table(tmp_path / "a.parquet").drop_columns(["fixed"]), tmp_path / "a.parquet")
     table = ParquetTable(tmp_path / "a.parquet", features, "label")  # type: ignore[arg-type]
-    assert (table.num_rows, table.width) == (50, 4)
-    np.testing.assert_array_equal(gathered(table), values)
-
-
-def test_half_precision_is_widened(tmp_path: Path) -> None:
-    values = write(tmp_path / "a.parquet")
-    found = gathered(ParquetTable(tmp_path / "a.parquet", "half", "label"))
-    assert found.dtype == np.float32
-    np.testing.assert_array_equal(found, values.astype(np.float16).astype(np.float32))
+    assert (table.num_rows, table.width, gathered(table).dtype) == (50, 4, np.float32)  # half precision is widened
+    np.testing.assert_array_equal(gathered(table), values.astype(np.float16) if features == "half" else values)
 
 
 def test_a_folder_is_read_file_by_file_and_targets_stay_with_their_rows(tmp_path: Path) -> None:
@@ -100,6 +91,7 @@ def test_a_full_disk_is_found_before_reading(tmp_path: Path, monkeypatch: pytest
         (("embedding", "label", "holes"), "column 'holes' has 1 empty cells"),
         (("ragged", "label"), r"has lists of \[3, 4\] numbers, expected 4"),
         (("missing", "label"), "rows without a list"),
+        (("embedding", "long"), "column 'long' holds a text of 5000 characters"),  # before it fills the memory
     ],
 )
 def test_columns_that_do_not_fit_are_named(arguments: tuple, message: str, tmp_path: Path) -> None:
@@ -107,11 +99,14 @@ def test_columns_that_do_not_fit_are_named(arguments: tuple, message: str, tmp_p
     write(
         tmp_path / "a.parquet",
         holes=[None] + [1.0] * 49,
+        long=["x" * 5000] + ["a"] * 49,
         ragged=pa.array([*lists[:-1], [1.0] * 3], pa.list_(pa.float32())),
         missing=pa.array([*lists[:-1], None], pa.list_(pa.float32())),
     )
     with pytest.raises(ValueError, match=message):
         list(ParquetTable(tmp_path / "a.parquet", *arguments).batches(100))
+    with pytest.raises(FileNotFoundError, match=r"none.parquet is not there"):
+        ParquetTable(tmp_path / "none.parquet", *arguments)
 
 
 def test_empty_cells_among_features_become_nan(tmp_path: Path) -> None:
@@ -119,11 +114,6 @@ def test_empty_cells_among_features_become_nan(tmp_path: Path) -> None:
     found = gathered(ParquetTable(tmp_path / "a.parquet", "g", "label"))
     assert np.isnan(found[0, 0])
     assert np.isfinite(found[1:]).all()
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"none.parquet is not there"):
-        ParquetTable(tmp_path / "none.parquet", "embedding", "label")
 
 
 def test_without_pyarrow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,9 +138,3 @@ def test_a_label_whose_name_begins_like_the_features_is_no_feature(tmp_path: Pat
     np.testing.assert_array_equal(gathered(table), values)
     with pytest.raises(ValueError, match="'flag' is given as a feature and as the target"):
         ParquetTable(tmp_path / "a.parquet", ["f0", "flag"], "flag")
-
-
-def test_a_text_as_a_label_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"f0": [0.0, 1.0], "label": ["a", "x" * 5000]}), tmp_path / "a.parquet")
-    with pytest.raises(ValueError, match=r"column 'label' holds a text of 5000 characters"):
-        ParquetTable(tmp_path / "a.parquet", "f", "label").labels()

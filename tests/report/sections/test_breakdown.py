@@ -41,6 +41,9 @@ def test_small_confusion_is_a_table_with_the_mistakes_listed(run_of: Any) -> Non
     made = confusion(run_of(confusion=[[3, 1], [0, 0]]), 2)
     assert "true 0, predicted 1\n1 samples, 25.0 % of the class" in made
     assert "The most frequent of 1 kinds of mistakes (1 samples in all)" in made
+    assert "mistakes (" not in confusion(run_of(confusion=[[3, 0], [0, 2]]), 2)
+    with pytest.raises(ValueError, match=r"got 2 rows of \[1, 2\]"):
+        confusion(run_of(confusion=[[1, 2], [3]]), 2)
 
 
 def test_large_confusion_is_a_picture_with_the_mistakes_listed(run_of: Any) -> None:
@@ -61,12 +64,3 @@ def test_every_class_has_its_most_frequent_mistakes_listed(run_of: Any) -> None:
     assert [int(count) for *_, count in rows] == sorted((int(count) for *_, count in rows), reverse=True)
     assert [predicted for true, predicted, _ in rows if true == "29"] == ["28", "27", "26"]
     assert "870 kinds of mistakes" in made
-
-
-def test_no_mistake_makes_no_list(run_of: Any) -> None:
-    assert "mistakes (" not in confusion(run_of(confusion=[[3, 0], [0, 2]]), 2)
-
-
-def test_a_crooked_confusion_matrix_is_refused(run_of: Any) -> None:
-    with pytest.raises(ValueError, match=r"got 2 rows of \[1, 2\]"):
-        confusion(run_of(confusion=[[1, 2], [3]]), 2)

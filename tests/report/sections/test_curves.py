@@ -32,7 +32,4 @@ def test_seeds_of_one_method_get_a_line_each() -> None:
 def test_tasks_are_never_drawn_into_one_picture() -> None:
     made = learning_curves(collect_runs([result("a", 0, 0.5), result("b", 0, 0.5, task="u")]), 2)
     assert made.count("<h3>") == made.count("<figure>") == 2
-
-
-def test_runs_without_history_have_no_curves() -> None:
     assert learning_curves(collect_runs([{"task": "t", "method": "a"}] * 2), 2) == ""

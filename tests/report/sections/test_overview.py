@@ -14,11 +14,7 @@ def test_what_was_run_leaves_out_what_is_unknown(run_of: Any) -> None:
 
 
 def test_the_headline_names_the_worst_class_and_group(run_of: Any) -> None:
-    metrics = {
-        "accuracy": 0.7,
-        "per_class_accuracy": [0.9, None, 0.5],
-        "per_group_accuracy": {"dry": 0.4, "wet": None},
-    }
+    metrics = {"accuracy": 0.7, "per_class_accuracy": [0.9, None, 0.5], "per_group_accuracy": {"dry": 0.4, "wet": None}}
     made = headline(run_of(metrics=metrics, class_names=["a", "b", "c"]), 2)
     assert (
         "70.0 % of the test samples are classified correctly, 50.0 % in the worst class (c) "

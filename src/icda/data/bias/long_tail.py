@@ -20,11 +20,7 @@ class LongTail(NamedTuple):
 
 
 def long_tail_counts(largest: int, num_classes: int, ratio: float) -> list[int]:
-    """Class sizes from `largest` down to `largest / ratio`: n_c = int(largest * ratio^(-c / (C - 1))).
-
-    >>> long_tail_counts(5000, 10, 100)
-    [5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50]
-    """
+    """Class sizes from `largest` down to `largest / ratio`: n_c = int(largest * ratio^(-c / (C - 1)))."""
     if num_classes < 2 or ratio < 1:
         raise InputError(f"a long tail needs two classes and a ratio of 1 or more, got {num_classes} and {ratio}.")
     counts = [int(largest * ratio ** (-c / (num_classes - 1))) for c in range(num_classes)]
@@ -34,12 +30,7 @@ def long_tail_counts(largest: int, num_classes: int, ratio: float) -> list[int]:
 
 
 def long_tail(
-    labels: Tensor,
-    ratio: float,
-    generator: torch.Generator,
-    *,
-    metadata_per_class: int = 0,
-    largest: int | None = None,
+    labels: Tensor, ratio: float, generator: torch.Generator, *, metadata_per_class: int = 0, largest: int | None = None
 ) -> LongTail:
     """Choose a long-tailed subset of `labels`; class 0 stays largest, as in the CIFAR-LT of the literature.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,22 @@ def numbered(path: Path, name: str, cells: Sequence[str], known: dict[str, int])
         return torch.tensor([known[cell.strip()] for cell in cells], dtype=torch.long)
     except KeyError as error:
         raise InputError(f"{path}: {name} holds {error.args[0]!r}, expected {', '.join(known)}.") from error
+
+
+def read_pairs(path: Path, known: Collection[str]) -> tuple[list[str], list[str]]:
+    """Images and what is said of each, from a list with a line "image value"; every value is one of `known`."""
+    rows = [line.strip().rpartition(" ") for line in path.read_text(encoding="utf-8").splitlines()]
+    for number, (name, _, value) in enumerate(rows, 1):
+        if (name or value) and not (name and value in known):
+            said = f"{name} {value}".strip()
+            raise InputError(f"{path}, line {number}: {said!r}, expected an image and one of {_few(known)}.")
+    filled = [(name.strip(), value) for name, _, value in rows if name]
+    return [name for name, _ in filled], [value for _, value in filled]
+
+
+def _few(values: Collection[str]) -> str:
+    listed = list(values)
+    return ", ".join(listed if len(listed) < 5 else [listed[0], "...", listed[-1]])
 
 
 def shares(path: Path, name: str, cells: Sequence[str], empty: str | None = None) -> np.ndarray:

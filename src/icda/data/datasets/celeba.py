@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from icda.data.datasets.benchmark_files import check_images, incomplete, numbered, official_task
+from icda.data.datasets.benchmark_files import check_images, incomplete, numbered, official_task, read_pairs
 from icda.data.images import central_square
 from icda.data.own.table import read_table
 from icda.data.registry import TASKS, find_folder
@@ -21,6 +21,7 @@ HOME = (
 )
 FOLDERS = ("celeba", "celeba_v1.0", "celebA_v1.0", "celebA/data")  # torchvision, WILDS, group_DRO
 ATTRIBUTES, PARTITION, IMAGES = "list_attr_celeba", "list_eval_partition", "img_align_celeba"
+PARTS = {"0": 0, "1": 1, "2": 2}
 TARGET, ATTRIBUTE = "Blond_Hair", "Male"
 CLASSES = ("not blond", "blond")
 GROUPS = ("not blond, female", "not blond, male", "blond, female", "blond, male")
@@ -68,7 +69,10 @@ def _read(folder: Path) -> tuple[list[str], tuple[Tensor, Tensor, Tensor]]:
     if not partition.is_file():
         raise incomplete("CelebA", folder, f"{partition.name} is", HOME)
     if end == ".txt":
-        (names, blond, male), part_of = _text_attributes(attributes), _text_partition(partition)
+        (names, blond, male), part_of = (
+            _text_attributes(attributes),
+            dict(zip(*read_pairs(partition, PARTS), strict=True)),
+        )
     else:
         names, blond, male = read_table(attributes, only=("image_id", TARGET, ATTRIBUTE)).columns.values()
         part_of = dict(zip(*read_table(partition, only=("image_id", "partition")).columns.values(), strict=True))
@@ -77,7 +81,7 @@ def _read(folder: Path) -> tuple[list[str], tuple[Tensor, Tensor, Tensor]]:
         raise InputError(f"{partition} says no partition for {len(without)} images, the first {without[0]}.")
     signs = {"-1": 0, "0": 0, "1": 1}
     targets, sexes = numbered(attributes, TARGET, blond, signs), numbered(attributes, ATTRIBUTE, male, signs)
-    parts = numbered(partition, "partition", [part_of[name] for name in names], {"0": 0, "1": 1, "2": 2})
+    parts = numbered(partition, "partition", [part_of[name] for name in names], PARTS)
     return names, (targets, sexes, parts)
 
 
@@ -110,11 +114,3 @@ def _text_attributes(path: Path) -> tuple[list[str], list[str], list[str]]:
     if count != str(len(names)):
         raise InputError(f"{path} is cut short: its first line says {count} images, it has {len(names)}.")
     return names, blond, male
-
-
-def _text_partition(path: Path) -> dict[str, str]:
-    rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    for number, row in enumerate(rows, 1):
-        if len(row) != 2:
-            raise InputError(f"{path}: entry {number} is {' '.join(row)!r}, expected an image name and 0, 1 or 2.")
-    return dict(rows)

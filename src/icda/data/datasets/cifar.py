@@ -55,27 +55,24 @@ class CifarImages(NamedTuple):
 
 def load_cifar10(root: Path | None) -> CifarImages:
     """Everything of CIFAR-10, as batches or as grids, decoded once in a process."""
-    return _load_folder(find_folder(root, "CIFAR-10", LAYOUTS, FILES, HOME.format(10)).resolve())
+    return _read(find_folder(root, "CIFAR-10", LAYOUTS, FILES, HOME.format(10)).resolve())
 
 
 def load_cifar100(root: Path | None) -> CifarImages:
     """Everything of CIFAR-100, decoded once in a process."""
-    return _load_fine(find_folder(root, "CIFAR-100", FINE_LAYOUTS, FINE_FILES, HOME.format(100)).resolve())
+    return _read(find_folder(root, "CIFAR-100", FINE_LAYOUTS, FINE_FILES, HOME.format(100)).resolve())
 
 
-@lru_cache(maxsize=1)  # decoding takes seconds, and a benchmark asks for many tasks made of the same images
-def _load_folder(folder: Path) -> CifarImages:
-    is_grid = (folder / "manifest.json").is_file()
-    return _as_images(cifar_files.read_grids(folder) if is_grid else cifar_files.read_batches(folder), CLASSES)
-
-
-@lru_cache(maxsize=1)
-def _load_fine(folder: Path) -> CifarImages:
-    arrays = cifar_files.read_batches(folder, cifar_files.FINE_SUMS, b"fine_labels")
-    return _as_images(arrays, cifar_files.read_class_names(folder, cifar_files.NAMES_SUMS))
-
-
-def _as_images(arrays: cifar_files.CifarArrays, names: tuple[str, ...]) -> CifarImages:
+@lru_cache(maxsize=2)  # decoding takes seconds, and a benchmark asks for many tasks made of the same images
+def _read(folder: Path) -> CifarImages:
+    names: tuple[str, ...] = CLASSES
+    if (folder / "manifest.json").is_file():
+        arrays = cifar_files.read_grids(folder)
+    elif folder.name == FINE_FOLDER:
+        arrays = cifar_files.read_batches(folder, cifar_files.FINE_SUMS, b"fine_labels")
+        names = cifar_files.read_class_names(folder, cifar_files.NAMES_SUMS)
+    else:
+        arrays = cifar_files.read_batches(folder)
     labels, test_labels = torch.from_numpy(arrays.train_labels), torch.from_numpy(arrays.test_labels)
     test = Split(ImageArray(arrays.test_images, MEAN, STD), torch.arange(len(test_labels)), test_labels)
     return CifarImages(ImageArray(arrays.train_images, MEAN, STD, crop_padding=4, flip=True), labels, test, names)

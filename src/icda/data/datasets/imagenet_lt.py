@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from icda.data.datasets.benchmark_files import read_pairs
 from icda.data.embedding.features import Features, load_features
 from icda.data.generators import generator_for
 from icda.data.registry import TASKS, DatasetNotFoundError, check_files, find_folder
@@ -59,21 +60,6 @@ def list_file(part: str) -> str:
     return f"ImageNet_LT_{part}.txt"
 
 
-def read_list(path: Path) -> tuple[list[str], Tensor]:
-    """Image paths and labels of a list with a line "path label" for each image."""
-    names: list[str] = []
-    labels: list[int] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        name, _, label = line.strip().rpartition(" ")
-        if not line.strip():
-            continue
-        if not name or not label.isdecimal() or int(label) >= CLASSES:
-            raise InputError(f"{path}, line {number}: {line!r}, expected a path and a label in 0..{CLASSES - 1}.")
-        names.append(name)
-        labels.append(int(label))
-    return names, torch.tensor(labels, dtype=torch.long)
-
-
 def write_tables(lists: Path, images: Path, out: Path) -> list[Path]:
     """Write train.csv, val.csv and test.csv for `icda embed`: the images of OLTR's lists by their place in `images`."""
     check_files(lists, "ImageNet-LT", map(list_file, PARTS))
@@ -118,10 +104,10 @@ def _read(folder: Path) -> tuple[Split, ...]:
 
 
 def _checked_list(folder: Path, part: str) -> tuple[list[str], Tensor]:
-    names, labels = read_list(folder / list_file(part))
+    names, labels = read_pairs(folder / list_file(part), {str(label): label for label in range(CLASSES)})
     if len(names) != COUNTS[part]:
         raise InputError(f"{folder / list_file(part)} has {len(names)} images, expected {COUNTS[part]}: fetch it.")
-    return names, labels
+    return names, torch.tensor([int(label) for label in labels])
 
 
 def _check_rows(path: Path, known: Features, names: Sequence[str], labels: Tensor) -> None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import io
-import os
 import zipfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from icda.errors import InputError, MissingFileError
+from icda.results.files import replacing
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,8 @@ def write_arrays(
 
     The same arrays give the same bytes: the entries of the archive carry no time.
     """
-    with _replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         with archive.open("features.npy", "w", force_zip64=True) as entry:
             header = {"descr": "<f4", "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(entry, header)
@@ -137,23 +138,3 @@ def write_arrays(
                 buffer = io.BytesIO()
                 np.lib.format.write_array(buffer, array, allow_pickle=False)
                 entry.write(buffer.getbuffer())
-
-
-def write_text(path: Path, content: str) -> None:
-    with _replacing(path) as file:
-        file.write(content.encode())
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file that takes the place of `path` when it is whole; what a killed process left is overwritten by the next."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.draft")
-    try:
-        with draft.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)

@@ -17,12 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from icda.data.embedding.features import Features, load_features, read_arrays, write_arrays, write_text
+from icda.data.embedding.features import Features, load_features, read_arrays, write_arrays
 from icda.data.embedding.samples import Samples
 from icda.data.images import DECODER_THREADS, UnreadableImageError, decode_image, find_unreadable, unreadable
 from icda.data.own.table import natural_order
 from icda.engines import Engine, Here
 from icda.errors import ExistingFileError, InputError, UnreadableError
+from icda.results.files import write_atomically
 
 CHUNK_BATCHES = 16  # what a killed run loses at most
 
@@ -65,7 +66,8 @@ class ChunkStore:
         self.folder = part_folder(out)
         path = self.folder / "plan.json"
         if not path.is_file():
-            write_text(path, json.dumps(asdict(plan), indent=1))
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, json.dumps(asdict(plan), indent=1).encode())
             return
         begun, planned = json.loads(path.read_text()), asdict(plan)
         changed = [

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -60,7 +60,7 @@ class Samples:
     """
 
     kind: Literal["image", "text"]
-    inputs: Sequence[Path] | Sequence[str]
+    inputs: Sequence[Any]  # paths, texts, or the numbers of rows
     ids: Sequence[str] | Sequence[int]
     labels: Sequence[str] | None = None
     groups: Sequence[str] | None = None
@@ -71,6 +71,12 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+    def only(self, rows: Sequence[int]) -> Samples:
+        """Some of the samples, all that is known of them with them."""
+        lists = {name: getattr(self, name) for name in ("inputs", "ids", "labels", "groups", "splits", "attributes")}
+        kept: Any = {name: [own[row] for row in rows] for name, own in lists.items() if own is not None}
+        return replace(self, **kept)
 
     def state(self, row: int) -> str:
         """What must be the same for an earlier result to be good: a text, or an image's name, size and time of change."""

@@ -15,13 +15,14 @@ from icda.data.own.feature_files import LABELS, features_column, map_array
 from icda.data.own.parquet import ParquetTable
 from icda.data.own.table import LABEL, SPLIT
 from icda.errors import InputError, MissingFileError
+from icda.extras import require
 
 BLOCK_BYTES = 64 * 2**20  # of features as they lie on disk
 
 
 @dataclass(frozen=True)
 class _Span:
-    """Rows start:stop of a file."""
+    """Rows start:stop of arrays that stay in their files."""
 
     path: Path
     start: int
@@ -33,6 +34,25 @@ class _Span:
     def __str__(self) -> str:
         return f"rows {self.start} to {self.stop - 1} of {self.path}"
 
+    def _arrays(self) -> dict[str, np.ndarray | None]:
+        """The features, labels and groups of the whole file."""
+        raise NotImplementedError
+
+    def _rows(self, what: str) -> np.ndarray:
+        values = self._arrays()[what]
+        if values is None:
+            raise InputError(f"{self.path} has no {what}: embed inputs with {what}, or ask for none (--{what}).")
+        return values[self.start : self.stop]
+
+    def labels(self) -> np.ndarray:
+        return np.array(self._rows("labels"))
+
+    def groups(self) -> np.ndarray:
+        return np.array(self._rows("groups"))
+
+    def read(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._rows("features"), self.labels()
+
 
 @dataclass(frozen=True)
 class ArrayBlock(_Span):
@@ -41,35 +61,18 @@ class ArrayBlock(_Span):
     targets: Path
     attributes: Path | None = None
 
-    def labels(self) -> np.ndarray:
-        return np.array(np.load(self.targets, mmap_mode="r", allow_pickle=False)[self.start : self.stop])
-
-    def groups(self) -> np.ndarray:
-        assert self.attributes is not None
-        return np.array(np.load(self.attributes, mmap_mode="r", allow_pickle=False)[self.start : self.stop])
-
-    def read(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.load(self.path, mmap_mode="r", allow_pickle=False)[self.start : self.stop], self.labels()
+    def _arrays(self) -> dict[str, np.ndarray | None]:
+        groups = None if self.attributes is None else map_array(self.attributes)
+        return {"features": map_array(self.path), "labels": map_array(self.targets), "groups": groups}
 
 
 @dataclass(frozen=True)
 class MappedBlock(_Span):
     """Rows of a file of `icda embed`."""
 
-    def labels(self) -> np.ndarray:
-        labels = _mapped(self.path).y
-        if labels is None:
-            raise InputError(f"{self.path} has no labels: embed inputs with labels, or choose another file.")
-        return labels[self.start : self.stop]
-
-    def groups(self) -> np.ndarray:
-        groups = _mapped(self.path).group
-        if groups is None:
-            raise InputError(f"{self.path} has no groups: embed inputs with groups, or leave --groups out.")
-        return groups[self.start : self.stop]
-
-    def read(self) -> tuple[np.ndarray, np.ndarray]:
-        return _mapped(self.path).features[self.start : self.stop], self.labels()
+    def _arrays(self) -> dict[str, np.ndarray | None]:
+        known = _mapped(self.path)
+        return {"features": known.features, "labels": known.y, "groups": known.group}
 
 
 @dataclass(frozen=True)
@@ -175,8 +178,6 @@ def _parquet_blocks(path: Path, wanted: Columns) -> list[Block]:
     files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
     if not files:
         raise InputError(f"{path} holds no .parquet file.")
-    from icda.extras import require
-
     parquet = require("pyarrow.parquet", "parquet", "Parquet files")
     schema = parquet.read_schema(files[0])
     target = wanted.labels or next((name for name in (*LABELS, *LABEL) if name in schema.names), None)

@@ -121,7 +121,7 @@ def _from_parquet(path: Path, asked: Columns) -> LabelledFeatures:
     parquet = require("pyarrow.parquet", "parquet", "Parquet files")
     schema = parquet.read_schema(path)
     label = _pick(path, schema.names, "labels", asked.labels, [*LABELS, *LABEL])
-    named = asked.names or next((name for name in NAMES if name in schema.names), None)
+    named = _pick_any(path, schema.names, "names", asked.names, NAMES)
     group = _pick_any(path, schema.names, "groups", asked.groups, ())
     split = next((name for name in SPLIT if name in schema.names), None)
     chosen: str | list[str] | None = asked.features
@@ -180,7 +180,8 @@ def _from_csv(path: Path, asked: Columns) -> LabelledFeatures:
     if asked.fitted is not None:
         skipped: set[str | None] = {name for name in table.columns if name not in asked.fitted}
     else:
-        indices = [name for name, cells in table.columns.items() if name != named and _only_numbers_rows(name, cells)]
+        whole = {name: cells for name, cells in table.columns.items() if name != named and all(map(_is_number, cells))}
+        indices = [name for name, cells in whole.items() if _is_index(name, np.array(cells, dtype=np.float64))]
         answers = [name for name in _answers(table.columns, label) if name != group]
         skipped = {label, named, group, *conditions, *indices, *answers}
     columns, words = _numbers(table, rows, skipped)
@@ -195,7 +196,7 @@ def _from_csv(path: Path, asked: Columns) -> LabelledFeatures:
         notes=_notes(list(columns), indices, answers, words),
         columns=tuple(columns),
         splits=None if split is None else np.array(table.columns[split], dtype=object)[rows],
-        groups=None if group is None else np.array(table.known_names(group), dtype=object)[rows],
+        groups=None if group is None else np.array(table.names(group, may_be_empty=True))[rows],
     )
 
 
@@ -218,11 +219,6 @@ def _is_index(name: str, values: np.ndarray) -> bool:
     if len(values) < 3 or not np.isfinite(values).all():
         return False
     return bool((np.diff(np.sort(values)) == 1).all()) and float(values[0]).is_integer()
-
-
-def _only_numbers_rows(name: str, cells: Sequence[str]) -> bool:
-    """The same for the cells of a whole column, before rows are chosen."""
-    return all(map(_is_number, cells)) and _is_index(name, np.array(cells, dtype=np.float64))
 
 
 def _answers(names: Collection[str], label: str) -> list[str]:
@@ -267,18 +263,17 @@ def _is_number(cell: str) -> bool:
 
 
 def _pick(path: Path, arrays: Collection[str], role: str, asked: str | None, usual: Iterable[str]) -> str:
-    if asked is not None:
-        return asked if asked in arrays else _unknown(path, arrays, asked, f"--{role}")
-    usual_name = next((name for name in usual if name in arrays), None)
-    if usual_name is None:
+    found = _pick_any(path, arrays, role, asked, usual)
+    if found is None:
         raise InputError(f"{path} has no {role} by a usual name: name them with --{role}. It has {', '.join(arrays)}.")
-    return usual_name
+    return found
 
 
 def _pick_any(path: Path, arrays: Collection[str], role: str, asked: str | None, usual: Iterable[str]) -> str | None:
-    """The same, None where nothing is named and nothing is usual."""
-    known = asked is not None or any(name in arrays for name in usual)
-    return _pick(path, arrays, role, asked, usual) if known else None
+    """The array or column asked for, else the first of a usual name."""
+    if asked is not None and asked not in arrays:
+        _unknown(path, arrays, asked, f"--{role}")
+    return asked or next((name for name in usual if name in arrays), None)
 
 
 def _rows(

@@ -23,7 +23,6 @@ SPLIT_WORDS = {
     **dict.fromkeys(("test", "testing"), "test"),
     **dict.fromkeys(("metadata", "meta"), "metadata"),
 }
-MISSING = ("nan", "na", "n/a", "none", "null", "<na>")  # how programs write an empty cell, in lower case
 LONGEST_NAME = 1000  # characters; a longer class or group is a text in the wrong column
 NAMED_COLUMNS = 10
 NUMBERED_SPLITS = {"0": "train", "1": "validation", "2": "test"}  # how WILDS and group_DRO number them
@@ -36,17 +35,17 @@ class CsvTable(NamedTuple):
     columns: dict[str, list[str]]
     lines: list[int]
 
-    def column(self, name: str) -> list[str]:
-        """The cells of a column, none of them empty."""
+    def column(self, name: str, may_be_empty: bool = False) -> list[str]:
+        """The cells of a column, none of them empty unless they may be."""
         cells = [cell.strip() for cell in self.columns[name]]
-        if "" in cells:
+        if "" in cells and not may_be_empty:
             line = self.lines[cells.index("")]
             raise InputError(f"{self.path}, line {line}: column {name!r} is empty. Fill it or drop the line.")
         return cells
 
-    def names(self, name: str) -> list[str]:
+    def names(self, name: str, may_be_empty: bool = False) -> list[str]:
         """The cells of a column of classes, groups or the like: none missing, none a text by mistake."""
-        cells = self.column(name)
+        cells = self.column(name, may_be_empty)
         for cell, line in zip(cells, self.lines, strict=True):
             if cell.lower() == "nan":
                 raise InputError(
@@ -59,11 +58,6 @@ class CsvTable(NamedTuple):
                     f"(at most {LONGEST_NAME}). Is it the column of texts?"
                 )
         return cells
-
-    def known_names(self, name: str) -> list[str | None]:
-        """The cells of a column of groups; None where a cell is empty, for the group of a sample may be unknown."""
-        cells = [cell.strip() for cell in self.columns[name]]
-        return [None if cell == "" or cell.lower() in MISSING else cell for cell in cells]
 
     def splits(self, name: str) -> list[str]:
         """The cells of a column of splits, by the names that icda has for them."""
@@ -204,21 +198,25 @@ def _local_path(folder: Path, cell: str) -> Path:
 def group_labels(
     table: CsvTable, labels: list[str] | None, given: str | None, attribute: str | None
 ) -> tuple[list[str] | None, list[str] | None]:
-    """Groups, and the attributes they were made of with the labels; None for what the table does not say."""
+    """Groups, and the attributes they were made of with the labels; None for what the table does not say.
+
+    A group that is not known is empty.
+    """
     group = table.find("group", given, GROUP) if attribute is None or given is not None else None
     if group is not None:
-        return crossed_groups(labels, table.names(group))
+        return crossed_groups(labels, table.names(group, may_be_empty=True))
     name = None if labels is None else table.find("attribute", attribute, ATTRIBUTE)
     if name is None or labels is None:
         return None, None
-    attributes = table.names(name)
-    return [f"{label}, {value}" for label, value in zip(labels, attributes, strict=True)], attributes
+    attributes = table.names(name, may_be_empty=True)
+    return [f"{label}, {value}" if value else "" for label, value in zip(labels, attributes, strict=True)], attributes
 
 
 def crossed_groups(labels: Sequence[str] | None, given: Sequence[str]) -> tuple[list[str], list[str] | None]:
     """Groups as fit, train and eval judge them, class x attribute, and the attributes; the latter None if it is so already.
 
-    A group of several classes is an attribute. Groups that hold one class each are class x attribute as they stand.
+    A group of several classes is an attribute. Groups that hold one class each are class x attribute as they stand. An
+    empty one is not known, and stays empty.
 
     >>> crossed_groups(["cat", "dog", "dog"], ["snow", "snow", "grass"])[0]
     ['cat, snow', 'dog, snow', 'dog, grass']
@@ -226,6 +224,7 @@ def crossed_groups(labels: Sequence[str] | None, given: Sequence[str]) -> tuple[
     (['cat/snow', 'dog/grass'], None)
     """
     values = list(given)
-    if labels is None or len(set(zip(labels, values, strict=True))) == len(set(values)):
+    pairs = set() if labels is None else {pair for pair in zip(labels, values, strict=True) if pair[1]}
+    if labels is None or len(pairs) == len(set(values) - {""}):
         return values, None
-    return [f"{label}, {value}" for label, value in zip(labels, values, strict=True)], values
+    return [f"{label}, {value}" if value else "" for label, value in zip(labels, values, strict=True)], values

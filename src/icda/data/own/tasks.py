@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
@@ -16,9 +16,9 @@ from torch import Tensor
 from icda.data.embedding.features import member_names
 from icda.data.embedding.samples import LAYOUT, Columns, Samples, read_samples, readable_name
 from icda.data.generators import generator_for
-from icda.data.images import NAMED_PATHS, decode_image, find_unreadable, unreadable
+from icda.data.images import decode_image, find_unreadable, unreadable
 from icda.data.own.feature_files import read_feature_file
-from icda.data.own.table import SPLIT_WORDS, SPLITS, crossed_groups, natural_order
+from icda.data.own.table import SPLIT_WORDS, SPLITS, crossed_groups, listed, natural_order
 from icda.data.sources import FeatureArray, ImageFiles, TextArray, Tokenise
 from icda.data.splits import cut_splits, stratified_split
 from icda.data.task import Source, Task
@@ -27,12 +27,7 @@ from icda.errors import InputError, MissingFileError
 
 
 def folder_task(
-    path: str | PathLike[str],
-    image_size: int = 32,
-    seed: int = 0,
-    *,
-    flip: bool = True,
-    skip_unreadable: bool = False,
+    path: str | PathLike[str], image_size: int = 32, seed: int = 0, *, flip: bool = True, skip_unreadable: bool = False
 ) -> Task:
     """A task from images that lie in one folder per class.
 
@@ -77,8 +72,7 @@ def csv_task(
     if samples.kind == "image":
         return _image_task(path.stem, samples, image_size, seed, flip, skip_unreadable)
     texts = TextArray([str(text) for text in samples.inputs], tokenise or hash_tokenise, max_length)
-    data = _own_data(texts, samples)
-    return own_task(path.stem, data, seed, input_kind="text", input_shape=(max_length,), model="bag_of_words")
+    return own_task(path.stem, texts, samples, seed, input_shape=(max_length,), model="bag_of_words")
 
 
 def features_task(path: str | PathLike[str], columns: Columns | None = None, *, seed: int = 0) -> Task:
@@ -100,30 +94,28 @@ def features_task(path: str | PathLike[str], columns: Columns | None = None, *, 
     labels, named = _texts(path, "labels", found.labels), found.class_names
     if named is not None:
         labels = [str(named[int(label)]) if 0 <= int(label) < len(named) else label for label in labels]
-    groups, attributes = None, None
+    groups = attributes = None
     if found.groups is not None:
         groups, attributes = crossed_groups(labels, _texts(path, "groups", found.groups))
-    splits = ["train"] * len(features)
+    splits = None
     if found.splits is not None:
         words = [word.strip().lower() for word in _texts(path, "splits", found.splits)]
         if strange := [word for word in words if word not in SPLIT_WORDS]:
             raise InputError(f"{path}: a split is one of {', '.join(SPLITS)}, got {strange[0]!r}.")
         splits = [SPLIT_WORDS[word] for word in words]
-    data = OwnData(FeatureArray(features), labels, splits, groups, attributes)
-    return own_task(path.stem, data, seed, input_kind="features", input_shape=(features.shape[1],), model="mlp")
+    rows = range(len(features))
+    samples = Samples("features", rows, rows, labels, groups, splits, attributes=attributes)  # type: ignore[arg-type]
+    source = FeatureArray(features)
+    return own_task(path.stem, source, samples, seed, input_shape=(features.shape[1],), model="mlp")
 
 
 def _image_task(name: str, samples: Samples, size: int, seed: int, flip: bool, skip_unreadable: bool) -> Task:
-    data = _own_data(ImageFiles([Path(path) for path in samples.inputs], size, flip=flip), samples)
+    images, skipped = ImageFiles([Path(str(path)) for path in samples.inputs], size, flip=flip), list[Path]()
     if skip_unreadable:
-        data = without_unreadable(data)
-    return own_task(name, data, seed, input_kind="image", input_shape=(3, size, size), model="resnet20")
-
-
-def _own_data(source: Source, samples: Samples) -> OwnData:
-    assert samples.labels is not None
-    splits = ["train"] * len(samples) if samples.splits is None else samples.splits
-    return OwnData(source, samples.labels, splits, samples.groups, samples.attributes)
+        images, samples, skipped = without_unreadable(images, samples)
+    return own_task(
+        name, images, samples, seed, input_shape=(3, size, size), model="resnet20", story=_left_out(skipped)
+    )
 
 
 def _texts(path: Path, role: str, values: np.ndarray) -> list[str]:
@@ -139,50 +131,43 @@ def _texts(path: Path, role: str, values: np.ndarray) -> list[str]:
 TEST_SHARE, VALIDATION_SHARE = 0.2, 0.1
 
 
-@dataclass(frozen=True)
-class OwnData:
-    """Samples as a user names them: entry i of each list belongs to row i of `source`; `splits` are among `SPLITS`."""
+def own_task(
+    name: str, source: Source, samples: Samples, seed: int, *, input_shape: tuple[int, ...], model: str, story: str = ""
+) -> Task:
+    """Build the task of labelled samples, whose rows are those of `source`; `story` ends its description.
 
-    source: Source
-    labels: Sequence[str]
-    splits: Sequence[str]
-    groups: Sequence[str] | None = None
-    attributes: Sequence[str] | None = None  # where groups are label x attribute: the attribute of each sample
-    skipped: Sequence[Path] = ()  # files that could not be read and were left out
-
-
-def own_task(name: str, data: OwnData, seed: int, *, input_kind: str, input_shape: tuple[int, ...], model: str) -> Task:
-    """Build the task. Splits that were given stay as they are; a missing test or validation split is cut from train."""
-    class_names = natural_order(data.labels)
+    Splits that were given stay as they are; a missing test or validation split is cut from train.
+    """
+    assert samples.labels is not None
+    labels, splits = samples.labels, samples.splits or ["train"] * len(samples)
+    class_names = natural_order(labels)
     if len(class_names) < 2:
         raise InputError(f"{name} has one class only, {class_names[0]!r}: a classifier needs at least two.")
-    _check_classes(name, data)
-    targets = _number(data.labels, class_names)
-    group_names = None if data.groups is None else natural_order(data.groups)
-    groups = None if data.groups is None or group_names is None else _number(data.groups, group_names)
-    attributes = None if data.attributes is None or groups is None else _attribute_of_group(data.attributes, groups)
-    strata = targets if groups is None or group_names is None else targets * len(group_names) + groups
-    rows, story = _complete(name, data.splits, strata, seed)
-
+    _check_classes(name, labels, splits)
+    targets, groups, group_names, attributes = _number(labels, class_names), None, None, None
+    strata = targets
+    if samples.groups is not None:
+        group_names = natural_order(samples.groups)
+        groups = _number(samples.groups, group_names)
+        strata = targets * len(group_names) + groups
+        attributes = None if samples.attributes is None else _attribute_of_group(samples.attributes, groups)
+    rows, cut = _complete(name, splits, strata, seed)
     return Task(
         name=name,
         num_classes=len(class_names),
-        **cut_splits(data.source, targets, groups, **{part: own for part, own in rows.items() if len(own)}),
+        **cut_splits(source, targets, groups, **{part: own for part, own in rows.items() if len(own)}),
         group_names=group_names,
         group_attributes=attributes,
         class_names=class_names,
-        input_kind=input_kind,
+        input_kind=samples.kind,
         input_shape=input_shape,
         default_model=model,
-        description=f"{len(data.labels)} samples of {len(class_names)} classes. {story}{_left_out(data.skipped)}",
+        description=f"{len(labels)} samples of {len(class_names)} classes. {cut}{story}",
     )
 
 
-def without_unreadable(data: OwnData) -> OwnData:
-    """The same samples without those whose image files cannot be decoded; a warning names them."""
-    images = data.source
-    if not isinstance(images, ImageFiles):
-        raise InputError("only image files can be left out as unreadable; these samples are no files.")
+def without_unreadable(images: ImageFiles, samples: Samples) -> tuple[ImageFiles, Samples, list[Path]]:
+    """The same samples without those whose image files cannot be decoded, and these; a warning names them."""
     broken = set(find_unreadable(images.paths, lambda path: decode_image(path, images.size)))
     kept = [row for row, path in enumerate(images.paths) if path not in broken]
     if not kept:
@@ -190,18 +175,11 @@ def without_unreadable(data: OwnData) -> OwnData:
     skipped = [path for path in images.paths if path in broken]
     if skipped:
         warnings.warn(_left_out(skipped).strip(), stacklevel=3)
-
-    named = {name: getattr(data, name) for name in ("labels", "splits", "groups", "attributes")}
-    chosen = {name: None if values is None else [values[row] for row in kept] for name, values in named.items()}
-    return replace(data, source=images.only(kept), skipped=skipped, **chosen)  # type: ignore[arg-type]
+    return images.only(kept), samples.only(kept), skipped
 
 
 def _left_out(paths: Sequence[Path]) -> str:
-    if not paths:
-        return ""
-    more = f" and {len(paths) - NAMED_PATHS} more" if len(paths) > NAMED_PATHS else ""
-    named = ", ".join(path.name for path in paths[:NAMED_PATHS])
-    return f" {len(paths)} unreadable files were left out: {named}{more}."
+    return f" {len(paths)} unreadable files were left out: {listed([path.name for path in paths])}." if paths else ""
 
 
 def _number(values: Sequence[str], names: tuple[str, ...]) -> Tensor:
@@ -214,12 +192,12 @@ def _attribute_of_group(attributes: Sequence[str], groups: Tensor) -> tuple[int,
     return tuple(int(numbers[(groups == group).nonzero()[0, 0]]) for group in range(int(groups.max()) + 1))
 
 
-def _check_classes(name: str, data: OwnData) -> None:
+def _check_classes(name: str, labels: Sequence[str], splits: Sequence[str]) -> None:
     """A class that training never sees cannot be learnt: say so with the class's name and place."""
-    trained = {label for label, split in zip(data.labels, data.splits, strict=True) if split == "train"}
+    pairs = list(zip(labels, splits, strict=True))
+    trained = {label for label, split in pairs if split == "train"}
     if not trained:
-        raise InputError(f"{name} has no training samples: its splits are {', '.join(sorted(set(data.splits)))}.")
-    pairs = zip(data.labels, data.splits, strict=True)
+        raise InputError(f"{name} has no training samples: its splits are {', '.join(sorted(set(splits)))}.")
     for (label, split), count in Counter(pair for pair in pairs if pair[0] not in trained).items():
         raise InputError(
             f"{name}: class {label!r} is in {split} ({count} samples) but not in train. "

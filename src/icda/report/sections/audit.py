@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from icda.report.formatting import count, decimal, percent
 from icda.report.markup import NOTHING, Markup, Part, definitions, element, note, section, table, void
 from icda.report.results import Vocabulary, as_number, entries, listing, mapping, matrix
-from icda.report.sections.breakdown import PAIRS_SHOWN, off_diagonal
 from icda.report.sections.samples import sample
+from icda.report.sections.strengths import ties
 from icda.report.sections.verdicts import in_short, verdict_parts
 
-MATRIX_LIMIT = 20
 FEW_SHOWN = 15
 CLASSES_SHOWN = 30
 SAMPLES_SHOWN = 50
-SHADES = 20  # steps of the style sheet's scale
 WORDS = (
     "Look for what the suspects share with the class they are tied to, and not with their own: a background, a colour, a "
     "camera, a word. If it is not what you want a model to learn, it is a shortcut. Typical samples are those with a "
@@ -93,24 +90,7 @@ def _matrix(audited: Audited, level: int) -> Markup:
     names = [str(name) for name in listing(audited, "class_names")]
     if not towards or len(names) != len(towards):
         return NOTHING
-    if len(names) > MATRIX_LIMIT:
-        pairs = [[names[i], names[j], f"{value:.3f}"] for value, i, j in off_diagonal(towards)[:PAIRS_SHOWN]]
-        caption = f"The strongest mean ties among {len(names)} classes"
-        body = table(caption, ["Class", "Tied to", "Mean strength"], pairs, names=2)
-    else:
-        body = _square(towards, names)
-    return section("Which class is tied to which", level, body)
-
-
-def _square(towards: Sequence[Sequence[float]], names: Sequence[str]) -> Markup:
-    top = max(max(row) for row in towards) or 1.0
-    rows = []
-    for own, values in enumerate(towards):
-        shades = [f"shade shade-{round(SHADES * math.sqrt(value / top))}" for value in values]
-        cells = [element("span", f"{value:.3f}", class_=css) for value, css in zip(values, shades, strict=True)]
-        rows.append([names[own], *cells[:own], "", *cells[own + 1 :]])
-    caption = "Mean strength of a class's samples (rows) towards each other class (columns)"
-    return element("div", table(caption, ["Label ↓ Tied to →", *names], rows), class_="confusion")
+    return section("Which class is tied to which", level, *ties(towards, names, vocabulary_of(audited)))
 
 
 def _tied(audited: Audited, level: int) -> Markup:

@@ -9,7 +9,7 @@ from icda.report.charts import Series, histogram, line_chart, spark
 from icda.report.formatting import percent
 from icda.report.heat import Heat, heat_map
 from icda.report.markup import NOTHING, Markup, captioned, definitions, element, note, section, table
-from icda.report.results import Run, as_number, matrix, numbers
+from icda.report.results import Run, Vocabulary, as_number, matrix, numbers
 from icda.report.sections.breakdown import PAIRS_SHOWN, check_square, off_diagonal
 
 SHOWN_AT_ONCE = 12
@@ -37,7 +37,8 @@ def strengths(run: Run, level: int) -> Markup:
     parts = [_distribution(run, part, f"Strengths of the {split} samples", "Strength", words, signed=False)]
     if towards:
         check_square("a matrix of ties", towards, "one row per class, one column the class it is tied to")
-        parts += [_matrix(run, towards), _pairs(run, towards)] if any(map(any, towards)) else [element("p", NO_TIES)]
+        names = [run.class_name(i) for i in range(len(towards))]
+        parts += ties(towards, names, run.vocabulary) if any(map(any, towards)) else [element("p", NO_TIES)]
     return section("Strengths", level, *parts) if any(parts) else NOTHING
 
 
@@ -77,25 +78,22 @@ def _distribution(run: Run, part: Mapping[str, Any], caption: str, axis: str, wo
     return element("div", chart, beside, class_="beside")
 
 
-def _matrix(run: Run, towards: Sequence[Sequence[float]]) -> Markup:
+def ties(towards: Sequence[Sequence[float]], names: Sequence[str], vocabulary: Vocabulary) -> list[Markup]:
+    """The square of mean strengths, and its strongest pairs as text."""
     top = max((abs(cell) for row in towards for cell in row), default=0.0) or 1.0
     heat = Heat(
         caption="Mean strength of the samples of a class (rows) to the other classes (columns)",
         corner="Samples of ↓ tied to →",
-        names=[run.class_name(i) for i in range(len(towards))],
+        names=names,
         values=towards,
         share=[[abs(cell) / top for cell in row] for row in towards],
         text=lambda value: f"{value:.2f}".replace("-", "−") if value else "",
         tip="samples of {row}, tied to {column}\nmean strength {value}",
-        tokens=run.class_tokens(len(towards)),
+        tokens=vocabulary.tokens(names),
     )
-    return heat_map(heat)
-
-
-def _pairs(run: Run, towards: Sequence[Sequence[float]]) -> Markup:
     shown = off_diagonal(towards)[:PAIRS_SHOWN]
-    rows = [[run.class_name(i), run.class_name(j), f"{strength:.3f}"] for strength, i, j in shown]
-    caption = f"The {len(shown)} strongest ties between classes"
-    filters = [run.filters(i, j) for _, i, j in shown]
+    rows = [[names[i], names[j], f"{strength:.3f}"] for strength, i, j in shown]
+    filters = [vocabulary.filters(names[i], names[j]) for _, i, j in shown]
     header = ["Samples of", "Tied to", "Mean strength"]
-    return table(caption, header, rows, names=2, attributes=filters) if shown else NOTHING
+    pairs = table(f"The {len(shown)} strongest ties between classes", header, rows, names=2, attributes=filters)
+    return [heat_map(heat), pairs if shown else NOTHING]
