@@ -53,6 +53,8 @@ class FitData:
     test: np.ndarray | None = None  # (N,) whether a row is of the test split, where the data name one
     notes: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+    answered: tuple[int, int] = (0, 0)  # how many groups, and how many labels, a person named
+    suffix: str = ""  # of the file that the features stand in
     embedded: bool = False  # whether the features were made here
 
     def __len__(self) -> int:
@@ -206,7 +208,9 @@ def _from_file(path: Path, asked: Asked) -> FitData:
     if labels.ndim == 1:
         check_classes(labels, test, path)
     groups = None if found.groups is None else known_groups(np.asarray(found.groups), path)
-    return FitData(features, labels, [str(name) for name in names], reads, None, groups, test, found.notes)
+    return FitData(
+        features, labels, [str(name) for name in names], reads, None, groups, test, found.notes, suffix=path.suffix
+    )
 
 
 def known_groups(groups: np.ndarray, path: Path) -> np.ndarray:

@@ -10,9 +10,9 @@ import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
 from icda.metrics.per_group import FEWEST
+from icda.report.formatting import NORMAL_95, wilson
 
 FOLDS = 5
-SURE = 1.96  # standard errors of an interval that holds in 95 of 100 cases
 
 # (X, y, new X, groups of X where they are known) -> predicted labels
 Answer = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
@@ -29,7 +29,7 @@ class JudgedPart:
     @property
     def interval(self) -> tuple[float, float]:
         """Wilson's, which does not shrink to a point where all or none of a few samples are right."""
-        return wilson(self.accuracy, self.samples)
+        return wilson(round(self.accuracy * self.samples), self.samples) or (0.0, 1.0)
 
     @property
     def is_judged(self) -> bool:
@@ -62,7 +62,7 @@ class Outcome:
         # One more right and one more wrong: three right of three would else pass for certain.
         shares = [(part.accuracy * part.samples + 1) / (part.samples + 2) for part in self.groups]
         variances = [p * (1 - p) / part.samples for p, part in zip(shares, self.groups, strict=True)]
-        error = SURE * float(np.sqrt(sum(variances))) / len(self.groups)
+        error = NORMAL_95 * float(np.sqrt(sum(variances))) / len(self.groups)
         return mean, max(mean - error, 0.0), min(mean + error, 1.0)
 
 
@@ -150,18 +150,6 @@ def parts(right: np.ndarray, names: Sequence[str]) -> list[JudgedPart]:
         JudgedPart(str(name), int((known == name).sum()), float(right[known == name].mean()))
         for name in np.unique(known)
     ]
-
-
-def wilson(share: float, samples: int) -> tuple[float, float]:
-    """The interval of a share that holds in 95 of 100 cases.
-
-    >>> [round(end, 3) for end in wilson(1.0, 8)]
-    [0.676, 1.0]
-    """
-    square = SURE**2
-    middle = (share + square / (2 * samples)) / (1 + square / samples)
-    half = SURE * np.sqrt(share * (1 - share) / samples + square / (4 * samples**2)) / (1 + square / samples)
-    return max(float(middle - half), 0.0), min(float(middle + half), 1.0)
 
 
 def _worst(known: list[JudgedPart]) -> JudgedPart:
