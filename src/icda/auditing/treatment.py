@@ -28,10 +28,18 @@ MOST_STRENGTH = (
 Name = Literal["logit_adjustment", "shortcut_prior", "group_prior", "group_weights", "trust"]
 SENTENCES = {
     "logit_adjustment": "Classes count the same, however many samples they have (logit adjustment); nothing else is done.",
-    "shortcut_prior": "What the shortcut tells of a sample is given, so that the model learns the rest: log P(y | answer).",
-    "group_prior": "What the group tells of a sample is given, so that the model learns the rest: log P(y | group).",
-    "group_weights": "Every given group counts the same.",
-    "trust": "Samples count by how far heads that have not seen them believe their label.",
+    "shortcut_prior": (
+        "In training the model is told which class the shortcut suggests for each sample (a prior, log P(class | "
+        "suggestion)), so that it need not learn the shortcut and learns the rest. New samples are predicted without it."
+    ),
+    "group_prior": (
+        "In training the model is told how frequent each class is in the group of the sample (a prior, log P(class | "
+        "group)), so that it need not learn the group and learns the rest. New samples are predicted without that hint."
+    ),
+    "group_weights": "Every given group counts the same, however many samples it has.",
+    "trust": (
+        "A sample counts less where models that have not seen it do not believe its label: wrong labels then do less harm."
+    ),
 }
 
 
@@ -143,7 +151,7 @@ def _against_shortcut(problem: Problem, strength: float, seed: int) -> Treatment
     effect = Effect(int(against.sum()), share(before[against]), share(after[against]), share(before), share(after))
     # What others lose says nothing here: the shortcut served them, and where it is gone it will not.
     if effect.suspected_after <= effect.suspected_before:
-        why = f"A prior against the shortcut was tried and dropped: those it hurts gain nothing ({effect})."
+        why = f"A hint against the shortcut was tried and dropped: samples that it misleads gain nothing ({effect})."
         return Treatment("logit_adjustment", [why])
     return Treatment("shortcut_prior", [], effect, strength, answers)
 
@@ -155,10 +163,11 @@ def _against_noise(problem: Problem, seed: int) -> Treatment:
     # Rare classes are believed least: what they would lose must count as what the others gain.
     if balanced_share(after, problem.targets) <= balanced_share(before, problem.targets):
         why = (
-            f"Weighing samples by trust was tried and dropped: it does not help ({effect}, by the labels as they are)."
+            "Letting doubtful labels count less was tried and dropped, for it does not help "
+            f"({effect}, by the labels as they are)."
         )
         return Treatment("logit_adjustment", [why])
-    return Treatment("trust", ["Accuracies are by the labels as they are, wrong ones included."], effect)
+    return Treatment("trust", ["Shares that are right are by the labels as they are, wrong ones included."], effect)
 
 
 def trusted_weights(problem: Problem, seed: int = 0) -> Tensor:
@@ -181,5 +190,5 @@ def _cross_fit(problem: Problem, strata: Tensor, seed: int) -> Tensor:
 def _why_plain(verdicts: dict[str, Verdict]) -> str:
     unsure = [kind.replace("_", " ") for kind in ("shortcut", "label_noise") if verdicts[kind].answer == "cannot tell"]
     if unsure:
-        return f"The audit cannot tell about {' and '.join(unsure)}: nothing is risked. A person can tell (icda ask)."
-    return "Neither a shortcut nor label noise was found."
+        return f"These data cannot tell about {' and '.join(unsure)}: nothing is risked. A person can tell (icda ask)."
+    return "Neither a shortcut nor wrong labels were found."

@@ -32,6 +32,7 @@ from icda.estimators.predictions import LinearPredictions
 from icda.estimators.samples import check_groups, encode_classes, weighted_moments
 from icda.heads.blocks import BlockRows, Scaling
 from icda.heads.dealing import draw_rows
+from icda.heads.decay import GROUP_SMOOTHING
 from icda.heads.problem import LossSettings, Problem
 from icda.heads.pseudo_groups import fit_reader
 from icda.heads.rows import refuse_sparse
@@ -142,7 +143,8 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             drawn = torch.from_numpy(draw_rows(len(targets), SAMPLES, self._seed()))
             asked = drawn if self.audit_ is None else self.audit_.sample.rows
             strata = self.treatment_.strata(targets, len(self.classes_))[asked]
-            decay = chosen_decay(treated.rows(asked), settings, strata, rows.shape, self._seed())
+            smoothing = GROUP_SMOOTHING if self.audit_ is None else 0.0
+            decay = chosen_decay(treated.rows(asked), settings, strata, rows.shape, self._seed(), smoothing)
             treated = replace(treated, decay=decay)
         self.C_ = 1 / (treated.decay * float(weights[used].sum()))
         self._keep(fit_head(treated, settings, self.max_iter, self.tol).unscaled(scaled.mean, scaled.scale))

@@ -53,6 +53,8 @@ class FitData:
     test: np.ndarray | None = None  # (N,) whether a row is of the test split, where the data name one
     notes: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+    answered: tuple[int, int] = (0, 0)  # how many groups, and how many labels, a person named
+    suffix: str = ""  # of the file that the features stand in
     embedded: bool = False  # whether the features were made here
 
     def __len__(self) -> int:
@@ -78,7 +80,9 @@ def read_fit_data(
     samples = _kept(samples, made)
     test = None if samples.splits is None else held_out_rows(np.array(samples.splits), str(path))
     width, size, label = made.features.shape[1], encoder.image_size, asked.columns.labels
-    reads = Reads(samples.kind, width, made.encoder, made.encoder_version, size, samples.column, label=label)
+    reads = Reads(
+        samples.kind, width, made.encoder, made.encoder_version, size, samples.column, label=label, group=asked.groups
+    )
     assert made.y is not None
     check_classes(made.y, test, path)  # again: what could not be read is left out
     names = [str(name) for name in made.id]
@@ -86,7 +90,7 @@ def read_fit_data(
     groups = None
     if asked.groups is not None:
         assert samples.groups is not None  # the column was named, so it was found or refused
-        groups = known_groups(np.array(samples.groups), path)
+        groups = known_groups(np.array(samples.groups if samples.attributes is None else samples.attributes), path)
     return FitData(made.features, made.y, names, reads, samples, groups, test, skipped=skipped, embedded=True)
 
 
@@ -198,13 +202,15 @@ def _from_file(path: Path, asked: Asked) -> FitData:
     names = range(len(labels)) if found.names is None else found.names
     test = None if found.splits is None else held_out_rows(found.splits, str(path))
     # The labels of an .npy are another file: those of these rows, and of no others that the model is judged on later.
-    reads = replace(_reads(found), label=None if path.suffix.lower() == ".npy" else asked.labels)
+    reads = replace(_reads(found), label=None if path.suffix.lower() == ".npy" else asked.labels, group=asked.groups)
     features = np.asarray(found.features)
     check_finite(features, found.columns, path)
     if labels.ndim == 1:
         check_classes(labels, test, path)
     groups = None if found.groups is None else known_groups(np.asarray(found.groups), path)
-    return FitData(features, labels, [str(name) for name in names], reads, None, groups, test, found.notes)
+    return FitData(
+        features, labels, [str(name) for name in names], reads, None, groups, test, found.notes, suffix=path.suffix
+    )
 
 
 def known_groups(groups: np.ndarray, path: Path) -> np.ndarray:
@@ -242,5 +248,7 @@ def _kept(samples: Samples, made: Features) -> Samples:
     def keep(values: object) -> object:
         return None if values is None else [values[row] for row in rows]  # type: ignore[index]
 
-    parts = {name: keep(getattr(samples, name)) for name in ("inputs", "ids", "labels", "groups", "splits")}
+    parts = {
+        name: keep(getattr(samples, name)) for name in ("inputs", "ids", "labels", "groups", "splits", "attributes")
+    }
     return Samples(samples.kind, source=samples.source, column=samples.column, **parts)  # type: ignore[arg-type]

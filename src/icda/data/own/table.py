@@ -204,9 +204,27 @@ def group_labels(
     """
     group = table.find("group", given, GROUP) if attribute is None or given is not None else None
     if group is not None:
-        return table.names(group, may_be_empty=True), None
+        return crossed_groups(labels, table.names(group, may_be_empty=True))
     name = None if labels is None else table.find("attribute", attribute, ATTRIBUTE)
     if name is None or labels is None:
         return None, None
     attributes = table.names(name, may_be_empty=True)
     return [f"{label}, {value}" if value else "" for label, value in zip(labels, attributes, strict=True)], attributes
+
+
+def crossed_groups(labels: Sequence[str] | None, given: Sequence[str]) -> tuple[list[str], list[str] | None]:
+    """Groups as fit, train and eval judge them, class x attribute, and the attributes; the latter None if it is so already.
+
+    A group of several classes is an attribute. Groups that hold one class each are class x attribute as they stand. An
+    empty one is not known, and stays empty.
+
+    >>> crossed_groups(["cat", "dog", "dog"], ["snow", "snow", "grass"])[0]
+    ['cat, snow', 'dog, snow', 'dog, grass']
+    >>> crossed_groups(["cat", "dog"], ["cat/snow", "dog/grass"])
+    (['cat/snow', 'dog/grass'], None)
+    """
+    values = list(given)
+    pairs = set() if labels is None else {pair for pair in zip(labels, values, strict=True) if pair[1]}
+    if labels is None or len(pairs) == len(set(values) - {""}):
+        return values, None
+    return [f"{label}, {value}" if value else "" for label, value in zip(labels, values, strict=True)], values

@@ -19,7 +19,7 @@ from icda.data.generators import generator_for
 from icda.data.images import decode_image, find_unreadable, unreadable
 from icda.data.missing import is_missing
 from icda.data.own.feature_files import read_feature_file
-from icda.data.own.table import SPLIT_WORDS, SPLITS, listed, natural_order
+from icda.data.own.table import SPLIT_WORDS, SPLITS, crossed_groups, listed, natural_order
 from icda.data.sources import FeatureArray, ImageFiles, TextArray, Tokenise
 from icda.data.splits import cut_splits, stratified_split
 from icda.data.task import Source, Task
@@ -66,12 +66,12 @@ def csv_task(
 ) -> Task:
     """A task from a table with a header: an image path (relative to the table) or a text, a label and, if known, more.
 
-    Columns that are not named are recognised by their usual names. Groups come from a `group` column or, failing that,
-    from label x `attribute`. `split` says train, validation (val), test or metadata, or 0, 1, 2 as in WILDS; a missing
-    test split takes 20 % of train and a missing validation split 10 %, by `seed`; `description` says so. `tokenise`
-    turns a list of texts into lists of ids; by default words and word pairs are hashed. Images must lie in the table's
-    folder or below, unless `allow_outside` says that the table is trusted; `skip_unreadable` leaves out those that
-    cannot be decoded.
+    Columns that are not named are recognised by their usual names. Groups come from a `group` column, crossed with the
+    label where a group holds several classes, or, failing that, from label x `attribute`. `split` says train, validation
+    (val), test or metadata, or 0, 1, 2 as in WILDS; a missing test split takes 20 % of train and a missing validation
+    split 10 %, by `seed`; `description` says so. `tokenise` turns a list of texts into lists of ids; by default words and
+    word pairs are hashed. Images must lie in the table's folder or below, unless `allow_outside` says that the table is
+    trusted; `skip_unreadable` leaves out those that cannot be decoded.
     """
     path = Path(path).expanduser()
     if not path.is_file():
@@ -102,7 +102,9 @@ def features_task(path: str | PathLike[str], columns: Columns | None = None, *, 
     labels, named = _texts(path, "labels", found.labels), found.class_names
     if named is not None:
         labels = [str(named[int(label)]) if 0 <= int(label) < len(named) else label for label in labels]
-    groups = None if found.groups is None else _texts(path, "groups", found.groups, may_be_missing=True)
+    groups = attributes = None
+    if found.groups is not None:
+        groups, attributes = crossed_groups(labels, _texts(path, "groups", found.groups, may_be_missing=True))
     splits = None
     if found.splits is not None:
         words = [word.strip().lower() for word in _texts(path, "splits", found.splits)]
@@ -110,7 +112,7 @@ def features_task(path: str | PathLike[str], columns: Columns | None = None, *, 
             raise InputError(f"{path}: a split is one of {', '.join(SPLITS)}, got {strange[0]!r}.")
         splits = [SPLIT_WORDS[word] for word in words]
     rows = range(len(features))
-    samples = Samples("features", rows, rows, labels, groups, splits)  # type: ignore[arg-type]  # nothing to encode
+    samples = Samples("features", rows, rows, labels, groups, splits, attributes=attributes)  # type: ignore[arg-type]
     source = FeatureArray(features)
     return own_task(path.stem, source, samples, seed, input_shape=(features.shape[1],), model="mlp")
 
