@@ -55,6 +55,8 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     folder = config.folder()
     make_console().print(to_rich(comparison_table([result], HEADLINES)))
+    if result.found:
+        say(f"What {result.method} found: {result.found}")
     say(f"Model, log and result: {folder}\nReport to open in a browser: {folder / REPORT}")
     return 0
 

@@ -88,8 +88,7 @@ class Robust(BestEpoch, ShortcutPrior):
     def learn_from(self, held_out: HeldOut) -> None:
         self.verdicts = judge_networks(held_out)
         super().learn_from(held_out)
-        del self.found["no_shortcut"]
-        self.found |= {f"{kind}_chance": verdict.chance for kind, verdict in self.verdicts.items() if verdict.chance}
+        self.found |= {f"{kind}_chance": verdict.chance for kind, verdict in self.verdicts.items()}
         if held_out.read is not None:
             self.found["readability"] = held_out.read[0]
         if self.treatment == "labels":
@@ -135,11 +134,15 @@ class Robust(BestEpoch, ShortcutPrior):
         noise, shortcut, tail = (self.verdicts[kind].answer for kind in ("label_noise", "shortcut", "long_tail"))
         if self.treatment == "labels":
             share = f"{100 * self.found['wrong_labels']:.0f}"
-            told = [f"Wrong labels, about {share} % of them: it learned from labels put right by networks that had not seen"]
+            told = [
+                f"Wrong labels, about {share} % of them: it learned from labels put right by networks that had not seen"
+            ]
             told[0] += " them; rare classes kept theirs."
         elif self.treatment == "prior":
             share = f"{100 * self.found['held_out_errors']:.1f}"
-            told = [f"A shortcut, which contradicts {share} % of the labels: it learned what the shortcut does not tell."]
+            told = [
+                f"A shortcut, which contradicts {share} % of the labels: it learned what the shortcut does not tell."
+            ]
         elif "cannot tell" in (noise, shortcut):
             told = [f"It cannot tell whether there is a shortcut, or labels are wrong: nothing was risked. {ASK}"]
         else:

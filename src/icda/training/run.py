@@ -116,8 +116,6 @@ def _train(
         seconds=round(time.perf_counter() - started, 2),
         found=trainer.method.findings() or None,
     )
-    if result.found:
-        trainer.view.run(f"{result.method} found: {result.found}")
     if accelerator.is_main_process:
         result.write(folder / RESULT)
         _explain(folder, result, task, trainer.models, trainer.method)
