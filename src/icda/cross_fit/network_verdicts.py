@@ -14,7 +14,7 @@ from torch import Tensor
 
 from icda.cross_fit.flatness import Flatness, flatness, flattest_side, margin_of
 from icda.cross_fit.held_out import HeldOut
-from icda.cross_fit.pairs import trial, within_answers
+from icda.cross_fit.pairs import share, trial, within_answers
 from icda.cross_fit.rules import LIMITS, Limit, Limits, Verdict, answered, excess_sureness, noise_chance, tail_verdict
 from icda.cross_fit.twins import LENGTH, scaled_to
 
@@ -22,7 +22,10 @@ READ_SAMPLES = 3000  # a standard error below 0.02 with a twentieth of the label
 # Found on digits with seeds 20 to 24 (docs/methods/robust.md); all other limits are the audit's.
 TOGETHER = Limit(0.30, 0.05)  # disagreements per error: above, the networks follow no clear function
 SCATTERED = Limit(0.50, 0.05)  # above, they know too little to contradict a label
-SURE = 0.5  # of the median margin of what is right
+SURE = 0.5  # of the median margin of what is right: an answer with more is sure
+SURE_SHARE = Limit(
+    0.30, 0.04
+)  # of contradictions that are sure: as good a sign as the audit's, which asks for their median
 AREA = Limit(0.57, 0.02)  # readability: below, it is that of the networks' own mistakes
 SHARP_AREA = 0.05  # less will do where networks agree on nearly all
 
@@ -35,6 +38,7 @@ class Figures(NamedTuple):
     agreement: float
     disagreement: float
     sureness: float  # margin of errors, times what overlap would give
+    sure_share: float  # of the contradictions, by answers that are sure
     overall: Flatness
     sided: Flatness
     skill: float
@@ -56,6 +60,7 @@ class Figures(NamedTuple):
             agreement=held_out.agreement,
             disagreement=held_out.disagreement,
             sureness=excess_sureness(overall.error_sureness, overall.errors),
+            sure_share=share(is_sure(held_out.logits, targets)[held_out.answers != targets]),
             overall=overall,
             sided=flattest_side(overall, margins, answers, right),
             skill=(float(recalls.mean()) - 1 / classes) / (1 - 1 / classes),
@@ -64,14 +69,19 @@ class Figures(NamedTuple):
         )
 
 
+def is_sure(logits: Tensor, targets: Tensor) -> Tensor:
+    """Whether the margin (N,) is at least half of the median of what is right."""
+    margins, right = margin_of(logits), logits.argmax(1) == targets
+    return margins >= SURE * margins[right].median() if right.any() else torch.ones_like(right)
+
+
 def read_labels(features: Tensor, targets: Tensor, logits: Tensor, seed: int) -> tuple[float, float]:
     """How well heads on features (n, A), given the networks' answers as a prior, tell labels within one answer.
 
     Asked where the held-out logits (n, C) are sure: an unsure answer that is wrong is the network's own mistake, and of
     such a sample the label can always be read.
     """
-    answers, margins = logits.argmax(1), margin_of(logits)
-    sure = margins >= SURE * margins[answers == targets].median() if (answers == targets).any() else margins >= 0
+    answers, sure = logits.argmax(1), is_sure(logits, targets)
     _, treated = trial(scaled_to(features.float(), LENGTH), targets, answers, logits.shape[1], seed)
     return within_answers(treated[sure], targets[sure], answers[sure])
 
@@ -97,21 +107,18 @@ def judge_networks(held_out: HeldOut, limits: Limits = LIMITS) -> dict[str, Verd
         f"Errors have a margin of {found.overall.error_sureness:.2f} of what is right, and are "
         f"{found.overall.sure_errors:.2f} times as frequent among the surest (wrong labels: near 1 and 1)."
     )
-    noisy = answered(noise, [shared, flat, read])
-    counts = torch.bincount(held_out.targets, minlength=held_out.logits.shape[1]).tolist()
-    said = torch.bincount(held_out.answers, minlength=len(counts))
-    ratio = float(said.max()) / max(float(said.min()), 1.0) if noisy.answer == "yes" else 0.0
+    counts = torch.bincount(held_out.targets, minlength=held_out.logits.shape[1])
     return {
         "shortcut": answered(shortcut, [shared, read]),
-        "label_noise": noisy,
-        "long_tail": tail_verdict([count for count in counts if count], ratio),
+        "label_noise": answered(noise, [shared, flat, read]),
+        "long_tail": tail_verdict(counts[counts > 0].tolist()),
     }
 
 
 def _shortcut_chance(found: Figures, sharp: float, limits: Limits) -> float:
     surely = found.readability_error and (found.readability - 0.5) / found.readability_error
     chance = (
-        limits.sureness.chance(found.sureness)
+        max(limits.sureness.chance(found.sureness), SURE_SHARE.chance(found.sure_share))
         * limits.agreement.chance(found.agreement)
         * (1 - TOGETHER.chance(found.disagreement))
         * (1 - limits.contradicted.chance(found.errors))

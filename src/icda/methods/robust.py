@@ -14,16 +14,16 @@ from icda.cross_fit import HeldOut
 from icda.cross_fit.network_verdicts import READ_SAMPLES, judge_networks, read_labels
 from icda.cross_fit.networks import rows_of
 from icda.cross_fit.refined_labels import refine_labels
-from icda.cross_fit.rules import Verdict
+from icda.cross_fit.rules import Verdict, tail_verdict
 from icda.data.generators import generator_for
 from icda.data.task import Batch
 from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.best_epoch import BestEpoch
-from icda.methods.cross_fitted import CrossFitEpochs, CrossFittedMethod, End, first_stage_epochs, pass_cost
+from icda.methods.cross_fitted import CrossFitEpochs, End
 from icda.methods.per_sample import rows
 from icda.methods.prior_criterion import LossName
-from icda.methods.shortcut_prior import REPEATED, SOFT_EPOCHS, ShortcutPrior
+from icda.methods.shortcut_prior import ShortcutPrior
 from icda.models.base import Output, evaluating
 from icda.ranks import all_mean
 from icda.settings import checked
@@ -64,12 +64,7 @@ class Robust(BestEpoch, ShortcutPrior):
 
     @classmethod
     def cost_note(cls, epochs: int, options: Mapping[str, Any]) -> str:
-        note = CrossFittedMethod.cost_note.__func__(cls, epochs, options)  # type: ignore[attr-defined]
-        if options.get("reuse"):
-            return str(note)
-        again = first_stage_epochs(SOFT_EPOCHS, epochs)
-        more = pass_cost(cls.folds, again / epochs)
-        return f"{note} Where it finds a shortcut that is not clear-cut, {more:.1f} more."
+        return super().cost_note(epochs, {**options, "form": "counted"})
 
     def end_pass(self, context: Context, repeat: int, keep: End) -> None:
         super().end_pass(context, repeat, partial(self._read, context, keep) if self.evidence is None else keep)
@@ -88,19 +83,21 @@ class Robust(BestEpoch, ShortcutPrior):
     def learn_from(self, held_out: HeldOut) -> None:
         self.verdicts = judge_networks(held_out)
         super().learn_from(held_out)
-        self.found |= {f"{kind}_chance": verdict.chance for kind, verdict in self.verdicts.items()}
-        if held_out.read is not None:
-            self.found["readability"] = held_out.read[0]
         if self.treatment == "labels":
             assert held_out.running is not None
             self._refine(held_out.running, held_out.targets)
+        self.found |= {f"{kind}_chance": verdict.chance for kind, verdict in self.verdicts.items()}
+        if held_out.read is not None:
+            self.found["readability"] = held_out.read[0]
 
     def _refine(self, logits: Tensor, targets: Tensor) -> None:
         refined = refine_labels(logits, targets)
         moved = refined.probabilities.argmax(1) != targets
         self.soft_labels = refined.probabilities.to(self.soft_labels.device)
-        shares = refined.probabilities.double().mean(0).log().to(self.log_prior)
-        self.log_prior = shares.expand_as(self.soft_labels)
+        shares = refined.probabilities.double().mean(0)
+        self.log_prior = shares.log().to(self.log_prior).expand_as(self.soft_labels)
+        counts = torch.bincount(targets, minlength=self.num_classes).tolist()
+        self.verdicts["long_tail"] = tail_verdict(counts, float(shares.max() / shares.min()))
         self.found |= {"wrong_labels": refined.wrong, "relabelled": float(moved.double().mean())}
 
     @property
@@ -111,9 +108,8 @@ class Robust(BestEpoch, ShortcutPrior):
         return "labels" if self.verdicts["label_noise"].answer == "yes" else "adjustment"
 
     def _form(self, held_out: HeldOut) -> Literal["counted", "soft", "shares"]:
-        if self.treatment != "prior":
-            return "shares"
-        return "counted" if held_out.agreement >= REPEATED else "soft"
+        # Never soft: networks that learned the labels as they are know the class, too, and would take it away.
+        return "counted" if self.treatment == "prior" else "shares"
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         if not len(self.soft_labels):
