@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from icda.cross_fit.refined_labels import refine_labels
 from icda.cross_fit.rules import Verdict
 from icda.data import create_task
 from icda.data.task import Batch
+from icda.losses.logit_adjustment import LogitAdjustmentLoss
 from icda.methods import Setup, robust
 from icda.methods.robust import Robust, waiting_features
 from icda.models.base import FeatureClassifier
@@ -46,8 +46,9 @@ def evidence(agreement: float = 1.0) -> HeldOut:
 
 
 def judged(monkeypatch: pytest.MonkeyPatch, found: dict[str, Verdict], agreement: float = 1.0) -> Robust:
+    """With logit adjustment, whose loss a line can say."""
     monkeypatch.setattr(robust, "judge_networks", lambda held_out: found)
-    method = Robust(SETUP)
+    method = Robust(SETUP, loss="la")
     method.keep_heard(evidence(agreement))
     return method
 
@@ -229,11 +230,11 @@ def test_the_command_says_the_cost_before_and_the_findings_after(
     assert Robust.cost_note(30, {"reuse": "runs/x"}).endswith("the cost is that of plain training.")
 
 
-def test_with_icda_the_other_terms_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
-    method = Robust(SETUP, loss="icda", lambda0=0.25)
-    assert method.criterion.lambda0 == 0.25  # type: ignore[attr-defined]
+def test_where_nothing_is_found_it_is_icda_or_on_request_logit_adjustment() -> None:
+    assert Robust(SETUP, lambda0=0.25).criterion.lambda0 == 0.25  # type: ignore[attr-defined]
+    assert type(Robust(SETUP, loss="la").criterion) is LogitAdjustmentLoss
     with pytest.raises(ValueError, match="loss='la' leaves out"):
-        Robust(replace(SETUP), lambda0=0.25)
+        Robust(SETUP, loss="la", lambda0=0.25)
 
 
 def test_rare_classes_keep_their_labels_beside_wrong_ones() -> None:

@@ -38,8 +38,8 @@ class Robust(BestEpoch, ShortcutPrior):
     Four networks are cross-fitted once, as in `shortcut_prior`; what they say of samples they have not seen is judged by
     the audit's rules (`icda.cross_fit.network_verdicts`). Wrong labels: the kept network learns from labels refined as in
     `twin_labels`, which takes no rare class away. A shortcut: what the networks answer is given as a prior, as in
-    `shortcut_prior`. Neither, or no telling which: logit adjustment, which serves a long tail and harms least; with
-    loss="icda" ICDA's other terms are added to both priors, and their options are taken.
+    `shortcut_prior`. Neither, or no telling which: ICDA, which serves a long tail and harms least; its options are taken,
+    and loss="la" leaves logit adjustment of it.
 
     No group label, no clean sample and no rate is read. `findings` says in a sentence or two what was found and done.
     """
@@ -53,7 +53,7 @@ class Robust(BestEpoch, ShortcutPrior):
         setup: Setup,
         *,
         cross_fit_epochs: CrossFitEpochs = 1 / 3,
-        loss: LossName = "la",
+        loss: LossName = "icda",
         reuse: str = "",
         **options: Any,
     ) -> None:
@@ -112,10 +112,11 @@ class Robust(BestEpoch, ShortcutPrior):
         return "counted" if self.treatment == "prior" else "shares"
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        if not len(self.soft_labels):
+        if self.treatment == "adjustment":
             return super().loss(output, batch, context)
         logits = output.logits + rows(self.log_prior, batch, output.logits)
-        return F.cross_entropy(logits, rows(self.soft_labels, batch, output.logits))
+        is_refined = len(self.soft_labels) > 0
+        return F.cross_entropy(logits, rows(self.soft_labels, batch, logits) if is_refined else batch.targets)
 
     def _check_earlier(self, earlier: Mapping[str, Any]) -> None:
         evidence = HeldOut(**earlier["method"]["_extra_state"]["evidence"])
