@@ -86,7 +86,9 @@ class Robust(BestEpoch, ShortcutPrior):
         if self.treatment == "labels":
             assert held_out.running is not None
             self._refine(held_out.running, held_out.targets)
-        self.found |= {f"{kind}_chance": verdict.chance for kind, verdict in self.verdicts.items()}
+        for kind, verdict in self.verdicts.items():
+            assert verdict.chance is not None, "networks are judged by chances"
+            self.found[f"{kind}_chance"] = verdict.chance
         if held_out.read is not None:
             self.found["readability"] = held_out.read[0]
 
