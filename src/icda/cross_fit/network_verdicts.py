@@ -20,7 +20,7 @@ from icda.cross_fit.twins import LENGTH, scaled_to
 
 READ_SAMPLES = 3000  # a standard error below 0.02 with a twentieth of the labels contradicted
 # Found on digits with seeds 20 to 24 (docs/methods/robust.md); all other limits are the audit's.
-TOGETHER = Limit(0.30, 0.05)  # disagreements per error: above, the networks follow no clear function
+TOGETHER = Limit(0.20, 0.03)  # disagreements per error: above, the networks follow no clear function
 SCATTERED = Limit(0.50, 0.05)  # above, they know too little to contradict a label
 SURE = 0.5  # of the median margin of what is right: an answer with more is sure
 SURE_SHARE = Limit(
@@ -92,7 +92,8 @@ def judge_networks(held_out: HeldOut, limits: Limits = LIMITS) -> dict[str, Verd
     sharp = limits.sharp_agreement.chance(found.agreement)
     shortcut = _shortcut_chance(found, sharp, limits)
     # Networks that agree on all but one in four hundred may have found a shortcut that hides what is left of the class.
-    unlike = 1 - max(shortcut, 0.5 * sharp)
+    # And labels that can be read where networks contradict them are not wrong: the networks are.
+    unlike = 1 - max(shortcut, 0.5 * sharp, _read_chance(found, 0.0, limits))
     noise = noise_chance(found.skill, found.overall, found.sided, limits) * unlike
     noise *= 1 - SCATTERED.chance(found.disagreement)
     shared = (
@@ -116,16 +117,21 @@ def judge_networks(held_out: HeldOut, limits: Limits = LIMITS) -> dict[str, Verd
 
 
 def _shortcut_chance(found: Figures, sharp: float, limits: Limits) -> float:
-    surely = found.readability_error and (found.readability - 0.5) / found.readability_error
     chance = (
         max(limits.sureness.chance(found.sureness), SURE_SHARE.chance(found.sure_share))
         * limits.agreement.chance(found.agreement)
         * (1 - TOGETHER.chance(found.disagreement))
         * (1 - limits.contradicted.chance(found.errors))
-        * limits.noisy_read.chance(surely + limits.sharp_bonus * sharp)
-        * AREA.chance(found.readability + SHARP_AREA * sharp)
+        * _read_chance(found, sharp, limits)
     )
     return chance if chance <= 0.5 else 0.5 + (chance - 0.5) * limits.counted.chance(found.against)
+
+
+def _read_chance(found: Figures, sharp: float, limits: Limits) -> float:
+    """The chance that labels can be read where networks contradict them; less will do where these agree on nearly all."""
+    surely = (found.readability - 0.5) / max(found.readability_error, 1e-12)
+    sure_enough = limits.noisy_read.chance(surely + limits.sharp_bonus * sharp)
+    return sure_enough * AREA.chance(found.readability + SHARP_AREA * sharp)
 
 
 def _per_cent(share: float) -> str:
