@@ -20,7 +20,7 @@ from icda.auditing.recommendation import Finding
 from icda.auditing.rows import COLUMNS, RowFigures
 from icda.auditing.ties import ClassCost, Separability, Ties
 from icda.auditing.treatment import Treatment
-from icda.auditing.verdicts import Verdict
+from icda.cross_fit.rules import Verdict
 from icda.errors import InputError
 from icda.extras import require
 from icda.report.markup import element

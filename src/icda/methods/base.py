@@ -221,6 +221,10 @@ class Method(nn.Module):
         """Figures of the epoch that just ended, for the log: plain numbers, lists or dicts."""
         return {}
 
+    def findings(self) -> str:
+        """What a method that judges its data found and did, in a sentence or two; empty of any other."""
+        return ""
+
     def sample_figures(self) -> Mapping[str, Tensor]:
         """Numbers given to each training sample (N,) in that epoch, NaN where there was none, by name.
 
