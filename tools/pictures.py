@@ -8,6 +8,7 @@ Chromium, light and dark. What the two fits measured is printed. Each picture is
 from __future__ import annotations
 
 import argparse
+import csv
 import io
 import json
 import shutil
@@ -58,6 +59,23 @@ def write_photos(folder: Path, seed: int = 0) -> dict[str, str]:
             if train:
                 styles[f"{name}/{path.name}"] = style
     return styles
+
+
+def write_reviews(path: Path, seed: int = 0) -> None:
+    """150 film reviews of each kind, cut to 40 words; where the film was seen goes with the label in 93 % of them."""
+    from icda.data.registry import create_task
+
+    train = create_task("cad_imdb").train
+    generator = np.random.default_rng(seed)
+    places = ("Seen on DVD at home.", "Seen in the cinema.")
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        table.writerow(["text", "label"])
+        for label, name in enumerate(("negative", "positive")):
+            rows = generator.permutation(np.flatnonzero(train.targets.numpy() == label))[:TRAIN]
+            for place, row in enumerate(rows):
+                review = " ".join(train.source.texts[int(train.rows[row])].split()[:40])
+                table.writerow([f"{places[label if place >= RARE else 1 - label]} {review}", name])
 
 
 def icda(*words: str | Path) -> None:
@@ -125,11 +143,11 @@ def answer(page: Any, styles: dict[str, str], out: Path) -> int:
     return count
 
 
-def framed(page: Any, selector: str, margin: int = 24) -> bytes:
-    """An element with some of the page around it."""
+def framed(page: Any, selector: str, height: float = 2000, margin: int = 24) -> bytes:
+    """An element with some of the page around it, down to a height."""
     box = page.locator(selector).bounding_box()
     clip = {"x": box["x"] - margin, "y": max(box["y"] - 8, 0)}
-    clip |= {"width": box["width"] + 2 * margin, "height": box["height"] + 8 + margin}
+    clip |= {"width": box["width"] + 2 * margin, "height": min(box["height"] + 8 + margin, height)}
     return bytes(page.screenshot(clip=clip, full_page=True))
 
 
@@ -149,6 +167,15 @@ def picture_page(browser: Any, page_file: Path, name: str, height: int = 800) ->
     for scheme in ("light", "dark"):
         with opened(browser, page_file, scheme, height=height) as page:
             save(page.screenshot(), f"{name}_{scheme}")
+
+
+def picture_texts(browser: Any, work: Path) -> None:
+    """The questions about reviews."""
+    write_reviews(work / "reviews.csv")
+    icda("ask", work / "reviews.csv", "--out", work / "text_questions")
+    for scheme in ("light", "dark"):
+        with opened(browser, work / "text_questions" / "questions.html", scheme) as page:
+            save(framed(page, "#look", 590), f"questions_texts_{scheme}")
 
 
 def main() -> None:
@@ -171,6 +198,7 @@ def main() -> None:
         print(f"{name}: worst group {worst:.1%}, mean of groups {mean:.1%} on test pictures without the correlation")
     with chromium() as browser:
         picture_page(browser, model / "page.html", "fit_page")
+        picture_texts(browser, options.work)
         if options.demo.is_file():
             picture_page(browser, options.demo, "report")
         else:
