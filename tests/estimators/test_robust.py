@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from icda import RobustClassifier
-from icda.estimators.robust import weighted_moments
+from icda.estimators.samples import weighted_moments
 
 Data = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -88,7 +88,7 @@ def test_clean_data_get_logit_adjustment_and_nothing_else() -> None:
     X = generator.normal(size=(900, 20)) + 3 * np.eye(20)[y]
     model = RobustClassifier().fit(X, y)
     assert model.treatment_.name == "logit_adjustment"
-    assert "Neither a shortcut nor label noise" in str(model.treatment_)
+    assert "Neither a shortcut nor wrong labels" in str(model.treatment_)
 
 
 def test_weights_scale_and_string_labels_change_nothing() -> None:
@@ -119,7 +119,7 @@ def test_moments_with_weights_are_those_of_repeated_rows() -> None:
 def test_a_page_says_what_was_found_and_done(shortcut, tmp_path: Path) -> None:
     (X, y, _), _ = shortcut
     page = RobustClassifier().fit(X, y).report(tmp_path / "deep" / "page.html").read_text()
-    assert "What the shortcut tells of a sample is given" in page
+    assert "told which class the shortcut suggests" in page
     assert "suspected samples" in page
     assert page.count("<script") == 1  # the page's own
 

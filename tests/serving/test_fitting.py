@@ -181,7 +181,7 @@ def test_a_folder_with_content_is_refused_unless_it_is_an_interrupted_fit(tmp_pa
 def test_the_page_says_what_was_found_done_and_brought(image_model: tuple[Path, Any]) -> None:
     folder, fitted = image_model
     page = (folder / "page.html").read_text(encoding="utf-8")
-    for words in ("The result", "What it brought", "What to check by hand", "How to use it", "Words on this page"):
+    for words in ("The result", "What was found", "What was done and brought", "What to check", "How to use it"):
         assert words in page
     assert "Classes count the same, however many samples they have (logit adjustment)" in page
     assert "icda predict" in page

@@ -55,11 +55,17 @@ def test_the_head_is_that_of_the_estimator_given_the_groups(file: Path, tmp_path
     assert fitted.trial.before is not None
     assert fitted.trial.before.worst_group is not None
     assert fitted.trial.after.worst_group.accuracy > fitted.trial.before.worst_group.accuracy + 0.2
+    assert {part.name for part in fitted.trial.after.groups} == {"cat, snow", "cat, grass", "dog, snow", "dog, grass"}
+    assert sum(part.samples for part in fitted.trial.after.groups) == 400
+    facts = fitted.facts()
+    assert facts["C"] == pytest.approx(expected.C_)
+    assert facts["groups"] == "group"
+    assert "settings" not in facts  # the C there was the audit's
     page = render_fit_page(fitted, "model", file.name)
     assert "Worst group" in page
     assert "Worst suspected group" not in page
     assert "Groups are those that were given" in page
-    assert "No shortcut was treated" not in page
+    assert "Nothing was done about a shortcut" not in page
     assert "<h2>Treatment" not in page  # the audit's own advice was another
 
 
@@ -169,3 +175,78 @@ def test_rows_of_one_numbered_split_are_fitted_as_the_audits_command_says(tmp_pa
     for kept in ("0", "1", "2"):
         data = read_fit_data(tmp_path / "x.npz", Asked(features="X", labels="y", where=(f"split={kept}",)), tmp_path)
         assert (len(data.labels), data.test) == (40, None)
+
+
+def test_groups_known_for_some_rows_of_a_table_stay_unknown_for_the_others(tmp_path: Path) -> None:
+    X, y, background = _planted(80)
+    known = [place if row % 3 else None for row, place in enumerate(background)]
+    frame = pd.DataFrame(X, columns=[f"f{k}" for k in range(6)]).assign(label=y, place=known)
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    frame.to_parquet(tmp_path / "data.parquet")
+    for name in ("data.csv", "data.parquet"):
+        data = read_fit_data(tmp_path / name, Asked(groups="place"), tmp_path / "model")
+        assert data.groups is not None
+        assert data.groups.tolist() == known
+
+
+def test_a_handful_of_rare_samples_does_not_choose_the_decay() -> None:
+    """Three samples of a rare group cannot vouch for a weaker decay that serves the frequent ones."""
+    import torch
+
+    from icda.heads.decay import GROUP_SMOOTHING, is_better
+
+    strata = torch.tensor([0] * 100 + [1] * 3)
+    before, after = torch.ones(103, dtype=torch.bool), torch.ones(103, dtype=torch.bool)
+    before[:10] = False
+    assert is_better(after, before, strata)
+    assert not is_better(after, before, strata, GROUP_SMOOTHING)
+    many = torch.tensor([0] * 100 + [1] * 100)
+    before, after = torch.ones(200, dtype=torch.bool), torch.ones(200, dtype=torch.bool)
+    before[:10] = False
+    assert is_better(after, before, many, GROUP_SMOOTHING)
+
+
+def test_a_test_split_unlike_the_training_samples_is_said_first(tmp_path: Path) -> None:
+    """Training samples that models had not seen do well, the test split does not: no figure further down may hide it."""
+    from icda.serving.headline import warning
+
+    X, y, _ = _planted(600)
+    X[:, 0] += 2.0 * np.where(y == "dog", 1, -1)
+    split = np.where(np.arange(600) < 200, "test", "train")
+    alike = X.copy()
+    X[:200, :2] *= -0.2  # another camera
+    found = {}
+    for name, features in (("unlike", X), ("alike", alike)):
+        np.savez(tmp_path / f"{name}.npz", features=features, labels=y, split=split)
+        fitted = fit_model(read_fit_data(tmp_path / f"{name}.npz", Asked(), tmp_path / "model"))
+        found[name] = warning(fitted)
+        page = render_fit_page(fitted, "model", name)
+        assert ("The test split is unlike the training samples" in page) == (found[name] is not None)
+    assert found["alike"] is None
+    assert found["unlike"] is not None
+    assert page.index("The result") > 0
+
+
+def test_the_page_leads_with_how_it_does_when_the_shortcut_breaks(tmp_path: Path) -> None:
+    """Groups counted alike, estimated on samples that no model had seen, come near the truth on balanced data."""
+    from icda.serving.headline import headline
+
+    X, y, background = _planted(800)
+    np.savez(tmp_path / "data.npz", features=X, labels=y, place=background)
+    fitted = fit_model(read_fit_data(tmp_path / "data.npz", Asked(groups="place"), tmp_path / "model"))
+    estimated = fitted.trial.after.alike
+    assert estimated is not None
+    generator = np.random.default_rng(1)
+    kind, place = np.arange(4000) % 2, np.arange(4000) // 2 % 2
+    new = generator.normal(size=(4000, 6))
+    new[:, 0] += 1.2 * (2 * kind - 1)
+    new[:, 1] += 3 * (2 * place - 1)
+    truth = float((fitted.model.predict(new) == np.array(["cat", "dog"])[kind]).mean())
+    assert estimated[1] - 0.02 <= truth <= estimated[2] + 0.02
+    assert estimated[2] - estimated[1] < 0.2
+    said = headline(fitted)
+    assert f"{100 * estimated[0]:.1f}" in said
+    assert fitted.trial.before is not None
+    assert fitted.trial.before.alike is not None
+    assert fitted.trial.before.alike[0] < estimated[0]
+    assert "The price" in said

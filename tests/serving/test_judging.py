@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -121,3 +122,57 @@ def test_one_number_called_x_is_a_column_among_others(made: SimpleNamespace, tmp
     assert found.labels.tolist() == np.array(["a", "b", "c"])[values[:, :3].argmax(1)].tolist()
     with pytest.raises(InputError, match="has no column 'hight': did you mean 'height'"):
         predict_data(replace(head), path, column="hight")
+
+
+PLACES = np.array(["snow", "snow", "grass", "grass", "snow", "grass"])
+
+
+@pytest.mark.parametrize("suffix", ["npz", "csv", "parquet"])
+@pytest.mark.parametrize("remembered", [True, False])
+def test_the_worst_group_is_class_and_attribute_as_in_the_fit(suffix: str, remembered: bool, tmp_path: Path) -> None:
+    """By the attribute alone both groups have 10 of 15; the wrong ones are all ants on grass and bees on snow."""
+    tables = None if suffix == "npz" else ("a", "b")
+    model = save(tmp_path / "m", columns=tables, group="place" if remembered else None)
+    values, labels, places = (np.repeat(part, 5, axis=0) for part in (X, LABELS, PLACES))
+    path = tmp_path / f"f.{suffix}"
+    frame = pd.DataFrame(values, columns=["a", "b"]).assign(label=labels, place=places)
+    if suffix == "npz":
+        np.savez(path, X=values, y=labels, place=places)
+    elif suffix == "csv":
+        frame.to_csv(path, index=False)
+    else:
+        frame.to_parquet(path)
+    result = judge_data(model, str(path), group_column=None if remembered else "place")
+    expected = {"ant, grass": 0.5, "ant, snow": 1.0, "bee, grass": 1.0, "bee, snow": 0.5}
+    assert result.metrics["per_group_accuracy"] == expected
+    assert result.metrics["worst_group_accuracy"] == 0.5
+    assert dict(zip(result.group_names or (), result.group_samples or (), strict=True))["ant, grass"] == 10
+
+
+def test_a_group_too_small_to_judge_is_not_the_worst_and_is_shown(tmp_path: Path) -> None:
+    from rich.console import Console
+
+    from icda.cli.groups import group_table
+
+    values = np.concatenate([np.repeat([[1.0, 0]], 10, 0), np.repeat([[0, 1.0]], 10, 0), [[0, 1.0]]])
+    np.savez(tmp_path / "f.npz", X=values, y=["ant"] * 10 + ["bee"] * 10 + ["ant"], place=["a", "b"] * 10 + ["c"])
+    result = judge_data(save(tmp_path / "m"), str(tmp_path / "f.npz"), group_column="place")
+    assert result.metrics["per_group_accuracy"]["ant, c"] == 0.0
+    assert result.metrics["worst_group_accuracy"] == 1.0
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(group_table(result))
+    assert "too few to judge" in console.export_text()
+
+
+def test_data_without_the_column_of_the_fit_are_judged_without_groups_and_it_is_said(tmp_path: Path) -> None:
+    np.savez(tmp_path / "f.npz", X=X, y=LABELS)
+    said: list[str] = []
+    result = judge_data(save(tmp_path / "m", group="place"), str(tmp_path / "f.npz"), say=said.append)
+    assert not result.group_names
+    assert "has no 'place', by which the model was fitted" in said[0]
+    with pytest.raises(InputError, match="has no 'plaec' for --groups"):
+        judge_data(save(tmp_path / "n"), str(tmp_path / "f.npz"), group_column="plaec")
+    frame = pd.DataFrame(X, columns=["a", "b"]).assign(label=LABELS, place=["a", None, "b", "a", "b", "a"])
+    frame.to_csv(tmp_path / "h.csv", index=False)
+    with pytest.raises(InputError, match="the group of 1 of 6 samples is not known"):
+        judge_data(save(tmp_path / "o", columns=("a", "b")), str(tmp_path / "h.csv"), group_column="place")

@@ -50,7 +50,7 @@ def find_groups(rows: BlockRows, shown: ClassLogits | None = None) -> Grouping:
         if number < 2:
             why = f"{told}, and is the same for all of them: nothing is done about it."
             return Grouping(Treatment("logit_adjustment", [why], values=names), None, torch.empty(0))
-        if _goes_with_class(rows, known) and number <= rows.num_classes:
+        if _goes_with_class(rows, known):
             return Grouping(Treatment("logit_adjustment", [f"{told}. {TOGETHER}"], values=names), None, torch.empty(0))
         shown = shown or ClassLogits.of(rows, DECAY * rows.shape[1])
         spread = fit_spread_reader(rows, known[0], known[1], number, shown)
@@ -103,9 +103,9 @@ def joined(found: list[Treatment], targets: Tensor, num_classes: int) -> Treatme
 
 
 def _goes_with_class(rows: BlockRows, known: Tensor) -> bool:
-    """Whether each known group goes with one class only."""
-    pairs = torch.stack([known[1], gather_rows(rows, known[0].numpy()).targets])
-    return pairs.unique(dim=1).shape[1] == len(known[1].unique())
+    """Whether each known group goes with one class, and each class with one group."""
+    pairs = torch.stack([known[1], gather_rows(rows, known[0].numpy()).targets]).unique(dim=1)
+    return all(len(part.unique()) == pairs.shape[1] for part in pairs)
 
 
 def known_groups(place: Place, reading: Reading) -> Tensor:

@@ -22,7 +22,7 @@ from icda.heads.blocks import (
     read_attributes,
 )
 from icda.heads.dealing import Place
-from icda.heads.decay import MOST_NUMBERS, choose_decay
+from icda.heads.decay import GROUP_SMOOTHING, MOST_NUMBERS, choose_decay
 from icda.heads.folds import FoldHeads, trust, trusted_rows
 from icda.heads.problem import LossSettings, Problem
 from icda.heads.pseudo_groups import fit_reader
@@ -121,12 +121,14 @@ def fit_blocks_grouped(rows: BlockRows, settings: LossSettings, max_iter: int = 
         prior = AttributePrior.of(reader, rows, treatment.strength)
         problem, small = replace(problem, prior=prior), replace(small, log_prior=prior.table[treatment.attributes])
     strata = treatment.strata(sample.targets, rows.num_classes)
-    decay = chosen_decay(small, settings, strata, rows.shape, rows.reading.seed)
+    decay = chosen_decay(small, settings, strata, rows.shape, rows.reading.seed, GROUP_SMOOTHING)
     return TreatedFit(fit_head(replace(problem, decay=decay), settings, max_iter, tol), treatment, decay)
 
 
-def chosen_decay(sample: Problem, settings: LossSettings, strata: Tensor, shape: tuple[int, int], seed: int) -> float:
+def chosen_decay(
+    sample: Problem, settings: LossSettings, strata: Tensor, shape: tuple[int, int], seed: int, smoothing: float = 0.0
+) -> float:
     """The decay that serves the treated rows of the sample best; that of the problem where all rows are very many."""
     if shape[0] * shape[1] > MOST_NUMBERS:
         return sample.decay
-    return choose_decay(sample, settings, strata, seed).decay
+    return choose_decay(sample, settings, strata, seed, smoothing).decay

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from icda.auditing.evidence import FEW, Sketch
-from icda.auditing.verdicts import NO, Verdict
+from icda.auditing.verdicts import Verdict
 from icda.cross_fit.pairs import DECAY, EACH, MAX_ITER, PAIR_RATIO, TOL, TWINS, share
 from icda.cross_fit.twins import even_cuts, twin_logits, twin_margins
 from icda.heads.balance import rebalance, reweigh, with_prior
@@ -28,10 +28,18 @@ MOST_STRENGTH = (
 Name = Literal["logit_adjustment", "shortcut_prior", "group_prior", "group_weights", "trust"]
 SENTENCES = {
     "logit_adjustment": "Classes count the same, however many samples they have (logit adjustment); nothing else is done.",
-    "shortcut_prior": "What the shortcut tells of a sample is given, so that the model learns the rest: log P(y | answer).",
-    "group_prior": "What the group tells of a sample is given, so that the model learns the rest: log P(y | group).",
-    "group_weights": "Every given group counts the same.",
-    "trust": "Samples count by how far heads that have not seen them believe their label.",
+    "shortcut_prior": (
+        "In training the model is told which class the shortcut suggests for each sample (a prior, log P(class | "
+        "suggestion)), so that it need not learn the shortcut and learns the rest. New samples are predicted without it."
+    ),
+    "group_prior": (
+        "In training the model is told how frequent each class is in the group of the sample (a prior, log P(class | "
+        "group)), so that it need not learn the group and learns the rest. New samples are predicted without that hint."
+    ),
+    "group_weights": "Every given group counts the same, however many samples it has.",
+    "trust": (
+        "A sample counts less where models that have not seen it do not believe its label: wrong labels then do less harm."
+    ),
 }
 
 
@@ -105,11 +113,11 @@ def choose_treatment(
     problem = Problem.plain(sketch.features, targets, num_classes, DECAY)
     shortcut, noise = verdicts["shortcut"], verdicts["label_noise"]
     dropped: list[str] = []
-    if shortcut.answer == "yes" or _is_possible(shortcut, noise):
+    if shortcut.answer == "yes":
         assert shortcut.chance is not None
         found = _against_shortcut(problem, min(shortcut.chance, MOST_STRENGTH), seed)
         if found.name == "shortcut_prior":
-            return found if shortcut.answer == "yes" else replace(found, reasons=[_why_in_part(shortcut.chance)])
+            return found
         dropped += found.reasons
     if noise.answer == "yes":
         found = _against_noise(problem, seed)
@@ -117,13 +125,6 @@ def choose_treatment(
             return replace(found, reasons=[*dropped, *found.reasons])
         dropped += found.reasons
     return Treatment("logit_adjustment", dropped or [_why_plain(verdicts)])
-
-
-def _is_possible(shortcut: Verdict, noise: Verdict) -> bool:
-    """Whether a prior is given in part though the audit cannot tell. Beside wrong labels it costs more than it gains."""
-    if shortcut.answer != "cannot tell" or noise.answer == "yes" or shortcut.chance is None:
-        return False
-    return shortcut.chance > NO
 
 
 def shortcut_answers(features: Tensor, targets: Tensor, num_classes: int, seed: int = 0) -> Tensor:
@@ -150,7 +151,7 @@ def _against_shortcut(problem: Problem, strength: float, seed: int) -> Treatment
     effect = Effect(int(against.sum()), share(before[against]), share(after[against]), share(before), share(after))
     # What others lose says nothing here: the shortcut served them, and where it is gone it will not.
     if effect.suspected_after <= effect.suspected_before:
-        why = f"A prior against the shortcut was tried and dropped: those it hurts gain nothing ({effect})."
+        why = f"A hint against the shortcut was tried and dropped: samples that it misleads gain nothing ({effect})."
         return Treatment("logit_adjustment", [why])
     return Treatment("shortcut_prior", [], effect, strength, answers)
 
@@ -162,10 +163,11 @@ def _against_noise(problem: Problem, seed: int) -> Treatment:
     # Rare classes are believed least: what they would lose must count as what the others gain.
     if balanced_share(after, problem.targets) <= balanced_share(before, problem.targets):
         why = (
-            f"Weighing samples by trust was tried and dropped: it does not help ({effect}, by the labels as they are)."
+            "Letting doubtful labels count less was tried and dropped, for it does not help "
+            f"({effect}, by the labels as they are)."
         )
         return Treatment("logit_adjustment", [why])
-    return Treatment("trust", ["Accuracies are by the labels as they are, wrong ones included."], effect)
+    return Treatment("trust", ["Shares that are right are by the labels as they are, wrong ones included."], effect)
 
 
 def trusted_weights(problem: Problem, seed: int = 0) -> Tensor:
@@ -185,15 +187,8 @@ def _cross_fit(problem: Problem, strata: Tensor, seed: int) -> Tensor:
     return cross_fitted_logits(problem, LossSettings("la"), strata, 5, 1, seed, MAX_ITER, TOL)
 
 
-def _why_in_part(chance: float) -> str:
-    return (
-        f"The audit cannot tell whether there is a shortcut (chance {chance:.2f}): the prior is given with that strength, "
-        "which costs little if there is none."
-    )
-
-
 def _why_plain(verdicts: dict[str, Verdict]) -> str:
     unsure = [kind.replace("_", " ") for kind in ("shortcut", "label_noise") if verdicts[kind].answer == "cannot tell"]
     if unsure:
-        return f"The audit cannot tell about {' and '.join(unsure)}: nothing is risked."
-    return "Neither a shortcut nor label noise was found."
+        return f"These data cannot tell about {' and '.join(unsure)}: nothing is risked. A person can tell (icda ask)."
+    return "Neither a shortcut nor wrong labels were found."

@@ -19,6 +19,7 @@ from icda.cross_fit.pairs import PairEvidence
 Answer = Literal["yes", "no", "cannot tell"]
 KINDS = ("shortcut", "label_noise", "long_tail", "overlap", "uninformative")
 TOO_FEW = 40  # samples below which nothing but class sizes is judged
+HARD_SKILL, CLEARLY_FLAT = 0.75, 0.2  # below this skill, errors must lie so much flatter before labels are called wrong
 YES, NO = 0.6, 0.4  # chance of a trouble from which we say yes, and up to which we say no
 
 
@@ -109,7 +110,7 @@ class Verdict:
 
     For a shortcut and wrong labels that is a frequency among the cases of `icda bench verdicts`, for the others a score.
     `chance` (0 to 1) is the same of "yes" alone: it says which of the two is likelier where the answer is "cannot tell". It
-    is None where nothing could be measured.
+    is None where nothing could be measured. `reasons` are sentences.
     """
 
     answer: Answer
@@ -209,13 +210,24 @@ def noise_chance(evidence: Evidence, limits: Limits = LIMITS) -> float:
 
     Asked of all predictions, and, unless classes are hard to tell apart, of those as one class, with a higher limit.
     """
-    skills, wanted = zip(*limits.flatness, strict=True)
-    needed = float(np.interp(evidence.skill, skills, wanted))
+    needed = needed_flatness(evidence, limits)
     overall = Flatness(evidence.error_sureness, evidence.sure_errors, evidence.errors)
     chance = _flat_chance(overall, needed, limits)
     if evidence.skill < SIDED_SKILL:
         return chance
     return max(chance, _flat_chance(evidence.sided, needed + SIDED_SHIFT, limits))
+
+
+def flatness_above(evidence: Evidence, limits: Limits = LIMITS) -> float:
+    """How far errors lie flatter than is needed to call them wrong labels."""
+    needed = needed_flatness(evidence, limits)
+    sided = evidence.sided.error_sureness + evidence.sided.sure_errors - SIDED_SHIFT
+    return max(evidence.error_sureness + evidence.sure_errors, sided) - needed
+
+
+def needed_flatness(evidence: Evidence, limits: Limits) -> float:
+    skills, wanted = zip(*limits.flatness, strict=True)
+    return float(np.interp(evidence.skill, skills, wanted))
 
 
 def _flat_chance(found: Flatness, needed: float, limits: Limits) -> float:
@@ -236,22 +248,22 @@ def _shortcut(evidence: Evidence, limits: Limits) -> Verdict:
     noise = noise_chance(evidence, limits)
     pair = telling_pair(evidence, noise, limits)
     reasons = [
-        f"The simplest answer that fits most labels contradicts {pair.against} of {pair.samples}; there its margin is "
-        f"{pair.sureness:.2f} of what it is elsewhere, {excess_sureness(pair):.1f} times what overlap would give (a "
-        f"shortcut: above {limits.sureness.at}).",
-        f"Two such answers disagree on {pair.disagreement:.2f} of what they contradict (a shortcut: below "
-        f"{limits.disagreement.at}), and plain heads get {_per_cent(pair.hurt_before)} of it right (a shortcut: below "
-        f"{_per_cent(limits.followed.at)}).",
-        f"Given that answer as a prior, heads that have not seen those samples get {_per_cent(pair.hurt_after)} of them "
-        f"right, and of all others {_per_cent(pair.helped_after)} instead of {_per_cent(pair.helped_before)}: a gain of "
+        f"The simplest rule that fits most labels contradicts {pair.against} of {pair.samples}, and it is "
+        f"{excess_sureness(pair):.1f} times as sure of these as if the classes only looked alike (a shortcut: above "
+        f"{limits.sureness.at}).",
+        f"Learned twice, from different samples, such a rule changes its mind {pair.disagreement:.2f} times per sample "
+        f"that it contradicts (a shortcut: below {limits.disagreement.at}). A plain model gets "
+        f"{_per_cent(pair.hurt_before)} of those samples right (a shortcut: below {_per_cent(limits.followed.at)}).",
+        f"Told what the rule says, models that have not seen those samples get {_per_cent(pair.hurt_after)} of them right, "
+        f"and of all others {_per_cent(pair.helped_after)} instead of {_per_cent(pair.helped_before)}: a gain of "
         f"{shrunk_gain(pair):.3f} (a shortcut: above {limits.gain.at}; wrong labels: below).",
     ]
     chance = shortcut_chance(pair, noise, limits, evidence.num_classes)
     found = answered(frequency("shortcut", chance), reasons)
     if found.answer == "no" and evidence.lost > MOST_LOST:
         why = (
-            f"Heads on all features get {_per_cent(evidence.lost)} more right than heads on the principal directions that "
-            "this question is asked in: a shortcut may lie where they do not look."
+            f"A model of all features gets {_per_cent(evidence.lost)} more right than one of the main directions that this "
+            "question is asked in: a shortcut may lie elsewhere."
         )
         return Verdict("cannot tell", 0.5, [*reasons, why], found.chance)
     return found
@@ -259,18 +271,26 @@ def _shortcut(evidence: Evidence, limits: Limits) -> Verdict:
 
 def _label_noise(evidence: Evidence, limits: Limits) -> Verdict:
     reasons = [
-        f"Heads that have not seen a sample contradict {_per_cent(evidence.errors)} of the labels, with a margin of "
-        f"{evidence.error_sureness:.2f} of that where they agree (wrong labels are near 1, overlap is far below).",
-        f"Among the surest predictions errors are {evidence.sure_errors:.2f} times as frequent as among all (wrong labels "
-        "are near 1, overlap is near 0).",
+        f"Models that have not seen a sample contradict {_per_cent(evidence.errors)} of the labels, and are "
+        f"{evidence.error_sureness:.2f} times as sure there as where they agree (wrong labels: near 1; classes that look "
+        "alike: far below).",
+        f"Among their surest predictions errors are {evidence.sure_errors:.2f} times as frequent as among all (wrong "
+        "labels: near 1; classes that look alike: near 0).",
     ]
     sided = evidence.sided
     if sided.error_sureness + sided.sure_errors > evidence.error_sureness + evidence.sure_errors + SIDED_SHIFT:
         reasons.append(
-            f"Of what is predicted as one class the errors lie flatter: {sided.error_sureness:.2f} and "
-            f"{sided.sure_errors:.2f} (labels of that class may have been given to another)."
+            f"For one of the classes the two figures are higher, {sided.error_sureness:.2f} and {sided.sure_errors:.2f}: "
+            "its samples may have been labelled as another class."
         )
-    return answered(frequency("label_noise", noise_chance(evidence, limits)), reasons)
+    found = answered(frequency("label_noise", noise_chance(evidence, limits)), reasons)
+    if found.answer == "yes" and evidence.skill < HARD_SKILL and flatness_above(evidence, limits) < CLEARLY_FLAT:
+        why = (
+            "The classes are hard to tell apart here, and hard samples can look like wrong labels: check a dozen labels by "
+            "hand (icda ask shows them)."
+        )
+        return Verdict("cannot tell", 0.5, [*reasons, why], found.chance)
+    return found
 
 
 def _long_tail(evidence: Evidence, noise: Verdict | None = None) -> Verdict:
@@ -282,7 +302,7 @@ def _long_tail(evidence: Evidence, noise: Verdict | None = None) -> Verdict:
     if noise is not None and noise.answer == "yes" and evidence.predicted_ratio > ratio > 2:
         # Wrong labels go from large classes to small ones: what heads say shows the sizes behind them.
         reasons.append(
-            f"By what heads say, wrong labels left out, it has {evidence.predicted_ratio:.3g} times as many."
+            f"By what models say, wrong labels left out, it has {evidence.predicted_ratio:.3g} times as many."
         )
         ratio = (ratio * evidence.predicted_ratio**2) ** (1 / 3)
     place = (math.log(ratio) - math.log(low)) / (math.log(high) - math.log(low))
@@ -296,7 +316,7 @@ def _overlap(evidence: Evidence, noise: Verdict) -> Verdict:
     if chance > NO and noise.answer != "no":
         return Verdict("cannot tell", 0.5, [*reasons, "Wrong labels may be the reason."])
     if chance > NO:
-        reasons.append("Few of the errors are sure: the features of the classes overlap.")
+        reasons.append("Models are unsure where they are wrong: the classes look alike in these features.")
     return answered(chance, reasons)
 
 
@@ -304,8 +324,8 @@ def _uninformative(evidence: Evidence) -> Verdict:
     guess, error = 1 / evidence.num_classes, evidence.standard_error
     above = (evidence.balanced_accuracy - guess) / max(error, 1e-12)
     reasons = [
-        f"Heads that have not seen a sample get a balanced accuracy of {evidence.balanced_accuracy:.3f}; guessing gets "
-        f"{guess:.3f} (standard error {error:.3f})."
+        f"With the classes counted alike, models that have not seen a sample get {_per_cent(evidence.balanced_accuracy)} "
+        f"right; guessing gets {_per_cent(guess)} (standard error {_per_cent(error)})."
     ]
     if evidence.samples < TOO_FEW:
         return Verdict("cannot tell", 0.5, [*reasons, _too_few(evidence)])

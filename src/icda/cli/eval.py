@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
 
-from icda.cli.output import counted, say
+from icda.cli.groups import group_table
+from icda.cli.output import counted, say, tell
 from icda.cli.train import HEADLINES
+from icda.errors import InputError
 from icda.report import comparison_table, to_rich
 from icda.results import RunResult
 from icda.terminal import make_console
@@ -27,6 +29,8 @@ class EvalArguments:
     """Which split to evaluate."""
     data: str | None = None
     """Other labelled data with the same classes; all of it is judged, or its split of that name where it names splits."""
+    group_column: Annotated[str | None, tyro.conf.arg(aliases=["--groups"])] = None
+    """With --data: array or column with groups, such as the background; by default that of the fit."""
     skip_unreadable: bool = False
     """With --data: leave out images that cannot be read, instead of stopping."""
     allow_outside: bool = False
@@ -40,6 +44,8 @@ class EvalArguments:
 def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(EvalArguments, args=list(arguments), prog="icda eval")
     if options.data is None:
+        if options.group_column is not None:
+            raise InputError("--group-column is a column of other data: name them with --data.")
         result = evaluate_folder(options.run, options.split, None, options.allow_outside, options.allow_hub)
     else:
         from icda.serving.judging import judge_data
@@ -51,12 +57,16 @@ def main(arguments: Sequence[str]) -> int:
             allow_outside=options.allow_outside,
             skip_unreadable=options.skip_unreadable,
             allow_hub=options.allow_hub,
+            group_column=options.group_column,
+            say=tell,
         )
     if options.json:
         print(result.to_json())
         return 0
     caption = "all samples" if result.split == "all" else f"{result.split} split"
     make_console().print(to_rich(comparison_table([result], HEADLINES, caption=caption)))
+    if (groups := group_table(result)) is not None:
+        make_console().print(groups)
     say(judged(result))
     return 0
 

@@ -22,7 +22,10 @@ from icda.terminal import make_console
 if TYPE_CHECKING:  # torch is loaded when there is something to fit, not for --help
     from icda.serving.fit_data import FitData
     from icda.serving.fitting import Fitted
+    from icda.serving.trial import Trial
     from icda.training import TrainConfig
+
+GROUPS_SHOWN = 20
 
 
 @dataclass
@@ -179,6 +182,7 @@ def _fit(options: FitArguments, data: FitData) -> Fitted:
 def summary(fitted: Fitted) -> RenderableType:
     """What was found, done and brought, for a terminal."""
     from icda.report.formatting import percent
+    from icda.serving.headline import found_in_short, headline, warning
 
     trial = fitted.trial
     table = Table(title=f"judged: {trial.held_out}", title_justify="left")
@@ -188,7 +192,25 @@ def summary(fitted: Fitted) -> RenderableType:
         before = "" if line.before is None else percent(line.before.accuracy)
         figures = (str(line.after.samples), before, percent(line.after.accuracy))
         table.add_row(Text(line.name.lower()), Text(line.which), *figures)
-    parts: list[RenderableType] = [Text(fitted.audit.summary, style="bold"), Text(f"Done: {fitted.done}"), table]
+    said = warning(fitted)
+    parts: list[RenderableType] = [Text(said, style="bold")] if said else []
+    parts += [Text(found_in_short(fitted), style="bold"), Text(headline(fitted)), Text(f"Done: {fitted.done}"), table]
+    if trial.after.groups:
+        parts.append(_groups(trial))
     if fitted.data.skipped:
         parts.append(Text(f"{len(fitted.data.skipped)} unreadable files were left out."))
     return Group(*parts)
+
+
+def _groups(trial: Trial) -> Table:
+    """Every group with its size; those too small to judge as such."""
+    from icda.report.formatting import percent
+
+    table = Table(title="groups (class x attribute)", title_justify="left")
+    for name in ("group", "samples", "plain training", "this model"):
+        table.add_column(name, justify="left" if name == "group" else "right", overflow="fold")
+    for line in trial.group_lines()[:GROUPS_SHOWN]:
+        before = "" if line.before is None else percent(line.before.accuracy)
+        after = percent(line.after.accuracy) if line.after.is_judged else "too few to judge"
+        table.add_row(Text(line.name), str(line.after.samples), before, after)
+    return table

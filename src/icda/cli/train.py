@@ -11,6 +11,7 @@ from typing import Any
 import tyro
 
 from icda.cli.environment import config_path, is_given
+from icda.cli.groups import group_table
 from icda.cli.output import say
 from icda.errors import InputError
 from icda.plain_yaml import read_yaml
@@ -55,6 +56,8 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     folder = config.folder()
     make_console().print(to_rich(comparison_table([result], HEADLINES)))
+    if (groups := group_table(result)) is not None:
+        make_console().print(groups)
     say(f"Model, log and result: {folder}\nReport to open in a browser: {folder / REPORT}")
     return 0
 

@@ -30,9 +30,10 @@ from icda.auditing.plan import chosen_decay, spread_treatment
 from icda.data.missing import check_names
 from icda.errors import InputError
 from icda.estimators.predictions import LinearPredictions
-from icda.estimators.samples import check_groups, encode_classes
+from icda.estimators.samples import check_groups, encode_classes, weighted_moments
 from icda.heads.blocks import BlockRows, Scaling
 from icda.heads.dealing import draw_rows
+from icda.heads.decay import GROUP_SMOOTHING
 from icda.heads.problem import LossSettings, Problem
 from icda.heads.pseudo_groups import fit_reader
 from icda.heads.rows import refuse_sparse
@@ -144,7 +145,8 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             drawn = torch.from_numpy(draw_rows(len(targets), SAMPLES, self._seed()))
             asked = drawn if self.audit_ is None else self.audit_.sample.rows
             strata = self.treatment_.strata(targets, len(self.classes_))[asked]
-            decay = chosen_decay(treated.rows(asked), settings, strata, rows.shape, self._seed())
+            smoothing = GROUP_SMOOTHING if self.audit_ is None else 0.0
+            decay = chosen_decay(treated.rows(asked), settings, strata, rows.shape, self._seed(), smoothing)
             treated = replace(treated, decay=decay)
         self.C_ = 1 / (treated.decay * float(weights[used].sum()))
         self._keep(fit_head(treated, settings, self.max_iter, self.tol).unscaled(scaled.mean, scaled.scale))
@@ -198,16 +200,3 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             check_number(self.C, "C", "RobustClassifier")
             if not self.C > 0:
                 raise InputError(f"C must be positive or None, got {self.C}.")
-
-
-def weighted_moments(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of each feature; the deviation of a constant one counts as 1.
-
-    >>> weighted_moments(np.array([[1.0], [3.0]]), np.array([1.0, 3.0]))[0].tolist()
-    [2.5]
-    """
-    share = (weights / weights.sum(dtype=np.float64)).astype(np.float64)
-    mean = share @ X
-    deviation = np.sqrt(share @ np.square(X - mean))
-    constant = deviation <= len(X) * np.finfo(np.float64).eps * np.abs(mean)
-    return mean.astype(X.dtype), np.where(constant, 1.0, deviation).astype(X.dtype)

@@ -2,7 +2,7 @@
 
 A person says of two dozen samples what they show ("photo", "sketch"), or metadata name the camera of some. A linear head
 learns it from those rows, off two things: the features, and what heads that have not seen a row say of its class. The
-second is what makes few answers suffice: where there is a shortcut, those heads follow it (mathematics 9.4).
+second is what makes few answers suffice: where there is a shortcut, those heads follow it (mathematics 9.6).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ReadingQuality:
     """The share of the known rows that readers fitted without them get right, every value counting alike.
 
     Answers that were asked for are harder to read than most rows, so this is a cautious figure. A prior over the reading
-    is not shrunk by it: where little can be read, the counts themselves are near those of the classes (mathematics 9.4).
+    is not shrunk by it: where little can be read, the counts themselves are near those of the classes (mathematics 9.6).
     """
 
     accuracy: float
@@ -164,6 +164,6 @@ def _allowed(chunk: RowChunk, values: Tensor, num_classes: int, number: int) -> 
     and some class has several."""
     seen = torch.zeros(num_classes, number, dtype=torch.bool)
     seen[chunk.targets, values] = True
-    if bool((seen.sum(0) > 1).any()) or int(seen.sum()) <= int(seen.any(1).sum()):
+    if bool((seen.sum(0) > 1).any()) or not int(seen.sum()) > int(seen.any(1).sum()) > 1:
         return None
     return seen | ~seen.any(1, keepdim=True)

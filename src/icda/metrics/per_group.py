@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+FEWEST = 5  # samples below which a group's share of right answers says nothing
+
 
 def per_group_accuracy(correct: Tensor, groups: Tensor, num_groups: int) -> list[float | None]:
     """The share of each group that is right; None for a group without samples.

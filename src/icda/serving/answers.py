@@ -76,6 +76,8 @@ def write_answers(path: Path, answers: Answers) -> None:
 def with_answers(data: FitData, answers: Answers, origin: str) -> FitData:
     """The data with the groups and labels that a person named; other groups stay as they are."""
     rows = rows_of(data.names, answers, origin)
+    told = sum(bool(one.group) for one in rows.values()), sum(bool(one.label) for one in rows.values())
+    data = replace(data, answered=told)
     labels = data.labels.astype(object)
     groups = np.full(len(data), None, dtype=object)
     if data.groups is not None:

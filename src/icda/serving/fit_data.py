@@ -10,6 +10,7 @@ import numpy as np
 
 from icda.data.embedding import Features, Samples, embed, read_samples
 from icda.data.embedding.samples import Columns
+from icda.data.missing import is_missing
 from icda.data.own.feature_files import LabelledFeatures, read_feature_file
 from icda.data.own.table import IMAGE, NUMBERED_SPLITS, SPLIT_WORDS, TEXT, read_table
 from icda.errors import ExistingFileError, InputError, MissingFileError
@@ -52,6 +53,8 @@ class FitData:
     test: np.ndarray | None = None  # (N,) whether a row is of the test split, where the data name one
     notes: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+    answered: tuple[int, int] = (0, 0)  # how many groups, and how many labels, a person named
+    suffix: str = ""  # of the file that the features stand in
     embedded: bool = False  # whether the features were made here
 
     def __len__(self) -> int:
@@ -77,7 +80,9 @@ def read_fit_data(
     samples = _kept(samples, made)
     test = None if samples.splits is None else held_out_rows(np.array(samples.splits), str(path))
     width, size, label = made.features.shape[1], encoder.image_size, asked.columns.labels
-    reads = Reads(samples.kind, width, made.encoder, made.encoder_version, size, samples.column, label=label)
+    reads = Reads(
+        samples.kind, width, made.encoder, made.encoder_version, size, samples.column, label=label, group=asked.groups
+    )
     assert made.y is not None
     check_classes(made.y, test, path)  # again: what could not be read is left out
     names = [str(name) for name in made.id]
@@ -85,7 +90,7 @@ def read_fit_data(
     groups = None
     if asked.groups is not None:
         assert samples.groups is not None  # the column was named, so it was found or refused
-        groups = np.array(samples.groups)
+        groups = known_groups(np.array(samples.groups if samples.attributes is None else samples.attributes), path)
     return FitData(made.features, made.y, names, reads, samples, groups, test, skipped=skipped, embedded=True)
 
 
@@ -197,15 +202,27 @@ def _from_file(path: Path, asked: Asked) -> FitData:
     names = range(len(labels)) if found.names is None else found.names
     test = None if found.splits is None else held_out_rows(found.splits, str(path))
     # The labels of an .npy are another file: those of these rows, and of no others that the model is judged on later.
-    reads = replace(_reads(found), label=None if path.suffix.lower() == ".npy" else asked.labels)
+    reads = replace(_reads(found), label=None if path.suffix.lower() == ".npy" else asked.labels, group=asked.groups)
     features = np.asarray(found.features)
     check_finite(features, found.columns, path)
     if labels.ndim == 1:
         check_classes(labels, test, path)
-    groups = None if found.groups is None else np.asarray(found.groups)
-    if groups is not None and groups.dtype == object:
-        groups = groups.astype(str)
-    return FitData(features, labels, [str(name) for name in names], reads, None, groups, test, found.notes)
+    groups = None if found.groups is None else known_groups(np.asarray(found.groups), path)
+    return FitData(
+        features, labels, [str(name) for name in names], reads, None, groups, test, found.notes, suffix=path.suffix
+    )
+
+
+def known_groups(groups: np.ndarray, path: Path) -> np.ndarray:
+    """Groups as they are or, where some are missing or empty, as objects with None in their place."""
+    missing = np.array([is_missing(group) or group == "" for group in groups.tolist()], dtype=bool)
+    if missing.all() and len(groups):
+        raise InputError(f"{path}: no group is known: fill some cells of that column, or leave --groups out.")
+    if not missing.any():
+        return groups.astype(str) if groups.dtype == object else groups
+    known = groups.astype(object)
+    known[missing] = None
+    return known
 
 
 def _reads(found: LabelledFeatures) -> Reads:
@@ -231,5 +248,7 @@ def _kept(samples: Samples, made: Features) -> Samples:
     def keep(values: object) -> object:
         return None if values is None else [values[row] for row in rows]  # type: ignore[index]
 
-    parts = {name: keep(getattr(samples, name)) for name in ("inputs", "ids", "labels", "groups", "splits")}
+    parts = {
+        name: keep(getattr(samples, name)) for name in ("inputs", "ids", "labels", "groups", "splits", "attributes")
+    }
     return Samples(samples.kind, source=samples.source, column=samples.column, **parts)  # type: ignore[arg-type]

@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from icda._version import __version__
 from icda.auditing import Audit, audit
+from icda.auditing.inputs import DECAY, standardise
+from icda.auditing.plan import spread_treatment
 from icda.auditing.treatment import Treatment
 from icda.data.missing import is_missing
+from icda.data.own.table import crossed_groups
 from icda.errors import ExistingFileError, InputError
+from icda.heads.blocks import BlockRows
 from icda.results.claims import OWNER, claimed
 from icda.results.files import write_page
 from icda.results.renewal import renewed, settle
@@ -43,6 +48,18 @@ class Fitted:
     C: float | None = None  # inverse weight decay of a head on standardised features
     plain: str = "a head with cross entropy on the same features"
     has_shortcut_reader: bool = False
+    groups: list[str] | None = None  # class x attribute of each training sample, given or guessed
+
+    @property
+    def can_be_asked(self) -> bool:
+        """Whether a page of questions can be written: for a head on features, yes."""
+        return isinstance(self.model, HeadModel)
+
+    @property
+    def unseen(self) -> float | None:
+        """Of the training samples, the share that plain models get right which had not seen them."""
+        tied = self.audit.tied
+        return float((tied.predicted == tied.label).mean()) if len(tied.row) == len(self.audit) else None
 
     def facts(self) -> dict[str, Any]:
         """What the model folder keeps of it."""
@@ -56,7 +73,8 @@ class Fitted:
             "trial": self.trial.as_dict(),
             "samples": len(self.audit),
             "class_counts": dict(zip(self.audit.class_names, self.audit.imbalance.counts, strict=True)),
-            "settings": self.audit.settings,
+            "groups": self.data.reads.group,
+            "audit": self.audit.settings,  # its heads, which are others than this one
         }
 
 
@@ -77,11 +95,12 @@ def fit_model(data: FitData, method: str = AUTO, seed: int = 0, say: Say | None 
     fitted = time.perf_counter()
     say("Judging it on samples that it has not seen ...")
     model = HeadModel(head.classes, head.coef, head.intercept, data.reads, head.shortcut)
-    trial = _trial(data, X, y, method, model, found, head.treatment, seed)
+    groups, are_known = train_groups(data, X, y, found, head.treatment)
+    trial = replace(_trial(data, X, y, method, model, groups, head.treatment, seed), are_known=are_known)
     spent = {"audit": audited - started, "fit": fitted - audited, "trial": time.perf_counter() - fitted}
     treated = None if head.treatment is None else head.treatment.as_dict()
     told = Fitted(model, found, trial, method, done_in_words(method, head), data, spent, treated, head.C)
-    told = replace(told, has_shortcut_reader=head.shortcut is not None)
+    told = replace(told, has_shortcut_reader=head.shortcut is not None, groups=groups)
     return replace(told, model=replace(model, facts=told.facts()))
 
 
@@ -147,13 +166,27 @@ def groups_of(labels: np.ndarray, given: np.ndarray | None, treatment: Treatment
 
 
 def named_groups(labels: np.ndarray, groups: np.ndarray) -> list[str]:
-    """Class and group of every sample; a group whose name begins with its class has it once.
+    """Class and group of every sample, as all of icda judges groups; those of one class each stay as they are.
 
-    >>> named_groups(np.array(["cat", "dog"]), np.array(["snow", "dog/grass"]))
-    ['cat, snow', 'dog/grass']
+    >>> named_groups(np.array(["cat", "dog"]), np.array(["snow", "snow"]))
+    ['cat, snow', 'dog, snow']
     """
-    pairs = zip(labels.tolist(), groups.tolist(), strict=True)
-    return [str(group) if str(group).startswith(str(label)) else f"{label}, {group}" for label, group in pairs]
+    return crossed_groups([str(label) for label in labels.tolist()], [str(group) for group in groups.tolist()])[0]
+
+
+def train_groups(
+    data: FitData, X: np.ndarray, y: np.ndarray, found: Audit, treatment: Treatment | None
+) -> tuple[list[str] | None, bool]:
+    """Class and group of every training sample, and whether the groups were given; else they are suspected."""
+    train = np.ones(len(data), dtype=bool) if data.test is None else ~data.test
+    groups = groups_of(y, None if data.groups is None else data.groups[train], treatment)
+    if groups is not None:
+        return groups, True
+    if treatment is None or treatment.name in ("group_prior", "group_weights"):  # the audit's own, said of all rows
+        features, targets = torch.from_numpy(standardise(X)), torch.from_numpy(found.in_memory()[1])
+        rows = BlockRows.of_memory(features, targets, len(found.class_names), seed=int(found.settings["seed"]))
+        treatment = spread_treatment(found.treatment, rows, found.assessment, DECAY * X.shape[1])
+    return suspected_groups(found, treatment), False
 
 
 def _trial(
@@ -162,15 +195,12 @@ def _trial(
     y: np.ndarray,
     method: str,
     model: HeadModel,
-    found: Audit,
+    groups: list[str] | None,
     treatment: Treatment | None,
     seed: int,
 ) -> Trial:
     train = np.ones(len(data), dtype=bool) if data.test is None else ~data.test
     given = None if data.groups is None else data.groups[train]
-    groups = groups_of(y, given, treatment)
-    are_known = groups is not None
-    groups = suspected_groups(found, treatment or found.treatment) if groups is None else groups
     chosen: list[str] = []  # by the audits of parts of the samples
 
     def way(name: str) -> Answer:
@@ -185,9 +215,7 @@ def _trial(
 
     if data.test is None:
         trial = cross_validate(way(PLAIN), way(method), X, y, groups, seed, given)
-        if are_known:
-            return replace(trial, are_known=True)
-        if not chosen or treatment is None:
+        if given is not None or not chosen or treatment is None:
             return trial
         same = f"; there the same treatment was chosen {chosen.count(treatment.name)} of {len(chosen)} times"
         return replace(trial, held_out=trial.held_out + same)
@@ -197,5 +225,6 @@ def _trial(
     if named is None and towards is not None:
         named = [f"{label}, shortcut points to {model.classes[k]}" for label, k in zip(labels, towards, strict=True)]
     before, after = judge(way(PLAIN)(X, y, new, None), labels, named), judge(model.predict(new), labels, named)
-    words = f"the {len(labels)} samples of the test split, which no head has seen"
-    return Trial(before, after, len(labels), words, are_known=are_known)
+    return Trial(
+        before, after, len(labels), f"the {len(labels)} samples of the test split, which were used for nothing else"
+    )

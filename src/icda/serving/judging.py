@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,14 @@ import torch
 
 from icda.data.embedding import Samples, read_samples
 from icda.data.embedding.samples import Columns
-from icda.data.own.feature_files import LabelledFeatures, read_feature_file
-from icda.data.own.table import LABEL, natural_order, read_table
+from icda.data.missing import is_missing
+from icda.data.own.feature_files import LabelledFeatures, column_names, read_feature_file
+from icda.data.own.table import LABEL, crossed_groups, natural_order, read_table
 from icda.errors import InputError
 from icda.functional.confusion import count_confusions
 from icda.methods import resolve_method
 from icda.metrics import evaluate_predictions
+from icda.metrics.per_group import FEWEST
 from icda.results import RunResult
 from icda.serving.fit_data import split_names
 from icda.serving.head import HeadModel
@@ -50,11 +52,19 @@ def judge_data(
     allow_outside: bool = False,
     skip_unreadable: bool = False,
     allow_hub: bool = False,
+    group_column: str | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> RunResult:
-    """Figures of all samples of `data`, or of its split of that name where it names splits itself."""
+    """Figures of all samples of `data`, or of its split of that name where it names splits itself.
+
+    Groups are class x attribute, as in the fit: by `group_column`, else by the column that the fit was given. `say` is told
+    where the data lack the latter.
+    """
     model = load(folder, allow_hub=allow_hub)
     known = {str(name): number for number, name in enumerate(model.classes)}
-    labelled = _read(Path(data).expanduser(), model, split, allow_outside, str(folder))
+    path = Path(data).expanduser()
+    group = _group_column(path, model, group_column, say or (lambda _: None))
+    labelled = _read(path, model, split, allow_outside, str(folder), group)
     logits, kept = _answers(model, labelled, skip_unreadable)
     targets = torch.tensor([known[label] for label, here in zip(labelled.labels, kept, strict=True) if here])
     group_names, groups = _groups(labelled, kept)
@@ -68,6 +78,8 @@ def judge_data(
         group_names=group_names or None,
         class_names=list(known),
     )
+    if groups is not None:
+        metrics["worst_group_accuracy"] = _worst_judged(metrics["per_group_accuracy"], groups, group_names)
     sizes = None if groups is None else torch.bincount(groups, minlength=len(group_names)).tolist()
     return replace(
         _described(model, data),
@@ -81,10 +93,30 @@ def judge_data(
     )
 
 
-def _read(path: Path, model: Model, split: str, allow_outside: bool, origin: str) -> Labelled:
-    column, group, marked = _columns(model)
+def _group_column(path: Path, model: Model, given: str | None, say: Callable[[str], None]) -> str | None:
+    """The column of groups: the named one, which must be there, else that of the fit if the data have it."""
+    remembered = _columns(model)[1]
+    if given is not None and path.is_dir():
+        raise InputError(f"{path} is a folder, which has no column {given!r}: give a table of its images with one.")
+    if given is not None or remembered is None:
+        return given
+    if path.is_dir() or (path.is_file() and remembered not in column_names(path)):
+        say(f"{path} has no {remembered!r}, by which the model was fitted: no groups are judged.")
+        return None
+    return remembered
+
+
+def _worst_judged(accuracies: Mapping[str, float | None], groups: torch.Tensor, names: Sequence[str]) -> float | None:
+    """The lowest of the groups with samples enough to judge."""
+    sizes = torch.bincount(groups, minlength=len(names)).tolist()
+    judged = [accuracies[name] for name, size in zip(names, sizes, strict=True) if size >= FEWEST]
+    return min((share for share in judged if share is not None), default=None)
+
+
+def _read(path: Path, model: Model, split: str, allow_outside: bool, origin: str, group: str | None) -> Labelled:
+    column, _, marked = _columns(model)
     if path.is_file() and (path.suffix.lower() in SUFFIXES or model.reads.kind == "features"):
-        return _read_features(path, model, split, origin)
+        return _read_features(path, model, split, origin, group)
     if path.is_file():  # other classes are the commoner mistake: name them before other columns
         table = read_table(path)
         named = table.find("label", column, LABEL)
@@ -98,11 +130,12 @@ def _read(path: Path, model: Model, split: str, allow_outside: bool, origin: str
     return _of_split(samples, split)
 
 
-def _read_features(path: Path, model: Model, split: str, origin: str) -> Labelled:
+def _read_features(path: Path, model: Model, split: str, origin: str, group: str | None) -> Labelled:
     if path.suffix.lower() == ".npy":
         raise InputError(f"{path} holds features without labels: put both into one .npz, under the names X and y.")
     column, _, _ = _columns(model)
-    found = read_feature_file(path, Columns(labels=column, fitted=model.reads.columns, array=model.reads.array))
+    wanted = Columns(labels=column, groups=group, fitted=model.reads.columns, array=model.reads.array)
+    found = read_feature_file(path, wanted)
     model.reads.check_made_alike(found.embedding, path)
     rows = np.ones(len(found.labels), dtype=bool)
     if found.splits is not None:
@@ -111,7 +144,20 @@ def _read_features(path: Path, model: Model, split: str, origin: str) -> Labelle
     labels = _checked(_class_labels(found, model, path), model, origin)
     chosen = [label for label, here in zip(labels, rows, strict=True) if here]
     features = check_features(_own_columns(found, model.reads, path)[rows], model.reads)
-    return Labelled(chosen, "all" if rows.all() else split, features=features)
+    groups = None
+    if found.groups is not None:
+        crossed = crossed_groups(labels, _known_groups(found.groups.tolist(), path))[0]
+        groups = [name for name, here in zip(crossed, rows, strict=True) if here]
+    return Labelled(chosen, "all" if rows.all() else split, features=features, groups=groups)
+
+
+def _known_groups(values: Sequence[Any], path: Path) -> list[str]:
+    missing = sum(is_missing(value) or value == "" for value in values)
+    if missing:
+        raise InputError(
+            f"{path}: the group of {missing} of {len(values)} samples is not known: fill in or drop those rows."
+        )
+    return [str(value) for value in values]
 
 
 def _own_columns(found: LabelledFeatures, reads: Reads, path: Path) -> np.ndarray:
@@ -153,7 +199,10 @@ def _of_split(samples: Samples, split: str) -> Labelled:
     inputs: Any = [samples.inputs[row] for row in rows]
     ids: Any = [samples.ids[row] for row in rows]
     chosen = replace(samples, inputs=inputs, ids=ids)
-    groups = None if samples.groups is None else [samples.groups[row] for row in rows]
+    groups = None
+    if samples.groups is not None:
+        known = _known_groups(samples.groups, samples.source or Path("data"))
+        groups = [known[row] for row in rows]
     named = split if len(rows) < len(samples) else "all"
     return Labelled([samples.labels[row] for row in rows], named, chosen, groups=groups)
 
@@ -193,7 +242,7 @@ def _columns(model: Model) -> tuple[str | None, str | None, str | None]:
     if not isinstance(model, NetworkModel):
         label = model.reads.label
         is_file = label is not None and label.lower().endswith(".npy")  # an earlier icda kept the path of the fit
-        return None if is_file else label, None, None
+        return None if is_file else label, model.reads.group, None
     return model.config.label_column, model.config.group_column, model.config.split_column
 
 

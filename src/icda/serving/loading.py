@@ -19,6 +19,13 @@ def load(path: str | PathLike[str], *, allow_hub: bool = False) -> Model:
     reads; `classes` are the names of the classes. Nothing in the folder can run code: `icda fit` writes JSON and
     safetensors, and the checkpoint of a run is read as plain tensors. An encoder or network that the folder names by a
     hub (hf:, timm:) must be on this machine, unless `allow_hub` lets it be fetched.
+
+    Args:
+        path: The folder.
+        allow_hub: Whether an encoder or network may be fetched.
+
+    Returns:
+        The model.
     """
     if not isinstance(path, str | PathLike):
         raise InputTypeError(f"load expects the path of a model's folder, got {path!r}.")

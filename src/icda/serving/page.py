@@ -1,4 +1,4 @@
-"""The page of `icda fit`: what was found, what was done, what it cost and brought, what to check by hand."""
+"""The page of `icda fit`: the result at a glance; then what was found, done and brought, what to check, how to use it."""
 
 from __future__ import annotations
 
@@ -6,47 +6,52 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from icda.auditing.exhibits import Show, show_images, show_texts
 from icda.auditing.page import settings_part
+from icda.report.charts import bar
 from icda.report.formatting import duration, percent
-from icda.report.markup import Markup, Part, definitions, element, framed, section, table
+from icda.report.markup import NOTHING, Markup, Part, definitions, element, framed, join, section, table
 from icda.report.sections.audit import anchored_parts, vocabulary_of
+from icda.report.sections.samples import sample
 from icda.report.sections.verdicts import answer_of, found_sentences, glossary
+from icda.serving.contrast import Contrast, columns_in_words, contrasts, in_words
 from icda.serving.fitting import Fitted
-from icda.serving.head import HeadModel
-from icda.serving.trial import Trial, TrialLine
+from icda.serving.headline import found_in_short, headline, new_data, next_step, warning
+from icda.serving.trial import JudgedPart, TrialLine
 
 SHOWN = 50  # rows of each ranking
+CONTRASTS, TILES, TEXTS = 2, 6, 3  # classes on the first screen, pictures and texts of each lot
+CUT = 160  # characters of a text there
+GROUPS = 30  # in the table of groups
 LOSS = 0.01  # of accuracy, from which the page says what it is given for
 NO_GAIN = (
-    "Plain training gets more of these samples right. No shortcut was treated, so that a plain model (--method ce) may "
-    "serve you better, unless rare classes matter to you as much as frequent ones."
+    "Plain training gets more of these samples right. Nothing was done about a shortcut, so that a plain model (--method "
+    "ce) may serve you better, unless rare classes matter to you as much as frequent ones."
 )
 TRADE = (
     "Plain training is better on samples like these, most of which the shortcut helps; this model is better where the "
     "shortcut is absent or misleads. If your new samples come from the same source as these and always will, a plain model "
     "(--method ce) may serve you better."
 )
-NEW = {"image": "new_photos", "text": "new_texts.csv", "features": "new.npz"}
+FOUND = ("verdicts", "suspects", "costs", "matrix", "tied", "sizes")  # parts of the audit, folded
+CHECKED = ("check", "labels")
 
 
 def render_fit_page(fitted: Fitted, folder: str, data: str) -> str:
     """One self-contained page."""
     audited = {**fitted.audit.as_dict(SHOWN), **_exhibits(fitted)}
-    # “Done” and “What it brought” say what was done and what came of it; the audit's own advice may have been another,
-    # and what it expects was estimated with its own heads.
+    # What was done and what came of it stands there once; the audit's own advice may have been another, and what it
+    # expects was estimated with its own heads.
     audited["treatment"] = {}
+    folded = {place: (title, part) for place, title, part in anchored_parts(audited, 3, ("short", "advice"))}
     parts: list[Part] = [
-        ("result", "The result", _result(fitted, audited)),
-        ("brought", "What it brought", section("What it brought", 2, *_brought(fitted))),
-        ("check", "What to check by hand", section("What to check by hand", 2, _checks(fitted, audited))),
-        ("use", "How to use it", section("How to use it", 2, *_use(fitted, folder))),
-        *(
-            (f"audit-{place}", title.removesuffix(" and treatment"), part)
-            for place, title, part in anchored_parts(audited, 2, ("short", "advice"))
-        ),
-        ("cost", "What it cost", section("What it cost", 2, definitions(_cost(fitted), "facts"))),
-        ("words", "Words on this page", glossary(audited, 2)),
-        *settings_part(audited),
+        ("result", "The result", section("The result", 2, *_first_screen(fitted, folder))),
+        ("found", "What was found", section("What was found", 2, *_found(fitted, audited), *_folds(folded, FOUND))),
+        ("brought", "What was done and brought", section("What was done and brought", 2, *_brought(fitted))),
+        ("check", "What to check", section("What to check", 2, _checks(fitted, audited), *_folds(folded, CHECKED))),
+        ("use", "How to use it", section("How to use it", 2, *_use(fitted, folder, audited))),
     ]
     title = f"A classifier of {len(fitted.model.classes)} classes from {data}"
     return framed(title, "icda fit", parts, vocabulary_of(audited))
@@ -60,61 +65,160 @@ def _exhibits(fitted: Fitted) -> dict[str, Any]:
     return fitted.audit.exhibits(images=inputs) if samples.kind == "image" else fitted.audit.exhibits(texts=inputs)
 
 
-def _result(fitted: Fitted, audited: Mapping[str, Any]) -> Markup:
-    trial = fitted.trial
-    right = f"{percent(trial.after.accuracy)} of the samples it has not seen are classified correctly"
-    worst = f"{percent(trial.after.worst_class.accuracy)} in the worst class ({trial.after.worst_class.name})"
-    lede = element("p", f"{right}, {worst}.", class_="lede")
-    found = element("p", element("strong", "Found: "), " ".join(found_sentences(audited)))
-    done = element("p", element("strong", "Done: "), fitted.done)
-    skipped = fitted.data.skipped
-    left = element("p", f"{len(skipped)} unreadable files were left out.", class_="note") if skipped else ""
-    return section("The result", 2, lede, found, done, left)
+def _first_screen(fitted: Fitted, folder: str) -> list[Markup]:
+    said = warning(fitted)
+    warned = [element("p", element("strong", said), class_="lede warned")] if said else []
+    words, command = next_step(fitted, folder)
+    next_part = element("p", words), element("pre", element("code", command), class_="command")
+    found = element("p", found_in_short(fitted), class_="lede")
+    return [*warned, found, element("p", headline(fitted)), *_contrasts(fitted), _bars(fitted), *next_part]
 
 
-def _brought(fitted: Fitted) -> list[Markup]:
-    trial, plain = fitted.trial, fitted.plain
+def _contrasts(fitted: Fitted) -> list[Markup]:
+    """The usual samples of a class and the suspected ones, side by side."""
+    shown = [_contrast(fitted, one) for one in contrasts(fitted)[:CONTRASTS]]
+    return [part for part in shown if part]
 
-    def row(line: TrialLine) -> list[object]:
-        before = "" if line.before is None else percent(line.before.accuracy)
-        return [line.name, line.which, line.after.samples, before, percent(line.after.accuracy)]
 
-    header = ["", "Which", "Samples", "Plain training", "This model"]
-    caption = f"Shares that are right, before and after; judged: {trial.held_out}"
-    said = [table(caption, header, [row(line) for line in trial.lines()], names=2, sortable=False)]
-    if trial.before is not None:
-        said.append(element("p", _sentence(trial)))
-        if trial.after.accuracy < trial.before.accuracy - LOSS:
-            treated = fitted.has_shortcut_reader or trial.are_known
-            said.append(element("p", TRADE if treated else NO_GAIN))
-    notes = [f"Plain training is {plain}."]
-    if trial.are_known:
-        notes.append("Groups are those that were given, for each class.")
-    elif trial.after.worst_group is not None:
-        notes.append("Suspected groups are guessed from the features, by class and by what the shortcut says.")
-    notes.append("The labels are taken as they are, wrong ones included.")
-    said.append(element("p", " ".join(notes), class_="note"))
+def _contrast(fitted: Fitted, one: Contrast) -> Markup:
+    data = fitted.data
+    words = in_words(data, one.suspected, one.usual)
+    if data.samples is None:
+        return _table_contrast(fitted, one)
+    inputs = data.samples.inputs
+    show = show_images(inputs, len(inputs)) if data.samples.kind == "image" else show_texts(inputs, len(inputs))
+    lots = []
+    for title, name, rows in (("Usual", one.usual_name, one.usual), ("Suspected", one.suspected_name, one.suspected)):
+        heading = element("p", f"{title}: {name} ({len(rows)})", class_="small-title")
+        lots.append(element("div", heading, _tiles(data.names, rows, show, data.samples.kind)))
+    differ = element("p", f"Beside the usual ones the suspected are: {words}.", class_="note") if words else NOTHING
+    if words and data.samples.kind == "text":
+        differ = element("p", f"Words that are typical of the suspected ones: {words}.", class_="note")
+    return join([element("div", *lots, class_="contrast"), differ])
+
+
+def _tiles(names: list[str], rows: np.ndarray, show: Show, kind: str) -> Markup:
+    chosen = np.random.default_rng(0).permutation(rows)[: TILES if kind == "image" else TEXTS]
+    drawn = []
+    for row in chosen:
+        entry = dict(show(int(row)))
+        if len(entry.get("text", "")) > CUT:
+            entry["text"] = f"{entry['text'][:CUT].rpartition(' ')[0]} ..."
+        drawn.append(sample({**entry, "index": names[row]}, names[row]))
+    return element("div", *drawn, class_="tiles" if kind == "image" else "tiles texts")
+
+
+def _table_contrast(fitted: Fitted, one: Contrast) -> Markup:
+    """The columns in which the suspected rows differ most."""
+    columns = columns_in_words(fitted.data, one.suspected, one.usual)
+    if not columns:
+        return NOTHING
+    caption = (
+        f"How suspected rows ({one.suspected_name}: {len(one.suspected)}) differ from usual ones ({one.usual_name}: "
+        f"{len(one.usual)})"
+    )
+    return table(caption, ["Column", "In the suspected, beside the usual"], columns, names=2, sortable=False)
+
+
+def _bars(fitted: Fitted) -> Markup:
+    """The worst group before and after; without groups the worst class."""
+    line = fitted.trial.lines()[-1]
+    rows = [
+        _bar(name, part)
+        for name, part in (("Plain training", line.before), ("This model", line.after))
+        if part is not None
+    ]
+    words = "Right in the worst group" if fitted.trial.after.worst_group is not None else "Right in the worst class"
+    title = element("p", f"{words}; the thin line is where the true share lies, 95 times of 100", class_="small-title")
+    return element("div", title, *rows, class_="before-after")
+
+
+def _bar(name: str, part: JudgedPart) -> Markup:
+    low, high = part.interval
+    figure = element("strong", percent(part.accuracy))
+    about = element("small", f"{part.name}, {part.samples} samples ({100 * low:.0f} to {100 * high:.0f} %)")
+    return element("div", element("span", name), bar(part.accuracy, (low, high)), element("span", figure, " ", about))
+
+
+def _found(fitted: Fitted, audited: Mapping[str, Any]) -> list[Markup]:
+    said = [element("p", " ".join(found_sentences(audited)))]
+    groups, labels = fitted.data.answered
+    if groups or labels:
+        corrected = f" {labels} labels were corrected." if labels else ""
+        said.append(element("p", element("strong", "Asked: "), f"you named the group of {groups} samples.{corrected}"))
+    if fitted.data.skipped:
+        said.append(element("p", f"{len(fitted.data.skipped)} unreadable files were left out.", class_="note"))
+    said += [element("p", note, class_="note") for note in fitted.data.notes]
     return [*said, element("p", _other_figures(fitted), class_="note")]
 
 
+def _folds(parts: Mapping[str, tuple[str, Markup]], places: tuple[str, ...]) -> list[Markup]:
+    """Parts of the audit, each to be opened."""
+    known = [(place, *parts[place]) for place in places if place in parts]
+    return [
+        element("details", element("summary", title.removesuffix(" and treatment")), part, id=f"audit-{place}")
+        for place, title, part in known
+    ]
+
+
+def _brought(fitted: Fitted) -> list[Markup]:
+    trial = fitted.trial
+
+    def row(line: TrialLine) -> list[object]:
+        return [line.name, line.which, line.after.samples, _share(line.before), _share(line.after)]
+
+    header = ["", "Which", "Samples", "Plain training", "This model"]
+    caption = f"Shares that are right; judged: {trial.held_out}"
+    said = [
+        element("p", element("strong", "Done: "), fitted.done),
+        element("div", table(caption, header, list(map(row, trial.lines())), names=2, sortable=False), id="figures"),
+    ]
+    if trial.before is not None and trial.after.accuracy < trial.before.accuracy - LOSS:
+        treated = fitted.has_shortcut_reader or trial.are_known
+        said.append(element("p", TRADE if treated else NO_GAIN))
+    said.append(_group_table(fitted))
+    notes = [f"Plain training is {fitted.plain}."]
+    if fitted.data.answered[0]:
+        notes.append("Groups are those you named, read off the other samples; for each class.")
+    elif trial.are_known:
+        notes.append("Groups are those that were given, for each class.")
+    elif trial.after.groups:
+        notes.append("Suspected groups are guessed from the features, by class and by what the shortcut says.")
+    notes.append("The labels are taken as they are, wrong ones included.")
+    return [*said, element("p", " ".join(notes), class_="note")]
+
+
+def _group_table(fitted: Fitted) -> Markup:
+    """Every group with its size; those too small to judge are shown as such."""
+    lines = fitted.trial.group_lines()
+    if not lines:
+        return NOTHING
+
+    def shown(part: JudgedPart | None) -> str:
+        if part is None:
+            return ""
+        low, high = part.interval
+        words = f"{100 * low:.0f} to {100 * high:.0f}" if part.is_judged else "too few to judge"
+        return f"{percent(part.accuracy)} ({words})"
+
+    rows = [[line.after.name, line.after.samples, shown(line.before), shown(line.after)] for line in lines[:GROUPS]]
+    more = f"; the worst {GROUPS} of {len(lines)}" if len(lines) > GROUPS else ""
+    kind = "group" if fitted.trial.are_known else "suspected group"
+    caption = f"Every {kind}, that is class and attribute, with its 95 % interval{more}"
+    return element("div", table(caption, ["Group", "Samples", "Plain training", "This model"], rows), id="groups")
+
+
+def _share(part: JudgedPart | None) -> str:
+    return "" if part is None else percent(part.accuracy)
+
+
 def _other_figures(fitted: Fitted) -> str:
-    """Why figures further down are others: other heads, and where there is a test split, other samples."""
-    test = fitted.data.test
-    which = "the same samples" if test is None else f"the {int((~test).sum())} training samples"
-    if not isinstance(fitted.model, HeadModel):
-        which = f"all {len(fitted.audit)} samples"
+    """Why figures of the audit are others: other heads, and where there is a test split, other samples."""
+    which = "the same samples" if fitted.data.test is None else f"the {len(fitted.audit)} training samples"
     return (
-        f"Figures of the audit, from “Verdicts” on, are about {which} and come from plain heads of the audit, each asked "
-        "about samples it has not seen: they say what a plain model would do, and differ from those above by some points."
+        f"Figures of the audit, to be opened below, are about {which} and come from plain heads of the audit, each asked "
+        "about samples it has not seen: they say what a plain model would do."
     )
-
-
-def _sentence(trial: Trial) -> str:
-    changes = [(line.name, line.after.accuracy - line.before.accuracy) for line in trial.lines() if line.before]
-    if all(abs(change) < 0.0005 for _, change in changes):
-        return "No difference from plain training on these samples."
-    first, *others = (f"{name} {100 * change:+.1f}" for name, change in changes)
-    return ", ".join([f"{first} points", *(other[0].lower() + other[1:] for other in others)]) + "."
 
 
 def _checks(fitted: Fitted, audited: Mapping[str, Any]) -> Markup:
@@ -124,7 +228,7 @@ def _checks(fitted: Fitted, audited: Mapping[str, Any]) -> Markup:
     steps = []
     if answer_of(verdicts, "shortcut") != "no":
         where = "Suspects to look at" if pictures else "Samples tied to a wrong class"
-        steps.append(f"Look at “{where}” below: do they share something that has nothing to do with their class?")
+        steps.append(f"Look at “{where}” above: do they share something that has nothing to do with their class?")
     if answer_of(verdicts, "label_noise") != "no" or fitted.audit.noise.num_issues:
         where = "Labels to check" if pictures else "Doubtful labels"
         tied = answer_of(verdicts, "shortcut") == "yes"
@@ -132,6 +236,11 @@ def _checks(fitted: Fitted, audited: Mapping[str, Any]) -> Markup:
         steps.append(f"Check the labels under “{where}” from the top. Correct wrong ones, and fit again.{caution}")
     if trial.after.worst_class.accuracy < trial.after.accuracy - 0.1:
         steps.append(f"The class {trial.after.worst_class.name} lies far behind: it needs more or clearer samples.")
+    small = [part.name for part in trial.after.groups if not part.is_judged]
+    if small:
+        steps.append(
+            f"Too small to judge: {', '.join(small[:SHOWN])}. Collect more of these before you trust the model."
+        )
     if fitted.has_shortcut_reader:
         steps.append(
             "In the file of predictions, look at rows with “yes” under disagree: there the prediction goes against what "
@@ -141,12 +250,20 @@ def _checks(fitted: Fitted, audited: Mapping[str, Any]) -> Markup:
     return element("ol", *(element("li", step) for step in steps), class_="steps")
 
 
-def _use(fitted: Fitted, folder: str) -> list[Markup]:
-    new = NEW[fitted.data.reads.kind]
-    argument = {"image": '["photo.jpg"]', "text": '["a text"]', "features": "X"}[fitted.data.reads.kind]
-    lines = [shlex.join(["icda", "predict", folder, new, "--out", "predictions.csv"])]
+def _use(fitted: Fitted, folder: str, audited: Mapping[str, Any]) -> list[Markup]:
+    kind = fitted.data.reads.kind
+    argument = {"image": '["photo.jpg"]', "text": '["a text"]', "features": "X"}[kind]
+    if kind == "features" and fitted.data.suffix in (".csv", ".parquet"):
+        argument = f"pandas.read_{fitted.data.suffix[1:]}({new_data(fitted)!r})"
+    lines = [shlex.join(["icda", "predict", folder, new_data(fitted), "--out", "predictions.csv"])]
     python = [f"model = icda.load({folder!r})", f"model.predict({argument})"]
-    return [element("pre", element("code", "\n".join(block)), class_="command") for block in (lines, python)]
+    blocks = [element("pre", element("code", "\n".join(block)), class_="command") for block in (lines, python)]
+    folds = [
+        ("cost", "What it cost", definitions(_cost(fitted), "facts")),
+        ("words", "Words on this page", glossary(audited, 3)),
+        *settings_part(audited),
+    ]
+    return [*blocks, *(element("details", element("summary", name), part, id=place) for place, name, part in folds)]
 
 
 def _cost(fitted: Fitted) -> list[tuple[str, object]]:

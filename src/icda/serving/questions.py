@@ -16,11 +16,11 @@ from markupsafe import Markup
 
 from icda.auditing import Questions, ask
 from icda.auditing.exhibits import Show, show_images, show_texts
-from icda.data.images import UnreadableImageError
 from icda.report.markup import content_policy, style_sheet
 from icda.results.files import write_page
 from icda.serving.answers import Answers, rows_of
-from icda.serving.differences import differing_columns, differing_pictures, differing_texts
+from icda.serving.contrast import in_words
+from icda.serving.differences import differing_columns
 from icda.serving.fit_data import FitData
 from icda.serving.fitting import Fitted, as_floats
 from icda.serving.folder import QUESTIONS
@@ -111,22 +111,7 @@ class QuestionMaker:
 
     def _words(self, suspected: np.ndarray, usual: np.ndarray) -> str:
         """How the second strip differs from the first, in words."""
-        samples = self.data.samples
-        lots = [[samples.inputs[self.rows[k]] for k in part] if samples else [] for part in (suspected, usual)]
-        if samples is None:
-            names = self.data.reads.columns
-            if names is None:
-                return ""
-            first, second = (self.data.features[self.rows[part]] for part in (suspected, usual))
-            columns = differing_columns(first, second, names)
-            said = ", ".join(f"{name} {'higher' if gap > 0 else 'lower'}" for name, gap in columns)
-        elif samples.kind == "image":
-            try:
-                said = differing_pictures([Path(str(path)) for path in lots[0]], [Path(str(path)) for path in lots[1]])
-            except (UnreadableImageError, OSError):
-                return ""
-        else:
-            said = differing_texts([str(text) for text in lots[0]], [str(text) for text in lots[1]])
+        said = in_words(self.data, self.rows[suspected], self.rows[usual])
         return f"Beside the usual ones: {said}." if said else ""
 
     def _cells(self, asked: Questions) -> Any:

@@ -19,7 +19,7 @@ class Reads:
     """Of what kind the inputs are, how many features there are, and where they stand in a file.
 
     `column` is the column of paths or texts in the table that the model was fitted to, `columns` those of the features or,
-    among several arrays, `array`; `label` is that of the labels, where the user named it.
+    among several arrays, `array`; `label` and `group` are those of labels and groups, where the user named them.
     """
 
     kind: Literal["image", "text", "features"]
@@ -30,6 +30,7 @@ class Reads:
     column: str | None = None
     columns: tuple[str, ...] | None = None
     label: str | None = None
+    group: str | None = None
     array: str | None = None
     allow_hub: bool = field(default=True, compare=False)  # False for a name that stands in a file
     _loaded: list[Encoder] = field(default_factory=list, repr=False, compare=False)
@@ -43,7 +44,7 @@ class Reads:
         """Checked: the values may come from a stranger's file."""
         if not isinstance(values, Mapping) or values.get("kind") not in KINDS:
             raise InputError(f"{origin} does not say what the model reads ({', '.join(KINDS)}).")
-        names = ("encoder", "encoder_version", "column", "label", "array")
+        names = ("encoder", "encoder_version", "column", "label", "group", "array")
         for name, kind in {**dict.fromkeys(names, str), "image_size": int, "width": int}.items():
             value = values.get(name)
             if not (isinstance(value, kind) or (value is None and name != "width")) or isinstance(value, bool):
@@ -62,6 +63,7 @@ class Reads:
             column=values.get("column"),
             columns=None if columns is None else tuple(columns),
             label=values.get("label"),
+            group=values.get("group"),
             array=values.get("array"),
         )
 

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
+from icda.metrics.per_group import FEWEST
+from icda.report.formatting import NORMAL_95, wilson
+
 FOLDS = 5
-FEWEST = 5  # samples below which a group's share of right answers says nothing
 
 # (X, y, new X, groups of X where they are known) -> predicted labels
 Answer = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
@@ -24,18 +26,44 @@ class JudgedPart:
     samples: int
     accuracy: float
 
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's, which does not shrink to a point where all or none of a few samples are right."""
+        return wilson(round(self.accuracy * self.samples), self.samples) or (0.0, 1.0)
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether there are samples enough to say anything."""
+        return self.samples >= FEWEST
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one way of fitting gets right; the worst group is None where there are no suspects."""
+    """What one way of fitting gets right; `groups` are all of them, class x attribute, none where nothing is suspected."""
 
     accuracy: float
     worst_class: JudgedPart
-    worst_group: JudgedPart | None
+    worst_group: JudgedPart | None  # of those with samples enough
     samples: int
+    groups: tuple[JudgedPart, ...] = ()
 
     def parts(self) -> tuple[JudgedPart, JudgedPart, JudgedPart | None]:
         return JudgedPart("all", self.samples, self.accuracy), self.worst_class, self.worst_group
+
+    def group(self, name: str) -> JudgedPart | None:
+        return next((part for part in self.groups if part.name == name), None)
+
+    @property
+    def alike(self) -> tuple[float, float, float] | None:
+        """The mean over all groups, each counting alike, and its interval: how it does where the shortcut says nothing."""
+        if not self.groups:
+            return None
+        mean = float(np.mean([part.accuracy for part in self.groups]))
+        # One more right and one more wrong: three right of three would else pass for certain.
+        shares = [(part.accuracy * part.samples + 1) / (part.samples + 2) for part in self.groups]
+        variances = [p * (1 - p) / part.samples for p, part in zip(shares, self.groups, strict=True)]
+        error = NORMAL_95 * float(np.sqrt(sum(variances))) / len(self.groups)
+        return mean, max(mean - error, 0.0), min(mean + error, 1.0)
 
 
 class TrialLine(NamedTuple):
@@ -50,7 +78,7 @@ class TrialLine(NamedTuple):
         """The part it is about; the worst one may be another afterwards."""
         if self.before is None or self.before.name == self.after.name:
             return self.after.name
-        return f"{self.before.name} → {self.after.name}"
+        return f"{self.before.name}; now {self.after.name}"
 
 
 @dataclass(frozen=True)
@@ -73,6 +101,12 @@ class Trial:
         pairs = zip(names, before, self.after.parts(), strict=True)
         return [TrialLine(name, first, second) for name, first, second in pairs if second is not None]
 
+    def group_lines(self) -> list[TrialLine]:
+        """Every group, also those too small to judge, the one that does worst by plain training first."""
+        pairs = [(None if self.before is None else self.before.group(part.name), part) for part in self.after.groups]
+        pairs.sort(key=lambda pair: (not pair[1].is_judged, (pair[0] or pair[1]).accuracy, pair[1].name))
+        return [TrialLine(after.name, before, after) for before, after in pairs]
+
 
 def cross_validate(
     before: Answer,
@@ -92,7 +126,7 @@ def cross_validate(
     for train, test in StratifiedKFold(folds, shuffle=True, random_state=seed).split(X, y):
         for answered, way in zip(answers, (before, after), strict=True):
             answered[test] = way(X[train], y[train], X[test], None if known is None else known[train])
-    words = f"each of the {len(y)} samples by a head that was fitted to the other {folds - 1} of {folds} parts"
+    words = f"each of the {len(y)} samples by a model fitted to the other {folds - 1} of {folds} parts"
     return Trial(judge(answers[0], y, groups), judge(answers[1], y, groups), len(y), words)
 
 
@@ -104,8 +138,9 @@ def judge(predicted: np.ndarray, y: np.ndarray, groups: Sequence[str] | None = N
     """
     right = predicted == y
     classes = parts(right, [str(name) for name in y])
-    grouped = [] if groups is None else [part for part in parts(right, groups) if part.samples >= FEWEST]
-    return Outcome(float(right.mean()), _worst(classes), _worst(grouped) if grouped else None, len(y))
+    grouped = () if groups is None else tuple(parts(right, groups))
+    judged = [part for part in grouped if part.is_judged]
+    return Outcome(float(right.mean()), _worst(classes), _worst(judged) if judged else None, len(y), grouped)
 
 
 def parts(right: np.ndarray, names: Sequence[str]) -> list[JudgedPart]:

@@ -70,7 +70,7 @@ class TrainConfig:
     warmup_epochs: NotNegative = 0.0
     """Epochs over which the learning rate rises from zero."""
     clip_norm: Positive | Literal["auto"] | None = "auto"
-    """Largest gradient norm; None leaves gradients alone. auto: 1 for your own data (--data), none for tasks."""
+    """Largest gradient norm; None leaves gradients alone. auto: 1 for your own data (--data, datasets), none for tasks."""
     attributes: Literal["known", "unknown"] = "known"
     """Whether training and selection may see group labels; "unknown" withholds them from both."""
     subset: Positive | None = None

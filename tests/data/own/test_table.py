@@ -71,9 +71,16 @@ class TestTexts:
 
 
 class TestGroups:
-    def test_a_group_column_is_taken_as_it_is(self, tmp_path: Path) -> None:
+    def test_a_group_of_several_classes_is_crossed_with_them(self, tmp_path: Path) -> None:
+        """One meaning of a group, class x attribute, whichever command judges it."""
         task = csv_task(_texts(tmp_path, "text,label,group", "{kind} {k},{kind},{place}"))
-        assert task.group_names == ("land", "water")
+        assert task.group_names == ("bad, land", "bad, water", "good, land", "good, water")
+        assert task.group_attributes == (0, 1, 0, 1)
+
+    def test_groups_of_one_class_each_are_taken_as_they_are(self, tmp_path: Path) -> None:
+        task = csv_task(_texts(tmp_path, "text,label,group", "{kind} {k},{kind},{kind} on {place}"))
+        assert task.group_names == ("bad on land", "bad on water", "good on land", "good on water")
+        assert task.group_attributes is None
 
     def test_an_attribute_makes_groups_of_label_and_attribute(self, tmp_path: Path) -> None:
         task = csv_task(_texts(tmp_path, "text,label,attribute", "{kind} {k},{kind},{place}"))
@@ -85,9 +92,8 @@ class TestGroups:
     def test_columns_may_be_named_by_the_caller(self, tmp_path: Path) -> None:
         table = _texts(tmp_path, "review,mood,where", "{kind} {k},{kind},{place}")
         task = csv_task(table, Columns(text="review", labels="mood", groups="where"))
-        assert task.group_names == ("land", "water")
         crossed = csv_task(table, Columns(text="review", labels="mood", attributes="where"))
-        assert crossed.num_groups == 4
+        assert task.group_names == crossed.group_names == ("bad, land", "bad, water", "good, land", "good, water")
 
 
 class TestSplits:

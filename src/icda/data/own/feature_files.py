@@ -61,6 +61,16 @@ def read_feature_file(path: Path, asked: Columns) -> LabelledFeatures:
     return replace(found, labels=plain_names(found.labels), groups=groups)
 
 
+def column_names(path: Path) -> list[str]:
+    """The names of a file's arrays or columns."""
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        return list(member_names(path))
+    if suffix == ".parquet":
+        return list(require("pyarrow.parquet", "parquet", "Parquet files").read_schema(path).names)
+    return [] if suffix == ".npy" else list(read_table(path).columns)
+
+
 def _from_npz(path: Path, asked: Columns) -> LabelledFeatures:
     members = member_names(path)  # only what is needed is read: the rest may be large
     chosen = {
@@ -97,7 +107,7 @@ def _features(path: Path, members: Collection[str], asked: Columns) -> str:
 
 def features_array(path: Path, members: Collection[str], fitted: str | None) -> str:
     """The array that a model was fitted to; one called as usual may be called otherwise as usual in another file."""
-    if fitted in members:
+    if fitted is not None and fitted in members:
         return fitted
     found = next((name for name in FEATURES if name in members), None)
     if found is None or (fitted is not None and fitted not in FEATURES):
@@ -204,7 +214,7 @@ def _from_csv(path: Path, asked: Columns) -> LabelledFeatures:
         notes=_notes(list(columns), indices, answers, words),
         columns=tuple(columns),
         splits=None if split is None else np.array(table.columns[split], dtype=object)[rows],
-        groups=None if group is None else np.array(table.names(group))[rows],
+        groups=None if group is None else np.array(table.names(group, may_be_empty=True))[rows],
     )
 
 

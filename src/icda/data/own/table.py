@@ -35,17 +35,17 @@ class CsvTable(NamedTuple):
     columns: dict[str, list[str]]
     lines: list[int]
 
-    def column(self, name: str) -> list[str]:
-        """The cells of a column, none of them empty."""
+    def column(self, name: str, may_be_empty: bool = False) -> list[str]:
+        """The cells of a column, none of them empty unless they may be."""
         cells = [cell.strip() for cell in self.columns[name]]
-        if "" in cells:
+        if "" in cells and not may_be_empty:
             line = self.lines[cells.index("")]
             raise InputError(f"{self.path}, line {line}: column {name!r} is empty. Fill it or drop the line.")
         return cells
 
-    def names(self, name: str) -> list[str]:
+    def names(self, name: str, may_be_empty: bool = False) -> list[str]:
         """The cells of a column of classes, groups or the like: none missing, none a text by mistake."""
-        cells = self.column(name)
+        cells = self.column(name, may_be_empty)
         for cell, line in zip(cells, self.lines, strict=True):
             if cell.lower() == "nan":
                 raise InputError(
@@ -198,12 +198,33 @@ def _local_path(folder: Path, cell: str) -> Path:
 def group_labels(
     table: CsvTable, labels: list[str] | None, given: str | None, attribute: str | None
 ) -> tuple[list[str] | None, list[str] | None]:
-    """Groups, and the attributes they were made of with the labels; None for what the table does not say."""
+    """Groups, and the attributes they were made of with the labels; None for what the table does not say.
+
+    A group that is not known is empty.
+    """
     group = table.find("group", given, GROUP) if attribute is None or given is not None else None
     if group is not None:
-        return table.names(group), None
+        return crossed_groups(labels, table.names(group, may_be_empty=True))
     name = None if labels is None else table.find("attribute", attribute, ATTRIBUTE)
     if name is None or labels is None:
         return None, None
-    attributes = table.names(name)
-    return [f"{label}, {value}" for label, value in zip(labels, attributes, strict=True)], attributes
+    attributes = table.names(name, may_be_empty=True)
+    return [f"{label}, {value}" if value else "" for label, value in zip(labels, attributes, strict=True)], attributes
+
+
+def crossed_groups(labels: Sequence[str] | None, given: Sequence[str]) -> tuple[list[str], list[str] | None]:
+    """Groups as fit, train and eval judge them, class x attribute, and the attributes; the latter None if it is so already.
+
+    A group of several classes is an attribute. Groups that hold one class each are class x attribute as they stand. An
+    empty one is not known, and stays empty.
+
+    >>> crossed_groups(["cat", "dog", "dog"], ["snow", "snow", "grass"])[0]
+    ['cat, snow', 'dog, snow', 'dog, grass']
+    >>> crossed_groups(["cat", "dog"], ["cat/snow", "dog/grass"])
+    (['cat/snow', 'dog/grass'], None)
+    """
+    values = list(given)
+    pairs = set() if labels is None else {pair for pair in zip(labels, values, strict=True) if pair[1]}
+    if labels is None or len(pairs) == len(set(values) - {""}):
+        return values, None
+    return [f"{label}, {value}" if value else "" for label, value in zip(labels, values, strict=True)], values

@@ -17,8 +17,9 @@ from icda.data.embedding.features import member_names
 from icda.data.embedding.samples import LAYOUT, Columns, Samples, read_samples, readable_name
 from icda.data.generators import generator_for
 from icda.data.images import decode_image, find_unreadable, unreadable
+from icda.data.missing import is_missing
 from icda.data.own.feature_files import read_feature_file
-from icda.data.own.table import SPLIT_WORDS, SPLITS, listed, natural_order
+from icda.data.own.table import SPLIT_WORDS, SPLITS, crossed_groups, listed, natural_order
 from icda.data.sources import FeatureArray, ImageFiles, TextArray, Tokenise
 from icda.data.splits import cut_splits, stratified_split
 from icda.data.task import Source, Task
@@ -65,12 +66,12 @@ def csv_task(
 ) -> Task:
     """A task from a table with a header: an image path (relative to the table) or a text, a label and, if known, more.
 
-    Columns that are not named are recognised by their usual names. Groups come from a `group` column or, failing that,
-    from label x `attribute`. `split` says train, validation (val), test or metadata, or 0, 1, 2 as in WILDS; a missing
-    test split takes 20 % of train and a missing validation split 10 %, by `seed`; `description` says so. `tokenise`
-    turns a list of texts into lists of ids; by default words and word pairs are hashed. Images must lie in the table's
-    folder or below, unless `allow_outside` says that the table is trusted; `skip_unreadable` leaves out those that
-    cannot be decoded.
+    Columns that are not named are recognised by their usual names. Groups come from a `group` column, crossed with the
+    label where a group holds several classes, or, failing that, from label x `attribute`. `split` says train, validation
+    (val), test or metadata, or 0, 1, 2 as in WILDS; a missing test split takes 20 % of train and a missing validation
+    split 10 %, by `seed`; `description` says so. `tokenise` turns a list of texts into lists of ids; by default words and
+    word pairs are hashed. Images must lie in the table's folder or below, unless `allow_outside` says that the table is
+    trusted; `skip_unreadable` leaves out those that cannot be decoded.
     """
     path = Path(path).expanduser()
     if not path.is_file():
@@ -101,7 +102,9 @@ def features_task(path: str | PathLike[str], columns: Columns | None = None, *, 
     labels, named = _texts(path, "labels", found.labels), found.class_names
     if named is not None:
         labels = [str(named[int(label)]) if 0 <= int(label) < len(named) else label for label in labels]
-    groups = None if found.groups is None else _texts(path, "groups", found.groups)
+    groups = attributes = None
+    if found.groups is not None:
+        groups, attributes = crossed_groups(labels, _texts(path, "groups", found.groups, may_be_missing=True))
     splits = None
     if found.splits is not None:
         words = [word.strip().lower() for word in _texts(path, "splits", found.splits)]
@@ -109,7 +112,7 @@ def features_task(path: str | PathLike[str], columns: Columns | None = None, *, 
             raise InputError(f"{path}: a split is one of {', '.join(SPLITS)}, got {strange[0]!r}.")
         splits = [SPLIT_WORDS[word] for word in words]
     rows = range(len(features))
-    samples = Samples("features", rows, rows, labels, groups, splits)  # type: ignore[arg-type]  # nothing to encode
+    samples = Samples("features", rows, rows, labels, groups, splits, attributes=attributes)  # type: ignore[arg-type]
     source = FeatureArray(features)
     return own_task(path.stem, source, samples, seed, input_shape=(features.shape[1],), model="mlp")
 
@@ -123,7 +126,9 @@ def _image_task(name: str, samples: Samples, size: int, seed: int, flip: bool, s
     )
 
 
-def _texts(path: Path, role: str, values: np.ndarray) -> list[str]:
+def _texts(path: Path, role: str, values: np.ndarray, may_be_missing: bool = False) -> list[str]:
+    if may_be_missing and values.dtype.kind in "fO":
+        return ["" if is_missing(value) else str(value) for value in values.tolist()]
     if values.dtype.kind not in "iufbUS":
         raise InputError(f"{path}: {role} are numbers or texts, got {values.dtype}.")
     if values.dtype.kind == "S":
@@ -152,9 +157,9 @@ def own_task(
     targets, groups, group_names, attributes = _number(labels, class_names), None, None, None
     strata = targets
     if samples.groups is not None:
-        group_names = natural_order(samples.groups)
-        groups = _number(samples.groups, group_names)
-        strata = targets * len(group_names) + groups
+        group_names = natural_order(group for group in samples.groups if group)
+        groups = _number(samples.groups, ("", *group_names)) - 1  # -1: not known
+        strata = targets * (len(group_names) + 1) + groups + 1
         attributes = None if samples.attributes is None else _attribute_of_group(samples.attributes, groups)
     rows, cut = _complete(name, splits, strata, seed)
     return Task(

@@ -211,7 +211,7 @@ def _breakable(name: str) -> list[str | Markup]:
 
 def _card(entry: Audited, vocabulary: Vocabulary, with_rival: bool) -> Markup:
     name, label, rival = (str(entry.get(key, "")) for key in ("name", "label", "tied_to"))
-    words = element("span", f"{label} → {rival}? ") if with_rival else ""
+    words = element("span", f"labelled {label}: is it {rival}? ") if with_rival else ""
     shown = sample({**entry, "index": name}, f"{name}, labelled {label}")
     filters = vocabulary.filters(label, rival if with_rival else label)
     caption = element("figcaption", words, element("small", *_breakable(name)))

@@ -32,9 +32,13 @@ TERMS = (
     ("Tie", "How much more heads that follow the shortcut see the wrong class than heads that do not."),
     ("Suspected", "Samples with a tie above 0. Some are only hard to tell: a reason to look, not a verdict."),
     ("Quality of a label", "From 0 to 1: how sure heads are of the label against its best rival."),
-    ("Margin", "How clearly a head decides between the likeliest class and the next."),
-    ("Prior", "What a head expects before it looks at the sample. Taking it off is how a shortcut is treated."),
-    ("Confidence", "A score from 0.5 to 1: how far the figures are from the limits of the rule. It is no probability."),
+    ("Plain model", "A model trained as usual, with cross entropy, that nothing was told about groups or shortcuts."),
+    ("Prior", "What a model is told to expect before it looks at a sample. In training it makes a shortcut useless."),
+    (
+        "Confidence",
+        "Of a shortcut and of wrong labels: how often such an answer was right on data with known troubles. Of the others: "
+        "a score from 0.5 (undecided) to 1.",
+    ),
     ("Treatment", "What is changed in the training because of what was found, if a trial shows that it helps."),
 )
 

@@ -1,0 +1,107 @@
+"""Two lots of samples of a class, the usual ones and those that a plain model fails on: what makes a shortcut plain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from icda.data.images import UnreadableImageError
+from icda.serving.differences import differing_columns, differing_pictures, differing_texts
+
+if TYPE_CHECKING:
+    from icda.serving.fit_data import FitData
+    from icda.serving.fitting import Fitted
+
+FEWEST = 2  # samples of a lot
+MOST = 20_000  # of a lot that columns are compared by
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Rows of the data (not of the training part): usual ones of a class, and suspected ones of the same class."""
+
+    label: str
+    usual_name: str
+    suspected_name: str
+    usual: np.ndarray
+    suspected: np.ndarray
+
+
+def contrasts(fitted: Fitted) -> list[Contrast]:
+    """One for each class that has both lots, the one that a plain model does worst on first.
+
+    By groups where they are known or guessed: the largest of the class, and the one with most errors. Else by the audit's
+    ties.
+    """
+    test = fitted.data.test
+    rows = np.arange(len(fitted.data)) if test is None else np.flatnonzero(~test)
+    return _by_group(fitted, rows) if fitted.groups is not None else _by_tie(fitted, rows)
+
+
+def _by_group(fitted: Fitted, rows: np.ndarray) -> list[Contrast]:
+    groups, labels = np.array(fitted.groups, dtype=object), fitted.data.labels[rows]
+    judged = fitted.trial.before or fitted.trial.after
+    right = {part.name: part.accuracy for part in judged.groups}
+    found: list[tuple[float, Contrast]] = []
+    for label in np.unique(labels):
+        own = labels == label
+        names, counts = np.unique(groups[own].astype(str), return_counts=True)
+        usual = names[counts.argmax()]
+        others = [name for name, count in zip(names, counts, strict=True) if name != usual and count >= FEWEST]
+        if not others:
+            continue
+        worst = min(others, key=lambda name: (right.get(name, 1.0), name))
+        lots = (rows[own & (groups == name)] for name in (usual, worst))
+        found.append((right.get(worst, 1.0), Contrast(str(label), str(usual), str(worst), *lots)))
+    found.sort(key=lambda pair: (pair[0], pair[1].label))
+    return [contrast for _, contrast in found]
+
+
+def _by_tie(fitted: Fitted, rows: np.ndarray) -> list[Contrast]:
+    """Samples that models which have not seen them take for another class, beside the others of theirs."""
+    names, (_, targets) = fitted.audit.class_names, fitted.audit.in_memory()
+    tied = fitted.audit.tied
+    predicted = np.empty(len(targets), dtype=np.int64)
+    predicted[tied.row] = tied.predicted
+    found = []
+    for number, name in enumerate(names):
+        own = targets == number
+        wrong, right = own & (predicted != number), own & (predicted == number)
+        if wrong.sum() >= FEWEST and right.sum() >= FEWEST:
+            towards = names[int(np.bincount(predicted[wrong]).argmax())]
+            said = f"{name}, mostly taken for {towards}"
+            found.append(Contrast(name, f"{name}, recognised", said, rows[right], rows[wrong]))
+    return sorted(found, key=lambda one: (-len(one.suspected), one.label))
+
+
+def in_words(data: FitData, first: np.ndarray, second: np.ndarray) -> str:
+    """How the first rows differ from the second: plain properties of pictures, words of texts, columns of a table."""
+    samples = data.samples
+    if samples is None:
+        return ", ".join(f"{name} {said}" for name, said in columns_in_words(data, first, second))
+    lots = [[samples.inputs[row] for row in rows] for rows in (first, second)]
+    if samples.kind == "image":
+        try:
+            return differing_pictures(*([Path(str(path)) for path in lot] for lot in lots))
+        except (UnreadableImageError, OSError):
+            return ""
+    return differing_texts(*([str(text) for text in lot] for lot in lots))
+
+
+def columns_in_words(data: FitData, first: np.ndarray, second: np.ndarray) -> list[tuple[str, str]]:
+    """The columns that differ most, each with what it is in the first rows and in the second."""
+    names = data.reads.columns
+    if names is None or len(names) != data.features.shape[1]:
+        return []
+    one, other = (np.asarray(data.features[rows[:MOST]], dtype=np.float64) for rows in (first, second))
+    shown = []
+    for name, gap in differing_columns(one, other, list(names)):
+        place = names.index(name)
+        means = one[:, place].mean(), other[:, place].mean()
+        is_share = np.isin(data.features[:, place], (0, 1)).all()
+        said = " beside ".join(f"{100 * mean:.0f} %" if is_share else f"{mean:.4g}" for mean in means)
+        shown.append((name, f"{'higher' if gap > 0 else 'lower'} ({said})"))
+    return shown
