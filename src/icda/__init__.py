@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from icda.serving import load
     from icda.statistics import ClassStatistics, Moments
     from icda.statistics.augment import AugmentedFeatures, augment
+    from icda.training import train
 
 _NAMES = {
     "icda.auditing": ("Audit", "Questions", "Verdict", "ask", "audit"),
@@ -36,6 +37,7 @@ _NAMES = {
     "icda.serving": ("load",),
     "icda.statistics": ("ClassStatistics", "Moments"),
     "icda.statistics.augment": ("AugmentedFeatures", "augment"),
+    "icda.training": ("train",),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
@@ -64,6 +66,7 @@ __all__ = [
     "augment",
     "direct_strength",
     "load",
+    "train",
 ]
 
 

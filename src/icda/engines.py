@@ -120,7 +120,8 @@ def start_ray(ray: Any, jobs: int) -> None:
         if host and port.isdigit():  # names without a port (auto, local) are Ray's business
             socket.create_connection((host.strip("[]"), int(port)), timeout=SECONDS_TO_ANSWER).close()
         ray.init(include_dashboard=False, log_to_driver=False)
-    except (OSError, OverflowError, UnicodeError) as error:  # a ConnectionError of Ray is an OSError
+    # A ConnectionError of Ray is an OSError; a ValueError or RuntimeError is its answer to what is no address.
+    except (OSError, OverflowError, ValueError, RuntimeError) as error:
         raise OperationError(
             f"no Ray answers at RAY_ADDRESS={address}: start it, or unset the variable to use this machine."
         ) from error

@@ -3,8 +3,26 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from inspect import Parameter
+
+
+class ShowsOptions:
+    """A class whose subclasses show all their options in help(): also those that they pass on."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.__signature__ = signature = full_signature(cls)  # type: ignore[attr-defined]
+        cls.__doc__ = full_doc(cls, signature)
+
+    def extra_repr(self) -> str:
+        """Sizes, and the options that are not at their defaults, for a module's repr()."""
+        held = {name: value for name, value in vars(self).items() if isinstance(value, bool | int | float | str)}
+        options = inspect.signature(type(self)).parameters
+        return ", ".join(
+            f"{name}={held[name]!r}" for name in options if name in held and held[name] != options[name].default
+        )
 
 
 def full_signature(cls: type, types: bool = False) -> inspect.Signature:
@@ -29,3 +47,16 @@ def _signature(maker: Callable[..., None], types: bool) -> inspect.Signature:
         return inspect.signature(maker, eval_str=types)
     except NameError:
         return inspect.signature(maker)
+
+
+def full_doc(cls: type, signature: inspect.Signature) -> str:
+    """The docstring of a class, its `Args:` with what the bases say of the arguments that they take."""
+    told: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        found = re.search(r"^Args:\n((?: +.*\n)+)", f"{inspect.cleandoc(base.__doc__ or '')}\n", re.M)
+        entries = re.finditer(r"^    (\w+): .*\n(?:     .*\n)*", found[1] if found else "", re.M)
+        told |= {entry[1]: entry[0] for entry in entries}
+    own = re.sub(r"^Args:\n(?: +.*\n*)+", "", inspect.cleandoc(cls.__doc__ or ""), flags=re.M)
+    before, *examples = re.split(r"^(?=>>> )", own, maxsplit=1, flags=re.M)
+    section = "".join(told[name] for name in signature.parameters if name in told)
+    return "\n\n".join([before.rstrip(), f"Args:\n{section.rstrip()}", *examples])

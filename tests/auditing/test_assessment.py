@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from icda.auditing.assessment import agreed, assess
+from icda.auditing.assessment import assess, confirmed
 from icda.auditing.verdicts import Verdict, decide
 from icda.heads.blocks import BlockRows
 
@@ -34,16 +34,17 @@ def test_neither_the_order_of_the_rows_nor_the_seed_changes_an_answer(minority: 
             assert torch.equal(other.treatment.attributes, first.treatment.attributes[order])
 
 
-def test_a_shortcut_is_named_if_nearly_every_asking_names_it() -> None:
-    def verdicts(*answers: str) -> list[dict[str, Verdict]]:
-        return [{"shortcut": Verdict(answer, 0.9, ["why"], 0.5)} for answer in answers]  # type: ignore[arg-type]
+def test_a_shortcut_is_named_only_if_every_asking_names_it() -> None:
+    def confirm(*answers: str) -> Verdict:
+        found = [{"shortcut": Verdict(answer, 0.9, ["why"], 0.5)} for answer in answers]  # type: ignore[arg-type]
+        return confirmed(found[0], iter(found[1:]))["shortcut"]
 
-    assert agreed(verdicts("no"))["shortcut"].answer == "no"
-    assert agreed(verdicts("yes", "yes", "no", "yes", "yes"))["shortcut"].answer == "yes"
-    assert agreed(verdicts("cannot tell", *["yes"] * 4))["shortcut"].answer == "yes"
-    unsettled = agreed(verdicts("yes", "no", "yes", "no", "yes"))["shortcut"]
+    assert confirm("no", "yes", "yes").answer == "no"
+    assert confirm("cannot tell", "yes", "yes").answer == "cannot tell"
+    assert confirm("yes", "yes", "yes").answer == "yes"
+    unsettled = confirm("yes", "yes", "no")
     assert unsettled.answer == "cannot tell"
-    assert "yes 3 times" in unsettled.reasons[-1]
+    assert "the 3. time" in unsettled.reasons[-1]
 
 
 def test_hard_data_are_not_called_mislabelled() -> None:

@@ -31,11 +31,15 @@ def test_a_giant_is_refused_before_it_is_decoded(tmp_path: Path, monkeypatch: py
         decode_image(path, 8)
 
 
-def test_a_large_jpeg_counts_as_it_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_giant_jpeg_is_refused_though_it_could_be_decoded_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "large.jpg"
     Image.new("RGB", (800, 800), "red").save(path)
-    monkeypatch.setattr(images, "LARGEST_PIXELS", 200 * 200)
     assert decode_image(path, 32).shape == (32, 32, 3)
+    monkeypatch.setattr(images, "LARGEST_PIXELS", 200 * 200)
+    with pytest.raises(UnreadableImageError, match=r"800 x 800 pixels"):
+        decode_image(path, 32)
 
 
 @pytest.mark.parametrize("suffix", ["png", "tif"])

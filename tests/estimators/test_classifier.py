@@ -147,3 +147,18 @@ def test_a_fit_cut_short_warns(digits: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = digits
     with pytest.warns(ConvergenceWarning, match="stopped at max_iter=2"):
         ICDAClassifier("ce", max_iter=2).fit(X, y)
+
+
+def test_groups_of_some_samples_are_read_off_the_others() -> None:
+    generator = np.random.default_rng(0)
+    y = np.arange(600) % 2
+    place = np.where(generator.random(600) < 0.1, 1 - y, y)
+    X = generator.normal(size=(600, 12)) * 50
+    X[:, 0] += 60 * y
+    X[:, 1:3] += 250 * place[:, None]
+    groups = np.where(generator.random(600) < 0.15, place, np.nan)
+    known = ICDAClassifier(balance="group").fit(X, y, groups=place)
+    some = ICDAClassifier(balance="group").fit(X, y, groups=groups)
+    assert (some.attributes_ == known.attributes_).mean() > 0.98
+    with pytest.raises(ValueError, match="one class only"):
+        ICDAClassifier(balance="group").fit(X, y, groups=np.where(generator.random(600) < 0.1, y, np.nan))

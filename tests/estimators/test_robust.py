@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from icda import RobustClassifier
-from icda.estimators.robust import weighted_moments
+from icda.estimators.samples import weighted_moments
 
 Data = tuple[np.ndarray, np.ndarray, np.ndarray]
 

@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from icda import ICDALoss
 from icda.integrations import FeatureTap
+from icda.models.adapters import find_head
 
 TARGETS = torch.arange(12) % 3
 PAGE = Path(__file__).parents[2] / "docs" / "integrations.md"
@@ -73,7 +74,27 @@ def gpt2() -> tuple[nn.Module, dict[str, Tensor]]:
     return model, {"input_ids": tokens}
 
 
-MODELS = [sequential, torchvision_style, convolution_head, distilbert, gpt2]
+def auto_image() -> tuple[nn.Module, dict[str, Tensor]]:
+    config = transformers.ViTConfig(
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        image_size=8,
+        patch_size=4,
+        num_labels=3,
+    )
+    model = transformers.AutoModelForImageClassification.from_config(config)
+    return model, {"pixel_values": torch.randn(12, 3, 8, 8)}
+
+
+def auto_text() -> tuple[nn.Module, dict[str, Tensor]]:
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = transformers.BertConfig(**sizes, vocab_size=50, num_labels=3)
+    return transformers.AutoModelForSequenceClassification.from_config(config), {"input_ids": torch.ones(12, 4).long()}
+
+
+MODELS = [sequential, torchvision_style, convolution_head, distilbert, gpt2, auto_image, auto_text]
 Make = Callable[[], tuple[nn.Module, dict[str, Tensor]]]
 
 
@@ -328,7 +349,83 @@ def test_a_model_without_linear_layers_and_wrong_heads_are_refused() -> None:
         FeatureTap(nn.DataParallel(model))
 
 
-@pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL), ids=range(4))
+@pytest.mark.parametrize("compiled_first", [True, False])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_tap_and_a_compiled_graph_go_together_in_either_order(compiled_first: bool, named: bool) -> None:
+    torch.manual_seed(0)
+    model: Any = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 3))
+    compiled: Any = torch.compile(model, fullgraph=True, backend="eager")
+    head = "2" if named else None
+    if compiled_first:
+        tap = FeatureTap(compiled, head)
+    else:
+        tap = FeatureTap(model, head)
+        compiled = torch.compile(model, fullgraph=True, backend="eager")
+    for _ in range(2):
+        inputs = torch.randn(12, 8)
+        torch.testing.assert_close(compiled(inputs), tap.logits)
+        torch.testing.assert_close(tap.features, model[1](model[0](inputs)))
+        assert tap.head is model[2]
+        ICDALoss(3, 6)(tap.features, TARGETS, tap.head, 0.5, tap.logits).backward()
+    assert model[0].weight.grad is not None
+
+
+class Auxiliary(nn.Module):
+    """Two heads on one body, as Inception in training."""
+
+    def __init__(self, form: Any) -> None:
+        super().__init__()
+        self.body, self.fc, self.aux, self.form = nn.Linear(8, 6), nn.Linear(6, 3), nn.Linear(6, 3), form
+
+    def forward(self, inputs: Tensor) -> Any:
+        features = self.body(inputs)
+        return self.form(self.fc(features), self.aux(features))
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda logits, aux: (logits, aux),
+        lambda logits, aux: (logits.sum(), logits, aux),  # a loss first, as transformers has it
+        lambda logits, aux: {"logits": logits, "aux": aux},
+        lambda logits, aux: (logits.log_softmax(1), aux),
+    ],
+    ids=["tuple", "loss first", "dict", "softmax"],
+)
+@pytest.mark.parametrize("grad", [True, False])
+def test_of_several_outputs_the_first_is_tapped(form: Any, grad: bool) -> None:
+    model = Auxiliary(form)
+    tap = FeatureTap(model)
+    with torch.set_grad_enabled(True):  # found with a graph, kept without one
+        model(torch.randn(4, 8))
+    with torch.set_grad_enabled(grad):
+        model(torch.randn(4, 8))
+    assert tap.head is model.fc
+    torch.testing.assert_close(tap.logits, model.fc(tap.features))
+
+
+class Timm(nn.Module):
+    """As timm writes them: the head has a name of its own, and a method returns it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks, self.head_drop, self.last = nn.Linear(8, 6), nn.Dropout(0.1), nn.Linear(6, 3)
+
+    def get_classifier(self) -> nn.Module:
+        return self.last
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.last(self.head_drop(self.blocks(inputs).relu()))
+
+
+def test_the_tap_and_the_adapter_find_the_same_head() -> None:
+    model = Timm()
+    tap = FeatureTap(model)
+    model(torch.randn(4, 8))
+    assert tap.head is find_head(model)
+
+
+@pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL), ids=range(5))
 def test_the_code_of_the_page_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     exec(code, {"__name__": "__main__"})

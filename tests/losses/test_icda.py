@@ -346,3 +346,24 @@ def test_a_class_not_seen_yet_has_no_covariance_and_no_mean_to_move_to() -> None
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ICDALoss(4, 5, **options)
+
+
+@pytest.mark.parametrize("covariance", ["diagonal", "full", "low_rank"])
+@pytest.mark.parametrize("give_logits", [True, False])
+def test_a_backward_pass_inside_of_autocast_has_the_gradients_of_one_outside(
+    covariance: str, give_logits: bool
+) -> None:
+    found = []
+    for inside in (True, False):
+        torch.manual_seed(0)
+        loss, head = ICDALoss(3, 5, [4, 4, 4], covariance=covariance), torch.nn.Linear(5, 3)
+        features = torch.randn(12, 5, requires_grad=True)
+        with torch.autocast("cpu", torch.bfloat16):
+            value = loss(features, torch.arange(12) % 3, head, 0.5, head(features) if give_logits else None)
+            if inside:
+                value.backward()
+        if not inside:
+            value.backward()
+        assert head.weight.grad is not None
+        found.append(head.weight.grad)
+    torch.testing.assert_close(found[0], found[1], rtol=0.02, atol=1e-3)  # torch itself rounds some products there

@@ -59,6 +59,15 @@ def test_a_step_reads_once_and_unvalidated_never(name: str, validate: bool, monk
     assert len(count_reads(loss, monkeypatch, torch.arange(N) % C, **given)) == int(validate)
 
 
+@pytest.mark.parametrize("covariance", ["diagonal", "full"])
+def test_a_progress_on_the_device_is_not_read(covariance: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    loss = ICDALoss(C, A, covariance=covariance, validate=False)
+    features, head, targets = torch.randn(N, A, requires_grad=True), nn.Linear(A, C), torch.arange(N) % C
+    with Reads() as reads:
+        loss(features, targets, head, torch.tensor(0.5)).backward()
+    assert reads.found == []
+
+
 @pytest.mark.parametrize("validate", [True, False])
 def test_ignored_samples_cost_no_further_read(validate: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     targets = torch.where(torch.arange(N) < 3, -100, torch.arange(N) % C)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from icda import ClassStatistics, ICDALoss
+from icda import ClassStatistics, CrossEntropyLoss, ICDALoss, LogitAdjustmentLoss
 from icda.errors import IcdaError, InputError, InputTypeError
 from icda.functional import quadratic
 from icda.functional.quadratic import quadratic_form
@@ -160,3 +160,24 @@ def test_a_refused_call_leaves_the_graphs_of_earlier_ones_alone(covariance: str)
         loss(features.detach() * 1e25, targets, head)
     first.backward()
     assert torch.isfinite(features.grad).all()
+
+
+@pytest.mark.parametrize("kind", [ICDALoss, CrossEntropyLoss, LogitAdjustmentLoss])
+def test_logits_in_the_place_of_features_and_head_are_told_of_the_tap(kind: Any) -> None:
+    loss = kind(3, 4, class_counts=[5, 4, 3])
+    with pytest.raises(TypeError, match=rf"{kind.__name__} needs the head.*FeatureTap"):
+        loss(torch.randn(6, 3), torch.arange(6) % 3)
+
+
+def test_regression_targets_are_told_that_the_loss_classifies() -> None:
+    with pytest.raises(TypeError, match="it classifies"):
+        ICDALoss(3, 4)(torch.randn(6, 4), torch.rand(6), torch.nn.Linear(4, 3))
+
+
+def test_a_loss_made_on_the_meta_device_can_be_loaded_and_used() -> None:
+    with torch.device("meta"):
+        loss = ICDALoss(3, 4, class_counts=torch.tensor([5, 4, 3], device="cpu"))
+    ready = ICDALoss(3, 4, class_counts=[5, 4, 3])
+    loss.to_empty(device="cpu").load_state_dict(ready.state_dict())
+    batch = torch.randn(6, 4), torch.arange(6) % 3, torch.nn.Linear(4, 3)
+    assert torch.equal(loss(*batch), ready(*batch))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from icda.heads.dealing import draw_rows
 from icda.heads.spreading import gather_rows
 from icda.heads.threads import threads_for
 
-TIMES = 5  # that the question for a shortcut is asked before anything is done about one
+TIMES = 7  # that the question for a shortcut is asked before anything is done about one
 
 
 @dataclass(frozen=True)
@@ -61,14 +62,13 @@ def assess(rows: BlockRows) -> Assessment:
     sketch, targets = make_sketch(sample.features[order]), sample.targets[order]
     numbers = kept.cumsum(0) - 1  # logit adjustment knows no class without samples
     with threads_for(sketch.features.numel() * rows.num_classes):
-        asked = [_asked(rows, sketch, targets, 0)]
-        if decide(asked[0])["shortcut"].answer != "no":
-            asked += [_asked(rows, sketch, targets, seed) for seed in range(1, TIMES)]
-        verdicts = agreed([decide(evidence) for evidence in asked])
+        evidence = _asked(rows, sketch, targets, 0)
+        answers = (decide(_asked(rows, sketch, targets, seed)) for seed in range(1, TIMES))
+        verdicts = confirmed(decide(evidence), answers)
         treatment = choose_treatment(sketch, numbers[targets], int(kept.sum()), verdicts)
     if treatment.attributes is not None:
         treatment = replace(treatment, attributes=treatment.attributes[order.argsort()])
-    return Assessment(asked[0], verdicts, treatment, sample)
+    return Assessment(evidence, verdicts, treatment, sample)
 
 
 def _asked(rows: BlockRows, sketch: Sketch, targets: Tensor, seed: int) -> Evidence:
@@ -76,21 +76,21 @@ def _asked(rows: BlockRows, sketch: Sketch, targets: Tensor, seed: int) -> Evide
     return replace(evidence, samples=rows.shape[0], class_counts=[int(count) for count in rows.counts])
 
 
-def agreed(found: list[dict[str, Verdict]]) -> dict[str, Verdict]:
-    """The first verdicts; a shortcut is one only if it was named nearly each time that it was asked for.
+def confirmed(first: dict[str, Verdict], others: Iterable[dict[str, Verdict]]) -> dict[str, Verdict]:
+    """The first verdicts; a shortcut is one only if it is named each time that it is asked for.
 
     Other halves of the samples give the same answer about a true shortcut; a false alarm comes and goes.
     """
-    first, times = found[0], len(found)
-    named = sum(verdicts["shortcut"].answer == "yes" for verdicts in found)
-    if times == 1:
-        return first
-    if named >= times - 1:
-        sure = next(verdicts["shortcut"] for verdicts in found if verdicts["shortcut"].answer == "yes")
-        return {**first, "shortcut": sure}
-    why = f"Asked {times} times with other halves of the samples, the answer was yes {named} times: it is not settled."
     shortcut = first["shortcut"]
-    return {**first, "shortcut": Verdict("cannot tell", 0.5, [*shortcut.reasons, why], shortcut.chance)}
+    if shortcut.answer != "yes":
+        return first
+    for times, verdicts in enumerate(others, start=2):
+        if verdicts["shortcut"].answer != "yes":
+            why = (
+                f"Asked again with other halves of the samples, the answer was another the {times}. time: not settled."
+            )
+            return {**first, "shortcut": Verdict("cannot tell", 0.5, [*shortcut.reasons, why], shortcut.chance)}
+    return first
 
 
 def own_order(sample: RowChunk) -> Tensor:

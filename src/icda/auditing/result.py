@@ -25,6 +25,7 @@ from icda.errors import InputError
 from icda.extras import require
 from icda.report.markup import element
 from icda.report.sections.verdicts import in_short, verdict_parts
+from icda.results.files import replacing_text, write_atomically, write_page
 from icda.results.foreign_text import write_csv
 
 
@@ -156,14 +157,15 @@ class Audit:
     def to_csv(self, path: str | PathLike[str]) -> Path:
         """Write all rows, the most tied first, as a table; names that spreadsheets take for formulas become text."""
         path = Path(path).expanduser()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+        with replacing_text(path) as file:
             write_csv(file, COLUMNS, self.rows())
         return path
 
     def to_json(self, path: str | PathLike[str], top: int | None = None) -> Path:
         """Write `as_dict` to a file."""
-        return write_page(path, json.dumps(self.as_dict(top), indent=1, ensure_ascii=True, allow_nan=False) + "\n")
+        path, text = Path(path).expanduser(), json.dumps(self.as_dict(top), indent=1, allow_nan=False)
+        write_atomically(path, f"{text}\n".encode())
+        return path
 
     def to_html(
         self,
@@ -177,7 +179,9 @@ class Audit:
 
         `images` (paths) or `texts`, one for each sample, are shown for the suspects and beside them.
         """
-        return write_page(path, render_audit_page(self.as_dict(top) | self.exhibits(images=images, texts=texts)))
+        path = Path(path).expanduser()
+        write_page(path, render_audit_page(self.as_dict(top) | self.exhibits(images=images, texts=texts)))
+        return path
 
     def exhibits(
         self, *, images: Sequence[object] | None = None, texts: Sequence[object] | None = None
@@ -213,11 +217,3 @@ class Audit:
         """What a notebook shows: what was found, what to do, and the verdicts."""
         audited = self.as_dict(10)
         return str(element("div", in_short(audited, 3), verdict_parts(audited, 3)))
-
-
-def write_page(path: str | PathLike[str], content: str) -> Path:
-    """A text file; names read from a file system may hold lone surrogates, which UTF-8 cannot carry."""
-    path = Path(path).expanduser()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content, encoding="utf-8", errors="xmlcharrefreplace")
-    return path

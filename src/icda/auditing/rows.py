@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
@@ -20,10 +19,11 @@ from icda.heads.blocks import Reading
 from icda.heads.cross_fit import cross_fitted_strength
 from icda.heads.dealing import Place
 from icda.heads.folds import Contrast
+from icda.results.files import replacing, replacing_text
 from icda.results.foreign_text import safe_cell, write_csv
 
 RowForm = Literal["csv", "parquet"]
-WRITTEN = re.compile(r"rows-\d{12,}\.(csv|parquet)(\.\d+\.part)?")  # names of `write_part`
+WRITTEN = re.compile(r"\.?rows-\d{12,}\.(csv|parquet)(\.[0-9a-f]+\.part)?")  # names of `write_part`
 COLUMNS = (
     "index",
     "name",
@@ -202,13 +202,12 @@ def write_part(rows: RowFigures, question: RowQuestion, start: int) -> Path:
     """The rows of a block in a file of their own; whole or not there, so that a worker may die while it writes."""
     assert question.folder is not None
     path = question.folder / f"rows-{start:012d}.{question.form}"
-    begun = path.with_name(f"{path.name}.{os.getpid()}.part")
     if question.form == "csv":
-        with begun.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+        with replacing_text(path) as file:
             write_csv(file, COLUMNS, rows.records(question.names))
     else:
         arrow, parquet = (require(name, "parquet", "Parquet files") for name in ("pyarrow", "pyarrow.parquet"))
         records = list(rows.records([str(safe_cell(name)) for name in question.names]))
-        parquet.write_table(arrow.Table.from_pylist(records), begun)
-    begun.replace(path)
+        with replacing(path) as target:
+            parquet.write_table(arrow.Table.from_pylist(records), target)
     return path

@@ -110,7 +110,7 @@ class Verdict:
 
     For a shortcut and wrong labels that is a frequency among the cases of `icda bench verdicts`, for the others a score.
     `chance` (0 to 1) is the same of "yes" alone: it says which of the two is likelier where the answer is "cannot tell". It
-    is None where nothing could be measured.
+    is None where nothing could be measured. `reasons` are sentences.
     """
 
     answer: Answer
@@ -252,8 +252,8 @@ def _shortcut(evidence: Evidence, limits: Limits) -> Verdict:
         f"{excess_sureness(pair):.1f} times as sure of these as if the classes only looked alike (a shortcut: above "
         f"{limits.sureness.at}).",
         f"Learned twice, from different samples, such a rule changes its mind {pair.disagreement:.2f} times per sample "
-        f"that it contradicts (a shortcut: below {limits.disagreement.at}). A plain model gets {_per_cent(pair.hurt_before)} "
-        f"of those samples right (a shortcut: below {_per_cent(limits.followed.at)}).",
+        f"that it contradicts (a shortcut: below {limits.disagreement.at}). A plain model gets "
+        f"{_per_cent(pair.hurt_before)} of those samples right (a shortcut: below {_per_cent(limits.followed.at)}).",
         f"Told what the rule says, models that have not seen those samples get {_per_cent(pair.hurt_after)} of them right, "
         f"and of all others {_per_cent(pair.helped_after)} instead of {_per_cent(pair.helped_before)}: a gain of "
         f"{shrunk_gain(pair):.3f} (a shortcut: above {limits.gain.at}; wrong labels: below).",

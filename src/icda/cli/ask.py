@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import tyro
 
 from icda.cli.data_options import DataArguments
-from icda.cli.output import Bar, say, tell
+from icda.cli.output import Bar, check_seed, say, tell
 
 if TYPE_CHECKING:  # torch is loaded when there is something to ask, not for --help
     from icda.serving.answers import Answers
@@ -37,6 +37,8 @@ class AskArguments(DataArguments):
 
 def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(AskArguments, args=list(arguments), prog="icda ask")
+    check_seed(options.seed)
+    from icda.results.files import write_page
     from icda.serving.answers import read_answers
     from icda.serving.fit_data import read_fit_data
     from icda.serving.folder import ANSWERS, FACTS, QUESTIONS
@@ -60,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.serve:
         return _serve(options, maker, path, command)
     page = _page(maker, command)(answers, "")
-    (folder / QUESTIONS).write_text(page, encoding="utf-8", errors="xmlcharrefreplace")
+    write_page(folder / QUESTIONS, page)
     say(f"Open in a browser, answer, save answers.csv: {folder / QUESTIONS}\nNext: {command}")
     return 0
 

@@ -11,11 +11,15 @@ import tyro
 
 from icda.auditing import Audit, audit
 from icda.auditing.console import overview
-from icda.cli.output import check_jobs, say, tell
+from icda.cli.output import check_jobs, check_seed, say, tell
 from icda.data.embedding.samples import Columns, find_inputs
 from icda.data.own.feature_files import LabelledFeatures, read_feature_file
 from icda.errors import InputError
+from icda.results.claims import claimed
+from icda.results.renewal import renewed
 from icda.terminal import make_console
+
+FILES = ("audit.csv", "audit.json", "audit.html")
 
 
 @dataclass
@@ -75,7 +79,15 @@ def main(arguments: Sequence[str]) -> int:
         raise InputError(f"--top is {options.top}, expected 0 or more.")
     if options.out is not None and options.out.exists() and not options.out.is_dir():
         raise InputError(f"--out is {options.out}, which is a file: expected a folder.")
+    check_seed(options.seed)
     check_jobs("the audit", options.on, options.jobs)
+    if options.out is None:
+        return _audit(options)
+    with claimed(options.out.expanduser(), wait=False):
+        return _audit(options)
+
+
+def _audit(options: AuditArguments) -> int:
     if options.on == "local" and (options.rounds != AuditArguments.rounds or options.rows != AuditArguments.rows):
         raise InputError("--rounds and --rows are for --on blocks and --on ray: add one of them, or leave them out.")
     data = None if options.on != "local" else read_feature_file(options.data.expanduser(), options.columns())
@@ -85,15 +97,19 @@ def main(arguments: Sequence[str]) -> int:
     if options.out is None:
         return 0
     page: dict[str, Any] = {"top": max(options.top, 50 if data is not None else 100)}
-    if data is None:
-        rows = options.out / "rows"
-    else:
+    if data is not None:
         names = [str(row) for row in range(len(result))] if data.names is None else [str(name) for name in data.names]
         inputs = find_inputs(names, data.embedding, options.data.expanduser(), options.show)
+        if inputs is None and (source := data.embedding.get("source")):
+            tell(f"Not shown: {source}, which {options.data} names and which may be another's. --show PATH shows it.")
         page |= {} if inputs is None else {f"{inputs.kind}s": inputs.inputs}
-        rows = result.to_csv(options.out / "audit.csv")
-    written = [result.to_json(options.out / "audit.json"), result.to_html(options.out / "audit.html", **page), rows]
-    say(f"Written: {', '.join(map(str, written))}")
+    with renewed(options.out.expanduser(), FILES) as aside:
+        result.to_json(aside / "audit.json")
+        result.to_html(aside / "audit.html", **page)
+        if data is not None:
+            result.to_csv(aside / "audit.csv")
+    rows = "rows" if data is None else "audit.csv"
+    say(f"Written: {', '.join(str(options.out / name) for name in ('audit.json', 'audit.html', rows))}")
     return 0
 
 

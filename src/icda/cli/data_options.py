@@ -41,7 +41,7 @@ class DataArguments:
     skip_unreadable: bool = False
     """Leave out images that cannot be read, instead of stopping."""
     allow_outside: bool = False
-    """Trust a table that names images outside its own folder."""
+    """Trust a table, or a folder with links, that names images outside its own folder."""
 
     def asked(self) -> Asked:
         from icda.data.embedding.samples import Columns

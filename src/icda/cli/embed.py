@@ -51,7 +51,7 @@ class EmbedArguments:
     split_column: str | None = None
     """CSV column with train, validation or test."""
     allow_outside: bool = False
-    """Trust a table that names images outside its own folder."""
+    """Trust a table, or a folder with links, that names images outside its own folder."""
     on: Where = "local"
     """Where inputs are encoded: local, or ray (the cluster RAY_ADDRESS names, else a Ray on this machine)."""
     jobs: int | None = None

@@ -34,7 +34,7 @@ class EvalArguments:
     skip_unreadable: bool = False
     """With --data: leave out images that cannot be read, instead of stopping."""
     allow_outside: bool = False
-    """Trust a table that names images outside its own folder."""
+    """Trust a table, or a folder with links, that names images outside its own folder."""
     allow_hub: bool = False
     """Fetch a model that the run's file names (hf:, timm:) from its hub, if it is not on this machine."""
     json: bool = False

@@ -10,7 +10,7 @@ from typing import Literal
 
 import tyro
 
-from icda.cli.output import say
+from icda.cli.output import check_seed, say
 from icda.errors import InputError
 from icda.explain.figures import FigureOptions, TrainedRun, check_suffix, make_figure
 from icda.explain.run import PARTS, allowed_parts, explain_run
@@ -51,6 +51,7 @@ def main(arguments: Sequence[str]) -> int:
         raise InputError("icda explain needs the folder of at least one run: icda explain runs/digits_lt/icda/seed0")
     if options.samples < 1 or options.measured < 1:
         raise InputError(f"--samples and --measured must be positive, got {options.samples} and {options.measured}.")
+    check_seed(options.seed)
     if options.figure is None:
         if options.out is not None:
             raise InputError(f"--out {options.out} without --figure: say which figure to draw.")

@@ -60,6 +60,12 @@ def listed(heading: str, names: Sequence[object]) -> list[str]:
     return [f"{len(names)} {heading}:", *(f"  {name}" for name in names[:NAMED]), *more] if len(names) else []
 
 
+def check_seed(seed: int) -> None:
+    """Refuse a seed that generators of random numbers do not take."""
+    if not 0 <= seed < 2**32:
+        raise InputError(f"--seed is {seed}, expected 0 to {2**32 - 1}.")
+
+
 def check_jobs(command: str, on: str, jobs: int | None) -> None:
     """Refuse --jobs where no Ray would start them."""
     if jobs is not None and on != "ray":

@@ -35,7 +35,7 @@ class PredictArguments:
     skip_unreadable: bool = False
     """Leave images that cannot be read without a prediction, instead of stopping."""
     allow_outside: bool = False
-    """Trust a table that names images outside its own folder."""
+    """Trust a table, or a folder with links, that names images outside its own folder."""
     allow_hub: bool = False
     """Fetch an encoder or network that the model's file names (hf:, timm:) from its hub, if it is not on this machine."""
 

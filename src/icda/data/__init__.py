@@ -4,6 +4,7 @@ from icda.data.loader import BatchLoader, balanced_weights
 from icda.data.own.tasks import csv_task, folder_task
 from icda.data.registry import TASKS, create_task
 from icda.data.task import Batch, Source, Split, Task
+from icda.data.torch_datasets import dataset_task
 
 __all__ = [
     "TASKS",
@@ -15,5 +16,6 @@ __all__ = [
     "balanced_weights",
     "create_task",
     "csv_task",
+    "dataset_task",
     "folder_task",
 ]

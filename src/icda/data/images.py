@@ -10,12 +10,12 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from icda.errors import InputError, UnreadableError
+from icda.limits import LARGEST_PIXELS
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 # What these suffixes stand for. Pillow looks at the content, not at the name: without this list a PostScript file called
 # e.png would be run by Ghostscript.
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
-LARGEST_PIXELS = 2**26  # 67 million, some 0.5 GB while decoding; a JPEG counts as it is decoded, which is small
 DECODER_THREADS = 4
 NAMED_PATHS = 10
 MARGIN = 256 / 224
@@ -34,10 +34,10 @@ class UnreadableInputsError(UnreadableImageError):
 def open_rgb(path: Path, draft: int | None = None) -> Image.Image:
     """An image file as RGB, upright if its camera said so; a JPEG may be decoded small, near `draft` pixels a side."""
     with Image.open(path, formats=FORMATS) as image:
-        if draft is not None:
-            image.draft("RGB", (draft, draft))  # several times faster
         if image.width * image.height > LARGEST_PIXELS:
             raise InputError(f"{image.width} x {image.height} pixels, at most {LARGEST_PIXELS} are read")
+        if draft is not None:
+            image.draft("RGB", (draft, draft))  # several times faster
         return to_bytes(ImageOps.exif_transpose(image)).convert("RGB")
 
 

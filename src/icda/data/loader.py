@@ -81,6 +81,9 @@ class BatchLoader:
 
     def _prefetch(self, epoch: int, start_batch: int) -> Iterator[Batch]:
         order = self.order(epoch)
+        if not getattr(self.split.source, "draws_ahead", True):
+            yield from (self._make(order, epoch, number) for number in range(start_batch, len(self)))
+            return
         pool = ThreadPoolExecutor(1, thread_name_prefix="icda-batches")
         pending: deque[Future[Batch]] = deque()
         try:

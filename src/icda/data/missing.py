@@ -1,4 +1,4 @@
-"""Values that stand for "not known": None, NaN and pandas' NA."""
+"""Labels and groups as files give them: values that stand for "not known", and values that are no plain names."""
 
 from __future__ import annotations
 
@@ -33,3 +33,25 @@ def encode_known(values: Any) -> tuple[np.ndarray, np.ndarray]:
     codes = np.full(len(array), -1, dtype=np.int64)
     codes[known] = numbers
     return codes, distinct
+
+
+def plain_names(values: np.ndarray) -> np.ndarray:
+    """Labels or groups as texts and plain numbers: bytes, dates and decimals, which no model can be saved with, as texts.
+
+    >>> plain_names(np.array([b"cat", b"dog"])).tolist()
+    ['cat', 'dog']
+    >>> plain_names(np.array(["2020-01-31"], dtype="datetime64[D]")).tolist()
+    ['2020-01-31']
+    """
+    if values.dtype.kind in "mM":
+        return values.astype(str)
+    if values.dtype.kind not in "OS":
+        return values
+    cells = [_plain_name(value) for value in values.ravel().tolist()]
+    return np.array(cells, dtype=object if values.dtype.kind == "O" else str).reshape(values.shape)
+
+
+def _plain_name(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return value if is_missing(value) or isinstance(value, str | int | float | np.generic) else str(value)

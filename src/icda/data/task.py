@@ -53,7 +53,7 @@ class Split:
     source: Source
     rows: Tensor
     targets: Tensor
-    groups: Tensor | None = None
+    groups: Tensor | None = None  # -1 where a sample's is not known
     clean_targets: Tensor | None = None  # what the labels were before noise was added; never seen by a method
     memberships: Tensor | None = None
 

@@ -12,13 +12,23 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import compute_sample_weight
 from sklearn.utils.validation import _check_sample_weight
 
+from icda.auditing.groups import group_treatment
+from icda.data.missing import encode_known
 from icda.errors import InputError
 from icda.estimators.predictions import LinearPredictions
 from icda.estimators.prior import GivenPrior
-from icda.estimators.samples import check_samples, check_settings, encode_classes, encode_groups, solver_unit
+from icda.estimators.samples import (
+    check_groups,
+    check_samples,
+    check_settings,
+    encode_classes,
+    solver_unit,
+    weighted_moments,
+)
 from icda.estimators.streaming import StreamingFit
 from icda.functional.strength import Strength
 from icda.heads.balance import Through, rebalance, reweigh
+from icda.heads.blocks import BlockRows
 from icda.heads.cross_fit import cross_fitted_logits, cross_fitted_strength
 from icda.heads.problem import LossName, LossSettings, Problem
 from icda.heads.pseudo_groups import contrast_groups
@@ -119,7 +129,7 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         self._forget_online()
         features, y = check_samples(self, X, y)
         codes = encode_classes(self, y)
-        group_codes = None if groups is None else encode_groups(groups, len(y))
+        given = None if groups is None else check_groups(groups, len(y))
         prior = GivenPrior.checked(attributes, log_prior, len(y), len(self.classes_), "ICDAClassifier")
         if prior is not None and self.balance is not None:
             raise InputError(f"attributes and log_prior are priors and go without balance={self.balance!r}: use None.")
@@ -136,7 +146,7 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
             features = features / scale
         problem = Problem.of(features, torch.from_numpy(codes), len(self.classes_), self.C * scale**2, weights)
         unit = 1 / float(weights.mean())
-        problem = self._balanced(problem, None if group_codes is None else group_codes[used], unit)
+        problem = self._balanced(problem, None if given is None else given[used], unit)
         if prior is not None:
             prior = prior.rows(used)
             problem = prior.put_into(problem, unit)
@@ -162,7 +172,7 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         if self.balance == "group":
             if groups is None:
                 raise InputError('balance="group" needs groups: fit(X, y, groups=...).')
-            attributes = torch.from_numpy(np.unique(groups, return_inverse=True)[1])
+            attributes = self._read_groups(problem, groups)
         elif self.balance != "class":
             rounds = 0 if self.balance == "errors" else 4
             guess = contrast_groups(problem, rounds=rounds, seed=self.random_state or 0)
@@ -170,6 +180,27 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
             attributes = guess.attributes if self.through == "prior" else guess.hurt.long()
         self.attributes_ = attributes.numpy()
         return rebalance(problem, attributes, self.through, unit)
+
+    def _read_groups(self, problem: Problem, groups: np.ndarray) -> torch.Tensor:
+        """Groups as numbers; those that are not known are read off standardised features."""
+        if groups.ndim > 1:
+            raise InputError(
+                f"ICDAClassifier takes one group per sample, got {groups.shape[1]}: RobustClassifier takes more."
+            )
+        codes = encode_known(groups)[0]
+        if (codes >= 0).all():
+            return torch.from_numpy(codes)
+        if not isinstance(problem.features, torch.Tensor):
+            raise InputError(
+                "groups that are known for some samples only need features in memory, and these are on disk."
+            )
+        features = problem.features
+        mean, scale = map(torch.from_numpy, weighted_moments(features.numpy(), np.ones(len(groups))))
+        rows = BlockRows.of_memory((features - mean) / scale, problem.targets, len(self.classes_))
+        found = group_treatment(rows, groups)
+        if found.attributes is None:
+            raise InputError(" ".join(found.reasons))
+        return found.attributes
 
     def _cross_fitted_strength(self, problem: Problem) -> Strength:
         seed = self.random_state or 0

@@ -29,7 +29,7 @@ from icda.auditing.page import render_assessment_page
 from icda.auditing.plan import chosen_decay, spread_treatment
 from icda.errors import InputError
 from icda.estimators.predictions import LinearPredictions
-from icda.estimators.samples import check_groups, encode_classes
+from icda.estimators.samples import check_groups, encode_classes, weighted_moments
 from icda.heads.blocks import BlockRows, Scaling
 from icda.heads.dealing import draw_rows
 from icda.heads.decay import GROUP_SMOOTHING
@@ -37,6 +37,7 @@ from icda.heads.problem import LossSettings, Problem
 from icda.heads.pseudo_groups import fit_reader
 from icda.heads.rows import refuse_sparse
 from icda.heads.solver import fit_head
+from icda.results.files import write_page
 from icda.statistics.checks import check_number
 
 TAUGHT = "Groups of the training samples were read off their features by heads that the metadata taught."
@@ -153,11 +154,10 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         """Write one page with the verdicts, their reasons and what was done about them."""
         check_is_fitted(self, "treatment_")
         path = Path(path).expanduser()
-        path.parent.mkdir(parents=True, exist_ok=True)
         known = {} if self.audit_ is None else self.audit_.as_dict()
         known["treatment"] = self.treatment_.as_dict()
         known["class_names"] = [str(name) for name in self.classes_]
-        path.write_text(render_assessment_page(known), encoding="utf-8", errors="xmlcharrefreplace")
+        write_page(path, render_assessment_page(known))
         return path
 
     def _seed(self) -> int:
@@ -198,16 +198,3 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             check_number(self.C, "C", "RobustClassifier")
             if not self.C > 0:
                 raise InputError(f"C must be positive or None, got {self.C}.")
-
-
-def weighted_moments(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of each feature; the deviation of a constant one counts as 1.
-
-    >>> weighted_moments(np.array([[1.0], [3.0]]), np.array([1.0, 3.0]))[0].tolist()
-    [2.5]
-    """
-    share = (weights / weights.sum(dtype=np.float64)).astype(np.float64)
-    mean = share @ X
-    deviation = np.sqrt(share @ np.square(X - mean))
-    constant = deviation <= len(X) * np.finfo(np.float64).eps * np.abs(mean)
-    return mean.astype(X.dtype), np.where(constant, 1.0, deviation).astype(X.dtype)

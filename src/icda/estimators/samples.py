@@ -130,3 +130,16 @@ def warn_of_other_scale(X: np.ndarray, X_meta: np.ndarray, owner: str) -> None:
         UserWarning,
         stacklevel=4,
     )
+
+
+def weighted_moments(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of each feature; the deviation of a constant one counts as 1.
+
+    >>> weighted_moments(np.array([[1.0], [3.0]]), np.array([1.0, 3.0]))[0].tolist()
+    [2.5]
+    """
+    share = (weights / weights.sum(dtype=np.float64)).astype(np.float64)
+    mean = share @ X
+    deviation = np.sqrt(share @ np.square(X - mean))
+    constant = deviation <= len(X) * np.finfo(np.float64).eps * np.abs(mean)
+    return mean.astype(X.dtype), np.where(constant, 1.0, deviation).astype(X.dtype)

@@ -83,10 +83,11 @@ class StreamingFit:
         """Fit to a Parquet file, several, or a folder of them (needs the extra `parquet`).
 
         `features` names a column of lists, several numeric columns, or their common beginning; `target`,
-        `sample_weight` and `groups` name columns. By default the features are copied once, as float32, to a temporary
-        file in `tempdir` (N x A x 4 bytes, gone afterwards; in memory below 256 MiB), and `fit` finds the same head as it
-        would in memory. With `epochs` nothing is written: the files are read that many times in batches of `batch_size`
-        rows, shuffled within each, and learned as by `partial_fit`. `progress` shows a bar where there is a terminal.
+        `sample_weight` and `groups` name columns. By default the features are copied once, in the precision of the file,
+        to a temporary file in `tempdir` (N x A x 4 or 8 bytes, gone afterwards; in memory below 256 MiB), and `fit` finds
+        the same head as it would in memory. With `epochs` nothing is written: the files are read that many times in batches
+        of `batch_size` rows, shuffled within each, and learned as by `partial_fit`. `progress` shows a bar where there is a
+        terminal.
         """
         self._check_settings()  # type: ignore[attr-defined]
         if epochs is not None and (epochs < 1 or groups is not None):

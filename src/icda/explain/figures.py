@@ -31,6 +31,7 @@ from icda.explain.strengths import augmentation_strength, sample_strengths
 from icda.methods.base import Method
 from icda.models.base import FeatureClassifier
 from icda.registry import did_you_mean
+from icda.results.files import replacing, replacing_text
 from icda.results.foreign_text import write_csv
 
 SUFFIXES = (".png", ".pdf", ".svg")
@@ -77,12 +78,12 @@ def make_figure(
     check_suffix(out)
     _check_runs(name, runs)
     figure, tables = FIGURES[name](runs, options or FigureOptions())
-    out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out)
+    with replacing(out) as picture:
+        figure.savefig(picture, format=out.suffix[1:].lower())
     written = [out]
     for suffix, rows in tables.items():
         path = out.with_name(f"{out.stem}{suffix}.csv")
-        with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+        with replacing_text(path) as file:
             write_csv(file, list(rows[0]), rows)
         written.append(path)
     return written

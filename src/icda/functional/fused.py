@@ -6,6 +6,7 @@ differentiates the gradient once more gets the plain formula's.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from icda.functional.grouping import LabelGroups, on_host
 from icda.functional.quadratic import Term, reference_term, share_within
 
 CHUNK_ELEMENTS = 1 << 20  # largest temporary, in numbers
-CACHE_ELEMENTS = 1 << 17  # of the table form: as much as stays in a core's cache
+CACHE_ELEMENTS = 1 << 17  # as much as stays in a core's cache
 TABLE_ELEMENTS = 1 << 26  # largest table of the table form
 
 
@@ -37,6 +38,17 @@ def adjusted_logits(features: Tensor, weight: Tensor, bias: Tensor | None, plain
     return _AdjustedLogits.apply(features, weight, bias, plain, Term(*term))
 
 
+def _without_autocast(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Some call backward() inside of autocast, which would narrow some of its products and not others."""
+
+    @functools.wraps(backward)
+    def run(ctx: Any, grad: Tensor) -> Any:
+        with torch.autocast(grad.device.type, enabled=False):
+            return backward(ctx, grad)
+
+    return run
+
+
 class _AugmentationTerm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weight: Tensor, term: Term) -> Tensor:
@@ -46,6 +58,7 @@ class _AugmentationTerm(torch.autograd.Function):
         return value
 
     @staticmethod
+    @_without_autocast
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (weight,), term, keep, form = _recall(ctx, 1)
         if torch.is_grad_enabled():
@@ -63,6 +76,7 @@ class _AdjustedLogits(torch.autograd.Function):
         return value if bias is None else value.add_(bias)
 
     @staticmethod
+    @_without_autocast
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (features, weight, bias), term, keep, form = _recall(ctx, 3)
         if torch.is_grad_enabled():
@@ -113,15 +127,18 @@ def _again(
 def _shared_products(
     form: DiagonalForm, features: Tensor, term: Term, grad: Tensor, scaled: Tensor, to_features: Tensor
 ) -> tuple[Tensor, Tensor]:
-    at_target = grad.gather(1, term.targets[:, None])
+    at_target, lam = grad.gather(1, term.targets[:, None]), term.lam
     to_weight = torch.empty_like(form.weight)
-    shared = features - term.lam * form.cross
+    shared = torch.mul(form.cross, -lam).add_(features)
     for rows in _parts(*form.weight.shape):
         part = torch.mm(grad.T[rows], shared, out=to_weight[rows])
         part.addcmul_(scaled.T[rows] @ form.mixed, form.weight[rows])
-    through = (to_features - at_target * form.own).mul_(term.lam)  # scaled @ weight, without another product
-    to_own = form.cross * (scaled.sum(1, keepdim=True) + term.lam * at_target)
-    return to_weight, to_own.addcmul_(form.mixed, through, value=-1)
+    # In the memory of what is not needed any more, because fresh memory costs as much as the arithmetic.
+    through = torch.addcmul(
+        to_features, at_target, form.own, value=-1, out=shared
+    )  # lambda times it is scaled @ weight
+    to_own = through.mul_(form.mixed).mul_(-lam).addcmul_(form.cross, scaled.sum(1, keepdim=True) + lam * at_target)
+    return to_weight, to_own
 
 
 def term_value(form: Form, weight: Tensor, term: Term) -> tuple[Tensor, Tensor]:
@@ -134,9 +151,17 @@ def term_value(form: Form, weight: Tensor, term: Term) -> tuple[Tensor, Tensor]:
         keep = keep * share_within(value, term.bound)
         value.clamp_(max=term.bound)
     if term.towards is not None:
-        own = torch.cat([torch.linalg.vecdot(weight[rows], mean[rows]) for rows in _parts(*weight.shape)])
-        value += (own - weight[targets] @ mean.T).mul_(term.towards).mul_(lam)
+        value += _mean_distances(weight, targets, mean).mul_(term.towards).mul_(lam)
     return value.scatter_(1, targets[:, None], 0), keep
+
+
+def _mean_distances(weight: Tensor, targets: Tensor, mean: Tensor) -> Tensor:
+    """(w_c - w_y) . mu_c (N, C): once for each label where those are fewer than samples."""
+    if len(weight) <= len(targets):
+        table = weight @ mean.T
+        return (table.diagonal() - table)[targets]
+    parts = _parts(len(weight), weight.shape[1], CACHE_ELEMENTS)
+    return torch.cat([torch.linalg.vecdot(weight[rows], mean[rows]) for rows in parts]) - weight[targets] @ mean.T
 
 
 def weight_gradient(grad: Tensor, form: Form, keep: Tensor, term: Term) -> Tensor:
@@ -155,10 +180,14 @@ def counts_everywhere(keep: Tensor) -> bool:
 def _pull_mean(to_weight: Tensor, to_own: Tensor | None, grad: Tensor, term: Term) -> None:
     """Add to `to_weight` the gradient of the mean term, and what `to_own` holds for each sample's own class."""
     if term.towards is not None:
-        pull = (grad * term.towards).scatter_(1, term.targets[:, None], 0)
-        to_weight.addcmul_(pull.sum(0)[:, None], term.moments.mean)
-        away = (pull @ term.moments.mean).neg_()
-        to_own = away if to_own is None else to_own.add_(away)
+        mean, pull = term.moments.mean, (grad * term.towards).scatter_(1, term.targets[:, None], 0)
+        to_weight.addcmul_(pull.sum(0)[:, None], mean)
+        if len(to_weight) <= len(grad):
+            to_weight.addmm_(
+                grad.new_zeros(mean.shape[0], mean.shape[0]).index_add_(0, term.targets, pull), mean, alpha=-1
+            )
+        else:
+            to_own = torch.mm(pull, mean).neg_() if to_own is None else to_own.addmm_(pull, mean, alpha=-1)
     if to_own is not None:
         to_weight.index_add_(0, term.targets, to_own)
 
@@ -198,11 +227,11 @@ class DiagonalForm(NamedTuple):
         return cls(weight, own, mixed, mixed * own)
 
     def value(self) -> Tensor:
-        own_square = (self.cross * self.own).sum(1, keepdim=True)
-        squares = [
-            torch.addmm(own_square, self.mixed, self.weight[rows].square().T) for rows in _parts(*self.weight.shape)
-        ]
-        return torch.cat(squares, 1).addmm_(self.cross, self.weight.T, alpha=-2)
+        own_square = torch.linalg.vecdot(self.cross, self.own)[:, None]
+        value = self.own.new_empty(len(self.own), len(self.weight))
+        for rows in _parts(*self.weight.shape):
+            torch.addmm(own_square, self.mixed, self.weight[rows].square().T, out=value[:, rows])
+        return value.addmm_(self.cross, self.weight.T, alpha=-2)
 
     def pull_back(self, grad: Tensor) -> tuple[Tensor, Tensor]:
         to_weight = torch.empty_like(self.weight)

@@ -13,10 +13,10 @@ CovarianceKind = Literal["full", "diagonal", "low_rank"]
 
 @dataclass(frozen=True)
 class Moments:
-    """mu_c and Sigma_c of every class, Sigma kept as `scatter * scale` so that reading it copies nothing.
+    """mu_c and Sigma_c of every class, Sigma kept as `scatter` times `scale` so that reading it copies nothing.
 
-    `scatter` is (C, A, A) for "full" and (C, A) for "diagonal" and "low_rank". In the latter a `factor` F (C, r, A) is
-    added: Sigma_c = scale_c (F_c^T F_c + diag(scatter_c)).
+    `mean` is (C, A), `scale` (C,); `scatter` is (C, A, A) for the `kind` "full" and (C, A) for "diagonal" and "low_rank".
+    In the latter a `factor` F (C, r, A) is added: Sigma_c = scale_c (F_c^T F_c + diag(scatter_c)).
     """
 
     kind: CovarianceKind

@@ -22,9 +22,17 @@ def direct_strength(features: Tensor, targets: Tensor, weight: Tensor, products:
     """The strengths of section 4.1: alpha_{i,c} = max(cos(h_i, w_c), 0) and alpha_i = (1 - cos(h_i, w_y)) / 2.
 
     The cosine leaves the bias out and is 0 for a zero feature or weight. Strengths carry no gradient (mathematics 4.1).
-    `products` are the inner products <h_i, w_c> if they are known already, that is logits less the bias.
 
     Reference: arXiv 2304.13431, section 4.1.
+
+    Args:
+        features: h (N, A), the head's input.
+        targets: Labels (N,).
+        weight: The head's weight (C, A).
+        products: <h_i, w_c> (N, C), that is logits less the bias, where they are known already.
+
+    Returns:
+        `per_class` (N, C), zero at the target, and `per_sample` (N,).
 
     >>> strength = direct_strength(torch.tensor([[1.0, 1.0]]), torch.tensor([0]), torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
     >>> strength.per_class.round(decimals=3), strength.per_sample.round(decimals=3)

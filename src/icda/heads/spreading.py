@@ -2,7 +2,7 @@
 
 A person says of two dozen samples what they show ("photo", "sketch"), or metadata name the camera of some. A linear head
 learns it from those rows, off two things: the features, and what heads that have not seen a row say of its class. The
-second is what makes few answers suffice: where there is a shortcut, those heads follow it (mathematics 9.4).
+second is what makes few answers suffice: where there is a shortcut, those heads follow it (mathematics 9.6).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ReadingQuality:
     """The share of the known rows that readers fitted without them get right, every value counting alike.
 
     Answers that were asked for are harder to read than most rows, so this is a cautious figure. A prior over the reading
-    is not shrunk by it: where little can be read, the counts themselves are near those of the classes (mathematics 9.4).
+    is not shrunk by it: where little can be read, the counts themselves are near those of the classes (mathematics 9.6).
     """
 
     accuracy: float

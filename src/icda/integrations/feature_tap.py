@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 
 from icda.errors import InputError, InputTypeError, OperationError
-from icda.losses.head import head_parameters
-from icda.models.adapters import is_linear, named_layer
+from icda.models.adapters import is_linear, named_layer, unwrap
 
 # The head is among the last layers called; holding every layer's input until the end would cost memory.
 _REMEMBERED_CALLS = 8
@@ -27,12 +25,16 @@ class _Call(NamedTuple):
 
 
 class FeatureTap:
-    """The input and output of a model's last linear layer, as they were in its latest forward.
+    """The input (N, A) and output (N, C) of a model's last linear layer, as they were in its latest forward.
 
-    The head is the last nn.Linear or 1x1 nn.Conv2d called whose output feeds the model's result; it is found in the
-    first forward, and `head="path.to.layer"` or `head=module` names it where that is not the one. The model itself is
-    not changed. What was caught is let go at the next forward, by `clear()` and by `remove()`, which also takes the
-    hooks off, as leaving a `with` block does. Of a decoder that classifies every token and keeps one, it is that token's.
+    The head is the last nn.Linear or 1x1 nn.Conv2d called whose output feeds the model's result, the first where there are
+    several (logits, auxiliary logits); it is found in the first forward. The model itself is not changed. Of a decoder that
+    classifies every token and keeps one, it is that token's. What was caught is let go at the next forward, by `clear()`
+    and by `remove()`, which also takes the hooks off, as leaving a `with` block does.
+
+    Args:
+        model: Any network, also compiled or in DistributedDataParallel.
+        head: The layer, or its path, where it is another one.
 
     >>> model, targets = nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 3)), torch.arange(6) % 3
     >>> tap = FeatureTap(model)
@@ -78,11 +80,11 @@ class FeatureTap:
 
     @property
     def num_classes(self) -> int:
-        return head_parameters(self.head)[0].shape[0]
+        return int(_weight(self.head).shape[0])
 
     @property
     def feature_dim(self) -> int:
-        return head_parameters(self.head)[0].shape[1]
+        return int(_weight(self.head).shape[1])
 
     def clear(self) -> None:
         """Let go of the tensors that were caught."""
@@ -133,21 +135,13 @@ class FeatureTap:
         try:
             if self._head is None:
                 self._head = _last_head(self.model, calls, results)
-                for handle in self._layer_handles:
-                    handle.remove()
-                self._layer_handles = [self._listen(self._head)]
+                if not torch.compiler.is_compiling():  # hooks cannot be taken off inside of a graph, and do no harm
+                    for handle in self._layer_handles:
+                        handle.remove()
+                    self._layer_handles = [self._listen(self._head)]
             self._captured = _one_call([call for call in calls if call.layer is self._head], results)
         except _UnusableCallError as error:
             self._problem = str(error)
-
-
-def unwrap(model: nn.Module) -> nn.Module:
-    """The module inside DistributedDataParallel; DataParallel's copies cannot be tapped."""
-    if isinstance(model, nn.DataParallel):
-        raise InputTypeError(
-            "FeatureTap cannot follow nn.DataParallel's copies: use DistributedDataParallel (torchrun)."
-        )
-    return unwrap(model.module) if isinstance(model, DistributedDataParallel) else model
 
 
 class _Hook:
@@ -191,13 +185,23 @@ def _tensors(result: Any) -> Iterator[Tensor]:
             yield from _tensors(item)
 
 
+def _weight(layer: nn.Module) -> Tensor:
+    assert isinstance(layer.weight, Tensor)
+    return layer.weight
+
+
 def _last_head(model: nn.Module, calls: list[_Call], results: list[Tensor]) -> nn.Module:
-    nodes = _graph(results)
-    for call in reversed(calls):
-        rows = head_parameters(call.layer)[0].shape[0]
-        fitting = [result for result in results if result.dim() > 1 and rows in (result.shape[1], result.shape[-1])]
-        if fitting and (call.logits.grad_fn in nodes or any(_same(call.logits, result) for result in fitting)):
-            return call.layer
+    """The layer behind the first result that one is behind: of logits and auxiliary ones, the logits come first."""
+    for result in (each for each in results if each.dim() > 1):
+        rows = result.shape[1], result.shape[-1]
+        fitting = [call for call in reversed(calls) if _weight(call.layer).shape[0] in rows]
+        for call in fitting:
+            if call.logits is result:  # all that can be known inside of a compiled graph
+                return call.layer
+        nodes = _graph(result) if fitting else ()
+        for call in fitting:
+            if call.logits.grad_fn in nodes or _same(call.logits, result):
+                return call.layer
     names = {layer: name for name, layer in model.named_modules()}
     raise _UnusableCallError(
         "no linear layer was seen to make its result, expected logits (N, C) among what forward returns (last linear "
@@ -206,10 +210,10 @@ def _last_head(model: nn.Module, calls: list[_Call], results: list[Tensor]) -> n
     )
 
 
-def _graph(results: list[Tensor]) -> set[Any]:
-    """All nodes of the gradient graph behind the results."""
+def _graph(result: Tensor) -> set[Any]:
+    """All nodes of the gradient graph behind a result."""
     seen: set[Any] = set()
-    waiting = [result.grad_fn for result in results if result.grad_fn is not None]
+    waiting = [] if result.grad_fn is None else [result.grad_fn]
     while waiting:
         node = waiting.pop()
         if node not in seen:
@@ -248,7 +252,7 @@ def _one_call(calls: list[_Call], results: list[Tensor]) -> _Call:
             return _Call(layer, features[rows, kept], logits[rows, kept])
     if features.dim() != 2:
         raise _UnusableCallError(
-            f"its head read a tensor of shape {tuple(features.shape)}, expected (N, {head_parameters(layer)[0].shape[1]}); "
+            f"its head read a tensor of shape {tuple(features.shape)}, expected (N, {_weight(layer).shape[1]}); "
             "pool the features before the head, or see icda.models.from_torch"
         )
     return calls[0]

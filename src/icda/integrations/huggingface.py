@@ -149,11 +149,17 @@ class LossCallback(_transformers.TrainerCallback):
 class RobustTrainer(_transformers.Trainer):
     """`transformers.Trainer` with a loss of icda: features, head, class counts and progress are found for you.
 
-    `loss` is a registered name (with `loss_options`) or a loss of icda. `class_counts` are counted over the training
-    set's labels unless given; a loss that is given ready-made keeps its own. `head` names the last linear layer where
-    it is not the one that makes the logits. Checkpoints hold the statistics, so that resuming is exact; `criterion` is
-    the loss. Evaluation reports plain cross entropy. Columns `attributes` and `log_prior` of the data set go to
-    the loss, whose prior they are (`icda.losses.prior_loss`), and not to the model.
+    Checkpoints hold the statistics, so that resuming is exact; `criterion` is the loss. Evaluation reports plain cross
+    entropy. Columns `attributes` and `log_prior` of the data set go to the loss, whose prior they are
+    (`icda.losses.prior_loss`), and not to the model.
+
+    Args:
+        *args: Those of `transformers.Trainer`.
+        loss: A registered name, or a loss of icda, which keeps its own class counts.
+        loss_options: Options of a loss given by name.
+        head: The last linear layer or its path, where it is not the one that makes the logits.
+        class_counts: (C,), else counted over the training set's labels.
+        **kwargs: Those of `transformers.Trainer`.
     """
 
     def __init__(
@@ -208,7 +214,17 @@ def compute_loss_func(
 ) -> TrainerLoss:
     """A loss of icda for the Trainer you have: `Trainer(compute_loss_func=f, callbacks=[f.callback()], ...)`.
 
-    Without the callback the progress stays at 1 and statistics are not saved. `options` go to a loss given by name.
+    Without the callback the progress stays at 1 and statistics are not saved.
+
+    Args:
+        model: The network that the Trainer trains.
+        loss: A registered name, or a loss of icda.
+        head: The last linear layer or its path, where it is not found.
+        class_counts: (C,), for a loss given by name.
+        **options: Options of a loss given by name.
+
+    Returns:
+        The function, with its `callback()`.
     """
     return TrainerLoss(model, loss, head=head, class_counts=class_counts, **options)
 

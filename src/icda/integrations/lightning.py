@@ -23,8 +23,14 @@ _lightning: Any = require("lightning.pytorch", "lightning", "Lightning modules")
 class TappedLoss(nn.Module):
     """A loss that asks for nothing but the targets: features, logits and head come from a tap on the model.
 
-    In `train()` mode it is `loss` at `progress`, which `RobustCallback` sets; in `eval()` mode plain cross entropy. As
-    an attribute of your LightningModule it is moved and saved with it, statistics included.
+    In training it is `loss` at `progress`, which `RobustCallback` sets; in evaluation it reports the plain cross entropy,
+    which does not change with progress. As an attribute of your LightningModule it is moved and saved with it, statistics
+    included.
+
+    Args:
+        model: The network that the module calls.
+        loss: What it is trained with.
+        head: The last linear layer or its path, where it is not found.
 
     >>> import torch
     >>> from icda import ICDALoss
@@ -58,6 +64,9 @@ class RobustCallback(_lightning.Callback):
     Progress is optimiser steps done over steps planned. The figure is taken over all ranks and all batches for which
     `validation_step` called the loss, and logged as `metric` (monitor it with ModelCheckpoint); `metric=None` logs
     nothing. Classes without validation samples are left out.
+
+    Args:
+        metric: The name to log under.
     """
 
     def __init__(self, metric: str | None = "val_worst_class_accuracy") -> None:

@@ -46,6 +46,10 @@ class ActivePassiveLoss(AdjustedLoss):
 
     Reference: Ma et al., "Normalized loss functions for deep learning with noisy labels", ICML 2020.
 
+    Args:
+        a: Weight of the active part.
+        b: Weight of the passive part.
+
     >>> import torch
     >>> loss = ActivePassiveLoss(num_classes=4, feature_dim=3)
     >>> round(loss(torch.zeros(2, 3), torch.tensor([0, 1]), torch.nn.Linear(3, 4, bias=False)).item(), 3)

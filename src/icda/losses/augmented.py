@@ -28,7 +28,9 @@ class StatisticsLoss(AdjustedLoss):
         lambda0: Strength of the augmentation at the end of training: lambda = lambda0 * progress.
         covariance: "full", "diagonal" or "low_rank"; "auto" keeps full covariances while they fit in 256 MiB and take at
             most 2^30 products per step, (C A)^2, and diagonal ones beyond. It says so once, `statistics.kind` always.
-        rank, forgetting, shrinkage: Those of `ClassStatistics`.
+        rank: Directions of each class that "low_rank" keeps.
+        forgetting: What a class's old count is multiplied by at each update, in (0, 1].
+        shrinkage: g in (1 - g) Sigma_c + g diag(Sigma_c), for classes with fewer samples than features.
         variance_bound: In logits; `math.inf` is the formula of the papers.
     """
 

@@ -7,23 +7,26 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from icda.losses.head import Head
 from icda.losses.inputs import Counts, LossBatch, Reduction, check_call, check_counts, check_settings
 from icda.losses.reduction import reduce_losses
-from icda.signature import full_signature
+from icda.signature import ShowsOptions
 from icda.statistics.precision import KeepsPrecision
 
 
-class AdjustedLoss(KeepsPrecision):
+class AdjustedLoss(ShowsOptions, KeepsPrecision):
     """Cross entropy of adjusted logits, softmax CE of z + phi; a subclass writes phi as `compute_adjustment`.
 
     In `train()` mode, while gradients are on, a call first folds the batch into whatever the loss keeps, then computes;
     else it only computes. A call that is refused changes nothing. Inference needs no loss: predict with the plain logits.
 
     Args:
-        num_classes, feature_dim: Number of classes C, and of features A, the width of the head's input.
-        class_counts: Training samples of each class (C,).
-        reduction, ignore_index, label_smoothing, class_weight: Those of `cross_entropy`; ignored ones join no statistics.
+        num_classes: Number of classes C.
+        feature_dim: Number of features A, the width of the head's input.
+        class_counts: Training samples of each class (C,); None means balanced classes.
+        reduction: "mean", "sum" or "none", as in `torch.nn.functional.cross_entropy`.
+        ignore_index: Label of samples that take no part, neither in the loss nor in statistics.
+        label_smoothing: As in `cross_entropy`, in [0, 1).
+        class_weight: As `weight` of `cross_entropy` (C,).
         validate: Whether values are looked at, which takes one read from the device; kinds and shapes always are.
     """
 
@@ -55,11 +58,8 @@ class AdjustedLoss(KeepsPrecision):
         self.register_buffer("class_counts", check_counts(self, class_counts, "class_counts"))
         self.register_buffer("class_weight", check_counts(self, class_weight, "class_weight"), persistent=False)
 
-    def __init_subclass__(cls) -> None:  # so that help() shows all options
-        cls.__signature__ = full_signature(cls)  # type: ignore[attr-defined]
-
     def forward(
-        self, features: Tensor, targets: Tensor, head: Head, progress: float = 1.0, logits: Any = None, **prior: Any
+        self, features: Tensor, targets: Tensor, head: Any = None, progress: Any = 1.0, logits: Any = None, **prior: Any
     ) -> Tensor:
         """The loss of a batch.
 
@@ -70,10 +70,13 @@ class AdjustedLoss(KeepsPrecision):
             progress: How far training has come, t/T in [0, 1].
             logits: head(features) (N, C), where it is computed already.
             **prior: `attributes` (N,) or `log_prior` (N, C), for a loss with a prior (`PriorLoss`).
+
+        Returns:
+            The mean or the sum (), or with reduction "none" the loss of each sample (N,).
         """
         return self.loss(check_call(self, features, targets, head, progress, logits, **prior))
 
-    def adjustment(self, features: Tensor, targets: Tensor, head: Head, *call: Any, **options: Any) -> Tensor:
+    def adjustment(self, features: Tensor, targets: Tensor, head: Any, *call: Any, **options: Any) -> Tensor:
         """phi (N, C) of a call, zero at the target; reads the statistics and leaves them as they are."""
         batch = self.prepare(check_call(self, features, targets, head, *call, **options)).with_logits()
         phi = self.compute_phi(batch)
@@ -115,6 +118,3 @@ class AdjustedLoss(KeepsPrecision):
     def counts_read(self, batch: LossBatch) -> Tensor | None:
         """Counts (C,) that must not be zero for a target's class."""
         return self.class_counts if self.reads_counts else None
-
-    def extra_repr(self) -> str:
-        return f"num_classes={self.num_classes}, feature_dim={self.feature_dim}, reduction={self.reduction!r}"

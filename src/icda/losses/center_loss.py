@@ -22,6 +22,10 @@ class CenterLoss(AdjustedLoss):
 
     Reference: Wen et al., "A discriminative feature learning approach for deep face recognition", ECCV 2016.
 
+    Args:
+        weight: w, what the squared distance to the centre is multiplied by.
+        centre_rate: How far centres move in a step, in [0, 1].
+
     >>> loss, head = CenterLoss(num_classes=2, feature_dim=1, weight=2.0), torch.nn.Linear(1, 2)
     >>> _ = loss(torch.tensor([[3.0]]), torch.tensor([1]), head)
     >>> loss.centres  # half of 3 / (1 + 1)

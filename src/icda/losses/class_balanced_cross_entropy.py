@@ -20,6 +20,9 @@ class ClassBalancedCrossEntropyLoss(AdjustedLoss):
 
     Reference: Cui et al., "Class-balanced loss based on effective number of samples", CVPR 2019.
 
+    Args:
+        effective_beta: B, in [0, 1).
+
     >>> import torch
     >>> loss = ClassBalancedCrossEntropyLoss(2, 4, torch.tensor([100, 1]), effective_beta=0.99)
     >>> loss.class_weights.round(decimals=3)

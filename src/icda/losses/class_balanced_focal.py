@@ -27,6 +27,10 @@ class ClassBalancedFocalLoss(ClassBalancedCrossEntropyLoss):
 
     Reference: Cui et al., CVPR 2019; Lin et al., ICCV 2017. The LDAM repository raises p_y to the power v_y too; not here.
 
+    Args:
+        gamma: The power, 0 or more.
+        form: "sigmoid" or "softmax".
+
     >>> loss = ClassBalancedFocalLoss(2, 4, torch.tensor([10, 10]), gamma=1.0)
     >>> loss(torch.zeros(1, 4), torch.tensor([0]), nn.Linear(4, 2, bias=False)).item()  # 2 (1/2) log 2
     0.6931471824645996

@@ -46,6 +46,11 @@ class CosineHead(nn.Linear):
 
     Maps features (N, A) to logits (N, C).
 
+    Args:
+        in_features: Number of features A.
+        out_features: Number of classes C.
+        scale: What cosines are multiplied by.
+
     >>> head = CosineHead.of(nn.Linear(4, 3), scale=16.0)
     >>> features = torch.randn(2, 4)
     >>> torch.allclose(head(features), head(5 * features), atol=1e-5), bool(head(features).abs().max() <= 16.001)
@@ -85,6 +90,9 @@ class CosineLoss(AdjustedLoss):
     are not used. So the head's own output is not what is trained unless it is a `CosineHead`: predict with
     `cosine_logits(features, head)`, or change the head once with `prepare_head`. Plain logits in a call are taken as a sign
     of plain logits at test time, and warned about once.
+
+    Args:
+        scale: s, what cosines are multiplied by.
     """
 
     def __init__(self, *sizes: Any, scale: float = SCALE, **options: Any) -> None:
@@ -94,7 +102,7 @@ class CosineLoss(AdjustedLoss):
         self._has_warned = False
 
     def forward(
-        self, features: Tensor, targets: Tensor, head: Head, progress: float = 1.0, logits: Any = None, **prior: Any
+        self, features: Tensor, targets: Tensor, head: Any = None, progress: Any = 1.0, logits: Any = None, **prior: Any
     ) -> Tensor:
         """The loss of a batch, as in `AdjustedLoss`; `logits` are not used."""
         if logits is not None:

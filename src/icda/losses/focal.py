@@ -21,6 +21,9 @@ class FocalLoss(AdjustedLoss):
 
     Reference: Lin et al., "Focal loss for dense object detection", ICCV 2017.
 
+    Args:
+        gamma: The power of 1 - p_y, 0 or more.
+
     >>> loss = FocalLoss(num_classes=2, feature_dim=4, gamma=2.0)
     >>> loss(torch.zeros(1, 4), torch.tensor([0]), torch.nn.Linear(4, 2, bias=False)).item()  # log 2 / 4
     0.1732867956161499

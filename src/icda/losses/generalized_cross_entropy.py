@@ -21,6 +21,9 @@ class GeneralizedCrossEntropyLoss(AdjustedLoss):
     Reference: Zhang and Sabuncu, "Generalized cross entropy loss for training deep neural networks with noisy labels",
     NeurIPS 2018.
 
+    Args:
+        q: Between cross entropy (0) and mean absolute error (1).
+
     >>> loss = GeneralizedCrossEntropyLoss(num_classes=2, feature_dim=4, q=1.0)
     >>> loss(torch.zeros(1, 4), torch.tensor([0]), torch.nn.Linear(4, 2, bias=False)).item()  # 1 - 1/2
     0.5

@@ -30,6 +30,7 @@ def head_parameters(head: Head) -> tuple[Tensor, Tensor | None]:
         weight, bias = head.weight, getattr(head, "bias", None)
     else:
         raise InputTypeError(f"head must be nn.Linear, a 1x1 nn.Conv2d or (weight, bias), got {type(head).__name__}.")
+    weight, bias = _gathered(weight), _gathered(bias)
     if isinstance(weight, UninitializedParameter):
         raise InputError("the head is a lazy layer without a shape yet: run it on a batch once.")
     check_float(weight, "the head's weight", "a loss")
@@ -40,6 +41,15 @@ def head_parameters(head: Head) -> tuple[Tensor, Tensor | None]:
     if weight.dim() != 2:
         raise InputError(f"the head's weight must be (C, A) or (C, A, 1, 1), got {tuple(weight.shape)}.")
     return weight, bias
+
+
+def _gathered(parameter: Any) -> Any:
+    """A parameter that `fully_shard` has spread over processes as a whole; their gradients are averaged, as FSDP does."""
+    if not hasattr(parameter, "full_tensor"):
+        return parameter
+    from torch.distributed.tensor import Partial
+
+    return parameter.full_tensor(grad_placements=[Partial("avg")] * parameter.device_mesh.ndim)
 
 
 def check_head(weight: Tensor, bias: Tensor | None, num_classes: int, feature_dim: int, owner: str) -> None:

@@ -29,19 +29,12 @@ class ICDALoss(PriorLoss, StatisticsLoss):
     Differs from the paper in the normaliser (batch mean; mathematics 4.3); strengths are detached (mathematics 4.1).
 
     Args:
-        num_classes: Number of classes C.
-        feature_dim: Number of features A, the width of the head's input.
-        class_counts: Training samples of each class (C,); None means balanced classes.
-        lambda0: Strength of the augmentation at the end of training.
         beta: Strength of the sample margin.
         semantic: Whether the own class's covariance counts.
         counterfactual: Whether the other classes' covariances and means count; without it, the paper's setting I.
         class_margin: Whether the prior log(pi_c/pi_y) counts; without it, setting II.
         sample_margin: Whether beta alpha_i counts; without it, setting III.
         sample_strength: alpha_i by the "angle" with the own class's weight, or the "mean" of the alpha_{i,c}.
-        prior: Table (K, C) of attribute values and classes, for a prior by attribute (`PriorLoss`; ours).
-        covariance, rank, forgetting, shrinkage, variance_bound: Those of `StatisticsLoss`.
-        reduction, ignore_index, label_smoothing, class_weight, validate: Those of `AdjustedLoss`.
 
     >>> loss = ICDALoss(num_classes=3, feature_dim=8, class_counts=torch.tensor([50, 30, 20]))
     >>> head, features, targets = torch.nn.Linear(8, 3), torch.randn(16, 8), torch.arange(16) % 3
@@ -151,6 +144,3 @@ class ICDALoss(PriorLoss, StatisticsLoss):
         same = batch.features.dtype == self.statistics.mean.dtype == batch.weight.dtype
         plain = batch.logits is None and not torch.is_autocast_enabled(batch.features.device.type)
         return same and plain and (self.semantic or self.counterfactual)
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, lambda0={self.lambda0}, beta={self.beta}"

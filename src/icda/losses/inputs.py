@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import inspect
-import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from icda.errors import InputError, InputTypeError
+from icda.functional.grouping import on_host
 from icda.losses.head import check_head, head_parameters
-from icda.statistics.checks import (
-    check_features,
-    check_float,
-    check_labels,
-    check_magnitude,
-    check_number,
-    check_range,
-    check_sizes,
-    check_tensor,
-    magnitude,
-    read_once,
-)
+from icda.statistics import checks
+from icda.statistics.checks import check_float, check_labels, check_number, magnitude
 
 if TYPE_CHECKING:
     from icda.losses.base import AdjustedLoss
@@ -35,6 +26,7 @@ if TYPE_CHECKING:
 Reduction = Literal["none", "mean", "sum"]
 Counts: TypeAlias = Tensor | Sequence[Any] | None
 SUM_TOLERANCE = 0.02  # of a row of soft targets in bfloat16
+MOST = sys.float_info.max  # the largest number that is finite
 
 
 @dataclass(frozen=True)
@@ -87,21 +79,11 @@ class LossBatch:
             progress = torch.ones((), dtype=torch.float64) * progress
         return features.to(dtype), self.targets, self.weight.to(dtype), progress, products
 
-    def labels(self, ignore_index: int) -> Tensor:
-        """Targets as cross entropy takes them."""
-        return self.targets if self.valid is None else torch.where(self.valid, self.targets, ignore_index)
-
     def zero_ignored(self, values: Tensor) -> Tensor:
         """Values (N, ...) with zeros in the rows that do not count."""
         if self.valid is None:
             return values
         return torch.where(self.valid.view(-1, *(1,) * (values.dim() - 1)), values, 0)
-
-    def rows(self, kept: Tensor) -> LossBatch:
-        """Some samples, all of which count."""
-        names = ("features", "targets", "logits", "soft", "attributes", "log_prior")
-        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        return replace(self, valid=None, **{name: value[kept] for name, value in given.items()})
 
     def masked(self) -> LossBatch:
         """The batch with zeros in the rows that do not count: what stands there may be anything."""
@@ -116,7 +98,7 @@ def check_settings(loss: AdjustedLoss, class_counts: Any, unknown: dict[str, Any
         near = get_close_matches(name, inspect.signature(type(loss)).parameters, 1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise InputTypeError(f"{owner} has no option {name!r}: {hint}help({owner}) lists them.")
-    check_sizes(loss.num_classes, loss.feature_dim, owner)
+    checks.check_sizes(loss.num_classes, loss.feature_dim, owner)
     check_number(loss.ignore_index, "ignore_index", owner, whole=True)
     check_number(loss.label_smoothing, "label_smoothing", owner, 0, 1 - 1e-9)
     check_flags(loss, "validate")
@@ -148,22 +130,25 @@ def check_call(
     log_prior: Any = None,
 ) -> LossBatch:
     """All that can be wrong with a call, found before anything is updated."""
-    owner, (weight, bias) = type(loss).__name__, head_parameters(head)
+    owner = type(loss).__name__
+    if head is None:
+        raise InputTypeError(
+            f"{owner} needs the head, and features, its input, in the place of logits: loss(features, targets, head). "
+            "icda.integrations.FeatureTap(model) catches both in a model that returns logits alone."
+        )
+    weight, bias = head_parameters(head)
     check_prior: Any = getattr(loss, "check_prior", None)
     if check_prior is not None:
         check_prior(attributes, log_prior)
     elif attributes is not None or log_prior is not None:
         raise InputTypeError(f"{owner} has no prior that attributes or log_prior could say: leave them out.")
     check_head(weight, bias, loss.num_classes, loss.feature_dim, owner)
-    check_features(features, loss.feature_dim, owner)
+    checks.check_features(features, loss.feature_dim, owner)
     size, device, shape = len(features), features.device, (len(features), loss.num_classes)
-    for name, value in (
-        ("the head's weight", weight),
-        ("the head's bias", bias),
-        ("the loss's state", next(loss.buffers(), None)),
-    ):
+    state = next(loss.buffers(), None)
+    for name, value in {"the head's weight": weight, "the head's bias": bias, "the loss's state": state}.items():
         if value is not None:
-            check_tensor(value, name, owner, device)
+            checks.check_tensor(value, name, owner, device)
     if logits is None:
         check_same_type(features, weight, bias, owner)
     for name, value in (("logits", logits), ("log_prior", log_prior)):
@@ -184,98 +169,105 @@ def check_call(
         targets = soft.argmax(1)
     else:
         targets = check_labels(targets, "targets", size, owner, device)
-        valid = targets != loss.ignore_index
-        targets = torch.where(valid, targets, 0)
+        known = on_host(targets)
+        if known is None or (known == loss.ignore_index).any():
+            valid = targets != loss.ignore_index
+            targets = torch.where(valid, targets, 0)
     if attributes is not None:
         attributes = check_labels(attributes, "attributes", size, owner, device)
     batch = LossBatch(features, targets, weight, bias, progress, logits, soft, valid, attributes, log_prior)
     if not loss.validate:
         return batch
-    figures = _figures(loss, batch)
-    table = getattr(loss, "prior", None)
-    limits = owner, loss.num_classes, 0 if table is None else len(table), loss.ignore_index
+    looks = _looks(loss, batch)
     if torch.compiler.is_compiling():
         from icda.losses.operators import checked_targets  # registers operators, which only a graph needs
 
-        stacked = torch.stack([figure.detach().double() for figure in figures.values()])
-        return replace(batch, targets=checked_targets(targets, stacked, ",".join(figures), *limits)).masked()
-    seen = read_once(**figures)
-    refuse(seen, *limits, features=features)
-    return batch.masked() if seen["ignored"] else replace(batch, valid=None)
+        figures = torch.stack([look.figure.detach().double() for look in looks])
+        lows, highs = [look.low for look in looks], [look.high for look in looks]
+        messages = "\n".join([look.message for look in looks])
+        return replace(batch, targets=checked_targets(targets, figures, lows, highs, messages, owner)).masked()
+    seen = checks.read_once(*(look.figure for look in looks))
+    refuse(seen, looks, owner, features)
+    return batch.masked() if seen[1] < size else replace(batch, valid=None)
 
 
-def _figures(loss: AdjustedLoss, batch: LossBatch) -> dict[str, Tensor]:
-    """What has to be known of the values; rows that do not count may hold anything."""
-    low, high = torch.aminmax(batch.targets)
-    figures = {"label_low": low, "label_high": high, "weight": magnitude(batch.weight)}
+class Look(NamedTuple):
+    """A figure of a call's values, the range it has to be in, and what is said where it is not: {} is the figure."""
+
+    figure: Tensor
+    low: float
+    high: float
+    message: str
+
+
+def _looks(loss: AdjustedLoss, batch: LossBatch) -> list[Look]:
+    """What has to be known of the values, of the features and of how many samples count first; other rows hold anything."""
+    owner, number, targets = type(loss).__name__, loss.num_classes, batch.targets
     by_row = torch.aminmax(batch.features.detach(), dim=1)
     rows = torch.maximum(-by_row.min, by_row.max)
     counted = torch.ones_like(rows, dtype=torch.bool) if batch.valid is None else batch.valid
-    figures["features"] = torch.where(counted, rows, 0).amax()
-    figures["ignored"], figures["samples"] = (~counted).sum(), counted.sum()
+    labels = targets.clamp(0, number - 1)  # those out of range are refused anyhow
+    nothing = f"{owner} got no sample to learn from: all targets are ignore_index, {loss.ignore_index}."
+    outside = f"{owner} got label {{:.0f}}, outside 0..{number - 1} ({number} classes)."
+    infinite = (
+        f"{owner} got NaN or infinite logits, or a head whose weights are. Nothing was updated; lower the learning rate, "
+        "or start from weights that are finite."
+    )
+    no_value = (
+        f"the value of {owner} would be NaN or infinite: targets are on classes that have weight 0 or no samples."
+    )
+    looks = [
+        Look(torch.where(counted, rows, 0).amax(), 0, MOST, ""),  # `check_magnitude` says what is wrong with it
+        Look(counted.sum(), 1, MOST, nothing),
+        *_within(targets, number, outside),
+        Look(magnitude(batch.weight), 0, MOST, infinite),
+    ]
     if batch.bias is not None:
-        figures["bias"] = magnitude(batch.bias)
+        looks.append(Look(magnitude(batch.bias), 0, MOST, infinite))
     if isinstance(batch.progress, Tensor):
-        figures["progress"] = batch.progress.reshape(())
-    labels = batch.targets.clamp(0, loss.num_classes - 1)  # those out of range are refused anyhow
+        looks.append(Look(batch.progress.reshape(()), 0, 1, "progress is t/T in [0, 1], got {}."))
     if batch.logits is not None:  # -inf masks a class, which must not be the target's
         logits = batch.logits.detach()
-        figures["logits"] = torch.where(counted, logits.amax(1), 0).amax() - torch.where(
-            counted, logits.gather(1, labels[:, None])[:, 0], 0
-        ).amin().clamp(max=0)
+        least = torch.where(counted, logits.gather(1, labels[:, None])[:, 0], 0).amin().clamp(max=0)
+        looks.append(Look(torch.where(counted, logits.amax(1), 0).amax() - least, -MOST, MOST, infinite))
     if batch.soft is not None:
-        figures["sums"] = (batch.soft.float().sum(1) - 1).abs().amax() + (batch.soft < 0).any()
+        sums = (batch.soft.float().sum(1) - 1).abs().amax() + (batch.soft < 0).any()
+        message = f"{owner} expects soft targets whose rows are probabilities: not negative, with sum 1."
+        looks.append(Look(sums, 0, SUM_TOLERANCE, message))
     if batch.log_prior is not None:
-        own = batch.log_prior.gather(1, labels[:, None])
-        figures["log_prior"] = magnitude(own) + F.relu(batch.log_prior.amax())
+        own = magnitude(batch.log_prior.gather(1, labels[:, None])) + F.relu(batch.log_prior.amax())
+        message = f"{owner} got a log_prior that is NaN or infinite: a probability of zero has no margin."
+        looks.append(Look(own, 0, MOST, message))
     if loss.class_weight is not None:
-        figures["mass"] = torch.where(counted, loss.class_weight[labels], 0).sum()
+        mass = torch.where(counted, loss.class_weight[labels], 0).sum()
+        looks.append(Look(mass, sys.float_info.min, MOST, no_value))
     if batch.attributes is not None:
-        figures["attribute_low"], figures["attribute_high"] = torch.aminmax(batch.attributes)
-    counts = loss.counts_read(batch)
-    if counts is not None:
-        figures["uncounted"] = torch.where(counted & (counts[labels] == 0), labels, -1).amax()
+        values = len(loss.prior)  # type: ignore[arg-type]
+        message = f"{owner} got attribute {{:.0f}}, outside 0..{values - 1} (the rows of its prior)."
+        looks += _within(batch.attributes, values, message)
+    if (counts := loss.counts_read(batch)) is not None:
+        message = (
+            f"{owner} got class {{:.0f}}, of which its class_counts or prior have no sample: give the counts of the "
+            "training labels."
+        )
+        looks.append(Look(torch.where(counted & (counts[labels] == 0), labels, -1).amax(), -1, -1, message))
         if batch.soft is not None or loss.label_smoothing > 0:
             shares = torch.ones_like(counts) if batch.soft is None else batch.soft.amax(0)
-            figures["outside"] = (shares * (counts == 0)).amax()
-    return figures
+            looks.append(Look((shares * (counts == 0)).amax(), 0, 0, no_value))
+    return looks
 
 
-def refuse(
-    seen: dict[str, float],
-    owner: str,
-    num_classes: int,
-    num_attributes: int,
-    ignore_index: int,
-    features: Tensor | None = None,
-) -> None:
+def _within(values: Tensor, number: int, message: str) -> list[Look]:
+    low, high = torch.aminmax(values)
+    return [Look(low, 0, MOST, message), Look(high, -MOST, number - 1, message)]
+
+
+def refuse(seen: list[float], looks: Sequence[Any], owner: str, features: Tensor | None = None) -> None:
     """Say what is wrong with the values, if anything is: nothing was updated yet."""
-    check_range(seen["label_low"], seen["label_high"], num_classes, "label", owner)
-    if not seen["samples"]:
-        raise InputError(f"{owner} got no sample to learn from: all targets are ignore_index, {ignore_index}.")
-    check_magnitude(seen["features"], features, owner, torch.float32)
-    weights = max(seen["weight"], seen.get("bias", 0.0))
-    if not (weights < math.inf and seen.get("logits", 0.0) < math.inf):
-        raise InputError(
-            f"{owner} got NaN or infinite logits, or a head whose weights are. Nothing was updated; lower the learning "
-            "rate, or start from weights that are finite."
-        )
-    if seen.get("mass", 1.0) == 0 or seen.get("outside", 0.0) > 0:
-        raise InputError(
-            f"the value of {owner} would be NaN or infinite: targets are on classes that have weight 0 or no samples."
-        )
-    check_progress(seen.get("progress", 0.0))
-    if not seen.get("sums", 0.0) < SUM_TOLERANCE:
-        raise InputError(f"{owner} expects soft targets whose rows are probabilities: not negative, with sum 1.")
-    if not seen.get("log_prior", 0.0) < math.inf:
-        raise InputError(f"{owner} got a log_prior that is NaN or infinite: a probability of zero has no margin.")
-    if "attribute_low" in seen:
-        check_range(seen["attribute_low"], seen["attribute_high"], num_attributes, "attribute", owner)
-    if seen.get("uncounted", -1) >= 0:
-        raise InputError(
-            f"{owner} got class {int(seen['uncounted'])}, of which its class_counts or prior have no sample: give the "
-            "counts of the training labels."
-        )
+    checks.check_magnitude(seen[0], features, owner, torch.float32)
+    for value, (_, low, high, message) in zip(seen, looks, strict=True):
+        if not low <= value <= high:
+            raise InputError(message.format(value))
 
 
 def check_progress(progress: Any) -> None:

@@ -29,6 +29,13 @@ class LargeMarginSoftmaxLoss(AdjustedLoss):
     Reference: Liu et al., "Large-margin softmax loss for convolutional neural networks", ICML 2016. Differs from the paper,
     which has no bias, in leaving it to the head.
 
+    Args:
+        margin: m, a whole number from 1 to 4.
+        base: What lambda starts from.
+        gamma: How fast lambda falls with the steps.
+        power: How fast, too.
+        lambda_min: What lambda does not fall below.
+
     >>> loss, head = LargeMarginSoftmaxLoss(num_classes=2, feature_dim=2, base=0.0), torch.nn.Linear(2, 2, bias=False)
     >>> head.weight.data = torch.eye(2)
     >>> features, targets = torch.tensor([[0.0, 1.0]]), torch.tensor([0])  # theta = pi/2: psi = -1, the cosine is 0

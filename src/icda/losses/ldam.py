@@ -21,6 +21,9 @@ class LDAMLoss(CosineLoss):
 
     Reference: Cao et al., "Learning imbalanced datasets with label-distribution-aware margin loss", NeurIPS 2019.
 
+    Args:
+        max_margin: The margin of the rarest class, in cosines.
+
     >>> loss = LDAMLoss(num_classes=2, feature_dim=4, class_counts=torch.tensor([160, 10]))
     >>> loss.margins
     tensor([0.2500, 0.5000], dtype=torch.float64)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -11,14 +13,13 @@ from icda.losses.inputs import refuse
 @torch.library.custom_op(
     "icda::checked_targets",
     mutates_args=(),
-    schema="(Tensor targets, Tensor figures, str names, str owner, int classes, int attributes, int ignored) -> Tensor",
+    schema="(Tensor targets, Tensor figures, float[] lows, float[] highs, str messages, str owner) -> Tensor",
 )
 def checked_targets(
-    targets: Tensor, figures: Tensor, names: str, owner: str, classes: int, attributes: int, ignored: int
+    targets: Tensor, figures: Tensor, lows: Sequence[float], highs: Sequence[float], messages: str, owner: str
 ) -> Tensor:
     """The labels, once `refuse` finds nothing wrong with the figures."""
-    seen = dict(zip(names.split(","), figures.tolist(), strict=True))
-    refuse(seen, owner, classes, attributes, ignored)
+    refuse(figures.tolist(), list(zip(figures, lows, highs, messages.split("\n"), strict=True)), owner)
     return targets.clone()
 
 

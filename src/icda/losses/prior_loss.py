@@ -22,7 +22,7 @@ class PriorLoss(AdjustedLoss):
     take the place of the counts. Priors carry no gradient.
 
     Args:
-        prior: Table (K, C) of counts of attribute values and classes.
+        prior: Table (K, C) of how many samples have an attribute value and a class; calls then bring `attributes` (N,).
     """
 
     prior: Tensor | None

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 def reduce_losses(loss: AdjustedLoss, adjusted: Tensor, batch: LossBatch, extra: Tensor | None = None) -> Tensor:
     """Cross entropy of the adjusted logits, or what the loss has in its place, plus `extra` of each sample (N,)."""
     if loss.is_cross_entropy:
+        labels = batch.targets if batch.valid is None else torch.where(batch.valid, batch.targets, loss.ignore_index)
         value = F.cross_entropy(
             adjusted,
-            batch.labels(loss.ignore_index) if batch.soft is None else batch.soft.to(adjusted),
+            labels if batch.soft is None else batch.soft.to(adjusted),
             None if loss.class_weight is None else loss.class_weight.to(adjusted),
             ignore_index=loss.ignore_index,
             reduction=loss.reduction,

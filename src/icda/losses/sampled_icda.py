@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -47,6 +48,9 @@ class SampledICDALoss(ICDALoss):
 
     Ours, after sampled softmax (Bengio and Senecal, 2008); mathematics 2.6.
 
+    Args:
+        negatives: How many classes that are not in the batch are drawn in each call.
+
     >>> loss = SampledICDALoss(num_classes=50_000, feature_dim=8, negatives=20, covariance="diagonal")
     >>> head, features, targets = torch.nn.Linear(8, 50_000), torch.randn(16, 8), torch.arange(16) * 3000
     >>> loss(features, targets, head, progress=0.3).backward()
@@ -87,7 +91,7 @@ class SampledICDALoss(ICDALoss):
             )
         if batch.valid is not None:
             kept = batch.valid.nonzero().flatten()
-            value = self.loss(batch.rows(kept))
+            value = self.loss(_rows(batch, kept))
             return value if value.dim() == 0 else value.new_zeros(len(batch.valid)).index_copy(0, kept, value)
         self.statistics.fold(batch.features, batch.targets, in_place=True)
         subset = self.draw(batch.targets)
@@ -122,9 +126,6 @@ class SampledICDALoss(ICDALoss):
         mean_towards = towards if self.counterfactual else None
         yield variance_term(weight, targets, coefficients, moments, lam, mean_towards, self.variance_bound)
 
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, negatives={self.negatives}"
-
 
 def _select(batch: LossBatch, subset: Subset) -> LossBatch:
     """The batch as a problem of the chosen classes. `embedding` has a faster gradient than an index."""
@@ -132,3 +133,10 @@ def _select(batch: LossBatch, subset: Subset) -> LossBatch:
     logits = None if batch.logits is None else batch.logits[:, subset.classes]
     weight = F.embedding(subset.classes, batch.weight)
     return LossBatch(batch.features, subset.targets, weight, bias, batch.progress, logits)
+
+
+def _rows(batch: LossBatch, kept: Tensor) -> LossBatch:
+    """Some samples, all of which count."""
+    names = ("features", "targets", "logits", "soft", "attributes", "log_prior")
+    given = {name: value for name in names if (value := getattr(batch, name)) is not None}
+    return replace(batch, valid=None, **{name: value[kept] for name, value in given.items()})

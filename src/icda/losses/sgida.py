@@ -27,6 +27,11 @@ class SGIDALoss(StatisticsLoss):
 
     Reference: Wang et al., TNNLS 2024, of which we know the abstract alone.
 
+    Args:
+        smoothing: s, the share of the other classes' covariances, in [0, 1].
+        triplet_weight: What the triplet loss is multiplied by.
+        triplet_margin: By how much another class must be further away than the own, in logits.
+
     >>> loss, head = SGIDALoss(num_classes=3, feature_dim=4), torch.nn.Linear(4, 3)
     >>> loss(torch.randn(8, 4), torch.arange(8) % 3, head, progress=0.5).shape
     torch.Size([])

@@ -1,26 +1,26 @@
-"""A training forward pass that can be looked at again: same inputs, same dropout masks, same layers' outputs."""
+"""A training forward pass that can be looked at again: same inputs, dropout masks, precision, and layers' outputs."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
+from icda.errors import InputTypeError
 from icda.meta.reuse import Recording
 
 
-class ModelOutput(Protocol):
-    """What a model returns: the head's input and output."""
+class ModelOutput(NamedTuple):
+    """The head's input (N, A) and output (N, C), in single precision or better."""
 
-    @property
-    def features(self) -> Tensor: ...
-
-    @property
-    def logits(self) -> Tensor: ...
+    features: Tensor
+    logits: Tensor
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,48 @@ class Forward:
     output: ModelOutput
     random_state: list[Tensor]  # before the pass, so that dropout draws the same masks when it is looked at again
     recording: Recording | None = None  # what layers returned, so that forward mode need not compute it again
+    autocast: torch.dtype | None = None  # what the pass ran in, where autocast was on around it
 
     @classmethod
     def of(cls, network: nn.Module, inputs: Any, record: bool = False) -> Forward:
-        """Run the network; with `record` its layers' outputs are remembered, which takes no memory of its own."""
+        """Run the network; with `record` its layers' outputs are remembered, which takes no memory of its own.
+
+        What is recorded runs uncompiled: a compiled network hides its layers, and draws other dropout masks.
+        """
         state = random_state()
         if not record:
-            return cls(inputs, network(inputs), state)
-        with Recording() as recording:
-            output = network(inputs)
-        return cls(inputs, output, state, recording)
+            output, recording = network(inputs), None
+        else:
+            with _uncompiled(), Recording() as recording:
+                output = network(inputs)
+        output = _widened(output)
+        kind = output.logits.device.type
+        autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+        return cls(inputs, output, state, recording, autocast)
+
+    def again(self, model: nn.Module, parameters: dict[str, Tensor], inputs: Any) -> ModelOutput:
+        """A pass of the bare model with other parameters, in the precision of this one; its buffers stay as they are."""
+        kind, precision = self.output.logits.device.type, self.autocast
+        # A functional call with the real buffers would move BatchNorm's running statistics.
+        buffers = {name: value.clone() for name, value in model.named_buffers()}
+        with torch.autocast(kind, precision, enabled=precision is not None), _uncompiled():
+            return _widened(functional_call(model, (parameters, buffers), (inputs,)))
+
+
+def _uncompiled() -> AbstractContextManager[None]:
+    """Inside, what was compiled runs as if it were not; where nothing was, torch's compiler need not be loaded for it."""
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
+
+
+def _widened(output: Any) -> ModelOutput:
+    features, logits = getattr(output, "features", None), getattr(output, "logits", None)
+    if not isinstance(features, Tensor) or not isinstance(logits, Tensor):
+        raise InputTypeError(
+            f"the model returned a {type(output).__name__}, and a look-ahead needs its features and logits: make a model "
+            "that returns both with icda.models.from_torch(model), or from_huggingface(model)."
+        )
+    half = (torch.float16, torch.bfloat16)
+    return ModelOutput(*(part.float() if part.dtype in half else part for part in (features, logits)))
 
 
 def random_state() -> list[Tensor]:

@@ -19,12 +19,11 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn import functional as F
 
 from icda.errors import InputError
 from icda.meta.forward import Forward
-from icda.meta.tangents import buffer_copies, difference_tangent, exact_tangent
+from icda.meta.tangents import difference_tangent, exact_tangent
 from icda.ranks import all_mean, all_means
 
 InnerLoss = Callable[[Tensor, Tensor], Tensor]  # (logits, head weight) -> scalar, with psi in its graph
@@ -64,11 +63,11 @@ def look_ahead(
         slopes = torch.autograd.grad(loss, point, create_graph=True, materialize_grads=True)
     if mode == "head":
         moved_head = _move_head(forward.output.features, slopes, weight, bias, rate)
-        meta_loss, head_pull = _meta_pull_head(model, moved_head, meta_inputs, meta_targets)
+        meta_loss, head_pull = _meta_pull_head(model, forward, moved_head, meta_inputs, meta_targets)
         tangents = _head_tangents(forward.output.features, head_pull)
     else:
         moved = _move_all(model, logits, slopes, rate)
-        meta_loss, pull = _meta_pull(model, moved, meta_inputs, meta_targets)
+        meta_loss, pull = _meta_pull(model, forward, moved, meta_inputs, meta_targets)
         tangents = _tangents(model, forward, pull, mode)
     along = sum((slope * tangent).sum() for slope, tangent in zip(slopes, tangents, strict=True))
     assert isinstance(along, Tensor)
@@ -95,10 +94,10 @@ def _move_all(model: nn.Module, logits: Tensor, slopes: Sequence[Tensor], rate: 
 
 
 def _meta_pull(
-    model: nn.Module, moved: dict[str, Tensor], inputs: Any, targets: Tensor
+    model: nn.Module, forward: Forward, moved: dict[str, Tensor], inputs: Any, targets: Tensor
 ) -> tuple[Tensor, dict[str, Tensor]]:
     with torch.enable_grad():
-        logits = functional_call(model, (moved, buffer_copies(model)), (inputs,)).logits
+        logits = forward.again(model, moved, inputs).logits
         loss = F.cross_entropy(logits, targets) * _share(targets)
     gradients = torch.autograd.grad(loss, list(moved.values()), allow_unused=True, materialize_grads=True)
     return loss.detach(), dict(zip(moved, all_means(gradients), strict=True))
@@ -123,11 +122,11 @@ def _move_head(
 
 
 def _meta_pull_head(
-    model: nn.Module, moved: tuple[Tensor, Tensor | None], inputs: Any, targets: Tensor
+    model: nn.Module, forward: Forward, moved: tuple[Tensor, Tensor | None], inputs: Any, targets: Tensor
 ) -> tuple[Tensor, tuple[Tensor, Tensor | None]]:
     with torch.no_grad():
         parameters = {name: value.detach() for name, value in model.named_parameters()}
-        features = functional_call(model, (parameters, buffer_copies(model)), (inputs,)).features
+        features = forward.again(model, parameters, inputs).features
     weight, bias = moved
     with torch.enable_grad():
         loss = F.cross_entropy(F.linear(features.detach(), weight, bias), targets) * _share(targets)

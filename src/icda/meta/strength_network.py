@@ -113,6 +113,15 @@ class StrengthNetwork(nn.Module):
     Reference: section 4.2 of arXiv 2304.13431 ("a two-layer MLP"); sizes after the same authors' code (mathematics 1).
     Signed outputs, centring and withdrawal are ours.
 
+    Args:
+        num_inputs: Numbers about a sample that it reads.
+        hidden: Width of the hidden layers.
+        layers: Number of hidden layers.
+        normalise_inputs: Whether inputs are standardised over the batches of all ranks.
+        output: "sigmoid", "tanh" or "linear".
+        centred: Whether the mean of the class is taken off; None does so where strengths have a sign.
+        withdrawal: What negative strengths are multiplied by, after centring.
+
     >>> StrengthNetwork()(torch.randn(4, 10)).shape
     torch.Size([4])
     >>> bool(StrengthNetwork(output="tanh")(torch.randn(4, 10)).sum().abs() < 1e-6)

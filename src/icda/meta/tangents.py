@@ -10,7 +10,6 @@ from typing import Any
 import torch
 import torch.autograd.forward_ad as forward_mode
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from icda.errors import InputError
@@ -29,7 +28,7 @@ def exact_tangent(model: nn.Module, forward: Forward, direction: dict[str, Tenso
     attention = sdpa_kernel(SDPBackend.MATH)
     with torch.no_grad(), forward_mode.dual_level(), replay(forward.random_state), attention, Reusing(calls):
         duals = {name: forward_mode.make_dual(parameters[name].detach(), value) for name, value in direction.items()}
-        logits = functional_call(model, (duals, buffer_copies(model)), (forward.inputs,)).logits
+        logits = forward.again(model, duals, forward.inputs).logits
         tangent = forward_mode.unpack_dual(logits).tangent
     # None where nothing on the way to the logits is trained.
     return torch.zeros_like(logits) if tangent is None else tangent.detach()
@@ -50,7 +49,7 @@ def difference_tangent(
     calls = [] if forward.recording is None else forward.recording.calls
     moved = {name: parameters[name] + step * value for name, value in direction.items()}
     with torch.no_grad(), replay(forward.random_state), FixedSigns(calls), _refusing_half_precision(model):
-        logits = functional_call(model, (moved, buffer_copies(model)), (forward.inputs,)).logits
+        logits = forward.again(model, moved, forward.inputs).logits
         return (logits - forward.output.logits.detach()) / step
 
 
@@ -91,8 +90,3 @@ def _refusing_half_precision(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         handle.remove()
-
-
-def buffer_copies(model: nn.Module) -> dict[str, Tensor]:
-    """A functional call with the real ones would move BatchNorm's running statistics."""
-    return {name: value.clone() for name, value in model.named_buffers()}

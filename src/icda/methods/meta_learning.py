@@ -62,12 +62,13 @@ class MetaLearner(Method):
         looks_ahead = self.looks_ahead(context)
         forward = Forward.of(context.network, batch.inputs, record=looks_ahead and self.lookahead != "head")
         output: Any = forward.output
-        self.observe(output, batch, context)
-        extra = {}
-        if looks_ahead:
-            extra["meta_loss"] = self.meta_step(forward, batch, context)
-        del forward  # the real backward pass lets go of activations layer by layer
-        loss = self.loss(output, batch, context)
+        with torch.autocast(output.logits.device.type, enabled=False):  # it is for the network's passes alone
+            self.observe(output, batch, context)
+            extra = {}
+            if looks_ahead:
+                extra["meta_loss"] = self.meta_step(forward, batch, context)
+            del forward  # the real backward pass lets go of activations layer by layer
+            loss = self.loss(output, batch, context)
         context.apply(loss)
         return StepResult(loss.detach(), output.logits.detach(), extra)
 

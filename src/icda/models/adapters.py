@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
-from icda.errors import InputError
+from icda.errors import InputError, InputTypeError
 from icda.extras import require
 from icda.models.base import FeatureClassifier
 from icda.models.hub import check_fetching
@@ -126,6 +127,17 @@ def join(encoder: Headless, head: nn.Linear) -> FeatureClassifier:
     for module in (model, encoder, head):
         module.training = encoder.network.training
     return model
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The module inside DistributedDataParallel and torch.compile; DataParallel's copies cannot be followed."""
+    if isinstance(model, nn.DataParallel):
+        raise InputTypeError(
+            "features cannot be followed into nn.DataParallel's copies: use DistributedDataParallel (torchrun)."
+        )
+    inner = model.module if isinstance(model, DistributedDataParallel) else getattr(model, "_orig_mod", model)
+    assert isinstance(inner, nn.Module)
+    return model if inner is model else unwrap(inner)
 
 
 def is_linear(layer: object) -> bool:

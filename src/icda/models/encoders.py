@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from icda.data.augmentation import Normaliser
 from icda.errors import InputError
 from icda.extras import require
+from icda.limits import check_side
 from icda.models.hub import check_fetching, check_prefix, local_place
 from icda.models.huggingface import load_pretrained_tokeniser, readable
 from icda.registry import Registry, UnknownNameError, did_you_mean
@@ -73,8 +74,7 @@ class ImageEncoder(_Encoder):
     def __init__(
         self, name: str, version: str, network: nn.Module, image_size: int, mean: Sequence[float], std: Sequence[float]
     ) -> None:
-        if image_size < 1:
-            raise InputError(f"the image size is {image_size}, expected 1 pixel or more.")
+        check_side(image_size, f"the encoder {name}")
         super().__init__(name, version, network)
         self.image_size: int | None = image_size
         self._normalise = Normaliser(tuple(mean), tuple(std))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import re
@@ -10,9 +11,10 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from icda.errors import InputError, OperationError
+from icda.limits import LARGEST_JSON, read_small
 
 try:
     import fcntl
@@ -56,30 +58,63 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file that takes the place of `path` when it is whole, whoever else writes it: a reader sees the old or the new one.
 
     What is written first has a name nobody can foresee and is made by this call, so that it is never somebody else's file,
-    nor a link to one. What killed processes left half written is removed.
+    nor a link to one. What killed processes left half written is removed. A file that cannot be written, as on a full disk,
+    is named by the error. A device or a pipe, which nothing can replace, is written to as it is.
     """
-    with _new_part(path) as file:
-        part = Path(file.name)
-        try:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            if not HAS_LOCKS:
-                file.close()  # Windows moves no open file
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+    try:
+        if _is_device(path):
+            with path.open("wb") as device:
+                yield device
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _new_part(path) as file:
+            part = Path(file.name)
+            try:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                if not HAS_LOCKS:
+                    file.close()  # Windows moves no open file
+                part.replace(path)
+            finally:
+                part.unlink(missing_ok=True)
+    except OSError as error:
+        if error.errno is None or not _is_about(error, path):
+            raise
+        kept = " The last good one is untouched." if path.exists() else ""
+        raise UnwritableError(f"could not write {path}: {error.strerror or error}.{kept}") from error
     _remove_scraps(path)
+
+
+@contextmanager
+def replacing_text(path: Path, errors: str = "backslashreplace") -> Iterator[TextIO]:
+    """`replacing` for text in UTF-8; `errors` says what becomes of lone surrogates, which names of files may hold."""
+    with replacing(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", errors=errors, newline="")
+        yield text
+        text.flush()
+        text.detach()
 
 
 def write_atomically(path: Path, content: bytes | memoryview) -> None:
     """Replace a file as a whole; the error says whether the last good one is still there."""
-    try:
-        with replacing(path) as file:
-            file.write(content)
-    except OSError as error:
-        kept = " The last good one is untouched." if path.exists() else ""
-        raise UnwritableError(f"could not write {path}: {error.strerror or error}.{kept}") from error
+    with replacing(path) as file:
+        file.write(content)
+
+
+def write_page(path: Path, page: str) -> None:
+    """Replace an HTML file as a whole."""
+    write_atomically(path, page.encode("utf-8", "xmlcharrefreplace"))
+
+
+def _is_device(path: Path) -> bool:
+    """Whether a name stands for no file of its own: /dev/null, /dev/stdout, a pipe."""
+    return (path.exists() and not path.is_file() and not path.is_dir()) or path.absolute().parent == Path("/dev")
+
+
+def _is_about(error: OSError, path: Path) -> bool:
+    """Whether an error is about writing a file, and not about what was read for it; an error of a write names no file."""
+    return error.filename is None or Path(os.fsdecode(error.filename)).parent == path.parent
 
 
 def _new_part(path: Path) -> BinaryIO:
@@ -110,8 +145,8 @@ def _remove_scraps(path: Path) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file that a run wrote."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        values = json.loads(read_small(path, LARGEST_JSON).decode())
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DamagedFileError(f"{path} is not JSON ({error}): was the run cut off while writing?") from error
     if not isinstance(values, dict):
         raise DamagedFileError(f"{path} holds a {type(values).__name__}, not what a run writes.")

@@ -101,7 +101,13 @@ def read_rows(path: Path, *needed: str) -> list[dict[str, str]]:
     """The rows of a ledger that has some columns."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
+            reader = csv.DictReader(file)
+            rows = []
+            for row in reader:
+                if None in row or None in row.values():
+                    wanted = len(reader.fieldnames or ())
+                    raise InputError(f"{path}, line {reader.line_num}: a row needs {wanted} cells, as its header has.")
+                rows.append(row)
     except (csv.Error, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read as a ledger of runs: {error}.") from error
     if rows and (missing := [name for name in needed if name not in rows[0]]):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from icda._version import __version__
 from icda.data.embedding.samples import Columns
-from icda.data.own.blocks import find_blocks, names_split, number_kind
+from icda.data.own.blocks import feature_names, find_blocks, names_split, number_kind
 from icda.engines import Engine
 from icda.heads.blocks import BlockRows
 from icda.heads.problem import AUGMENTED
@@ -39,7 +38,6 @@ def fit_from_blocks(
     notes = [ALL_ROWS] if names_split(blocks[0]) else []
     for note in notes:
         say(note)
-    started = time.perf_counter()
     dtype, full = number_kind(blocks[0]), name in AUGMENTED
     known = wanted.groups is not None
     rows = BlockRows.gather(blocks, engine, full=full, dtype=dtype, seed=seed, say=say, groups=known)
@@ -56,8 +54,8 @@ def fit_from_blocks(
         "iterations": fitted.iterations,
         "converged": fitted.converged,
         "passes": rows.passes,
-        "seconds": round(time.perf_counter() - started, 1),
     }
     label = None if path.suffix.lower() == ".npy" else wanted.labels
-    reads = Reads("features", head.coef.shape[1], label=label)
+    columns, array = feature_names(blocks[0])
+    reads = Reads("features", head.coef.shape[1], label=label, columns=columns, array=array)
     return HeadModel(head.classes, head.coef, head.intercept, reads, head.shortcut, facts)

@@ -81,7 +81,6 @@ def export_onnx(model: Model, path: Path) -> Path:
     free = torch.export.Dim("batch", min=1)
     long = torch.export.Dim("length", min=2, max=512)
     shapes = tuple({0: free, 1: long} if name in ("input_ids", "attention_mask") else {0: free} for name in inputs)
-    path.parent.mkdir(parents=True, exist_ok=True)
     with _quiet_exporter():
         program = torch.onnx.export(
             module.eval(),
@@ -96,7 +95,7 @@ def export_onnx(model: Model, path: Path) -> Path:
     assert program is not None
     program.model.metadata_props["classes"] = json.dumps([str(name) for name in model.classes])
     program.model.metadata_props["reads"] = json.dumps(model.reads.as_dict())
-    program.save(str(path), external_data=False)
+    write_atomically(path, program.model_proto.SerializeToString())
     return path
 
 
@@ -127,7 +126,6 @@ def export_safetensors(model: Model, path: Path) -> Path:
         }
     else:
         raise InputError(f"a {type(model).__name__} has no weights to export.")
-    path.parent.mkdir(parents=True, exist_ok=True)
     facts = {"classes": json.dumps([str(name) for name in model.classes]), "reads": json.dumps(model.reads.as_dict())}
     # Copies: two names may share their memory, which the format does not allow.
     write_atomically(path, save({name: value.detach().clone().contiguous() for name, value in weights.items()}, facts))

@@ -234,8 +234,8 @@ def _reads(found: LabelledFeatures) -> Reads:
     size = int(given) if given.isdecimal() else None
     # Files of an earlier icda do not say how large the images were: at another size their features would be others.
     if kind is None or version is None or (kind == "image" and size is None):
-        return Reads("features", width, encoder, version, size, columns=found.columns)
-    return Reads(kind, width, encoder, version, size, column)
+        return Reads("features", width, encoder, version, size, columns=found.columns, array=found.array)
+    return Reads(kind, width, encoder, version, size, column, array=found.array)
 
 
 def _kept(samples: Samples, made: Features) -> Samples:

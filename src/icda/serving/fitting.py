@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,16 @@ from icda.data.missing import is_missing
 from icda.data.own.table import crossed_groups
 from icda.errors import ExistingFileError, InputError
 from icda.heads.blocks import BlockRows
+from icda.results.claims import OWNER, claimed
+from icda.results.files import write_page
+from icda.results.renewal import renewed, settle
 from icda.serving.fit_data import EMBEDDED, FitData
-from icda.serving.folder import ANSWERS, FACTS, PAGE, QUESTIONS, WEIGHTS
+from icda.serving.folder import PAGE, WRITTEN
 from icda.serving.head import HeadModel
 from icda.serving.head_fit import AUTO, PLAIN, check_method, done_in_words, fit_named
 from icda.serving.model import Model
 from icda.serving.trial import Answer, Trial, cross_validate, judge
 
-WRITTEN = (FACTS, WEIGHTS, PAGE, QUESTIONS, ANSWERS, "source.json", "audit.csv", "audit.json")
 Say = Callable[[str], None]
 
 
@@ -102,25 +104,32 @@ def fit_model(data: FitData, method: str = AUTO, seed: int = 0, say: Say | None 
     return replace(told, model=replace(model, facts=told.facts()))
 
 
-def check_out(folder: Path, overwrite: bool) -> None:
+def check_out(folder: Path, overwrite: bool, allowed: Collection[str] = ()) -> None:
     """Refuse a folder with content, unless it is to be overwritten or holds no more than an interrupted fit leaves."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--out is {folder}, which is a file: expected a folder.")
-    left = (EMBEDDED, f"{EMBEDDED}.part")
-    if folder.is_dir() and not overwrite and any(entry.name not in left for entry in folder.iterdir()):
-        raise ExistingFileError(f"{folder} is not empty: choose another --out, or --overwrite what icda wrote there.")
+    if not folder.is_dir():
+        return
+    with claimed(folder, wait=False):
+        settle(folder)
+        kept = (EMBEDDED, f"{EMBEDDED}.part", OWNER, *allowed)
+        others = [entry.name for entry in folder.iterdir() if entry.name not in kept]
+        if not overwrite and any(not name.endswith(".part") or not name.startswith(".") for name in others):
+            raise ExistingFileError(
+                f"{folder} is not empty: choose another --out, or --overwrite what icda wrote there."
+            )
 
 
-def write_fitted(fitted: Fitted, folder: Path, page: str) -> None:
-    """The model folder; what an earlier fit left there goes first, so that no mixture of two is ever loaded."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in WRITTEN:
-        (folder / name).unlink(missing_ok=True)
-    fitted.audit.to_csv(folder / "audit.csv")
-    fitted.audit.to_json(folder / "audit.json")
-    (folder / PAGE).write_text(page, encoding="utf-8", errors="xmlcharrefreplace")
-    if isinstance(fitted.model, HeadModel):  # a network has its checkpoint there
-        fitted.model.save(folder)
+def write_fitted(fitted: Fitted, folder: Path, page: str, beside: Callable[[Path], None] | None = None) -> None:
+    """The model folder, in the place of an earlier one; `beside` writes more files into the folder that it is given."""
+    with renewed(folder, WRITTEN) as aside:
+        fitted.audit.to_csv(aside / "audit.csv")
+        fitted.audit.to_json(aside / "audit.json")
+        write_page(aside / PAGE, page)
+        if isinstance(fitted.model, HeadModel):  # a network has its checkpoint there
+            fitted.model.write(aside)
+        if beside is not None:
+            beside(aside)
 
 
 def as_floats(X: np.ndarray) -> np.ndarray:

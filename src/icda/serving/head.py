@@ -11,7 +11,9 @@ import numpy as np
 
 from icda.data.embedding import Samples, encode_rows
 from icda.errors import InputError
-from icda.serving.folder import FACTS, WEIGHTS, read_model, write_model
+from icda.limits import LARGEST_NAMES, LONGEST_NAME
+from icda.results.renewal import renewed
+from icda.serving.folder import FACTS, WEIGHTS, WRITTEN, read_model, write_model
 from icda.serving.model import REMEDY, Answers, Model
 from icda.serving.reads import Reads
 
@@ -47,6 +49,11 @@ class HeadModel(Model):
 
     def answer(self, samples: Samples, rows: range, skip_unreadable: bool = False) -> Answers:
         features, kept = encode_rows(samples, rows, self.reads.load_encoder(), BATCH, skip_unreadable, REMEDY)
+        if kept.any() and features.shape[1] != self.reads.width:
+            raise InputError(
+                f"the encoder {self.reads.encoder} gives {features.shape[1]} features, and the model was fitted to "
+                f"{self.reads.width}: it is not the encoder of the fit."
+            )
         return self._answers(features if kept.any() else np.empty((0, self.reads.width), np.float32), kept)
 
     def _answers(self, features: np.ndarray, kept: np.ndarray) -> Answers:
@@ -54,7 +61,12 @@ class HeadModel(Model):
         return Answers(features, linear_logits(features, self.coef, self.intercept), kept, points_to)
 
     def save(self, folder: Path) -> None:
-        """Write the model folder."""
+        """Write the model folder, in the place of an earlier model; what told of that one goes."""
+        with renewed(folder, WRITTEN) as aside:
+            self.write(aside)
+
+    def write(self, folder: Path) -> None:
+        """Write the two files of the model."""
         facts: dict[str, Any] = {"kind": "head", "classes": self.classes.tolist(), "reads": self.reads.as_dict()}
         weights = {"coef": self.coef, "intercept": self.intercept}
         if self.shortcut is not None:
@@ -95,6 +107,14 @@ def _classes(values: object, origin: str) -> np.ndarray:
         raise InputError(f"{origin} must list at least two classes, each with a name of its own.")
     if len({type(value) for value in values}) > 1 or not isinstance(values[0], Label):
         raise InputError(f"{origin}: the classes must be all texts or all numbers.")
+    longest = max(len(str(value)) for value in values)
+    if (
+        longest > LONGEST_NAME or longest * len(values) > LARGEST_NAMES
+    ):  # as NumPy texts all take the room of the longest
+        raise InputError(
+            f"{origin}: {len(values)} classes with names of up to {longest} characters, at most {LONGEST_NAME} each and "
+            f"{LARGEST_NAMES} in all are read."
+        )
     return np.array(values)
 
 

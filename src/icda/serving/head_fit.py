@@ -14,7 +14,8 @@ from icda.auditing.plan import attribute_reader, chosen_decay, fit_blocks_groupe
 from icda.auditing.treatment import Treatment
 from icda.data.missing import is_missing
 from icda.errors import InputError
-from icda.estimators.robust import RobustClassifier, weighted_moments
+from icda.estimators.robust import RobustClassifier
+from icda.estimators.samples import weighted_moments
 from icda.functional.prior import joint_counts
 from icda.heads.blocks import BlockProblem, BlockRows
 from icda.heads.decay import choose_decay

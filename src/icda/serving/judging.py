@@ -134,7 +134,8 @@ def _read_features(path: Path, model: Model, split: str, origin: str, group: str
     if path.suffix.lower() == ".npy":
         raise InputError(f"{path} holds features without labels: put both into one .npz, under the names X and y.")
     column, _, _ = _columns(model)
-    found = read_feature_file(path, Columns(labels=column, groups=group, fitted=model.reads.columns))
+    wanted = Columns(labels=column, groups=group, fitted=model.reads.columns, array=model.reads.array)
+    found = read_feature_file(path, wanted)
     model.reads.check_made_alike(found.embedding, path)
     rows = np.ones(len(found.labels), dtype=bool)
     if found.splits is not None:

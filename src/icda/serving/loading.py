@@ -7,6 +7,7 @@ from pathlib import Path
 
 from icda.errors import InputTypeError, MissingFileError
 from icda.results.files import MODEL
+from icda.results.renewal import place_of
 from icda.serving.folder import FACTS
 from icda.serving.model import Model
 
@@ -18,11 +19,19 @@ def load(path: str | PathLike[str], *, allow_hub: bool = False) -> Model:
     reads; `classes` are the names of the classes. Nothing in the folder can run code: `icda fit` writes JSON and
     safetensors, and the checkpoint of a run is read as plain tensors. An encoder or network that the folder names by a
     hub (hf:, timm:) must be on this machine, unless `allow_hub` lets it be fetched.
+
+    Args:
+        path: The folder.
+        allow_hub: Whether an encoder or network may be fetched.
+
+    Returns:
+        The model.
     """
     if not isinstance(path, str | PathLike):
         raise InputTypeError(f"load expects the path of a model's folder, got {path!r}.")
     folder = Path(path).expanduser()
-    if (folder / FACTS).is_file():
+    facts = place_of(folder, FACTS)
+    if facts.is_file() and (facts.stat().st_size or facts.parent == folder):
         from icda.serving.head import load_head
 
         return load_head(folder, allow_hub)

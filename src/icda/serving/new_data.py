@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -12,11 +11,12 @@ from icda.data.embedding import Samples, read_samples
 from icda.data.embedding.features import member_names, read_arrays, why
 from icda.data.embedding.samples import Columns
 from icda.data.images import IMAGE_SUFFIXES
-from icda.data.own.feature_files import EMBEDDING, FEATURES, NAMES, features_column
+from icda.data.own.feature_files import EMBEDDING, NAMES, features_array, features_column
+from icda.data.own.parquet import ParquetTable, open_parquet, read_column
 from icda.data.own.table import IMAGE, TEXT, CsvTable, read_table
 from icda.errors import InputError, MissingFileError
-from icda.extras import require
 from icda.registry import did_you_mean
+from icda.serving.fit_data import check_finite
 from icda.serving.model import check_features
 from icda.serving.reads import Reads
 
@@ -41,7 +41,7 @@ def read_new(path: Path, reads: Reads, column: str | None = None, allow_outside:
     if path.is_dir():
         if reads.kind != "image":
             raise InputError(f"{path} is a folder, and the model reads {_described(reads)}: give a file of those.")
-        return _from_samples(read_samples(path, unlabelled=True), "path")
+        return _from_samples(read_samples(path, unlabelled=True, allow_outside=allow_outside), "path")
     if not path.is_file():
         raise MissingFileError(f"{path.absolute()} is not there: give a folder of images, a .csv, .npz or .parquet.")
     suffix = path.suffix.lower()
@@ -64,7 +64,7 @@ def _from_table(table: CsvTable, reads: Reads, column: str | None, allow_outside
     if reads.kind == "features":
         names = _wanted_columns(reads, list(table.columns), table.path)
         named = None if ids is None or ids in names else np.array(table.columns[ids], dtype=object)
-        return _rows(np.stack([_numbers(table, name) for name in names], 1), reads, named)
+        return _rows(np.stack([_numbers(table, name) for name in names], 1), reads, table.path, named)
     usual = TEXT if reads.kind == "text" else IMAGE
     if column is None and reads.column in table.columns:
         column = reads.column
@@ -86,18 +86,18 @@ def _from_table(table: CsvTable, reads: Reads, column: str | None, allow_outside
 
 def _from_npz(path: Path, reads: Reads, column: str | None) -> NewData:
     members = member_names(path)
-    name = column or next((name for name in FEATURES if name in members), None)
+    name = column or features_array(path, members, reads.array)
     if name not in members:
-        raise InputError(f"{path} has no array {name or 'of features by a usual name'!r}: it has {', '.join(members)}.")
+        raise InputError(f"{path} has no array {name!r}: {did_you_mean(name, members)}It has {', '.join(members)}.")
     ids = next((known for known in NAMES if known in members), None)
     arrays = read_arrays(path, [part for part in (name, ids, *EMBEDDING) if part])
     reads.check_made_alike(arrays, path)
-    return _rows(_width(arrays[name], reads, path), reads, arrays.get(ids) if ids else None)
+    return _rows(_width(arrays[name], reads, path), reads, path, arrays.get(ids) if ids else None)
 
 
 def _from_npy(path: Path, reads: Reads, column: str | None) -> NewData:
     try:
-        return _rows(_width(np.load(path, allow_pickle=False), reads, path), reads)
+        return _rows(_width(np.load(path, allow_pickle=False), reads, path), reads, path)
     except (ValueError, OSError, EOFError) as error:
         if isinstance(error, InputError):
             raise
@@ -105,11 +105,8 @@ def _from_npy(path: Path, reads: Reads, column: str | None) -> NewData:
 
 
 def _from_parquet(path: Path, reads: Reads, column: str | None) -> NewData:
-    parquet: Any = require("pyarrow.parquet", "parquet", "Parquet files")
-    try:
-        schema = parquet.read_schema(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} is no Parquet file, or it is damaged ({error}).") from error
+    with open_parquet(path) as file:
+        schema = file.schema_arrow
     known = list(schema.names)
     if column is not None and column not in known:
         raise InputError(f"{path} has no column {column!r}: {did_you_mean(column, known)}It has {', '.join(known)}.")
@@ -117,19 +114,16 @@ def _from_parquet(path: Path, reads: Reads, column: str | None) -> NewData:
     own = column is None and reads.columns is not None and all(name in known for name in reads.columns)
     names = [listed] if listed is not None and not own else _wanted_columns(reads, known, path)
     ids = next((name for name in NAMES if name in known and name not in names), None)
-    table = parquet.read_table(path, columns=[*names, *([ids] if ids else [])])
-    for name in names:
-        if table[name].null_count:
-            raise InputError(f"{path}: column {name!r} has {table[name].null_count} empty cells: fill or drop them.")
-    try:
-        values = [np.array(table[name].to_pylist(), dtype=np.float32) for name in names]
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{path}: the columns of features must hold numbers ({error}).") from error
-    features = values[0] if values[0].ndim == 2 else np.stack(values, 1)
-    return _rows(_width(features, reads, path), reads, np.array(table[ids].to_pylist(), dtype=object) if ids else None)
+    table = ParquetTable(path, names, None)
+    features = table.in_memory().features
+    check_finite(features, tuple(table.features), path)
+    named = None if ids is None else np.array(read_column(path, ids).to_pylist(), dtype=object)
+    return _rows(_width(features, reads, path), reads, path, named)
 
 
-def _rows(features: np.ndarray, reads: Reads, names: np.ndarray | None = None) -> NewData:
+def _rows(features: np.ndarray, reads: Reads, path: Path, names: np.ndarray | None = None) -> NewData:
+    if not len(features):
+        raise InputError(f"{path} has no rows: there is nothing to predict.")
     features = check_features(features, reads)
     if names is not None and names.shape == (len(features),):
         return NewData([str(name) for name in names], "id", features=features)

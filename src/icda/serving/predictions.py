@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from icda.errors import InputError
+from icda.results.files import replacing_text
 from icda.results.foreign_text import write_csv
 from icda.serving.model import CHUNK, Answers, Model, probabilities_of
 from icda.serving.new_data import NewData, read_new
@@ -76,8 +77,7 @@ class Predictions:
     def to_csv(self, path: str | PathLike[str]) -> Path:
         """Write the table; names that spreadsheets take for formulas become text."""
         path = Path(path).expanduser()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+        with replacing_text(path) as file:
             write_csv(file, self.columns(), self.rows())
         return path
 

@@ -17,6 +17,7 @@ from markupsafe import Markup
 from icda.auditing import Questions, ask
 from icda.auditing.exhibits import Show, show_images, show_texts
 from icda.report.markup import content_policy, style_sheet
+from icda.results.files import write_page
 from icda.serving.answers import Answers, rows_of
 from icda.serving.contrast import in_words
 from icda.serving.differences import differing_columns
@@ -151,7 +152,7 @@ def write_question_page(fitted: Fitted, folder: Path, answers: Answers, command:
     suspicion = suspicion_of(fitted.audit.verdicts["shortcut"].answer)
     title = f"What do these {len(maker.rows)} samples show?"
     page = render_questions(maker, title, suspicion, command, answers)
-    (folder / QUESTIONS).write_text(page, encoding="utf-8", errors="xmlcharrefreplace")
+    write_page(folder / QUESTIONS, page)
 
 
 def _render(title: str, payload: Mapping[str, Any], connect: bool) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from icda.data.embedding import Encoder
 from icda.errors import InputError, OperationError
+from icda.limits import check_side
 
 KINDS = ("image", "text", "features")
 
@@ -17,8 +18,8 @@ KINDS = ("image", "text", "features")
 class Reads:
     """Of what kind the inputs are, how many features there are, and where they stand in a file.
 
-    `column` is the column of paths or texts in the table that the model was fitted to, `columns` those of the features,
-    `label` and `group` those of labels and groups, where the user named them.
+    `column` is the column of paths or texts in the table that the model was fitted to, `columns` those of the features or,
+    among several arrays, `array`; `label` and `group` are those of labels and groups, where the user named them.
     """
 
     kind: Literal["image", "text", "features"]
@@ -30,6 +31,7 @@ class Reads:
     columns: tuple[str, ...] | None = None
     label: str | None = None
     group: str | None = None
+    array: str | None = None
     allow_hub: bool = field(default=True, compare=False)  # False for a name that stands in a file
     _loaded: list[Encoder] = field(default_factory=list, repr=False, compare=False)
 
@@ -42,11 +44,13 @@ class Reads:
         """Checked: the values may come from a stranger's file."""
         if not isinstance(values, Mapping) or values.get("kind") not in KINDS:
             raise InputError(f"{origin} does not say what the model reads ({', '.join(KINDS)}).")
-        names = ("encoder", "encoder_version", "column", "label", "group")
+        names = ("encoder", "encoder_version", "column", "label", "group", "array")
         for name, kind in {**dict.fromkeys(names, str), "image_size": int, "width": int}.items():
             value = values.get(name)
             if not (isinstance(value, kind) or (value is None and name != "width")) or isinstance(value, bool):
                 raise InputError(f"{origin}: {name} is {value!r}, expected {kind.__name__}.")
+        if (size := values.get("image_size")) is not None:
+            check_side(size, origin)
         columns = values.get("columns")
         if columns is not None and not (isinstance(columns, list) and all(isinstance(name, str) for name in columns)):
             raise InputError(f"{origin}: columns are {columns!r}, expected names.")
@@ -60,6 +64,7 @@ class Reads:
             columns=None if columns is None else tuple(columns),
             label=values.get("label"),
             group=values.get("group"),
+            array=values.get("array"),
         )
 
     def check_made_alike(self, embedding: Mapping[str, Any], path: Path) -> None:

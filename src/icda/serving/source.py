@@ -12,14 +12,13 @@ from pydantic import TypeAdapter
 from icda.errors import InputError, MissingFileError
 from icda.results.files import read_json, write_atomically
 from icda.serving.fit_data import Asked
+from icda.serving.folder import SOURCE
 
-SOURCE = "source.json"
 
-
-def write_source(folder: Path, data: Path, asked: Asked) -> None:
-    """Note the place of the data, as seen from the folder, and what their columns mean."""
+def write_source(path: Path, folder: Path, data: Path, asked: Asked) -> None:
+    """Note in a file the place of the data, as seen from the model's folder, and what their columns mean."""
     place = os.path.relpath(data.expanduser().resolve(), folder.resolve())
-    write_atomically(folder / SOURCE, json.dumps({"data": place, "asked": asdict(asked)}, indent=1).encode())
+    write_atomically(path, json.dumps({"data": place, "asked": asdict(asked)}, indent=1).encode())
 
 
 def read_source(folder: Path) -> tuple[Path, Asked]:

@@ -13,7 +13,8 @@ from icda.statistics import ClassStatistics
 
 
 class AugmentedFeatures(NamedTuple):
-    """`num_samples` features with the labels they keep, the row each came from and the class each was moved towards."""
+    """`features` (M, A) with the labels they keep, `targets` (M,); the row each came from, `source` (M,), and the class
+    each was moved to, `towards` (M,)."""
 
     features: Tensor
     targets: Tensor
@@ -35,7 +36,19 @@ def augment(
 
     A pair (i, c) is drawn with probability proportional to alpha_{i,c} / pi_{y_i}, the paper's number of augmentations
     M-tilde_{i,c}; then h_{i,c} ~ N(h_i + lam alpha_{i,c} mu_c, lam (Sigma_y + alpha_{i,c} Sigma_c)). The mean cross
-    entropy of the result is therefore an unbiased estimate of L_infinity (eq. 2). pi comes from `statistics.count`.
+    entropy of the result is therefore an unbiased estimate of L_infinity (eq. 2).
+
+    Args:
+        features: (N, A).
+        targets: Labels (N,).
+        statistics: Class means and covariances; pi comes from their counts.
+        strength: alpha (N, C), such as `direct_strength` gives.
+        lam: lambda, how far features are moved.
+        num_samples: How many are drawn, M.
+        generator: What they are drawn with.
+
+    Returns:
+        Features (M, A) with their labels, and which sample was moved towards which class.
 
     >>> statistics = ClassStatistics(num_classes=2, feature_dim=3)
     >>> features, targets = torch.randn(6, 3), torch.tensor([0, 1, 0, 1, 0, 1])

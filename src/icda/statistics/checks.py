@@ -47,21 +47,22 @@ def check_labels(values: Any, name: str, num_samples: int, owner: str, device: t
     check_tensor(values, name, owner, device)
     if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
         wanted = "integer class labels" if name == "targets" else f"integer {name}"
-        raise InputTypeError(f"{owner} expects {wanted}, got {values.dtype}: use {name}.long().")
+        raise InputTypeError(
+            f"{owner} expects {wanted}, got {values.dtype}: it classifies. Labels stored like that become integers by "
+            f"{name}.long()."
+        )
     if values.shape != (num_samples,):
         raise InputError(f"{owner} expects {name} of shape ({num_samples},), got {tuple(values.shape)}.")
     return values.long()
 
 
-def read_once(**figures: Tensor) -> dict[str, float]:
-    """Scalars by name as numbers: one read, because each makes a device's queue stop.
+def read_once(*figures: Tensor) -> list[float]:
+    """Scalars as numbers: one read, because each makes a device's queue stop.
 
-    >>> read_once(low=torch.tensor(-1), high=torch.tensor(2.5))
-    {'low': -1.0, 'high': 2.5}
+    >>> read_once(torch.tensor(-1), torch.tensor(2.5))
+    [-1.0, 2.5]
     """
-    return dict(
-        zip(figures, torch.stack([value.detach().double() for value in figures.values()]).tolist(), strict=True)
-    )
+    return torch.stack([value.detach().double() for value in figures]).tolist()
 
 
 def magnitude(values: Tensor) -> Tensor:
@@ -91,14 +92,6 @@ def check_magnitude(largest: float, features: Tensor | None, owner: str, dtype: 
     raise InputError(
         f"{owner} got NaN or infinite features{where}. Nothing was updated; lower the learning rate or look at that input."
     )
-
-
-def check_range(low: float, high: float, number: int, what: str, owner: str) -> None:
-    """Refuse labels or attributes outside of 0 .. number - 1."""
-    if low < 0 or high >= number:
-        wrong = int(low if low < 0 else high)
-        counted = f"({number} classes)" if what == "label" else "(the rows of its prior)"
-        raise InputError(f"{owner} got {what} {wrong}, outside 0..{number - 1} {counted}.")
 
 
 def check_number(

@@ -12,18 +12,8 @@ from icda.errors import InputError, InputTypeError
 from icda.functional.grouping import LabelGroups, on_host
 from icda.functional.moments import CovarianceKind, Moments
 from icda.ranks import all_gather_rows, all_reduce, world_size
-from icda.statistics.checks import (
-    check_features,
-    check_float,
-    check_labels,
-    check_magnitude,
-    check_number,
-    check_range,
-    check_sizes,
-    magnitude,
-    most_allowed,
-    read_once,
-)
+from icda.statistics import checks
+from icda.statistics.checks import check_number
 from icda.statistics.precision import KeepsPrecision
 
 ALL_CLASSES = 4096  # up to so many, ranks add up all of them instead of asking which are present
@@ -74,7 +64,7 @@ class ClassStatistics(KeepsPrecision):
     ) -> None:
         super().__init__()
         owner = "ClassStatistics"
-        check_sizes(num_classes, feature_dim, owner)
+        checks.check_sizes(num_classes, feature_dim, owner)
         check_number(rank, "rank", owner, 1, whole=True)
         check_number(forgetting, "forgetting", owner, 1e-12, 1)
         check_number(shrinkage, "shrinkage", owner, 0, 1)
@@ -104,22 +94,24 @@ class ClassStatistics(KeepsPrecision):
             weights: (N,), which let a sample count more than once, or not at all.
         """
         owner, device = "ClassStatistics", self.mean.device
-        check_features(features, self.feature_dim, owner, device)
-        targets = check_labels(targets, "targets", len(features), owner, device)
+        checks.check_features(features, self.feature_dim, owner, device)
+        targets = checks.check_labels(targets, "targets", len(features), owner, device)
         if weights is not None:
-            weights = (
-                weights.to(self.mean.dtype) if isinstance(weights, Tensor) and not weights.is_complex() else weights
-            )
-            check_float(weights, "weights", owner, device)
+            if isinstance(weights, Tensor) and not weights.is_complex():  # counts may be whole numbers
+                weights = weights.to(self.mean.dtype)
+            checks.check_float(weights, "weights", owner, device)
             if weights.shape != targets.shape:
                 raise InputError(f"{owner} expects weights of shape ({len(targets)},), got {tuple(weights.shape)}.")
         if self.validate:
             mass = targets.new_ones(1) if weights is None else weights
-            low, high, least, most = *torch.aminmax(targets), *torch.aminmax(mass)
-            seen = read_once(features=magnitude(features), low=low, high=high, least=least, most=most)
-            check_range(seen["low"], seen["high"], self.num_classes, "label", owner)
-            check_magnitude(seen["features"], features, owner, self.mean.dtype)
-            if not 0 <= seen["least"] <= seen["most"] < most_allowed(self.mean.dtype) ** 0.1:
+            largest, low, high, least, most = checks.read_once(
+                checks.magnitude(features), *torch.aminmax(targets), *torch.aminmax(mass)
+            )
+            if not 0 <= low <= high < self.num_classes:
+                wrong, last = int(low if low < 0 else high), self.num_classes - 1
+                raise InputError(f"{owner} got label {wrong}, outside 0..{last} ({self.num_classes} classes).")
+            checks.check_magnitude(largest, features, owner, self.mean.dtype)
+            if not 0 <= least <= most < checks.most_allowed(self.mean.dtype) ** 0.1:
                 raise InputError(f"{owner} expects weights that are finite, not negative and below 3000.")
         self.fold(features, targets, weights)
 
@@ -136,17 +128,19 @@ class ClassStatistics(KeepsPrecision):
             return
         with torch.autocast(features.device.type, enabled=False):
             features = features.detach().to(self.mean.dtype)
-            mass = torch.ones_like(features[:, 0]) if weights is None else weights.detach().to(features)
             rows, places = self._rows(targets)
             number = self.num_classes if isinstance(rows, slice) else len(rows)
-            groups = LabelGroups.of(places, number)
-            sums = all_reduce(groups.sums(torch.cat([features * mass[:, None], mass[:, None]], 1)))
-            added = sums[:, -1].double()
+            groups, mass = LabelGroups.of(places, number), None if weights is None else weights.detach().to(features)
+            sums = features.new_zeros(number, self.feature_dim + 1)  # in one tensor: ranks add it up in one message
+            sums[:, :-1] = groups.sums(features if mass is None else features * mass[:, None])
+            sums[:, -1].index_add_(0, places, torch.ones_like(features[:, 0]) if mass is None else mass)
+            added = all_reduce(sums)[:, -1].double()
             mean = sums[:, :-1] / sums[:, -1:].clamp(min=torch.finfo(sums.dtype).tiny)
-            residuals = (features - mean[places]) * mass.sqrt()[:, None]
-            kept = torch.where(
-                added > 0, torch.full_like(added, self.forgetting), 1
-            )  # only a class that is seen forgets
+            residuals = mean[places].sub_(features)  # whose sign nobody asks for
+            if mass is not None:
+                residuals.mul_(mass.sqrt()[:, None])
+            # Only a class that is seen forgets.
+            kept = torch.where(added > 0, torch.full_like(added, self.forgetting), 1)
             share, spread, squares = self._blend(self.count[rows] * kept, added, mean, self.mean[rows])
             if self.factor is not None:
                 self._fold_factor(groups, rows, residuals, spread, kept, in_place)
@@ -203,13 +197,13 @@ class ClassStatistics(KeepsPrecision):
         count, mean, scatter = self.count[rows], self.mean[rows], self.scatter[rows]
         factor = None if self.factor is None else self.factor[rows]
         scale = torch.where(count > 0, 1 / count, 0).to(mean.dtype)
-        few = self.shrinkage * (count < self.feature_dim).to(scatter)
+        few = None if self.shrinkage == 0 else self.shrinkage * (count < self.feature_dim).to(scatter)
         if factor is not None:
-            if self.shrinkage > 0:
+            if few is not None:
                 factor = factor * (1 - few).sqrt()[:, None, None]
             # Exact variances minus what the factor explains: rounding must not make a variance negative.
             scatter = (scatter - factor.square().sum(1)).clamp(min=0)
-        elif self.shrinkage > 0 and self.kind == "full":
+        elif few is not None and self.kind == "full":
             diagonal = torch.diag_embed(scatter.diagonal(dim1=1, dim2=2))
             scatter = torch.lerp(scatter, diagonal, few[:, None, None])
         return Moments(self.kind, mean, scatter, scale, factor)
@@ -268,7 +262,7 @@ class ClassStatistics(KeepsPrecision):
         if self.kind == "full":
             batch = all_reduce(groups.products(residuals, residuals)).baddbmm_(spread[:, :, None], spread[:, None])
         else:
-            batch = all_reduce(groups.sums(residuals.square())).add_(squares)
+            batch = all_reduce(groups.sums(residuals.square_())).add_(squares)
         if alone:
             self.scatter += batch
         else:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from icda.training.checkpoint import CheckpointError
     from icda.training.config import TrainConfig, load_config
-    from icda.training.run import evaluate_folder, train
+    from icda.training.entry import TrainingResult, train
+    from icda.training.run import evaluate_folder
     from icda.training.trainer import DivergedError, Trainer
 
 _HOMES = {
@@ -19,12 +20,22 @@ _HOMES = {
     "DivergedError": "trainer",
     "TrainConfig": "config",
     "Trainer": "trainer",
+    "TrainingResult": "entry",
     "evaluate_folder": "run",
     "load_config": "config",
-    "train": "run",
+    "train": "entry",
 }
 
-__all__ = ["CheckpointError", "DivergedError", "TrainConfig", "Trainer", "evaluate_folder", "load_config", "train"]
+__all__ = [
+    "CheckpointError",
+    "DivergedError",
+    "TrainConfig",
+    "Trainer",
+    "TrainingResult",
+    "evaluate_folder",
+    "load_config",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from icda.errors import IcdaError, InputError, OperationError
+from icda.limits import check_unpacked
 from icda.results.files import UnwritableError, write_atomically
 from icda.settings import check
 
@@ -87,7 +88,10 @@ def _check_archive(path: Path) -> None:
     """Compare the checksums of the archive: torch reads past a flipped bit, and it would end up in the weights."""
     try:
         with zipfile.ZipFile(path) as archive:
+            check_unpacked(path, sum(entry.file_size for entry in archive.infolist()))
             damaged = archive.testzip()
+    except InputError as error:
+        raise CheckpointError(str(error)) from error
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror or error}.") from error
     except Exception as error:  # what zipfile raises on a broken file depends on where it is broken

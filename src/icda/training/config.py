@@ -18,6 +18,7 @@ from annotated_types import Interval
 
 from icda import plugins
 from icda.errors import InputError, MissingFileError
+from icda.limits import LARGEST_SIDE
 from icda.plain_yaml import read_yaml
 from icda.ranges import NotNegative, NotNegativeInt, Positive, PositiveInt, Seed, Share
 from icda.results.files import write_atomically
@@ -69,7 +70,7 @@ class TrainConfig:
     warmup_epochs: NotNegative = 0.0
     """Epochs over which the learning rate rises from zero."""
     clip_norm: Positive | Literal["auto"] | None = "auto"
-    """Largest gradient norm; None leaves gradients alone. auto: 1 for your own data (--data), none for tasks."""
+    """Largest gradient norm; None leaves gradients alone. auto: 1 for your own data (--data, datasets), none for tasks."""
     attributes: Literal["known", "unknown"] = "known"
     """Whether training and selection may see group labels; "unknown" withholds them from both."""
     subset: Positive | None = None
@@ -89,7 +90,7 @@ class TrainConfig:
     """Iterations between checkpoints; 0 saves after each epoch."""
     tensorboard: bool = False
     """Write TensorBoard event files too."""
-    image_size: Annotated[int, Interval(ge=1, le=2**14)] = 32
+    image_size: Annotated[int, Interval(ge=1, le=LARGEST_SIDE)] = 32
     """Side to which images of a folder or CSV are resized."""
     image_column: str | None = None
     """CSV column with image paths; guessed from common names if not given."""
@@ -104,7 +105,7 @@ class TrainConfig:
     skip_unreadable: bool = False
     """Leave out images that cannot be read, instead of stopping."""
     allow_outside: bool = False
-    """Trust a table that names images outside its own folder."""
+    """Trust a table, or a folder with links, that names images outside its own folder."""
     plugin: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = field(default_factory=plugins.given)
     """Python file or module that registers methods, losses, tasks ... of your own; may be given several times."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +30,6 @@ from icda.methods.create import num_networks
 from icda.models import FeatureClassifier, create_model
 from icda.models.hub import hub
 from icda.models.tokenisers import read_by
-from icda.ranks import from_first_rank, is_first_rank, together
 from icda.report import write_report
 from icda.results import RunResult
 from icda.results.claims import claimed
@@ -51,28 +50,30 @@ from icda.training.checkpoint import CheckpointError, load_checkpoint, load_netw
 from icda.training.config import TrainConfig, config_from_dict, describe_changes, save_config
 from icda.training.environment import describe_environment
 from icda.training.evaluation import evaluate_split, group_samples
-from icda.training.objects import PREFIX, GivenModel, make_network, named
+from icda.training.first_rank import from_first_rank, is_first_rank, together
+from icda.training.known_groups import with_read_groups
+from icda.training.objects import PREFIX, OwnModel, named
 from icda.training.progress import ProgressView
 from icda.training.seeding import seed_everything
 from icda.training.summary import describe_run
 from icda.training.trainer import Trainer
 
 
-def train(
-    config: TrainConfig | None = None,
-    *,
-    model: GivenModel | None = None,
+def run_training(
+    config: TrainConfig,
+    model: OwnModel | None = None,
     task: Task | None = None,
     resume: bool = False,
     overwrite: bool = False,
     view: ProgressView | None = None,
-) -> RunResult:
-    """Train, evaluate the selected model on the test split, write result.json, explanations.json and report.html.
+    judged: str = "test",
+    leaves_files: bool = True,
+) -> tuple[RunResult, Callable[[], FeatureClassifier]]:
+    """Train, evaluate the selected model on the split `judged`, write result.json, explanations.json and report.html.
 
-    `task` and `model` stand in for the names in `config`. A model is a FeatureClassifier, any module that ends in a linear
-    layer called fc, classifier or head, or a function that makes one; it is copied, and stays as it is.
+    `task` and `model` stand in for the names in `config`. Returns the result, and what gives the trained network.
     """
-    config = named(config or TrainConfig(), model, task)
+    config = named(config, model, task)
     plugins.load(config.plugin)
     folder = config.folder()
     with claimed(folder, wait=False) if is_first_rank() else nullcontext():
@@ -80,19 +81,27 @@ def train(
             make_accelerator(config.precision)  # ranks meet here, and only the first need see the folder
         finished = from_first_rank(lambda: _earlier_result(folder, config, resume, overwrite))
         if finished is None:
-            return _train(config, model, task, "overwrite" if overwrite else "resume" if resume else "new", view)
+            how: Literal["new", "resume", "overwrite"] = "overwrite" if overwrite else "resume" if resume else "new"
+            return _train(config, model, task, how, view, judged, leaves_files)
         if is_first_rank():
             _remake_missing(folder, config, finished, readable=model is None and task is None)
-        return finished
+        if model is None:
+            return finished, lambda: load_folder(folder, allow_outside=config.allow_outside)[2][0]
+        networks, _ = build(config, told_task(config, load_task(config, task, model)), model)
+        path = folder / MODEL
+        load_networks(networks, from_first_rank(lambda: load_checkpoint(path, ("networks",)))["networks"], path)
+        return finished, lambda: networks[0]
 
 
 def _train(
     config: TrainConfig,
-    model: GivenModel | None,
+    model: OwnModel | None,
     task: Task | None,
     how: Literal["new", "resume", "overwrite"],
     view: ProgressView | None,
-) -> RunResult:
+    judged: str,
+    leaves_files: bool,
+) -> tuple[RunResult, Callable[[], FeatureClassifier]]:
     """Train in a folder that is claimed and holds no result, or one to be given up."""
     started, folder = time.perf_counter(), config.folder()
     task = load_task(config, task, model)
@@ -110,15 +119,16 @@ def _train(
         accelerator.wait_for_everyone()
     epoch = trainer.load_model()
     result = replace(
-        evaluate_run(config, task, trainer.models, trainer.method, accelerator),
+        evaluate_run(config, task, trainer.models, trainer.method, accelerator, judged),
         selected_epoch=epoch,
         history=trainer.history,
         seconds=round(time.perf_counter() - started, 2),
     )
-    if accelerator.is_main_process:
+    if accelerator.is_main_process and leaves_files:
         result.write(folder / RESULT)
         _explain(folder, result, task, trainer.models, trainer.method)
-    return result
+    network = trainer.models[0]  # not the trainer, whose optimisers hold more than the network
+    return result, lambda: network
 
 
 def _explain(folder: Path, result: RunResult, task: Task, models: Sequence[FeatureClassifier], method: Method) -> None:
@@ -153,7 +163,7 @@ def told_task(config: TrainConfig, task: Task) -> Task:
     return task.without_groups() if config.attributes == "unknown" else task
 
 
-def load_task(config: TrainConfig, task: Task | None = None, model: GivenModel | None = None) -> Task:
+def load_task(config: TrainConfig, task: Task | None = None, model: OwnModel | None = None) -> Task:
     """The task a configuration names, or the one made of the user's own folder or CSV, or `task`.
 
     It is cut to the subset asked for, and as the model named there reads it; a model that is given reads it as it is.
@@ -161,6 +171,8 @@ def load_task(config: TrainConfig, task: Task | None = None, model: GivenModel |
     task = _find_task(config) if task is None else task
     if config.labels is not None:
         task = relabelled(task, config.labels)
+    if config.attributes == "known":
+        task = with_read_groups(task)
     if config.subset is not None:  # which groups samples belong to must not decide who is taken, if it is not known
         task = take_subset(task, config.subset, config.data_seed, by_groups=config.attributes == "known")
     named_model = config.model or task.default_model
@@ -172,7 +184,8 @@ def _find_task(config: TrainConfig) -> Task:
         return create_task(config.task, config.root, config.data_seed)
     path = Path(config.data)
     if path.is_dir():
-        return folder_task(path, config.image_size, config.data_seed, skip_unreadable=config.skip_unreadable)
+        trust = {"skip_unreadable": config.skip_unreadable, "allow_outside": config.allow_outside}
+        return folder_task(path, config.image_size, config.data_seed, **trust)
     columns = Columns(
         config.image_column, config.text_column, config.label_column, config.group_column, config.split_column
     )
@@ -190,7 +203,7 @@ def _find_task(config: TrainConfig) -> Task:
     raise MissingFileError(f"--data {path}: neither a folder of images nor a CSV or .npz file is there.")
 
 
-def build(config: TrainConfig, task: Task, model: GivenModel | None = None) -> tuple[list[FeatureClassifier], Method]:
+def build(config: TrainConfig, task: Task, model: OwnModel | None = None) -> tuple[list[FeatureClassifier], Method]:
     """Networks and method, checked against the task before anything is trained."""
     needs = method_needs(config.method)
     if config.attributes == "unknown" and needs & {"groups", "validation groups"}:
@@ -201,7 +214,7 @@ def build(config: TrainConfig, task: Task, model: GivenModel | None = None) -> t
 
 
 def _assemble(
-    config: TrainConfig, task: Task, setup: Setup | None, model: GivenModel | None = None
+    config: TrainConfig, task: Task, setup: Setup | None, model: OwnModel | None = None
 ) -> tuple[list[FeatureClassifier], Method]:
     """Networks for a task, and the method as `setup` has it; without one, as the task does."""
     seed_everything(config.seed)
@@ -209,7 +222,7 @@ def _assemble(
     if model is None and name.startswith(PREFIX):
         raise InputError(f"the run trained {name}, a model made in Python: make it again there, and load its weights.")
     networks = [
-        create_model(name, task.num_classes, task.input_shape) if model is None else make_network(model, config, task)
+        create_model(name, task.num_classes, task.input_shape) if model is None else model.make(config, task)
         for _ in range(num_networks(config.method))
     ]
     if setup is None:

@@ -24,7 +24,8 @@ from icda.training.seeding import restore_random_state
 
 @dataclass(frozen=True)
 class Crew:
-    """What all stages of a training share. `initial` are the networks' first weights, where a stage goes back to them."""
+    """What all stages of a training share. `initial` are the networks' first weights, where a stage goes back to them;
+    `frozen` the parameters that were not to be trained when they were given."""
 
     config: TrainConfig
     plan: Plan
@@ -33,6 +34,7 @@ class Crew:
     batches: TrainingBatches
     accelerator: Accelerator
     initial: Sequence[Mapping[str, Any]] = ()
+    frozen: Sequence[Tensor] = ()
 
 
 class StageRun:
@@ -45,6 +47,8 @@ class StageRun:
         self.batches_per_epoch = crew.batches.stage_length(self.stage)
         for model in crew.models:
             model.encoder.requires_grad_(self.stage.trains == "all")
+        for parameter in crew.frozen:
+            parameter.requires_grad_(False)
         optimizers = [make_optimizer(crew.config, model) for model in crew.models]
         for optimizer, state in zip(optimizers, optimizer_states, strict=False):
             optimizer.load_state_dict(state)

@@ -16,7 +16,6 @@ from icda.data.task import Batch, Split, Task
 from icda.errors import InputError, OperationError
 from icda.methods.base import Method, Setup, Stage, check_networks
 from icda.models.base import FeatureClassifier
-from icda.ranks import from_first_rank
 from icda.results.epoch import EpochRecord
 from icda.results.files import CHECKPOINT, CONFIG, MODEL
 from icda.selection import Selector, ValidationView
@@ -24,6 +23,7 @@ from icda.training.batches import TrainingBatches
 from icda.training.checkpoint import cpu_state, load_checkpoint, load_networks, load_state, save_checkpoint, understood
 from icda.training.config import TrainConfig, config_from_dict, describe_changes, save_config
 from icda.training.evaluation import answer_split, encode_split, evaluate_split, to_device
+from icda.training.first_rank import from_first_rank
 from icda.training.logs import EpochLog
 from icda.training.plan import Plan
 from icda.training.position import Position
@@ -74,7 +74,8 @@ class Trainer:
         resets = any(stage.reset_network for stage in self.stages)
         # Copies: on a CPU `cpu_state` shares its memory with the network, and would follow the training.
         initial = [copy.deepcopy(cpu_state(model)) for model in self.models] if resets else []
-        self.crew = Crew(config, self.plan, self.models, self.method, self.batches, accelerator, initial)
+        frozen = [value for model in self.models for value in model.parameters() if not value.requires_grad]
+        self.crew = Crew(config, self.plan, self.models, self.method, self.batches, accelerator, initial, frozen)
 
     def run(self, resume: bool = False) -> None:
         """Train to the end, from the checkpoint in `folder` when `resume` is set and there is one."""

@@ -15,7 +15,7 @@ from icda.auditing.inputs import DECAY
 from icda.auditing.questions import choose
 from icda.auditing.treatment import Treatment
 from icda.data.registry import data_root
-from icda.estimators.robust import weighted_moments
+from icda.estimators.samples import weighted_moments
 from icda.heads.balance import rebalance, with_prior
 from icda.heads.blocks import BlockRows
 from icda.heads.problem import LossSettings, Problem

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import zipfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from icda.errors import InputError, MissingFileError
+from icda.errors import IcdaError, InputError, MissingFileError
+from icda.limits import check_unpacked
 from icda.results.files import replacing
 
 
@@ -63,12 +65,7 @@ def map_features(path: str | PathLike[str]) -> Features:
         entry = archive.getinfo("features.npy")
         if entry.compress_type != zipfile.ZIP_STORED:
             raise InputError(f"the features in {path} are compressed and cannot be mapped: use load_features.")
-        with archive.open(entry) as stream:
-            headers = np.lib.format
-            is_first = headers.read_magic(stream) == (1, 0)
-            read = headers.read_array_header_1_0 if is_first else headers.read_array_header_2_0
-            shape, by_columns, dtype = read(stream)
-            inside = stream.tell()
+        shape, by_columns, dtype, inside = _header(archive, entry)
     with path.open("rb") as file:  # an entry's local header has its own lengths of name and extra field
         file.seek(entry.header_offset + 26)
         name_length, extra_length = (int.from_bytes(file.read(2), "little") for _ in range(2))
@@ -98,7 +95,24 @@ def member_names(path: Path) -> list[str]:
 def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
     """The arrays of an .npz file, or those of `names` that it has."""
     with _opened(path) as file:
-        return {name: file[name] for name in file.files if names is None or name in names}
+        wanted = [name for name in file.files if names is None or name in names]
+        known = {entry.filename: entry for entry in file.zip.infolist()}
+        entries = [known.get(f"{name}.npy") or known[name] for name in wanted]
+        check_unpacked(path, sum(entry.file_size for entry in entries))
+        for entry in entries:
+            shape, _, dtype, inside = _header(file.zip, entry)
+            if inside + math.prod(shape) * dtype.itemsize > entry.file_size:
+                raise ValueError(f"{entry.filename} is cut off")
+        return {name: file[name] for name in wanted}
+
+
+def _header(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[tuple[int, ...], bool, np.dtype, int]:
+    """Shape, order and type of an array in an archive, and where in its entry the values begin."""
+    with archive.open(entry) as stream:
+        headers = np.lib.format
+        is_first = headers.read_magic(stream) == (1, 0)
+        read = headers.read_array_header_1_0 if is_first else headers.read_array_header_2_0
+        return *read(stream), stream.tell()
 
 
 @contextmanager
@@ -111,6 +125,8 @@ def _opened(path: Path) -> Iterator[Any]:
         with np.load(path, allow_pickle=False) as file:
             yield file
     except (ValueError, OSError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+        if isinstance(error, IcdaError):
+            raise
         raise InputError(f"{path} is no .npz file of plain arrays, or it is damaged ({why(error)}).") from error
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from icda.data.embedding.features import Features, load_features, read_arrays, write_arrays
-from icda.data.embedding.samples import Samples
+from icda.data.embedding.samples import Samples, digest_of
 from icda.data.images import DECODER_THREADS, UnreadableImageError, decode_image, find_unreadable, unreadable
 from icda.data.own.table import natural_order
 from icda.engines import Engine, Here
@@ -296,8 +296,10 @@ def _origin(samples: Samples, out: Path) -> dict[str, str]:
         place = os.path.relpath(samples.source.resolve(), out.parent.resolve())
     except ValueError:  # another drive of Windows
         return {}
-    column = {} if samples.column is None else {"source_column": samples.column}
-    return {"source": Path(place).as_posix(), **column}
+    about = {} if samples.column is None else {"source_column": samples.column}
+    if samples.source.is_file():  # by it the table is known again
+        about["source_sha256"] = digest_of(samples.source)
+    return {"source": Path(place).as_posix(), **about}
 
 
 def _finished(out: Path, fingerprint: str) -> Features:

@@ -35,8 +35,8 @@ ADVICE = "For images without classes: --unlabelled."
 class Columns:
     """Which columns of a table, or arrays of a file, to take; those left out are recognised by their usual names.
 
-    `where` keeps rows, each "name=value". `fitted` are the columns that a model was fitted to: a table that has them is
-    read by them, and nothing is guessed.
+    `where` keeps rows, each "name=value". `fitted` are the columns that a model was fitted to, `array` the array: a file
+    that has them is read by them, and nothing is guessed.
     """
 
     image: str | None = None
@@ -49,6 +49,7 @@ class Columns:
     names: str | None = None
     where: tuple[str, ...] = ()
     fitted: tuple[str, ...] | None = None
+    array: str | None = None
 
 
 @dataclass(frozen=True)
@@ -107,14 +108,18 @@ def read_samples(
     """The samples of a folder of images, one subfolder per class, or of a CSV table.
 
     No split is made where none is given. `unlabelled` takes every image below a folder whatever its subfolder, and a
-    table without a label column. `allow_outside` trusts a table that names images outside its own folder. `advice` ends
-    the error about a folder without classes. `whole` refuses a table with a missing image or an empty text.
+    table without a label column. `allow_outside` trusts a table that names images outside its own folder, and a folder with
+    links to such. `advice` ends the error about a folder without classes. `whole` refuses a table with a missing image or
+    an empty text.
     """
     root = Path(path).expanduser()
     if root.is_dir():
         if columns not in (None, Columns()):
             raise InputError(f"{root} is a folder: columns can be named only for a CSV table.")
-        return _unlabelled_folder(root) if unlabelled else labelled_images(root, advice)
+        samples = _unlabelled_folder(root) if unlabelled else labelled_images(root, advice)
+        if not allow_outside:
+            _refuse_links(root, samples.inputs)
+        return samples
     if not root.is_file():
         raise MissingFileError(f"{root.absolute()} is not there. Expected: a CSV table, or a folder: {LAYOUT}.")
     if root.suffix.lower() in IMAGE_SUFFIXES:
@@ -177,6 +182,18 @@ def _unlabelled_folder(root: Path) -> Samples:
     return Samples("image", paths, _relative(paths, root), source=root)
 
 
+def _refuse_links(root: Path, paths: Sequence[Path]) -> None:
+    """Refuse links out of a folder; a file's own link and those of the folders above it are looked at, each once."""
+    place = root.resolve()
+    folders = {folder for path in paths for folder in path.relative_to(root).parents}
+    for path in (*(root / folder for folder in folders if folder.name), *paths):
+        if path.is_symlink() and not path.resolve().is_relative_to(place):
+            raise InputError(
+                f"{path} is a link to {path.resolve()}, outside {root}. A stranger's folder could show any file so; if you "
+                "trust it, add --allow-outside (allow_outside=True in Python)."
+            )
+
+
 def _relative(paths: Sequence[Path], root: Path) -> list[str]:
     return [path.relative_to(root).as_posix() for path in paths]
 
@@ -201,7 +218,8 @@ def find_inputs(
 ) -> Samples | None:
     """The images or texts behind `names`, from the folder or table that was given or that `icda embed` noted in the file.
 
-    A file may be a stranger's: what it notes is used only if it lies beside the file or in the current folder.
+    A file may be a stranger's: what it notes is used only if it lies beside the file, and a table only if it is, to the
+    byte, the one that was embedded.
     """
     root = given if given is not None else _noted(embedding, file)
     if root is None:
@@ -236,8 +254,15 @@ def _noted(embedding: Mapping[str, str], file: Path) -> Path | None:
     if not source:
         return None
     root = (file.parent / source).resolve()
-    near = any(root.is_relative_to(place.resolve()) for place in (Path.cwd(), file.parent))
-    return root if near and root.exists() else None
+    if not root.is_relative_to(file.parent.resolve()) or not root.exists():
+        return None
+    return root if root.is_dir() or embedding.get("source_sha256") == digest_of(root) else None
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _below(root: Path, name: str) -> Path:

@@ -11,11 +11,11 @@ import torch
 
 from icda.data.embedding.features import Features, map_features
 from icda.data.embedding.samples import Columns
+from icda.data.missing import plain_names
 from icda.data.own.feature_files import LABELS, features_column, map_array
-from icda.data.own.parquet import ParquetTable
+from icda.data.own.parquet import ParquetTable, open_parquet
 from icda.data.own.table import LABEL, SPLIT
 from icda.errors import InputError, MissingFileError
-from icda.extras import require
 
 BLOCK_BYTES = 64 * 2**20  # of features as they lie on disk
 
@@ -45,10 +45,10 @@ class _Span:
         return values[self.start : self.stop]
 
     def labels(self) -> np.ndarray:
-        return np.array(self._rows("labels"))
+        return plain_names(np.array(self._rows("labels")))
 
     def groups(self) -> np.ndarray:
-        return np.array(self._rows("groups"))
+        return plain_names(np.array(self._rows("groups")))
 
     def read(self) -> tuple[np.ndarray, np.ndarray]:
         return self._rows("features"), self.labels()
@@ -134,6 +134,13 @@ def number_kind(block: Block) -> torch.dtype:
     return torch.float64 if block.read()[0].dtype.name == "float64" else torch.float32
 
 
+def feature_names(block: Block) -> tuple[tuple[str, ...] | None, str | None]:
+    """The columns, or the array, that hold the features; neither for an .npy."""
+    if isinstance(block, ParquetBlock):
+        return block.features, None
+    return None, "features" if isinstance(block, MappedBlock) else None
+
+
 def names_split(block: Block) -> bool:
     """Whether the file of a block says which rows are kept apart for a test."""
     if isinstance(block, MappedBlock):
@@ -178,8 +185,8 @@ def _parquet_blocks(path: Path, wanted: Columns) -> list[Block]:
     files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
     if not files:
         raise InputError(f"{path} holds no .parquet file.")
-    parquet = require("pyarrow.parquet", "parquet", "Parquet files")
-    schema = parquet.read_schema(files[0])
+    with open_parquet(files[0]) as first:
+        schema = first.schema_arrow
     target = wanted.labels or next((name for name in (*LABELS, *LABEL) if name in schema.names), None)
     features = wanted.features or features_column(schema)
     if target is None or features is None:
@@ -189,7 +196,8 @@ def _parquet_blocks(path: Path, wanted: Columns) -> list[Block]:
     columns: tuple[str, ...] = (features,)
     width: int | None = None
     for file in files:
-        details = parquet.ParquetFile(file).metadata
+        with open_parquet(file) as opened:
+            details = opened.metadata
         if not details.num_rows:  # many programs write a part without rows
             continue
         table = _table(file.absolute(), columns, target, wanted.groups)

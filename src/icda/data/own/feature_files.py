@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -11,7 +11,8 @@ import numpy as np
 
 from icda.data.embedding.features import member_names, read_arrays, why
 from icda.data.embedding.samples import Columns
-from icda.data.own.parquet import ParquetTable, numeric_columns
+from icda.data.missing import plain_names
+from icda.data.own.parquet import ParquetTable, numeric_columns, open_parquet, read_column
 from icda.data.own.table import GROUP, LABEL, NAMED_COLUMNS, SPLIT, CsvTable, listed, read_table
 from icda.errors import InputError, MissingFileError
 from icda.extras import require
@@ -20,7 +21,7 @@ from icda.registry import did_you_mean
 FEATURES = ("features", "feats", "embeddings", "X", "x")
 LABELS = ("y", "labels", "label", "targets", "target")
 # What `icda embed` leaves beside the arrays.
-EMBEDDING = ("encoder", "encoder_version", "image_size", "source", "source_column")
+EMBEDDING = ("encoder", "encoder_version", "image_size", "source", "source_column", "source_sha256")
 NAMES = ("id", "ids", "names", "name", "path", "paths", "img_id")
 LEFT_OUT = ("they only number the rows", "their names say label, group or split", "they hold no numbers")
 
@@ -39,6 +40,7 @@ class LabelledFeatures:
     class_names: np.ndarray | None = None
     notes: tuple[str, ...] = ()  # what was taken and what was left out, for the user
     columns: tuple[str, ...] | None = None
+    array: str | None = None  # name of the features, where they are one array of several
     splits: np.ndarray | None = None
     groups: np.ndarray | None = None
     embedding: Mapping[str, str] = field(default_factory=dict)
@@ -54,7 +56,9 @@ def read_feature_file(path: Path, asked: Columns) -> LabelledFeatures:
         raise InputError(f"{path} ends in {path.suffix!r}, expected .npz, .csv, .parquet or .npy.")
     if not path.is_file():
         raise MissingFileError(f"{path.absolute()} is not there: `icda embed DATA --out {path}` makes a features file.")
-    return readers[path.suffix.lower()](path, asked)
+    found = readers[path.suffix.lower()](path, asked)
+    groups = None if found.groups is None else plain_names(found.groups)
+    return replace(found, labels=plain_names(found.labels), groups=groups)
 
 
 def column_names(path: Path) -> list[str]:
@@ -70,7 +74,7 @@ def column_names(path: Path) -> list[str]:
 def _from_npz(path: Path, asked: Columns) -> LabelledFeatures:
     members = member_names(path)  # only what is needed is read: the rest may be large
     chosen = {
-        "features": _pick(path, members, "features", asked.features, FEATURES),
+        "features": _features(path, members, asked),
         "labels": _pick(path, members, "labels", asked.labels, LABELS),
         "names": _pick_any(path, members, "names", asked.names, NAMES),
         "groups": _pick_any(path, members, "groups", asked.groups, ()),
@@ -92,7 +96,24 @@ def _from_npz(path: Path, asked: Columns) -> LabelledFeatures:
         known = {role: array[rows] for role, array in known.items()}
     embedding = {name: str(arrays[name]) for name in EMBEDDING if name in arrays and arrays[name].ndim == 0}
     class_names = arrays.get("class_names") if labels.dtype.kind in "iu" else None
-    return LabelledFeatures(**known, class_names=class_names, embedding=embedding)
+    return LabelledFeatures(**known, class_names=class_names, embedding=embedding, array=chosen["features"])
+
+
+def _features(path: Path, members: Collection[str], asked: Columns) -> str:
+    if asked.array is not None:
+        return features_array(path, members, asked.array)
+    return _pick(path, members, "features", asked.features, FEATURES)
+
+
+def features_array(path: Path, members: Collection[str], fitted: str | None) -> str:
+    """The array that a model was fitted to; one called as usual may be called otherwise as usual in another file."""
+    if fitted in members:
+        return fitted
+    found = next((name for name in FEATURES if name in members), None)
+    if found is None or (fitted is not None and fitted not in FEATURES):
+        wanted = "of features by a usual name" if fitted is None else f"{fitted!r}, which the model was fitted to"
+        raise InputError(f"{path} has no array {wanted}: name another with --column; it has {', '.join(members)}.")
+    return found
 
 
 def _from_npy(path: Path, asked: Columns) -> LabelledFeatures:
@@ -118,8 +139,8 @@ def _from_parquet(path: Path, asked: Columns) -> LabelledFeatures:
     """Like a CSV, with the types that the file gives; `--features` names a column of lists or the beginning of names."""
     if asked.where:
         raise InputError("--where reads .npz and .csv files: filter a Parquet file before the audit.")
-    parquet = require("pyarrow.parquet", "parquet", "Parquet files")
-    schema = parquet.read_schema(path)
+    with open_parquet(path) as file:
+        schema = file.schema_arrow
     label = _pick(path, schema.names, "labels", asked.labels, [*LABELS, *LABEL])
     named = _pick_any(path, schema.names, "names", asked.names, NAMES)
     group = _pick_any(path, schema.names, "groups", asked.groups, ())
@@ -137,10 +158,7 @@ def _from_parquet(path: Path, asked: Columns) -> LabelledFeatures:
     if not chosen:
         raise InputError(f"{path} has no column of numbers beside {label!r}: name the features with --features.")
     table = ParquetTable(path, chosen, label, groups=named)
-    parts = list(table.batches(2**14))
-    names = None if named is None else np.concatenate([np.asarray(part.groups, dtype=object) for part in parts])
-    features = np.concatenate([part.features for part in parts])
-    labels = np.concatenate([part.targets for part in parts])
+    features, labels, _, names = table.in_memory()
     guessed = asked.features is None and not own and not table.is_list  # what the user named is taken as named
     indices = [name for k, name in enumerate(table.features) if _is_index(name, features[:, k])] if guessed else []
     columns = [name for name in table.features if name not in indices]
@@ -150,7 +168,7 @@ def _from_parquet(path: Path, asked: Columns) -> LabelledFeatures:
         features = features[:, [name not in indices for name in table.features]]
 
     def read(name: str | None) -> np.ndarray | None:
-        return None if name is None else parquet.read_table(path, columns=[name])[name].to_numpy()
+        return None if name is None else read_column(path, name).to_numpy()
 
     about: dict[str, Any] = {"notes": _notes(columns, indices, answers), "columns": tuple(columns)}
     return LabelledFeatures(features, labels, names, **about, splits=read(split), groups=read(group))

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from icda.data.own.table import LONGEST_NAME
-from icda.errors import InputError, MissingFileError, UnreadableError
+from icda.data.missing import plain_names
+from icda.errors import IcdaError, InputError, MissingFileError, UnreadableError
 from icda.extras import require
+from icda.limits import LONGEST_NAME, check_unpacked
 from icda.registry import did_you_mean
 
 Source = str | PathLike[str] | Sequence[str | PathLike[str]]
@@ -41,15 +42,16 @@ class ParquetTable:
 
     `features` is the name of a column of lists, a list of column names, or the common beginning of the names of numeric
     columns ("f" for f0, f1, ...), taken in the order of the file; target, weights and groups are never among them. Rows
-    come in the order of the files, those of a folder sorted by name. Only a few batches are in memory at any time. An
-    empty cell in `features` becomes NaN; in another column it is an error.
+    come in the order of the files, those of a folder sorted by name. Only a few batches are in memory at any time. Features
+    are float32, or float64 where that is needed to hold the file's numbers. An empty cell in `features` becomes NaN; in
+    another column it is an error.
     """
 
     def __init__(
         self,
         path: Source,
         features: str | Sequence[str],
-        target: str,
+        target: str | None,
         sample_weight: str | None = None,
         groups: str | None = None,
     ) -> None:
@@ -57,22 +59,35 @@ class ParquetTable:
         # Without pre-buffering a whole row group is not read ahead of its batches.
         options = arrow.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
         kind = arrow.ParquetFileFormat(default_fragment_scan_options=options)
-        self.dataset = arrow.dataset(_existing(path), format=kind)
+        self._path = path
+        with readable(path):
+            self.dataset = arrow.dataset(_existing(path), format=kind)
+            self.num_rows = int(self.dataset.count_rows())
         self.target, self.sample_weight, self.groups = target, sample_weight, groups
         for name in self.other_columns:
             self._check_column(name)
         self.features = self._feature_columns(features)
-        self.num_rows = int(self.dataset.count_rows())
         if self.num_rows == 0:
             raise InputError(f"{path} has no rows.")
-        self.width = self._width()
+        with readable(path):
+            self.width = self._width()
 
     @property
     def other_columns(self) -> list[str]:
         return [name for name in (self.target, self.sample_weight, self.groups) if name is not None]
 
+    def in_memory(self) -> FeatureBatch:
+        """All samples at once, refused where they would take far more memory than their files take of the disk."""
+        for name in self.dataset.files:
+            with open_parquet(Path(name)) as file:
+                check_unpacked(Path(name), _unpacked(file.metadata, [*self.features, *self.other_columns]))
+        parts = zip(*self.batches(2**14), strict=True)
+        columns: list[Any] = [None if part[0] is None else np.concatenate(part) for part in parts]
+        return FeatureBatch(*columns)
+
     def labels(self) -> np.ndarray:
         """The distinct labels, sorted: one pass over the target column alone."""
+        assert self.target is not None
         labels: set[Any] = set()
         for batch in self._scan([self.target], 2**16):
             labels.update(_values(batch.column(self.target), self.target).tolist())
@@ -87,9 +102,10 @@ class ParquetTable:
 
     def read_group(self, group: int, columns: Sequence[str] | None = None) -> FeatureBatch:
         """The samples of one row group of a single file; `columns` may leave the features out."""
-        parquet = require("pyarrow.parquet", "parquet", "Parquet files")
         wanted = [*dict.fromkeys(columns or [*self.features, *self.other_columns])]
-        read = parquet.ParquetFile(self.dataset.files[0]).read_row_group(group, columns=wanted, use_threads=False)
+        with open_parquet(Path(self.dataset.files[0])) as file:
+            check_unpacked(Path(self.dataset.files[0]), _unpacked(file.metadata, wanted, group))
+            read = file.read_row_group(group, columns=wanted, use_threads=False)
         return self._batch(read.combine_chunks().to_batches()[0], wanted, with_features=columns is None)
 
     def _batch(self, batch: Any, columns: Sequence[str], with_features: bool = True) -> FeatureBatch:
@@ -100,13 +116,14 @@ class ParquetTable:
 
     def _scan(self, columns: list[str], batch_size: int) -> Iterator[Any]:
         ahead = {"batch_readahead": 2, "fragment_readahead": 1}
-        yield from self.dataset.to_batches(columns=columns, batch_size=batch_size, **ahead)
+        with readable(self._path):
+            yield from self.dataset.to_batches(columns=columns, batch_size=batch_size, **ahead)
 
     def _matrix(self, batch: Any) -> np.ndarray:
         if self.is_list:
             return self._lists(batch.column(self.features[0]))
         columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in self.features]
-        return np.stack([column.astype(np.float32, copy=False) for column in columns], 1)
+        return np.stack([column.astype(self.dtype, copy=False) for column in columns], 1)
 
     def _lists(self, column: Any) -> np.ndarray:
         name = self.features[0]
@@ -118,7 +135,7 @@ class ParquetTable:
         if lengths != {self.width}:
             raise InputError(f"column {name!r} has lists of {sorted(lengths)} numbers, expected {self.width} in each.")
         values = column.flatten().to_numpy(zero_copy_only=False)
-        return values.astype(np.float32, copy=False).reshape(-1, self.width)
+        return values.astype(self.dtype, copy=False).reshape(-1, self.width)
 
     def _feature_columns(self, features: str | Sequence[str]) -> list[str]:
         names = self.dataset.schema.names
@@ -140,9 +157,12 @@ class ParquetTable:
             )
         types = [self.dataset.schema.field(name).type for name in columns]
         self.is_list = len(columns) == 1 and hasattr(types[0], "value_type")
+        types = [types[0].value_type] if self.is_list else types
         for name, kind in zip(columns, types, strict=True):
-            if not _is_number(kind.value_type if self.is_list else kind):
+            if not _is_number(kind):
                 raise InputError(f"column {name!r} holds {kind}, expected numbers or one column of lists of numbers.")
+        # Whole numbers of 32 bits and more need float64, too.
+        self.dtype = np.result_type(np.float32, *(kind.to_pandas_dtype() for kind in types))
         return columns
 
     def _check_column(self, name: str) -> None:
@@ -158,6 +178,46 @@ class ParquetTable:
         if not first:
             raise InputError(f"the first row of column {self.features[0]!r} holds no numbers.")
         return len(first)
+
+
+@contextmanager
+def readable(path: object) -> Iterator[None]:
+    """Inside, Parquet is read: what Arrow says of a damaged or foreign file becomes one sentence."""
+    arrow = require("pyarrow", "parquet", "Parquet files")
+    try:
+        yield
+    except (arrow.ArrowException, OSError) as error:
+        if isinstance(error, IcdaError) or getattr(error, "errno", None) is not None:  # the system's own, with a name
+            raise
+        said = str(error).partition("\n")[0]
+        raise InputError(f"{path} is no Parquet file, or it is damaged ({said}).") from error
+
+
+@contextmanager
+def open_parquet(path: Path) -> Iterator[Any]:
+    """A Parquet file by its footer; none of its rows is read yet."""
+    parquet = require("pyarrow.parquet", "parquet", "Parquet files")
+    with readable(path), parquet.ParquetFile(path) as file:
+        yield file
+
+
+def read_column(path: Path, name: str) -> Any:
+    """One column as Arrow has it."""
+    with open_parquet(path) as file:
+        check_unpacked(path, _unpacked(file.metadata, [name]))
+        return file.read(columns=[name], use_threads=False)[name]
+
+
+def _unpacked(metadata: Any, columns: Sequence[str], group: int | None = None) -> int:
+    """Bytes that some columns take in memory, by the footer: equal values in a row take next to nothing on the disk."""
+    total = 0
+    for number in range(metadata.num_row_groups) if group is None else (group,):
+        chunks = metadata.row_group(number)
+        for place in range(chunks.num_columns):
+            chunk = chunks.column(place)
+            if chunk.path_in_schema.partition(".")[0] in columns or chunk.path_in_schema in columns:
+                total += max(8 * chunk.num_values, chunk.total_uncompressed_size)
+    return total
 
 
 def numeric_columns(schema: Any) -> list[str]:
@@ -183,10 +243,10 @@ class Spool:
 def spooled(table: ParquetTable, spool: Spool, advance: Advance | None = None) -> Iterator[FeatureBatch]:
     """All samples at once: features in memory if they are few, else in a temporary file that is gone afterwards.
 
-    The file takes N x A x 4 bytes (float32). That there is room is checked before anything is read.
+    The file takes N x A numbers of the table's type. That there is room is checked before anything is read.
     """
     shape = (table.num_rows, table.width)
-    size = 4 * table.num_rows * table.width
+    size = table.dtype.itemsize * table.num_rows * table.width
     with tempfile.TemporaryDirectory(prefix="icda-", dir=spool.tempdir) as folder:
         free = shutil.disk_usage(folder).free
         in_memory = size < spool.in_memory_bytes
@@ -195,16 +255,16 @@ def spooled(table: ParquetTable, spool: Spool, advance: Advance | None = None) -
                 f"{shape[0]} x {shape[1]} features take {size / 2**30:.1f} GiB on disk, and {Path(folder).parent} has "
                 f"{free / 2**30:.1f} GiB free: name another folder with tempdir=."
             )
-        path = Path(folder) / "features.f32"
+        path = Path(folder) / "features"
         rest: list[tuple[Any, ...]] = []
         with path.open("wb") as file:
             for batch in table.batches(spool.batch_size):
-                file.write(np.ascontiguousarray(batch.features, dtype=np.float32).data)
+                file.write(np.ascontiguousarray(batch.features).data)
                 rest.append(batch[1:])
                 if advance is not None:
                     advance(len(batch.targets))
         columns: list[Any] = [None if parts[0] is None else np.concatenate(parts) for parts in zip(*rest, strict=True)]
-        features: np.ndarray = np.memmap(path, np.float32, mode="r", shape=shape)
+        features: np.ndarray = np.memmap(path, table.dtype, mode="r", shape=shape)
         yield FeatureBatch(np.array(features) if in_memory else features, *columns)
         del features
 
@@ -226,7 +286,7 @@ def _values(column: Any, name: str) -> np.ndarray:
         raise InputError(f"column {name!r} has {column.null_count} empty cells or more: fill or drop them first.")
     if hasattr(column, "dictionary_decode"):
         column = column.dictionary_decode()
-    values = column.to_numpy(zero_copy_only=False)
+    values = plain_names(column.to_numpy(zero_copy_only=False))
     if values.dtype != object:
         return values
     cells = values.tolist()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from icda.errors import InputError, MissingFileError
+from icda.limits import LONGEST_NAME
 from icda.registry import did_you_mean
 
 IMAGE = ("image", "path", "file", "filename", "image_path", "img_filename")
@@ -23,7 +24,6 @@ SPLIT_WORDS = {
     **dict.fromkeys(("test", "testing"), "test"),
     **dict.fromkeys(("metadata", "meta"), "metadata"),
 }
-LONGEST_NAME = 1000  # characters; a longer class or group is a text in the wrong column
 NAMED_COLUMNS = 10
 NUMBERED_SPLITS = {"0": "train", "1": "validation", "2": "test"}  # how WILDS and group_DRO number them
 

@@ -17,6 +17,7 @@ from icda.data.embedding.features import member_names
 from icda.data.embedding.samples import LAYOUT, Columns, Samples, read_samples, readable_name
 from icda.data.generators import generator_for
 from icda.data.images import decode_image, find_unreadable, unreadable
+from icda.data.missing import is_missing
 from icda.data.own.feature_files import read_feature_file
 from icda.data.own.table import SPLIT_WORDS, SPLITS, crossed_groups, listed, natural_order
 from icda.data.sources import FeatureArray, ImageFiles, TextArray, Tokenise
@@ -27,7 +28,13 @@ from icda.errors import InputError, MissingFileError
 
 
 def folder_task(
-    path: str | PathLike[str], image_size: int = 32, seed: int = 0, *, flip: bool = True, skip_unreadable: bool = False
+    path: str | PathLike[str],
+    image_size: int = 32,
+    seed: int = 0,
+    *,
+    flip: bool = True,
+    skip_unreadable: bool = False,
+    allow_outside: bool = False,
 ) -> Task:
     """A task from images that lie in one folder per class.
 
@@ -35,12 +42,13 @@ def folder_task(
     just `path/<class>/...`. A missing test split takes 20 % of train, a missing validation split 10 %, by `seed` and
     the same share of every class; the task's `description` says so. Images are squeezed to `image_size`; in training
     they are shifted by up to an eighth of it and, unless `flip` is False, mirrored half of the time. With
-    `skip_unreadable` files that cannot be decoded are left out, and the `description` names them.
+    `skip_unreadable` files that cannot be decoded are left out, and the `description` names them. Links to files outside
+    the folder are refused, unless `allow_outside` says that the folder is trusted.
     """
     root = Path(path).expanduser()
     if not root.is_dir():
         raise MissingFileError(f"{root.absolute()} is not a folder. Expected: {LAYOUT}.")
-    samples = read_samples(root, advice="Labels in a table: csv_task.")
+    samples = read_samples(root, advice="Labels in a table: csv_task.", allow_outside=allow_outside)
     return _image_task(readable_name(root.resolve().name), samples, image_size, seed, flip, skip_unreadable)
 
 
@@ -96,7 +104,7 @@ def features_task(path: str | PathLike[str], columns: Columns | None = None, *, 
         labels = [str(named[int(label)]) if 0 <= int(label) < len(named) else label for label in labels]
     groups = attributes = None
     if found.groups is not None:
-        groups, attributes = crossed_groups(labels, _texts(path, "groups", found.groups))
+        groups, attributes = crossed_groups(labels, _texts(path, "groups", found.groups, may_be_missing=True))
     splits = None
     if found.splits is not None:
         words = [word.strip().lower() for word in _texts(path, "splits", found.splits)]
@@ -118,7 +126,9 @@ def _image_task(name: str, samples: Samples, size: int, seed: int, flip: bool, s
     )
 
 
-def _texts(path: Path, role: str, values: np.ndarray) -> list[str]:
+def _texts(path: Path, role: str, values: np.ndarray, may_be_missing: bool = False) -> list[str]:
+    if may_be_missing and values.dtype.kind in "fO":
+        return ["" if is_missing(value) else str(value) for value in values.tolist()]
     if values.dtype.kind not in "iufbUS":
         raise InputError(f"{path}: {role} are numbers or texts, got {values.dtype}.")
     if values.dtype.kind == "S":
@@ -147,9 +157,9 @@ def own_task(
     targets, groups, group_names, attributes = _number(labels, class_names), None, None, None
     strata = targets
     if samples.groups is not None:
-        group_names = natural_order(samples.groups)
-        groups = _number(samples.groups, group_names)
-        strata = targets * len(group_names) + groups
+        group_names = natural_order(group for group in samples.groups if group)
+        groups = _number(samples.groups, ("", *group_names)) - 1  # -1: not known
+        strata = targets * (len(group_names) + 1) + groups + 1
         attributes = None if samples.attributes is None else _attribute_of_group(samples.attributes, groups)
     rows, cut = _complete(name, splits, strata, seed)
     return Task(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from icda.auditing.assessment import confirmed
 from icda.auditing.evidence import Evidence, Flatness
 from icda.auditing.verdicts import Verdict, decide
 from icda.cross_fit.pairs import PairEvidence
@@ -43,6 +44,13 @@ def evidence_of(row: CaseRow) -> Evidence:
     )
 
 
+def verdicts_of(row: CaseRow) -> dict[str, Verdict]:
+    """What the audit said: its first asking, and whether others confirmed a shortcut."""
+    first = decide(evidence_of(row))
+    again = Verdict("yes" if str(row["confirmed"]) == "True" else "no", 0.5, [])
+    return confirmed(first, [{"shortcut": again}])
+
+
 def _pair(figures: dict[str, str]) -> PairEvidence:
     whole = {name: int(figures[name]) for name in ("samples", "against")}
     shares = {name: float(value) for name, value in figures.items() if name not in whole}
@@ -60,7 +68,7 @@ def truth_of(row: CaseRow) -> dict[str, bool]:
 
 def verdict_table(path: Path) -> str:
     """Per kind of data: cases, and how often each planted trouble was named, missed or left open."""
-    rows = [(row, decide(evidence_of(row))) for row in read_table(path)]
+    rows = [(row, verdicts_of(row)) for row in read_table(path)]
     kinds, body = grouped(rows, lambda pair: str(pair[0]["kind"])), []
     for kind in sorted(kinds, key=lambda kind: (kind.count("+"), kind)):
         said = (_counts([found[trouble] for _, found in kinds[kind]]) for trouble in PLANTED)
@@ -71,7 +79,7 @@ def verdict_table(path: Path) -> str:
 
 def detail_table(path: Path) -> str:
     """The same of single troubles by rate, size and origin of the features."""
-    rows = [(row, decide(evidence_of(row))) for row in read_table(path)]
+    rows = [(row, verdicts_of(row)) for row in read_table(path)]
     body = []
     for title, kind, chosen in _slices():
         cases = [(row, found) for row, found in rows if chosen(row)]

@@ -16,7 +16,7 @@ from icda.auditing.inputs import DECAY
 from icda.auditing.plan import chosen_decay, spread_treatment
 from icda.auditing.treatment import shortcut_answers
 from icda.cross_fit.pairs import DECAY as PAIR_DECAY
-from icda.estimators.robust import weighted_moments
+from icda.estimators.samples import weighted_moments
 from icda.heads.balance import rebalance, reweigh, with_prior
 from icda.heads.blocks import BlockRows
 from icda.heads.cross_fit import cross_fitted_logits

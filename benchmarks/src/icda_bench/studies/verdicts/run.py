@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from icda.auditing.evidence import as_numbers, gather_evidence, make_sketch
+from icda.auditing.assessment import assess
+from icda.auditing.evidence import as_numbers
 from icda.auditing.inputs import standardise
 from icda.data.registry import data_root
+from icda.heads.blocks import BlockRows
 from icda_bench.options import Root, check_names
 from icda_bench.rows import read_table, write_rows
 from icda_bench.studies.verdicts.cases import Case, Plan, plant
@@ -100,9 +102,10 @@ def planted_cases(root: Path | None, cache: Path, plans: dict[str, list[Plan]]) 
 
 
 def evidence_row(case: Case) -> CaseRow:
-    """What the verdicts rest on, as one row."""
+    """What the verdicts rest on, as one row, and whether other askings confirm a shortcut."""
     start = time.process_time()
     classes, codes = np.unique(case.targets, return_inverse=True)
-    sketch = make_sketch(torch.from_numpy(standardise(case.features)))
-    found = gather_evidence(sketch, torch.from_numpy(codes), len(classes))
-    return {**as_numbers(found), "features": case.features.shape[1], "seconds": round(time.process_time() - start, 2)}
+    rows = BlockRows.of_memory(torch.from_numpy(standardise(case.features)), torch.from_numpy(codes), len(classes))
+    found = assess(rows)
+    row = {**as_numbers(found.evidence), "confirmed": found.verdicts["shortcut"].answer == "yes"}
+    return {**row, "features": case.features.shape[1], "seconds": round(time.process_time() - start, 2)}

