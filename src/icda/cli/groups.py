@@ -18,7 +18,7 @@ def group_table(result: RunResult) -> Table | None:
     from icda.metrics.per_group import FEWEST
     from icda.report.formatting import percent
 
-    shares = result.metrics.get("per_group_accuracy") or {}
+    shares = (result.metrics or {}).get("per_group_accuracy") or {}
     sizes = dict(zip(result.group_names or (), result.group_samples or (), strict=False))
     rows = [(name, sizes[name], share) for name, share in shares.items() if share is not None and sizes.get(name)]
     if not rows:

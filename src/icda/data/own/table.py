@@ -92,7 +92,9 @@ class CsvTable(NamedTuple):
     def missing(self, roles: Sequence[str], candidates: Sequence[str]) -> InputError:
         """That no column can be recognised for any of `roles`, with the option that names it."""
         by_lower = {name.lower(): name for name in self.columns}
-        hint = next((hint for name in candidates if (hint := did_you_mean(name, by_lower, by_lower.__getitem__))), "")
+        # A column that merely has letters of "target" in it, such as AGE, is no hint.
+        near = next((name for name in by_lower for usual in candidates if len(usual) > 3 and usual in name), None)
+        hint = "" if near is None else f"did you mean {by_lower[near]!r}? "
         options = " or ".join(f"--{role}-column" for role in roles)
         return InputError(
             f"{self.path} has no {' or '.join(roles)} column by a usual name ({', '.join(candidates)}); it has "
@@ -115,8 +117,11 @@ def natural_order(names: Iterable[str]) -> tuple[str, ...]:
 
 def listed(names: Sequence[str]) -> str:
     """The first of many names."""
-    more = f" and {len(names) - NAMED_COLUMNS} more" if len(names) > NAMED_COLUMNS else ""
-    return ", ".join(name or "(no name)" for name in names[:NAMED_COLUMNS]) + more
+    shown = [name or "(no name)" for name in names]
+    if len(shown) <= NAMED_COLUMNS:
+        return ", ".join(shown)
+    # The last one is often the label.
+    return f"{', '.join(shown[:NAMED_COLUMNS])} and {len(shown) - NAMED_COLUMNS} more, the last {shown[-1]}"
 
 
 def read_table(path: Path, only: Sequence[str] | None = None) -> CsvTable:
