@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +26,7 @@ SPLIT_WORDS = {
     **dict.fromkeys(("metadata", "meta"), "metadata"),
 }
 NAMED_COLUMNS = 10
+CLOSE = 0.75  # of difflib: "lable" is, "age" for "target" is not
 NUMBERED_SPLITS = {"0": "train", "1": "validation", "2": "test"}  # how WILDS and group_DRO number them
 
 
@@ -93,7 +95,7 @@ class CsvTable(NamedTuple):
         """That no column can be recognised for any of `roles`, with the option that names it."""
         by_lower = {name.lower(): name for name in self.columns}
         # A column that merely has letters of "target" in it, such as AGE, is no hint.
-        near = next((name for name in by_lower for usual in candidates if len(usual) > 3 and usual in name), None)
+        near = next((name for usual in candidates if len(usual) > 3 for name in _near(usual, by_lower)), None)
         hint = "" if near is None else f"did you mean {by_lower[near]!r}? "
         options = " or ".join(f"--{role}-column" for role in roles)
         return InputError(
@@ -104,6 +106,12 @@ class CsvTable(NamedTuple):
     def described(self) -> str:
         """The first names of the columns, and how many more there are."""
         return listed(list(self.columns))
+
+
+def _near(usual: str, names: Iterable[str]) -> list[str]:
+    """Names that hold a usual one, or are it but for a slip of the pen."""
+    known = list(names)
+    return [name for name in known if usual in name] or difflib.get_close_matches(usual, known, 1, CLOSE)
 
 
 def natural_order(names: Iterable[str]) -> tuple[str, ...]:
