@@ -155,6 +155,38 @@ def test_a_network_is_trained_judged_and_used(icda: Any, photos: Path) -> None:
     assert icda("export", "model", "--safetensors", "w.safetensors").code == 0
 
 
+def test_a_named_test_part_is_judged_at_the_end_and_looked_at_by_nothing_before(icda: Any, photos: Path) -> None:
+    """The audit, its pictures and the network see the training part alone."""
+    for folder in ("red", "blue"):
+        (photos / "train").mkdir(exist_ok=True)
+        shutil.move(photos / folder, photos / "train" / folder)
+        shutil.copytree(photos / "train" / folder, photos / "test" / folder)
+    for path in photos.rglob("test/*/*.png"):
+        path.rename(path.with_name(f"held_out_{path.name}"))
+    answer = icda("fit", "photos", "--train", "--epochs", 1, "--model", "small_cnn", "--no-compare")
+    assert answer.code == 0, answer.err
+    assert "Auditing 40 samples" in answer.err
+    assert "the 40 samples of the test split, which were used for nothing else" in " ".join(answer.out.split())
+    assert "held_out" not in Path("model/page.html").read_text()
+    assert "held_out" not in Path("model/audit.csv").read_text()
+
+
+def test_without_a_test_part_the_audit_leaves_out_what_the_trainer_will_judge_by(icda: Any, photos: Path) -> None:
+    answer = icda("fit", "photos", "--train", "--epochs", 1, "--model", "small_cnn", "--no-compare")
+    assert answer.code == 0, answer.err
+    assert "Auditing 32 samples" in answer.err
+
+
+def test_training_begins_with_a_pretrained_network_unless_another_is_named() -> None:
+    from icda.cli.fit import FitArguments
+
+    images, texts = (FitArguments(Path("data"), train=True).config(kind) for kind in ("image", "text"))
+    assert (images.model, images.learning_rate, images.image_size) == ("efficientnet_lite0", 0.01, 128)
+    assert (texts.model, texts.optimizer, texts.weight_decay) == ("minilm_top3", "adam", 0.0)
+    named = FitArguments(Path("data"), train=True, model="resnet20").config("image")
+    assert (named.model, named.learning_rate, named.image_size) == ("resnet20", 0.1, 32)
+
+
 def test_help_shows_examples_and_loads_no_torch() -> None:
     """Importing torch takes longer than all that --help has to do."""
     code = """import contextlib, sys

@@ -9,6 +9,8 @@ import pandas as pd
 import pytest
 
 import icda
+from icda.data.embedding.samples import Columns
+from icda.data.own.feature_files import read_feature_file
 from icda.errors import InputError
 from icda.serving.fit_data import Asked, read_fit_data
 from icda.serving.fitting import fit_model
@@ -119,6 +121,15 @@ def test_holes_of_several_columns_are_named_at_once(tmp_path: Path) -> None:
     frame.loc[[5, 7], "f4"] = np.nan
     frame.to_csv(tmp_path / "data.csv", index=False)
     with pytest.raises(InputError, match=r"columns .*'f1' in 1 of 20 \(first in line 5: ''\); 'f4' in 2 of 20"):
+        read_feature_file(tmp_path / "data.csv", Columns())  # as `icda audit` reads it
+    data = read_fit_data(tmp_path / "data.csv", Asked(), tmp_path / "model")
+    assert data.reads.columns is not None
+    assert [name for name in data.reads.columns if "missing" in name] == ["f1 is missing", "f4 is missing"]
+    assert np.isfinite(data.features).all()
+    frame["f2"] = frame["f2"].astype(object)
+    frame.loc[4, "f2"] = "about 3"
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    with pytest.raises(InputError, match="column 'f2' holds 'about 3', expected a number"):
         read_fit_data(tmp_path / "data.csv", Asked(), tmp_path / "model")
 
 

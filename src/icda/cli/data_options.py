@@ -34,6 +34,8 @@ class DataArguments:
     """CSV column with image paths; guessed from common names if not given."""
     text_column: str | None = None
     """CSV column with texts."""
+    table: bool = False
+    """Of a .csv with a column of texts or paths beside columns of numbers: fit to all columns, as a table."""
     seed: int = 0
     """Seed of all that is drawn; the same seed gives the same result."""
     overwrite: bool = False
@@ -49,4 +51,10 @@ class DataArguments:
 
         columns = Columns(self.image_column, self.text_column, self.labels, self.groups)
         asked = Asked(self.features, self.labels, self.names, self.groups, columns, self.encoder, self.image_size)
-        return replace(asked, where=self.where, skip_unreadable=self.skip_unreadable, allow_outside=self.allow_outside)
+        return replace(
+            asked,
+            where=self.where,
+            table=self.table,
+            skip_unreadable=self.skip_unreadable,
+            allow_outside=self.allow_outside,
+        )

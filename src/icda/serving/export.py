@@ -75,6 +75,11 @@ def export_onnx(model: Model, path: Path) -> Path:
     Inputs: `images`, bytes (N, S, S, 3) of squeezed images; `input_ids` and `attention_mask` (N, L) of texts, as the
     encoder's tokeniser makes them; or `features` (N, A).
     """
+    if model.reads.table is not None:
+        raise InputError(
+            "this model reads a table with words, dates or empty cells, which an ONNX graph does not take: use icda.load, "
+            "or fit to a table of numbers alone."
+        )
     for package in ("onnx", "onnxscript"):
         require(package, "onnx", "ONNX files")
     module, inputs = _graph(model)

@@ -11,13 +11,26 @@ import numpy as np
 from icda.data.embedding import Features, Samples, embed, read_samples
 from icda.data.embedding.samples import Columns
 from icda.data.missing import is_missing
-from icda.data.own.feature_files import LabelledFeatures, read_feature_file
-from icda.data.own.table import IMAGE, NUMBERED_SPLITS, SPLIT_WORDS, TEXT, read_table
+from icda.data.own.encoding import kind_of
+from icda.data.own.feature_files import NAMES, LabelledFeatures, read_feature_file
+from icda.data.own.table import (
+    ATTRIBUTE,
+    GROUP,
+    IMAGE,
+    LABEL,
+    NUMBERED_SPLITS,
+    SPLIT,
+    SPLIT_WORDS,
+    TEXT,
+    listed,
+    read_table,
+)
 from icda.errors import ExistingFileError, InputError, MissingFileError
 from icda.models.encoders import DEFAULTS, create_encoder
 from icda.serving.reads import Reads
 
 FILES = (".npz", ".parquet", ".npy")
+AMBIGUOUS = 2  # columns of numbers beside texts or paths from which the user is asked what is meant
 EMBEDDED = "features.npz"
 REMEDY = "Repair or remove them, or leave them out with --skip-unreadable; the same command keeps what was done."
 ADVICE = "A model learns from examples of each class: put the images of each into a folder of its own."
@@ -35,6 +48,7 @@ class Asked:
     columns: Columns = field(default_factory=Columns)
     encoder: str | None = None
     image_size: int | None = None
+    table: bool = False  # whether a .csv with a column of texts or paths is a table of features all the same
     where: tuple[str, ...] = ()  # rows of a file to keep, each "name=value"
     skip_unreadable: bool = False
     allow_outside: bool = False
@@ -65,7 +79,10 @@ def read_fit_data(
     path: Path, asked: Asked, folder: Path, overwrite: bool = False, progress: Progress | None = None
 ) -> FitData:
     """Features of a file as they are; those of images and texts are made, and kept in the model's folder."""
-    if path.is_file() and (path.suffix.lower() in FILES or not has_raw_inputs(path, asked.columns)):
+    is_table = path.is_file() and (
+        asked.table or path.suffix.lower() in FILES or not has_raw_inputs(path, asked.columns)
+    )
+    if is_table:
         return _from_file(path, asked)
     if not path.exists():
         raise MissingFileError(f"{path.absolute()} is not there: give a folder of images, a .csv, .npz or .parquet.")
@@ -91,7 +108,12 @@ def read_fit_data(
     if asked.groups is not None:
         assert samples.groups is not None  # the column was named, so it was found or refused
         groups = known_groups(np.array(samples.groups if samples.attributes is None else samples.attributes), path)
-    return FitData(made.features, made.y, names, reads, samples, groups, test, skipped=skipped, embedded=True)
+    notes = (
+        ()
+        if samples.column is None
+        else (f"Taken for {samples.kind}s: the column {samples.column!r}; no other column.",)
+    )
+    return FitData(made.features, made.y, names, reads, samples, groups, test, notes, skipped, embedded=True)
 
 
 def has_raw_inputs(path: Path, columns: Columns) -> bool:
@@ -99,7 +121,26 @@ def has_raw_inputs(path: Path, columns: Columns) -> bool:
     if columns.image is not None or columns.text is not None:
         return True
     table = read_table(path)
-    return any(table.find(role, None, usual) is not None for role, usual in (("image", IMAGE), ("text", TEXT)))
+    found = [table.find(role, None, usual) for role, usual in (("image", IMAGE), ("text", TEXT))]
+    raw = next((name for name in found if name is not None), None)
+    if raw is None:
+        return False
+    answers = {*LABEL, *GROUP, *ATTRIBUTE, *SPLIT, *NAMES}
+    numbers = [
+        name
+        for name, cells in table.columns.items()
+        if name not in (raw, columns.labels, columns.groups)
+        and name.lower() not in answers
+        and kind_of(cells) == "number"
+    ]
+    if len(numbers) >= AMBIGUOUS:
+        option = "--image-column" if raw == found[0] else "--text-column"
+        raise InputError(
+            f"{path} has a column {raw!r} and {len(numbers)} columns of numbers ({listed(numbers)}): which is it? "
+            f"{option} {raw} fits a model of that column alone; --table fits one of all columns, and leaves {raw!r} out if "
+            "it is free text."
+        )
+    return True
 
 
 def embed_once(
@@ -193,7 +234,7 @@ def split_names(splits: np.ndarray, origin: str) -> list[str]:
 
 def _from_file(path: Path, asked: Asked) -> FitData:
     named = Columns(labels=asked.labels, groups=asked.groups, features=asked.features, names=asked.names)
-    found = read_feature_file(path, replace(named, where=asked.where))
+    found = read_feature_file(path, replace(named, where=asked.where, encode=True))
     labels = np.asarray(found.labels)
     if found.class_names is not None and len(labels) and 0 <= labels.min() <= labels.max() < len(found.class_names):
         labels = found.class_names[labels]
@@ -203,6 +244,7 @@ def _from_file(path: Path, asked: Asked) -> FitData:
     test = None if found.splits is None else held_out_rows(found.splits, str(path))
     # The labels of an .npy are another file: those of these rows, and of no others that the model is judged on later.
     reads = replace(_reads(found), label=None if path.suffix.lower() == ".npy" else asked.labels, group=asked.groups)
+    reads = replace(reads, table=found.plan)
     features = np.asarray(found.features)
     check_finite(features, found.columns, path)
     if labels.ndim == 1:

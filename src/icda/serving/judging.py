@@ -135,6 +135,7 @@ def _read_features(path: Path, model: Model, split: str, origin: str, group: str
         raise InputError(f"{path} holds features without labels: put both into one .npz, under the names X and y.")
     column, _, _ = _columns(model)
     wanted = Columns(labels=column, groups=group, fitted=model.reads.columns, array=model.reads.array)
+    wanted = replace(wanted, plan=model.reads.table, fitted=None if model.reads.table else model.reads.columns)
     found = read_feature_file(path, wanted)
     model.reads.check_made_alike(found.embedding, path)
     rows = np.ones(len(found.labels), dtype=bool)

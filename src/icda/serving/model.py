@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from icda.data.embedding import Samples
+from icda.data.own.encoding import encode_table, frame_cells
 from icda.errors import InputError
 from icda.serving.reads import Reads
 
@@ -88,7 +89,13 @@ def is_features(X: Any) -> bool:
 
 def check_features(X: Any, reads: Reads) -> np.ndarray:
     """Features as floats (N, A), as wide as those of the fit; a data frame's columns are taken by their names."""
-    if reads.columns is not None and len(reads.columns) == reads.width and hasattr(X, "columns"):
+    if reads.table is not None and hasattr(X, "columns"):
+        wanted = [one.name for one in reads.table]
+        missing = [name for name in wanted if name not in X.columns]
+        if missing:
+            raise InputError(f"the data frame lacks the column {missing[0]!r}, which the model was fitted to.")
+        X = encode_table(frame_cells(X, wanted), reads.table)
+    elif reads.columns is not None and len(reads.columns) == reads.width and hasattr(X, "columns"):
         missing = [name for name in reads.columns if name not in X.columns]
         if missing:
             raise InputError(f"the data frame lacks the column {missing[0]!r}, which the model was fitted to.")

@@ -11,7 +11,8 @@ from icda.data.embedding import Samples, read_samples
 from icda.data.embedding.features import member_names, read_arrays, why
 from icda.data.embedding.samples import Columns
 from icda.data.images import IMAGE_SUFFIXES
-from icda.data.own.feature_files import EMBEDDING, NAMES, features_array, features_column
+from icda.data.own.encoding import encode_table
+from icda.data.own.feature_files import EMBEDDING, NAMES, features_array, features_column, parquet_cells
 from icda.data.own.parquet import ParquetTable, open_parquet, read_column
 from icda.data.own.table import IMAGE, TEXT, CsvTable, read_table
 from icda.errors import InputError, MissingFileError
@@ -63,6 +64,9 @@ def _from_table(table: CsvTable, reads: Reads, column: str | None, allow_outside
     ids = table.find("name", None, NAMES)
     if reads.kind == "features":
         names = _wanted_columns(reads, list(table.columns), table.path)
+        if reads.table is not None:
+            named = None if ids is None or ids in names else np.array(table.columns[ids], dtype=object)
+            return _rows(encode_table(table.columns, reads.table), reads, table.path, named)
         named = None if ids is None or ids in names else np.array(table.columns[ids], dtype=object)
         return _rows(np.stack([_numbers(table, name) for name in names], 1), reads, table.path, named)
     usual = TEXT if reads.kind == "text" else IMAGE
@@ -114,9 +118,12 @@ def _from_parquet(path: Path, reads: Reads, column: str | None) -> NewData:
     own = column is None and reads.columns is not None and all(name in known for name in reads.columns)
     names = [listed] if listed is not None and not own else _wanted_columns(reads, known, path)
     ids = next((name for name in NAMES if name in known and name not in names), None)
-    table = ParquetTable(path, names, None)
-    features = table.in_memory().features
-    check_finite(features, tuple(table.features), path)
+    if reads.table is not None and listed is None:
+        features = encode_table(parquet_cells(path, names), reads.table)
+    else:
+        table = ParquetTable(path, names, None)
+        features = table.in_memory().features
+        check_finite(features, tuple(table.features), path)
     named = None if ids is None else np.array(read_column(path, ids).to_pylist(), dtype=object)
     return _rows(_width(features, reads, path), reads, path, named)
 
@@ -142,15 +149,16 @@ def _wanted_columns(reads: Reads, known: list[str], path: Path) -> list[str]:
         raise InputError(
             f"{path} is a table, and the model was fitted to an array of {reads.width} features: use .npz."
         )
-    missing = [name for name in reads.columns if name not in known]
+    wanted = list(reads.columns) if reads.table is None else [one.name for one in reads.table]
+    missing = [name for name in wanted if name not in known]
     if missing:
         hint = did_you_mean(missing[0], known)
         more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
         raise InputError(
-            f"{path} lacks {len(missing)} of the {len(reads.columns)} columns that the model was fitted to: "
+            f"{path} lacks {len(missing)} of the {len(wanted)} columns that the model was fitted to: "
             f"{', '.join(missing[:NAMED])}{more}. {hint}".strip()
         )
-    return list(reads.columns)
+    return wanted
 
 
 def _numbers(table: CsvTable, name: str) -> np.ndarray:

@@ -122,22 +122,30 @@ def _table_contrast(fitted: Fitted, one: Contrast) -> Markup:
 
 def _bars(fitted: Fitted) -> Markup:
     """The worst group before and after; without groups the worst class."""
-    line = fitted.trial.lines()[-1]
-    rows = [
-        _bar(name, part)
-        for name, part in (("Plain training", line.before), ("This model", line.after))
-        if part is not None
-    ]
-    words = "Right in the worst group" if fitted.trial.after.worst_group is not None else "Right in the worst class"
+    trial = fitted.trial
+    line = trial.lines()[-1]
+    ways = (("Plain training", line.before), ("This model", line.after))
+    words = "Right in the worst group" if trial.after.worst_group is not None else "Right in the worst class"
+    rows = [_bar(name, part.accuracy, part.interval, _about(part)) for name, part in ways if part is not None]
+    if any(not part.is_judged for part in trial.after.groups):
+        # The worst of the large groups may be one that the shortcut serves: its share would hide the small ones.
+        words = "Right with every group counted alike, for some are too small to judge by themselves"
+        outcomes = (("Plain training", trial.before), ("This model", trial.after))
+        shares = [(name, one.alike) for name, one in outcomes if one is not None and one.alike is not None]
+        rows = [_bar(name, share, (low, high), "") for name, (share, low, high) in shares]
     title = element("p", f"{words}; the thin line is where the true share lies, 95 times of 100", class_="small-title")
     return element("div", title, *rows, class_="before-after")
 
 
-def _bar(name: str, part: JudgedPart) -> Markup:
-    low, high = part.interval
-    figure = element("strong", percent(part.accuracy))
-    about = element("small", f"{part.name}, {part.samples} samples ({100 * low:.0f} to {100 * high:.0f} %)")
-    return element("div", element("span", name), bar(part.accuracy, (low, high)), element("span", figure, " ", about))
+def _about(part: JudgedPart) -> str:
+    return f"{part.name}, {part.samples} samples "
+
+
+def _bar(name: str, share: float, interval: tuple[float, float], about: str) -> Markup:
+    low, high = interval
+    words = element("small", f"{about}({100 * low:.0f} to {100 * high:.0f} %)")
+    figure = element("span", element("strong", percent(share)), " ", words)
+    return element("div", element("span", name), bar(share, interval), figure)
 
 
 def _found(fitted: Fitted, audited: Mapping[str, Any]) -> list[Markup]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from icda.data.embedding import Encoder
+from icda.data.own.encoding import Plan, feature_names, plan_as_list, plan_from_list
 from icda.errors import InputError, OperationError
 from icda.limits import check_side
 
@@ -32,12 +33,14 @@ class Reads:
     label: str | None = None
     group: str | None = None
     array: str | None = None
+    table: Plan | None = None  # how words, dates and empty cells of a table become features
     allow_hub: bool = field(default=True, compare=False)  # False for a name that stands in a file
     _loaded: list[Encoder] = field(default_factory=list, repr=False, compare=False)
 
     def as_dict(self) -> dict[str, Any]:
         known = {name: value for name, value in vars(self).items() if name not in ("allow_hub", "_loaded")}
-        return known | {"columns": None if self.columns is None else list(self.columns)}
+        table = None if self.table is None else plan_as_list(self.table)
+        return known | {"columns": None if self.columns is None else list(self.columns), "table": table}
 
     @classmethod
     def from_dict(cls, values: object, origin: str) -> Reads:
@@ -54,6 +57,11 @@ class Reads:
         columns = values.get("columns")
         if columns is not None and not (isinstance(columns, list) and all(isinstance(name, str) for name in columns)):
             raise InputError(f"{origin}: columns are {columns!r}, expected names.")
+        table = None if values.get("table") is None else plan_from_list(values["table"], origin)
+        if table is not None and len(feature_names(table)) != values["width"]:
+            raise InputError(
+                f"{origin}: the table's columns make {len(feature_names(table))} features, not {values['width']}."
+            )
         return cls(
             kind=values["kind"],
             width=values["width"],
@@ -65,6 +73,7 @@ class Reads:
             label=values.get("label"),
             group=values.get("group"),
             array=values.get("array"),
+            table=table,
         )
 
     def check_made_alike(self, embedding: Mapping[str, Any], path: Path) -> None:

@@ -96,7 +96,9 @@ class Trial:
 
     def lines(self) -> list[TrialLine]:
         """Accuracy, the worst class and the worst group, known or suspected, as a table has them."""
-        names = ("Accuracy", "Worst class", "Worst group" if self.are_known else "Worst suspected group")
+        group = "Worst group" if self.are_known else "Worst suspected group"
+        small = any(not part.is_judged for part in self.after.groups)
+        names = ("Accuracy", "Worst class", f"{group} of {FEWEST} samples or more" if small else group)
         before = (None,) * 3 if self.before is None else self.before.parts()
         pairs = zip(names, before, self.after.parts(), strict=True)
         return [TrialLine(name, first, second) for name, first, second in pairs if second is not None]

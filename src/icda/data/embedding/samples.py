@@ -50,6 +50,8 @@ class Columns:
     where: tuple[str, ...] = ()
     fitted: tuple[str, ...] | None = None
     array: str | None = None
+    encode: bool = False  # words, truth values, dates and empty cells of a table become features, too
+    plan: Any = None  # how a model's columns became features (icda.data.own.encoding.Plan)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ import numpy as np
 from icda.data.embedding.features import member_names, read_arrays, why
 from icda.data.embedding.samples import Columns
 from icda.data.missing import plain_names
+from icda.data.own.encoding import Cells, Plan, cell_text, encode_table, feature_names, plan_columns
 from icda.data.own.parquet import ParquetTable, numeric_columns, open_parquet, read_column
-from icda.data.own.table import GROUP, LABEL, NAMED_COLUMNS, SPLIT, CsvTable, listed, read_table
+from icda.data.own.table import GROUP, LABEL, NAMED_COLUMNS, SPLIT, SPLIT_WORDS, CsvTable, listed, read_table
 from icda.errors import InputError, MissingFileError
 from icda.extras import require
 from icda.registry import did_you_mean
@@ -44,6 +45,7 @@ class LabelledFeatures:
     splits: np.ndarray | None = None
     groups: np.ndarray | None = None
     embedding: Mapping[str, str] = field(default_factory=dict)
+    plan: Plan | None = None  # how words, dates and empty cells became numbers
 
 
 def read_feature_file(path: Path, asked: Columns) -> LabelledFeatures:
@@ -145,6 +147,26 @@ def _from_parquet(path: Path, asked: Columns) -> LabelledFeatures:
     named = _pick_any(path, schema.names, "names", asked.names, NAMES)
     group = _pick_any(path, schema.names, "groups", asked.groups, ())
     split = next((name for name in SPLIT if name in schema.names), None)
+    if asked.plan is not None or (asked.encode and asked.features is None and _has_more_than_numbers(path, schema)):
+        taken = (label, named, group, split, *(name for name in _answers(schema.names, label) if name != group))
+        used = (
+            [one.name for one in asked.plan] if asked.plan is not None else [n for n in schema.names if n not in taken]
+        )
+        found = _encoded(
+            parquet_cells(path, used), asked, None if split is None else read_column(path, split).to_numpy()
+        )
+        columns = {
+            role: None if name is None else read_column(path, name)
+            for role, name in (("names", named), ("groups", group))
+        }
+        return replace(
+            found,
+            labels=read_column(path, label).to_numpy(),
+            **{
+                role: None if column is None else np.array(column.to_pylist(), dtype=object)
+                for role, column in columns.items()
+            },
+        )
     chosen: str | list[str] | None = asked.features
     answers: list[str] = []
     own = asked.fitted is not None and all(name in schema.names for name in asked.fitted)
@@ -202,20 +224,93 @@ def _from_csv(path: Path, asked: Columns) -> LabelledFeatures:
         indices = [name for name, cells in whole.items() if _is_index(name, np.array(cells, dtype=np.float64))]
         answers = [name for name in _answers(table.columns, label) if name != group]
         skipped = {label, named, group, *conditions, *indices, *answers}
+    split = table.find("split", None, SPLIT)
+    split = None if split in conditions else split
+    splits = None if split is None else np.array(table.columns[split], dtype=object)[rows]
+    known = {
+        "labels": np.array(table.names(label))[rows],
+        "names": None if named is None else np.array(table.columns[named], dtype=object)[rows],
+        "groups": None if group is None else np.array(table.names(group, may_be_empty=True))[rows],
+    }
+    if asked.plan is not None or (asked.encode and asked.fitted is None):
+        used = (
+            [one.name for one in asked.plan]
+            if asked.plan is not None
+            else [n for n in table.columns if n not in skipped]
+        )
+        if lacking := [name for name in used if name not in table.columns]:
+            raise InputError(f"{path} lacks the column {lacking[0]!r}, which the model was fitted to.")
+        cells = {name: [table.columns[name][row] for row in rows] for name in used}
+        if asked.plan is not None or not all(_is_number(cell) for column in cells.values() for cell in column):
+            return replace(_encoded(cells, asked, splits, indices, answers), **known)
     columns, words = _numbers(table, rows, skipped)
     if not columns:
         raise InputError(f"{path} has no column of numbers beside {label!r}: left out {', '.join(words + indices)}.")
-    split = table.find("split", None, SPLIT)
-    split = None if split in conditions else split
     return LabelledFeatures(
         np.stack(list(columns.values()), 1),
-        np.array(table.names(label))[rows],
-        names=None if named is None else np.array(table.columns[named], dtype=object)[rows],
+        **known,
         notes=_notes(list(columns), indices, answers, words),
         columns=tuple(columns),
-        splits=None if split is None else np.array(table.columns[split], dtype=object)[rows],
-        groups=None if group is None else np.array(table.names(group, may_be_empty=True))[rows],
+        splits=splits,
     )
+
+
+def _encoded(
+    cells: Mapping[str, Cells], asked: Columns, splits: np.ndarray | None, *left_out: Sequence[str]
+) -> LabelledFeatures:
+    """Features of all columns by a model's plan, or by one that is learnt of all rows but those of a test split."""
+    rows = len(next(iter(cells.values()), ()))
+    dropped: list[str] = []
+    plan = asked.plan
+    if plan is None:
+        words = [""] * rows if splits is None else [str(value).strip().lower() for value in splits.tolist()]
+        numbered = "2" in words
+        train = np.array([SPLIT_WORDS.get(word) != "test" and not (numbered and word == "2") for word in words])
+        indices = [name for name, column in cells.items() if isinstance(column, np.ndarray) and _is_index(name, column)]
+        left_out = (indices, *left_out[1:]) if indices else left_out
+        plan, dropped = plan_columns({name: column for name, column in cells.items() if name not in indices}, train)
+    if not plan:
+        raise InputError(f"no column can be used beside the labels: left out {listed(dropped)}.")
+    notes = (*_notes([one.name for one in plan], *left_out), *_encoding_notes(plan, dropped))
+    features = encode_table(cells, plan)
+    empty = np.empty(0)
+    return LabelledFeatures(features, empty, notes=notes, columns=feature_names(plan), splits=splits, plan=plan)
+
+
+def _encoding_notes(plan: Plan, dropped: Sequence[str]) -> list[str]:
+    """What words, dates and empty cells became, for the user."""
+    by_kind = {
+        "Words, one feature for each value": [one.name for one in plan if one.kind == "words"],
+        "Rare values pooled": [one.name for one in plan if one.pooled],
+        "Dates, as days": [one.name for one in plan if one.kind == "date"],
+        "Empty cells filled with the median, and marked": [one.name for one in plan if one.flagged],
+        "Left out, since they hold one value, none, or too many different words": list(dropped),
+    }
+    return [f"{what}: {listed(names)}." for what, names in by_kind.items() if names]
+
+
+def _has_more_than_numbers(path: Path, schema: Any) -> bool:
+    """Whether a Parquet file has columns of words, truth values or dates, or numbers with empty cells."""
+    if features_column(schema) is not None:
+        return False
+    numbers = set(numeric_columns(schema))
+    usual = {*LABELS, *LABEL, *NAMES, *GROUP, *SPLIT}
+    if any(name not in numbers and name.lower() not in usual for name in schema.names):
+        return True
+    return any(read_column(path, name).null_count for name in numbers)
+
+
+def parquet_cells(path: Path, names: Sequence[str]) -> dict[str, Cells]:
+    """Columns of a Parquet file: numbers as floats, NaN where one is missing; all else as texts."""
+    kinds: Any = require("pyarrow.types", "parquet", "Parquet files")
+    found: dict[str, Cells] = {}
+    for name in names:
+        column = read_column(path, name)
+        if kinds.is_integer(column.type) or kinds.is_floating(column.type):
+            found[name] = column.cast("float64").to_numpy().astype(np.float64)
+        else:
+            found[name] = [cell_text(value) for value in column.to_pylist()]
+    return found
 
 
 def _notes(taken: list[str], *left_out: Sequence[str]) -> tuple[str, ...]:

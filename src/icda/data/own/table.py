@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +26,7 @@ SPLIT_WORDS = {
     **dict.fromkeys(("metadata", "meta"), "metadata"),
 }
 NAMED_COLUMNS = 10
+CLOSE = 0.75  # of difflib: "lable" is, "age" for "target" is not
 NUMBERED_SPLITS = {"0": "train", "1": "validation", "2": "test"}  # how WILDS and group_DRO number them
 
 
@@ -92,7 +94,9 @@ class CsvTable(NamedTuple):
     def missing(self, roles: Sequence[str], candidates: Sequence[str]) -> InputError:
         """That no column can be recognised for any of `roles`, with the option that names it."""
         by_lower = {name.lower(): name for name in self.columns}
-        hint = next((hint for name in candidates if (hint := did_you_mean(name, by_lower, by_lower.__getitem__))), "")
+        # A column that merely has letters of "target" in it, such as AGE, is no hint.
+        near = next((name for usual in candidates if len(usual) > 3 for name in _near(usual, by_lower)), None)
+        hint = "" if near is None else f"did you mean {by_lower[near]!r}? "
         options = " or ".join(f"--{role}-column" for role in roles)
         return InputError(
             f"{self.path} has no {' or '.join(roles)} column by a usual name ({', '.join(candidates)}); it has "
@@ -102,6 +106,12 @@ class CsvTable(NamedTuple):
     def described(self) -> str:
         """The first names of the columns, and how many more there are."""
         return listed(list(self.columns))
+
+
+def _near(usual: str, names: Iterable[str]) -> list[str]:
+    """Names that hold a usual one, or are it but for a slip of the pen."""
+    known = list(names)
+    return [name for name in known if usual in name] or difflib.get_close_matches(usual, known, 1, CLOSE)
 
 
 def natural_order(names: Iterable[str]) -> tuple[str, ...]:
@@ -115,8 +125,11 @@ def natural_order(names: Iterable[str]) -> tuple[str, ...]:
 
 def listed(names: Sequence[str]) -> str:
     """The first of many names."""
-    more = f" and {len(names) - NAMED_COLUMNS} more" if len(names) > NAMED_COLUMNS else ""
-    return ", ".join(name or "(no name)" for name in names[:NAMED_COLUMNS]) + more
+    shown = [name or "(no name)" for name in names]
+    if len(shown) <= NAMED_COLUMNS:
+        return ", ".join(shown)
+    # The last one is often the label.
+    return f"{', '.join(shown[:NAMED_COLUMNS])} and {len(shown) - NAMED_COLUMNS} more, the last {shown[-1]}"
 
 
 def read_table(path: Path, only: Sequence[str] | None = None) -> CsvTable:
