@@ -369,3 +369,16 @@ def test_no_file_cites_the_mathematics_by_the_name_of_a_file_outside() -> None:
     files = [path for folder in ("src", "tests", "docs") for path in (ROOT / folder).rglob("*.*")]
     texts = {path: path.read_text() for path in files if path.suffix in (".py", ".md", ".yaml")}
     assert not [path.name for path, text in texts.items() if path != Path(__file__) and outside.search(text)]
+
+
+PROMISES = [ROOT / "SECURITY.md", *(DOCS / f"{name}.md" for name in ("reliability", "fit", "scale"))]
+
+
+@pytest.mark.parametrize("page", PROMISES, ids=lambda page: page.name)
+def test_the_test_beside_a_promise_exists(page: Path) -> None:
+    known = {
+        name for file in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)", file.read_text())
+    }
+    named = re.findall(r"`(test_\w+)`", page.read_text())
+    assert named
+    assert [name for name in named if name not in known] == []
