@@ -1,8 +1,9 @@
 """Screenshots for README and docs: `make pictures`.
 
 Builds a small biased set of photos from CIFAR-10 (cars as photos, horses as sketches, 10 of 150 the other way round), runs
-`icda fit` on it, answers the questions as a person would, runs `icda fit --answers`, and photographs the pages with headless
-Chromium, light and dark. What the two fits measured is printed. Each picture is a PNG of at most 150 KB in docs/figures.
+`icda fit` on it, answers the questions as a person would, runs `icda fit --answers`, and photographs the pages, light and
+dark, with headless Chromium. What the fits measured is printed. Each picture is a PNG of at most 150 KB in
+docs/figures; `--pack FILE` only makes a picture that is there as small.
 """
 
 from __future__ import annotations
@@ -182,7 +183,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, default=Path("runs/pictures"), help="folder for photos and models")
     parser.add_argument("--demo", type=Path, default=Path("runs/demo/report.html"), help="page of `make demo`, if made")
+    parser.add_argument("--pack", type=Path, nargs="+", default=[], help="pictures of docs/figures to make smaller")
     options = parser.parse_args()
+    if options.pack:
+        for path in options.pack:
+            save(path.read_bytes(), path.stem)
+        return
     photos, model, answers = options.work / "photos", options.work / "model", options.work / "answers.csv"
     shutil.rmtree(options.work, ignore_errors=True)
     styles = write_photos(photos)
