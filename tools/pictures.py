@@ -97,17 +97,20 @@ def judge(model: Path, test: Path) -> tuple[float, float]:
 
 
 def save(image: bytes, name: str) -> None:
-    """As a PNG with few colours, so that it stays below the limit."""
+    """As a PNG of few colours, and if need be of fewer pixels, so that it stays below the limit."""
     picture = Image.open(io.BytesIO(image)).convert("RGB")
-    for colours in (256, 128, 64, 32):
+    for colours, scale in ((256, 1.0), (128, 1.0), (256, 0.75), (128, 0.75), (128, 0.5)):
         packed = io.BytesIO()
-        picture.quantize(colours, dither=Image.Dither.NONE).save(packed, "PNG", optimize=True)
+        smaller = picture.resize((round(picture.width * scale), round(picture.height * scale)))
+        smaller.quantize(colours, dither=Image.Dither.NONE).save(packed, "PNG", optimize=True)
         if packed.tell() <= LIMIT:
             FIGURES.mkdir(parents=True, exist_ok=True)
             (FIGURES / f"{name}.png").write_bytes(packed.getvalue())
-            print(f"docs/figures/{name}.png: {packed.tell() // 1024} KB, {colours} colours")
+            print(
+                f"docs/figures/{name}.png: {packed.tell() // 1024} KB, {colours} colours, {smaller.width} pixels wide"
+            )
             return
-    raise SystemExit(f"{name}: above {LIMIT // 1024} KB even with 32 colours, take a smaller part of the page.")
+    raise SystemExit(f"{name}: above {LIMIT // 1024} KB even at half its size: take a smaller part of the page.")
 
 
 @contextmanager
@@ -164,10 +167,11 @@ def picture_questions(browser: Any, page_file: Path, styles: dict[str, str], ans
                 print(f"{answer(page, styles, answers)} answers")
 
 
-def picture_page(browser: Any, page_file: Path, name: str, height: int = 800) -> None:
-    for scheme in ("light", "dark"):
-        with opened(browser, page_file, scheme, height=height) as page:
-            save(page.screenshot(), f"{name}_{scheme}")
+def picture_page(browser: Any, page_file: Path, names: dict[str, str]) -> None:
+    """The top of a page, under a name for each colour scheme."""
+    for scheme, name in names.items():
+        with opened(browser, page_file, scheme) as page:
+            save(page.screenshot(), name)
 
 
 def picture_texts(browser: Any, work: Path) -> None:
@@ -203,10 +207,10 @@ def main() -> None:
         worst, mean = judge(options.work / name, photos / "test")
         print(f"{name}: worst group {worst:.1%}, mean of groups {mean:.1%} on test pictures without the correlation")
     with chromium() as browser:
-        picture_page(browser, model / "page.html", "fit_page")
+        picture_page(browser, model / "page.html", {"light": "fit_page_light", "dark": "fit_page_dark"})
         picture_texts(browser, options.work)
         if options.demo.is_file():
-            picture_page(browser, options.demo, "report")
+            picture_page(browser, options.demo, {"light": "report"})
         else:
             print(f"{options.demo} is not there, so the report's picture stays as it is: run `make demo` first.")
 
