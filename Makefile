@@ -11,7 +11,7 @@ export HF_HUB_OFFLINE := 1
 # Real datasets, where there are any; tests that want them say so when they skip.
 export ICDA_DATA ?= $(abspath ../shared/data)
 
-.PHONY: help install demo bench test test-lowest fuzz lint types unit hooks browser wheel faults tables docs clean
+.PHONY: help install demo bench test test-lowest fuzz lint types unit hooks browser wheel faults tables pictures docs clean
 
 help:
 	@echo "make demo   install, then compare six methods on three small biased tasks (about two minutes)"
@@ -23,6 +23,7 @@ help:
 	@echo "make wheel  build a wheel into dist/"
 	@echo "make faults kill trainings, fill their disk, damage their files; see docs/reliability.md (some minutes)"
 	@echo "make tables fill the tables of README and docs from benchmarks/results"
+	@echo "make pictures   make the screenshots and figures of README and docs again, and the outputs of the notebooks"
 	@echo "make docs   build the documentation site into site/"
 	@echo "make clean  remove .venv, .venv-lowest, runs/, dist/ and site/"
 
@@ -125,7 +126,12 @@ fuzz: $(VENV)/.installed-test
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/long.py $(FUZZ_CALLS) $(FUZZ_SEED)
 
 tables: $(VENV)/.installed-bench
-	$(BIN)/python -m icda_bench.tables README.md docs/*.md docs/methods/*.md
+	$(BIN)/python -m icda_bench.tables README.md docs/*.md docs/*/*.md
+
+# Needs CIFAR-10 and the reviews of cad_imdb below ICDA_DATA; the report's picture needs `make demo` before.
+pictures: $(VENV)/.installed-test browser
+	$(BIN)/python tools/pictures.py
+	$(BIN)/python tools/notebooks.py examples/*.ipynb
 
 docs: $(VENV)/.installed-test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir site

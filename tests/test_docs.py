@@ -208,7 +208,8 @@ def small_site(folder: Path) -> Path:
         ["docs/hooks/method_pages.py"],
         "hooks/\napi/",
     )
-    config["nav"] = [entry for entry in config["nav"] if "api/" not in entry.values()]
+    reference = next(entry["Reference"] for entry in config["nav"] if "Reference" in entry)
+    reference.remove({"API": "api/"})
     (folder / "mkdocs.yml").write_text(yaml.safe_dump(config))
     return folder
 

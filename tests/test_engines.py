@@ -3,6 +3,9 @@
 import os
 import signal
 import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -309,3 +312,46 @@ def test_a_cluster_that_does_not_answer_is_said_at_once(monkeypatch: pytest.Monk
     ray.broken = False
     start_ray(ray, 2)
     assert ray.started == [None, None, None, 2]
+
+
+SLOW_IMPORTS = """
+import sys, time
+if __name__ != "__main__":
+    time.sleep(1.5)  # a process that begins imports for seconds
+
+def slow(item):
+    time.sleep(0.2)
+    return item
+
+if __name__ == "__main__":
+    from icda.engines import Processes
+    try:
+        for item in Processes(2).each(slow, range(1000)):
+            print(item, flush=True)
+    except KeyboardInterrupt:
+        sys.exit(130)
+"""
+
+
+@pytest.mark.parametrize("seconds", [1.0, 3.5])
+def test_an_interrupt_is_said_once_and_not_by_every_process(tmp_path: Path, seconds: float) -> None:
+    (tmp_path / "slow.py").write_text(SLOW_IMPORTS)
+    driver = subprocess.Popen(
+        [sys.executable, str(tmp_path / "slow.py")],
+        env={**os.environ, "OMP_NUM_THREADS": "2"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    while not (started := _children(driver.pid)):
+        time.sleep(0.05)
+    time.sleep(seconds)
+    os.killpg(driver.pid, signal.SIGINT)
+    _, said = driver.communicate(timeout=120)
+    assert driver.returncode == 130
+    assert said == b""
+    assert started
+
+
+def _children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

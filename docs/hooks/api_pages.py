@@ -22,10 +22,16 @@ def rooms() -> list[str]:
 def on_config(config: Any) -> Any:
     """Put the rooms where mkdocs.yml has the folder `api/`."""
     pages: list[Any] = ["api/index.md", *({f"icda.{name}": f"api/{name}.md"} for name in rooms())]
-    config.nav = [
-        {title: pages if value == "api/" else value for title, value in entry.items()} for entry in config.nav
-    ]
+    config.nav = _filled(config.nav, pages)
     return config
+
+
+def _filled(nav: Any, pages: list[Any]) -> Any:
+    if isinstance(nav, list):
+        return [_filled(entry, pages) for entry in nav]
+    if isinstance(nav, dict):
+        return {title: _filled(value, pages) for title, value in nav.items()}
+    return pages if nav == "api/" else nav
 
 
 def on_files(files: Files, config: Any) -> Files:

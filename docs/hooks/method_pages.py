@@ -98,11 +98,17 @@ def _row(page: MethodPage, method: str) -> str:
 
 def on_config(config: Any) -> Any:
     """Put the pages of methods where mkdocs.yml has the folder `methods/`."""
-    nav = navigation(Path(config.docs_dir))
-    config.nav = [
-        {title: nav if value == "methods/" else value for title, value in entry.items()} for entry in config.nav
-    ]
+    config.nav = filled(config.nav, "methods/", navigation(Path(config.docs_dir)))
     return config
+
+
+def filled(nav: Any, folder: str, pages: list[Any]) -> Any:
+    """The navigation with `pages` wherever it names `folder`."""
+    if isinstance(nav, list):
+        return [filled(entry, folder, pages) for entry in nav]
+    if isinstance(nav, dict):
+        return {title: filled(value, folder, pages) for title, value in nav.items()}
+    return pages if nav == folder else nav
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:

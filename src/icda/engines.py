@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Any, Literal, Protocol, Self
 
@@ -54,8 +55,15 @@ class Processes(Engine):
         begin = self.threads, work, shared
         spawn = get_context("spawn")  # a fork of a process with threads may wait for ever
         with ProcessPoolExecutor(self.jobs, mp_context=spawn, initializer=_begin, initargs=begin) as pool:
+
+            def submit(item: Any) -> Future[Any]:
+                with (
+                    _deaf_to_interrupts()
+                ):  # a process begins as its parent is, and imports for seconds before `_begin`
+                    return pool.submit(_work_on, item)
+
             try:
-                yield from _in_order(lambda item: pool.submit(_work_on, item), Future.result, items, AHEAD * self.jobs)
+                yield from _in_order(submit, Future.result, items, AHEAD * self.jobs)
             except BrokenProcessPool as error:
                 raise OperationError(
                     "one of the processes died: look for too little memory, or ask for fewer with --jobs."
@@ -156,6 +164,19 @@ def _in_order(
         yield collect(waiting.popleft())
 
 
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Ctrl-C waits until the end; Windows has no such mask."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 _HELD: dict[str, Any] = {}  # what a process of `Processes` was given when it began
 
 
@@ -164,6 +185,8 @@ def _begin(threads: int, work: Callable[..., Any], shared: tuple[Any, ...]) -> N
 
     torch.set_num_threads(threads)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches all processes: only the first one says so
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     _HELD.update(work=work, shared=shared)
 
 

@@ -40,7 +40,8 @@ class Registry(Generic[T]):
 
     The first look-up imports every module of the package, so adding an entry means adding a file that registers it. Of
     installed packages it reads what they offer as entry points of `group`; one is imported when its name is asked for.
-    Hyphens and underscores are the same. An entry from outside must be an instance of `entry_type`, if there is one.
+    Hyphens and underscores are the same. An entry from outside must be an instance of `entry_type`, if there is one, and
+    takes no name that icda has here or in the registry `beside` this one: users name entries of both alike.
 
     >>> fruit = Registry("fruit")
     >>> @fruit.register("apple", "malus")
@@ -59,9 +60,11 @@ class Registry(Generic[T]):
         group: str | None = None,
         entry_type: type[Any] | None = None,
         shapes_results: bool = True,
+        beside: Registry[Any] | None = None,
     ) -> None:
         self.kind, self._shapes_results = kind, shapes_results
         self._package, self._group, self._entry_type = package, group, entry_type
+        self._beside = beside
         self._discovered = package is None and group is None
         self._entries: dict[str, T] = {}
         self._aliases: dict[str, str] = {}
@@ -90,6 +93,10 @@ class Registry(Generic[T]):
             known = self._aliases.get(_normal(key))
             if known is not None and self._entries[known] is not entry:
                 raise InputError(f"{self.kind} {key!r} is registered twice")
+            if owner is not None and self._beside is not None and self._beside._is_ours(key):
+                raise InputError(
+                    f"{self.kind} {key!r} is registered twice: icda has a {self._beside.kind} of that name"
+                )
             self._aliases[_normal(key)] = name
         self._entries[name] = entry
 
@@ -121,6 +128,10 @@ class Registry(Generic[T]):
         self._discover()
         return _normal(name) in self._aliases or _normal(name) in self._offers
 
+    def _is_ours(self, name: str) -> bool:
+        self._discover()
+        return _normal(name) in self._aliases and self._aliases[_normal(name)] not in self._owners
+
     def _discover(self) -> None:
         if self._discovered:
             return
@@ -131,9 +142,9 @@ class Registry(Generic[T]):
         self._offers.clear()
         for name, entry_points in plugins.offers(self._group).items() if self._group is not None else ():
             taken = self._aliases.get(_normal(name))
-            if taken is None:
+            if taken is None and not (self._beside is not None and self._beside._is_ours(name)):
                 self._offers.setdefault(_normal(name), []).extend(entry_points)
-            elif taken not in self._owners:
+            elif taken is None or taken not in self._owners:
                 owner = plugins.package_of(entry_points[0])
                 sentence = f"{self.kind} {name!r} of {owner} is left out: icda has one of that name."
                 warnings.warn(sentence, plugins.PluginWarning, stacklevel=3)

@@ -1,7 +1,5 @@
 """Verdicts that do not depend on a draw: the same data give the same answer; a shortcut is named only if it stays one."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -59,12 +57,12 @@ def test_hard_data_are_not_called_mislabelled() -> None:
 def evidence_like(skill: float, flat: float):  # type: ignore[no-untyped-def]
     from dataclasses import replace
 
-    from icda.auditing.evidence import Flatness
-    from icda.auditing.verdicts import LIMITS, needed_flatness
+    from icda.cross_fit.flatness import Flatness
+    from icda.cross_fit.rules import needed_flatness
 
     features, targets = birds()
     known = assess(BlockRows.of_memory(features, targets, 2)).evidence
-    at = needed_flatness(SimpleNamespace(skill=skill), LIMITS) + flat  # type: ignore[arg-type]
+    at = needed_flatness(skill) + flat
     sides = {"error_sureness": at / 2, "sure_errors": at / 2}
     accuracy = 0.5 + skill / 2
     return replace(known, balanced_accuracy=accuracy, accuracy=accuracy, sided=Flatness(0.0, 0.0, 0.1), **sides)

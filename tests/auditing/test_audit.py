@@ -280,3 +280,20 @@ def is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def test_the_file_grows_with_the_classes_and_not_with_their_square(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = audit(*blobs([6] * 20, width=8))
+    whole = json.loads(found.to_json(tmp_path / "whole.json").read_text())
+    assert np.array(whole["ties"]["matrix"]).shape == (20, 20)
+    monkeypatch.setattr("icda.auditing.result.WHOLE_TABLE", 10)
+    kept = json.loads(found.to_json(tmp_path / "large.json").read_text())
+    assert kept["ties"]["matrix"] is kept["label_noise"]["joint"] is None
+    for part, name, values in (("ties", "matrix", found.matrix), ("label_noise", "joint", found.noise.joint)):
+        largest = kept[part][f"largest_in_{name}"]
+        assert len(largest) == 20 * 10
+        for row, column, value in largest:
+            assert value == values[row, column]
+            assert (np.delete(values[row], row) > value).sum() < 10

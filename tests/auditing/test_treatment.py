@@ -5,7 +5,7 @@ import torch
 
 from icda.auditing.evidence import Sketch
 from icda.auditing.treatment import MOST_STRENGTH, choose_treatment
-from icda.auditing.verdicts import Verdict, answered
+from icda.cross_fit.rules import Verdict, answered
 
 
 @pytest.fixture(scope="module")

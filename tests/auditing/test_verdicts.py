@@ -13,28 +13,16 @@ from icda.auditing.evidence import (
     PAIR_RATIO,
     PAIRS,
     SAMPLES,
-    SIDE_SHRINKAGE,
     Evidence,
-    Flatness,
-    flatness,
-    flattest_side,
     gather_evidence,
     lost_accuracy,
     make_sketch,
-    margin_of,
     pair_rows,
 )
-from icda.auditing.verdicts import (
-    KINDS,
-    MOST_LOST,
-    Limit,
-    answered,
-    decide,
-    noise_chance,
-    overlap_sureness,
-    shortcut_chance,
-)
+from icda.auditing.verdicts import KINDS, MOST_LOST, decide, noise_chance, shortcut_chance
+from icda.cross_fit.flatness import SIDE_SHRINKAGE, Flatness, flatness, flattest_side, margin_of
 from icda.cross_fit.pairs import PairEvidence
+from icda.cross_fit.rules import Limit, answered, overlap_sureness
 
 SHORTCUT = PairEvidence(
     classes=(0, 1),

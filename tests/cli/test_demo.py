@@ -20,6 +20,10 @@ def test_the_demo_compares_every_method_on_every_task_and_is_not_run_twice(icda:
         assert f"{100 * result['metrics']['accuracy']:.2f}" in answer.out
     assert all(story in answer.text for story in TASKS.values())
     assert f"{len(cells)} models" in answer.out
+    told = " ".join(answer.out.split("What robust found")[1].split())
+    for task in TASKS:
+        found = json.loads(cells[task, "robust"].read_text())["found"]
+        assert f"{task}: {' '.join(found.split())}" in told
     page = Path("demo/report.html")
     assert f"The page to open in a browser: {page}" in answer.out
     text = page.read_text()

@@ -142,7 +142,7 @@ def test_a_network_is_trained_judged_and_used(icda: Any, photos: Path) -> None:
     words = ("fit", "photos", "--train", "--epochs", 1, "--model", "small_cnn", "--skip-unreadable")
     answer = icda(*words)
     assert answer.code == 0, answer.err
-    assert "trained end to end with logit_adjustment" in answer.text
+    assert "trained end to end with robust, which decides for itself what is wrong. What it found: " in answer.text
     assert "1 unreadable files were left out" in answer.out
     assert Path("model/plain/result.json").is_file()
     assert "the same network trained with cross entropy" in Path("model/page.html").read_text()

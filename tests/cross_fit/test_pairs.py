@@ -24,6 +24,28 @@ def two_classes(samples: int = 1200, minority: float = 0.0, noise: float = 0.0, 
     return torch.from_numpy(features).float(), torch.from_numpy(targets)
 
 
+def as_logits(scores: torch.Tensor) -> torch.Tensor:
+    """Logits whose difference is the score."""
+    return torch.stack([torch.zeros_like(scores), scores], 1)
+
+
+def test_of_several_classes_each_label_is_told_from_the_answer_where_that_was_given() -> None:
+    generator = torch.Generator().manual_seed(2)
+    truth = torch.arange(600) % 3
+    answers = (truth + (torch.rand(600, generator=generator) < 0.3).long()) % 3
+    logits = torch.randn(600, 3, generator=generator) + torch.nn.functional.one_hot(truth, 3)
+    areas, masses = [], []
+    for a in range(3):
+        c = (a - 1) % 3  # the only other label among samples with answer a
+        here = (answers == a) & ((truth == a) | (truth == c))
+        areas.append(roc_auc_score(truth[here] == c, logits[here, c] - logits[here, a]))
+        masses.append(int((truth[here] == c).sum()))
+    assert within_answers(logits, truth, answers)[0] == pytest.approx(np.average(areas, weights=masses))
+    shuffled = answers[torch.randperm(600, generator=generator)]
+    area, error = within_answers(torch.randn(600, 3, generator=generator), shuffled, answers)
+    assert abs(area - 0.5) < 3 * error
+
+
 def test_readability_is_the_area_within_each_answer() -> None:
     generator = torch.Generator().manual_seed(0)
     answers = torch.randint(0, 2, (300,), generator=generator)
@@ -34,7 +56,7 @@ def test_readability_is_the_area_within_each_answer() -> None:
         here = answers == answer
         areas.append(roc_auc_score(targets[here], scores[here]))
         masses.append(int(min(targets[here].sum(), (1 - targets[here]).sum())))
-    area, error = within_answers(scores, targets, answers)
+    area, error = within_answers(as_logits(scores), targets, answers)
     assert area == pytest.approx(np.average(areas, weights=masses))
     assert 0 < error < 0.1
 
@@ -43,14 +65,14 @@ def test_the_error_of_the_readability_is_the_spread_over_random_scores() -> None
     generator = torch.Generator().manual_seed(1)
     answers = torch.arange(120) % 2
     targets = torch.where(torch.arange(120) % 5 == 0, 1 - answers, answers)
-    found = [within_answers(torch.randn(120, generator=generator), targets, answers) for _ in range(400)]
+    found = [within_answers(as_logits(torch.randn(120, generator=generator)), targets, answers) for _ in range(400)]
     assert np.std([area for area, _ in found]) == pytest.approx(found[0][1], rel=0.15)
     assert np.mean([area for area, _ in found]) == pytest.approx(0.5, abs=0.02)
 
 
 def test_one_label_only_within_each_answer_says_nothing() -> None:
     answers = torch.tensor([0, 0, 1, 1])
-    assert within_answers(torch.arange(4.0), answers, answers) == (0.5, 0.5)
+    assert within_answers(as_logits(torch.arange(4.0)), answers, answers) == (0.5, 0.5)
 
 
 def test_empty_groups_count_as_served_and_have_no_ratio() -> None:

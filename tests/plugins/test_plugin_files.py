@@ -164,6 +164,10 @@ def test_train_called_from_python_loads_what_its_configuration_names(icda: Run) 
             "plugin broken.py could not be loaded: loss 'icda' is registered twice",
         ),
         (
+            "from icda.methods import METHODS, Method\nMETHODS.register('icda')(type('Mine', (Method,), {}))",
+            "method 'icda' is registered twice: icda has a loss of that name",
+        ),
+        (
             "from icda.selection import SELECTION_RULES\nSELECTION_RULES.register('x')(3)",
             "selection rule 'x' must be an instance of SelectionRule, got 3",
         ),

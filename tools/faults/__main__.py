@@ -2,7 +2,8 @@
 
 Trains the smallest task again and again, disturbed in one way after the other: killed, on a full disk, by two processes in
 one folder, with damaged files. After each disturbance the run is resumed, and what it leaves is compared bit for bit with
-what an undisturbed run left. Writes one row per kind of fault; the exit code is 1 if anything was lost, mixed or obscure.
+what an undisturbed run left. What fit, predict, embed, audit and export write is disturbed alike. Writes one row per kind
+of fault; the exit code is 1 if anything was lost, mixed or obscure.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from damage import damaged_files
 from disk import full_disk
 from kills import killed_runs
 from outcome import Outcome
+from outputs import killed_outputs, outputs_on_a_full_disk, two_outputs
 from writers import killed_torchrun, two_writers
 
 from training import make_whole_runs
@@ -33,17 +35,24 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=24)
     parser.add_argument("--torchruns", type=int, default=3)
     parser.add_argument("--damages", type=int, default=8, help="of each kind")
+    parser.add_argument("--output-kills", type=int, default=400, help="at most; else before every operation on files")
+    parser.add_argument("--output-disks", type=int, default=48)
+    parser.add_argument("--output-pairs", type=int, default=42)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     shutil.rmtree(options.out, ignore_errors=True)
     options.out.mkdir(parents=True)
-    make_whole_runs(options.out)
+    if options.kills or options.disks or options.pairs or options.torchruns or options.damages:
+        make_whole_runs(options.out)
     faults: list[tuple[Callable[[Path, int, int], Outcome], int]] = [
         (killed_runs, options.kills),
         (full_disk, options.disks),
         (two_writers, options.pairs),
         (killed_torchrun, options.torchruns),
         (damaged_files, options.damages),
+        (killed_outputs, options.output_kills),
+        (outputs_on_a_full_disk, options.output_disks),
+        (two_outputs, options.output_pairs),
     ]
     outcomes = []
     for fault, number in faults:

@@ -21,7 +21,7 @@ def full_disk(out: Path, number: int, seed: int) -> Outcome:
         place = out / f"disk{trial}"
         place.mkdir()
         size = draw.randint(8, needed)
-        mounted = trial % 2 == 0 and _mount(place, size)
+        mounted = trial % 2 == 0 and mount(place, size)
         folder = place / "run"
         try:
             run = Run.start(
@@ -50,7 +50,7 @@ def _kilobytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir()) // 1024
 
 
-def _mount(place: Path, kilobytes: int) -> bool:
+def mount(place: Path, kilobytes: int) -> bool:
     """Mount a small file system; False where that is not allowed."""
     words = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(place)]
     try:

@@ -1,7 +1,7 @@
 """The tables of README and docs, made from the CSV files in benchmarks/results.
 
-    python -m icda_bench.tables README.md docs/*.md            # write
-    python -m icda_bench.tables --check README.md docs/*.md    # fail when a page and its CSV disagree
+    python -m icda_bench.tables README.md docs/*.md docs/*/*.md            # write
+    python -m icda_bench.tables --check README.md docs/*.md docs/*/*.md    # fail when a page and its CSV disagree
 
 A page marks a table with `<!-- table: NAME -->` and `<!-- end of table -->`; what stands between is generated.
 """
@@ -21,10 +21,12 @@ import yaml
 from icda.errors import InputError
 from icda.results.ledger import read_ledger
 from icda_bench.cost.network_cost import cost_table
+from icda_bench.headline import headline_table
 from icda_bench.ledger_tables import ledger_cost_table, small_tasks_table
 from icda_bench.markdown import columns_table, markdown, spread
 from icda_bench.paper_claims import claims_table
 from icda_bench.rows import read_rows, read_table
+from icda_bench.studies.asking import person_table, share_table
 from icda_bench.studies.audit import AuditRow, audit_table
 from icda_bench.studies.embeddings.methods import BY_CLASS
 from icda_bench.studies.embeddings.run import HEADLINE_COLUMNS, HEADLINE_ROWS, embeddings_table
@@ -64,6 +66,8 @@ ROW_TABLES: dict[str, tuple[str, type[Any], Callable[[list[Any]], str]]] = {
 }
 # Tables of one file that they read themselves.
 FILE_TABLES: dict[str, tuple[str, Callable[[Path], str]]] = {
+    "asking": ("asking", share_table),
+    "asking-harmless": ("asking", person_table),
     "demo": ("demo", lambda path: small_tasks_table(read_ledger(path))),
     "meta": ("meta", lambda path: small_tasks_table(read_ledger(path))),
     "table3": ("table3", lambda path: cost_table(read_table(path))),
@@ -80,7 +84,14 @@ FILE_TABLES: dict[str, tuple[str, Callable[[Path], str]]] = {
     "robust": ("robust", regret_table),
     "separation": ("meta_separation", lambda path: separation_table(read_table(path))),
 }
-NAMES = (*COLUMNS, *ROW_TABLES, *FILE_TABLES, *SUITES, "ledger-cost", "claims")
+# Tables of several files.
+FOLDER_TABLES: dict[str, Callable[[Path], str]] = {
+    "claims": claims_table,
+    "headline": partial(headline_table, folder="docs/"),
+    "headline-home": headline_table,
+    "ledger-cost": ledger_cost_table,
+}
+NAMES = (*COLUMNS, *ROW_TABLES, *FILE_TABLES, *SUITES, *FOLDER_TABLES)
 
 
 def make_table(name: str, results: Path = RESULTS) -> str:
@@ -95,9 +106,9 @@ def make_table(name: str, results: Path = RESULTS) -> str:
         return file_table(results / f"{file}.csv")
     if name in SUITES:
         return suite_table(load_suite(name), suite_rows(name, results))
-    if name not in NAMES:
-        raise InputError(f"no table is called {name!r}: known are {', '.join(NAMES)}.")
-    return ledger_cost_table(results) if name == "ledger-cost" else claims_table(results)
+    if name in FOLDER_TABLES:
+        return FOLDER_TABLES[name](results)
+    raise InputError(f"no table is called {name!r}: known are {', '.join(NAMES)}.")
 
 
 def separation_table(rows: Sequence[dict[str, str]]) -> str:

@@ -3,6 +3,6 @@
 from icda.auditing.questions import Questions, ask
 from icda.auditing.result import Audit
 from icda.auditing.run import audit
-from icda.auditing.verdicts import Verdict
+from icda.cross_fit.rules import Verdict
 
 __all__ = ["Audit", "Questions", "Verdict", "ask", "audit"]

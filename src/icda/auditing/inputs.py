@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_X_y
 from torch import Tensor
 
+from icda.data.missing import check_names
 from icda.errors import InputError, InputTypeError
 from icda.heads.rows import refuse_sparse
 
@@ -37,11 +38,13 @@ def check_inputs(X: Any, y: Any, class_names: Any, sample_names: Any, folds: int
     for name, given in (("class_names", class_names), ("sample_names", sample_names)):
         if given is not None and not hasattr(given, "__len__"):
             raise InputTypeError(f"audit expects {name} as a list, got {given!r}.")
+    check_names(y, "y")
     try:
         X, y = check_X_y(X, y, dtype="numeric", estimator="audit")
-        _check_labels(y)
+        check_classification_targets(y)
     except ValueError as error:  # scikit-learn says what is wrong; it is the user's to repair
         raise InputError(str(error)) from error
+    check_folds(folds, len(y))
     classes, codes = np.unique(y, return_inverse=True)
     counts = np.bincount(codes)
     check_class_counts(classes, counts)
@@ -55,9 +58,11 @@ def check_inputs(X: Any, y: Any, class_names: Any, sample_names: Any, folds: int
     )
 
 
-def check_folds(folds: int) -> None:
+def check_folds(folds: int, samples: int | None = None) -> None:
     if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or folds < 2:
         raise InputError(f"folds must be a whole number of at least 2, got {folds!r}.")
+    if samples is not None and folds > samples:
+        raise InputError(f"{samples} samples cannot be cut into {folds} folds: ask for fewer; 5 is usual.")
 
 
 def check_class_counts(classes: np.ndarray, counts: np.ndarray) -> None:
@@ -100,13 +105,6 @@ def standardise(X: np.ndarray) -> np.ndarray:
         scaled[block] = (X[block] - mean) / deviation
     scaled[:, constant] = 0
     return scaled
-
-
-def _check_labels(y: np.ndarray) -> None:
-    if y.dtype == object and len({type(label) for label in y}) > 1:
-        kinds = ", ".join(sorted({type(label).__name__ for label in y}))
-        raise InputError(f"the labels y mix types ({kinds}): make them all text or all numbers, and leave none empty.")
-    check_classification_targets(y)
 
 
 def _class_names(classes: np.ndarray, given: Sequence[object] | None) -> list[str]:

@@ -20,13 +20,16 @@ from icda.auditing.recommendation import Finding
 from icda.auditing.rows import COLUMNS, RowFigures
 from icda.auditing.ties import ClassCost, Separability, Ties
 from icda.auditing.treatment import Treatment
-from icda.auditing.verdicts import Verdict
+from icda.cross_fit.rules import Verdict
 from icda.errors import InputError
 from icda.extras import require
 from icda.report.markup import element
 from icda.report.sections.verdicts import in_short, verdict_parts
 from icda.results.files import replacing_text, write_atomically, write_page
 from icda.results.foreign_text import write_csv
+
+WHOLE_TABLE = 100  # classes; of more, a file has the largest entries of each row instead of all C x C
+LARGEST = 10
 
 
 @dataclass(frozen=True, repr=False)
@@ -162,8 +165,12 @@ class Audit:
         return path
 
     def to_json(self, path: str | PathLike[str], top: int | None = None) -> Path:
-        """Write `as_dict` to a file."""
-        path, text = Path(path).expanduser(), json.dumps(self.as_dict(top), indent=1, allow_nan=False)
+        """Write `as_dict` to a file; where classes are many, only the largest entries of tables of class by class."""
+        known = self.as_dict(top)
+        for part, name, values in (("ties", "matrix", self.matrix), ("label_noise", "joint", self.noise.joint)):
+            if len(values) > WHOLE_TABLE:
+                known[part][name], known[part][f"largest_in_{name}"] = None, _largest(values)
+        path, text = Path(path).expanduser(), json.dumps(known, indent=1, allow_nan=False)
         write_atomically(path, f"{text}\n".encode())
         return path
 
@@ -217,3 +224,10 @@ class Audit:
         """What a notebook shows: what was found, what to do, and the verdicts."""
         audited = self.as_dict(10)
         return str(element("div", in_short(audited, 3), verdict_parts(audited, 3)))
+
+
+def _largest(values: np.ndarray) -> list[list[float]]:
+    """Row, column and value of the largest entries (C, C) of each row beside the diagonal."""
+    apart = np.where(np.eye(len(values), dtype=bool), -np.inf, values)
+    columns = np.argsort(-apart, 1)[:, :LARGEST]
+    return [[row, int(column), float(apart[row, column])] for row, own in enumerate(columns) for column in own]

@@ -151,6 +151,7 @@ def audit_blocks(
     settings, say = settings or AuditSettings(), say or (lambda _: None)
     dealt = {"dtype": settings.dtype, "folds": settings.folds, "seed": settings.seed}
     rows = BlockRows.gather(blocks, engine, say=say, check=check_class_counts, **dealt)  # type: ignore[arg-type]
+    check_folds(settings.folds, rows.shape[0])
     limits = settings.rounds, settings.max_iter, settings.tol
     contrast, confidence = find_contrast(rows, _decay(rows, settings), *limits)
     thresholds = confidence.numpy() / rows.counts

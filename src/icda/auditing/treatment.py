@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from icda.auditing.evidence import FEW, Sketch
-from icda.auditing.verdicts import Verdict
 from icda.cross_fit.pairs import DECAY, EACH, MAX_ITER, PAIR_RATIO, TOL, TWINS, share
+from icda.cross_fit.rules import Verdict
 from icda.cross_fit.twins import even_cuts, twin_logits, twin_margins
 from icda.heads.balance import rebalance, reweigh, with_prior
 from icda.heads.cross_fit import cross_fitted_logits

@@ -28,6 +28,7 @@ FOREIGN = (
     ("hf:PATH", "A Hugging Face image or sequence classifier, from a folder or the hub (extra: hf)"),
     ("timm:NAME, torchvision:NAME", "A model of those libraries, if they are installed"),
 )
+FIRST = "robust"  # what to take if one does not know what is wrong
 ANY_METRIC = ("validation_METRIC", "best value of any metric on validation data (`icda list metrics`)")
 
 
@@ -100,7 +101,7 @@ def _summary(thing: Any) -> str:
 
 TABLES: dict[str, Callable[[], Rows]] = {
     "tasks": lambda: _rows(TASKS, _summary),
-    "methods": lambda: [(name, _described(name)) for name in method_names()],
+    "methods": lambda: [(name, _described(name)) for name in sorted(method_names(), key=lambda name: name != FIRST)],
     "models": lambda: _rows(MODELS, _summary, *FOREIGN),
     "selection": lambda: _rows(SELECTION_RULES, lambda rule: rule.description, ANY_METRIC),
     "metrics": lambda: _rows(METRICS, _direction),

@@ -58,6 +58,8 @@ def main(arguments: Sequence[str]) -> int:
     make_console().print(to_rich(comparison_table([result], HEADLINES)))
     if (groups := group_table(result)) is not None:
         make_console().print(groups)
+    if result.found:
+        say(f"What {result.method} found: {result.found}")
     say(f"Model, log and result: {folder}\nReport to open in a browser: {folder / REPORT}")
     return 0
 

@@ -14,7 +14,9 @@ class HeldOut(NamedTuple):
     `agreement` how often two of the networks give a sample the same answer, whether they have learned from it or not.
     `unflipped` (N, C) are held-out logits of networks that learned the labels as they are, where there were any. Where
     networks were trained several times over, these are means over the repeats, and `last` (N, C) is what the networks said
-    that were trained last.
+    that were trained last. `running` (N, C) are logarithms of held-out probabilities averaged over epochs, and `read` is
+    how well labels are read within the answers off features that never saw a label, with its standard error; both where a
+    method asks for them.
     """
 
     logits: Tensor
@@ -22,6 +24,8 @@ class HeldOut(NamedTuple):
     agreement: float
     unflipped: Tensor | None = None
     last: Tensor | None = None
+    running: Tensor | None = None
+    read: tuple[float, float] | None = None
 
     @property
     def answers(self) -> Tensor:

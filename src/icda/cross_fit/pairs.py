@@ -79,7 +79,7 @@ def measure_pair(
     right = plain.argmax(1) == targets
     after = treated.argmax(1) == targets
     plain_margin = (plain[:, 1] - plain[:, 0]).abs()
-    readable = within_answers(treated[:, 1] - treated[:, 0], targets, answer)
+    readable = within_answers(treated, targets, answer)
     counted = Counted(targets, evenly=uneven)
     return PairEvidence(
         classes=classes,
@@ -150,27 +150,30 @@ def trial(
     return plain, _cross_fit(informed, LossSettings("la"), targets * num_classes + answers, seed)
 
 
-def within_answers(scores: Tensor, targets: Tensor, answers: Tensor) -> tuple[float, float]:
-    """AUROC of `scores` for the label among samples of one answer, mean over answers by their rarer label, and its error.
+def within_answers(logits: Tensor, targets: Tensor, answers: Tensor) -> tuple[float, float]:
+    """How well labels are read off logits (N, C) among samples of one answer: an AUROC, and its standard error.
 
-    The error is that of the Mann-Whitney statistic without a difference: sqrt((a + b + 1) / (12 a b)).
+    Of the samples with answer a, those labelled c are told from those labelled a by z_c - z_a; the mean over all such
+    pairs, by the rarer label. The error is that of the Mann-Whitney statistic without a difference,
+    sqrt((m + n + 1) / (12 m n)). Labels that are wrong by their class alone cannot be read: 0.5.
     """
     areas, masses, variances = [], [], []
-    for answer in (0, 1):
+    for answer, label in torch.stack([answers, targets], 1)[answers != targets].unique(dim=0).tolist():
         here = answers == answer
-        ones, zeros = scores[here & (targets == 1)], scores[here & (targets == 0)]
-        a, b = len(ones), len(zeros)
-        if not a or not b:
+        scores = logits[:, label] - logits[:, answer]
+        ones, zeros = scores[here & (targets == label)], scores[here & (targets == answer)]
+        m, n = len(ones), len(zeros)
+        if not n:
             continue
         ranks = torch.cat([ones, zeros]).argsort().argsort().double() + 1
-        areas.append(float((ranks[:a].sum() - a * (a + 1) / 2) / (a * b)))
-        masses.append(min(a, b))
-        variances.append((a + b + 1) / (12 * a * b))
+        areas.append(float((ranks[:m].sum() - m * (m + 1) / 2) / (m * n)))
+        masses.append(min(m, n))
+        variances.append((m + n + 1) / (12 * m * n))
     if not areas:
         return 0.5, 0.5
     total = sum(masses)
-    area = sum(m * x for m, x in zip(masses, areas, strict=True)) / total
-    error = sum((m / total) ** 2 * v for m, v in zip(masses, variances, strict=True)) ** 0.5
+    area = sum(mass * x for mass, x in zip(masses, areas, strict=True)) / total
+    error = sum((mass / total) ** 2 * v for mass, v in zip(masses, variances, strict=True)) ** 0.5
     return area, error
 
 

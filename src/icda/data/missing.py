@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from icda.errors import InputError
+
 NAMES = ("NAType", "NaTType")  # of pandas, which need not be installed
 
 
@@ -33,6 +35,23 @@ def encode_known(values: Any) -> tuple[np.ndarray, np.ndarray]:
     codes = np.full(len(array), -1, dtype=np.int64)
     codes[known] = numbers
     return codes, distinct
+
+
+def check_names(labels: Any, called: str) -> None:
+    """Refuse labels of which some are missing, or that are texts and numbers mixed: nobody can sort them.
+
+    >>> check_names(["cat", None], "y")
+    Traceback (most recent call last):
+    icda.errors.InputError: the labels y mix types (NoneType, str): make them all text or all numbers, and leave none empty.
+    """
+    if str(getattr(labels, "dtype", "object")).startswith(("object", "str", "category")):
+        values = np.asarray(labels, dtype=object).ravel().tolist()
+        kinds = {type(value) for value in values}
+        if len(kinds) > 1 and (any(map(is_missing, values)) or str in kinds):
+            named = ", ".join(sorted(kind.__name__ for kind in kinds))
+            raise InputError(
+                f"the labels {called} mix types ({named}): make them all text or all numbers, and leave none empty."
+            )
 
 
 def plain_names(values: np.ndarray) -> np.ndarray:

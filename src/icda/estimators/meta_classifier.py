@@ -17,6 +17,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from icda.data.missing import check_names
 from icda.errors import InputError
 from icda.estimators.classifier import LOSSES
 from icda.estimators.predictions import LinearPredictions
@@ -138,6 +139,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         self._check_settings()
         self.__dict__.pop("attributes_", None)  # an earlier fit's
         refuse_sparse(X, "X", "MetaICDAClassifier")
+        check_names(y, "y")
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
         codes = encode_classes(self, y)
         weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)

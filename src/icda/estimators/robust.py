@@ -27,6 +27,7 @@ from icda.auditing.groups import group_treatment
 from icda.auditing.inputs import DECAY
 from icda.auditing.page import render_assessment_page
 from icda.auditing.plan import chosen_decay, spread_treatment
+from icda.data.missing import check_names
 from icda.errors import InputError
 from icda.estimators.predictions import LinearPredictions
 from icda.estimators.samples import check_groups, encode_classes, weighted_moments
@@ -117,6 +118,7 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         """
         self._check_settings()
         refuse_sparse(X, "X", "RobustClassifier")
+        check_names(y, "y")
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
         codes = encode_classes(self, y)
         weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)

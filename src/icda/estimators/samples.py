@@ -12,7 +12,7 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, validate_data
 
-from icda.data.missing import encode_known
+from icda.data.missing import check_names, encode_known
 from icda.errors import InputError
 from icda.heads.rows import Rows, StoredRows, is_large_on_disk, refuse_sparse
 from icda.losses.inputs import check_flags
@@ -24,6 +24,7 @@ WILD = 10.0  # how many times larger or further off metadata may be before it is
 
 def check_samples(estimator: Any, X: Any, y: Any) -> tuple[Rows, np.ndarray]:
     """Features and labels ready for a fit. A large mapped file stays on disk and is checked chunk by chunk."""
+    check_names(y, "y")
     if is_large_on_disk(X):
         y = validate_data(estimator, "no_validation", y)
         check_consistent_length(X, y)

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from icda.data.missing import check_names
 from icda.data.own.parquet import FeatureBatch, ParquetTable, Source, Spool, spooled
 from icda.errors import InputError
 from icda.heads import rows as stored
@@ -54,6 +55,7 @@ class StreamingFit:
         refuse_sparse(X, "X", type(self).__name__)
         first = not hasattr(self, "_online")
         unfitted = _check_partial_fit_first_call(self, classes)
+        check_names(y, "y")
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", reset=unfitted)
         check_classification_targets(y)
         codes = self._codes(y)

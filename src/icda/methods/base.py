@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from icda.data.task import Batch, Inputs, Task
 from icda.errors import InputError, InputTypeError
-from icda.losses import AdjustedLoss
+from icda.losses import LOSSES, AdjustedLoss
 from icda.models.base import FeatureClassifier, Output
 from icda.registry import Registry
 from icda.results.epoch import Figure
@@ -31,7 +31,7 @@ __all__ = [  # what a method is written with
     "checked",
 ]
 Figures: TypeAlias = Mapping[str, Figure]  # for the log
-METHODS: Registry[Callable[..., Method]] = Registry("method", "icda.methods", "icda.methods")
+METHODS: Registry[Callable[..., Method]] = Registry("method", "icda.methods", "icda.methods", beside=LOSSES)
 
 # How samples are drawn. Balanced: every class, group or domain equally often, the samples within it alike. Reversed: a
 # class the more often the rarer it is. Own: by the weights that the method gives in `sampling_weights`.
@@ -220,6 +220,10 @@ class Method(nn.Module):
     def epoch_figures(self) -> Figures:
         """Figures of the epoch that just ended, for the log: plain numbers, lists or dicts."""
         return {}
+
+    def findings(self) -> str:
+        """What a method that judges its data found and did, in a sentence or two; empty of any other."""
+        return ""
 
     def sample_figures(self) -> Mapping[str, Tensor]:
         """Numbers given to each training sample (N,) in that epoch, NaN where there was none, by name.

@@ -11,15 +11,14 @@ from torch.nn import functional as F
 
 from icda.cross_fit import HeldOut
 from icda.cross_fit.refined_labels import refine_labels
-from icda.methods.base import METHODS, Batch, Context, FeatureClassifier, Inputs, Output, Setup, StepResult, checked
-from icda.methods.cross_fitted import CrossFitEpochs, CrossFittedMethod
-from icda.methods.per_sample import PerSample, rows, write_rows
-
-NEW = 0.5  # what the present epoch counts in the running mean of held-out answers
+from icda.methods.base import METHODS, Batch, Context, FeatureClassifier, Inputs, Output, Setup, checked
+from icda.methods.best_epoch import BestEpoch
+from icda.methods.cross_fitted import CrossFitEpochs
+from icda.methods.per_sample import rows
 
 
 @METHODS.register("twin_labels")
-class TwinLabels(PerSample, CrossFittedMethod):
+class TwinLabels(BestEpoch):
     """Wrong labels without a clean set and without a known rate: soft labels from networks that have not seen the sample.
 
     First, twins: each sample trains one of two networks, and its label flips towards confident answers of the other. What
@@ -37,11 +36,6 @@ class TwinLabels(PerSample, CrossFittedMethod):
 
     answers_later: ClassVar[bool] = False  # the twins answer with the class itself, not with a shortcut
     judges_waiting: ClassVar[bool] = True  # studies of the best epoch read a figure of every epoch
-    per_sample = ("given", "said", "average", "kept")  # noted while the twins train, empty after
-    given: Tensor  # (N,) labels
-    said: Tensor  # (N, C) held-out probabilities of this epoch
-    average: Tensor  # (N, C) running mean over epochs
-    kept: Tensor  # (N, C) the running mean of the best epoch
     soft_labels: Tensor  # (N, C)
     log_prior: Tensor  # (C,)
 
@@ -49,42 +43,18 @@ class TwinLabels(PerSample, CrossFittedMethod):
     def __init__(self, setup: Setup, *, cross_fit_epochs: CrossFitEpochs = 0.5, balance: bool = True) -> None:
         super().__init__(setup, cross_fit_epochs=cross_fit_epochs)
         self.balance = balance
-        self.agreement = 0.0  # of the kept answers with the given labels
-        shape = (setup.num_samples, setup.num_classes)
-        for name in self.per_sample[1:]:
-            self.keep(name, torch.zeros(shape))
-        self.keep("given", torch.zeros(shape[0], dtype=torch.long))
         self.register_buffer("soft_labels", torch.zeros(0, setup.num_classes), persistent=False)
         self.register_buffer("log_prior", torch.zeros(setup.num_classes), persistent=False)
 
-    def cross_fit_step(self, batch: Batch, context: Context, flips: bool = True) -> StepResult:
-        result = super().cross_fit_step(batch, context, flips)
-        assert result.logits is not None
-        write_rows(self.said, batch.index, result.logits.softmax(1))
-        write_rows(self.given, batch.index, batch.targets)
-        return result
-
-    def on_epoch_end(self, context: Context) -> None:
-        if self.evidence is not None:  # the twins have answered
-            return
-        self.average = self.said.clone() if context.epoch == 0 else torch.lerp(self.average, self.said, NEW)
-        agreement = float((self.average.argmax(1) == self.given).double().mean())
-        if agreement > self.agreement:
-            self.agreement, self.kept = agreement, self.average.clone()
-        self.found = {"held_out_agreement": agreement}
-
     def first_heard(self, evidence: HeldOut) -> None:
-        floor = torch.finfo(self.kept.dtype).tiny
-        self.keep_heard(HeldOut(self.kept.clamp(min=floor).log().cpu(), self.given.cpu(), evidence.agreement))
-        for name in self.per_sample:
-            setattr(self, name, getattr(self, name)[:0])
+        self.keep_heard(HeldOut(*self.take_best(), evidence.agreement))
 
     def learn_from(self, held_out: HeldOut) -> None:
         refined = refine_labels(held_out.logits, held_out.targets)
         moved = refined.probabilities.argmax(1) != held_out.targets
         self.soft_labels = refined.probabilities.to(self.soft_labels.device)
         self.log_prior = refined.probabilities.double().mean(0).log().to(self.log_prior)
-        self.found["held_out_agreement"] = self.agreement  # the best
+        self.found["held_out_agreement"] = self.best_agreement
         self.found |= {"wrong_labels": refined.wrong, "relabelled": float(moved.double().mean())}
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
@@ -97,11 +67,8 @@ class TwinLabels(PerSample, CrossFittedMethod):
 
     def get_extra_state(self) -> dict[str, Any]:
         # Not as evidence that other methods may reuse: these are no answers of the networks as they are at the end.
-        answers = None if self.evidence is None else self.evidence._asdict()
-        return {"evidence": None, "answers": answers, **super().get_extra_state(), "agreement": self.agreement}
+        state = super().get_extra_state()
+        return {**state, "evidence": None, "answers": state["evidence"]}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        super().set_extra_state(state)
-        self.agreement = state["agreement"]
-        if state["answers"] is not None:
-            self.keep_heard(HeldOut(**state["answers"]))
+        super().set_extra_state({**state, "evidence": state["answers"]})

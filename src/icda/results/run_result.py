@@ -52,6 +52,7 @@ class RunResult(JsonRecord):
     group_names: Sequence[str] | None = _described("names of the groups, in their order; empty without groups")
     group_samples: Sequence[int] | None = _described("samples of each group in the evaluated split")
     confusion: Sequence[Sequence[int]] | None = _described("samples by true class (row) and predicted class (column)")
+    found: str | None = _described("what a method that judges its data found and did, in words")
     selected_epoch: int | None = _described("epoch whose model was evaluated; only in a training's result")
     history: Sequence[EpochRecord] | None = _described("one record for each epoch; only in a training's result")
     seconds: float | None = _described("seconds the whole run took; only in a training's result")

@@ -1,4 +1,4 @@
-"""`icda fit --train`: the audit chooses the method, the trainer trains the network end to end."""
+"""`icda fit --train`: the trainer trains the network end to end, by default with the method that decides for itself."""
 
 from __future__ import annotations
 
@@ -29,19 +29,12 @@ PLAIN_RUN = "plain"  # folder of the run with cross entropy, inside the model's
 # What an interrupted training leaves in the model's folder; the trainer knows whether it can go on with it.
 RUN_FILES = (PLAIN_RUN, RESULT, EXPLANATIONS, MODEL, CHECKPOINT, CONFIG, LOG, TENSORBOARD, REPORT)
 PLAIN = "the same network trained with cross entropy"
+# Groups that are known are used; without them the method finds out for itself what is wrong.
+REASONS = {"robust": "which decides for itself what is wrong", "group_prior": "groups were given"}
 UNDONE = (
     "Its own networks, each asked about samples it had not seen, gave no sign of a shortcut: nothing was done about one, "
     "and classes count the same (logit adjustment). Where the audit sees one, fit without --train, or answer icda ask."
 )
-# What each treatment of a head is in the training of a network (docs/choosing.md).
-METHODS = {"shortcut_prior": "shortcut_prior", "trust": "generalized_cross_entropy"}
-REASONS = {
-    "shortcut_prior": "the audit found a shortcut",
-    "generalized_cross_entropy": "the audit found wrong labels",
-    "icda": "the audit found a long tail",
-    "group_prior": "groups were given",
-    "logit_adjustment": "the audit found nothing that calls for more",
-}
 
 
 @dataclass(frozen=True)
@@ -51,13 +44,6 @@ class NetworkSettings:
     config: TrainConfig
     compare: bool = True
     overwrite: bool = False
-
-
-def recommended_method(found: Audit) -> str:
-    """The training method for what the audit found and would treat."""
-    if found.treatment.name in METHODS:
-        return METHODS[found.treatment.name]
-    return "icda" if found.verdicts["long_tail"].answer == "yes" else "logit_adjustment"
 
 
 def fit_network(
@@ -79,16 +65,17 @@ def fit_network(
     names = [name for name, held_out in zip(data.names, data.test, strict=True) if not held_out]
     found = audit(X, y, sample_names=names, seed=config.seed)
     spent = {"audit": time.perf_counter() - started}
-    advised = recommended_method(found) if data.groups is None else "group_prior"
+    advised = "robust" if data.groups is None else "group_prior"
     chosen = advised if method == AUTO else resolve_method(method)
     config = replace(config, method=chosen)
     runs = {"train": config}
     if settings.compare and chosen != "cross_entropy":
         runs["plain"] = replace(config, method="cross_entropy", out=str(Path(config.out) / PLAIN_RUN))
+    results = {}
     for name, run in runs.items():
         say(f"Training {config.model or 'a network'} with {run.method} ...")
         started = time.perf_counter()
-        train(run, overwrite=settings.overwrite, view=view)
+        results[name] = train(run, resume=not settings.overwrite, overwrite=settings.overwrite, view=view)
         spent[name] = time.perf_counter() - started
     groups, are_known = train_groups(data, X, y, found, None)
     judged_by = _test_groups(data, X, found, groups is not None and are_known)
@@ -100,6 +87,8 @@ def fit_network(
     has_reader = _answers_for_shortcut(model)
     why = "as asked for" if method != AUTO else REASONS[chosen]
     done = f"A network ({model.config.model}) was trained end to end with {chosen}, {why}."
+    if results["train"].found:
+        done = f"{done} What it found: {results['train'].found}"
     if model.method.answers_later and not has_reader:
         done += f" {UNDONE}"
     trial = Trial(before, after, len(split), words, are_known)

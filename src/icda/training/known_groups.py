@@ -45,15 +45,7 @@ def with_read_groups(task: Task) -> Task:
     scaled = {name: (values - mean) / torch.where(scale > 0, scale, 1.0) for name, values in features.items()}
     read = groups
     if bool((groups < 0).any()):
-        known = torch.where(groups < 0, torch.nan, groups.double()).numpy()
-        rows = BlockRows.of_memory(scaled["train"], task.train.targets, task.num_classes, groups=known)
-        found = find_groups(rows)
-        if found.reader is None:
-            raise InputError(f"task {task.name!r}: {' '.join(found.treatment.reasons)}")
-        assert rows.reading.groups is not None
-        codes = torch.cat([part for block in rows.each(read_attributes, found.reader) for part in block])
-        read = torch.from_numpy(rows.reading.groups).long()[codes]
-        warnings.warn(f"{task.name}: {found.treatment.reasons[0]}", stacklevel=2)
+        read = _read(task, groups, scaled["train"])
     values, codes = read.unique(return_inverse=True)
     head = fit_reader(scaled["train"], task.train.targets, codes, task.num_classes, DECAY * scaled["train"].shape[1])
     seen = joint_counts(task.train.targets, codes, task.num_classes, len(values)) > 0
@@ -64,6 +56,32 @@ def with_read_groups(task: Task) -> Task:
             assert split.groups is not None
             filled[name] = replace(split, groups=torch.where(split.groups < 0, values[found_there], split.groups))
     return replace(task, **filled)  # type: ignore[arg-type]
+
+
+def _read(task: Task, groups: Tensor, features: Tensor) -> Tensor:
+    """The groups of all training samples. Where groups are class x attribute, it is the attribute that is read."""
+    targets, crossed = task.train.targets, task.group_attributes is not None
+    known = groups >= 0
+    values = task.group_domains()[groups.clamp(min=0)] if crossed else groups
+    rows = BlockRows.of_memory(
+        features, targets, task.num_classes, groups=torch.where(known, values.double(), torch.nan).numpy()
+    )
+    found = find_groups(rows)
+    if found.reader is None:
+        raise InputError(f"task {task.name!r}: {' '.join(found.treatment.reasons)}")
+    assert rows.reading.groups is not None
+    codes = torch.cat([part for block in rows.each(read_attributes, found.reader) for part in block])
+    read = torch.from_numpy(rows.reading.groups).long()[codes]
+    warnings.warn(f"{task.name}: {found.treatment.reasons[0]}", stacklevel=3)
+    if not crossed:
+        return read
+    table = torch.full((task.num_classes, int(task.group_domains().max()) + 1), -1)  # the group of class and attribute
+    for split in task.splits().values():
+        if split.groups is not None:
+            there = split.groups >= 0
+            table[split.targets[there], task.group_domains()[split.groups[there]]] = split.groups[there]
+    usual = table.max(1, keepdim=True).values.expand_as(table)  # a pair that nobody has goes to a group of its class
+    return torch.where(table < 0, usual, table)[targets, read]
 
 
 def _features(task: Task, split: Split) -> Tensor:

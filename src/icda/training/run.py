@@ -123,6 +123,7 @@ def _train(
         selected_epoch=epoch,
         history=trainer.history,
         seconds=round(time.perf_counter() - started, 2),
+        found=trainer.method.findings() or None,
     )
     if accelerator.is_main_process and leaves_files:
         result.write(folder / RESULT)

@@ -23,6 +23,7 @@ def what_was_run(run: Run, level: int) -> Markup:
         ("Seed", result.get("seed")),
         ("Checkpoint kept by", result.get("selection")),
         ("Evaluated on", f"{result.get('split', 'test')} split" + (f", {samples:,} samples" if samples else "")),
+        ("What the method found", result.get("found")),
         ("Training data", _training_data(result)),
         ("Time", duration(as_number(result.get("seconds")))),
         ("Data hash", element("code", str(result["data_hash"])[:12]) if result.get("data_hash") else None),

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from icda.auditing.evidence import Evidence
-from icda.auditing.verdicts import LIMITS, Limit, Limits, decide
+from icda.auditing.verdicts import decide
+from icda.cross_fit.rules import LIMITS, Limit, Limits
 from icda_bench.markdown import markdown
 from icda_bench.rows import read_table
 from icda_bench.studies.verdicts.judge import PLANTED, TITLES, evidence_of, truth_of

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from icda.auditing.assessment import confirmed
-from icda.auditing.evidence import Evidence, Flatness
-from icda.auditing.verdicts import Verdict, decide
+from icda.auditing.evidence import Evidence
+from icda.auditing.verdicts import decide
+from icda.cross_fit.flatness import Flatness
 from icda.cross_fit.pairs import PairEvidence
+from icda.cross_fit.rules import Verdict
 from icda_bench.markdown import grouped, markdown
 from icda_bench.rows import read_table
 

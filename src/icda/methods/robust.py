@@ -1,0 +1,165 @@
+"""One method that decides for itself: cross-fitted networks say what is wrong with the labels, and how to train."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.cross_fit import HeldOut
+from icda.cross_fit.network_verdicts import READ_SAMPLES, judge_networks, read_labels
+from icda.cross_fit.networks import rows_of
+from icda.cross_fit.refined_labels import refine_labels
+from icda.cross_fit.rules import Verdict, tail_verdict
+from icda.data.generators import generator_for
+from icda.data.task import Batch
+from icda.errors import InputError
+from icda.methods.base import METHODS, Context, Setup
+from icda.methods.best_epoch import BestEpoch
+from icda.methods.cross_fitted import CrossFitEpochs, End
+from icda.methods.group_prior import LossName
+from icda.methods.per_sample import rows
+from icda.methods.shortcut_prior import ShortcutPrior
+from icda.models.base import Output, evaluating
+from icda.ranks import all_mean
+from icda.settings import checked
+
+ASK = "A few answers of a person would settle it: `icda ask`."
+
+
+@METHODS.register("robust")
+class Robust(BestEpoch, ShortcutPrior):
+    """The method to take if you do not know what is wrong: it finds wrong labels, a shortcut or a long tail, and acts.
+
+    Four networks are cross-fitted once, as in `shortcut_prior`; what they say of samples they have not seen is judged by
+    the audit's rules (`icda.cross_fit.network_verdicts`). Wrong labels: the kept network learns from labels refined as in
+    `twin_labels`, which takes no rare class away. A shortcut: what the networks answer is given as a prior, as in
+    `shortcut_prior`. Neither, or no telling which: ICDA, which serves a long tail and harms least; its options are taken,
+    and loss="la" leaves logit adjustment of it.
+
+    No group label, no clean sample and no rate is read. `findings` says in a sentence or two what was found and done.
+    """
+
+    num_networks: ClassVar[int] = 5
+    soft_labels: Tensor  # (N, C); empty unless labels are wrong
+
+    @checked
+    def __init__(
+        self,
+        setup: Setup,
+        *,
+        cross_fit_epochs: CrossFitEpochs = 1 / 3,
+        loss: LossName = "icda",
+        reuse: str = "",
+        **options: Any,
+    ) -> None:
+        super().__init__(setup, cross_fit_epochs=cross_fit_epochs, loss=loss, reuse=reuse, **options)
+        self.seed = setup.seed
+        self.verdicts: dict[str, Verdict] = {}
+        self.register_buffer("soft_labels", torch.zeros(0, setup.num_classes), persistent=False)  # made of the evidence
+
+    @classmethod
+    def cost_note(cls, epochs: int, options: Mapping[str, Any]) -> str:
+        return super().cost_note(epochs, {**options, "form": "counted"})
+
+    def end_pass(self, context: Context, repeat: int, keep: End) -> None:
+        super().end_pass(context, repeat, partial(self._read, context, keep) if self.evidence is None else keep)
+
+    def _read(self, context: Context, keep: End, evidence: HeldOut) -> None:
+        """Whether labels can be read where the networks contradict them, off the features of the one that waits."""
+        order = torch.randperm(len(evidence.targets), generator=generator_for(self.seed, "read labels"))
+        chosen = order[:READ_SAMPLES].sort().values
+        features = waiting_features(context, chosen)
+        read = read_labels(features, evidence.targets[chosen], evidence.logits[chosen], self.seed)
+        keep(evidence._replace(read=read))
+
+    def first_heard(self, evidence: HeldOut) -> None:
+        self.keep_heard(evidence._replace(running=self.take_best()[0]))
+
+    def learn_from(self, held_out: HeldOut) -> None:
+        self.verdicts = judge_networks(held_out)
+        super().learn_from(held_out)
+        if self.treatment == "labels":
+            assert held_out.running is not None
+            self._refine(held_out.running, held_out.targets)
+        for kind, verdict in self.verdicts.items():
+            assert verdict.chance is not None, "networks are judged by chances"
+            self.found[f"{kind}_chance"] = verdict.chance
+        if held_out.read is not None:
+            self.found["readability"] = held_out.read[0]
+
+    def _refine(self, logits: Tensor, targets: Tensor) -> None:
+        refined = refine_labels(logits, targets)
+        moved = refined.probabilities.argmax(1) != targets
+        self.soft_labels = refined.probabilities.to(self.soft_labels.device)
+        shares = refined.probabilities.double().mean(0)
+        self.log_prior = shares.log().to(self.log_prior).expand_as(self.soft_labels)
+        counts = torch.bincount(targets, minlength=self.num_classes).tolist()
+        self.verdicts["long_tail"] = tail_verdict(counts, float(shares.max() / shares.min()))
+        self.found |= {"wrong_labels": refined.wrong, "relabelled": float(moved.double().mean())}
+
+    @property
+    def treatment(self) -> Literal["prior", "labels", "adjustment"]:
+        """What the verdicts call for; a shortcut comes first, because it would be taken for wrong labels."""
+        if self.verdicts["shortcut"].answer == "yes":
+            return "prior"
+        return "labels" if self.verdicts["label_noise"].answer == "yes" else "adjustment"
+
+    def _form(self, held_out: HeldOut) -> Literal["counted", "soft", "shares"]:
+        # Never soft: networks that learned the labels as they are know the class, too, and would take it away.
+        return "counted" if self.treatment == "prior" else "shares"
+
+    def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
+        if self.treatment == "adjustment":
+            return super().loss(output, batch, context)
+        logits = output.logits + rows(self.log_prior, batch, output.logits)
+        is_refined = len(self.soft_labels) > 0
+        return F.cross_entropy(logits, rows(self.soft_labels, batch, logits) if is_refined else batch.targets)
+
+    def _check_earlier(self, earlier: Mapping[str, Any]) -> None:
+        evidence = HeldOut(**earlier["method"]["_extra_state"]["evidence"])
+        if evidence.running is None or evidence.read is None:
+            raise InputError(f"reuse={self.reuse}: the run there is not one of robust, and lacks what it judges by.")
+        self.verdicts = judge_networks(evidence)
+        super()._check_earlier(earlier)
+
+    def findings(self) -> str:
+        if not self.verdicts:
+            return ""
+        noise, shortcut, tail = (self.verdicts[kind].answer for kind in ("label_noise", "shortcut", "long_tail"))
+        if self.treatment == "labels":
+            share = f"{100 * self.found['wrong_labels']:.0f}"
+            told = [
+                f"Wrong labels, about {share} % of them: it learned from labels put right by networks that had not seen"
+            ]
+            told[0] += " them; rare classes kept theirs."
+        elif self.treatment == "prior":
+            share = f"{100 * self.found['held_out_errors']:.1f}"
+            told = [
+                f"A shortcut, which contradicts {share} % of the labels: it learned what the shortcut does not tell."
+            ]
+        elif "cannot tell" in (noise, shortcut):
+            told = [f"It cannot tell whether there is a shortcut, or labels are wrong: nothing was risked. {ASK}"]
+        else:
+            told = ["Neither a shortcut nor wrong labels."]
+        if tail == "yes":
+            told.append("A long tail: rare classes count as much as frequent ones.")
+        return " ".join(told)
+
+
+@torch.no_grad()
+def waiting_features(context: Context, chosen: Tensor) -> Tensor:
+    """Features (n, A) of the chosen training samples, in ascending order, by the network that has not been trained yet."""
+    model, parts = context.models[0], []
+    with evaluating(model):
+        for batch in context.training_batches():
+            mine = torch.isin(batch.index.cpu(), chosen).nonzero().flatten()
+            if len(mine):
+                output: Output = model(rows_of(batch.inputs, mine))
+                parts.append((batch.index.cpu()[mine], output.features.float()))
+    order = torch.cat([index for index, _ in parts]).argsort()
+    return all_mean(torch.cat([features for _, features in parts])[order.to(parts[0][1].device)]).cpu()

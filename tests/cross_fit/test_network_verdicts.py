@@ -1,0 +1,114 @@
+"""Verdicts on networks: what made-up answers are called, and whether labels can be read where networks contradict them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.cross_fit import HeldOut
+from icda.cross_fit.network_verdicts import Figures, judge_networks, read_labels
+from icda.cross_fit.rules import LIMITS, noise_chance
+
+CLASSES, SIZE = 4, 800
+TARGETS = torch.arange(SIZE) % CLASSES
+UNREAD, READ = (0.5, 0.03), (0.85, 0.03)
+
+
+def answers(errors: float, sure: bool = True, seed: int = 0) -> Tensor:
+    """Logits that contradict a share of the labels, as surely as they confirm the others or far less so."""
+    generator = torch.Generator().manual_seed(seed)
+    wrong = torch.rand(SIZE, generator=generator) < errors
+    said = torch.where(wrong, (TARGETS + 1) % CLASSES, TARGETS)
+    size = torch.where(wrong & (not sure), 0.5, 5.0) + 0.5 * torch.randn(SIZE, generator=generator).abs()
+    return size[:, None] * F.one_hot(said, CLASSES)
+
+
+def held_out(logits: Tensor, agreement: float, read: tuple[float, float]) -> HeldOut:
+    return HeldOut(logits, TARGETS, agreement, running=logits, read=read)
+
+
+def called(evidence: HeldOut) -> tuple[str, str]:
+    verdicts = judge_networks(evidence)
+    return verdicts["shortcut"].answer, verdicts["label_noise"].answer
+
+
+@pytest.mark.parametrize("errors", [0.1, 0.2])
+def test_sure_contradictions_are_a_shortcut_where_labels_can_be_read_and_wrong_labels_where_not(errors: float) -> None:
+    logits = answers(errors)
+    assert called(held_out(logits, 0.985, READ)) == ("yes", "no")
+    assert called(held_out(logits, 0.985, UNREAD)) == ("no", "yes")
+
+
+def test_many_contradictions_are_wrong_labels_unless_these_can_be_read() -> None:
+    assert called(held_out(answers(0.45), 0.97, UNREAD)) == ("no", "yes")
+    assert called(held_out(answers(0.45), 0.97, (0.55, 0.01))) == ("no", "yes"), "the networks' own mistakes"
+    assert called(held_out(answers(0.45), 0.97, READ)) == ("no", "no"), "then the networks are wrong, not the labels"
+
+
+def test_unsure_contradictions_and_scattered_ones_are_neither() -> None:
+    assert called(held_out(answers(0.06, sure=False), 0.97, READ)) == ("no", "no")
+    assert called(held_out(answers(0.1), 0.92, READ)) == ("no", "no")  # 0.8 disagreements for each error
+
+
+def test_networks_that_agree_on_everything_and_leave_nothing_to_read_cannot_be_told_apart() -> None:
+    shortcut, noise = called(held_out(answers(0.1), 1.0, UNREAD))
+    assert noise == "cannot tell"
+    assert shortcut != "yes"
+    assert called(held_out(answers(0.1), 1.0, (0.6, 0.03))) == ("yes", "no")  # less is needed where they agree so well
+
+
+def test_a_handful_of_contradictions_is_no_shortcut_for_sure() -> None:
+    few = torch.zeros(SIZE, dtype=torch.bool)
+    few[:5] = True
+    logits = 5.0 * F.one_hot(torch.where(few, (TARGETS + 1) % CLASSES, TARGETS), CLASSES)
+    assert called(held_out(logits, 1.0, (0.9, 0.1)))[0] == "cannot tell"
+
+
+def test_the_chance_of_noise_is_the_audits() -> None:
+    evidence = held_out(answers(0.45), 0.97, UNREAD)
+    found = Figures.of(evidence)
+    chance = judge_networks(evidence)["label_noise"].chance
+    assert chance == pytest.approx(noise_chance(found.skill, found.overall, found.sided, LIMITS), abs=0.01)
+    assert found.skill == pytest.approx((1 - found.errors - 0.25) / 0.75, abs=0.02)
+
+
+def test_a_tail_is_judged_by_class_sizes() -> None:
+    targets = torch.cat([torch.zeros(400), torch.ones(40)]).long()
+    logits = 5.0 * F.one_hot(targets, 2) + torch.randn(440, 2, generator=torch.Generator().manual_seed(0))
+    verdicts = judge_networks(HeldOut(logits, targets, 0.99, running=logits, read=UNREAD))
+    assert verdicts["long_tail"].answer == "yes"
+    assert "10 times" in verdicts["long_tail"].reasons[0]
+
+
+def planted(noise: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Features that show the class, labels, and answers: the truth behind wrong labels, or a mark that most labels have."""
+    generator = torch.Generator().manual_seed(1)
+    other = torch.rand(SIZE, generator=generator) < 0.15
+    moved = (TARGETS + torch.randint(1, CLASSES, (SIZE,), generator=generator)) % CLASSES
+    labels, said = (
+        (torch.where(other, moved, TARGETS), TARGETS) if noise else (TARGETS, torch.where(other, moved, TARGETS))
+    )
+    features = torch.randn(SIZE, 6, generator=generator)
+    features[:, :CLASSES] += 2 * F.one_hot(TARGETS, CLASSES)
+    return features, labels, 5.0 * F.one_hot(said, CLASSES) + 0.1 * torch.rand(SIZE, CLASSES, generator=generator)
+
+
+def test_labels_are_read_beside_a_shortcut_and_not_where_they_are_wrong() -> None:
+    area, error = read_labels(*planted(noise=False), seed=0)
+    assert area > 0.8
+    area, error = read_labels(*planted(noise=True), seed=0)
+    assert abs(area - 0.5) < 3 * error
+
+
+def test_unsure_answers_are_not_asked_about() -> None:
+    features, labels, logits = planted(noise=True)
+    truth = TARGETS
+    mistaken = torch.arange(SIZE) % 5 == 0  # the networks' own mistakes, whose labels are right and can be read
+    logits[mistaken] = 0.3 * F.one_hot((truth[mistaken] + 1) % CLASSES, CLASSES).float()
+    labels = torch.where(mistaken, truth, labels)
+    area, error = read_labels(features, labels, logits, seed=0)
+    assert abs(area - 0.5) < 3 * error
+    loud = torch.where(mistaken[:, None], 20 * logits, logits)
+    assert read_labels(features, labels, loud, seed=0)[0] > 0.65

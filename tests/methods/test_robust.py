@@ -1,0 +1,253 @@
+"""robust: the treatment follows the verdicts, each loss written out, whole runs, kills in every phase, and two ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from icda.cli import train as command
+from icda.cross_fit import HeldOut, answer_log_prior
+from icda.cross_fit.refined_labels import refine_labels
+from icda.cross_fit.rules import Verdict
+from icda.data import create_task
+from icda.data.task import Batch
+from icda.losses.logit_adjustment import LogitAdjustmentLoss
+from icda.methods import Setup, robust
+from icda.methods.robust import Robust, waiting_features
+from icda.models.base import FeatureClassifier
+from icda.results import RunResult
+from icda.training import TrainConfig, train
+from icda.training.checkpoint import load_checkpoint
+from support import make_context
+
+SETUP = Setup(3, 5, torch.tensor([4, 4, 4]), epochs=4, num_samples=12, seed=3)
+TARGETS = torch.arange(12) % 3
+TASKS = {"labels": "digits_flip_noise", "prior": "digits_coloured", "adjustment": "digits_lt"}
+
+
+def verdicts(shortcut: str = "no", noise: str = "no", tail: str = "no") -> dict[str, Verdict]:
+    answers = {"shortcut": shortcut, "label_noise": noise, "long_tail": tail}
+    chances = {"yes": 0.9, "no": 0.1, "cannot tell": 0.5}
+    return {kind: Verdict(answer, 0.9, [], chances[answer]) for kind, answer in answers.items()}  # type: ignore[arg-type]
+
+
+def evidence(agreement: float = 1.0) -> HeldOut:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(12, 3, generator=generator) + 2 * torch.eye(3)[TARGETS]
+    return HeldOut(logits, TARGETS, agreement, running=logits.log_softmax(1), read=(0.5, 0.1))
+
+
+def judged(monkeypatch: pytest.MonkeyPatch, found: dict[str, Verdict], agreement: float = 1.0) -> Robust:
+    """With logit adjustment, whose loss a line can say."""
+    monkeypatch.setattr(robust, "judge_networks", lambda held_out: found)
+    method = Robust(SETUP, loss="la")
+    method.keep_heard(evidence(agreement))
+    return method
+
+
+@pytest.mark.parametrize(
+    ("found", "treatment", "words"),
+    [
+        (verdicts(), "adjustment", "Neither a shortcut nor wrong labels."),
+        (verdicts(tail="yes"), "adjustment", "rare classes count as much"),
+        (verdicts(noise="yes"), "labels", "rare classes kept theirs."),
+        (verdicts(shortcut="yes"), "prior", "A shortcut, which contradicts"),
+        (verdicts(shortcut="yes", noise="yes"), "prior", "A shortcut, which contradicts"),
+        (verdicts(shortcut="cannot tell"), "adjustment", "icda ask"),
+        (verdicts(noise="cannot tell"), "adjustment", "icda ask"),
+    ],
+)
+def test_the_treatment_follows_the_verdicts(
+    found: dict[str, Verdict], treatment: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method = judged(monkeypatch, found)
+    assert method.treatment == treatment
+    assert words in method.findings()
+    assert (len(method.soft_labels) > 0) == (treatment == "labels")
+    assert Robust(SETUP).findings() == "", "nothing is known before the networks have answered"
+
+
+def test_each_treatment_has_the_loss_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(1)
+    logits, rows = torch.randn(5, 3, generator=generator), torch.tensor([7, 0, 3, 3, 11])
+    network = FeatureClassifier(torch.nn.Identity(), torch.nn.Linear(5, 3))
+    output: Any = type("Output", (), {"logits": logits, "features": torch.randn(5, 5, generator=generator)})
+    held_out = evidence()
+    assert held_out.running is not None
+    refined = refine_labels(held_out.running, TARGETS).probabilities
+    one_hot = F.one_hot(TARGETS, 3).float()
+    wanted = {
+        "adjustment": (one_hot, torch.full((12, 3), 1 / 3).log()),
+        "prior": (one_hot, answer_log_prior(held_out.answers, TARGETS, 3)),
+        "labels": (refined, refined.double().mean(0).log().float().expand(12, 3)),
+    }
+    for found in (verdicts(), verdicts(shortcut="yes"), verdicts(noise="yes")):
+        method = judged(monkeypatch, found)
+        labels, prior = wanted[method.treatment]
+        loss = method.loss(output, Batch(logits, TARGETS[rows], None, rows), make_context(network))
+        expected = -(labels[rows] * (logits + prior[rows]).log_softmax(1)).sum(1).mean()
+        assert float(loss) == pytest.approx(float(expected), rel=1e-5), method.treatment
+
+
+def test_the_networks_are_trained_once_whatever_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    for found in (verdicts(shortcut="yes"), verdicts(noise="yes"), verdicts()):
+        method = judged(monkeypatch, found, agreement=0.98)
+        assert [stage.name for stage in method.stages(10)] == ["cross_fit", "train"]
+
+
+def test_features_of_the_waiting_network_stand_in_the_order_of_the_samples() -> None:
+    inputs = torch.arange(24.0).view(12, 2)
+    network = FeatureClassifier(torch.nn.Identity(), torch.nn.Linear(2, 3))
+    order = torch.tensor([3, 11, 0, 5, 7, 1, 2, 4, 6, 8, 10, 9])
+    batches = [Batch(inputs[part], TARGETS[part], None, part) for part in order.split(5)]
+    context = make_context(network, training_batches=lambda: iter(batches))
+    chosen = torch.tensor([0, 2, 3, 9])
+    assert torch.equal(waiting_features(context, chosen), inputs[chosen])
+
+
+def configure(folder: Path, treatment: str, **settings: Any) -> TrainConfig:
+    common = {"task": TASKS[treatment], "epochs": 12, "attributes": "unknown", "selection": "last"}
+    return TrainConfig(**{"method": "robust", "out": str(folder), **common, **settings})  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, RunResult]]:
+    """Folder and result of an undisturbed run on the task of each treatment."""
+    made: dict[str, tuple[Path, RunResult]] = {}
+
+    def run(treatment: str) -> tuple[Path, RunResult]:
+        if treatment not in made:
+            folder = tmp_path_factory.mktemp(treatment)
+            made[treatment] = folder, train(configure(folder, treatment))
+        return made[treatment]
+
+    return run
+
+
+def test_three_tasks_are_called_what_they_are_and_each_is_learned_better_than_by_cross_entropy(
+    whole: Callable[[str], tuple[Path, RunResult]], tmp_path: Path
+) -> None:
+    words = {"labels": "Wrong labels", "prior": "A shortcut", "adjustment": "A long tail"}
+    metrics = {"labels": "accuracy", "prior": "worst_group_accuracy", "adjustment": "accuracy"}
+    for treatment, word in words.items():
+        folder, result = whole(treatment)
+        assert word in (result.found or "")
+        plain = train(configure(tmp_path / treatment, treatment, method="cross_entropy"))
+        name = metrics[treatment]
+        assert result["metrics"][name] > plain["metrics"][name] + 0.05, treatment
+        assert json.loads((folder / "result.json").read_text())["found"] == result.found
+        assert word in (folder / "report.html").read_text()
+        assert 0 <= result["history"][-1]["shortcut_chance"] <= 1
+    assert whole("labels")[1]["history"][-1]["wrong_labels"] == pytest.approx(0.4, abs=0.06), "nobody said the rate"
+
+
+@pytest.mark.parametrize("treatment", ["labels", "prior"])
+def test_a_training_killed_in_every_phase_ends_bit_identical(
+    treatment: str,
+    whole: Callable[[str], tuple[Path, RunResult]],
+    tmp_path: Path,
+    train_for: Callable[..., None],
+) -> None:
+    config = configure(tmp_path, treatment, checkpoint_every=3)
+    length = -(-len(create_task(TASKS[treatment]).train) // config.batch_size)
+    # In the first epoch, at the end of the first stage of four epochs, right after it, and in the second.
+    for steps in (5, 4 * length - 5, 2, 3 * length):
+        train_for(config, steps, resume=True)
+        torch.rand(3)
+    killed = train(config, resume=True)
+    folder, undisturbed = whole(treatment)
+    assert killed["metrics"] == undisturbed["metrics"]
+    assert killed.found == undisturbed.found
+    states = [load_checkpoint(place / "checkpoint.pt") for place in (tmp_path, folder)]
+    for one, other in zip(*(state["networks"] for state in states), strict=True):
+        assert all(torch.equal(value, other[key]) for key, value in one.items())
+    first, second = (state["method"]["_extra_state"]["evidence"] for state in states)
+    assert first["read"] == second["read"]
+    assert torch.equal(first["running"], second["running"])
+
+
+def train_on_rank(rank: int) -> None:
+    os.environ |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "2")
+    os.environ |= dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank))
+    os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "1"}  # asked for, not used: there is a process group
+    for treatment in ("labels", "prior"):
+        train(ranked(Path(os.environ["RANKED_FOLDER"]) / treatment, treatment))
+
+
+def ranked(folder: Path, treatment: str) -> TrainConfig:
+    return configure(folder, treatment, model="mlp", epochs=6, learning_rate=0.05, options={"cross_fit_epochs": 1.0})
+
+
+def test_two_ranks_find_and_do_what_one_process_does(
+    run_on_ranks: Callable[..., list[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANKED_FOLDER", str(tmp_path / "two"))
+    run_on_ranks(train_on_rank)
+    for treatment in ("labels", "prior"):
+        one = train(ranked(tmp_path / "one" / treatment, treatment))
+        two = RunResult.read(tmp_path / "two" / treatment / "result.json")
+        assert two.found == one.found
+        assert ("Wrong labels" if treatment == "labels" else "A shortcut") in (one.found or "")
+        states = [load_checkpoint(tmp_path / side / treatment / "checkpoint.pt") for side in ("one", "two")]
+        first, second = (state["method"]["_extra_state"]["evidence"] for state in states)
+        assert second["read"] == pytest.approx(first["read"], abs=1e-3)
+        for name, value in states[0]["networks"][0].items():
+            torch.testing.assert_close(states[1]["networks"][0][name], value, rtol=0, atol=1e-3, msg=name)
+
+
+def test_a_finished_run_lends_its_networks_and_another_methods_are_refused(
+    whole: Callable[[str], tuple[Path, RunResult]], tmp_path: Path
+) -> None:
+    folder, first = whole("labels")
+    again = train(configure(tmp_path / "again", "labels", options={"reuse": str(folder)}))
+    assert again.found == first.found
+    assert {line["stage"] for line in again["history"]} == {"train"}
+    settings = {"epochs": 1, "model": "mlp"}
+    train(configure(tmp_path / "prior", "prior", method="shortcut_prior", **settings))
+    with pytest.raises(ValueError, match="is not one of robust"):
+        train(configure(tmp_path / "no", "prior", options={"reuse": str(tmp_path / "prior")}, **settings))
+
+
+def test_the_command_says_the_cost_before_and_the_findings_after(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    command.main(
+        ["--method", "robust", "--task", "digits_lt", "--model", "mlp", "--epochs", "3", "--out", str(tmp_path)]
+    )
+    told = capsys.readouterr()
+    assert "times plain training." in told.out + told.err
+    assert "What robust found: " in told.out
+    assert Robust.cost_note(30, {}).startswith("First trains 4 networks for 10 epochs")
+    assert Robust.cost_note(30, {}).endswith("then one for 30: about 2.1 times plain training.")
+    assert Robust.cost_note(30, {"reuse": "runs/x"}).endswith("the cost is that of plain training.")
+
+
+def test_where_nothing_is_found_it_is_icda_or_on_request_logit_adjustment() -> None:
+    assert Robust(SETUP, lambda0=0.25).criterion.lambda0 == 0.25  # type: ignore[attr-defined]
+    assert type(Robust(SETUP, loss="la").criterion) is LogitAdjustmentLoss
+    with pytest.raises(ValueError, match="loss='la' leaves out"):
+        Robust(SETUP, loss="la", lambda0=0.25)
+
+
+def test_rare_classes_keep_their_labels_beside_wrong_ones() -> None:
+    generator = torch.Generator().manual_seed(0)
+    targets = torch.cat([torch.zeros(300), torch.ones(300), torch.full((6,), 2.0)]).long()
+    truth = torch.where(targets == 2, 2, torch.where(torch.rand(606, generator=generator) < 0.3, 1 - targets, targets))
+    said: Tensor = 4 * F.one_hot(truth.clamp(max=1), 3) + torch.randn(
+        606, 3, generator=generator
+    )  # never the rare class
+    method = Robust(Setup(3, 5, torch.bincount(targets), epochs=4, num_samples=606))
+    method.keep_heard(HeldOut(said, targets, 0.98, running=said.log_softmax(1), read=(0.5, 0.03)))
+    assert method.treatment == "labels"
+    labels = method.soft_labels.argmax(1)
+    assert (labels[targets == 2] == 2).all()
+    assert method.findings().endswith("A long tail: rare classes count as much as frequent ones.")
+    assert float((labels == truth).double().mean()) > 0.95
