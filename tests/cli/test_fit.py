@@ -181,7 +181,7 @@ def test_training_begins_with_a_pretrained_network_unless_another_is_named() -> 
     from icda.cli.fit import FitArguments
 
     images, texts = (FitArguments(Path("data"), train=True).config(kind) for kind in ("image", "text"))
-    assert (images.model, images.learning_rate, images.image_size) == ("efficientnet_lite0", 0.01, 128)
+    assert (images.model, images.image_size) == ("efficientnet_lite0_frozen", 128)
     assert (texts.model, texts.optimizer, texts.weight_decay) == ("minilm_top3", "adam", 0.0)
     named = FitArguments(Path("data"), train=True, model="resnet20").config("image")
     assert (named.model, named.learning_rate, named.image_size) == ("resnet20", 0.1, 32)

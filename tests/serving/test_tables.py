@@ -204,3 +204,20 @@ def test_groups_too_small_to_judge_do_not_hide_behind_a_large_one(tmp_path: Path
     share, low, high = trial.after.alike
     assert share == pytest.approx(2 / 3)
     assert low < 0.55 < 0.75 < high
+
+
+def test_a_data_frame_is_fitted_from_python_as_its_csv_is(tmp_path: Path) -> None:
+    from icda.serving.frames import fit_frame
+
+    frame = customers(500).assign(plan=pd.Categorical(["basic", "full"] * 250))
+    fitted = fit_frame(frame, "bought", groups="plan")
+    frame.to_csv(tmp_path / "d.csv", index=False)
+    asked = Asked(labels="bought", groups="plan")
+    expected = fit_model(read_fit_data(tmp_path / "d.csv", asked, tmp_path / "m")).model
+    np.testing.assert_allclose(fitted.model.predict_proba(frame), expected.predict_proba(frame), atol=1e-6)
+    assert {part.name for part in fitted.trial.after.groups} == {"no, basic", "no, full", "yes, basic", "yes, full"}
+    fitted.model.save(tmp_path / "saved")
+    again = icda.load(tmp_path / "saved")
+    assert again.predict(frame).tolist() == fitted.model.predict(frame).tolist()
+    with pytest.raises(InputError, match="has no column 'bougth': did you mean 'bought'"):
+        fit_frame(frame, "bougth")

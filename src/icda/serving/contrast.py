@@ -102,6 +102,8 @@ def columns_in_words(data: FitData, first: np.ndarray, second: np.ndarray) -> li
         place = names.index(name)
         means = one[:, place].mean(), other[:, place].mean()
         is_share = np.isin(data.features[:, place], (0, 1)).all()
+        if gap < 0 and data.reads.table is not None and is_share:
+            continue  # the level that is rarer for it says the same again
         said = " beside ".join(f"{100 * mean:.0f} %" if is_share else f"{mean:.4g}" for mean in means)
         shown.append((name, f"{'higher' if gap > 0 else 'lower'} ({said})"))
     return shown

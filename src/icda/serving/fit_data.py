@@ -171,7 +171,7 @@ def embed_once(
         return make()
 
 
-def check_classes(labels: np.ndarray, test: np.ndarray | None, path: Path) -> None:
+def check_classes(labels: np.ndarray, test: np.ndarray | None, path: Path | str) -> None:
     """Refuse training samples that are all of one class, or one alone of its class: the audit could not judge it."""
     known, counts = np.unique(labels if test is None else labels[~test], return_counts=True)
     if len(known) > 1 and counts.min() == 1:
@@ -184,7 +184,7 @@ def check_classes(labels: np.ndarray, test: np.ndarray | None, path: Path) -> No
         raise InputError(f"{path}: all {which} are of one class, {known[0]}; a classifier needs at least 2 classes.")
 
 
-def check_finite(features: np.ndarray, columns: tuple[str, ...] | None, path: Path) -> None:
+def check_finite(features: np.ndarray, columns: tuple[str, ...] | None, path: Path | str) -> None:
     """Refuse NaN and infinity by their place."""
     if features.ndim != 2 or features.dtype.kind != "f":
         return
@@ -255,7 +255,7 @@ def _from_file(path: Path, asked: Asked) -> FitData:
     )
 
 
-def known_groups(groups: np.ndarray, path: Path) -> np.ndarray:
+def known_groups(groups: np.ndarray, path: Path | str) -> np.ndarray:
     """Groups as they are or, where some are missing or empty, as objects with None in their place."""
     missing = np.array([is_missing(group) or group == "" for group in groups.tolist()], dtype=bool)
     if missing.all() and len(groups):

@@ -63,6 +63,8 @@ def warning(fitted: Fitted) -> str | None:
 def found_in_short(fitted: Fitted) -> str:
     """What the audit says of a shortcut and the other troubles."""
     answer = fitted.audit.verdicts["shortcut"].answer
+    if fitted.data.answered[0]:
+        return f"You named the group of {fitted.data.answered[0]} samples; it was read off the others."
     if fitted.data.groups is not None:
         return "Groups were given, so that no shortcut had to be guessed."
     return {

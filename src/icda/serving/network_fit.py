@@ -14,6 +14,7 @@ from icda.data.task import Split
 from icda.errors import InputError
 from icda.estimators.samples import weighted_moments
 from icda.methods import resolve_method
+from icda.models.encoders import Frozen
 from icda.results.files import CHECKPOINT, CONFIG, EXPLANATIONS, LOG, MODEL, REPORT, RESULT, TENSORBOARD
 from icda.serving.fit_data import FitData
 from icda.serving.fitting import Fitted, Say, as_floats, groups_of, train_groups
@@ -86,7 +87,13 @@ def fit_network(
     model = load_network(Path(config.out))
     has_reader = _answers_for_shortcut(model)
     why = "as asked for" if method != AUTO else REASONS[chosen]
-    done = f"A network ({model.config.model}) was trained end to end with {chosen}, {why}."
+    is_frozen = isinstance(model.networks[0].encoder, Frozen)
+    what = (
+        "The last layer of a pretrained network ({}) was trained"
+        if is_frozen
+        else "A network ({}) was trained end to end"
+    )
+    done = f"{what.format(model.config.model)} with {chosen}, {why}."
     if results["train"].found:
         done = f"{done} What it found: {results['train'].found}"
     if model.method.answers_later and not has_reader:

@@ -12,9 +12,10 @@ import numpy as np
 from icda.data.embedding.features import member_names, read_arrays, why
 from icda.data.embedding.samples import Columns
 from icda.data.missing import plain_names
-from icda.data.own.encoding import Cells, Plan, cell_text, encode_table, feature_names, plan_columns
+from icda.data.own.encoding import Cells, Plan, encode_table, feature_names, plan_columns
+from icda.data.own.mixed_tables import encoding_notes, parquet_cells, training_rows
 from icda.data.own.parquet import ParquetTable, numeric_columns, open_parquet, read_column
-from icda.data.own.table import GROUP, LABEL, NAMED_COLUMNS, SPLIT, SPLIT_WORDS, CsvTable, listed, read_table
+from icda.data.own.table import GROUP, LABEL, NAMED_COLUMNS, SPLIT, CsvTable, listed, read_table
 from icda.errors import InputError, MissingFileError
 from icda.extras import require
 from icda.registry import did_you_mean
@@ -148,25 +149,8 @@ def _from_parquet(path: Path, asked: Columns) -> LabelledFeatures:
     group = _pick_any(path, schema.names, "groups", asked.groups, ())
     split = next((name for name in SPLIT if name in schema.names), None)
     if asked.plan is not None or (asked.encode and asked.features is None and _has_more_than_numbers(path, schema)):
-        taken = (label, named, group, split, *(name for name in _answers(schema.names, label) if name != group))
-        used = (
-            [one.name for one in asked.plan] if asked.plan is not None else [n for n in schema.names if n not in taken]
-        )
-        found = _encoded(
-            parquet_cells(path, used), asked, None if split is None else read_column(path, split).to_numpy()
-        )
-        columns = {
-            role: None if name is None else read_column(path, name)
-            for role, name in (("names", named), ("groups", group))
-        }
-        return replace(
-            found,
-            labels=read_column(path, label).to_numpy(),
-            **{
-                role: None if column is None else np.array(column.to_pylist(), dtype=object)
-                for role, column in columns.items()
-            },
-        )
+        roles = {"labels": label, "names": named, "groups": group, "splits": split}
+        return _mixed_parquet(path, schema.names, roles, asked)
     chosen: str | list[str] | None = asked.features
     answers: list[str] = []
     own = asked.fitted is not None and all(name in schema.names for name in asked.fitted)
@@ -194,6 +178,24 @@ def _from_parquet(path: Path, asked: Columns) -> LabelledFeatures:
 
     about: dict[str, Any] = {"notes": _notes(columns, indices, answers), "columns": tuple(columns)}
     return LabelledFeatures(features, labels, names, **about, splits=read(split), groups=read(group))
+
+
+def _mixed_parquet(
+    path: Path, names: Sequence[str], roles: Mapping[str, str | None], asked: Columns
+) -> LabelledFeatures:
+    """A Parquet file with words, truth values, dates or empty cells."""
+    taken = {*roles.values(), *_answers(names, roles["labels"] or "")}
+    used = [name for name in names if name not in taken]
+    if asked.plan is not None:
+        used = [one.name for one in asked.plan]
+        if lacking := [name for name in used if name not in names]:
+            raise InputError(f"{path} lacks the column {lacking[0]!r}, which the model was fitted to.")
+    known: dict[str, Any] = {
+        role: None if name is None else np.array(read_column(path, name).to_pylist(), dtype=object)
+        for role, name in roles.items()
+    }
+    known["labels"] = read_column(path, roles["labels"] or "").to_numpy()
+    return replace(_encoded(parquet_cells(path, used), asked, known["splits"]), **known)
 
 
 def features_column(schema: Any) -> str | None:
@@ -227,7 +229,7 @@ def _from_csv(path: Path, asked: Columns) -> LabelledFeatures:
     split = table.find("split", None, SPLIT)
     split = None if split in conditions else split
     splits = None if split is None else np.array(table.columns[split], dtype=object)[rows]
-    known = {
+    known: dict[str, Any] = {
         "labels": np.array(table.names(label))[rows],
         "names": None if named is None else np.array(table.columns[named], dtype=object)[rows],
         "groups": None if group is None else np.array(table.names(group, may_be_empty=True))[rows],
@@ -259,34 +261,19 @@ def _encoded(
     cells: Mapping[str, Cells], asked: Columns, splits: np.ndarray | None, *left_out: Sequence[str]
 ) -> LabelledFeatures:
     """Features of all columns by a model's plan, or by one that is learnt of all rows but those of a test split."""
-    rows = len(next(iter(cells.values()), ()))
     dropped: list[str] = []
     plan = asked.plan
     if plan is None:
-        words = [""] * rows if splits is None else [str(value).strip().lower() for value in splits.tolist()]
-        numbered = "2" in words
-        train = np.array([SPLIT_WORDS.get(word) != "test" and not (numbered and word == "2") for word in words])
         indices = [name for name, column in cells.items() if isinstance(column, np.ndarray) and _is_index(name, column)]
         left_out = (indices, *left_out[1:]) if indices else left_out
-        plan, dropped = plan_columns({name: column for name, column in cells.items() if name not in indices}, train)
+        usable = {name: column for name, column in cells.items() if name not in indices}
+        plan, dropped = plan_columns(usable, training_rows(splits, len(next(iter(cells.values()), ()))))
     if not plan:
         raise InputError(f"no column can be used beside the labels: left out {listed(dropped)}.")
-    notes = (*_notes([one.name for one in plan], *left_out), *_encoding_notes(plan, dropped))
+    notes = (*_notes([one.name for one in plan], *left_out), *encoding_notes(plan, dropped))
     features = encode_table(cells, plan)
     empty = np.empty(0)
     return LabelledFeatures(features, empty, notes=notes, columns=feature_names(plan), splits=splits, plan=plan)
-
-
-def _encoding_notes(plan: Plan, dropped: Sequence[str]) -> list[str]:
-    """What words, dates and empty cells became, for the user."""
-    by_kind = {
-        "Words, one feature for each value": [one.name for one in plan if one.kind == "words"],
-        "Rare values pooled": [one.name for one in plan if one.pooled],
-        "Dates, as days": [one.name for one in plan if one.kind == "date"],
-        "Empty cells filled with the median, and marked": [one.name for one in plan if one.flagged],
-        "Left out, since they hold one value, none, or too many different words": list(dropped),
-    }
-    return [f"{what}: {listed(names)}." for what, names in by_kind.items() if names]
 
 
 def _has_more_than_numbers(path: Path, schema: Any) -> bool:
@@ -298,19 +285,6 @@ def _has_more_than_numbers(path: Path, schema: Any) -> bool:
     if any(name not in numbers and name.lower() not in usual for name in schema.names):
         return True
     return any(read_column(path, name).null_count for name in numbers)
-
-
-def parquet_cells(path: Path, names: Sequence[str]) -> dict[str, Cells]:
-    """Columns of a Parquet file: numbers as floats, NaN where one is missing; all else as texts."""
-    kinds: Any = require("pyarrow.types", "parquet", "Parquet files")
-    found: dict[str, Cells] = {}
-    for name in names:
-        column = read_column(path, name)
-        if kinds.is_integer(column.type) or kinds.is_floating(column.type):
-            found[name] = column.cast("float64").to_numpy().astype(np.float64)
-        else:
-            found[name] = [cell_text(value) for value in column.to_pylist()]
-    return found
 
 
 def _notes(taken: list[str], *left_out: Sequence[str]) -> tuple[str, ...]:
