@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,25 @@ def test_a_training_killed_in_every_phase_ends_bit_identical(
     first, second = (state["method"]["_extra_state"]["evidence"] for state in states)
     assert first["read"] == second["read"]
     assert torch.equal(first["running"], second["running"])
+
+
+def test_so_does_one_killed_among_the_networks_that_are_trained_again(
+    tmp_path: Path, train_for: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(robust, "REPEATED", 2.0)
+    monkeypatch.setattr(robust, "EASILY_READ", 2.0)
+    config = configure(tmp_path / "killed", "prior", epochs=6, checkpoint_every=3)
+    undisturbed = train(replace(config, out=str(tmp_path / "whole")))
+    stages = [line["stage"] for line in undisturbed["history"]]
+    assert stages == ["cross_fit"] * 2 + ["cross_fit_again"] * 3 + ["train"] * 6
+    length = -(-len(create_task(TASKS["prior"]).train) // config.batch_size)
+    for steps in (2 * length - 1, 4, 3 * length):
+        train_for(config, steps, resume=True)
+        torch.rand(3)
+    assert train(config, resume=True)["metrics"] == undisturbed["metrics"]
+    states = [load_checkpoint(tmp_path / name / "checkpoint.pt") for name in ("killed", "whole")]
+    for one, other in zip(*(state["networks"] for state in states), strict=True):
+        assert all(torch.equal(value, other[key]) for key, value in one.items())
 
 
 def train_on_rank(rank: int) -> None:
