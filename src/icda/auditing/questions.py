@@ -32,16 +32,11 @@ STABLE = 0.97  # of the samples keep their reading then, every pair of class and
 class Questions:
     """Samples to ask a person about, in the order to show them.
 
-    Attributes:
-        index: Sample numbers (n,).
-        reasons: Why each was chosen, a sentence per sample.
-        enough: Whether more answers would change little: readers fitted without a fifth of the answers give
-            `stability` >= 0.97.
-        stability: Share of samples whose group all such readers read as the reader of all answers does, every pair of class
-            and group counting alike; None before there are 24 answers of two kinds.
-        quality: How well the groups can be read so far, on answers the reader was not fitted to; None without answers.
-        contradicted: Whether heads that have not seen a sample predict another class for it (N,).
-        predicted: Which class they predict (N,).
+    `index` are sample numbers (n,), `reasons` a sentence for each. `enough` says that more answers would change little:
+    `stability` is 0.97 or more, the share of samples whose group all readers fitted without a fifth of the answers read as
+    the reader of all answers does, every pair of class and group counting alike (None before there are 24 answers of two
+    kinds). `quality` is how well groups can be read so far, on answers the reader was not fitted to. `predicted` (N,) is
+    the class that heads which have not seen a sample give it, and `contradicted` (N,) whether that is not its label.
     """
 
     index: np.ndarray
