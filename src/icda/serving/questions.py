@@ -112,7 +112,7 @@ class QuestionMaker:
     def _words(self, suspected: np.ndarray, usual: np.ndarray) -> str:
         """How the second strip differs from the first, in words."""
         said = in_words(self.data, self.rows[suspected], self.rows[usual])
-        return f"Beside the usual ones: {said}." if said else ""
+        return f"Compared with the usual ones: {said}." if said else ""
 
     def _cells(self, asked: Questions) -> Any:
         """The columns of a table in which suspected and usual samples differ most."""
