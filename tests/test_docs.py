@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
@@ -28,6 +29,7 @@ from support import load_module
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
+GUIDES = [page for page in PAGES if page.parent.name == "guides"]
 METHOD_PAGES = [page for page in PAGES if page.parent.name == "methods" and page.name != "index.md"]
 FENCE = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<code>.*?)^```[ ]*$", re.DOTALL | re.MULTILINE)
 TABLE_RULE = re.compile(r"^\|[ :|-]+\|\s*$", re.MULTILINE)
@@ -266,13 +268,71 @@ def test_the_build_fails_on(damage: str, tmp_path: Path) -> None:
     assert "strict mode" in done.stdout + done.stderr, "it failed for another reason"
 
 
-@pytest.mark.parametrize("number", range(2))
-def test_the_code_of_the_front_page_runs(number: int) -> None:
-    blocks = [
-        block["code"] for block in FENCE.finditer((DOCS / "index.md").read_text()) if block["language"] == "python"
-    ]
-    assert len(blocks) == 2
-    exec(blocks[number], {"__name__": "__main__"})
+def complete_blocks() -> list[tuple[str, str]]:
+    """Python of README, home and guides that needs nothing from elsewhere: it begins with an import."""
+    found = []
+    for page in (README, DOCS / "index.md", *GUIDES):
+        blocks = [block["code"] for block in FENCE.finditer(page.read_text()) if block["language"] == "python"]
+        found += [(f"{page.stem}-{k}", code) for k, code in enumerate(blocks) if code.startswith(("import ", "from "))]
+    return found
+
+
+@pytest.mark.parametrize("code", [pytest.param(code, id=name) for name, code in complete_blocks()])
+def test_the_code_of_readme_home_and_guides_runs(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(code, {"__name__": "__main__"})
+    if code in README.read_text():
+        assert f"This prints `{capsys.readouterr().out.strip()}`" in README.read_text()
+
+
+def test_readme_home_and_guides_have_code_that_runs() -> None:
+    assert {name.partition("-")[0] for name, _ in complete_blocks()} >= {"README", "index", "tables", "loop"}
+
+
+def test_the_first_python_of_the_readme_stands_before_line_40() -> None:
+    assert "```python" in README.read_text().splitlines()[:39]
+
+
+def pictures_of(page: Path) -> Iterator[Path]:
+    text = FENCE.sub("", page.read_text())
+    for target in re.findall(r"!\[[^]]*\]\(([^)\s]+)\)|(?:src|srcset)=\"([^\"]+)\"", text):
+        name = "".join(target).split("#")[0]
+        if "://" not in name:
+            yield page.parent / name
+
+
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
+def test_pictures_of_a_page_exist_and_are_small(page: Path) -> None:
+    for picture in pictures_of(page):
+        assert picture.is_file(), f"{page.name} shows {picture}"
+        assert picture.stat().st_size <= 150 * 1024, f"{picture.name}: `make pictures`, or fewer colours"
+
+
+def test_pictures_are_found_in_markdown_and_in_html(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text('![a](a.png#only-dark) <source srcset="b.png"> <img src="c.png"> ![d](https://d.org/d.png)')
+    assert [path.name for path in pictures_of(page)] == ["a.png", "b.png", "c.png"]
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_a_guide_begins_with_a_picture_and_ends_with_the_next_step(page: Path) -> None:
+    paragraphs = page.read_text().strip().split("\n\n")
+    assert paragraphs[0].startswith("# ")
+    assert paragraphs[1].startswith("![")
+    assert paragraphs[-1].startswith("**Next:** ")
+
+
+@pytest.mark.parametrize("name", re.findall(r"^\| `([^|]+?)` \|", (DOCS / "install.md").read_text(), re.MULTILINE))
+def test_the_install_page_names_extras_that_exist(name: str) -> None:
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(re.findall(r"\w+", name)) <= set(known)
+
+
+def test_the_install_page_names_every_extra() -> None:
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert [extra for extra in known if f"`{extra}`" not in (DOCS / "install.md").read_text()] == []
 
 
 def tutorial_snippets() -> list[tuple[str, str]]:
@@ -369,3 +429,16 @@ def test_no_file_cites_the_mathematics_by_the_name_of_a_file_outside() -> None:
     files = [path for folder in ("src", "tests", "docs") for path in (ROOT / folder).rglob("*.*")]
     texts = {path: path.read_text() for path in files if path.suffix in (".py", ".md", ".yaml")}
     assert not [path.name for path, text in texts.items() if path != Path(__file__) and outside.search(text)]
+
+
+PROMISES = [ROOT / "SECURITY.md", *(DOCS / f"{name}.md" for name in ("reliability", "fit", "scale"))]
+
+
+@pytest.mark.parametrize("page", PROMISES, ids=lambda page: page.name)
+def test_the_test_beside_a_promise_exists(page: Path) -> None:
+    known = {
+        name for file in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)", file.read_text())
+    }
+    named = re.findall(r"`(test_\w+)`", page.read_text())
+    assert named
+    assert [name for name in named if name not in known] == []

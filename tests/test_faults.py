@@ -15,6 +15,7 @@ FAULTS = Path(__file__).parents[1] / "tools/faults"
 
 def test_a_few_faults_leave_nothing_behind(tmp_path: Path) -> None:
     few = ["--kills", "3", "--disks", "2", "--pairs", "2", "--torchruns", "0", "--damages", "0"]
+    few += ["--output-kills", "2", "--output-disks", "2", "--output-pairs", "2"]
     done = subprocess.run(
         [sys.executable, str(FAULTS), *few, "--out", str(tmp_path / "runs"), "--table", str(tmp_path / "faults.csv")],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -26,6 +27,8 @@ def test_a_few_faults_leave_nothing_behind(tmp_path: Path) -> None:
     with (tmp_path / "faults.csv").open(newline="") as file:
         rows = {row["kind"]: row for row in csv.DictReader(file)}
     assert int(rows["killed"]["faults"]) >= 3
+    assert int(rows["outputs killed"]["faults"]) == 2
+    assert rows["outputs, two writers"]["mixed"] == rows["outputs, disk full"]["obscure"] == "0"
     assert rows["two writers"]["mixed"] == rows["killed"]["different"] == rows["disk full"]["obscure"] == "0"
 
 

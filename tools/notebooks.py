@@ -72,7 +72,9 @@ def keep_outputs(path: Path) -> None:
         cell["execution_count"] = number
         cell["outputs"] = []
         if printed:
-            cell["outputs"].append({"output_type": "stream", "name": "stdout", "text": printed.splitlines(keepends=True)})
+            cell["outputs"].append(
+                {"output_type": "stream", "name": "stdout", "text": printed.splitlines(keepends=True)}
+            )
         if figure is not None:
             data = {"image/png": base64.b64encode(figure).decode(), "text/plain": ["<Figure>"]}
             cell["outputs"].append({"output_type": "display_data", "metadata": {}, "data": data})

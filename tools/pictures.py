@@ -1,8 +1,9 @@
 """Screenshots for README and docs: `make pictures`.
 
 Builds a small biased set of photos from CIFAR-10 (cars as photos, horses as sketches, 10 of 150 the other way round), runs
-`icda fit` on it, answers the questions as a person would, runs `icda fit --answers`, and photographs the pages with headless
-Chromium, light and dark. What the two fits measured is printed. Each picture is a PNG of at most 150 KB in docs/figures.
+`icda fit` on it, answers the questions as a person would, runs `icda fit --answers`, and photographs the pages, light and
+dark, with headless Chromium. What the fits measured is printed. Each picture is a PNG of at most 150 KB in
+docs/figures; `--pack FILE` only makes a picture that is there as small.
 """
 
 from __future__ import annotations
@@ -96,9 +97,9 @@ def judge(model: Path, test: Path) -> tuple[float, float]:
 
 
 def save(image: bytes, name: str) -> None:
-    """As a PNG with few colours, so that it stays below the limit."""
+    """As a PNG of few colours, so that it stays below the limit."""
     picture = Image.open(io.BytesIO(image)).convert("RGB")
-    for colours in (256, 128, 64, 32):
+    for colours in (256, 128, 96, 64, 48, 32):
         packed = io.BytesIO()
         picture.quantize(colours, dither=Image.Dither.NONE).save(packed, "PNG", optimize=True)
         if packed.tell() <= LIMIT:
@@ -106,7 +107,7 @@ def save(image: bytes, name: str) -> None:
             (FIGURES / f"{name}.png").write_bytes(packed.getvalue())
             print(f"docs/figures/{name}.png: {packed.tell() // 1024} KB, {colours} colours")
             return
-    raise SystemExit(f"{name}: above {LIMIT // 1024} KB even with 32 colours, take a smaller part of the page.")
+    raise SystemExit(f"{name}: above {LIMIT // 1024} KB even with 32 colours: take a smaller part of the page.")
 
 
 @contextmanager
@@ -163,10 +164,11 @@ def picture_questions(browser: Any, page_file: Path, styles: dict[str, str], ans
                 print(f"{answer(page, styles, answers)} answers")
 
 
-def picture_page(browser: Any, page_file: Path, name: str, height: int = 800) -> None:
-    for scheme in ("light", "dark"):
-        with opened(browser, page_file, scheme, height=height) as page:
-            save(page.screenshot(), f"{name}_{scheme}")
+def picture_page(browser: Any, page_file: Path, names: dict[str, str]) -> None:
+    """The top of a page, under a name for each colour scheme."""
+    for scheme, name in names.items():
+        with opened(browser, page_file, scheme) as page:
+            save(page.screenshot(), name)
 
 
 def picture_texts(browser: Any, work: Path) -> None:
@@ -182,7 +184,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, default=Path("runs/pictures"), help="folder for photos and models")
     parser.add_argument("--demo", type=Path, default=Path("runs/demo/report.html"), help="page of `make demo`, if made")
+    parser.add_argument("--pack", type=Path, nargs="+", default=[], help="pictures of docs/figures to make smaller")
     options = parser.parse_args()
+    if options.pack:
+        for path in options.pack:
+            save(path.read_bytes(), path.stem)
+        return
     photos, model, answers = options.work / "photos", options.work / "model", options.work / "answers.csv"
     shutil.rmtree(options.work, ignore_errors=True)
     styles = write_photos(photos)
@@ -197,10 +204,10 @@ def main() -> None:
         worst, mean = judge(options.work / name, photos / "test")
         print(f"{name}: worst group {worst:.1%}, mean of groups {mean:.1%} on test pictures without the correlation")
     with chromium() as browser:
-        picture_page(browser, model / "page.html", "fit_page")
+        picture_page(browser, model / "page.html", {"light": "fit_page_light", "dark": "fit_page_dark"})
         picture_texts(browser, options.work)
         if options.demo.is_file():
-            picture_page(browser, options.demo, "report")
+            picture_page(browser, options.demo, {"light": "report"})
         else:
             print(f"{options.demo} is not there, so the report's picture stays as it is: run `make demo` first.")
 

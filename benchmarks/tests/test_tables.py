@@ -26,7 +26,9 @@ def test_mean_and_deviation_are_those_of_the_seeds(tmp_path: Path) -> None:
     ]
     rows.append({**blank, "task": "digits_flip_noise", "method": "icda", "seed": "0", "accuracy": "0.25"})
     write_ledger(tmp_path / "demo.csv", rows)
-    assert "| ICDA | 60.0 ± 14.1 (2) | 25.0 (1) |  |" in tables.make_table("demo", tmp_path)
+    table = tables.make_table("demo", tmp_path)
+    assert "| ICDA | 60.0 ± 14.1 (2) | 25.0 (1) |" in table
+    assert "colour" not in table, "a task that nobody ran has no column"
 
 
 def test_check_finds_a_page_that_disagrees_and_writing_mends_it(

@@ -97,10 +97,20 @@ def test_each_treatment_has_the_loss_it_says(monkeypatch: pytest.MonkeyPatch) ->
         assert float(loss) == pytest.approx(float(expected), rel=1e-5), method.treatment
 
 
-def test_the_networks_are_trained_once_whatever_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    for found in (verdicts(shortcut="yes"), verdicts(noise="yes"), verdicts()):
-        method = judged(monkeypatch, found, agreement=0.98)
-        assert [stage.name for stage in method.stages(10)] == ["cross_fit", "train"]
+def test_networks_are_trained_again_only_for_a_shortcut_that_is_hard_to_see_past(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def names(found: dict[str, Verdict], agreement: float, area: float) -> list[str]:
+        method = judged(monkeypatch, found, agreement)
+        method.keep_heard(evidence(agreement)._replace(read=(area, 0.03)))
+        return [stage.name for stage in method.stages(10)]
+
+    shortcut, once = verdicts(shortcut="yes"), ["cross_fit", "train"]
+    assert names(shortcut, 0.98, 0.62) == ["cross_fit", "cross_fit_again", "train"]
+    assert names(shortcut, 0.995, 0.62) == once
+    assert names(shortcut, 0.98, 0.75) == once
+    assert names(verdicts(noise="yes"), 0.98, 0.5) == once
+    assert names(verdicts(), 0.98, 0.62) == once
 
 
 def test_features_of_the_waiting_network_stand_in_the_order_of_the_samples() -> None:
@@ -226,7 +236,7 @@ def test_the_command_says_the_cost_before_and_the_findings_after(
     assert "times plain training." in told.out + told.err
     assert "What robust found: " in told.out
     assert Robust.cost_note(30, {}).startswith("First trains 4 networks for 10 epochs")
-    assert Robust.cost_note(30, {}).endswith("then one for 30: about 2.1 times plain training.")
+    assert "then one for 30: about 2.1 times plain training. A shortcut that" in Robust.cost_note(30, {})
     assert Robust.cost_note(30, {"reuse": "runs/x"}).endswith("the cost is that of plain training.")
 
 

@@ -128,7 +128,7 @@ def killed_outputs(out: Path, number: int, seed: int) -> Outcome:
     make_inputs(place)
     trials = [
         (command, has_old, last)
-        for command in COMMANDS
+        for command in COMMANDS[:number]
         for has_old in (True, False)
         if not (has_old and command.name == "embed")  # it does not write over a file
         for last in range(1, _count_operations(place, command, has_old) + 1)

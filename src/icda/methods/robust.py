@@ -20,14 +20,16 @@ from icda.data.task import Batch
 from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Setup
 from icda.methods.best_epoch import BestEpoch
-from icda.methods.cross_fitted import CrossFitEpochs, End
+from icda.methods.cross_fitted import CrossFitEpochs, End, first_stage_epochs, pass_cost
 from icda.methods.group_prior import LossName
 from icda.methods.per_sample import rows
-from icda.methods.shortcut_prior import ShortcutPrior
+from icda.methods.shortcut_prior import REPEATED, SOFT_EPOCHS, ShortcutPrior
 from icda.models.base import Output, evaluating
 from icda.ranks import all_mean
 from icda.settings import checked
 
+# Networks that learn labels as they are then know the class, too: a soft prior of theirs would take it away.
+EASILY_READ = 0.7
 ASK = "A few answers of a person would settle it: `icda ask`."
 
 
@@ -38,8 +40,9 @@ class Robust(BestEpoch, ShortcutPrior):
     Four networks are cross-fitted once, as in `shortcut_prior`; what they say of samples they have not seen is judged by
     the audit's rules (`icda.cross_fit.network_verdicts`). Wrong labels: the kept network learns from labels refined as in
     `twin_labels`, which takes no rare class away. A shortcut: what the networks answer is given as a prior, as in
-    `shortcut_prior`. Neither, or no telling which: ICDA, which serves a long tail and harms least; its options are taken,
-    and loss="la" leaves logit adjustment of it.
+    `shortcut_prior`; in its soft form only where they do not repeat each other and the class is hard to read. Neither, or
+    no telling which: ICDA, which serves a long tail and harms least; its options are taken, and loss="la" leaves logit
+    adjustment of it.
 
     No group label, no clean sample and no rate is read. `findings` says in a sentence or two what was found and done.
     """
@@ -64,7 +67,11 @@ class Robust(BestEpoch, ShortcutPrior):
 
     @classmethod
     def cost_note(cls, epochs: int, options: Mapping[str, Any]) -> str:
-        return super().cost_note(epochs, {**options, "form": "counted"})
+        note = super().cost_note(epochs, {**options, "form": "counted"})
+        if options.get("reuse"):
+            return note
+        more = pass_cost(cls.folds, first_stage_epochs(SOFT_EPOCHS, epochs) / epochs)
+        return f"{note} A shortcut that is hard to see past costs {more:.1f} more."
 
     def end_pass(self, context: Context, repeat: int, keep: End) -> None:
         super().end_pass(context, repeat, partial(self._read, context, keep) if self.evidence is None else keep)
@@ -110,8 +117,10 @@ class Robust(BestEpoch, ShortcutPrior):
         return "labels" if self.verdicts["label_noise"].answer == "yes" else "adjustment"
 
     def _form(self, held_out: HeldOut) -> Literal["counted", "soft", "shares"]:
-        # Never soft: networks that learned the labels as they are know the class, too, and would take it away.
-        return "counted" if self.treatment == "prior" else "shares"
+        if self.treatment != "prior":
+            return "shares"
+        assert held_out.read is not None
+        return "counted" if held_out.agreement >= REPEATED or held_out.read[0] >= EASILY_READ else "soft"
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         if self.treatment == "adjustment":
