@@ -86,7 +86,9 @@ def test_a_table_of_texts_with_groups_is_trained_on(icda: Any) -> None:
     answer = icda("train", *words, "--batch-size", 16, "--method", "ce", "--selection", "validation_worst_group")
     assert answer.code == 0, answer.err
     result = result_of("runs/days/ce/seed0")
-    assert (result["class_names"], result["group_names"]) == (["bad", "good"], ["away", "home"])
+    assert result["class_names"] == ["bad", "good"]
+    assert result["group_names"] == ["bad, away", "bad, home", "good, away", "good, home"]
+    assert "groups (class x attribute)" in answer.out
     assert sum(map(sum, result["confusion"])) == 18
     assert result["metrics"]["worst_group_accuracy"] == 1.0
 
