@@ -70,7 +70,7 @@ COMMANDS = (
         lambda f, k: [_file(f, "photos", k), "--encoder", "tiny", "--batch-size", "2", "--out", f"{f}/e.npz"],
         ("--resume",),
     ),
-    Command("audit", "audit", lambda f, k: [_file(f, "f", k) + ".npz", "--out", f"{f}/audit"]),
+    Command("audit", "audit", lambda f, k: [_file(f, "f", k) + ".npz", "--top", "0", "--out", f"{f}/audit"]),
     Command(
         "export",
         "w.safetensors",
