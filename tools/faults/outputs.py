@@ -70,7 +70,7 @@ COMMANDS = (
         lambda f, k: [_file(f, "photos", k), "--encoder", "tiny", "--batch-size", "2", "--out", f"{f}/e.npz"],
         ("--resume",),
     ),
-    Command("audit", "audit", lambda f, k: [_file(f, "f", k) + ".npz", "--out", f"{f}/audit"]),
+    Command("audit", "audit", lambda f, k: [_file(f, "f", k) + ".npz", "--top", "0", "--out", f"{f}/audit"]),
     Command(
         "export",
         "w.safetensors",
@@ -161,7 +161,7 @@ def outputs_on_a_full_disk(out: Path, number: int, seed: int) -> Outcome:
         is_mounted = trial // len(commands) % 2 == 0 and mount(folder, room)
         try:
             _copy_old(place, command, folder)
-            limit = None if is_mounted else partial(_limit, draw.randint(1, 200))
+            limit = None if is_mounted else partial(_limit, draw.randint(4000, 5000))  # what is printed has room
             run = Run.start(command.line(folder, 1, *command.again), place / "said.txt", limit)
             code = run.wait()
             if code == 0:  # there was room
@@ -169,7 +169,12 @@ def outputs_on_a_full_disk(out: Path, number: int, seed: int) -> Outcome:
             kinds["small file system" if is_mounted else "limit on files"] += 1
             outcome.faults += 1
             outcome.refused += code == 1 and not run.is_obscure(code)
-            outcome.obscure += run.is_obscure(code) or "could not write" not in run.said()
+            is_obscure = run.is_obscure(code) or "No space left" not in run.said().replace(
+                "File too large", "No space left"
+            )
+            outcome.obscure += is_obscure
+            if is_obscure:
+                print(f"{command.name}: {run.said()[-2000:]}", flush=True)
             outcome.mixed += not _is_whole(place, command, folder, 0)
             if is_mounted:
                 subprocess.run(["mount", "-o", "remount,size=64m", str(folder)], check=True)
@@ -193,13 +198,15 @@ def two_outputs(out: Path, number: int, seed: int) -> Outcome:
         last = draw.randint(2, _count_operations(place, command, False))
         hold = partial(_stop, folder, last, signal.SIGSTOP) if is_held else None
         first = Run.start(command.line(folder, 0, *command.again), place / "one.txt", hold)
+        ended_early: int | None = None
         if is_held:
-            os.waitpid(first.pid, os.WUNTRACED)
+            status = os.waitpid(first.pid, os.WUNTRACED)[1]
+            ended_early = None if os.WIFSTOPPED(status) else os.waitstatus_to_exitcode(status)
         second = Run.start(command.line(folder, 1, *command.again), place / "two.txt")
         codes = [0, second.wait()]
-        if is_held:
+        if is_held and ended_early is None:
             os.kill(first.pid, signal.SIGCONT)
-        codes[0] = first.wait()
+        codes[0] = first.wait() if ended_early is None else ended_early
         kinds["held" if is_held else "started together"] += 1
         outcome.faults += 1
         outcome.refused += sum("in use by" in run.said() for run in (first, second))
