@@ -26,7 +26,7 @@ os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # the profiler that counts memor
 warnings.filterwarnings("ignore", message=r".*torch\.jit\.script", category=DeprecationWarning)  # torch's own
 
 BUILT_IN = {
-    "demo": "compare CE, LA, ISDA, ICDA, Meta-ICDA and the shortcut prior on three small biased tasks that ship with icda",
+    "demo": "compare CE, LA, ISDA, ICDA, Meta-ICDA and robust on four small tasks that ship with icda",
     "fit": "make a classifier from your images, texts, features or table: embed, audit, treat, and one page about it",
     "ask": "show you the samples that say most about a shortcut, and take your answers",
     "predict": "write what a fitted or trained model says of new inputs, one row per input",
