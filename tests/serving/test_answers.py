@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import icda
 from icda.cli.ask import main as ask_main
 from icda.cli.fit import main as fit_main
 from icda.data.embedding import Samples
@@ -120,6 +122,33 @@ def make_maker(folder: Path, classes: int = 2, count: int = 120) -> QuestionMake
     return QuestionMaker(FitData(X, labels, names, Reads("image", 8), Samples("image", paths, names)))
 
 
+def clean(found: icda.Audit, label_noise: str = "no") -> icda.Audit:
+    """The audit with another answer about wrong labels."""
+    said = replace(found.verdicts["label_noise"], answer=label_noise)
+    return replace(found, assessment=replace(found.assessment, verdicts={**found.verdicts, "label_noise": said}))
+
+
+def test_where_labels_may_be_wrong_a_dozen_are_checked_even_if_nothing_differs(browser: Any, tmp_path: Path) -> None:
+    maker = make_maker(tmp_path)
+    found = clean(icda.audit(maker.data.features, maker.data.labels), "cannot tell")
+    path = tmp_path / "questions.html"
+    path.write_text(render_questions(maker, found, "icda fit"), encoding="utf-8")
+    asked = json.loads(path.read_text().partition('id="payload">')[2].partition("</script>")[0])["questions"]
+    assert [one.get("check", False) for one in asked] == [False] * 24 + [True] * 12
+    assert len({one["sample"] for one in asked}) == 36
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    page.click("#same")
+    assert page.inner_text("#place").startswith("25 of 36")
+    page.fill("#label", "dog")
+    page.keyboard.press("Enter")
+    while page.is_visible("#answer"):
+        page.keyboard.press("1")
+    assert "36 answers" in page.inner_text("#told")
+    assert page.evaluate("Object.values(state.answers).filter((one) => one.label).length") in (0, 1)
+    page.close()
+
+
 def client_of(app: Any) -> Any:
     from starlette.testclient import TestClient
 
@@ -128,7 +157,8 @@ def client_of(app: Any) -> Any:
 
 def test_the_server_saves_every_answer_asks_on_and_knows_its_own(tmp_path: Path) -> None:
     maker, out = make_maker(tmp_path), tmp_path / "answers.csv"
-    page = lambda answers, token: render_questions(maker, "t", "s", "c", answers, token)  # noqa: E731
+    found = icda.audit(maker.data.features, maker.data.labels)
+    page = lambda answers, token: render_questions(maker, found, "c", answers, token)  # noqa: E731
     client = client_of(make_app(maker, page, out, "secret"))
     assert client.get("/").status_code == 403
     assert client.post("/answers", content="x").status_code == 403
@@ -156,7 +186,8 @@ def test_a_person_answers_in_a_browser_with_keys_and_mouse_and_loses_nothing(
 ) -> None:
     maker = make_maker(tmp_path, classes)
     path = tmp_path / "questions.html"
-    path.write_text(render_questions(maker, EVIL, "Is it?", "icda fit", {}), encoding="utf-8")
+    found = clean(icda.audit(maker.data.features, maker.data.labels))
+    path.write_text(render_questions(maker, found, EVIL), encoding="utf-8")
     context = browser.new_context(viewport={"width": width, "height": 800}, accept_downloads=True)
     complaints: list[str] = []
     page = context.new_page()

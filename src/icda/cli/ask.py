@@ -70,14 +70,13 @@ def main(arguments: Sequence[str]) -> int:
 def _page(maker: QuestionMaker, command: str):  # type: ignore[no-untyped-def]
     from icda.auditing import audit
     from icda.serving.fitting import as_floats
-    from icda.serving.questions import render_questions, suspicion_of
+    from icda.serving.questions import render_questions
 
     data, rows = maker.data, maker.rows
-    verdict = audit(as_floats(data.features[rows]), data.labels[rows], seed=maker.seed).verdicts["shortcut"]
+    found = audit(as_floats(data.features[rows]), data.labels[rows], seed=maker.seed)
 
     def page(answers: Answers, token: str) -> str:
-        title = f"What do these {len(rows)} samples show?"
-        return render_questions(maker, title, suspicion_of(verdict.answer), command, answers, token)
+        return render_questions(maker, found, command, answers, token)
 
     return page
 

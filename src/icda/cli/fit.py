@@ -26,8 +26,8 @@ if TYPE_CHECKING:  # torch is loaded when there is something to fit, not for --h
     from icda.training import TrainConfig
 
 GROUPS_SHOWN = 20
-# What --train begins with: from nothing, a network learns of 300 photos little but the shortcut. Worst group on 400 balanced
-# photos, one seed: all layers trained for 4 epochs 1 %, the last layer alone for 8 epochs 70 %.
+# What --train begins with: from nothing, a network learns of 300 photos little but the shortcut. Worst group on 400
+# balanced photos, one seed: all layers trained for 4 epochs 1 %, the last layer alone for 8 epochs 70 %.
 PRETRAINED: dict[str, dict[str, Any]] = {
     "image": {"model": "efficientnet_lite0_frozen"},
     "text": {"model": "minilm_top3", "optimizer": "adam", "learning_rate": 2e-4, "weight_decay": 0.0},

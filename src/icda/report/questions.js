@@ -54,7 +54,7 @@ function look() {
       strip(`${part.label}: usual`, part.usual), strip(`${part.label}: taken for ${part.taken_for}`, part.suspected));
     return element("div", {}, both, words);
   }));
-  $("names").value = state.names.join(", ");
+  $("names").value = state.same ? "" : state.names.join(", ");
   $("names").focus();
 }
 
@@ -70,7 +70,7 @@ function start(event) {
     const old = state.names.indexOf(answer.group);
     if (old >= 0 && names[old]) answer.group = names[old];
   }
-  state.names = names;
+  state = { ...state, names, same: false };
   go("answer");
 }
 
@@ -83,10 +83,11 @@ function answer() {
   $("bar").value = state.place;
   $("place").textContent = `${state.place + 1} of ${questions.length}`;
   const facts = element("p", { className: "note", textContent: `Label: ${asked.label}. Asked because: ${asked.reason}.` });
+  $("answer-title").textContent = state.same ? "2. Answer: is the label right?" : "2. Answer: which is it?";
   $("card").replaceChildren(shown(asked), facts);
   $("values").replaceChildren(...state.names.map((name, number) => element("button", {
     type: "button", className: "button" + (known.group === name ? " chosen" : ""), onclick: () => give(name),
-  }, element("kbd", { textContent: String(number + 1) }), ` ${name}`)));
+  }, element("kbd", { textContent: String(number + 1) }), ` ${state.same ? "Next" : name}`)));
   $("label").value = known.label || "";
 }
 
@@ -118,9 +119,11 @@ function done() {
 }
 
 function same() {
-  for (const asked of questions) state.answers[asked.sample] = { group: "same", label: "" };
-  state.place = questions.length;
-  go("done");
+  // Labels that may be wrong are still looked at, one after the other.
+  for (const asked of questions) if (!asked.check) state.answers[asked.sample] = { group: "same", label: "" };
+  const first = questions.findIndex((asked) => asked.check);
+  state = { ...state, same: true, names: ["same"], place: first < 0 ? questions.length : first };
+  go("answer");
 }
 
 function go(view) {
@@ -195,4 +198,4 @@ document.addEventListener("keydown", (event) => {
   else return;
   event.preventDefault();
 });
-go(state.names.length < 2 ? "look" : state.view);
+go(state.names.length < 2 && !state.same ? "look" : state.view);

@@ -91,7 +91,11 @@ def _contrast(fitted: Fitted, one: Contrast) -> Markup:
     for title, name, rows in (("Usual", one.usual_name, one.usual), ("Suspected", one.suspected_name, one.suspected)):
         heading = element("p", f"{title}: {name} ({len(rows)})", class_="small-title")
         lots.append(element("div", heading, _tiles(data.names, rows, show, data.samples.kind)))
-    differ = element("p", f"Compared with the usual samples, the suspected ones are: {words}.", class_="note") if words else NOTHING
+    differ = (
+        element("p", f"Compared with the usual samples, the suspected ones are: {words}.", class_="note")
+        if words
+        else NOTHING
+    )
     if words and data.samples.kind == "text":
         differ = element("p", f"Words that are typical of the suspected ones: {words}.", class_="note")
     return join([element("div", *lots, class_="contrast"), differ])

@@ -14,7 +14,7 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from icda.auditing import Questions, ask
+from icda.auditing import Audit, Questions, ask
 from icda.auditing.exhibits import Show, show_images, show_texts
 from icda.report.markup import content_policy, style_sheet
 from icda.results.files import write_page
@@ -78,6 +78,22 @@ class QuestionMaker:
             for place, reason in zip(asked.index, asked.reasons, strict=True)
         ]
 
+    def label_checks(self, found: Audit, known: set[str]) -> list[dict[str, Any]]:
+        """A dozen samples with the most doubtful labels, none of which was asked about before."""
+        names, show = [self.data.names[row] for row in self.rows], self.show()
+        places = [int(place) for place in found.label_ranking() if names[int(place)] not in known][:DOZEN]
+        rows = list(found.rows(np.array(places, dtype=np.int64)))
+        return [
+            {
+                "sample": names[place],
+                "label": row["label"],
+                "reason": f"its label may be wrong, a plain model says {row['predicted']}",
+                "check": True,
+                **show(place),
+            }
+            for place, row in zip(places, rows, strict=True)
+        ]
+
     def strips(self, asked: Questions) -> list[dict[str, Any]]:
         """Classes with most samples that a plain model takes for another, those beside usual ones."""
         show, cells = self.show(), self._cells(asked)
@@ -127,17 +143,25 @@ class QuestionMaker:
 
 
 def render_questions(
-    maker: QuestionMaker, title: str, suspicion: str, command: str, answers: Answers | None = None, token: str = ""
+    maker: QuestionMaker, found: Audit, command: str, answers: Answers | None = None, token: str = ""
 ) -> str:
-    """One self-contained page; with a `token` it saves to the server that it came from."""
+    """One self-contained page about what an audit found; with a `token` it saves to the server that it came from.
+
+    Where labels may be wrong, a dozen of the most doubtful ones follow.
+    """
     answers = answers or {}
+    title = f"What do these {len(maker.rows)} samples show?"
+    suspicion = suspicion_of(found.verdicts["shortcut"].answer)
     asked = maker.ask(answers, FIRST)
+    cards = maker.cards(asked)
+    if found.verdicts["label_noise"].answer != "no":
+        cards += maker.label_checks(found, {card["sample"] for card in cards} | set(answers))
     payload = {
         "title": title,
         "suspicion": suspicion,
         "classes": [str(name) for name in np.unique(maker.data.labels)],
         "strips": maker.strips(asked),
-        "questions": maker.cards(asked),
+        "questions": cards,
         "answers": {name: {"group": one.group, "label": one.label} for name, one in answers.items()},
         "names": sorted({one.group for one in answers.values() if one.group}),
         "command": command,
@@ -149,10 +173,7 @@ def render_questions(
 def write_question_page(fitted: Fitted, folder: Path, answers: Answers, command: str) -> None:
     """The page beside a fitted model, about the samples it was fitted to."""
     maker = QuestionMaker(fitted.data, int(fitted.audit.settings.get("seed", 0)))
-    suspicion = suspicion_of(fitted.audit.verdicts["shortcut"].answer)
-    title = f"What do these {len(maker.rows)} samples show?"
-    page = render_questions(maker, title, suspicion, command, answers)
-    write_page(folder / QUESTIONS, page)
+    write_page(folder / QUESTIONS, render_questions(maker, fitted.audit, command, answers))
 
 
 def _render(title: str, payload: Mapping[str, Any], connect: bool) -> str:
