@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -126,7 +127,8 @@ def test_a_folder_without_any_of_the_images_is_refused(pictures: list[Path], tmp
 def test_texts_are_found_by_their_rows(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text("words,label\nfirst,a\nsecond,b\n")
-    noted = {"source": "t.csv", "source_column": "words"}
+    digest = hashlib.sha256(table.read_bytes()).hexdigest()
+    noted = {"source": "t.csv", "source_column": "words", "source_sha256": digest}
     assert find_inputs(["1", "0"], noted, tmp_path / "f.npz").inputs == ["second", "first"]
     with pytest.raises(InputError, match="has 2 rows, and the features name others"):
         find_inputs(["7"], noted, tmp_path / "f.npz")

@@ -48,7 +48,7 @@ def test_a_table_of_texts_becomes_sentence_embeddings(icda: Any, reviews: str) -
     answer = icda("embed", reviews)
     assert answer.code == 0, answer.err
     assert "features.npz: 4 x 384 features by minilm" in answer.out
-    assert "2 groups: a, b" in answer.out
+    assert "4 groups: bad, a, bad, b, good, a, good, b" in answer.out
     features = load_features("features.npz").features
     assert features[0] @ features[1] > features[0] @ features[3]
 

@@ -48,7 +48,7 @@ def test_a_file_with_holes_in_its_groups_trains_as_one_without(tmp_path: Path) -
     config = TrainConfig(data=str(tmp_path / "data.npz"), method="group_prior", epochs=2, out=str(tmp_path / "run"))
     with pytest.warns(UserWarning, match="was read off the others"):
         result = train(config)
-    assert result.group_names == ["land", "sea"]
+    assert result.group_names == ["0, land", "0, sea", "1, land", "1, sea"]
     assert sum(result.group_samples) in (119, 120, 121), "every sample of the test split has a group"
 
 

@@ -106,7 +106,7 @@ def test_groups_and_splits_of_a_features_file_are_kept(configure: Configure, tmp
     splits = np.array(["train", "val", "test"])[np.arange(120) // 3 % 3]
     path = write_features(tmp_path / "x.npz", group=np.arange(120) % 2, split=splits)
     result = train(configure("run", data=str(path), method="ce", epochs=1))
-    assert result.group_names == ["0", "1"]
+    assert result.group_names == [f"{label}, {group}" for label in range(3) for group in range(2)]
     assert sum(result.class_counts or ()) == int((splits == "train").sum())
 
 

@@ -171,7 +171,7 @@ class Audit:
             if len(values) > WHOLE_TABLE:
                 known[part][name], known[part][f"largest_in_{name}"] = None, _largest(values)
         path, text = Path(path).expanduser(), json.dumps(known, indent=1, allow_nan=False)
-        write_atomically(path, f"{text}\n".encode())
+        write_atomically(path, f"{text}\n".encode(), new_folder=True)
         return path
 
     def to_html(

@@ -103,7 +103,7 @@ class Verdict:
 
     For a shortcut and wrong labels that is a frequency among the cases of `icda bench verdicts`, for the others a score.
     `chance` (0 to 1) is the same of "yes" alone: it says which of the two is likelier where the answer is "cannot tell". It
-    is None where nothing could be measured.
+    is None where nothing could be measured. `reasons` are sentences.
     """
 
     answer: Answer

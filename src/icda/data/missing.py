@@ -17,7 +17,9 @@ def is_missing(value: Any) -> bool:
     >>> [is_missing(value) for value in (None, float("nan"), np.float32("nan"), "", 0)]
     [True, True, True, False, False]
     """
-    return value is None or type(value).__name__ in NAMES or (isinstance(value, float | np.floating) and value != value)
+    if value is None or type(value).__name__ in NAMES:
+        return True
+    return isinstance(value, float | np.floating) and bool(value != value)
 
 
 def encode_known(values: Any) -> tuple[np.ndarray, np.ndarray]:

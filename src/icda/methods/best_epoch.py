@@ -37,9 +37,10 @@ class BestEpoch(PerSample, CrossFittedMethod):
 
     def cross_fit_step(self, batch: Batch, context: Context, flips: bool = True) -> StepResult:
         result = super().cross_fit_step(batch, context, flips)
-        assert result.logits is not None
-        write_rows(self.said, batch.index, result.logits.softmax(1))
-        write_rows(self.given, batch.index, batch.targets)
+        if flips:  # networks that are trained again, on the labels as they are, are not asked here
+            assert result.logits is not None
+            write_rows(self.said, batch.index, result.logits.softmax(1))
+            write_rows(self.given, batch.index, batch.targets)
         return result
 
     def on_epoch_end(self, context: Context) -> None:

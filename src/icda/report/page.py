@@ -60,7 +60,7 @@ def write_report(
     page = render_page(results, explanations)
     path.parent.mkdir(parents=True, exist_ok=True)
     # Names read from a file system may hold lone surrogates, which UTF-8 cannot carry.
-    write_atomically(path, page.encode("utf-8", errors="xmlcharrefreplace"))
+    write_atomically(path, page.encode("utf-8", errors="xmlcharrefreplace"), new_folder=True)
     return path
 
 

@@ -54,19 +54,21 @@ def lock(handle: int, wait: bool = True) -> bool:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path, new_folder: bool = True) -> Iterator[BinaryIO]:
     """A file that takes the place of `path` when it is whole, whoever else writes it: a reader sees the old or the new one.
 
     What is written first has a name nobody can foresee and is made by this call, so that it is never somebody else's file,
     nor a link to one. What killed processes left half written is removed. A file that cannot be written, as on a full disk,
-    is named by the error. A device or a pipe, which nothing can replace, is written to as it is.
+    is named by the error. A device or a pipe, which nothing can replace, is written to as it is. With `new_folder` a folder
+    that is not there is made; without, it is missed.
     """
     try:
         if _is_device(path):
             with path.open("wb") as device:
                 yield device
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if new_folder:
+            path.parent.mkdir(parents=True, exist_ok=True)
         with _new_part(path) as file:
             part = Path(file.name)
             try:
@@ -96,15 +98,15 @@ def replacing_text(path: Path, errors: str = "backslashreplace") -> Iterator[Tex
         text.detach()
 
 
-def write_atomically(path: Path, content: bytes | memoryview) -> None:
+def write_atomically(path: Path, content: bytes | memoryview, new_folder: bool = False) -> None:
     """Replace a file as a whole; the error says whether the last good one is still there."""
-    with replacing(path) as file:
+    with replacing(path, new_folder) as file:
         file.write(content)
 
 
 def write_page(path: Path, page: str) -> None:
     """Replace an HTML file as a whole."""
-    write_atomically(path, page.encode("utf-8", "xmlcharrefreplace"))
+    write_atomically(path, page.encode("utf-8", "xmlcharrefreplace"), new_folder=True)
 
 
 def _is_device(path: Path) -> bool:

@@ -70,7 +70,7 @@ def write_answers(path: Path, answers: Answers) -> None:
     file = io.StringIO(newline="")
     rows = [{"sample": name, "group": one.group, "label": one.label} for name, one in answers.items()]
     write_csv(file, COLUMNS, rows)
-    write_atomically(path, file.getvalue().encode())
+    write_atomically(path, file.getvalue().encode(), new_folder=True)
 
 
 def with_answers(data: FitData, answers: Answers, origin: str) -> FitData:

@@ -100,7 +100,7 @@ def export_onnx(model: Model, path: Path) -> Path:
     assert program is not None
     program.model.metadata_props["classes"] = json.dumps([str(name) for name in model.classes])
     program.model.metadata_props["reads"] = json.dumps(model.reads.as_dict())
-    write_atomically(path, program.model_proto.SerializeToString())
+    write_atomically(path, program.model_proto.SerializeToString(), new_folder=True)
     return path
 
 
@@ -133,7 +133,8 @@ def export_safetensors(model: Model, path: Path) -> Path:
         raise InputError(f"a {type(model).__name__} has no weights to export.")
     facts = {"classes": json.dumps([str(name) for name in model.classes]), "reads": json.dumps(model.reads.as_dict())}
     # Copies: two names may share their memory, which the format does not allow.
-    write_atomically(path, save({name: value.detach().clone().contiguous() for name, value in weights.items()}, facts))
+    copies = {name: value.detach().clone().contiguous() for name, value in weights.items()}
+    write_atomically(path, save(copies, facts), new_folder=True)
     return path
 
 

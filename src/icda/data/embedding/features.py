@@ -102,7 +102,7 @@ def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, n
         for entry in entries:
             shape, _, dtype, inside = _header(file.zip, entry)
             if inside + math.prod(shape) * dtype.itemsize > entry.file_size:
-                raise ValueError(f"{entry.filename} is cut off")
+                raise InputError(f"{path} is damaged: {entry.filename} is cut off.")
         return {name: file[name] for name in wanted}
 
 
