@@ -190,8 +190,8 @@ def _check_model(model: Any) -> None:
 def _as_batch(parts: Sequence[Any]) -> Batch:
     if not isinstance(parts, tuple | list) or len(parts) < 2:
         raise InputTypeError(
-            f"MetaICDA expects a batch as (inputs, targets) or (inputs, targets, sample numbers), got {type(parts).__name__}: "
-            "of a Hugging Face batch ({name: batch[name] for its inputs}, batch['labels'])."
+            f"MetaICDA expects a batch as (inputs, targets), with sample numbers third if there are any, got a "
+            f"{type(parts).__name__}: of a Hugging Face batch its inputs as a dict, and its labels."
         )
     inputs, targets = parts[0], parts[1]
     return Batch(inputs, targets, None, torch.as_tensor(parts[2]) if len(parts) > 2 else torch.arange(len(targets)))
