@@ -184,3 +184,11 @@ def test_the_fast_path_for_embeddings_is_exact() -> None:
     torch.testing.assert_close(head_model.head.weight, full_model.head.weight, rtol=1e-10, atol=1e-12)
     for mine, other in zip(*(meta.method.strength_network.parameters() for meta in learners), strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("batch", [{"input_ids": torch.zeros(2, 4), "labels": torch.zeros(2)}, [torch.zeros(2, 4)]])
+def test_a_batch_that_is_no_pair_is_refused_in_a_sentence(batch: Any) -> None:
+    from icda.methods.meta_loop import _as_batch
+
+    with pytest.raises(TypeError, match=r"\(inputs, targets\)"):
+        _as_batch(batch)
