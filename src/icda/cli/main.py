@@ -41,6 +41,12 @@ BUILT_IN = {
     "tune": "search a method's options and learning rate on validation data",
 }
 
+GROUPS = {  # of the overview; commands from outside come last
+    "start here": ("demo", "fit", "ask", "predict"),
+    "look": ("audit", "report", "explain", "eval"),
+    "train": ("train", "tune", "list"),
+    "more": (),
+}
 HOW_TO_INSTALL = {"bench": "`icda bench` is the package icda-bench: pip install ./benchmarks in a checkout of icda."}
 AFTER_INTERRUPT = {  # a command from outside says it itself, as the text of its KeyboardInterrupt
     "train": "`--resume` goes on from the last checkpoint.",
@@ -149,15 +155,17 @@ def _summaries() -> dict[str, str]:
 
 
 def _overview() -> str:
+    known, grouped = _summaries(), []
+    for title, names in GROUPS.items():
+        own = {name: known.pop(name) for name in names} if names else known
+        grouped += [f"{title}:", overview(own), ""]
     return "\n".join(
         [
             "usage: icda COMMAND [OPTIONS]",
             "",
             "Train classifiers on biased data so that they stay right when the bias is gone.",
             "",
-            "commands:",
-            overview(_summaries()),
-            "",
+            *grouped,
             "`--plugin FILE.py`, on any command, adds your own methods, tasks, metrics, ...",
             "`icda COMMAND --help` shows a command's options.",
             "ICDA_TRACEBACK=1 shows where an error arose.",
