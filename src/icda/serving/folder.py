@@ -33,7 +33,7 @@ DIGEST = "weights_sha256"
 def write_model(folder: Path, facts: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> None:
     """Write both files; the same model gives the same bytes. The facts hold the digest of the weights they belong to."""
     content = safetensors.save({name: np.ascontiguousarray(value) for name, value in weights.items()})
-    write_atomically(folder / WEIGHTS, content)
+    write_atomically(folder / WEIGHTS, content, new_folder=True)
     marked = {"format": FORMAT, "version": VERSION, **facts, DIGEST: hashlib.sha256(content).hexdigest()}
     write_atomically(folder / FACTS, (json.dumps(marked, indent=1, allow_nan=False) + "\n").encode())
 
