@@ -14,7 +14,7 @@ export ICDA_DATA ?= $(abspath ../shared/data)
 .PHONY: help install demo bench test test-lowest fuzz lint types unit hooks browser wheel faults tables pictures docs clean
 
 help:
-	@echo "make demo   install, then compare six methods on four small tasks (about three minutes)"
+	@echo "make demo   install, then compare six methods on four small tasks (one to three minutes)"
 	@echo "make bench  install the benchmarks, then list what icda bench can measure"
 	@echo "make test   install what tests need, then lint, types and all tests"
 	@echo "make test-lowest   the core tests with the lowest versions pyproject.toml allows (5 GB, once)"
