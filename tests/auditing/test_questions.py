@@ -79,3 +79,5 @@ def test_wrong_calls_are_refused(given: dict[str, object], why: str) -> None:
     X, y, _ = birds(60)
     with pytest.raises(ValueError, match=why):
         icda.ask(X, y, **given)
+    with pytest.raises(ValueError, match="class"):
+        icda.ask(X, np.zeros(60))

@@ -32,7 +32,7 @@ def test_colours_of_digits_are_read_off_their_pixels() -> None:
     with pytest.warns(UserWarning, match="was read off the others"):
         read = with_read_groups(forgotten(task))
     for name, split in read.splits().items():
-        assert (split.groups == task.splits()[name].groups).double().mean() > 0.9, name
+        assert (split.groups == task.splits()[name].groups).double().mean() > 0.95, name
     assert with_read_groups(task) is task
 
 
@@ -49,7 +49,7 @@ def test_a_file_with_holes_in_its_groups_trains_as_one_without(tmp_path: Path) -
     with pytest.warns(UserWarning, match="was read off the others"):
         result = train(config)
     assert result.group_names == ["0, land", "0, sea", "1, land", "1, sea"]
-    assert sum(result.group_samples) in (119, 120, 121), "every sample of the test split has a group"
+    assert sum(result.group_samples) == sum(map(sum, result.confusion)), "every sample of the test split has a group"
 
 
 def test_groups_of_which_none_is_known_are_refused() -> None:
