@@ -145,11 +145,8 @@ def tried_text(suite: Suite, column: Column, lines: Sequence[Line]) -> str:
 def _heading(suite: Suite, column: Column, tier: str) -> str:
     row = next(row for row in suite.rows if row.method is not None)
     config = cell_config(suite, tier, column, row)
-    trends = "" if tier == "paper" else ", trends only"
     shown = f"{(column.metric or suite.shows).replace('_', ' ')}, %"
-    return (
-        f"**{column.title}** ({shown}; tier `{tier}`{trends}; task `{config.task}`, {config.model}, {length_text(config)})"
-    )
+    return f"**{column.title}** ({shown}; tier `{tier}`, `{config.task}`, {config.model}, {length_text(config)})"
 
 
 def length_text(config: TrainConfig) -> str:
