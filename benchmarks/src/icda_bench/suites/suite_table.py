@@ -145,7 +145,7 @@ def tried_text(suite: Suite, column: Column, lines: Sequence[Line]) -> str:
 def _heading(suite: Suite, column: Column, tier: str) -> str:
     row = next(row for row in suite.rows if row.method is not None)
     config = cell_config(suite, tier, column, row)
-    shown = f"{(column.metric or suite.shows).replace('_', ' ')}, %"
+    shown = f"{suite.shows}, %" if column.metric is None else "%"  # a column with its own metric is named after it
     return f"**{column.title}** ({shown}; tier `{tier}`, `{config.task}`, {config.model}, {length_text(config)})"
 
 
