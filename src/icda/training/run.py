@@ -87,7 +87,7 @@ def run_training(
             _remake_missing(folder, config, finished, readable=model is None and task is None)
         if model is None:
             return finished, lambda: load_folder(folder, allow_outside=config.allow_outside)[2][0]
-        networks, _ = build(config, told_task(config, load_task(config, task, model)), model)
+        networks, _ = build(config, visible_task(config, load_task(config, task, model)), model)
         path = folder / MODEL
         load_networks(networks, from_first_rank(lambda: load_checkpoint(path, ("networks",)))["networks"], path)
         return finished, lambda: networks[0]
@@ -106,9 +106,9 @@ def _train(
     started, folder = time.perf_counter(), config.folder()
     task = load_task(config, task, model)
     accelerator = make_accelerator(config.precision)
-    told = told_task(config, task)
-    networks, method = build(config, told, model)
-    trainer = Trainer(config, told, networks, method, folder, accelerator, view)
+    visible = visible_task(config, task)
+    networks, method = build(config, visible, model)
+    trainer = Trainer(config, visible, networks, method, folder, accelerator, view)
     method.before_training(folder)
     if how == "overwrite" and accelerator.is_main_process:  # not sooner: a refused run must not cost the earlier one
         for name in (RESULT, EXPLANATIONS, REPORT, CHECKPOINT, MODEL):
@@ -159,7 +159,7 @@ def _remake_missing(folder: Path, config: TrainConfig, result: RunResult, readab
         write_report(folder / REPORT, [result])
 
 
-def told_task(config: TrainConfig, task: Task) -> Task:
+def visible_task(config: TrainConfig, task: Task) -> Task:
     """The task as training and selection may see it: without group labels where they are said to be unknown."""
     return task.without_groups() if config.attributes == "unknown" else task
 

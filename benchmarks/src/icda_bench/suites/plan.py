@@ -15,7 +15,7 @@ LedgerRow = Mapping[str, str]
 BASE = "cross_entropy"  # what a method's cost is compared with
 
 
-def ledgers_beside(path: Path) -> list[LedgerRow]:
+def neighbouring_ledgers(path: Path) -> list[LedgerRow]:
     """The rows of a ledger and of the other tables' in its folder, which may share cells with it; its own come last."""
     others = [path.with_name(f"{name}.csv") for name in SUITES]
     return [row for ledger in (*others, path) if ledger.exists() for row in read_ledger(ledger)]
