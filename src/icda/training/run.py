@@ -48,7 +48,7 @@ from icda.selection import check as check_selection
 from icda.settings import check
 from icda.training.checkpoint import CheckpointError, load_checkpoint, load_networks, load_state, understood
 from icda.training.config import TrainConfig, config_from_dict, describe_changes, save_config
-from icda.training.environment import describe_environment
+from icda.training.environment import code_hash, describe_environment
 from icda.training.evaluation import evaluate_split, group_samples
 from icda.training.first_rank import from_first_rank, is_first_rank, together
 from icda.training.known_groups import with_read_groups
@@ -104,6 +104,7 @@ def _train(
 ) -> tuple[RunResult, Callable[[], FeatureClassifier]]:
     """Train in a folder that is claimed and holds no result, or one to be given up."""
     started, folder = time.perf_counter(), config.folder()
+    code_hash()  # kept from here on: files may change while training runs
     task = load_task(config, task, model)
     accelerator = make_accelerator(config.precision)
     visible = visible_task(config, task)
