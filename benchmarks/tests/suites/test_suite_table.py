@@ -45,7 +45,7 @@ def test_errors_are_shown_as_errors_and_judged_as_accuracies() -> None:
     text = suite_table(suite, rows)
     assert "| ISDA | 5.98 | 49.0 ± 1.4 (2) | reference |" in text
     assert "| ICDA | 4.89 | 39.0 ± 1.4 (2) | trend holds: +10.0 to ISDA (noise 2.8) |" in text
-    assert "| WGAN | 6.63 |  | cited |" in text
+    assert "| WGAN | 6.63 |  | not run here |" in text
 
 
 def test_rows_of_another_recipe_task_or_tier_are_not_this_cells() -> None:
