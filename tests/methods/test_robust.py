@@ -22,7 +22,7 @@ from icda.data import create_task
 from icda.data.task import Batch
 from icda.losses.logit_adjustment import LogitAdjustmentLoss
 from icda.methods import Setup, robust
-from icda.methods.robust import Robust, waiting_features
+from icda.methods.robust import Robust, untrained_features
 from icda.models.base import FeatureClassifier
 from icda.results import RunResult
 from icda.training import TrainConfig, train
@@ -50,7 +50,7 @@ def judged(monkeypatch: pytest.MonkeyPatch, found: dict[str, Verdict], agreement
     """With logit adjustment, whose loss a line can say."""
     monkeypatch.setattr(robust, "judge_networks", lambda held_out: found)
     method = Robust(SETUP, loss="la")
-    method.keep_heard(evidence(agreement))
+    method.keep_evidence(evidence(agreement))
     return method
 
 
@@ -103,7 +103,7 @@ def test_networks_are_trained_again_only_for_a_shortcut_that_is_hard_to_see_past
 ) -> None:
     def names(found: dict[str, Verdict], agreement: float, area: float) -> list[str]:
         method = judged(monkeypatch, found, agreement)
-        method.keep_heard(evidence(agreement)._replace(read=(area, 0.03)))
+        method.keep_evidence(evidence(agreement)._replace(read=(area, 0.03)))
         return [stage.name for stage in method.stages(10)]
 
     shortcut, once = verdicts(shortcut="yes"), ["cross_fit", "train"]
@@ -121,7 +121,7 @@ def test_features_of_the_waiting_network_stand_in_the_order_of_the_samples() -> 
     batches = [Batch(inputs[part], TARGETS[part], None, part) for part in order.split(5)]
     context = make_context(network, training_batches=lambda: iter(batches))
     chosen = torch.tensor([0, 2, 3, 9])
-    assert torch.equal(waiting_features(context, chosen), inputs[chosen])
+    assert torch.equal(untrained_features(context, chosen), inputs[chosen])
 
 
 def configure(folder: Path, treatment: str, **settings: Any) -> TrainConfig:
@@ -275,7 +275,7 @@ def test_rare_classes_keep_their_labels_beside_wrong_ones() -> None:
         606, 3, generator=generator
     )  # never the rare class
     method = Robust(Setup(3, 5, torch.bincount(targets), epochs=4, num_samples=606))
-    method.keep_heard(HeldOut(said, targets, 0.98, running=said.log_softmax(1), read=(0.5, 0.03)))
+    method.keep_evidence(HeldOut(said, targets, 0.98, running=said.log_softmax(1), read=(0.5, 0.03)))
     assert method.treatment == "labels"
     labels = method.soft_labels.argmax(1)
     assert (labels[targets == 2] == 2).all()
