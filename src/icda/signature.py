@@ -51,12 +51,12 @@ def _signature(maker: Callable[..., None], types: bool) -> inspect.Signature:
 
 def full_doc(cls: type, signature: inspect.Signature) -> str:
     """The docstring of a class, its `Args:` with what the bases say of the arguments that they take."""
-    told: dict[str, str] = {}
+    described: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         found = re.search(r"^Args:\n((?: +.*\n)+)", f"{inspect.cleandoc(base.__doc__ or '')}\n", re.M)
         entries = re.finditer(r"^    (\w+): .*\n(?:     .*\n)*", found[1] if found else "", re.M)
-        told |= {entry[1]: entry[0] for entry in entries}
+        described |= {entry[1]: entry[0] for entry in entries}
     own = re.sub(r"^Args:\n(?: +.*\n*)+", "", inspect.cleandoc(cls.__doc__ or ""), flags=re.M)
     before, *examples = re.split(r"^(?=>>> )", own, maxsplit=1, flags=re.M)
-    section = "".join(told[name] for name in signature.parameters if name in told)
+    section = "".join(described[name] for name in signature.parameters if name in described)
     return "\n\n".join([before.rstrip(), f"Args:\n{section.rstrip()}", *examples])

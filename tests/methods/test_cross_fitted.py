@@ -98,14 +98,14 @@ def test_the_soft_form_trains_the_networks_again_on_the_labels_as_they_are(tmp_p
 def test_repeats_are_stages_with_other_folds_whose_answers_are_averaged(
     name: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard: list[HeldOut] = []
+    answers: list[HeldOut] = []
     folds: list[Tensor] = []
     ask = HeldOutNetworks.ask
 
     def noted(networks: HeldOutNetworks, *given: Any) -> HeldOut:
-        heard.append(ask(networks, *given))
+        answers.append(ask(networks, *given))
         folds.append(networks.fold.clone())
-        return heard[-1]
+        return answers[-1]
 
     monkeypatch.setattr(HeldOutNetworks, "ask", noted)
     config = configure(tmp_path / "whole", name, options={"repeats": 2, "stratified": True, **options})
@@ -119,11 +119,11 @@ def test_repeats_are_stages_with_other_folds_whose_answers_are_averaged(
             assert int(sizes.max() - sizes.min()) <= 1
     assert not torch.equal(folds[0], folds[1])
     evidence = evidence_of(tmp_path / "whole")
-    torch.testing.assert_close(evidence["logits"], (heard[0].logits + heard[1].logits) / 2)
-    assert evidence["agreement"] == pytest.approx((heard[0].agreement + heard[1].agreement) / 2)
-    assert torch.equal(evidence["last"], heard[-1].logits)
+    torch.testing.assert_close(evidence["logits"], (answers[0].logits + answers[1].logits) / 2)
+    assert evidence["agreement"] == pytest.approx((answers[0].agreement + answers[1].agreement) / 2)
+    assert torch.equal(evidence["last"], answers[-1].logits)
     if options:
-        torch.testing.assert_close(evidence["unflipped"], (heard[2].logits + heard[3].logits) / 2)
+        torch.testing.assert_close(evidence["unflipped"], (answers[2].logits + answers[3].logits) / 2)
     reuse = {**options, "reuse": str(tmp_path / "whole")}
     reused = train(replace(config, out=str(tmp_path / "reused"), options=reuse))
     assert reused["history"][-1]["held_out_errors"] == whole["history"][-1]["held_out_errors"]

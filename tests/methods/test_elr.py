@@ -35,7 +35,7 @@ def test_loss_and_running_means_are_those_of_the_paper() -> None:
             wanted += -math.log(p[TARGETS[row]]) + 3.0 * math.log(1 - float(p @ means[row]))
         found = visit(method, logits, rows)
         assert float(found) == pytest.approx(wanted / len(rows), rel=1e-5)
-        torch.testing.assert_close(method.said, means, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(method.means, means, rtol=1e-5, atol=1e-6)
 
 
 def test_without_weight_it_is_cross_entropy() -> None:

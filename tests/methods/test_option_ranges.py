@@ -37,6 +37,7 @@ SENSELESS: dict[type, list[float]] = {
 OUT_OF_RANGE: dict[str, dict[str, list[Any]]] = {
     "acgan": {"share": [0.0, 1.5], "start": [-0.1], "width": [12], "noise_dim": [0], "gan_rate": [0.0]},
     "afr": {"held_share": [0.0, 1.0], "gamma": [-1.0], "decay": [-0.1], "first_stage": [0.0, 1.0]},
+    "cgan": {"share": [0.0], "width": [12]},
     "co_teaching": {"noise_rate": [1.0, -0.1], "ramp_epochs": [-3]},
     "coral": {"gamma": [-1.0], "sampling": ["own"]},
     "crt": {"first_stage": [0.0, 1.0, -0.5]},
@@ -55,6 +56,7 @@ OUT_OF_RANGE: dict[str, dict[str, list[Any]]] = {
         "centre_rate": [1.5],
         "ratio": [1.0],
     },
+    "infogan": {"codes": [0, 65], "code_weight": [-0.1], "start": [1.5]},
     "irm": {"penalty": [-1.0], "anneal_steps": [-1, 2.5]},
     "jocor": {"agreement": [-0.1, 1.0], "noise_rate": [1.0]},
     "jtt": {"first_stage": [0.0, 1.0], "up_weight": [0.5]},
@@ -83,6 +85,7 @@ OUT_OF_RANGE: dict[str, dict[str, list[Any]]] = {
     "truncated_lq": {"q": [1.5], "threshold": [0.0, 1.0], "start": [1.5], "refresh": [0, 2.5]},
     "uw": {"weighting": ["both", None]},
     "v_rex": {"penalty": [-0.5], "anneal_steps": [1.5]},
+    "wgan": {"penalty": [0.0], "critic_steps": [0], "gan_rate": [-1.0]},
     "xrm": {"cross_fit_epochs": [11.0], "repeats": [0, 101]},
 }
 

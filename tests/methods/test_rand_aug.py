@@ -104,7 +104,7 @@ def test_inputs_that_are_no_images_are_refused(shape: tuple[int, ...]) -> None:
         create_method("rand_aug", setup)
 
 
-@pytest.mark.parametrize("method", ["acgan", "rand_aug"])
+@pytest.mark.parametrize("method", ["acgan", "cgan", "infogan", "rand_aug", "wgan"])
 def test_texts_are_refused_before_any_training(method: str, tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     table.write_text("text,label\n" + "".join(f"word{i},{i % 2}\n" for i in range(40)))

@@ -22,7 +22,7 @@ from icda.data import create_task
 from icda.data.task import Batch
 from icda.losses.logit_adjustment import LogitAdjustmentLoss
 from icda.methods import Setup, robust
-from icda.methods.robust import Robust, waiting_features
+from icda.methods.robust import Robust, untrained_features
 from icda.models.base import FeatureClassifier
 from icda.results import RunResult
 from icda.training import TrainConfig, train
@@ -50,7 +50,7 @@ def judged(monkeypatch: pytest.MonkeyPatch, found: dict[str, Verdict], agreement
     """With logit adjustment, whose loss a line can say."""
     monkeypatch.setattr(robust, "judge_networks", lambda held_out: found)
     method = Robust(SETUP, loss="la")
-    method.keep_heard(evidence(agreement))
+    method.keep_evidence(evidence(agreement))
     return method
 
 
@@ -103,7 +103,7 @@ def test_networks_are_trained_again_only_for_a_shortcut_that_is_hard_to_see_past
 ) -> None:
     def names(found: dict[str, Verdict], agreement: float, area: float) -> list[str]:
         method = judged(monkeypatch, found, agreement)
-        method.keep_heard(evidence(agreement)._replace(read=(area, 0.03)))
+        method.keep_evidence(evidence(agreement)._replace(read=(area, 0.03)))
         return [stage.name for stage in method.stages(10)]
 
     shortcut, once = verdicts(shortcut="yes"), ["cross_fit", "train"]
@@ -121,7 +121,7 @@ def test_features_of_the_waiting_network_stand_in_the_order_of_the_samples() -> 
     batches = [Batch(inputs[part], TARGETS[part], None, part) for part in order.split(5)]
     context = make_context(network, training_batches=lambda: iter(batches))
     chosen = torch.tensor([0, 2, 3, 9])
-    assert torch.equal(waiting_features(context, chosen), inputs[chosen])
+    assert torch.equal(untrained_features(context, chosen), inputs[chosen])
 
 
 def configure(folder: Path, treatment: str, **settings: Any) -> TrainConfig:
@@ -158,6 +158,14 @@ def test_three_tasks_are_called_what_they_are_and_each_is_learned_better_than_by
         assert word in (folder / "report.html").read_text()
         assert 0 <= result["history"][-1]["shortcut_chance"] <= 1
     assert whole("labels")[1]["history"][-1]["wrong_labels"] == pytest.approx(0.4, abs=0.06), "nobody said the rate"
+
+
+def test_where_nothing_calls_for_more_the_run_is_icdas(
+    whole: Callable[[str], tuple[Path, RunResult]], tmp_path: Path
+) -> None:
+    plain = train(configure(tmp_path, "adjustment", method="icda"))
+    mine, other = whole("adjustment")[1]["history"][-1], plain["history"][-1]
+    assert mine["train_loss"] == pytest.approx(other["train_loss"], rel=1e-3), "the same weights saw the same batches"
 
 
 @pytest.mark.parametrize("treatment", ["labels", "prior"])
@@ -239,6 +247,8 @@ def test_a_finished_run_lends_its_networks_and_another_methods_are_refused(
     folder, first = whole("labels")
     again = train(configure(tmp_path / "again", "labels", options={"reuse": str(folder)}))
     assert again.found == first.found
+    mine, other = again["history"][-1]["train_loss"], first["history"][-1]["train_loss"]
+    assert mine == pytest.approx(other, rel=1e-3), "the kept network learns as it did there"
     assert {line["stage"] for line in again["history"]} == {"train"}
     settings = {"epochs": 1, "model": "mlp"}
     train(configure(tmp_path / "prior", "prior", method="shortcut_prior", **settings))
@@ -275,7 +285,7 @@ def test_rare_classes_keep_their_labels_beside_wrong_ones() -> None:
         606, 3, generator=generator
     )  # never the rare class
     method = Robust(Setup(3, 5, torch.bincount(targets), epochs=4, num_samples=606))
-    method.keep_heard(HeldOut(said, targets, 0.98, running=said.log_softmax(1), read=(0.5, 0.03)))
+    method.keep_evidence(HeldOut(said, targets, 0.98, running=said.log_softmax(1), read=(0.5, 0.03)))
     assert method.treatment == "labels"
     labels = method.soft_labels.argmax(1)
     assert (labels[targets == 2] == 2).all()

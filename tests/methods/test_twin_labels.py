@@ -29,7 +29,7 @@ def answers(right: int, sure: float = 4.0) -> Tensor:
 
 
 def end_epoch(method: TwinLabels, said: Tensor, epoch: int) -> None:
-    method.said, method.given = said.clone(), TARGETS.clone()
+    method.latest, method.given = said.clone(), TARGETS.clone()
     method.on_epoch_end(make_context(epoch=epoch))
 
 
@@ -90,7 +90,7 @@ def test_it_answers_no_shortcut_and_frees_what_it_noted(tmp_path: Path) -> None:
     assert not method.answers_later
     result = run(tmp_path, "digits_lt", "twin_labels", epochs=2)
     state = torch.load(tmp_path / "twin_labels" / "model.pt", weights_only=True)["method"]["_extra_state"]
-    assert all(state[name].numel() == 0 for name in ("given", "said", "average", "kept"))
+    assert all(state[name].numel() == 0 for name in ("given", "latest", "average", "kept"))
     assert state["answers"]["logits"].shape == (sum(result["class_counts"]), 10)
 
 

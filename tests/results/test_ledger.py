@@ -28,6 +28,11 @@ def test_a_row_has_figures_or_blanks_options_hash_and_machine() -> None:
     assert row["worst_group_accuracy"] == row["nll"] == row["train_accuracy"] == ""
     told = [row[name] for name in ("options", "data_hash", "machine")]
     assert told == ["beta=0 lambda0=0.25", "0123456789ab", "chip, 2 cores"]
+    assert row["groups"] == row["code"] == ""  # an older version's result has none
+    metrics = {"per_group_accuracy": {"a": 2 / 3, "b": None, "c": 1.0}}
+    facts = {**result()["environment"], "code": "0a1b2c"}
+    row = to_row(result(metrics=metrics, group_samples=[3, 0, 7], environment=facts), "cpu")
+    assert (row["groups"], row["code"]) == ("2/3 0/0 7/7", "0a1b2c")
     history = [{"train_accuracy": 0.5}, {"train_accuracy": 0.75}]
     assert to_row(result(history=history), "cpu")["train_accuracy"] == "0.750000"
 
@@ -61,7 +66,7 @@ def test_a_cell_run_again_takes_the_place_of_its_row_and_no_other(tmp_path: Path
 
 def test_a_ledger_written_by_an_earlier_version_can_be_added_to(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
-    old = [name for name in COLUMNS if name not in ("train_accuracy", "precision")]
+    old = [name for name in COLUMNS if name not in ("train_accuracy", "precision", "groups", "code")]
     row = to_row(result(), "cpu")
     path.write_text(",".join(old) + "\n" + ",".join(f'"{row[name]}"' for name in old) + "\n")
     add_to_ledger(path, to_row(result(seed=5), "cpu"))

@@ -18,7 +18,7 @@ from icda.cli.ask import main as ask_main
 from icda.cli.fit import main as fit_main
 from icda.data.embedding import Samples
 from icda.errors import InputError
-from icda.serving.answers import PersonsAnswer, parse_answers, read_answers, with_answers, write_answers
+from icda.serving.answers import SampleAnswer, parse_answers, read_answers, with_answers, write_answers
 from icda.serving.ask_server import make_app
 from icda.serving.differences import differing_pictures, differing_texts
 from icda.serving.fit_data import FitData
@@ -39,7 +39,7 @@ def biased(tmp_path: Path, made: SimpleNamespace, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_table_comes_back_as_it_was_whatever_the_names_are(tmp_path: Path) -> None:
-    given = {name: PersonsAnswer(group, label) for name, group, label in (
+    given = {name: SampleAnswer(group, label) for name, group, label in (
         ("=1+1", "-cold", ""), ('a "b", c', "photo", "dog"), ("line\nbreak", "", "@x"), (EVIL, "sketch", ""),
     )}  # fmt: skip
     write_answers(tmp_path / "answers.csv", given)
@@ -79,7 +79,7 @@ def test_from_fit_over_answers_to_a_better_model(
     assert len(asked["questions"]) == 24
     assert asked["command"] == "icda fit biased.npz --out model --method la --answers answers.csv --overwrite"
     rows = [int(one["sample"][1:]) for one in asked["questions"]]
-    answers = {f"s{row}": PersonsAnswer(("land", "sea")[attribute[row]]) for row in rows}
+    answers = {f"s{row}": SampleAnswer(("land", "sea")[attribute[row]]) for row in rows}
     write_answers(Path("answers.csv"), answers)
     assert fit_main(["biased.npz", "--out", "model", "--answers", "answers.csv", "--overwrite"]) == 0
     said = capsys.readouterr().out
@@ -226,8 +226,8 @@ def test_a_person_answers_in_a_browser_with_keys_and_mouse_and_loses_nothing(
     download.value.save_as(tmp_path / "answers.csv")
     answers = list(read_answers(tmp_path / "answers.csv").values())
     assert len(answers) == 24
-    assert answers[0] == PersonsAnswer("photo")
-    assert answers[1] == PersonsAnswer("")
+    assert answers[0] == SampleAnswer("photo")
+    assert answers[1] == SampleAnswer("")
     assert answers[2].group == "photo"
     with_answers(maker.data, read_answers(tmp_path / "answers.csv"), "answers.csv")
     page.click("#forget")

@@ -14,7 +14,7 @@ import pytest
 
 from icda.results import EpochRecord
 from icda.training import TrainConfig, grid, run
-from icda.training.grid import CellOutcome, run_beside, run_cell, run_cells
+from icda.training.grid import CellOutcome, run_cell, run_cells, run_in_processes
 from icda.training.stage_run import StageRun
 
 # The functions below run in processes of their own, which must be able to import them.
@@ -92,7 +92,7 @@ def die_when_told(config: TrainConfig) -> CellOutcome:
 def test_a_cell_whose_process_dies_is_reported_and_takes_no_other_along(config: TrainConfig) -> None:
     configs = [replace(config, seed=seed) for seed in range(4)]
     configs[1] = replace(configs[1], method=DIES)
-    outcomes = dict(run_beside(configs, 1, die_when_told))
+    outcomes = dict(run_in_processes(configs, 1, die_when_told))
     assert sorted(outcomes) == [0, 1, 2, 3]
     assert "its process died" in outcomes[1].failure
     assert [outcomes[number].result for number in (0, 2, 3)] == [{"seed": 0}, {"seed": 2}, {"seed": 3}]

@@ -62,3 +62,20 @@ def test_the_commit_of_a_project_that_icda_is_installed_in_is_not_icdas(committe
     git(tmp_path, "add", "." if committed else "theirs.py")
     git(tmp_path, "commit", "--quiet", "-m", "theirs")
     assert environment._commit(source) is None
+
+
+def test_the_code_is_another_when_a_file_changes_its_content_or_its_name(tmp_path: Path) -> None:
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part" / "a.py").write_text("x = 1")
+    found = []
+    for change in (None, "content", "name", "other"):
+        if change == "content":
+            (tmp_path / "part" / "a.py").write_text("x = 2")
+        elif change == "name":
+            (tmp_path / "part" / "a.py").rename(tmp_path / "part" / "b.py")
+        elif change == "other":
+            (tmp_path / "notes.txt").write_text("no code")
+        found.append(environment.code_hash.__wrapped__(tmp_path))
+    assert len(set(found[:3])) == 3
+    assert found[2] == found[3]
+    assert describe_environment()["code"] == environment.code_hash()

@@ -24,6 +24,9 @@ STANDARD: dict[str, dict[str, Any]] = {
     "truncated_lq": {"threshold": 0.15, "refresh": 1},
     "disturb_label": {"alpha": 0.3},
     "acgan": {"width": 8, "start": 0.4},
+    "cgan": {"width": 8, "start": 0.4},
+    "infogan": {"width": 8, "start": 0.4},
+    "wgan": {"width": 8, "start": 0.4, "critic_steps": 4},  # killed between two steps of the generator
 }
 NOISE: dict[str, dict[str, Any]] = {
     "apl": {"a": 1.0, "b": 0.1},  # its gradients at b=1 are too large for the first epochs at a rate of 0.1
@@ -148,6 +151,9 @@ def test_two_ranks_do_what_one_process_does(
     [
         ("disturb_label", {"alpha": 0.0}),
         ("acgan", {"width": 8, "start": 1.0}),  # a GAN that never joins
+        ("cgan", {"width": 8, "start": 1.0}),
+        ("infogan", {"width": 8, "start": 1.0}),
+        ("wgan", {"width": 8, "start": 1.0}),
         ("rand_aug", {"num_ops": 0}),
     ],
 )

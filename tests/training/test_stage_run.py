@@ -60,16 +60,16 @@ def test_a_stage_that_begins_resets_its_head_and_calls_the_hook_and_one_that_is_
     make: Make,
 ) -> None:
     trainer = make()
-    first = StageRun.begin(trainer.crew, trainer.position)
+    first = StageRun.begin(trainer.parts, trainer.position)
     first.step(batch_of(trainer))
     trainer.position.stage = 1
     before = trainer.models[0].head_weight.detach().clone()
     saved = {"optimizers": [], "random": random_state()}
-    StageRun.resume(trainer.crew, trainer.position, saved)
+    StageRun.resume(trainer.parts, trainer.position, saved)
     assert torch.equal(trainer.models[0].head_weight, before)
     assert isinstance(trainer.method, Staged)
     assert trainer.method.begun == ["first"]
-    StageRun.begin(trainer.crew, trainer.position, first)
+    StageRun.begin(trainer.parts, trainer.position, first)
     assert not torch.equal(trainer.models[0].head_weight, before)
     assert trainer.method.begun == ["first", "head"]
 
@@ -77,10 +77,10 @@ def test_a_stage_that_begins_resets_its_head_and_calls_the_hook_and_one_that_is_
 @pytest.mark.parametrize("restart", [True, False])
 def test_optimisers_go_on_from_the_stage_before_unless_it_restarts(restart: bool, make: Make) -> None:
     trainer = make(Stage(2, "first"), Stage(1, "second", restart=restart))
-    first = StageRun.begin(trainer.crew, trainer.position)
+    first = StageRun.begin(trainer.parts, trainer.position)
     first.step(batch_of(trainer))
     trainer.position.stage = 1
-    second = StageRun.begin(trainer.crew, trainer.position, first)
+    second = StageRun.begin(trainer.parts, trainer.position, first)
     (state,) = second.optimizer_states()
     assert bool(state["state"]) is not restart
     if not restart:
@@ -89,12 +89,12 @@ def test_optimisers_go_on_from_the_stage_before_unless_it_restarts(restart: bool
 
 def test_a_resumed_stage_has_the_optimisers_and_random_numbers_of_its_checkpoint(make: Make) -> None:
     trainer = make()
-    run = StageRun.begin(trainer.crew, trainer.position)
+    run = StageRun.begin(trainer.parts, trainer.position)
     run.step(batch_of(trainer))
     saved = {"optimizers": run.optimizer_states(), "random": random_state()}
     wanted = torch.rand(3)
     torch.rand(17)
-    resumed = StageRun.resume(trainer.crew, trainer.position, saved)
+    resumed = StageRun.resume(trainer.parts, trainer.position, saved)
     assert torch.equal(torch.rand(3), wanted)
     torch.testing.assert_close(resumed.optimizer_states()[0]["state"], saved["optimizers"][0]["state"], rtol=0, atol=0)
 
@@ -102,7 +102,7 @@ def test_a_resumed_stage_has_the_optimisers_and_random_numbers_of_its_checkpoint
 def test_a_context_says_where_training_stands_from_its_first_moment_on(make: Make) -> None:
     trainer = make()
     position = Position(stage=1, epoch=2, iteration=10)
-    run = StageRun.begin(trainer.crew, position)
+    run = StageRun.begin(trainer.parts, position)
     assert (run.context.epoch, run.context.iteration, run.context.stage.name) == (2, 10, "head")
     assert run.context.progress == 10 / trainer.plan.num_iterations
     assert not next(trainer.models[0].encoder.parameters(), torch.zeros(1)).requires_grad
@@ -133,7 +133,7 @@ def test_a_rank_with_half_a_share_of_the_samples_makes_half_a_step(make: Make) -
     for share in (1.0, 0.5):
         torch.manual_seed(0)
         trainer = make()
-        run = StageRun.begin(trainer.crew, trainer.position)
+        run = StageRun.begin(trainer.parts, trainer.position)
         weight = trainer.models[0].head_weight.detach().clone()
         trainer.batches.share = lambda batch, share=share: share  # type: ignore[method-assign,misc]
         run.step(batch_of(trainer))
@@ -156,7 +156,7 @@ def test_a_stage_carries_its_step_its_loss_its_start_and_its_end(make: Make) -> 
     hooks = {name: (lambda context, name=name: told.append(name)) for name in ("on_start", "on_end")}
     trainer = make(Stage(2, "own", step=step, loss=loss, **hooks), Stage(1, "plain"))
     trainer.method.on_stage_end = lambda context: told.append(f"{context.stage.name} ends")  # type: ignore[method-assign]
-    run = StageRun.begin(trainer.crew, trainer.position)
+    run = StageRun.begin(trainer.parts, trainer.position)
     assert float(run.step(batch_of(trainer)).loss) == 0
     run.end_epoch()
     assert told == ["on_start", "step", "loss"], "the first of two epochs"
@@ -164,7 +164,7 @@ def test_a_stage_carries_its_step_its_loss_its_start_and_its_end(make: Make) -> 
     run.end_epoch()
     assert told[3:] == ["on_end", "own ends"]
     trainer.position.stage, trainer.position.epoch = 1, 2
-    plain = StageRun.begin(trainer.crew, trainer.position, run)
+    plain = StageRun.begin(trainer.parts, trainer.position, run)
     assert float(plain.step(batch_of(trainer)).loss) > 0
     plain.end_epoch()
     assert told[5:] == ["plain ends"]

@@ -16,7 +16,7 @@ from icda.methods import method_names, method_needs
 from icda.methods.base import MissingNeedError
 from icda.training import TrainConfig, Trainer, train
 from icda.training import run as run_module
-from icda.training.run import build, load_task, make_accelerator, told_task
+from icda.training.run import build, load_task, make_accelerator, visible_task
 from icda.training.stage_run import StageRun
 from support import short_run
 
@@ -123,7 +123,7 @@ def test_told_that_attributes_are_known_the_same_training_reads_them(guarded: Ta
 
 
 def test_a_method_or_rule_that_needs_groups_is_refused_before_training(guarded: Task, tmp_path: Path) -> None:
-    told = told_task(settings(tmp_path), guarded)
+    told = visible_task(settings(tmp_path), guarded)
     for method in (name for name in method_names() if "groups" in method_needs(name)):
         with pytest.raises(MissingNeedError, match=f"'{method}' needs group labels, .*--attributes unknown"):
             build(settings(tmp_path, method=method), told)
@@ -146,7 +146,7 @@ def test_guessed_groups_survive_a_kill(tmp_path: Path) -> None:
     config = settings(tmp_path / "whole", task="digits_coloured", selection="validation_worst_pseudo_group", epochs=3)
     whole = train(config)
     broken = replace(config, out=str(tmp_path / "broken"))
-    task = told_task(broken, run_module.load_task(broken))
+    task = visible_task(broken, run_module.load_task(broken))
     networks, method = build(broken, task)
 
     class Stopping(Trainer):

@@ -24,7 +24,7 @@ from icda.data.sources import ImageArray, TextArray
 from icda.data.task import Batch, Source, Split, Task
 from icda.models import FeatureClassifier, from_huggingface, from_torch
 from icda.training import TrainConfig, Trainer
-from icda.training.run import build, make_accelerator, told_task
+from icda.training.run import build, make_accelerator, visible_task
 from icda.training.stage_run import StageRun
 from icda_bench.suites.suite import SUITES, cells, load_suite
 
@@ -114,7 +114,7 @@ def test_it_starts_and_takes_two_steps(key: str, tmp_path: Path, monkeypatch: py
     config = CONFIGS[key]
     if config.model in FOREIGN:
         text = config.model in ("hf:distilbert-base-uncased", "minilm")
-        task = told_task(config, made_up_groups(text))
+        task = visible_task(config, made_up_groups(text))
         monkeypatch.setattr("icda.training.run.create_model", lambda *_: stand_in(text))
         brief = replace(config, batch_size=16, out=str(tmp_path))
     else:

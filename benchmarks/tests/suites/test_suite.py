@@ -126,6 +126,14 @@ def test_recipes_places_and_rows_add_up() -> None:
     assert ("b", "meta_icda") not in found
 
 
+def test_a_place_may_have_its_own_rows_seeds_and_options() -> None:
+    columns = copy.deepcopy(SMALL["columns"])
+    own = {"rows": ["icda", "meta_icda"], "row_seeds": {"icda": 1}, "row_options": {"icda": {"beta": 0.3}}}
+    columns["a"]["cpu"] |= own
+    found = cells(small(columns=columns), "cpu", "runs", tasks=["a"])
+    assert [(cell.row, cell.config.options) for cell in found] == [("icda", {"beta": 0.3}), ("meta_icda", {})]
+
+
 def test_rows_columns_and_seeds_can_be_chosen() -> None:
     suite = small()
     assert [cell.row for cell in cells(suite, "cpu", "runs", methods=["icda"], tasks=["a"], seeds=3)] == ["icda"] * 3
@@ -165,6 +173,8 @@ def test_the_parts_of_a_suite_fit_each_other(name: str) -> None:
     for column in suite.columns:
         here = bool({"cpu", "long"} & set(column.places))
         assert (column.absent is None) == here, f"{column.key} is run here or says why not"
+        for place in column.places.values():
+            assert {*place.rows, *place.row_seeds, *place.row_options} <= set(keys)
     for tier in suite.tiers.values():
         assert {*tier.row_seeds, *tier.row_options} <= set(keys)
 
@@ -174,11 +184,14 @@ def test_seeds_may_begin_later() -> None:
     assert [cell.config.seed for cell in chosen] == [10, 11]
 
 
-@pytest.mark.parametrize(("tier", "images"), [("cpu", 2500), ("long", 5000)])
-def test_the_large_margin_is_not_there_before_the_network_fits(tier: str, images: int) -> None:
+@pytest.mark.parametrize(
+    ("column", "tier", "images"),
+    [("resnet_c10", "cpu", 2500), ("resnet_c10", "long", 5000), ("resnet_c100", "cpu", 10_000)],
+)
+def test_the_large_margin_is_not_there_before_the_network_fits(column: str, tier: str, images: int) -> None:
     """Its lambda passes 1 with the last steps: earlier, weights of hard classes shrink to zero."""
     suite = load_suite("table9")
-    config = cell_config(suite, tier, suite.column("resnet_c10"), suite.row("large_margin_softmax"))
+    config = cell_config(suite, tier, suite.column(column), suite.row("large_margin_softmax"))
     loss = LargeMarginSoftmaxLoss(10, 64, **config.options)
     loss.steps.fill_(config.epochs * math.ceil(images / config.batch_size))
     assert 0.5 < loss.blend < 1.5

@@ -46,16 +46,18 @@ def find_groups(rows: BlockRows, shown: ClassLogits | None = None) -> Grouping:
     reader: AnyReader = GivenGroups(number)
     known = torch.cat(list(rows.each(known_groups)), 1)
     if known.shape[1] < rows.shape[0]:
-        told = f"The group is known for {known.shape[1]} of {rows.shape[0]} samples"
+        known_share = f"The group is known for {known.shape[1]} of {rows.shape[0]} samples"
         if number < 2:
-            why = f"{told}, and is the same for all of them: nothing is done about it."
+            why = f"{known_share}, and is the same for all of them: nothing is done about it."
             return Grouping(Treatment("logit_adjustment", [why], values=names), None, torch.empty(0))
         if _goes_with_class(rows, known):
-            return Grouping(Treatment("logit_adjustment", [f"{told}. {TOGETHER}"], values=names), None, torch.empty(0))
+            return Grouping(
+                Treatment("logit_adjustment", [f"{known_share}. {TOGETHER}"], values=names), None, torch.empty(0)
+            )
         shown = shown or ClassLogits.of(rows, DECAY * rows.shape[1])
         spread = fit_spread_reader(rows, known[0], known[1], number, shown)
         reader, quality = spread, spread.quality
-        reasons = [f"{told} and was read off the others by a head: {quality}."]
+        reasons = [f"{known_share} and was read off the others by a head: {quality}."]
     counts: Tensor = rows.total(count_attributes, reader)
     if bool(((counts > 0).sum(1) <= 1).all()):
         # log P(y | group) would say the label, and nothing would be left to learn.

@@ -99,7 +99,7 @@ def flatness_above(evidence: Evidence, limits: Limits = LIMITS) -> float:
     return max(evidence.error_sureness + evidence.sure_errors, sided) - rules.needed_flatness(evidence.skill, limits)
 
 
-def telling_pair(evidence: Evidence, noise: float, limits: Limits = LIMITS) -> PairEvidence:
+def confused_pair(evidence: Evidence, noise: float, limits: Limits = LIMITS) -> PairEvidence:
     """The pair of classes that stands for all: a shortcut of two values leaves half of them alone, the others show it."""
     classes = evidence.num_classes
     ranked = sorted(evidence.pairs, key=lambda pair: shortcut_chance(pair, noise, limits, classes), reverse=True)
@@ -110,7 +110,7 @@ def _shortcut(evidence: Evidence, limits: Limits) -> Verdict:
     if not evidence.pairs:
         return Verdict("cannot tell", 0.5, ["No two classes have samples enough to look for a shortcut between them."])
     noise = noise_chance(evidence, limits)
-    pair = telling_pair(evidence, noise, limits)
+    pair = confused_pair(evidence, noise, limits)
     reasons = [
         f"The simplest rule that fits most labels contradicts {pair.against} of {pair.samples}, and it is "
         f"{excess_sureness(pair):.1f} times as sure of these as if the classes only looked alike (a shortcut: above "

@@ -29,13 +29,15 @@ def relabelled(task: Task, given: str) -> Task:
     if train.groups is not None:
         raise InputError(f"--labels {given}: the groups of task {task.name!r} are made of its own labels.")
     if len(labels) != len(train):
-        size = int(train.rows.max()) + 1
+        known = getattr(train.source, "places", None)  # where only a part of the published images is stored
+        places = train.rows if known is None else known[train.rows]
+        size = int(places.max()) + 1
         if len(labels) < size:
             raise InputError(
                 f"--labels {given} holds {len(labels)} labels: expected one per training sample of {task.name!r}, "
                 f"{len(train)}, or one per image of the set it is made from, {size} or more."
             )
-        labels = labels[train.rows]
+        labels = labels[places]
     wrong = labels[(labels < 0) | (labels >= task.num_classes)]
     if len(wrong):
         raise InputError(

@@ -72,7 +72,8 @@ class ImageArray(_Images):
     """Images that lie in memory as bytes (N, H, W, C); fetched as standardised floats (N, C, H, W).
 
     With a generator each image is cropped at random from its padded self (`crop_padding` pixels a side) and, if `flip`,
-    mirrored half of the time. Batches of three-channel images are channels_last.
+    mirrored half of the time. Batches of three-channel images are channels_last. `places` (N,) say where the images
+    stand in a published set of which these are a part.
 
     >>> source = ImageArray(torch.zeros(5, 8, 8, 1, dtype=torch.uint8), mean=(0.5,), std=(0.25,))
     >>> source.fetch(torch.tensor([4, 0])).shape, float(source.fetch(torch.tensor([0])).max())
@@ -87,6 +88,7 @@ class ImageArray(_Images):
         crop_padding: int = 0,
         flip: bool = False,
         pad_mode: PadMode = "reflect",
+        places: Tensor | None = None,
     ) -> None:
         images = torch.as_tensor(images)
         if images.ndim != 4 or images.dtype != torch.uint8 or images.shape[3] != len(mean):
@@ -97,6 +99,7 @@ class ImageArray(_Images):
         check_padding(crop_padding, (images.shape[1], images.shape[2]), pad_mode)
         self.images = images.contiguous()
         self.normaliser = Normaliser(mean, std)
+        self.places = places
         self._crop_padding, self._flip, self._pad_mode = crop_padding, flip, pad_mode
 
     def __len__(self) -> int:

@@ -2,131 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import torch
-from annotated_types import MultipleOf
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from icda.data.generators import generator_for
-from icda.methods.base import METHODS, Batch, Context, Method, Setup, StepResult, check_images, checked
-from icda.methods.meta_learning import OptimizerState, step_along
-from icda.models.conditional_gan import SIZES, ConditionalDiscriminator, ConditionalGenerator
-from icda.ranges import Positive, PositiveInt, Share, ShareAboveZero
-from icda.ranks import all_gather_rows, all_mean, rank
+from icda.methods.base import METHODS
+from icda.methods.image_gan import Generated, ImageGAN, taken_for_real, told_apart
 
 
 @METHODS.register("acgan")
-class ACGAN(OptimizerState, Method):
-    """Cross entropy on the batch and on `share` as many generated images of known class; the GAN learns on the same data.
+class ACGAN(ImageGAN):
+    """Cross entropy on the batch and on generated images: the discriminator also names the class of all images it sees.
 
-    Each step first trains the discriminator, which tells real from generated and names the class, and the generator, which
-    learns to have its images taken for real and for their class. From `start` of training on, `round(share * N)` images
-    of uniformly drawn classes join the N of the batch. Noise depends on (seed, iteration) alone; networks and
-    optimisers are state. Images only, square, of 8, 16, 28, 32 or 64 pixels.
+    The generator learns to have its images taken for real and for their class. Options are those of `ImageGAN`.
 
     Reference: Odena et al., "Conditional image synthesis with auxiliary classifier GANs", ICML 2017. Differs from it in
     spectral normalisation where it has dropout, GroupNorm where it has BatchNorm, and smaller networks. How its images were
     mixed into training in the tables of ISDA and ICDA is not stated there; `share` and `start` are ours.
     """
 
-    kept_optimizers = (("generator", "generator_optimizer"), ("discriminator", "discriminator_optimizer"))
-    low: Tensor
-    high: Tensor
+    name = "acgan"
 
-    @checked
-    def __init__(
-        self,
-        setup: Setup,
-        *,
-        share: ShareAboveZero = 0.2,
-        start: Share = 0.5,
-        noise_dim: PositiveInt = 64,
-        width: Annotated[PositiveInt, MultipleOf(8)] = 32,
-        gan_rate: Positive = 2e-4,
-    ) -> None:
-        super().__init__()
-        shape = setup.input_shape
-        square = len(shape) == 3 and shape[1] == shape[2] and shape[1] in SIZES
-        check_images("acgan makes images", shape, square, f" of a side of {', '.join(map(str, SIZES))} pixels")
-        self.share, self.start, self._seed, self._num_classes = share, start, setup.seed, setup.num_classes
-        channels, size = shape[:2]
-        wide = {"width": width, "widest": 4 * width}
-        with torch.random.fork_rng(devices=[]):  # the classifier's own draws stay what they are without a GAN
-            torch.default_generator.manual_seed(generator_for(setup.seed, "acgan").initial_seed())
-            self.generator = ConditionalGenerator(setup.num_classes, channels, size, noise_dim, **wide)
-            self.discriminator = ConditionalDiscriminator(setup.num_classes, channels, size, **wide)
-        betas = (0.5, 0.999)
-        self.generator_optimizer = torch.optim.Adam(self.generator.parameters(), lr=gan_rate, betas=betas)
-        self.discriminator_optimizer = torch.optim.Adam(self.discriminator.parameters(), lr=gan_rate, betas=betas)
-        self.register_buffer("low", torch.full((channels, 1, 1), -1.0))
-        self.register_buffer("high", torch.full((channels, 1, 1), 1.0))
+    def discriminator_loss(self, real: Tensor, labels: Tensor, made: Generated) -> Tensor:
+        source, named = self.discriminator(torch.cat([real, made.images]))
+        return told_apart(source, len(real)) + F.cross_entropy(named, torch.cat([labels, made.classes]))
 
-    @torch.no_grad()
-    def on_stage_start(self, context: Context) -> None:
-        """Find the range of each channel: inputs come standardised, the generator's end in [-1, 1]."""
-        low, high = torch.full_like(self.low, float("inf")), torch.full_like(self.high, float("-inf"))
-        for batch in context.training_batches():
-            low = torch.minimum(low, batch.inputs.amin(dim=(0, 2, 3)).view_as(low))
-            high = torch.maximum(high, batch.inputs.amax(dim=(0, 2, 3)).view_as(high))
-        self.low.copy_(low)
-        self.high.copy_(torch.where(high > low, high, low + 1))  # a channel may be the same everywhere
-
-    def generate(self, noise: Tensor, classes: Tensor) -> Tensor:
-        """Images of given classes, standardised as the training images are."""
-        images = self.generator(noise, classes)
-        return self.low + (images + 1) / 2 * (self.high - self.low)
-
-    def step(self, batch: Batch, context: Context) -> StepResult:
-        figures = self.train_gan(batch, context.iteration)
-        count = batch.num_samples
-        if context.progress < self.start:
-            output = context.network(batch.inputs)
-            loss = F.cross_entropy(output.logits, batch.targets)
-        else:
-            images, classes = self.additional_images(batch, context.iteration)
-            output = context.network(torch.cat([batch.inputs, images]))
-            loss = F.cross_entropy(output.logits, torch.cat([batch.targets, classes]))
-        context.apply(loss)
-        return StepResult(loss.detach(), output.logits[:count].detach(), figures)
-
-    @torch.no_grad()
-    def additional_images(self, batch: Batch, iteration: int) -> tuple[Tensor, Tensor]:
-        """What joins a batch: images of uniformly drawn classes, and the classes."""
-        noise, classes = self._draw("images", iteration, batch, self.share)
-        return self.generate(noise, classes).to(batch.inputs), classes
-
-    def train_gan(self, batch: Batch, iteration: int) -> dict[str, float]:
-        """One step of the discriminator and one of the generator; what they lost."""
-        noise, classes = self._draw("gan", iteration, batch, 1.0)
-        generated, real = self.generate(noise, classes), batch.inputs.to(self.low)
-        source, named = self.discriminator(torch.cat([real, generated.detach()]))
-        is_real = torch.cat([torch.ones(len(real)), torch.zeros(len(generated))]).to(source)
-        labels = torch.cat([batch.targets, classes])
-        loss = F.binary_cross_entropy_with_logits(source, is_real) + F.cross_entropy(named, labels)
-        sizes = self._sizes(batch)
-        share = batch.num_samples * len(sizes) / sum(sizes)  # a rank with fewer counts for less in the mean over ranks
-        _descend(loss * share, self.discriminator, self.discriminator_optimizer)
-        source, named = self.discriminator(generated)
-        fooled = F.binary_cross_entropy_with_logits(source, torch.ones_like(source)) + F.cross_entropy(named, classes)
-        _descend(fooled * share, self.generator, self.generator_optimizer)
-        return {"discriminator_loss": float(loss.detach()), "generator_loss": float(fooled.detach())}
-
-    def _draw(self, what: str, iteration: int, batch: Batch, share: float) -> tuple[Tensor, Tensor]:
-        """Noise and classes, `share` for a sample: this rank's rows of what one process draws for the whole batch."""
-        sizes = self._sizes(batch)
-        count, generator = round(share * sum(sizes)), generator_for(self._seed, "acgan", what, iteration)
-        noise = torch.randn(count, self.generator.noise_dim, generator=generator)
-        classes = torch.randint(self._num_classes, (count,), generator=generator)
-        mine = slice(rank(), None, len(sizes))
-        return noise[mine].to(self.low), classes[mine].to(self.low.device)
-
-    def _sizes(self, batch: Batch) -> list[int]:
-        """The number of samples on every rank."""
-        return all_gather_rows(torch.tensor([batch.num_samples], device=self.low.device)).tolist()
-
-
-def _descend(loss: Tensor, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """A step with the mean gradient of all ranks, so that each holds the same GAN."""
-    step_along(optimizer, [all_mean(slope) for slope in torch.autograd.grad(loss, list(network.parameters()))])
+    def generator_loss(self, made: Generated) -> Tensor:
+        source, named = self.discriminator(made.images)
+        return taken_for_real(source) + F.cross_entropy(named, made.classes)

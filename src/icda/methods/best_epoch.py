@@ -21,9 +21,9 @@ class BestEpoch(PerSample, CrossFittedMethod):
     Right labels can be predicted, wrong ones cannot: this stops before the networks harm, and reads nothing clean.
     """
 
-    per_sample = ("given", "said", "average", "kept")  # noted while the networks train, empty after
+    per_sample = ("given", "latest", "average", "kept")  # noted while the networks train, empty after
     given: Tensor  # (N,) labels
-    said: Tensor  # (N, C) held-out probabilities of this epoch
+    latest: Tensor  # (N, C) held-out probabilities of this epoch
     average: Tensor  # (N, C) running mean over epochs
     kept: Tensor  # (N, C) the running mean of the best epoch
 
@@ -39,14 +39,14 @@ class BestEpoch(PerSample, CrossFittedMethod):
         result = super().cross_fit_step(batch, context, flips)
         if flips:  # networks that are trained again, on the labels as they are, are not asked here
             assert result.logits is not None
-            write_rows(self.said, batch.index, result.logits.softmax(1))
+            write_rows(self.latest, batch.index, result.logits.softmax(1))
             write_rows(self.given, batch.index, batch.targets)
         return result
 
     def on_epoch_end(self, context: Context) -> None:
         if self.evidence is not None:  # the networks have answered
             return
-        self.average = self.said.clone() if context.epoch == 0 else torch.lerp(self.average, self.said, NEW)
+        self.average = self.latest.clone() if context.epoch == 0 else torch.lerp(self.average, self.latest, NEW)
         agreement = float((self.average.argmax(1) == self.given).double().mean())
         if agreement > self.best_agreement:
             self.best_agreement, self.kept = agreement, self.average.clone()
@@ -61,8 +61,8 @@ class BestEpoch(PerSample, CrossFittedMethod):
         return best
 
     def get_extra_state(self) -> dict[str, Any]:
-        heard = CrossFittedMethod.get_extra_state(self)
-        return {**heard, **super().get_extra_state(), "agreement": self.best_agreement}
+        evidence = CrossFittedMethod.get_extra_state(self)
+        return {**evidence, **super().get_extra_state(), "agreement": self.best_agreement}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         super().set_extra_state(state)

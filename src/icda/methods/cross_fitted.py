@@ -48,6 +48,7 @@ class CrossFittedMethod(Method):
     flips: ClassVar[bool] = True
     judges_waiting: ClassVar[bool] = False  # whether the waiting network is evaluated, which costs and says nothing
     second_sampling: Sampling = "uniform"
+    as_first: ClassVar[bool] = False  # whether the kept network sees the batches that it would see without the others
     evidence: HeldOut | None = None  # None before the first stage ends
 
     def __init__(
@@ -89,10 +90,13 @@ class CrossFittedMethod(Method):
         raise NotImplementedError
 
     def stages(self, epochs: int) -> list[Stage]:
-        second = Stage(epochs, "train", sampling=self.second_sampling, restart=True)
+        second = Stage(epochs, "train", sampling=self.second_sampling, restart=True, as_first=self.as_first)
         if self.reuse:
             return [replace(second, on_start=self.take_earlier, step=self.second_step)]
-        return [*self.passes("cross_fit", self.cross_fit_epochs, epochs, self.cross_fit_step, self.first_heard), second]
+        return [
+            *self.passes("cross_fit", self.cross_fit_epochs, epochs, self.cross_fit_step, self.on_first_evidence),
+            second,
+        ]
 
     def passes(self, name: str, share: float, epochs: int, step: Step, keep: End, afresh: bool = False) -> list[Stage]:
         """A stage for each repeat: `name`, `name`_2, `name`_3 ...; with `afresh` the first resets its networks, too."""
@@ -145,7 +149,7 @@ class CrossFittedMethod(Method):
                 raise InputError(f"reuse={self.reuse}: the run there trained networks of another kind.") from error
         evidence = HeldOut(**earlier["method"]["_extra_state"]["evidence"])
         self._check_inputs(evidence, next(iter(context.training_batches())), context.models[1:])
-        self.keep_heard(evidence)
+        self.keep_evidence(evidence)
 
     def begin_pass(self, context: Context, repeat: int, afresh: bool) -> None:
         """Folds of the repeat's own; networks that were trained before get the weights of the one that waits."""
@@ -159,14 +163,14 @@ class CrossFittedMethod(Method):
         """Ask the networks of a repeat; after the last one the mean of all is handed to `keep`."""
         self._so_far = averaged(self._so_far, self.held_out.ask(context.training_batches(), context.models[1:]), repeat)
         if repeat + 1 == self.repeats:
-            heard, self._so_far = self._so_far, None
-            keep(heard)
+            whole, self._so_far = self._so_far, None
+            keep(whole)
 
-    def first_heard(self, evidence: HeldOut) -> None:
+    def on_first_evidence(self, evidence: HeldOut) -> None:
         """The first networks have answered."""
-        self.keep_heard(evidence)
+        self.keep_evidence(evidence)
 
-    def keep_heard(self, evidence: HeldOut) -> None:
+    def keep_evidence(self, evidence: HeldOut) -> None:
         self.evidence = evidence
         self.found = {
             "held_out_errors": evidence.errors,
@@ -180,8 +184,8 @@ class CrossFittedMethod(Method):
         """One of the networks gave each sample's held-out answer: of other inputs they would say something else."""
         with evaluating(*models):
             said = torch.stack([model(batch.inputs).logits.float().cpu() for model in models], 1)
-        said_last = (evidence.last, evidence.unflipped, evidence.logits)
-        logits = next(logits for logits in said_last if logits is not None)
+        candidates = (evidence.last, evidence.unflipped, evidence.logits)
+        logits = next(logits for logits in candidates if logits is not None)
         kept = logits[batch.index.cpu()][:, None]
         distance = (said - kept).abs().amax(2).amin(1)
         if float(distance.median()) > SAME_LOGITS * float(kept.abs().max().clamp(min=1)):
@@ -206,12 +210,12 @@ class CrossFittedMethod(Method):
         return dict(self.found)
 
     def get_extra_state(self) -> dict[str, Any]:
-        heard = {"evidence": self.evidence, "so_far": self._so_far}
-        return {name: None if value is None else value._asdict() for name, value in heard.items()}
+        state = {"evidence": self.evidence, "so_far": self._so_far}
+        return {name: None if value is None else value._asdict() for name, value in state.items()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         if state["evidence"] is not None:
-            self.keep_heard(HeldOut(**state["evidence"]))
+            self.keep_evidence(HeldOut(**state["evidence"]))
         so_far = state.get("so_far")  # a checkpoint from before there were repeats has none
         self._so_far = None if so_far is None else HeldOut(**so_far)
 

@@ -24,14 +24,14 @@ class ELR(PerSample, Method):
     Reference: Liu et al., "Early-learning regularization prevents memorization of noisy labels", NeurIPS 2020.
     """
 
-    per_sample = ("said",)
-    said: Tensor  # (N, C)
+    per_sample = ("means",)
+    means: Tensor  # (N, C)
 
     @checked
     def __init__(self, setup: Setup, *, weight: NotNegative = 3.0, momentum: ShareBelowOne = 0.7) -> None:
         super().__init__()
         self.weight, self.momentum = weight, momentum
-        self.keep("said", torch.zeros(setup.num_samples, setup.num_classes))
+        self.keep("means", torch.zeros(setup.num_samples, setup.num_classes))
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         probabilities = output.logits.float().softmax(1).clamp(LEAST, 1 - LEAST)
@@ -41,8 +41,8 @@ class ELR(PerSample, Method):
 
     def _update(self, index: Tensor, probabilities: Tensor) -> Tensor:
         """The running means of the batch with what was just said; those of all ranks are kept."""
-        index = index.to(self.said.device)
+        index = index.to(self.means.device)
         share = probabilities / probabilities.sum(1, keepdim=True)
-        means = self.momentum * self.said[index] + (1 - self.momentum) * share.to(self.said)
-        write_rows(self.said, index, means)
+        means = self.momentum * self.means[index] + (1 - self.momentum) * share.to(self.means)
+        write_rows(self.means, index, means)
         return means

@@ -48,6 +48,7 @@ class Robust(BestEpoch, ShortcutPrior):
     """
 
     num_networks: ClassVar[int] = 5
+    as_first: ClassVar[bool] = True  # where nothing is found, it is ICDA to the digit
     soft_labels: Tensor  # (N, C); empty unless labels are wrong
 
     @checked
@@ -80,12 +81,12 @@ class Robust(BestEpoch, ShortcutPrior):
         """Whether labels can be read where the networks contradict them, off the features of the one that waits."""
         order = torch.randperm(len(evidence.targets), generator=generator_for(self.seed, "read labels"))
         chosen = order[:READ_SAMPLES].sort().values
-        features = waiting_features(context, chosen)
+        features = untrained_features(context, chosen)
         read = read_labels(features, evidence.targets[chosen], evidence.logits[chosen], self.seed)
         keep(evidence._replace(read=read))
 
-    def first_heard(self, evidence: HeldOut) -> None:
-        self.keep_heard(evidence._replace(running=self.take_best()[0]))
+    def on_first_evidence(self, evidence: HeldOut) -> None:
+        self.keep_evidence(evidence._replace(running=self.take_best()[0]))
 
     def learn_from(self, held_out: HeldOut) -> None:
         self.verdicts = judge_networks(held_out)
@@ -142,26 +143,26 @@ class Robust(BestEpoch, ShortcutPrior):
         noise, shortcut, tail = (self.verdicts[kind].answer for kind in ("label_noise", "shortcut", "long_tail"))
         if self.treatment == "labels":
             share = f"{100 * self.found['wrong_labels']:.0f}"
-            told = [
+            sentences = [
                 f"Wrong labels, about {share} % of them: it learned from labels put right by networks that had not seen"
             ]
-            told[0] += " them; rare classes kept theirs."
+            sentences[0] += " them; rare classes kept theirs."
         elif self.treatment == "prior":
             share = f"{100 * self.found['held_out_errors']:.1f}"
-            told = [
+            sentences = [
                 f"A shortcut, which contradicts {share} % of the labels: it learned what the shortcut does not tell."
             ]
         elif "cannot tell" in (noise, shortcut):
-            told = [f"It cannot tell whether there is a shortcut, or labels are wrong: nothing was risked. {ASK}"]
+            sentences = [f"It cannot tell whether there is a shortcut, or labels are wrong: nothing was risked. {ASK}"]
         else:
-            told = ["Neither a shortcut nor wrong labels."]
+            sentences = ["Neither a shortcut nor wrong labels."]
         if tail == "yes":
-            told.append("A long tail: rare classes count as much as frequent ones.")
-        return " ".join(told)
+            sentences.append("A long tail: rare classes count as much as frequent ones.")
+        return " ".join(sentences)
 
 
 @torch.no_grad()
-def waiting_features(context: Context, chosen: Tensor) -> Tensor:
+def untrained_features(context: Context, chosen: Tensor) -> Tensor:
     """Features (n, A) of the chosen training samples, in ascending order, by the network that has not been trained yet."""
     model, parts = context.models[0], []
     with evaluating(model):

@@ -82,7 +82,7 @@ class ShortcutPrior(CrossFittedMethod):
         if not first or self.evidence is None or self._form(self.evidence) != "soft":
             return [*first, second]
         step = partial(self.cross_fit_step, flips=False)
-        again = self.passes("cross_fit_again", SOFT_EPOCHS, epochs, step, self.again_heard, afresh=True)
+        again = self.passes("cross_fit_again", SOFT_EPOCHS, epochs, step, self.on_second_evidence, afresh=True)
         return [*first, *again, second]
 
     def _check_earlier(self, earlier: Mapping[str, Any]) -> None:
@@ -108,12 +108,12 @@ class ShortcutPrior(CrossFittedMethod):
         figures = {"held_out_nll": float(F.nll_loss(log_prior, targets)), "counted": float(form == "counted")}
         self.found |= {**figures, "no_shortcut": float(form == "shares")}
 
-    def again_heard(self, again: HeldOut) -> None:
+    def on_second_evidence(self, again: HeldOut) -> None:
         assert self.evidence is not None, "the first networks come before"
-        self.keep_heard(self.evidence._replace(unflipped=again.logits, last=again.last))
+        self.keep_evidence(self.evidence._replace(unflipped=again.logits, last=again.last))
 
-    def first_heard(self, evidence: HeldOut) -> None:
-        super().first_heard(evidence)
+    def on_first_evidence(self, evidence: HeldOut) -> None:
+        super().on_first_evidence(evidence)
         if self.found["no_shortcut"]:
             warnings.warn(
                 f"shortcut_prior: {self.found['held_out_errors']:.0%} of the held-out answers are wrong, and two networks "

@@ -46,8 +46,8 @@ class TwinLabels(BestEpoch):
         self.register_buffer("soft_labels", torch.zeros(0, setup.num_classes), persistent=False)
         self.register_buffer("log_prior", torch.zeros(setup.num_classes), persistent=False)
 
-    def first_heard(self, evidence: HeldOut) -> None:
-        self.keep_heard(HeldOut(*self.take_best(), evidence.agreement))
+    def on_first_evidence(self, evidence: HeldOut) -> None:
+        self.keep_evidence(HeldOut(*self.take_best(), evidence.agreement))
 
     def learn_from(self, held_out: HeldOut) -> None:
         refined = refine_labels(held_out.logits, held_out.targets)

@@ -1,6 +1,8 @@
-"""A generator of images of given classes, and the discriminator that names their class: the two halves of an ACGAN."""
+"""A generator of images of given classes, and the discriminator that judges them: the two halves of a conditional GAN."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -39,22 +41,43 @@ class ConditionalGenerator(nn.Module):
 
 
 class ConditionalDiscriminator(nn.Module):
-    """Images to a logit for being real (N,) and logits for their class (N, C), from shared features."""
+    """Images to a logit for being real (N,) and logits for their class (N, C), from shared features.
 
-    def __init__(self, num_classes: int, channels: int, size: int, width: int = 32, widest: int = 128) -> None:
+    With `codes` the second tensor has so many further columns. Without `spectral` no layer's slope is bounded.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        channels: int,
+        size: int,
+        width: int = 32,
+        widest: int = 128,
+        codes: int = 0,
+        spectral: bool = True,
+    ) -> None:
         super().__init__()
+        bounded: Callable[[nn.Module], nn.Module] = spectral_norm if spectral else lambda layer: layer
         widths = level_widths(size, width, widest)
         layers: list[nn.Module] = []
         for before, after in zip([channels, *widths], widths, strict=False):
-            layers += [spectral_norm(nn.Conv2d(before, after, 4, stride=2, padding=1)), nn.LeakyReLU(0.2)]
-        layers += [spectral_norm(nn.Conv2d(widths[-1], widths[-1], 3, padding=1)), nn.LeakyReLU(0.2)]
+            layers += [bounded(nn.Conv2d(before, after, 4, stride=2, padding=1)), nn.LeakyReLU(0.2)]
+        layers += [bounded(nn.Conv2d(widths[-1], widths[-1], 3, padding=1)), nn.LeakyReLU(0.2)]
         self.layers = nn.Sequential(*layers)
-        self.source = spectral_norm(nn.Linear(widths[-1], 1))
-        self.classes = nn.Linear(widths[-1], num_classes)
+        self.source = bounded(nn.Linear(widths[-1], 1))
+        self.classes = nn.Linear(widths[-1], num_classes + codes)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         features = self.layers(images).mean(dim=(2, 3))
         return self.source(features).squeeze(1), self.classes(features)
+
+    def of_class(self, images: Tensor, classes: Tensor) -> Tensor:
+        """One logit for being a real image of a given class (N,): the class adds its own linear function of the features.
+
+        A projection discriminator, Miyato and Koyama, "cGANs with projection discriminator", ICLR 2018.
+        """
+        source, named = self(images)
+        return source + named.gather(1, classes[:, None]).squeeze(1)
 
 
 def smallest_map(size: int) -> int:

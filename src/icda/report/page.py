@@ -10,7 +10,7 @@ from icda.report.markup import Markup, Part, anchored, element, framed
 from icda.report.results import Explanations, Result, Run, collect_runs, metric, run_title
 from icda.report.sections.audit import audit
 from icda.report.sections.breakdown import confusion, per_class, per_group
-from icda.report.sections.comparison import comparison, heat_beside, spreads
+from icda.report.sections.comparison import compare_heatmaps, comparison, spreads
 from icda.report.sections.curves import learning_curve, learning_curves
 from icda.report.sections.overview import configuration, environment, headline, what_was_run
 from icda.report.sections.samples import counterfactuals, gradcam, tied
@@ -38,7 +38,7 @@ COMMON_SECTIONS: dict[str, tuple[str, Callable[[Sequence[Run], int], Markup]]] =
     "comparison": ("Comparison", comparison),
     "spreads": ("Methods beside each other", spreads),
     "curves": ("Learning curves", learning_curves),
-    "gradcam": ("Grad-CAM side by side", heat_beside),
+    "gradcam": ("Grad-CAM side by side", compare_heatmaps),
 }
 LINKED_RUNS = 12  # more runs than that would bury the other entries of the contents
 

@@ -29,6 +29,7 @@ COLUMNS = (
     "tier",
     *METRICS,
     "train_accuracy",
+    "groups",
     "split",
     "selection",
     "attributes",
@@ -40,6 +41,7 @@ COLUMNS = (
     "config_hash",
     "data_hash",
     "commit",
+    "code",
     "machine",
     "torch",
 )
@@ -57,6 +59,7 @@ def to_row(result: Mapping[str, Any], tier: str) -> dict[str, str]:
         **{name: result[name] for name in ("task", "method", "seed", "split", "selection", "model", "config_hash")},
         **{name: "" if value is None else f"{value:.6f}" for name, value in metrics.items()},
         "tier": tier,
+        "groups": _group_counts(result),
         "attributes": config.get("attributes", "known"),
         "epochs": config["epochs"],
         "precision": config.get("precision", "no"),
@@ -64,10 +67,20 @@ def to_row(result: Mapping[str, Any], tier: str) -> dict[str, str]:
         "seconds": result.seconds,
         "data_hash": (result.data_hash or "")[:12],
         "commit": environment["commit"] or "",
+        "code": environment.get("code") or "",
         "machine": f"{environment['processor']}, {environment['cores']} cores",
         "torch": environment["torch"],
     }
     return {name: str(row[name]) for name in COLUMNS}
+
+
+def _group_counts(result: RunResult) -> str:
+    """Samples of each group that were right, of how many: "3/16 880/890"; blank without groups."""
+    accuracies = (result.metrics or {}).get("per_group_accuracy")
+    if not isinstance(accuracies, Mapping) or not result.group_samples:
+        return ""
+    counted = zip(accuracies.values(), result.group_samples, strict=True)
+    return " ".join(f"{round((share or 0) * size)}/{size}" for share, size in counted)
 
 
 def options_text(options: Mapping[str, Any]) -> str:
@@ -121,4 +134,5 @@ def read_ledger(path: Path) -> list[dict[str, str]]:
     for row in rows:
         row["attributes"] = row.get("attributes") or "known"  # rows from before there was a choice
         row["precision"] = row.get("precision") or "no"
+        row["groups"] = row.get("groups") or ""
     return rows

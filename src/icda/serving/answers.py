@@ -23,17 +23,17 @@ COLUMNS = ("sample", "group", "label")
 
 
 @dataclass(frozen=True)
-class PersonsAnswer:
+class SampleAnswer:
     """About one sample; an empty group says that the person could not tell, an empty label that it is right."""
 
     group: str = ""
     label: str = ""
 
 
-Answers = Mapping[str, PersonsAnswer]  # by the sample's name
+Answers = Mapping[str, SampleAnswer]  # by the sample's name
 
 
-def read_answers(path: Path) -> dict[str, PersonsAnswer]:
+def read_answers(path: Path) -> dict[str, SampleAnswer]:
     """Read a table that the page of `icda ask` saved, or that somebody wrote by hand."""
     if not path.is_file():
         raise MissingFileError(f"{path.absolute()} is not there: the page of `icda ask` saves {ANSWERS}.")
@@ -41,19 +41,19 @@ def read_answers(path: Path) -> dict[str, PersonsAnswer]:
         return parse_answers(file, str(path))
 
 
-def parse_answers(file: TextIO, origin: str) -> dict[str, PersonsAnswer]:
+def parse_answers(file: TextIO, origin: str) -> dict[str, SampleAnswer]:
     """Answers by the sample's name, which may be any text."""
     try:
         reader = csv.DictReader(file, strict=True)
         missing = [name for name in COLUMNS[:2] if name not in (reader.fieldnames or ())]
         if missing:
             raise InputError(f"{origin}: no column {missing[0]!r}. Answers have the columns {', '.join(COLUMNS)}.")
-        answers: dict[str, PersonsAnswer] = {}
+        answers: dict[str, SampleAnswer] = {}
         for row in reader:
             sample, group, label = ((row.get(name) or "") for name in COLUMNS)
             if sample in answers:
                 raise InputError(f"{origin}, line {reader.line_num}: {sample!r} was answered before: keep one line.")
-            answers[sample] = PersonsAnswer(_as_typed(group), _as_typed(label))
+            answers[sample] = SampleAnswer(_as_typed(group), _as_typed(label))
     except (csv.Error, UnicodeDecodeError) as error:
         raise InputError(f"{origin} is no table of answers ({error}).") from error
     return answers
@@ -76,8 +76,8 @@ def write_answers(path: Path, answers: Answers) -> None:
 def with_answers(data: FitData, answers: Answers, origin: str) -> FitData:
     """The data with the groups and labels that a person named; other groups stay as they are."""
     rows = rows_of(data.names, answers, origin)
-    told = sum(bool(one.group) for one in rows.values()), sum(bool(one.label) for one in rows.values())
-    data = replace(data, answered=told)
+    counts = sum(bool(one.group) for one in rows.values()), sum(bool(one.label) for one in rows.values())
+    data = replace(data, answered=counts)
     labels = data.labels.astype(object)
     groups = np.full(len(data), None, dtype=object)
     if data.groups is not None:
@@ -100,7 +100,7 @@ def with_answers(data: FitData, answers: Answers, origin: str) -> FitData:
     return replace(data, labels=labels.astype(data.labels.dtype), groups=groups)
 
 
-def rows_of(names: Sequence[str], answers: Answers, origin: str) -> dict[int, PersonsAnswer]:
+def rows_of(names: Sequence[str], answers: Answers, origin: str) -> dict[int, SampleAnswer]:
     """The answers by row; a name may have been made safe for a spreadsheet on its way."""
     places: dict[str, int] = {}
     repeated = set()

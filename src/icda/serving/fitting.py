@@ -99,9 +99,9 @@ def fit_model(data: FitData, method: str = AUTO, seed: int = 0, say: Say | None 
     trial = replace(_trial(data, X, y, method, model, groups, head.treatment, seed), are_known=are_known)
     spent = {"audit": audited - started, "fit": fitted - audited, "trial": time.perf_counter() - fitted}
     treated = None if head.treatment is None else head.treatment.as_dict()
-    told = Fitted(model, found, trial, method, done_in_words(method, head), data, spent, treated, head.C)
-    told = replace(told, has_shortcut_reader=head.shortcut is not None, groups=groups)
-    return replace(told, model=replace(model, facts=told.facts()))
+    fitted = Fitted(model, found, trial, method, done_in_words(method, head), data, spent, treated, head.C)
+    fitted = replace(fitted, has_shortcut_reader=head.shortcut is not None, groups=groups)
+    return replace(fitted, model=replace(model, facts=fitted.facts()))
 
 
 def check_out(folder: Path, overwrite: bool, allowed: Collection[str] = ()) -> None:

@@ -99,8 +99,8 @@ def fit_network(
     if model.method.answers_later and not has_reader:
         done += f" {UNDONE}"
     trial = Trial(before, after, len(split), words, are_known)
-    told = Fitted(model, found, trial, chosen, done, data, spent, plain=PLAIN, has_shortcut_reader=has_reader)
-    return replace(told, groups=groups)
+    fitted = Fitted(model, found, trial, chosen, done, data, spent, plain=PLAIN, has_shortcut_reader=has_reader)
+    return replace(fitted, groups=groups)
 
 
 def _test_rows(config: TrainConfig, samples: int) -> np.ndarray:

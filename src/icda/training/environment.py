@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
 import platform
 import subprocess
@@ -29,8 +31,18 @@ def describe_environment() -> dict[str, Fact]:
         "threads": torch.get_num_threads(),
         "device": device,
         "commit": _commit(),
+        "code": code_hash(),
         **({"plugins": loaded} if (loaded := plugins.versions()) else {}),
     }
+
+
+@functools.cache
+def code_hash(package: Path = Path(__file__).parents[1]) -> str:
+    """Twelve digits of a hash over the package's Python files; the same ones give results of the same code."""
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        digest.update(f"{path.relative_to(package).as_posix()}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def _processor() -> str:

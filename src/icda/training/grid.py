@@ -73,7 +73,7 @@ def run_cells(configs: Sequence[TrainConfig], jobs: int, fresh: bool = False) ->
     """
     work = partial(run_cell, fresh=fresh)
     if jobs > 1:
-        yield from run_beside(configs, jobs, work)
+        yield from run_in_processes(configs, jobs, work)
     else:
         yield from enumerate(map(work, configs))
 
@@ -99,7 +99,7 @@ def _say(sentence: str) -> None:
     print(printable(f"icda: {sentence}"), file=sys.stderr, flush=True)
 
 
-def run_beside(
+def run_in_processes(
     configs: Sequence[TrainConfig], jobs: int, work: Callable[[TrainConfig], CellOutcome]
 ) -> Iterator[tuple[int, CellOutcome]]:
     """Several processes; a cell whose process died is tried again in a new pool."""

@@ -70,5 +70,5 @@ class TerminalView(ProgressView):
             "train accuracy": record.train_accuracy,
             "validation accuracy": record.validation.get("accuracy"),
         }
-        told = ", ".join(f"{name} {value:.4f}" for name, value in figures.items() if value is not None)
-        self.console.print(f"epoch {record.epoch + 1}/{num_epochs}: {told}", highlight=False)
+        shown = ", ".join(f"{name} {value:.4f}" for name, value in figures.items() if value is not None)
+        self.console.print(f"epoch {record.epoch + 1}/{num_epochs}: {shown}", highlight=False)

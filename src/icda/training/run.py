@@ -48,7 +48,7 @@ from icda.selection import check as check_selection
 from icda.settings import check
 from icda.training.checkpoint import CheckpointError, load_checkpoint, load_networks, load_state, understood
 from icda.training.config import TrainConfig, config_from_dict, describe_changes, save_config
-from icda.training.environment import describe_environment
+from icda.training.environment import code_hash, describe_environment
 from icda.training.evaluation import evaluate_split, group_samples
 from icda.training.first_rank import from_first_rank, is_first_rank, together
 from icda.training.known_groups import with_read_groups
@@ -87,7 +87,7 @@ def run_training(
             _remake_missing(folder, config, finished, readable=model is None and task is None)
         if model is None:
             return finished, lambda: load_folder(folder, allow_outside=config.allow_outside)[2][0]
-        networks, _ = build(config, told_task(config, load_task(config, task, model)), model)
+        networks, _ = build(config, visible_task(config, load_task(config, task, model)), model)
         path = folder / MODEL
         load_networks(networks, from_first_rank(lambda: load_checkpoint(path, ("networks",)))["networks"], path)
         return finished, lambda: networks[0]
@@ -104,11 +104,12 @@ def _train(
 ) -> tuple[RunResult, Callable[[], FeatureClassifier]]:
     """Train in a folder that is claimed and holds no result, or one to be given up."""
     started, folder = time.perf_counter(), config.folder()
+    code_hash()  # kept from here on: files may change while training runs
     task = load_task(config, task, model)
     accelerator = make_accelerator(config.precision)
-    told = told_task(config, task)
-    networks, method = build(config, told, model)
-    trainer = Trainer(config, told, networks, method, folder, accelerator, view)
+    visible = visible_task(config, task)
+    networks, method = build(config, visible, model)
+    trainer = Trainer(config, visible, networks, method, folder, accelerator, view)
     method.before_training(folder)
     if how == "overwrite" and accelerator.is_main_process:  # not sooner: a refused run must not cost the earlier one
         for name in (RESULT, EXPLANATIONS, REPORT, CHECKPOINT, MODEL):
@@ -159,7 +160,7 @@ def _remake_missing(folder: Path, config: TrainConfig, result: RunResult, readab
         write_report(folder / REPORT, [result])
 
 
-def told_task(config: TrainConfig, task: Task) -> Task:
+def visible_task(config: TrainConfig, task: Task) -> Task:
     """The task as training and selection may see it: without group labels where they are said to be unknown."""
     return task.without_groups() if config.attributes == "unknown" else task
 

@@ -23,7 +23,7 @@ from icda.training.seeding import restore_random_state
 
 
 @dataclass(frozen=True)
-class Crew:
+class RunParts:
     """What all stages of a training share. `initial` are the networks' first weights, where a stage goes back to them;
     `frozen` the parameters that were not to be trained when they were given."""
 
@@ -40,47 +40,52 @@ class Crew:
 class StageRun:
     """The optimisers, wrapped networks and context of one stage. Make it with `begin` or `resume`."""
 
-    def __init__(self, crew: Crew, position: Position, optimizer_states: Sequence[dict[str, Any]]) -> None:
+    def __init__(self, parts: RunParts, position: Position, optimizer_states: Sequence[dict[str, Any]]) -> None:
         """Optimisers start from `optimizer_states`, or from the beginning where there are none."""
-        self.crew, self.position, self.number = crew, position, position.stage
-        self.stage = crew.plan.stages[self.number]
-        self.batches_per_epoch = crew.batches.stage_length(self.stage)
-        for model in crew.models:
+        self.parts, self.position, self.number = parts, position, position.stage
+        self.stage = parts.plan.stages[self.number]
+        self.batches_per_epoch = parts.batches.stage_length(self.stage)
+        for model in parts.models:
             model.encoder.requires_grad_(self.stage.trains == "all")
-        for parameter in crew.frozen:
+        for parameter in parts.frozen:
             parameter.requires_grad_(False)
-        optimizers = [make_optimizer(crew.config, model) for model in crew.models]
+        optimizers = [make_optimizer(parts.config, model) for model in parts.models]
         for optimizer, state in zip(optimizers, optimizer_states, strict=False):
             optimizer.load_state_dict(state)
-        crew.accelerator.free_memory()  # it would keep the last stage's optimisers, and unscale their gradients, too
-        prepared = crew.accelerator.prepare(*crew.models, *optimizers)
-        count = len(crew.models)
+        parts.accelerator.free_memory()  # it would keep the last stage's optimisers, and unscale their gradients, too
+        prepared = parts.accelerator.prepare(*parts.models, *optimizers)
+        count = len(parts.models)
         self.context = self._make_context(prepared[:count], prepared[count:])
         self._train_mode()
 
     @classmethod
-    def begin(cls, crew: Crew, position: Position, previous: StageRun | None = None) -> StageRun:
+    def begin(cls, parts: RunParts, position: Position, previous: StageRun | None = None) -> StageRun:
         """Start the stage at `position`: with new weights where it asks for them, and with the optimisers of the stage
         before unless it restarts."""
-        stage = crew.plan.stages[position.stage]
+        stage = parts.plan.stages[position.stage]
         if stage.reset_head:
-            for model in crew.models:
+            for model in parts.models:
                 model.head.reset_parameters()  # type: ignore[operator]
         if stage.reset_network:
-            for model, initial in zip(crew.models, crew.initial, strict=True):
+            for model, initial in zip(parts.models, parts.initial, strict=True):
                 model.load_state_dict(initial)
-        run = cls(crew, position, [] if previous is None or stage.restart else previous.optimizer_states())
+        run = cls(parts, position, [] if previous is None or stage.restart else previous.optimizer_states())
         if stage.on_start is not None:
             stage.on_start(run.context)
-        crew.method.on_stage_start(run.context)
+        parts.method.on_stage_start(run.context)
         return run
 
     @classmethod
-    def resume(cls, crew: Crew, position: Position, saved: Mapping[str, Any]) -> StageRun:
+    def resume(cls, parts: RunParts, position: Position, saved: Mapping[str, Any]) -> StageRun:
         """Take a stage up again where a checkpoint left it. The weights of networks and method are in place already."""
-        run = cls(crew, position, saved["optimizers"])
+        run = cls(parts, position, saved["optimizers"])
         restore_random_state(saved["random"])  # last: making networks and optimisers may have drawn
         return run
+
+    @property
+    def batches_epoch(self) -> int:
+        """The epoch by which batches are drawn."""
+        return self.position.epoch - (self.parts.plan.start(self.number) if self.stage.as_first else 0)
 
     def open_epoch(self) -> BatchLoader:
         """Ready to train the epoch at hand: modes, the method's hook, and the batches to come.
@@ -90,34 +95,34 @@ class StageRun:
         self._update_context()
         self._train_mode()
         if self.position.batch == 0:
-            self.crew.method.on_epoch_start(self.context)
-        self.crew.batches.start_epoch()
-        return self.crew.batches.stage_loader(self.stage)
+            self.parts.method.on_epoch_start(self.context)
+        self.parts.batches.start_epoch()
+        return self.parts.batches.stage_loader(self.stage)
 
     def step(self, batch: Batch) -> StepResult:
         """One step of the stage, or of the method, on a batch."""
         self._update_context()
         self._set_learning_rate()
-        self.context.apply = partial(self._apply, share=self.crew.batches.share(batch))
-        return (self.stage.step or self.crew.method.step)(batch, self.context)
+        self.context.apply = partial(self._apply, share=self.parts.batches.share(batch))
+        return (self.stage.step or self.parts.method.step)(batch, self.context)
 
     def end_epoch(self) -> None:
         """The hooks of an epoch that is over, and of the stage where it was the last one."""
-        self.crew.method.on_epoch_end(self.context)
-        if self.position.epoch + 1 < self.crew.plan.end(self.number):
+        self.parts.method.on_epoch_end(self.context)
+        if self.position.epoch + 1 < self.parts.plan.end(self.number):
             return
         if self.stage.on_end is not None:
             self.stage.on_end(self.context)
-        self.crew.method.on_stage_end(self.context)
+        self.parts.method.on_stage_end(self.context)
 
     def _update_context(self) -> None:
         """Tell the method where training stands."""
         self.context.epoch, self.context.iteration = self.position.epoch, self.position.iteration
-        self.context.progress = self.position.iteration / self.crew.plan.num_iterations
+        self.context.progress = self.position.iteration / self.parts.plan.num_iterations
 
     def _train_mode(self) -> None:
-        self.crew.method.train()
-        for model in self.crew.models:
+        self.parts.method.train()
+        for model in self.parts.models:
             model.train()
             if self.stage.trains == "head":
                 model.encoder.eval()  # a frozen encoder's BatchNorm statistics are frozen too
@@ -126,26 +131,26 @@ class StageRun:
         return [optimizer.state_dict() for optimizer in self.context.optimizers]
 
     def _make_context(self, networks: Sequence[nn.Module], optimizers: Sequence[torch.optim.Optimizer]) -> Context:
-        crew, position = self.crew, self.position
+        parts, position = self.parts, self.position
         return Context(
             networks=networks,
-            models=crew.models,
+            models=parts.models,
             optimizers=optimizers,
             apply=self._apply,
-            training_batches=partial(crew.batches.in_order, self.stage),
+            training_batches=partial(parts.batches.in_order, self.stage),
             draw=self._draw,
-            next_metadata=None if crew.batches.task.metadata is None else self._next_metadata,
+            next_metadata=None if parts.batches.task.metadata is None else self._next_metadata,
             epoch=position.epoch,
-            num_epochs=crew.plan.num_epochs,
+            num_epochs=parts.plan.num_epochs,
             iteration=position.iteration,
-            progress=position.iteration / crew.plan.num_iterations,
+            progress=position.iteration / parts.plan.num_iterations,
             stage=self.stage,
-            training_targets=crew.batches.task.train.targets,
+            training_targets=parts.batches.task.train.targets,
         )
 
     def _apply(self, loss: Tensor, share: float = 1.0) -> None:
         """Backward and one optimiser step. DDP averages over ranks, so a rank with fewer samples must count for less."""
-        accelerator, clip_norm = self.crew.accelerator, self.crew.config.largest_gradient
+        accelerator, clip_norm = self.parts.accelerator, self.parts.config.largest_gradient
         for optimizer in self.context.optimizers:
             optimizer.zero_grad()
         accelerator.backward(loss * share if share != 1 else loss)
@@ -160,16 +165,16 @@ class StageRun:
 
     def _set_learning_rate(self) -> None:
         epoch = self.position.epoch + self.position.batch / self.batches_per_epoch
-        rate = self.crew.plan.learning_rate(self.crew.config, self.number, epoch)
+        rate = self.parts.plan.learning_rate(self.parts.config, self.number, epoch)
         for optimizer in self.context.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = rate
 
     def _draw(self, sampling: Sampling) -> Batch:
-        return self.crew.batches.draw(sampling, self.position.iteration)
+        return self.parts.batches.draw(sampling, self.position.iteration)
 
     def _next_metadata(self) -> Batch:
-        return self.crew.batches.metadata(self.position.iteration)
+        return self.parts.batches.metadata(self.position.iteration)
 
 
 def make_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:

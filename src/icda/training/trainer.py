@@ -30,7 +30,7 @@ from icda.training.position import Position
 from icda.training.progress import ProgressView, QuietView
 from icda.training.sample_figures import describe_samples
 from icda.training.seeding import random_state
-from icda.training.stage_run import Crew, StageRun
+from icda.training.stage_run import RunParts, StageRun
 
 LOGGED = ("accuracy", "worst_class_accuracy", "worst_group_accuracy")  # of the validation split, after every epoch
 RESUMED = ("networks", "optimizers", "method", "selector", "position", "history", "random", "config_hash", "data_hash")
@@ -75,7 +75,7 @@ class Trainer:
         # Copies: on a CPU `cpu_state` shares its memory with the network, and would follow the training.
         initial = [copy.deepcopy(cpu_state(model)) for model in self.models] if resets else []
         frozen = [value for model in self.models for value in model.parameters() if not value.requires_grad]
-        self.crew = Crew(config, self.plan, self.models, self.method, self.batches, accelerator, initial, frozen)
+        self.parts = RunParts(config, self.plan, self.models, self.method, self.batches, accelerator, initial, frozen)
 
     def run(self, resume: bool = False) -> None:
         """Train to the end, from the checkpoint in `folder` when `resume` is set and there is one."""
@@ -106,21 +106,21 @@ class Trainer:
         """Ask the method for its stages: what it has found may have changed those to come."""
         self.stages = self.method.stages(self.config.epochs)
         self.plan = Plan.of(self.stages, self.batches.stage_length)
-        self.crew = replace(self.crew, plan=self.plan)
+        self.parts = replace(self.parts, plan=self.plan)
 
     def _begin_stage(self, previous: StageRun | None = None) -> StageRun:
         if self.stages[self.position.stage].restart:
             self.selector.start_afresh()
-        return StageRun.begin(self.crew, self.position, previous)
+        return StageRun.begin(self.parts, self.position, previous)
 
     def _resume_stage(self, saved: Mapping[str, Any], path: Path) -> StageRun:
         with understood(path):
-            return StageRun.resume(self.crew, self.position, saved)
+            return StageRun.resume(self.parts, self.position, saved)
 
     def _epoch(self, run: StageRun) -> EpochRecord:
         started, position = time.perf_counter(), self.position
         loader = run.open_epoch()
-        for batch in loader.epoch(position.epoch, position.batch):
+        for batch in loader.epoch(run.batches_epoch, position.batch):
             self._step(run, to_device(batch, self.accelerator.device))
             every = self.config.checkpoint_every
             if every and position.iteration % every == 0 and position.batch < len(loader):

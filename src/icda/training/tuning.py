@@ -13,7 +13,7 @@ from icda.extras import require
 from icda.metrics.summary import GROUP_METRICS
 from icda.training import DivergedError, TrainConfig, Trainer
 from icda.training.config import save_config
-from icda.training.run import build, evaluate_run, load_task, make_accelerator, told_task
+from icda.training.run import build, evaluate_run, load_task, make_accelerator, visible_task
 from icda.training.search_space import SETTINGS, Dimension, check_space
 
 STORAGE, BEST = "study.db", "best.yaml"
@@ -73,7 +73,7 @@ def tune(
 
 def check_task(config: TrainConfig, metric: str) -> None:
     """A search needs validation data that are neither the test data nor learned from."""
-    task = told_task(config, load_task(config))
+    task = visible_task(config, load_task(config))
     if task.validation is None:
         raise InputError(
             f"task {task.name!r} has no validation split, and test data must not choose: take a task that has one "
@@ -103,7 +103,7 @@ def apply_values(config: TrainConfig, values: dict[str, Any], out: str) -> Train
 
 def validation_score(config: TrainConfig, metric: str) -> float:
     """Train, and evaluate the selected model on the validation split."""
-    task = told_task(config, load_task(config))
+    task = visible_task(config, load_task(config))
     assert task.validation is not None, "check_task comes first"
     task = replace(task, test=task.validation)  # what is not there cannot be looked at
     accelerator = make_accelerator(config.precision)

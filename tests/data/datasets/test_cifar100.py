@@ -1,4 +1,4 @@
-"""CIFAR-100 is read from the public archive's files; none of them is here, so the tests write some of that form."""
+"""CIFAR-100 from the public archive's files, which the tests write, and from grids, of which there is a part."""
 
 import hashlib
 import pickle
@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from icda.data import create_task
+from icda.data.bias.long_tail import long_tail_counts
 from icda.data.datasets import cifar, cifar_files
 from icda.data.datasets.cifar_files import DamagedDatasetError
+from icda.data.given_labels import relabelled
 
 PER_CLASS = 110
 
@@ -74,3 +76,72 @@ def test_a_damaged_file_is_refused(root: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(DamagedDatasetError, match="fetch the file again"):
         create_task("cifar100", root)
+
+
+@pytest.fixture
+def stored(real_data: Path) -> Path:
+    if not (real_data / "cifar100" / "manifest.json").is_file():
+        pytest.skip(f"REAL DATA NOT TESTED: no grids of CIFAR-100 in {real_data}.")
+    return real_data
+
+
+@pytest.mark.parametrize(
+    ("name", "largest", "ratio", "total"),
+    [
+        ("cifar100_lt_100", 500, 100, 10_847),
+        ("cifar100_lt_10", 500, 10, 19_573),
+        ("cifar100_lt_100_meta", 490, 100, 10_626),
+        ("cifar100_lt_100_small", 300, 100, 6_486),
+        ("cifar100_lt_10_small", 300, 10, 11_720),
+    ],
+)
+def test_stored_long_tails_have_the_published_sizes(
+    stored: Path, name: str, largest: int, ratio: int, total: int
+) -> None:
+    task = create_task(name, stored)
+    assert task.class_counts.tolist() == long_tail_counts(largest, 100, ratio)
+    assert len(task.train) == len(task.train.rows.unique()) == total
+    assert torch.bincount(task.test.targets).tolist() == [100] * 100
+    assert name.endswith("_small") or "22,433 of 50,000 training images are stored" in task.description
+    if task.metadata is not None:
+        assert torch.bincount(task.metadata.targets).tolist() == [10] * 100
+        assert not set(task.metadata.rows.tolist()) & set(task.train.rows.tolist())
+
+
+def test_what_is_stored_says_how_much_it_is_and_what_it_does_not_suffice_for(stored: Path) -> None:
+    task = create_task("cifar100", stored)
+    assert (len(task.train), task.class_names[0], task.class_names[99]) == (22_433, "apple", "worm")
+    assert "500 to 150 images per class. 22,433 of 50,000 training images are stored" in task.description
+    for name in ("cifar100_flip_20", "cifar100_uniform_60", "cifar100_lt_10_meta"):
+        with pytest.raises(
+            ValueError, match=f"{name} needs more images: of CIFAR-100 only 22,433 of 50,000 .* Toronto"
+        ):
+            create_task(name, stored)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("cifar100_small", None),
+        ("cifar100_flip_20_small", 0.2),
+        ("cifar100_flip_40_small", 0.4),
+        ("cifar100_uniform_40_small", 0.396),
+        ("cifar100_uniform_60_small", 0.594),
+    ],
+)
+def test_small_tasks_have_a_hundred_images_per_class(stored: Path, name: str, wrong: float | None) -> None:
+    task, tuned = create_task(name, stored), create_task(f"{name}_validation", stored)
+    clean = task.train.targets if wrong is None else task.train.clean_targets
+    assert torch.bincount(clean).tolist() == [100] * 100
+    assert wrong is None or (task.train.targets != clean).double().mean().item() == pytest.approx(wrong, abs=0.02)
+    assert torch.bincount(tuned.validation.targets).tolist() == [20] * 100
+    parts = torch.cat([tuned.train.rows, tuned.metadata.rows, tuned.validation.rows])
+    assert len(parts.unique()) == 13_000
+    assert torch.equal(task.train.rows, tuned.train.rows)
+
+
+@pytest.mark.parametrize("name", ["cifar100", "cifar100_lt_10", "cifar100_small"])
+def test_labels_in_the_published_order_find_their_images(stored: Path, name: str) -> None:
+    task = create_task(name, stored)
+    again = relabelled(task, f"{stored / 'cifar_n' / 'cifar100n.npz'}:clean_label")
+    assert torch.equal(again.train.targets, task.train.targets)

@@ -4,7 +4,7 @@ import torch
 
 from icda.explain.pictures import data_uri
 from icda.report.results import collect_runs
-from icda.report.sections.comparison import comparison, heat_beside, spreads
+from icda.report.sections.comparison import compare_heatmaps, comparison, spreads
 
 RUN = {"task": "waterbirds", "method": "icda", "selection": "last", "metrics": {"accuracy": 0.5}}
 URI = data_uri(torch.zeros(1, 8, 8))
@@ -47,7 +47,7 @@ def heat(*numbers: int) -> dict[str, Any]:
 
 def test_heat_stands_side_by_side_for_samples_that_runs_share() -> None:
     runs = [RUN, {**RUN, "method": "ce"}, {**RUN, "method": "isda"}]
-    made = heat_beside(collect_runs(runs, [heat(1, 2), heat(2, 3), None]), 2)
+    made = compare_heatmaps(collect_runs(runs, [heat(1, 2), heat(2, 3), None]), 2)
     assert made.count('class="heat-row"') == 1
     assert made.count("<img") == 3
     assert "sample 2" in made
@@ -56,4 +56,4 @@ def test_heat_stands_side_by_side_for_samples_that_runs_share() -> None:
 
 def test_heat_of_different_tasks_is_not_compared() -> None:
     runs = collect_runs([RUN, {**RUN, "task": "celeba"}], [heat(1), heat(1)])
-    assert heat_beside(runs, 2) == ""
+    assert compare_heatmaps(runs, 2) == ""

@@ -15,7 +15,7 @@ from icda.results.ledger import add_to_ledger, to_row
 from icda.terminal import make_console
 from icda.training.finished import all_finished
 from icda_bench.options import all_cores
-from icda_bench.suites.plan import in_ledger, ledgers_beside, plan_lines
+from icda_bench.suites.plan import in_ledger, neighbouring_ledgers, plan_lines
 from icda_bench.suites.suite import Cell, Suite, TierName, cells, load_suite
 from icda_bench.suites.suite_figure import FIGURES, draw_suite
 from icda_bench.suites.suite_table import column_lines, column_text, tried_text
@@ -57,7 +57,7 @@ def run(name: str, options: Arguments) -> int:
     console, suite = make_console(), load_suite(name)
     only = (options.methods, options.tasks, options.seeds, options.first_seed)
     chosen = cells(suite, options.tier, options.out, *only)
-    earlier = [] if options.ledger is None else ledgers_beside(options.ledger)
+    earlier = [] if options.ledger is None else neighbouring_ledgers(options.ledger)
     known = in_ledger(chosen, earlier) if options.missing else {}
     plan = plan_lines(suite, chosen, earlier, known)
     for line in plan if options.dry_run else plan[-1:]:

@@ -15,7 +15,7 @@ LedgerRow = Mapping[str, str]
 BASE = "cross_entropy"  # what a method's cost is compared with
 
 
-def ledgers_beside(path: Path) -> list[LedgerRow]:
+def neighbouring_ledgers(path: Path) -> list[LedgerRow]:
     """The rows of a ledger and of the other tables' in its folder, which may share cells with it; its own come last."""
     others = [path.with_name(f"{name}.csv") for name in SUITES]
     return [row for ledger in (*others, path) if ledger.exists() for row in read_ledger(ledger)]
@@ -33,11 +33,11 @@ class CostEstimate:
 
     A method that was run on a cell's task and network takes as long per epoch as it did there. Another one takes what
     the others took there times its factor: how much longer than cross entropy it took on the ledger's other tasks.
-    Where nothing was run on the task, the suite's tier may say what a cell of cross entropy costs (`cell_seconds`).
+    Where nothing was run on the task, the column or the tier may say what a cell of cross entropy costs (`cell_seconds`).
     """
 
     def __init__(self, suite: Suite, rows: Sequence[LedgerRow]) -> None:
-        self._tiers = suite.tiers
+        self._suite = suite
         self._own: dict[tuple[str, str], dict[str, float]] = _seconds_per_epoch(rows)
         self._factors = _factors(self._own)
 
@@ -51,7 +51,8 @@ class CostEstimate:
         if own:
             base = mean(value / self._factors.get(method, 1.0) for method, value in own.items())
             return base * factor * config.epochs
-        given = self._tiers[cell.tier].cell_seconds
+        place = self._suite.column(cell.column).places[cell.tier]
+        given = place.cell_seconds or self._suite.tiers[cell.tier].cell_seconds
         return None if given is None else given * factor
 
     def text(self, cells: Sequence[Cell]) -> str:

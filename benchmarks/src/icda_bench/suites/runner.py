@@ -18,7 +18,7 @@ from icda.registry import UnknownNameError, did_you_mean
 from icda.results import RunResult
 from icda.results.ledger import add_to_ledger, to_row
 from icda.training.grid import run_cells
-from icda.training.run import told_task
+from icda.training.run import visible_task
 from icda_bench.suites.ray_cells import run_on_ray
 from icda_bench.suites.suite import Cell
 
@@ -69,7 +69,9 @@ def check_cells(cells: Sequence[Cell]) -> None:
     tasks = {place: create_task(*place) for place in sorted({_place(cell) for cell in cells}, key=str)}
     for cell in cells:
         task = tasks[_place(cell)]
-        check_needs(resolve_method(cell.config.method), method_needs(cell.config.method), told_task(cell.config, task))
+        check_needs(
+            resolve_method(cell.config.method), method_needs(cell.config.method), visible_task(cell.config, task)
+        )
 
 
 def _place(cell: Cell) -> tuple[str, str | None, int, float | None]:

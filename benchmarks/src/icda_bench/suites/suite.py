@@ -40,11 +40,18 @@ NOTHING = "nothing"  # what a column is like that no column of the paper is like
 
 @dataclass(frozen=True)
 class Place:
-    """Where a column is run in one tier: a task, the one that methods with metadata get, and changes to the recipe."""
+    """Where a column is run in one tier: a task, the one that methods with metadata get, and changes to the recipe.
+
+    `rows` are those that are run here, all if it is empty. The last three come before the tier's.
+    """
 
     task: str
     metadata_task: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    rows: tuple[str, ...] = ()
+    cell_seconds: float | None = None
+    row_seeds: dict[str, int] = field(default_factory=dict)
+    row_options: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -195,9 +202,10 @@ def cells(
     chosen = []
     for column, place in places:
         for row in rows:
-            if column.key in row.skip:
+            if column.key in row.skip or (place.rows and row.key not in place.rows):
                 continue
-            count = seeds or suite.tiers[tier].row_seeds.get(row.key, suite.tiers[tier].seeds)
+            own_seeds = {**suite.tiers[tier].row_seeds, **place.row_seeds}
+            count = seeds or own_seeds.get(row.key, suite.tiers[tier].seeds)
             chosen += [_cell(suite, tier, column, place, row, first_seed + k, out) for k in range(count)]
     once: dict[str, Cell] = {}
     for cell in chosen:
@@ -213,7 +221,8 @@ def cell_config(suite: Suite, tier: str, column: Column, row: SuiteRow, seed: in
     if row.metadata:
         settings |= recipe.metadata_recipe
     task = place.metadata_task if row.metadata and place.metadata_task else place.task
-    options = {**row.options_in(column.key), **recipe.row_options.get(row.key, {})}
+    of_tier = {**recipe.row_options, **place.row_options}
+    options = {**row.options_in(column.key), **of_tier.get(row.key, {})}
     settings |= {**row.settings, "task": task, "method": row.method, "options": options, "seed": seed}
     return config_from_dict(settings, f"suite {suite.name}, tier {tier}")
 
@@ -250,7 +259,11 @@ def _chosen_places(suite: Suite, tier: str, tasks: Sequence[str]) -> list[tuple[
 
 
 def _column(key: str, entry: dict[str, Any]) -> Column:
-    places = {str(tier): Place(**entry[tier]) for tier in TIERS if tier in entry}
+    places = {
+        str(tier): Place(**{**entry[tier], "rows": tuple(entry[tier].get("rows", ()))})
+        for tier in TIERS
+        if tier in entry
+    }
     return Column(key, entry["title"], places, entry.get("metric"), entry.get("like"), entry.get("absent"))
 
 

@@ -1,9 +1,12 @@
-"""CIFAR-10 and CIFAR-100: whole, long-tailed, with wrong labels, and small versions of CIFAR-10.
+"""CIFAR-10 and CIFAR-100: whole, long-tailed, with wrong labels, and small versions.
 
 The small ones have fewer images at 16 pixels, averaged over 2 x 2, for grids of many runs on a few cores; the test set is
 the whole one. Ten clean images per class are metadata in all of them, so that methods with and without metadata train on
-the same images. Names that end in `_validation` add 100 unused images per class as a validation split and change nothing
-else: what is tuned there may be reported without it.
+the same images. Names that end in `_validation` add unused images (100 per class, of CIFAR-100 20) as a validation split
+and change nothing else: what is tuned there may be reported without it.
+
+The grids of CIFAR-100 hold a part of its training images. Samples are then chosen among those; class sizes are the
+published ones, and a task that needs more images is refused.
 """
 
 from __future__ import annotations
@@ -26,31 +29,47 @@ from icda.data.registry import TASKS, find_folder
 from icda.data.sources import ImageArray
 from icda.data.splits import take_per_class
 from icda.data.task import Split, Task
+from icda.errors import InputError
 
 HOME = "the University of Toronto's CIFAR page (the archive 'CIFAR-{} python version', unpacked)"
 FOLDER, FINE_FOLDER = "cifar-10-batches-py", "cifar-100-python"
 FILES = f"the folder {FOLDER} with data_batch_1 to data_batch_5 and test_batch"
 FINE_FILES = f"the folder {FINE_FOLDER} with train, test and meta"
 LAYOUTS = [("cifar10", "manifest.json"), (FOLDER, "data_batch_1"), (f"cifar10/{FOLDER}", "data_batch_1")]
-FINE_LAYOUTS = [(FINE_FOLDER, "train"), (f"cifar100/{FINE_FOLDER}", "train")]
+FINE_LAYOUTS = [(FINE_FOLDER, "train"), (f"cifar100/{FINE_FOLDER}", "train"), ("cifar100", "manifest.json")]
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 MEAN = (125.3 / 255, 123.0 / 255, 113.9 / 255)
 STD = (63.0 / 255, 62.1 / 255, 66.7 / 255)
 NOISE_METADATA = 1000  # images in all
 LONG_TAIL_METADATA = 10  # images per class
 SIZE = 16  # pixels of the small tasks
-METADATA, VALIDATION = 10, 100  # images per class
-LARGEST = 500  # images in the largest class of a long tail
-STANDARD, NOISY = 250, 120  # images per class without a long tail
+METADATA = 10  # images per class
+
+
+class SmallSizes(NamedTuple):
+    """Images per class of the small tasks; `largest` is the largest class of a long tail."""
+
+    largest: int
+    standard: int
+    noisy: int
+    human: int  # with the labels that people gave
+    validation: int
 
 
 class CifarImages(NamedTuple):
-    """The training images and their labels, and the test split."""
+    """The training images and their labels, the test split, and how many training images were published."""
 
     source: ImageArray
     labels: Tensor
     test: Split
     class_names: tuple[str, ...]
+    whole: int
+
+    @property
+    def stored(self) -> str:
+        """How much of the training set is here; empty if all of it."""
+        here = len(self.labels)
+        return "" if here == self.whole else f"{here:,} of {self.whole:,} training images are stored"
 
 
 def load_cifar10(root: Path | None) -> CifarImages:
@@ -59,7 +78,7 @@ def load_cifar10(root: Path | None) -> CifarImages:
 
 
 def load_cifar100(root: Path | None) -> CifarImages:
-    """Everything of CIFAR-100, decoded once in a process."""
+    """Everything of CIFAR-100 that is stored, as the archive's files or as grids, decoded once in a process."""
     return _read(find_folder(root, "CIFAR-100", FINE_LAYOUTS, FINE_FILES, HOME.format(100)).resolve())
 
 
@@ -68,6 +87,7 @@ def _read(folder: Path) -> CifarImages:
     names: tuple[str, ...] = CLASSES
     if (folder / "manifest.json").is_file():
         arrays = cifar_files.read_grids(folder)
+        names = arrays.class_names or CLASSES
     elif folder.name == FINE_FOLDER:
         arrays = cifar_files.read_batches(folder, cifar_files.FINE_SUMS, b"fine_labels")
         names = cifar_files.read_class_names(folder, cifar_files.NAMES_SUMS)
@@ -75,7 +95,9 @@ def _read(folder: Path) -> CifarImages:
         arrays = cifar_files.read_batches(folder)
     labels, test_labels = torch.from_numpy(arrays.train_labels), torch.from_numpy(arrays.test_labels)
     test = Split(ImageArray(arrays.test_images, MEAN, STD), torch.arange(len(test_labels)), test_labels)
-    return CifarImages(ImageArray(arrays.train_images, MEAN, STD, crop_padding=4, flip=True), labels, test, names)
+    places = None if arrays.train_index is None else torch.from_numpy(arrays.train_index.astype(np.int64))
+    source = ImageArray(arrays.train_images, MEAN, STD, crop_padding=4, flip=True, places=places)
+    return CifarImages(source, labels, test, names, arrays.whole or len(labels))
 
 
 @dataclass(frozen=True)
@@ -85,6 +107,7 @@ class CifarFamily:
     name: str
     title: str
     load: Callable[[Path | None], CifarImages]
+    sizes: SmallSizes
 
     def register(self) -> None:
         TASKS.register(self.name)(self.whole)
@@ -94,24 +117,37 @@ class CifarFamily:
         for kind, percent in (("uniform", 40), ("uniform", 60), ("flip2", 20), ("flip2", 40)):
             name = f"{self.name}_{kind.rstrip('2')}_{percent}"
             TASKS.register(name)(partial(self.noisy, kind=kind, percent=percent))
+        for bias, amount in BIASES:
+            for validation in (False, True):
+                name = self.small_name(bias, amount) + ("_validation" if validation else "")
+                TASKS.register(name)(partial(self.small, bias=bias, amount=amount, validation=validation))
 
     def whole(self, root: Path | None, seed: int) -> Task:
-        """All 50,000 training images; nothing here depends on the seed."""
+        """All training images that are stored; nothing here depends on the seed."""
         data = self.load(root)
-        return self._task(self.name, data, torch.arange(len(data.labels)), None, "unbiased")
+        per_class = torch.bincount(data.labels)
+        what = f"{per_class.max()} to {per_class.min()} images per class" if data.stored else "unbiased"
+        return self._task(self.name, data, torch.arange(len(data.labels)), None, what)
 
     def long_tailed(self, root: Path | None, seed: int, *, ratio: int, meta: bool) -> Task:
         """A long tail. With `meta`, ten images per class are first set aside as metadata, so classes are a bit smaller."""
         data = self.load(root)
         aside = LONG_TAIL_METADATA if meta else 0
-        chosen = long_tail(data.labels, ratio, generator_for(seed, f"{self.name}_lt"), metadata_per_class=aside)
+        largest = data.whole // len(data.class_names) - aside
         name = f"{self.name}_lt_{ratio}" + ("_meta" if meta else "")
+        generator = generator_for(seed, f"{self.name}_lt")
+        try:
+            chosen = long_tail(data.labels, ratio, generator, metadata_per_class=aside, largest=largest)
+        except InputError as error:
+            raise self._too_few(name, data) from error
         return self._task(name, data, *chosen, f"long-tailed {ratio}:1; the test set is balanced")
 
     def noisy(self, root: Path | None, seed: int, *, kind: str, percent: int) -> Task:
         """Wrong labels by Meta-Weight-Net's protocol: 1,000 clean metadata images, 49,000 noisy ones."""
         data = self.load(root)
         name = f"{self.name}_{kind.rstrip('2')}_{percent}"
+        if data.stored:
+            raise self._too_few(name, data)
         generator = generator_for(seed, name)
         classes = len(data.class_names)
         aside, rows = take_per_class(data.labels, [NOISE_METADATA // classes], generator)
@@ -119,10 +155,45 @@ class CifarFamily:
         what = f"{kind} label noise {percent} % on 49,000 training images; 1,000 clean images are metadata"
         return self._task(name, data, rows, aside, what, wrong)
 
+    def small(self, root: Path | None, seed: int, *, bias: str, amount: int = 0, validation: bool = False) -> Task:
+        """Images of 16 x 16 pixels: balanced, long-tailed, or with wrong labels."""
+        data, sizes = self.load(root), self.sizes
+        labels, whole, classes = data.labels, data.test.source, len(data.class_names)
+        assert isinstance(whole, ImageArray)
+        source = _shrunk(data.source, True)
+        name = self.small_name(bias, amount)
+        generator = generator_for(seed, name)
+        metadata, aside, pool = take_per_class(labels, [METADATA, sizes.validation], generator)
+        counts = [{"none": sizes.standard, "human": sizes.human}.get(bias, sizes.noisy)] * classes
+        counts = long_tail_counts(sizes.largest, classes, amount) if bias == "lt" else counts
+        rows = pool[keep_counts(labels[pool], counts, generator)]
+        clean = labels[rows]
+        given = clean
+        if bias in ("flip", "uniform"):
+            given = noisy_labels(clean, "flip2" if bias == "flip" else bias, classes, amount / 100, generator)
+        return Task(
+            name=name + ("_validation" if validation else ""),
+            num_classes=classes,
+            train=Split(source, rows, given, clean_targets=None if given is clean else clean),
+            validation=Split(source, aside, labels[aside]) if validation else None,
+            test=replace(data.test, source=_shrunk(whole, False)),
+            metadata=Split(source, metadata, labels[metadata]),
+            class_names=data.class_names,
+            input_shape=(3, SIZE, SIZE),
+            default_model="resnet8",
+            description=f"{len(rows):,} images of {self.title} at {SIZE} x {SIZE} pixels; "
+            "test is whole, clean and balanced.",
+        )
+
+    def small_name(self, bias: str, amount: int) -> str:
+        known = {"none": f"{self.name}_small", "human": f"{self.name}n_small"}
+        return known.get(bias, f"{self.name}_{bias}_{amount}_small")
+
     def _task(
         self, name: str, data: CifarImages, rows: Tensor, aside: Tensor | None, what: str, given: Tensor | None = None
     ) -> Task:
         clean = data.labels[rows]
+        stored = f" {data.stored}; samples are chosen among them." if data.stored else ""
         return Task(
             name=name,
             num_classes=len(data.class_names),
@@ -133,52 +204,23 @@ class CifarFamily:
             class_names=data.class_names,
             input_shape=(3, 32, 32),
             default_model="resnet32",
-            description=f"{self.title}, {what}. No validation set, as in the literature: report the last epoch.",
+            description=f"{self.title}, {what}.{stored} No validation set, as in the literature: report the last epoch.",
+        )
+
+    def _too_few(self, name: str, data: CifarImages) -> InputError:
+        return InputError(
+            f"{name} needs more images: of {self.title} only {data.stored}. The whole set comes from "
+            f"{HOME.format(len(data.class_names))}."
         )
 
 
-CifarFamily("cifar10", "CIFAR-10", load_cifar10).register()
-CifarFamily("cifar100", "CIFAR-100", load_cifar100).register()
+BIASES = (("none", 0), ("lt", 100), ("lt", 10), ("flip", 20), ("flip", 40), ("uniform", 40), ("uniform", 60))
 
 
-def cifar10_small(root: Path | None, seed: int, *, bias: str, amount: int, validation: bool) -> Task:
-    """Small CIFAR-10 of 16 x 16 pixels: balanced, long-tailed, or with wrong labels."""
-    data = load_cifar10(root)
-    labels, whole = data.labels, data.test.source
-    assert isinstance(whole, ImageArray)
-    train_source, test_source = _shrunk(data.source, True), _shrunk(whole, False)
-    name = _name(bias, amount)
-    generator = generator_for(seed, name)
-    metadata, aside, pool = take_per_class(labels, [METADATA, VALIDATION], generator)
-    sizes = [STANDARD if bias == "none" else NOISY] * len(CLASSES)
-    sizes = long_tail_counts(LARGEST, len(CLASSES), amount) if bias == "lt" else sizes
-    rows = pool[keep_counts(labels[pool], sizes, generator)]
-    clean = labels[rows]
-    given = clean
-    if bias in ("flip", "uniform"):
-        given = noisy_labels(clean, "flip2" if bias == "flip" else bias, len(CLASSES), amount / 100, generator)
-    return Task(
-        name=name + ("_validation" if validation else ""),
-        num_classes=len(CLASSES),
-        train=Split(train_source, rows, given, clean_targets=None if given is clean else clean),
-        validation=Split(train_source, aside, labels[aside]) if validation else None,
-        test=replace(data.test, source=test_source),
-        metadata=Split(train_source, metadata, labels[metadata]),
-        class_names=CLASSES,
-        input_shape=(3, SIZE, SIZE),
-        default_model="resnet8",
-        description=f"{len(rows):,} images of CIFAR-10 at {SIZE} x {SIZE} pixels; test is whole, clean and balanced.",
-    )
-
-
-def _name(bias: str, amount: int) -> str:
-    return "cifar10_small" if bias == "none" else f"cifar10_{bias}_{amount}_small"
-
-
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _shrunk(source: ImageArray, augmented: bool) -> ImageArray:
     """The images at half their size. Training images are mirrored but not cropped, so that a small network overfits."""
-    return ImageArray(halve(source.images.numpy()), MEAN, STD, flip=augmented)
+    return ImageArray(halve(source.images.numpy()), MEAN, STD, flip=augmented, places=source.places)
 
 
 def halve(images: np.ndarray) -> np.ndarray:
@@ -189,8 +231,8 @@ def halve(images: np.ndarray) -> np.ndarray:
     return ((total + 2) // 4).astype(np.uint8)
 
 
-BIASES = (("none", 0), ("lt", 100), ("lt", 10), ("flip", 20), ("flip", 40), ("uniform", 40), ("uniform", 60))
-for _bias, _amount in BIASES:
-    for _validation in (False, True):
-        _registered = _name(_bias, _amount) + ("_validation" if _validation else "")
-        TASKS.register(_registered)(partial(cifar10_small, bias=_bias, amount=_amount, validation=_validation))
+# Of every class of CIFAR-100 at least 150 images are stored.
+CIFAR10 = CifarFamily("cifar10", "CIFAR-10", load_cifar10, SmallSizes(500, 250, 120, 500, 100))
+CIFAR100 = CifarFamily("cifar100", "CIFAR-100", load_cifar100, SmallSizes(300, 100, 100, 100, 20))
+CIFAR10.register()
+CIFAR100.register()

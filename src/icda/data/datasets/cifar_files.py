@@ -1,4 +1,4 @@
-"""CIFAR from disk: the public pickled batches of CIFAR-10 and CIFAR-100, or CIFAR-10 as lossless WebP grids."""
+"""CIFAR from disk: the public pickled batches of CIFAR-10 and CIFAR-100, or lossless WebP grids of them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,18 @@ NAMES_SUMS = {"meta": "7973b15100ade9c7d40fb424638fde48"}
 
 
 class CifarArrays(NamedTuple):
-    """Images as bytes (N, 32, 32, 3) and labels as int64, in the original order."""
+    """Images as bytes (N, 32, 32, 3) and labels as int64, in the original order.
+
+    Where only a part of the training set is stored, `train_index` (N,) are its places among the `whole` published images.
+    """
 
     train_images: np.ndarray
     train_labels: np.ndarray
     test_images: np.ndarray
     test_labels: np.ndarray
+    class_names: tuple[str, ...] = ()  # where the files name them
+    train_index: np.ndarray | None = None
+    whole: int | None = None
 
 
 class DamagedDatasetError(InputError):
@@ -102,29 +108,38 @@ class _ArrayUnpickler(pickle.Unpickler):
 
 
 def read_grids(folder: Path) -> CifarArrays:
-    """Read `train_*.webp`, `test_*.webp` (50 x 50 tiles each) and `labels.npz`, checked against `manifest.json`."""
+    """Read `train_*.webp`, `test_*.webp` (rows of 50 tiles) and `labels.npz`, checked against `manifest.json`."""
     manifest = json.loads((folder / "manifest.json").read_text())
-    names = sorted(manifest["files"])
-    check_files(folder, "CIFAR-10", [*names, "labels.npz"])
+    sums = manifest["files"] if "files" in manifest else manifest["sha256"]
+    names = sorted(sums)
+    check_files(folder, "CIFAR", [*names, "labels.npz"])
     with ThreadPoolExecutor(4) as pool:
-        grids = pool.map(lambda name: _read_grid(folder / name, manifest["files"][name]), names)
+        grids = pool.map(lambda name: _read_grid(folder / name, sums[name]), names)
         tiles = dict(zip(names, grids, strict=True))
     with np.load(folder / "labels.npz", allow_pickle=False) as stored:
-        labels = {part: stored[part] for part in ("train", "test")}
+        labels = dict(stored)
     arrays: list[np.ndarray] = []
     for part in ("train", "test"):
-        _check(folder / "labels.npz", _sha256(labels[part].tobytes()), manifest[f"{part}_labels_sha256_uint8"])
         images = np.concatenate([tiles[name] for name in names if name.startswith(part)])
-        _check(folder / f"{part}_*.webp", _sha256(images), manifest[f"{part}_sha256_uint8_NHWC"])
+        if len(images) < len(labels[part]):
+            raise DamagedDatasetError(f"{folder} has {len(labels[part])} labels and {len(images)} images of {part}.")
+        images = images[: len(labels[part])]  # the last row of tiles need not be full
+        for file, kind, content in (
+            ("labels.npz", "labels_sha256_uint8", labels[part]),
+            ("*.webp", "sha256_uint8_NHWC", images),
+        ):
+            if f"{part}_{kind}" in manifest:
+                _check(folder / file, _sha256(content.tobytes()), manifest[f"{part}_{kind}"])
         arrays += [images, labels[part].astype(np.int64)]
-    return CifarArrays(*arrays)
+    class_names = tuple(map(str, labels.get("names", ())))
+    return CifarArrays(*arrays, class_names, labels.get("train_index"), manifest.get("of"))
 
 
 def _read_grid(path: Path, expected: str) -> np.ndarray:
     _check(path, _sha256(path.read_bytes()), expected)
     with Image.open(path) as image:
         pixels = np.asarray(image.convert("RGB"))
-    tiles = pixels.reshape(TILES, TILE, TILES, TILE, 3).swapaxes(1, 2)
+    tiles = pixels.reshape(-1, TILE, TILES, TILE, 3).swapaxes(1, 2)
     return tiles.reshape(-1, TILE, TILE, 3)
 
 

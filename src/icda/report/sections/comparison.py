@@ -53,7 +53,7 @@ def spreads(runs: Sequence[Run], level: int) -> Markup:
     return section("Methods beside each other", level, *blocks, words) if blocks else NOTHING
 
 
-def heat_beside(runs: Sequence[Run], level: int) -> Markup:
+def compare_heatmaps(runs: Sequence[Run], level: int) -> Markup:
     """Grad-CAM of several runs on the same samples, a row per sample; empty unless two runs share one."""
     blocks = []
     tasks = dict.fromkeys(str(run.result["task"]) for run in runs)
