@@ -12,8 +12,9 @@ from icda.losses.cosine import CosineLoss
 
 
 class AdaptiveLogitAdjustmentLoss(CosineLoss):
-    """Cross entropy of s cos(h, w_c) with s D_i Q_y off the target's logit: margins for hard samples of rare classes.
+    """Cross entropy of scaled cosines, with larger margins for hard samples and rare classes.
 
+    The logits are s cos(h, w_c), that of the target lowered by s D_i Q_y.
     D_i = (1 - cos(h_i, w_y)) / 2 is how hard a sample is, Q_y = log 2 / log(n_y / n_min + 1) how rare its class; both are
     constants to the gradient. The logits are cosines times `scale`, computed here from `features` and `head`: `logits=` and
     a bias are not used, and prediction needs cosines too (see `CosineHead`).

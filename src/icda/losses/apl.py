@@ -38,8 +38,9 @@ def reverse_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 class ActivePassiveLoss(AdjustedLoss):
-    """a NCE + b RCE: normalised cross entropy learns the label, reverse cross entropy unlearns the others.
+    """Active passive loss against wrong labels: normalised plus reverse cross entropy, a NCE + b RCE.
 
+    Normalised cross entropy learns the label, reverse cross entropy unlearns the others.
     Both are bounded and sum to a constant over all labels, so that symmetric label noise leaves their minimum where it
     was. `a` weighs the active part, `b` the passive one; published are (1, 1) for ten classes and (10, 0.1) for a
     hundred. Test time uses plain logits.

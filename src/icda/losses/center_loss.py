@@ -14,8 +14,9 @@ from icda.statistics.checks import check_number
 
 
 class CenterLoss(AdjustedLoss):
-    """Cross entropy + (w/2) |h - c_y|^2: features of a class are pulled to a centre that follows them.
+    """Cross entropy plus a penalty that pulls features to a moving centre of their class.
 
+    The penalty is (w/2) |h - c_y|^2.
     In train mode a call takes the distances to the centres as they are and then moves them by the paper's rule, c <- c -
     rate * sum_{i: y_i = c} (c - h_i) / (1 + n_c), with the samples of all ranks; no gradient goes into them. They start at
     zero and are part of the state, in float64 as everything here that adds up.

@@ -18,7 +18,7 @@ Form = Literal["sigmoid", "softmax"]
 
 
 class ClassBalancedFocalLoss(ClassBalancedCrossEntropyLoss):
-    """Focal loss, one class against the rest, weighted by the effective number of samples of the target's class.
+    """One-against-rest focal loss, weighted by the effective number of samples of the target's class.
 
     `form="sigmoid"` is the official one: v_y sum_c (1 - p_c)^gamma (-log p_c) with p_c the sigmoid's probability of the
     right answer to "is it class c?". `form="softmax"` is v_y (1 - p_y)^gamma (-log p_y), as the LDAM repository has it. The

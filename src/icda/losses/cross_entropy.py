@@ -6,7 +6,7 @@ from icda.losses.base import AdjustedLoss
 
 
 class CrossEntropyLoss(AdjustedLoss):
-    """Plain softmax cross entropy: the baseline every adjustment is measured against.
+    """Plain softmax cross entropy, the baseline.
 
     >>> import torch
     >>> loss = CrossEntropyLoss(num_classes=3, feature_dim=4)

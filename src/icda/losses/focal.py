@@ -14,7 +14,7 @@ from icda.statistics.checks import check_number
 
 
 class FocalLoss(AdjustedLoss):
-    """(1 - p_y)^gamma times cross entropy: samples that are right already count for little.
+    """Cross entropy times (1 - p_y)^gamma: samples that are already classified well count little.
 
     p is the softmax, so `gamma=0` is cross entropy. The published loss for object detection is a sum of sigmoids; with
     class weights that form is `class_balanced_focal`.

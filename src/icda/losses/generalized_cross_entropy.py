@@ -13,7 +13,7 @@ from icda.statistics.checks import check_number
 
 
 class GeneralizedCrossEntropyLoss(AdjustedLoss):
-    """(1 - p_y^q) / q: between cross entropy (q -> 0) and the mean absolute error (q = 1), which forgives wrong labels.
+    """A loss that tolerates wrong labels, (1 - p_y^q) / q: between cross entropy (q = 0) and absolute error (q = 1).
 
     The gradient is that of cross entropy times p_y^q, so a sample the network does not believe counts for little.
     `q=0` is cross entropy itself; `q=1` is 1 - p_y, half of the absolute error.

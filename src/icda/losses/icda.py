@@ -19,7 +19,7 @@ from icda.statistics.checks import check_number
 
 
 class ICDALoss(PriorLoss, StatisticsLoss):
-    """Cross entropy of z + phi-hat, the limit of infinitely many semantic and counterfactual augmentations (eq. 4).
+    """Cross entropy of z + phi-hat, a surrogate for infinitely many counterfactual augmentations (eq. 4).
 
     phi-hat_{i,c} = (lambda/2) P_{i,c} + lambda alpha-hat_{i,c} d_c.mu_c + log(pi_c/pi_y) + beta alpha_i for c != y, where
     P maps the covariances of the own class and of the classes a sample is tied to on the boundary between y and c, and

@@ -13,8 +13,9 @@ from icda.losses.inputs import is_off
 
 
 class ISDALoss(StatisticsLoss):
-    """Cross entropy of z_c + (lambda/2) d_c^T Sigma_y d_c: infinitely many augmentations along a class's own directions.
+    """A bound on cross entropy over infinitely many augmentations along the covariance of a class.
 
+    It is the cross entropy of z_c + (lambda/2) d_c^T Sigma_y d_c.
     lambda = lambda0 * progress. The term depends on the label alone, so it is computed once for each class.
 
     Reference: Wang et al., "Implicit semantic data augmentation for deep networks", NeurIPS 2019.

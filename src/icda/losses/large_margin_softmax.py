@@ -19,8 +19,9 @@ SMALLEST_NORM = 1e-12
 
 
 class LargeMarginSoftmaxLoss(AdjustedLoss):
-    """Cross entropy whose target product |w||h| cos(theta) becomes |w||h| psi(theta): the angle must be m times smaller.
+    """Cross entropy with an angular margin: the angle to the target's weight must be m times smaller.
 
+    The target's product |w||h| cos(theta) becomes |w||h| psi(theta):
     psi(theta) = (-1)^k cos(m theta) - 2k on [k pi/m, (k+1) pi/m], blended with the plain cosine as (lambda cos + psi) /
     (1 + lambda). lambda = max(base (1 + gamma t)^-power, lambda_min) falls with the training steps t, which are part of the
     state. The margin acts on the product of weight and feature; a bias of the head stays as it is, so that `margin=1` is

@@ -13,8 +13,9 @@ from icda.statistics.checks import check_number
 
 
 class LDAMLoss(CosineLoss):
-    """Cross entropy of s (cos(h, w_c) - m_y [c = y]): rare classes are given the larger margin.
+    """Cross entropy of scaled cosines, with larger margins for rare classes.
 
+    The logits are s (cos(h, w_c) - m_y [c = y]).
     m_c is proportional to n_c^{-1/4} and `max_margin` for the rarest class. The logits are cosines of features and class
     weights times `scale`, computed here from `features` and `head`: `logits=` and a bias are not used, and prediction
     needs cosines too (see `CosineHead`). Training that weights the classes late is the method `ldam_drw`.

@@ -14,7 +14,7 @@ from icda.statistics.checks import check_number
 
 
 class LogitAdjustmentLoss(PriorLoss):
-    """Cross entropy of z + tau log pi: margins that rise as a class gets rarer.
+    """Cross entropy of z + tau log pi, with larger margins for rarer classes.
 
     pi is that of `class_counts`; of `prior`, counts per attribute value and class, with `attributes` in each call; or
     `log_prior` (N, C) of the call (`PriorLoss`). Test time uses plain logits.

@@ -12,7 +12,7 @@ from icda.registry import Registry
 
 
 class LossRegistry(Registry[type[AdjustedLoss]]):
-    """A loss is trained without this: so its file needs none of what finds it by name."""
+    """Finds losses by name; using a loss does not need it."""
 
     def _discover(self) -> None:
         if not self._entries:

@@ -16,8 +16,9 @@ from icda.statistics.checks import check_number
 
 
 class RISDALoss(StatisticsLoss):
-    """Cross entropy of z_c + (b/2) d_c^T Sigma~_y d_c + a d_c.mu~_y, with statistics borrowed from confusable classes.
+    """ISDA with means and covariances borrowed from classes that are easily confused.
 
+    It is the cross entropy of z_c + (b/2) d_c^T Sigma~_y d_c + a d_c.mu~_y.
     K is the row-normalised confusion matrix of the training data: Sigma~_y = sum_j K_{y,j} Sigma_j and mu~_y = sum_j
     K_{y,j} mu_j - mu_y; the `head_classes` most frequent classes keep their own covariance. a = mean_strength * progress
     and b = lambda0 * progress. K is counted from the predictions the loss sees in train mode, over the whole of training;

@@ -21,7 +21,7 @@ from icda.statistics.checks import check_number
 
 
 class Subset(NamedTuple):
-    """The classes that a step looks at, and for how many each of them stands."""
+    """The classes that a step uses, and how many classes each of them stands for."""
 
     classes: Tensor  # (K,) those of the batch first
     targets: Tensor  # (N,) the place of each label among them

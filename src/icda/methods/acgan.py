@@ -12,7 +12,7 @@ from icda.methods.image_gan import Generated, ImageGAN, taken_for_real, told_apa
 
 @METHODS.register("acgan")
 class ACGAN(ImageGAN):
-    """Cross entropy on the batch and on generated images: the discriminator also names the class of all images it sees.
+    """Train with images of an auxiliary-classifier GAN, whose discriminator also predicts the class.
 
     The generator learns to have its images taken for real and for their class. Options are those of `ImageGAN`.
 

@@ -17,8 +17,9 @@ from icda.ranks import all_reduce
 
 @METHODS.register("afr")
 class AFR(PerSample, Method):
-    """Cross entropy on most of the samples; then the head alone, on the others, drawn by exp(-gamma p_y) / n_y.
+    """Train the network, then its head alone on held-out samples, those with a badly predicted label more often.
 
+    Held-out samples are drawn with weight exp(-gamma p_y) / n_y.
     `held_share` of the training samples, by a coin, are not learned from in the first stage, so that p_y is not what the
     network remembers. In the second stage they are all that is drawn: more often the less the network of the first stage
     believes their label, with classes balanced. The head is held back to where it was by decay |w - w_1|^2. No group label

@@ -12,7 +12,7 @@ from icda.models.two_branches import TwoBatches, TwoBranches, two_branches
 
 @METHODS.register("bbn", "bilateral_branch_network")
 class BBN(Method):
-    """Two branches behind a shared trunk, one fed as the data come, one with rare classes first, under one classifier.
+    """Train two branches on a shared trunk, one on the data as they are and one that favours rare classes.
 
     In epoch e of E the classifier reads 2 [l f1, (1 - l) f2] with l = 1 - ((e-1)/E)^2, f1 from a uniform batch, f2 from
     one that holds a class the more often the rarer it is; the loss is l CE(y1) + (1 - l) CE(y2). Training thus goes from

@@ -11,7 +11,7 @@ from icda.methods.image_gan import Generated, ImageGAN, taken_for_real, told_apa
 
 @METHODS.register("cgan")
 class CGAN(ImageGAN):
-    """Cross entropy on the batch and on generated images: the discriminator is given the class of what it judges.
+    """Train with images of a conditional GAN, whose discriminator is given the class of each image.
 
     The GAN learns on images of the batch's own labels, so that a class alone does not tell real from generated. Options
     are those of `ImageGAN`.

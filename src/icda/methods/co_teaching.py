@@ -10,8 +10,9 @@ from icda.methods.small_loss import SmallLossPair, smallest
 
 @METHODS.register("co_teaching")
 class CoTeaching(SmallLossPair):
-    """Each of two networks picks its (1 - R) N samples of smallest cross entropy, and the other learns from them.
+    """Train two networks, each on the samples that the other finds easiest, to resist wrong labels.
 
+    Each network picks its (1 - R) N samples of smallest cross entropy, and the other learns from them.
     The two start differently, so they err on different wrong labels and do not confirm each other's errors. R ramps from
     0 to `noise_rate` over `ramp_epochs`. The networks share no weight: their losses are added, and each gets its own
     gradient. With noise_rate=0 they are two networks of plain cross entropy.

@@ -43,8 +43,9 @@ def _covariance(features: Tensor) -> Tensor:
 
 @METHODS.register("coral", "deep_coral")
 class CORAL(DomainPenalty):
-    """mean_e L_e + gamma * mean over pairs of domains of the squared differences of feature means and covariances.
+    """Align the means and covariances of the features of all domains.
 
+    The loss is mean_e L_e + gamma * mean over pairs of domains of the squared differences of means and covariances.
     Both differences are means over their entries, A and A^2 of them. A batch of one domain has no pair, and the term is 0.
     gamma=0 is the mean of the domains' cross entropies.
 

@@ -11,8 +11,9 @@ from icda.ranges import OpenShare
 
 @METHODS.register("crt")
 class ClassifierRetraining(Method):
-    """Cross entropy for `first_stage` of the epochs; then a frozen encoder and a new head, from balanced classes.
+    """Train with cross entropy, then freeze the encoder and train a new head on class-balanced batches.
 
+    Cross entropy takes `first_stage` of the epochs.
     In the second stage every class is drawn equally often, the head starts from random weights, and optimiser and schedule
     start again over that stage's epochs. The encoder keeps its BatchNorm statistics, too. Both stages have an epoch at
     least, so that a training needs two.

@@ -37,8 +37,9 @@ def local_dimension(features: Tensor, neighbours: int) -> Tensor:
 
 @METHODS.register("d2l")
 class D2L(Method):
-    """Cross entropy with a y + (1 - a) argmax p as labels, a = 1 until the features' dimension turns upward.
+    """Mix labels with predictions once the features' dimension rises, a sign that wrong labels are being learned.
 
+    The labels are a y + (1 - a) argmax p, with a = 1 until the dimension turns upward.
     Before each epoch e the local intrinsic dimension LID_e of `samples` training features is taken, `neighbours`
     nearest in sets of `neighbourhood`. After `start` of training, LID_e above mean + 2 std of the last `window` is the
     turning point: the network goes back by one epoch, and from then on a = exp(-(e/T) LID_e / min LID). The optimiser

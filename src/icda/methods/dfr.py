@@ -36,8 +36,9 @@ class Encoded(NamedTuple):
 
 @METHODS.register("dfr")
 class DFR(Method):
-    """Cross entropy for all epochs but the last; then the encoder is frozen and a new head is fitted to validation data.
+    """Train with cross entropy, then freeze the encoder and fit a new head to group-balanced validation data.
 
+    Cross entropy takes all epochs but the last.
     The head minimises sum_i m_i CE_i + l1 sum_cj |w_cj| over standardised features, to convergence, where m gives every
     group the same mass. With `l1` None the strength of the penalty is the one of 0.3 to 0.001 whose head, fitted to one
     half of the validation split, is best in the worst group of the other half. The last epoch only counts what that head

@@ -13,7 +13,7 @@ from icda.ranges import Share
 
 @METHODS.register("disturb_label")
 class DisturbLabel(Method):
-    """Cross entropy in which each label is drawn again, uniformly over the classes, with probability alpha.
+    """Cross entropy with labels redrawn at random, with probability alpha, each time a sample is seen.
 
     A label that is drawn again may fall on its own class: it stays right with probability 1 - alpha + alpha/C. The draw
     for a sample depends on (seed, epoch, sample) alone, so a resumed run and a run on several processes draw the same.

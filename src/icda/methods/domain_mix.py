@@ -11,7 +11,7 @@ from icda.ranges import Positive
 
 @METHODS.register("domain_mix")
 class DomainMix(MixingMethod):
-    """Cross entropy on mixtures of samples from different domains, labels mixed as the inputs are.
+    """Mix samples from different domains (mixup), and their labels with them.
 
     lambda ~ Beta(alpha, alpha), with alpha=.2 mostly near 0 or 1. Every domain is drawn equally often and partners come
     from the batch, whatever their label. Of token ids the features are mixed.

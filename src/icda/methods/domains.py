@@ -17,7 +17,7 @@ DomainSampling = Literal["uniform", "group_balanced", "domain_balanced"]
 
 
 class DomainMethod(Method):
-    """A method told the domains; by default every domain is drawn equally often, as in DomainBed's batches."""
+    """A method that reads domains; by default every domain is drawn equally often, as in DomainBed's batches."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"groups"})
     group_domains: Tensor

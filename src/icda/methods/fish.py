@@ -28,8 +28,9 @@ class Part(NamedTuple):
 
 @METHODS.register("fish")
 class Fish(DomainMethod):
-    """One optimiser step per domain, then theta <- theta + epsilon (theta after the steps - theta before them).
+    """Take one optimiser step per domain, then go only part of the way, so that the domains' gradients align.
 
+    theta <- theta + epsilon (theta after the steps - theta before them).
     To first order this follows the mean gradient and, with it, the inner products of the domains' gradients. The inner
     steps are the run's optimiser on the network itself, so its moments go on from step to step and into the checkpoint; all
     floating-point entries of the network's state, BatchNorm's running statistics included, go back by 1 - epsilon. Domains

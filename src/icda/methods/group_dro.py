@@ -15,8 +15,9 @@ from icda.ranks import all_reduce
 
 @METHODS.register("group_dro", "groupdro")
 class GroupDRO(Method):
-    """sum_g q_g L_g with L_g the mean cross entropy of group g in the batch, and q raised where L_g is large.
+    """Weight the losses of known groups, with more weight for those with a large loss.
 
+    The loss is sum_g q_g L_g, with L_g the mean cross entropy of group g in the batch.
     Each step first sets q_g <- q_g exp(eta (L_g + adjustment / sqrt(n_g))) and divides by the sum over all groups. For a
     group that the batch has none of the exponent is 0: it keeps its weight, up to that division. Groups are drawn equally
     often. q starts uniform over the groups that occur in training and is part of the state. With eta=0 the loss is the mean

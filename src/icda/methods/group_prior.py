@@ -17,8 +17,9 @@ LossName = Literal["la", "icda"]
 
 @METHODS.register("group_prior")
 class GroupPrior(Method):
-    """Cross entropy of z + log pi(c | a), with a the attribute behind a sample's group.
+    """Logit adjustment within each attribute, from known groups.
 
+    The loss is the cross entropy of z + log pi(c | a), with a the attribute behind a sample's group.
     pi(c | a) is the share of class c among the training samples with attribute a; a pair without samples counts as half
     of one. Trained so, z is the classifier of a world in which the attribute tells nothing and classes are equal. With an
     attribute that tells nothing it is logit adjustment. With loss="icda" ICDA's other terms are added, and their options

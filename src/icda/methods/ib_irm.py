@@ -24,8 +24,9 @@ def feature_variance(parts: Sequence[DomainPart]) -> Tensor:
 
 @METHODS.register("ib_irm")
 class IBIRM(IRM):
-    """IRM plus ib times the mean variance of the features within a domain: an information bottleneck.
+    """IRM plus a penalty on the variance of features within a domain, as an information bottleneck.
 
+    The penalty is `ib` times the mean variance.
     Among features that serve all domains equally well those of little entropy are preferred; the variance stands for
     the entropy. Its weight is 0 for `anneal_steps`, then `ib`. With ib=0 it is IRM.
 

@@ -26,7 +26,7 @@ SMALLEST_CLASS = 5  # below it a fifth of a class is no sample
 
 @METHODS.register("ifl", "invariant_feature_learning")
 class IFL(PerSample, LossMethod):
-    """Two environments, one uniform and one of hard samples, whose features meet in one centre per class.
+    """Draw hard samples of each class more often, and pull features of hard and easy ones to one centre.
 
     Each step joins a uniform batch and one of the second environment: loss = logit adjustment (balanced softmax), or
     cross entropy, of both + w |h - c_y|^2. At each of `milestones`, shares of the training, the second environment is made

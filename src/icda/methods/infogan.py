@@ -16,7 +16,7 @@ from icda.ranges import NotNegative, PositiveInt
 
 @METHODS.register("infogan")
 class InfoGAN(ImageGAN):
-    """Cross entropy on the batch and on generated images: a head beside the discriminator reads a class and codes in them.
+    """Train with images of an infoGAN, where a head beside the discriminator reads class and codes from the image.
 
     Generator and head raise a lower bound of the mutual information between images and what they were made of: the
     class, and the first `codes` numbers of the noise, weighted by `code_weight`. The head also learns the labels of real

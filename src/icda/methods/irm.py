@@ -36,8 +36,9 @@ def invariance_penalty(parts: Sequence[DomainPart]) -> Tensor:
 
 @METHODS.register("irm")
 class IRM(AnnealedPenalty):
-    """mean_e L_e + penalty * mean_e (d L_e(s z) / ds at s = 1)^2 over domains e: none prefers logits of another scale.
+    """Penalise domains that would prefer logits of another scale.
 
+    The loss is mean_e L_e + penalty * mean_e (d L_e(s z) / ds at s = 1)^2 over domains e.
     The square is estimated without bias from two half batches, so it may be negative in a batch. The penalty weighs 1 for
     `anneal_steps` (a number below 1 is a share of training), then `penalty`; the optimiser starts again at that moment.
     With penalty=0 and anneal_steps=0 it is the mean of the domains' cross entropies.

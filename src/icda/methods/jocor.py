@@ -22,8 +22,9 @@ def joint_losses(first: Tensor, second: Tensor, targets: Tensor, agreement: floa
 
 @METHODS.register("jocor")
 class JoCoR(SmallLossPair):
-    """One loss for two networks, cross entropy of both plus their disagreement, on its (1 - R) N smallest samples.
+    """Train two networks together on the samples with the smallest joint loss: cross entropy plus disagreement.
 
+    A step uses the (1 - R) N samples of smallest loss.
     A wrong label is one that two networks answer differently, so disagreement (`agreement` k) both regularises and
     picks. R ramps from 0 to `noise_rate` over `ramp_epochs`; for flips to similar classes the authors give half the
     share of wrong labels. With agreement=0 and noise_rate=0 the networks are two of plain cross entropy.

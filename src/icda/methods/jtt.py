@@ -17,7 +17,7 @@ from icda.ranges import OpenShare
 
 @METHODS.register("jtt")
 class JTT(PerSample, Method):
-    """Cross entropy for a first part of the epochs; then a fresh network, to which the first one's errors count more.
+    """Train once to find errors, then train a fresh network that sees these samples more often.
 
     When `first_stage` of the epochs are over, a pass over the training set in evaluation mode, without augmentation, finds
     the samples that the network gets wrong. The network goes back to the weights the run began with and learns from samples

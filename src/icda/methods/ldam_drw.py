@@ -16,7 +16,7 @@ from icda.ranks import weighted_mean
 
 @METHODS.register("ldam_drw")
 class LDAMDRW(LossMethod):
-    """LDAM whose classes are weighted by effective numbers for the last part of training, from `start` on.
+    """LDAM with class weights (effective number of samples) in the last part of training, from `start` on.
 
     Until then all classes weigh the same, so that the features are learned from the data as they come. Weights are divided
     by their mean over the batch, over all ranks, as `torch.nn.CrossEntropyLoss(weight=...)` does. The head is a

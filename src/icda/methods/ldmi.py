@@ -36,8 +36,9 @@ def determinant_loss(logits: Tensor, targets: Tensor) -> Tensor:
 
 @METHODS.register("ldmi", "l_dmi")
 class LDMI(Method):
-    """Cross entropy for a first share of training, then -log|det(Y^T P)|, which class-wise label noise cannot move.
+    """Cross entropy first, then a determinant-based loss that class-dependent label noise does not change.
 
+    The second loss is -log|det(Y^T P)|, with Y the one-hot labels and P the softmax of a batch.
     The determinant says how much labels and answers share, not which answer is which class, so it can only refine a
     network that has learned the classes: `first_stage` is the share of epochs spent on cross entropy, with a whole
     learning-rate schedule of its own. Then optimiser and schedule start again from `second_rate`; if it is not given,

@@ -19,7 +19,7 @@ def relative_difficulty(biased: Tensor, kept: Tensor) -> Tensor:
 
 @METHODS.register("lff", "learning_from_failure")
 class LfF(Method):
-    """Two networks at once: one amplifies the bias by generalized cross entropy, the other learns what it fails on.
+    """Train a biased network, and beside it one that learns most from the biased network's failures.
 
     The biased network minimises (1 - p_y^q) / q, whose gradient is that of cross entropy times p_y^q: it learns most from
     what it already finds easy. The other network, which is kept, minimises cross entropy with weight CE_b / (CE_b + CE_d)

@@ -13,7 +13,7 @@ from icda.ranges import Positive, Share
 
 @METHODS.register("lisa")
 class LISA(MixingMethod):
-    """Cross entropy on mixtures in which either the label or the domain is the same, so that the domain tells nothing.
+    """Mix samples that share either the label or the domain, so that the domain no longer predicts the label.
 
     A coin decides for each batch: with probability `p_sel` a sample is mixed with one of its label from another domain,
     else with one of its domain with another label. lambda ~ Beta(alpha, alpha); `mix` is "mixup", or "cutmix" for images.

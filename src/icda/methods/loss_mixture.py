@@ -15,8 +15,9 @@ ROUNDS, SAME, LEAST_VARIANCE = 100, 1e-6, 1e-4
 
 @METHODS.register("loss_mixture", "dynamic_bootstrapping")
 class LossMixture(PerSample, Method):
-    """w CE(y) + (1 - w) CE(the network's own answer), w the probability that a sample's loss is of the lower component.
+    """Split losses into clean and noisy by a mixture model, and replace labels that look wrong by predictions.
 
+    The loss is w CE(y) + (1 - w) CE(prediction), w the probability that a sample's loss is of the lower component.
     Until `start` of the epochs are over this is cross entropy. Then each epoch begins with a pass over the training set in
     evaluation mode, and a mixture of two normal distributions is fitted to the losses, scaled to [0, 1]: networks learn
     right labels first, so that wrong ones form the upper component. No rate is needed.

@@ -19,8 +19,9 @@ from icda.ranges import NotNegative, PositiveInt, Share
 
 @METHODS.register("lsda", "learnable_isda")
 class LSDA(MetaLearner):
-    """Cross entropy of z_c + (lambda/2) d_c^T diag(v_i) d_c with v_i = sigmoid(MLP(h_i)), a variance for every sample.
+    """ISDA with a learned variance for every sample.
 
+    The loss is the cross entropy of z_c + (lambda/2) d_c^T diag(v_i) d_c with v_i = sigmoid(MLP(h_i)).
     The network learns without metadata: a batch is cut in halves, and each serves as the other's metadata.
 
     Reference: Pu et al., "Fine-grained recognition with learnable semantic data augmentation", TIP 2024. Differs from the

@@ -64,8 +64,9 @@ class ScaledLinear(nn.Module):
 
 @METHODS.register("lws")
 class LearnableWeightScaling(ClassifierRetraining):
-    """Cross entropy for `first_stage` of the epochs; then only a factor for each class learns, from balanced classes.
+    """Train with cross entropy, then learn only one factor per class on class-balanced batches.
 
+    Cross entropy takes `first_stage` of the epochs.
     The factors start at one and multiply weight vector and bias of their class; encoder, weights and biases stay what the
     first stage made them. Optimiser and schedule start again. Both stages have an epoch at least. The head is a
     `ScaledLinear`, which reads as the linear layer it is.

@@ -17,8 +17,9 @@ from icda.ranges import NotNegative
 
 @METHODS.register("mat")
 class MAT(CrossFittedMethod):
-    """Cross entropy of z + tau log p(y | x), with p(y | x) = sum_a P(y | a) p(a | x) and p(a | x) from held-out twins.
+    """Logit adjustment by what two cross-fitted networks predict for samples they have not seen.
 
+    The loss is the cross entropy of z + tau log p(y | x), with p(y | x) = sum_a P(y | a) p(a | x).
     Twins trained as in XRM give every training sample a held-out probability p(a | x) of each answer a. P(y | a) counts
     which labels the samples have that the twins answer with a, and corrects the twins' confidence in flipped labels. Where
     the twins are certain, this is the counted prior log P(y | a). No group label is read.

@@ -48,8 +48,9 @@ class Mentor(nn.Module):
 
 @METHODS.register("mentornet", "mentornet_dd")
 class MentorNet(OptimizerState, SelfPaced):
-    """mean_i v_i CE_i with v_i = sigmoid(mentor(loss, loss minus its moving percentile, epoch)), learned on metadata.
+    """Weight samples by a mentor network that learns on metadata which labels to trust.
 
+    The loss is mean_i v_i CE_i with v_i = sigmoid(mentor(loss, loss minus its moving percentile, epoch)).
     This is the data-driven variant (DD): the mentor learns to tell right labels from wrong ones where that is known.
     Each iteration `noise_rate` of a metadata batch gets a wrong label, drawn from the student's own answers; the
     student's losses on it are taken without training on it, and the mentor takes an Adam step on the cross entropy of

@@ -30,8 +30,9 @@ from icda.statistics import Moments
 
 @METHODS.register("meta_icda")
 class MetaICDAMethod(PerSample, MetaLearner):
-    """ICDA whose sample strengths come from a network of ten training characteristics, learned on metadata.
+    """ICDA with sample strengths and statistics learned on metadata.
 
+    A network predicts the strengths from ten training characteristics of a sample.
     Each iteration tries a virtual SGD step on the ICDA loss, measures it on metadata, and steps the strength network
     (AdamW), the class means and the covariances (SGD with `statistics_rate`) along the exact gradient; then the real step
     is taken with what was corrected. Corrected statistics serve one step, or stay for good with `persist` (covariances

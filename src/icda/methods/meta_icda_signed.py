@@ -12,8 +12,9 @@ from icda.ranges import NotNegative
 
 @METHODS.register("meta_icda_signed")
 class SignedMetaICDA(MetaICDAMethod):
-    """Meta-ICDA whose strengths lie in (-1, 1), less their mean over the batch, with a margin that is large enough to act.
+    """Meta-ICDA with signed, centred strengths, which can withdraw wrong labels.
 
+    Strengths come from a tanh, less their mean, with a margin that is large enough to act.
     The margin beta alpha_i of a sample may be negative: its logits then count as right already, and it stops pulling. So
     one number per sample withdraws wrong labels and pushes samples that are too few, whichever the metadata ask for.
     The strength network has a memory: without one a wrong label that was memorised looks like a right one, and comes

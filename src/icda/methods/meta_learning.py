@@ -23,7 +23,7 @@ class Outer(NamedTuple):
 
 
 class MetaLearner(Method):
-    """Algorithm 1 of arXiv 2304.13431 with blanks: a subclass says what is learned on metadata and how it is stepped.
+    """Algorithm 1 of arXiv 2304.13431 as a template: a subclass says what is learned on metadata, and how.
 
     `start` is the share of training before which the method trains without looking ahead; `every` looks ahead at each
     k-th iteration only. `meta_batch_size` is how many samples of metadata a step looks at, over all processes; by default

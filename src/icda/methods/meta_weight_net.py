@@ -23,7 +23,7 @@ RECIPES: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
 
 @METHODS.register("meta_weight_net", "mwn")
 class MetaWeightNet(OptimizerState, MetaLearner):
-    """Cross entropy weighted by a network of one hidden layer that reads each sample's loss.
+    """Weight samples by a small network that reads each loss, learned on metadata.
 
     w_i = sigmoid(MLP(l_i)); the network learns on metadata through a virtual SGD step. With `normalise` the weights of a
     batch are scaled to a mean of one. The authors published two recipes. "noise": l_i is detached, and the network learns

@@ -20,7 +20,7 @@ from icda.statistics import Moments
 
 @METHODS.register("metasaug")
 class MetaSAug(MetaLearner):
-    """Class-balanced ISDA whose covariances are corrected on metadata, after a first part of plain training.
+    """Class-balanced ISDA with covariances corrected on metadata, after a first part of plain training.
 
     Until `start` (four fifths of training, as published) it is cross entropy and keeps no statistics; then each iteration
     steps the covariances along the exact meta-gradient and uses them for that iteration. Class weights are those of the

@@ -120,8 +120,9 @@ def centroid_loss(features: Tensor, targets: Tensor, centroids: Tensor, repel: f
 
 @METHODS.register("oltr")
 class OLTR(Method):
-    """Cross entropy on a linear head for `first_stage` of the epochs; then a memory of centroids and a cosine classifier.
+    """Cross entropy first, then a cosine classifier with a memory of class centroids.
 
+    The first stage, on a linear head, takes `first_stage` of the epochs.
     At the switch a pass over the training set gives the class means, which become the centroids. The second stage draws
     classes equally often and trains everything by cross entropy + `weight` (attract + `repel` * max(0, `margin` - distance
     to the centroids of other classes)); centroids follow their class by `centroid_rate`. `freeze_encoder` trains the head

@@ -12,7 +12,7 @@ from icda.methods.base import METHODS, FeatureClassifier, Inputs, Method, Setup,
 
 @METHODS.register("post_hoc_logit_adjustment", "post_hoc_la")
 class PostHocLogitAdjustment(Method):
-    """Plain cross entropy in training; z_c - tau log pi_c at test time.
+    """Train with cross entropy, and subtract tau log pi_c from the logits at test time.
 
     The prior is that of the training labels and is saved with the model, so that other data are judged with it too. tau = 0
     is cross entropy. Training with the adjustment is the loss `logit_adjustment`.

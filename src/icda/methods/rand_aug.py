@@ -9,8 +9,9 @@ from icda.ranges import NotNegative, NotNegativeInt
 
 @METHODS.register("rand_aug", "randaugment")
 class RandAug(Method):
-    """Cross entropy; each training image first goes through `num_ops` of fourteen operations of strength magnitude / 30.
+    """Cross entropy on randomly augmented images (RandAugment).
 
+    Each training image goes through `num_ops` of fourteen operations of strength magnitude / 30.
     The operations act on bytes, before the task's own crops and flips and before standardisation; `RandAugment` has them.
     What an image becomes depends on (seed, epoch, batch, rank). Validation and test images stay as they are.
     `num_ops=0` is cross entropy. Images only, of one or three channels.

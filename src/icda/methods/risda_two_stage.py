@@ -18,7 +18,7 @@ from icda.ranks import weighted_mean, world_size
 
 @METHODS.register("risda_two_stage")
 class TwoStageRISDA(Method):
-    """Cross entropy for the first four fifths of training, then a frozen encoder and weighted `RISDALoss` on the head.
+    """Cross entropy for four fifths of training, then class-balanced `RISDALoss` on the head, encoder frozen.
 
     At the switch one pass over the training set gives the confusion matrix and the class statistics, so that they belong
     to the features the head will see. The head's loss is a mean weighted by the effective number of samples of a class.

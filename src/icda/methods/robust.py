@@ -35,7 +35,7 @@ ASK = "A few answers of a person would settle it: `icda ask`."
 
 @METHODS.register("robust")
 class Robust(BestEpoch, ShortcutPrior):
-    """The method to take if you do not know what is wrong: it finds wrong labels, a shortcut or a long tail, and acts.
+    """Find wrong labels, a shortcut or a long tail, and train accordingly: for data you know nothing about.
 
     Four networks are cross-fitted once, as in `shortcut_prior`; what they say of samples they have not seen is judged by
     the audit's rules (`icda.cross_fit.network_verdicts`). Wrong labels: the kept network learns from labels refined as in

@@ -14,7 +14,7 @@ from icda.ranks import all_gather_rows
 
 @METHODS.register("self_paced", "mentornet_pd")
 class SelfPaced(Method):
-    """mean_i v_i CE_i with v_i = 1 where the loss lies below a moving average of its `percentile`, 0 elsewhere.
+    """Train only on samples whose loss lies below a moving average of its `percentile`.
 
     This stands in for MentorNet's predefined curriculum (PD), which is a network trained to imitate such a rule. In the
     first `burn_in` of training all samples count; there `burn_in_dropout` of each batch, later `dropout`, is left out

@@ -28,8 +28,9 @@ MOST_ERRORS = 0.25  # a share of wrong answers above this: they tell too few lab
 
 @METHODS.register("shortcut_prior", "counterfactual_prior")
 class ShortcutPrior(CrossFittedMethod):
-    """Cross entropy of z + log p(c | x), with p what networks that rely on the shortcut expect of a sample not seen.
+    """Logit adjustment by what networks that rely on a shortcut predict for samples they have not seen.
 
+    The loss is the cross entropy of z + log p(c | x), with p that prediction.
     Four networks are trained as XRM's twins are: each without a part of the samples, with labels that flip towards
     confident held-out answers, so that they end by answering with what is easiest to see. Where they repeat each other's
     errors, the answer is an attribute of the sample: form "counted", p(c | x) is the share of class c among the samples

@@ -57,7 +57,7 @@ class MultiHeadNormalisedLinear(nn.Linear):
 
 @METHODS.register("tde", "de_confound_tde")
 class DeConfoundTDE(Method):
-    """Cross entropy on a multi-head normalised classifier; at test time what the mean feature alone would say is taken off.
+    """Train a normalised classifier, and remove the effect of the mean feature at test time.
 
     Training keeps a moving mean x of the features, the direction the optimiser's momentum drifts in; it is saved with the
     model. At test time each part of a feature loses alpha cos(x_k, mean_k) of the mean's direction. `alpha=0` is the plain

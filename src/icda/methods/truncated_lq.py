@@ -15,8 +15,9 @@ from icda.ranges import OpenShare, PositiveInt, Share
 
 @METHODS.register("truncated_lq", "truncated_gce")
 class TruncatedLq(PerSample, Method):
-    """Lq loss (1 - p_y^q) / q that counts as a constant, without gradient, for samples with p_y below `threshold`.
+    """Generalized cross entropy that drops samples whose label has a probability below `threshold`.
 
+    The loss is (1 - p_y^q) / q, and a constant, without gradient, for dropped samples.
     Which samples those are is found by a pass over the training set, first when `start` of the epochs are over (the paper's
     40 of 120) and again every `refresh` epochs; a sample may come back. Until then all count. The choice is part of the
     state. If no sample passes, all are kept until the next pass, and a warning says so.

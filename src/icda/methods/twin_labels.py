@@ -19,7 +19,7 @@ from icda.methods.per_sample import rows
 
 @METHODS.register("twin_labels")
 class TwinLabels(BestEpoch):
-    """Wrong labels without a clean set and without a known rate: soft labels from networks that have not seen the sample.
+    """Refine wrong labels with networks that have not seen the sample; no clean data, no noise rate.
 
     First, twins: each sample trains one of two networks, and its label flips towards confident answers of the other. What
     the other says of it is averaged over epochs, the last counting half; the epoch whose average agrees most with the given

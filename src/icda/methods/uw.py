@@ -12,8 +12,9 @@ from icda.methods.base import METHODS, Batch, Context, Method, Output, Setup, St
 
 @METHODS.register("uw", "upweighting")
 class Upweighting(Method):
-    """Cross entropy with every group drawn equally often, or, with weighting="loss", weighted by n / (G n_g).
+    """Cross entropy in which every known group counts the same.
 
+    Groups are drawn equally often or, with weighting="loss", weighted by n / (G n_g).
     Both have the same expected gradient, that of the mean over groups of a group's mean loss; sampling has the smaller
     variance where a group is rare, since no single sample gets a large weight. G counts the groups that occur in training,
     so the weights have a mean of one over the training set. With groups of equal size weighting="loss" is cross entropy.

@@ -14,7 +14,7 @@ from icda.ranges import Positive, PositiveInt
 
 @METHODS.register("wgan")
 class WGAN(ImageGAN):
-    """Cross entropy on the batch and on generated images: a critic rates real images of a class above generated ones.
+    """Train with images of a Wasserstein GAN, whose critic rates real images of a class above generated ones.
 
     `penalty` holds its slope near 1 on mixtures of a real image and a generated one of the same class. The critic learns
     in each iteration, the generator in each `critic_steps`-th. The other options are those of `ImageGAN`.

@@ -17,7 +17,7 @@ from icda.methods.group_dro import GroupDRO
 
 @METHODS.register("xrm")
 class XRM(CrossFittedMethod):
-    """Twins, each trained on half of the samples; what they get wrong is a group, and groups are drawn equally often.
+    """Find groups by the errors of two cross-fitted networks, then balance these groups.
 
     The twins' labels flip towards confident held-out answers, so that they end by answering with the shortcut. A sample
     whose held-out twin is wrong about its own label belongs to a group of its class, the other samples of the class to
