@@ -106,8 +106,8 @@ def test_every_method_has_a_page(name: str) -> None:
 
 @by_method
 def test_the_table_of_methods_says_what_a_method_needs_and_leads_to_its_page(name: str) -> None:
-    _, kind, needs, _, link = index_row(name)
-    page = re.search(r"\]\((\w+\.md)\)", link)
+    _, what, kind, needs, _ = index_row(name)
+    page = re.search(r"\]\((\w+\.md)\): \w", what)
     assert page is not None
     assert name in methods_named_by(DOCS / "methods" / page[1])
     assert ("metadata" in needs) == ("metadata" in method_needs(name))
@@ -239,7 +239,9 @@ def test_a_method_page_without_front_matter_is_placed_last(tmp_path: Path) -> No
         {"Novel": [{"Novel": "methods/novel.md"}]},
         {"Other": [{"Plain": "methods/plain.md"}]},
     ]
-    assert "| `uw` | procedure | group labels |  | [Novel](novel.md) |" in METHOD_HOOK.table_of_methods(tmp_path)
+    what = (method_class("uw").__doc__ or "").splitlines()[0].rstrip(".")
+    row = f"| `uw` | [Novel](novel.md): {what} | procedure | group labels |  |"
+    assert row in METHOD_HOOK.table_of_methods(tmp_path)
 
 
 @needs_mkdocs

@@ -1,8 +1,9 @@
 """A mkdocs hook: the navigation and the table of all methods are made from the pages in docs/methods.
 
 A page says in its front matter what the table shows: `title`, `family`, `cost`, and where they apply `needs` and `note`
-(`cost` and `needs` are mappings where a page has several methods). Everything else comes from the registry. A new method
-therefore needs its page and nothing else: no line here, in mkdocs.yml or in docs/methods/index.md.
+(`cost` and `needs` are mappings where a page has several methods). Everything else comes from the registry, and what a
+method does from the first line of its docstring, as in `icda list methods`. A new method therefore needs its page and
+nothing else: no line here, in mkdocs.yml or in docs/methods/index.md.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def table_of_methods(docs: Path) -> str:
     parts = []
     for family, pages in families(docs).items():
         rows = [_row(page, method) for page in pages for method in page.methods]
-        header = "| name | kind | needs | cost | page |\n|:--|:--|:--|:--|:--|"
+        header = "| name | what it does | kind | needs | cost |\n|:--|:--|:--|:--|:--|"
         parts.append("\n".join([f"## {family}", "", header, *rows]))
     return "\n\n".join(parts)
 
@@ -87,13 +88,20 @@ def api_reference(method: str) -> str:
     return f"[`{cls.__name__}`][{cls.__module__}.{cls.__qualname__}]"
 
 
+def summary(method: str) -> str:
+    """The first line of the docstring of a method's class, as a cell of a table."""
+    line = (method_class(method).__doc__ or "").strip().split("\n")[0].rstrip(".")
+    return line.replace("|", "\\|")
+
+
 def _row(page: MethodPage, method: str) -> str:
     note = page.said("note", method)
     name = f"`{method}`" + (f" ({note})" if note else "")
     kind = "procedure" if method in METHODS else "loss"
     known = [NEEDS[need] for need in sorted(method_needs(method)) if need in NEEDS]
     needs = ", ".join([*known, *filter(None, [page.said("needs", method)])])
-    return f"| {name} | {kind} | {needs} | {page.said('cost', method)} | [{page.title}]({page.path.name}) |"
+    what = f"[{page.title}]({page.path.name}): {summary(method)}"
+    return f"| {name} | {what} | {kind} | {needs} | {page.said('cost', method)} |"
 
 
 def on_config(config: Any) -> Any:
