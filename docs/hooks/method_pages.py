@@ -19,7 +19,15 @@ from icda.methods import METHODS, method_needs, resolve_method
 from icda.methods.create import method_class
 
 MARKER = "<!-- table of methods -->"
-FAMILIES = ("The paper's", "Baseline", "Implicit augmentation", "Long tails", "Subpopulation shift", "Wrong labels")
+FAMILIES = (
+    "Decides for itself",
+    "The paper's",
+    "Baseline",
+    "Implicit augmentation",
+    "Long tails",
+    "Subpopulation shift",
+    "Wrong labels",
+)
 LAST_FAMILIES = ("Standard data", "Other")
 NEEDS = {"groups": "group labels", "metadata": "metadata", "validation groups": "validation data with its groups"}
 _FRONT_MATTER = re.compile(r"\A---\n(.*?)^---\n", re.DOTALL | re.MULTILINE)
