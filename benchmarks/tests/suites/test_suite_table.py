@@ -45,7 +45,9 @@ def test_errors_are_shown_as_errors_and_judged_as_accuracies() -> None:
     assert "| ISDA | 5.98 | 49.0 ± 1.4 (2) | reference |" in text
     assert "| ICDA | 4.89 | 39.0 ± 1.4 (2) | trend holds: +10.0 to ISDA (noise 2.8) |" in text
     assert "| WGAN | 6.63 |  | not run here |" in text
-    could, cannot = text.partition("**Not run here**")[2].split("**Cited, not run: too long for two cores: weeks a run**")
+    could, cannot = text.partition("**Not run here**")[2].split(
+        "**Cited, not run: too long for two cores: weeks a run**"
+    )
     assert "| ISDA | 26.35 |\n" in could
     assert "| ISDA | 3.58 | 17.98 |\n" in cannot
 
