@@ -160,6 +160,14 @@ def test_three_tasks_are_called_what_they_are_and_each_is_learned_better_than_by
     assert whole("labels")[1]["history"][-1]["wrong_labels"] == pytest.approx(0.4, abs=0.06), "nobody said the rate"
 
 
+def test_where_nothing_calls_for_more_the_run_is_icdas(
+    whole: Callable[[str], tuple[Path, RunResult]], tmp_path: Path
+) -> None:
+    plain = train(configure(tmp_path, "adjustment", method="icda"))
+    mine, other = whole("adjustment")[1]["history"][-1], plain["history"][-1]
+    assert mine["train_loss"] == pytest.approx(other["train_loss"], rel=1e-3), "the same weights saw the same batches"
+
+
 @pytest.mark.parametrize("treatment", ["labels", "prior"])
 def test_a_training_killed_in_every_phase_ends_bit_identical(
     treatment: str,
@@ -239,6 +247,8 @@ def test_a_finished_run_lends_its_networks_and_another_methods_are_refused(
     folder, first = whole("labels")
     again = train(configure(tmp_path / "again", "labels", options={"reuse": str(folder)}))
     assert again.found == first.found
+    mine, other = again["history"][-1]["train_loss"], first["history"][-1]["train_loss"]
+    assert mine == pytest.approx(other, rel=1e-3), "the kept network learns as it did there"
     assert {line["stage"] for line in again["history"]} == {"train"}
     settings = {"epochs": 1, "model": "mlp"}
     train(configure(tmp_path / "prior", "prior", method="shortcut_prior", **settings))

@@ -55,6 +55,7 @@ class Stage:
     reset_network: bool = False  # back to the weights the run began with
     split: Literal["train", "validation"] = "train"  # whose samples it learns from
     learning_rate: float | None = None  # what the schedule starts from; None takes the configuration's
+    as_first: bool = False  # its batches are those of a training that begins with it, whatever came before
     judged: bool = True  # whether the validation split is looked at after each epoch; not while the kept network waits
     step: Callable[[Batch, Context], StepResult] | None = field(default=None, compare=False, repr=False)
     loss: Callable[[Output, Batch, Context], Tensor] | None = field(default=None, compare=False, repr=False)

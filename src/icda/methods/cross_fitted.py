@@ -48,6 +48,7 @@ class CrossFittedMethod(Method):
     flips: ClassVar[bool] = True
     judges_waiting: ClassVar[bool] = False  # whether the waiting network is evaluated, which costs and says nothing
     second_sampling: Sampling = "uniform"
+    as_first: ClassVar[bool] = False  # whether the kept network sees the batches that it would see without the others
     evidence: HeldOut | None = None  # None before the first stage ends
 
     def __init__(
@@ -89,7 +90,7 @@ class CrossFittedMethod(Method):
         raise NotImplementedError
 
     def stages(self, epochs: int) -> list[Stage]:
-        second = Stage(epochs, "train", sampling=self.second_sampling, restart=True)
+        second = Stage(epochs, "train", sampling=self.second_sampling, restart=True, as_first=self.as_first)
         if self.reuse:
             return [replace(second, on_start=self.take_earlier, step=self.second_step)]
         return [

@@ -48,6 +48,7 @@ class Robust(BestEpoch, ShortcutPrior):
     """
 
     num_networks: ClassVar[int] = 5
+    as_first: ClassVar[bool] = True  # where nothing is found, it is ICDA to the digit
     soft_labels: Tensor  # (N, C); empty unless labels are wrong
 
     @checked

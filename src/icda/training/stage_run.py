@@ -82,6 +82,11 @@ class StageRun:
         restore_random_state(saved["random"])  # last: making networks and optimisers may have drawn
         return run
 
+    @property
+    def batches_epoch(self) -> int:
+        """The epoch by which batches are drawn."""
+        return self.position.epoch - (self.parts.plan.start(self.number) if self.stage.as_first else 0)
+
     def open_epoch(self) -> BatchLoader:
         """Ready to train the epoch at hand: modes, the method's hook, and the batches to come.
 

@@ -120,7 +120,7 @@ class Trainer:
     def _epoch(self, run: StageRun) -> EpochRecord:
         started, position = time.perf_counter(), self.position
         loader = run.open_epoch()
-        for batch in loader.epoch(position.epoch, position.batch):
+        for batch in loader.epoch(run.batches_epoch, position.batch):
             self._step(run, to_device(batch, self.accelerator.device))
             every = self.config.checkpoint_every
             if every and position.iteration % every == 0 and position.batch < len(loader):
