@@ -343,7 +343,7 @@ def tutorial_snippets() -> list[tuple[str, str]]:
     return [(code, output) for code, output in alone if "create_task" in code or "load_digits" in code]
 
 
-@pytest.mark.parametrize(("code", "output"), tutorial_snippets(), ids=["shortcut", "embeddings", "wrong labels"])
+@pytest.mark.parametrize(("code", "output"), tutorial_snippets(), ids=["wrong labels", "spurious correlation", "long tail"])
 def test_the_tutorial_shows_what_its_code_prints(
     code: str, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
