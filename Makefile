@@ -21,7 +21,7 @@ help:
 	@echo "make fuzz   50,000 odd calls of losses, statistics, estimators and the audit, with a table (about an hour)"
 	@echo "make hooks  run the hooks of pre-commit on all files"
 	@echo "make wheel  build a wheel into dist/"
-	@echo "make faults kill trainings, fill their disk, damage their files; see docs/reliability.md (some minutes)"
+	@echo "make faults kill trainings, fill their disk, damage their files; see docs/evidence/reliability.md (some minutes)"
 	@echo "make tables fill the tables of README and docs from benchmarks/results"
 	@echo "make pictures   make the screenshots and figures of README and docs again, and the outputs of the notebooks"
 	@echo "make docs   build the documentation site into site/"

@@ -258,7 +258,7 @@ def test_the_build_fails_on(damage: str, tmp_path: Path) -> None:
     if damage == "dead link":
         home.write_text(home.read_text() + "\n[x](nowhere.md)\n")
     elif damage == "dead anchor":
-        home.write_text(home.read_text() + "\n[x](paper.md#nowhere)\n")
+        home.write_text(home.read_text() + "\n[x](evidence/paper.md#nowhere)\n")
     elif damage == "page outside the nav":
         (tmp_path / "docs/lonely.md").write_text("# Lonely\n")
     else:
@@ -431,7 +431,7 @@ def test_no_file_cites_the_mathematics_by_the_name_of_a_file_outside() -> None:
     assert not [path.name for path, text in texts.items() if path != Path(__file__) and outside.search(text)]
 
 
-PROMISES = [ROOT / "SECURITY.md", *(DOCS / f"{name}.md" for name in ("reliability", "fit", "scale"))]
+PROMISES = [ROOT / "SECURITY.md", *(DOCS / f"{name}.md" for name in ("evidence/reliability", "fit", "scale"))]
 
 
 @pytest.mark.parametrize("page", PROMISES, ids=lambda page: page.name)

@@ -15,7 +15,7 @@ from icda_bench.suites.suite import SUITES, load_suite
 from icda_bench.suites.suite_table import column_lines, suite_rows
 
 HOME = Path(__file__).parents[2]
-RESULTS, PAGE = HOME / "benchmarks" / "results", (HOME / "docs" / "paper.md").read_text()
+RESULTS, PAGE = HOME / "benchmarks" / "results", (HOME / "docs" / "evidence" / "paper.md").read_text()
 
 
 @pytest.fixture(scope="module")

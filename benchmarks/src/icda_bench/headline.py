@@ -44,7 +44,7 @@ CONTESTS = (
     Contest(
         "colour gives the class away (MNIST), no group labels",
         "worst-group accuracy",
-        "benchmarks.md#table-6-subpopulation-shift",
+        "evidence/shortcuts.md",
         "table6",
         "cmnist",
         "worst_group_accuracy",
@@ -54,7 +54,7 @@ CONTESTS = (
     Contest(
         "40 % wrong labels (MNIST), no clean sample",
         "accuracy",
-        "benchmarks.md#wrong-labels-where-a-network-can-learn",
+        "evidence/noise.md",
         "noise",
         "mnist_5k_flip_40",
         "accuracy",

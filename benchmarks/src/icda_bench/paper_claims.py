@@ -57,7 +57,7 @@ def _suite_line(claim: Claim, results: Path) -> list[str] | None:
         return None
     config = cell_config(suite, claim.tier, column, row.row)
     return [
-        f"{claim.text} ([{claim.suite}](benchmarks.md#{_content()['anchors'][claim.suite]}))",
+        f"{claim.text} ([{claim.suite}]({_content()['pages'][claim.suite]}))",
         _paper_cell(row, against),
         f"{_named(suite, row)}, {_named(suite, against)}",
         f"{claim.scale}, {config.model or 'its own network'}, {length_text(config)}",
@@ -89,7 +89,7 @@ def _features_line(results: Path) -> list[str] | None:
     if not figures["icda"] or not figures["la"]:
         return None
     return [
-        "ahead on ImageNet-LT, heads on frozen features ([figure](classifier.md#long-tails-on-frozen-features))",
+        "ahead on ImageNet-LT, heads on frozen features ([figure](embeddings.md#long-tails-on-frozen-features))",
         "no figures, the order only",
         f"ICDA {spread(figures['icda'], digits=1)}, LA {spread(figures['la'], digits=1)}",
         f"{TITLES[name]}, features of EfficientNet-Lite0",
@@ -121,7 +121,7 @@ def _cost_line(results: Path) -> list[str] | None:
     papers = [paper for paper, _ in pairs]
     held = sum(cost_status(paper, float(line["extra"]), float(line["noise"])) == "trend holds" for paper, line in pairs)
     return [
-        "little extra training time ([table3](benchmarks.md#table-3-extra-time))",
+        "little extra training time ([table3](speed.md#table-3-extra-training-time))",
         f"+{min(papers):.1f} to +{max(papers):.1f} %",
         f"{min(extras):+.1f} to {max(extras):+.1f} %",
         f"seven networks, {len(pairs)} cells, a CPU",

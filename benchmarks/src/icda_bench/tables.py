@@ -47,7 +47,7 @@ from icda_bench.studies.tail_features.run import TailRow, tail_tables
 from icda_bench.studies.verdicts.fit import left_out_table
 from icda_bench.studies.verdicts.judge import detail_table, regret_table, verdict_table
 from icda_bench.suites.suite import SUITES, load_suite
-from icda_bench.suites.suite_table import suite_rows, suite_table
+from icda_bench.suites.suite_table import overview_table, suite_rows, suite_table
 
 RESULTS = Path("benchmarks/results")
 _MARKED = re.compile(r"(<!-- table: (?P<name>[\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
@@ -84,6 +84,14 @@ FILE_TABLES: dict[str, tuple[str, Callable[[Path], str]]] = {
     "robust": ("robust", regret_table),
     "separation": ("meta_separation", lambda path: separation_table(read_table(path))),
 }
+# What was measured in a suite at one glance: the suite, and how the titles of its columns must end.
+OVERVIEWS = {
+    "noise-overview": ("noise", ""),
+    "table2-overview": ("table2", ""),
+    "table4-overview": ("table4", ""),
+    "table6-overview": ("table6", ", worst group"),
+    "table7-overview": ("table7", ", accuracy"),
+}
 # Tables of several files.
 FOLDER_TABLES: dict[str, Callable[[Path], str]] = {
     "claims": claims_table,
@@ -91,7 +99,7 @@ FOLDER_TABLES: dict[str, Callable[[Path], str]] = {
     "headline-home": headline_table,
     "ledger-cost": ledger_cost_table,
 }
-NAMES = (*COLUMNS, *ROW_TABLES, *FILE_TABLES, *SUITES, *FOLDER_TABLES)
+NAMES = (*COLUMNS, *ROW_TABLES, *FILE_TABLES, *SUITES, *OVERVIEWS, *FOLDER_TABLES)
 
 
 def make_table(name: str, results: Path = RESULTS) -> str:
@@ -106,6 +114,9 @@ def make_table(name: str, results: Path = RESULTS) -> str:
         return file_table(results / f"{file}.csv")
     if name in SUITES:
         return suite_table(load_suite(name), suite_rows(name, results))
+    if name in OVERVIEWS:
+        suite, ending = OVERVIEWS[name]
+        return overview_table(load_suite(suite), suite_rows(suite, results), ending)
     if name in FOLDER_TABLES:
         return FOLDER_TABLES[name](results)
     raise InputError(f"no table is called {name!r}: known are {', '.join(NAMES)}.")

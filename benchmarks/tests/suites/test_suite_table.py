@@ -11,7 +11,14 @@ from benchmarks.tests.suites.ledgers import rows_for
 from icda.results.ledger import options_text, read_ledger, write_ledger
 from icda_bench import tables
 from icda_bench.suites.suite import SUITES, cell_config, load_suite
-from icda_bench.suites.suite_table import column_lines, measured_points, suite_rows, suite_table, tier_shown
+from icda_bench.suites.suite_table import (
+    column_lines,
+    measured_points,
+    overview_table,
+    suite_rows,
+    suite_table,
+    tier_shown,
+)
 
 
 @pytest.mark.parametrize("name", [*SUITES, "table3"])
@@ -30,7 +37,7 @@ def test_a_cell_shows_the_paper_ours_and_the_verdict(tmp_path: Path) -> None:
     rows += rows_for(suite, "isda", "cpu", [0.39])
     write_ledger(tmp_path / "table2.csv", rows)
     text = tables.make_table("table2", tmp_path)
-    assert "**CIFAR-10, 100:1** (accuracy in per cent; ours: tier `cpu`, task `cifar10_lt_100_small`" in text
+    assert "**CIFAR-10, 100:1** (accuracy, %; tier `cpu`, `cifar10_lt_100_small`" in text
     assert "| LA | 77.67 | 41.0 ± 1.0 (3) | reference |" in text
     assert "| ICDA | 81.69 | 47.0 ± 1.0 (3) | trend holds: +6.0 to LA (noise 1.6) |" in text
     assert "| ISDA | 72.55 | 39.0 (1) | does not hold: -2.0 to LA (noise 2.3) |" in text
@@ -72,7 +79,7 @@ def test_long_runs_stand_in_a_table_of_their_own_beside_the_usual_one() -> None:
     rows = rows_for(suite, "logit_adjustment", "long", [0.70]) + rows_for(suite, "icda", "long", [0.76])
     text = suite_table(suite, rows + rows_for(suite, "logit_adjustment", "cpu", [0.40]))
     long, usual = text.split("tier `cpu`")[0], text.split("tier `cpu`")[1]
-    assert "tier `long`, task `cifar10_lt_100`, resnet8, 30 epochs; only trends can be compared" in long
+    assert "tier `long`, `cifar10_lt_100`, resnet8, 30 epochs" in long
     assert "| ICDA | 81.69 | 76.0 (1) | trend holds: +6.0 to LA (noise 2.8) |" in long
     assert "RISDA" not in long  # only what was run
     assert "| LA | 77.67 | 40.0 (1) | reference |" in usual
@@ -84,7 +91,7 @@ def test_a_column_that_only_tier_long_has_is_not_missing_once_it_was_run() -> No
     number = [column.key for column in suite.columns].index("whole")
     rows = rows_for(suite, "logit_adjustment", "long", [0.75], column=number)
     text = suite_table(suite, rows)
-    assert "tier `long`, task `cifar10_lt_100`, resnet32, 100 epochs in bf16;" in text
+    assert "tier `long`, `cifar10_lt_100`, resnet32, 100 epochs in bf16)" in text
     assert suite.column("whole").title not in text.partition("**Not run here**")[2]
     missing = suite_table(suite, rows_for(suite, "icda", "cpu", [0.4])).partition("**Not run here**")[2]
     assert suite.column("whole").title in missing
@@ -94,6 +101,19 @@ def test_a_column_that_only_tier_long_has_is_not_missing_once_it_was_run() -> No
 
 def test_a_column_without_figures_that_cannot_be_run_is_one_line() -> None:
     assert suite_table(load_suite("imagenet-lt"), []).startswith("**ImageNet-LT**: not run, data not available\n")
+
+
+def test_an_overview_has_a_column_for_each_table_and_a_line_for_each_method_that_was_run() -> None:
+    suite = load_suite("table2")
+    rows = rows_for(suite, "icda", "cpu", [0.46, 0.48]) + rows_for(suite, "icda", "long", [0.76])
+    rows += rows_for(suite, "isda", "cpu", [0.39], column=1)
+    assert overview_table(suite, rows).splitlines() == [
+        "| method | CIFAR-10, 100:1, tier `long` | CIFAR-10, 100:1 | CIFAR-10, 10:1 |",
+        "|:--|--:|--:|--:|",
+        "| ISDA |  |  | 39.0 (1) |",
+        "| ICDA | 76.0 (1) | 47.0 ± 1.4 (2) |  |",
+    ]
+    assert overview_table(suite, rows, ending=", 10:1").splitlines()[0] == "| method | CIFAR-10 |"
 
 
 def test_a_setting_that_a_column_leaves_out_has_no_line_there() -> None:

@@ -25,8 +25,8 @@ from icda.results.files import write_atomically
 from icda.settings import check, check_names
 
 OWN_DATA_CLIP_NORM = 1.0
-# Where groups are unknown, the rule that comes nearest to the one that knows them (docs/benchmarks.md, "Selection without
-# groups"). Else the last epoch: a run may have no validation split, and groups may be chosen by.
+# Where groups are unknown, the rule that comes nearest to the one that knows them (docs/evidence/shortcuts.md, "Choosing
+# the epoch without groups"). Else the last epoch: a run may have no validation split, and groups may be chosen by.
 DEFAULT_SELECTION = {"known": "last", "unknown": "validation_worst_class"}
 
 

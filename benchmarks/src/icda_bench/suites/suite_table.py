@@ -41,6 +41,23 @@ def suite_table(suite: Suite, rows: Sequence[dict[str, str]]) -> str:
     return "\n\n".join([*parts, *_absent_text(suite, absent), *_notes(suite)])
 
 
+def overview_table(suite: Suite, rows: Sequence[dict[str, str]], ending: str = "") -> str:
+    """Ours alone, a line per method and a column per table; with `ending`, only of columns whose title ends with it."""
+    shown = []
+    for column in (column for column in suite.columns if column.title.endswith(ending)):
+        title = column.title.removesuffix(ending)
+        if long := _long_lines(suite, column, rows):
+            shown.append((f"{title}, tier `long`", long))
+        if tier := tier_shown(suite, column, rows):
+            shown.append((title, column_lines(suite, column, tier, rows)))
+    figures = [
+        {line.row.key: spread([_shown(suite, value) or 0.0 for value in line.values], digits=1) for line in lines}
+        for _, lines in shown
+    ]
+    body = [[row.title, *(column.get(row.key, "") for column in figures)] for row in suite.rows]
+    return markdown(["method", *(title for title, _ in shown)], [line for line in body if any(line[1:])])
+
+
 def suite_rows(suite: str, results: Path) -> list[dict[str, str]]:
     """The ledger of a suite; none if nothing was run yet."""
     path = results / f"{suite}.csv"
@@ -128,12 +145,8 @@ def tried_text(suite: Suite, column: Column, lines: Sequence[Line]) -> str:
 def _heading(suite: Suite, column: Column, tier: str) -> str:
     row = next(row for row in suite.rows if row.method is not None)
     config = cell_config(suite, tier, column, row)
-    trends = "" if tier == "paper" else "; only trends can be compared"
-    shown = f"{(column.metric or suite.shows).replace('_', ' ')} in per cent"
-    return (
-        f"**{column.title}** ({shown}; ours: tier `{tier}`, task `{config.task}`, {config.model}, "
-        f"{length_text(config)}{trends})"
-    )
+    shown = f"{suite.shows}, %" if column.metric is None else "%"  # a column with its own metric is named after it
+    return f"**{column.title}** ({shown}; tier `{tier}`, `{config.task}`, {config.model}, {length_text(config)})"
 
 
 def length_text(config: TrainConfig) -> str:
