@@ -19,7 +19,7 @@ from icda.cross_fit.rules import LIMITS, Limit, Limits, Verdict, answered, exces
 from icda.cross_fit.twins import LENGTH, scaled_to
 
 READ_SAMPLES = 3000  # a standard error below 0.02 with a twentieth of the labels contradicted
-# Found on digits with seeds 20 to 24 (docs/methods/robust.md); all other limits are the audit's.
+# Found on digits with seeds 20 to 24 (docs/evidence/robust.md); all other limits are the audit's.
 TOGETHER = Limit(0.20, 0.03)  # disagreements per error: above, the networks follow no clear function
 SCATTERED = Limit(0.50, 0.05)  # above, they know too little to contradict a label
 SURE = 0.5  # of the median margin of what is right: an answer with more is sure

@@ -174,7 +174,7 @@ def _cited(suite: Suite, columns: Sequence[Column], reason: str | None) -> str:
         return f"**{', '.join(column.title for column in columns)}**: not run, {reason}"
     body = [[row.title, *("" if value is None else f"{value:.2f}" for value in figures[row.key])] for row in shown]
     titles = ["method", *(f"the paper: {column.title}" for column in columns)]
-    return f"**{heading}** ({suite.shows} in per cent)\n\n{markdown(titles, body)}"
+    return f"**{heading}** ({suite.shows}, %)\n\n{markdown(titles, body)}"
 
 
 def _notes(suite: Suite) -> list[str]:
