@@ -292,7 +292,9 @@ def test_readme_home_and_guides_have_code_that_runs() -> None:
     assert {name.partition("-")[0] for name, _ in complete_blocks()} >= {"README", "index", "tables", "loop"}
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.parent in (DOCS, DOCS / "guides")], ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.parent in (DOCS, DOCS / "guides")], ids=lambda p: p.stem
+)
 def test_code_of_guides_and_references_fits_its_box(page: Path) -> None:
     lines = [line for block in FENCE.finditer(page.read_text()) for line in block["code"].splitlines()]
     assert not [line for line in lines if len(line) > 79]
@@ -350,7 +352,9 @@ def tutorial_snippets() -> list[tuple[str, str]]:
     return [(code, output) for code, output in alone if "create_task" in code or "load_digits" in code]
 
 
-@pytest.mark.parametrize(("code", "output"), tutorial_snippets(), ids=["wrong labels", "spurious correlation", "long tail"])
+@pytest.mark.parametrize(
+    ("code", "output"), tutorial_snippets(), ids=["wrong labels", "spurious correlation", "long tail"]
+)
 def test_the_tutorial_shows_what_its_code_prints(
     code: str, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
