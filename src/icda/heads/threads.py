@@ -15,7 +15,8 @@ from threading import Lock
 import torch
 from threadpoolctl import ThreadpoolController
 
-SMALL = 2 * 10**8  # products of features and weights in one evaluation; below, one thread is faster (docs/evidence/speed.md)
+# Products of features and weights in one evaluation; below, one thread is faster (docs/evidence/speed.md).
+SMALL = 2 * 10**8
 
 
 @contextmanager
