@@ -65,7 +65,7 @@ CONTESTS = (
     Contest(
         "classes of 104 to 2 samples (digits)",
         "accuracy",
-        "choosing.md#long-tail",
+        "evidence/small_tasks.md#long-tail",
         "demo",
         "digits_lt",
         "accuracy",
