@@ -34,6 +34,7 @@ SUITES = (
     "shortcut",
     "text",
     "noise",
+    "human-noise",
 )
 NOTHING = "nothing"  # what a column is like that no column of the paper is like
 
