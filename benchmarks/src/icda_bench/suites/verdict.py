@@ -17,7 +17,8 @@ All figures are accuracies in per cent; an error rate is subtracted from 100 fir
 Noise of a difference is 2 s sqrt(1/n + 1/m), s being the standard deviation over seeds pooled over the rows of the column
 that have a figure in the paper, because that of three seeds alone says little. Rows of our own may diverge, and are not to
 blur the others; only where no row with a figure has two seeds are all rows pooled, and where none at all has, s is taken
-to be 1 point. Differences of less than 0.5 points in the paper are ties; they come out the same way if ours lie within
+to be 1 point. Where groups are pooled over folds the standard errors of both shares are added in quadrature.
+Differences of less than 0.5 points in the paper are ties; they come out the same way if ours lie within
 max(0.5 points, noise), provided that noise is no more than 2 points.
 """
 
@@ -58,6 +59,7 @@ class Entry:
     group: str = ""
     own: bool = False
     below: str | None = None
+    error: float = 0.0  # standard error from few test samples, where folds are pooled
 
     @property
     def mean(self) -> float:
@@ -182,5 +184,6 @@ def _comparisons(entry: Entry, entries: Mapping[str, Entry], reference: str) -> 
 
 
 def _compare(entry: Entry, other: Entry, expected: float, deviation: float) -> Comparison:
-    noise = 2 * deviation * math.sqrt(1 / len(entry.values) + 1 / len(other.values))
+    over_seeds = deviation**2 * (1 / len(entry.values) + 1 / len(other.values))
+    noise = 2 * math.sqrt(over_seeds + entry.error**2 + other.error**2)
     return Comparison(other.title, expected, entry.mean - other.mean, noise)
