@@ -33,6 +33,7 @@ BENCHES = {
     "verdicts": Bench(
         "whether the audit's verdicts are right on planted biases, and their worth", "studies.verdicts.run.run"
     ),
+    "robust": Bench("whether --method robust finds what was planted", "studies.robust_verdicts.run"),
     "asking": Bench("what a person's answers are worth: the worst group over their number", "studies.asking.run"),
     "fit": Bench("fit times beside LogisticRegression, and memory for features on disk", "cost.fit_time.run", False),
     "strengths": Bench(

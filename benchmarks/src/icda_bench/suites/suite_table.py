@@ -196,7 +196,9 @@ def _heading(suite: Suite, column: Column, tier: str) -> str:
     shown = f"{suite.shows}, %" if column.metric is None else "%"  # a column with its own metric is named after it
     folds = column.places[tier].folds
     pooled = f" to `{folds}`, pooled, worst group with its 95 % interval" if folds else ""
-    return f"**{column.title}** ({shown}; tier `{tier}`, `{config.task}`{pooled}, {config.model}, {length_text(config)})"
+    return (
+        f"**{column.title}** ({shown}; tier `{tier}`, `{config.task}`{pooled}, {config.model}, {length_text(config)})"
+    )
 
 
 def length_text(config: TrainConfig) -> str:
