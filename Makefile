@@ -134,7 +134,7 @@ pictures: $(VENV)/.installed-test browser
 	$(BIN)/python tools/notebooks.py examples/*.ipynb
 
 docs: $(VENV)/.installed-test
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
 
 clean:
 	rm -rf $(VENV) $(LOWEST) runs dist site

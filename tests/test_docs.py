@@ -271,16 +271,17 @@ def test_the_build_fails_on(damage: str, tmp_path: Path) -> None:
 
 
 def complete_blocks() -> list[tuple[str, str]]:
-    """Python of README, home and guides that needs nothing from elsewhere: it begins with an import."""
+    """Python of README, home, guides and some references that needs nothing else: it begins with an import."""
     found = []
-    for page in (README, DOCS / "index.md", *GUIDES):
+    complete = [DOCS / f"{name}.md" for name in ("index", "classifier", "datasets", "losses", "statistics", "training")]
+    for page in (README, *complete, *GUIDES):
         blocks = [block["code"] for block in FENCE.finditer(page.read_text()) if block["language"] == "python"]
         found += [(f"{page.stem}-{k}", code) for k, code in enumerate(blocks) if code.startswith(("import ", "from "))]
     return found
 
 
 @pytest.mark.parametrize("code", [pytest.param(code, id=name) for name, code in complete_blocks()])
-def test_the_code_of_readme_home_and_guides_runs(
+def test_code_that_needs_nothing_else_runs(
     code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -291,6 +292,14 @@ def test_the_code_of_readme_home_and_guides_runs(
 
 def test_readme_home_and_guides_have_code_that_runs() -> None:
     assert {name.partition("-")[0] for name, _ in complete_blocks()} >= {"README", "index", "tables", "loop"}
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.parent in (DOCS, DOCS / "guides")], ids=lambda p: p.stem
+)
+def test_code_of_guides_and_references_fits_its_box(page: Path) -> None:
+    lines = [line for block in FENCE.finditer(page.read_text()) for line in block["code"].splitlines()]
+    assert not [line for line in lines if len(line) > 79]
 
 
 def test_the_first_python_of_the_readme_stands_before_line_40() -> None:
@@ -345,7 +354,9 @@ def tutorial_snippets() -> list[tuple[str, str]]:
     return [(code, output) for code, output in alone if "create_task" in code or "load_digits" in code]
 
 
-@pytest.mark.parametrize(("code", "output"), tutorial_snippets(), ids=["shortcut", "embeddings", "wrong labels"])
+@pytest.mark.parametrize(
+    ("code", "output"), tutorial_snippets(), ids=["wrong labels", "spurious correlation", "long tail"]
+)
 def test_the_tutorial_shows_what_its_code_prints(
     code: str, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,8 @@
 Builds a small biased set of photos from CIFAR-10 (cars as photos, horses as sketches, 10 of 150 the other way round), runs
 `icda fit` on it, answers the questions as a person would, runs `icda fit --answers`, and photographs the pages, light and
 dark, with headless Chromium. What the fits measured is printed. Each picture is a PNG of at most 150 KB in
-docs/figures; `--pack FILE` only makes a picture that is there as small.
+docs/figures; `--pack FILE` only makes a picture that is there as small, `--claims` only draws the paper's claims from the
+ledgers.
 """
 
 from __future__ import annotations
@@ -180,18 +181,33 @@ def picture_texts(browser: Any, work: Path) -> None:
             save(framed(page, "#look", 590), f"questions_texts_{scheme}")
 
 
+def picture_claims(work: Path) -> None:
+    """The paper's claims and ours."""
+    from icda_bench.claims_figure import claim_dots, draw_claims
+    from icda_bench.paper_claims import load_claims
+
+    drawn = work / "claims.png"
+    draw_claims(claim_dots(load_claims(), ROOT / "benchmarks" / "results"), drawn)
+    save(drawn.read_bytes(), "claims")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, default=Path("runs/pictures"), help="folder for photos and models")
     parser.add_argument("--demo", type=Path, default=Path("runs/demo/report.html"), help="page of `make demo`, if made")
     parser.add_argument("--pack", type=Path, nargs="+", default=[], help="pictures of docs/figures to make smaller")
+    parser.add_argument("--claims", action="store_true", help="only the figure of the paper's claims")
     options = parser.parse_args()
     if options.pack:
         for path in options.pack:
             save(path.read_bytes(), path.stem)
         return
+    if options.claims:
+        picture_claims(options.work)
+        return
     photos, model, answers = options.work / "photos", options.work / "model", options.work / "answers.csv"
     shutil.rmtree(options.work, ignore_errors=True)
+    picture_claims(options.work)
     styles = write_photos(photos)
     (options.work / "styles.json").write_text(json.dumps(styles, indent=1))
     icda("fit", photos / "train", "--out", options.work / "plain", "--method", "ce")

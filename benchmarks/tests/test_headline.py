@@ -18,8 +18,8 @@ def write_results(folder: Path) -> None:
                 ("cross_entropy", "", "0.5"),
                 ("focal", "gamma=1", "0.6"),
                 ("focal", "gamma=2", "0.7"),
-                (contest.ours, "", "0.8"),
-                *((name, "", "0.99") for name in contest.not_rivals),
+                ("robust", "", "0.8"),
+                *((name, "", "0.99") for name in contest.given_more),
             )
         ]
         write_ledger(folder / f"{contest.ledger}.csv", rows)

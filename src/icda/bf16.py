@@ -2,7 +2,7 @@
 
 A CPU may announce AMX instructions that the sandbox around it forbids: the first bf16 layer then ends Python with an
 illegal instruction. Where the kernel refuses AMX, a child process tries it first. oneDNN leaves AMX alone if ISA is
-AVX512_CORE_BF16 when torch is loaded, so nothing here imports torch. See docs/precision.md.
+AVX512_CORE_BF16 when torch is loaded, so nothing here imports torch. See docs/compile.md.
 """
 
 from __future__ import annotations

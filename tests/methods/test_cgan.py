@@ -11,7 +11,7 @@ from icda.models.conditional_gan import ConditionalDiscriminator
 
 def chance_of_real(discriminator: ConditionalDiscriminator, image: Tensor, target: int) -> float:
     source, named = discriminator(image[None])
-    return 1 / (1 + math.exp(-float(source) - float(named[0, target])))
+    return 1 / (1 + math.exp(-float((source + named[0, target]).detach())))
 
 
 def test_real_and_generated_images_are_judged_under_their_class() -> None:

@@ -33,6 +33,7 @@ BENCHES = {
     "verdicts": Bench(
         "whether the audit's verdicts are right on planted biases, and their worth", "studies.verdicts.run.run"
     ),
+    "robust": Bench("whether --method robust finds what was planted", "studies.robust_verdicts.run"),
     "asking": Bench("what a person's answers are worth: the worst group over their number", "studies.asking.run"),
     "fit": Bench("fit times beside LogisticRegression, and memory for features on disk", "cost.fit_time.run", False),
     "strengths": Bench(
@@ -54,6 +55,8 @@ BENCHES = {
     "shortcut": Bench("whether a larger sample margin takes ICDA off a shortcut", SUITE),
     "text": Bench("film reviews whose sentiment people reversed: a table of our own", SUITE),
     "noise": Bench("wrong labels on digits and 5,000 images of MNIST: a table of our own", SUITE),
+    "human-noise": Bench("labels that people gave to CIFAR: a table of our own", SUITE),
+    "mistakes": Bench("whether finished runs know which labels are wrong", "studies.mistakes.run", False),
     "best-epoch": Bench("what a table gains that reports the best test epoch", "studies.noisy_digits.run_best_epoch"),
     "few-metadata": Bench("how far metadata may be few or wrong", "studies.noisy_digits.run_few_metadata"),
     "long-training": Bench(

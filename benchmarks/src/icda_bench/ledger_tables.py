@@ -24,6 +24,7 @@ SHORT_NAMES = {
     "meta_icda_signed": "Meta-ICDA, signed",
     "shortcut_prior": "Shortcut prior",
     "robust": "robust",
+    "twin_labels": "Twin labels",
 }
 SMALL_TASKS = {
     "digits_lt": ("long tail, accuracy", "accuracy"),

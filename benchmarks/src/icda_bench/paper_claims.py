@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +16,7 @@ from icda_bench.rows import read_rows, read_table
 from icda_bench.studies.tail_features.run import TITLES, TailRow
 from icda_bench.suites.suite import Suite, cell_config, load_suite
 from icda_bench.suites.suite_table import Line, column_lines, length_text, suite_rows
+from icda_bench.suites.verdict import Status
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,8 @@ class Claim:
     column: str
     row: str
     against: str
+    label: str
+    group: str
     tier: str = "cpu"
 
 
@@ -35,9 +39,10 @@ def _content() -> dict[str, Any]:
 
 
 def load_claims() -> list[Claim]:
-    return [Claim(entry["text"], entry["scale"], **entry["cells"]) for entry in _content()["claims"]]
+    return [Claim(**entry.pop("cells"), **entry) for entry in _content()["claims"]]
 
 
+FEATURES = "tiny_imagenet_lt"
 TITLE = ["the paper says", "its figures", "ours", "at which scale", "verdict"]
 
 
@@ -48,21 +53,35 @@ def claims_table(results: Path) -> str:
     return markdown(TITLE, [line for line in (*lines, *extra) if line is not None])
 
 
-def _suite_line(claim: Claim, results: Path) -> list[str] | None:
+def claim_lines(claim: Claim, results: Path) -> tuple[Line, Line] | None:
+    """The row that a claim is about and the one it should beat; None for long runs that are not there."""
     suite = load_suite(claim.suite)
-    column = suite.column(claim.column)
-    lines = {line.row.key: line for line in column_lines(suite, column, claim.tier, suite_rows(suite.name, results))}
+    rows = suite_rows(suite.name, results)
+    lines = {line.row.key: line for line in column_lines(suite, suite.column(claim.column), claim.tier, rows)}
     row, against = lines[claim.row], lines[claim.against]
-    if claim.tier == "long" and not (row.values and against.values):
+    return None if claim.tier == "long" and not (row.values and against.values) else (row, against)
+
+
+def _suite_line(claim: Claim, results: Path) -> list[str] | None:
+    suite, found = load_suite(claim.suite), claim_lines(claim, results)
+    if found is None:
         return None
-    config = cell_config(suite, claim.tier, column, row.row)
+    row, against = found
     return [
         f"{claim.text} ([{claim.suite}]({_content()['pages'][claim.suite]}))",
         _paper_cell(row, against),
         f"{_named(suite, row)}, {_named(suite, against)}",
-        f"{claim.scale}, {config.model or 'its own network'}, {length_text(config)}",
+        _scale(suite, claim, row),
         row.verdict.text(),
     ]
+
+
+def _scale(suite: Suite, claim: Claim, row: Line) -> str:
+    column = suite.column(claim.column)
+    if claim.tier not in column.places:
+        return column.absent or claim.scale
+    config = cell_config(suite, claim.tier, column, row.row)
+    return f"{claim.scale}, {config.model or 'its own network'}, {length_text(config)}"
 
 
 def _paper_cell(row: Line, against: Line) -> str:
@@ -81,18 +100,22 @@ def _short(title: str) -> str:
     return title.split(",")[0].split(":")[0]
 
 
-def _features_line(results: Path) -> list[str] | None:
-    """The ImageNet-LT figure's stand-in: heads on frozen features of Tiny ImageNet."""
-    name = "tiny_imagenet_lt"
-    rows = [row for row in read_rows(results / "tail_features.csv", TailRow) if row.set == name]
+def features_figures(results: Path) -> dict[str, list[float]] | None:
+    """The ImageNet-LT figure's stand-in, heads on frozen features of Tiny ImageNet: accuracy by method and seed."""
+    rows = [row for row in read_rows(results / "tail_features.csv", TailRow) if row.set == FEATURES]
     figures = {method: [100 * row.accuracy for row in rows if row.method == method] for method in ("icda", "la")}
-    if not figures["icda"] or not figures["la"]:
+    return figures if all(figures.values()) else None
+
+
+def _features_line(results: Path) -> list[str] | None:
+    figures = features_figures(results)
+    if figures is None:
         return None
     return [
         "ahead on ImageNet-LT, heads on frozen features ([figure](embeddings.md#long-tails-on-frozen-features))",
         "no figures, the order only",
         f"ICDA {spread(figures['icda'], digits=1)}, LA {spread(figures['la'], digits=1)}",
-        f"{TITLES[name]}, features of EfficientNet-Lite0",
+        f"{TITLES[FEATURES]}, features of EfficientNet-Lite0",
         _order(figures["icda"], figures["la"]),
     ]
 
@@ -102,8 +125,12 @@ def _order(ours: list[float], theirs: list[float]) -> str:
     differences = [mine - other for mine, other in zip(ours, theirs, strict=True)]
     mean = sum(differences) / len(differences)
     ahead = sum(value > 0 for value in differences)
-    status = "trend holds" if ahead == len(differences) else "does not hold"
-    return f"{status}: {mean:+.1f} to LA, ahead with {ahead} of {len(differences)} seeds"
+    return f"{order_status(differences)}: {mean:+.1f} to LA, ahead with {ahead} of {len(differences)} seeds"
+
+
+def order_status(differences: Sequence[float]) -> Status:
+    """Ahead with every seed, or not."""
+    return "trend holds" if all(value > 0 for value in differences) else "does not hold"
 
 
 def _cost_line(results: Path) -> list[str] | None:

@@ -31,6 +31,7 @@ from icda_bench.studies.audit import AuditRow, audit_table
 from icda_bench.studies.embeddings.methods import BY_CLASS
 from icda_bench.studies.embeddings.run import HEADLINE_COLUMNS, HEADLINE_ROWS, embeddings_table
 from icda_bench.studies.group_strengths import StrengthRow, group_strengths_table
+from icda_bench.studies.mistakes import MistakesRow, mistakes_table
 from icda_bench.studies.noisy_digits import (
     BestEpochRow,
     FewMetadataRow,
@@ -41,6 +42,7 @@ from icda_bench.studies.noisy_digits import (
     long_training_table,
     shortcut_and_noise_table,
 )
+from icda_bench.studies.robust_verdicts import RobustRow, robust_verdicts_table
 from icda_bench.studies.selection_rules import RuleRow, selection_table
 from icda_bench.studies.stability import StabilityRow, stability_table
 from icda_bench.studies.tail_features.run import TailRow, tail_tables
@@ -59,6 +61,8 @@ ROW_TABLES: dict[str, tuple[str, type[Any], Callable[[list[Any]], str]]] = {
     "few-metadata": ("few_metadata", FewMetadataRow, few_metadata_table),
     "group-strengths": ("group_strengths", StrengthRow, group_strengths_table),
     "long-training": ("long_training", LongTrainingRow, long_training_table),
+    "mistakes": ("mistakes", MistakesRow, mistakes_table),
+    "robust-verdicts": ("robust_verdicts", RobustRow, robust_verdicts_table),
     "selection": ("selection", RuleRow, selection_table),
     "shortcut-and-noise": ("shortcut_and_noise", ShortcutAndNoiseRow, shortcut_and_noise_table),
     "stability": ("stability", StabilityRow, stability_table),

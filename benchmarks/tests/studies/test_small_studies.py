@@ -14,8 +14,9 @@ from icda.methods.create import method_class, option_names
 from icda.training import TrainConfig, train
 from icda.training.run import load_folder, load_task
 from icda_bench.rows import read_rows
-from icda_bench.studies import noisy_digits, stability
+from icda_bench.studies import noisy_digits, robust_verdicts, stability
 from icda_bench.studies.noisy_digits import BestEpochRow, FewMetadataRow, LongTrainingRow, ShortcutAndNoiseRow
+from icda_bench.studies.robust_verdicts import RobustRow
 from icda_bench.studies.stability import StabilityRow
 
 RECIPE = {"model": "mlp", "epochs": 2}
@@ -141,3 +142,39 @@ def test_tables_of_the_studies_keep_settings_apart_and_leave_out_what_was_not_me
     assert clipped[4:7] == ["default", "0 of 2", "9.5 (2)"]
     assert clipped[7].startswith("60.0")
     assert unclipped[4:] == ["none", "1 of 1", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("plant", "chances", "is_right"),
+    [
+        ("clean", (0.0, 0.0, 0.0), True),
+        ("clean", (0.9, 0.0, 0.0), False),
+        ("flip_40", (0.0, 0.9, 0.0), True),
+        ("tail_10+patch_5", (0.9, 0.0, 0.9), True),
+        ("tail_10+patch_5", (0.0, 0.0, 0.9), False),
+        ("colour_5+flip_20", (0.9, 0.0, 0.0), True),
+        ("colour_5+flip_20", (0.0, 0.9, 0.0), False),
+    ],
+)
+def test_a_verdict_is_right_if_it_names_what_was_planted(plant: str, chances: Any, is_right: bool) -> None:
+    assert RobustRow("digits", plant, "robust", 0, 0.9, None, *chances).is_right is is_right
+
+
+def test_robust_is_trained_on_what_was_planted_and_finds_most_of_it(
+    run_twice: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(robust_verdicts.BASES, "digits", (("tail_50", "flip_40"), {"model": "small_cnn", "epochs": 12}))
+    rows = run_twice(robust_verdicts.run, RobustRow, seeds=(20,))
+    assert [row.is_right for row in rows if row.method == "robust"] == [True, True]
+    assert cells_of(robust_verdicts.robust_verdicts_table(rows))[1][1:4] == ["40 % flips", "1 of 1", "0"]
+
+
+def test_a_planted_task_has_the_counts_it_is_named_by() -> None:
+    clean = robust_verdicts.make_task("digits", "clean", 20).train
+    noisy = robust_verdicts.make_task("digits", "tail_10+flip_40", 20).train
+    marked = robust_verdicts.make_task("digits", "colour_10", 20).train
+    assert noisy.clean_targets is not None
+    assert marked.groups is not None
+    assert len(noisy) < len(clean)
+    assert float((noisy.targets != noisy.clean_targets).double().mean()) == pytest.approx(0.4, abs=0.06)
+    assert float((marked.groups % 2 != marked.targets).double().mean()) == pytest.approx(0.1, abs=0.02)

@@ -75,7 +75,10 @@ def test_every_name_in_a_suite_is_known(name: str) -> None:
             assert set(row.options_in(column.key)) <= set(options), row.method
     for column in suite.columns:
         for tier, place in column.places.items():
-            assert {place.task, place.metadata_task or place.task} <= set(TASKS)
+            ends = [f"_fold_{fold}" for fold in place.fold_numbers()] if place.folds else [""]
+            assert {f"{name}{end}" for name in (place.task, place.metadata_task or place.task) for end in ends} <= set(
+                TASKS
+            )
             model = cell_config(suite, tier, column, suite.row(suite.reference)).model
             assert model is not None
             assert model in MODELS or model in FOREIGN  # always said: the ledger's row and the suite's are compared

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmarks.tests.suites.ledgers import rows_for
@@ -52,7 +53,9 @@ def test_errors_are_shown_as_errors_and_judged_as_accuracies() -> None:
     assert "| ISDA | 5.98 | 49.0 ± 1.4 (2) | reference |" in text
     assert "| ICDA | 4.89 | 39.0 ± 1.4 (2) | trend holds: +10.0 to ISDA (noise 2.8) |" in text
     assert "| WGAN | 6.63 |  | not run here |" in text
-    could, cannot = text.partition("**Not run here**")[2].split("**Cited, not run: too long for two cores: weeks a run**")
+    could, cannot = text.partition("**Not run here**")[2].split(
+        "**Cited, not run: too long for two cores: weeks a run**"
+    )
     assert "| ISDA | 26.35 |\n" in could
     assert "| ISDA | 3.58 | 17.98 |\n" in cannot
 
@@ -144,7 +147,8 @@ def test_every_row_of_a_committed_ledger_belongs_to_a_cell_of_its_suite(name: st
         for column in suite.columns
         for row in suite.rows
         if row.method is not None and tier in column.places and column.key not in row.skip
-        for config in [cell_config(suite, tier, column, row)]
+        for fold in column.places[tier].fold_numbers()
+        for config in [cell_config(suite, tier, column, row, fold=fold)]
     }
     names = ("tier", "task", "model", "method", "options", "epochs")
     strange = [line for line in lines if tuple(line[name] for name in names) not in wanted]
@@ -188,3 +192,33 @@ def test_no_honest_figure_of_the_worst_group_on_cmnist_exceeds_its_ceiling() -> 
     assert rows
     for row in rows:
         assert float(row["worst_group_accuracy"]) <= 0.77, f"{row['method']}, seed {row['seed']}: labels have leaked"
+
+
+def fold_rows(suite: Any, key: str, groups: list[str], seed: int = 0) -> list[dict[str, str]]:
+    """Ledger rows of CelebA's folds, each with what was right of its groups."""
+    lines = []
+    for fold, counts in enumerate(groups, 1):
+        (line,) = rows_for(suite, key, "cpu", [0.99])
+        worst = min(int(right) / int(total) for right, total in (group.split("/") for group in counts.split()))
+        shown = {"task": f"celeba_10k_fold_{fold}", "worst_group_accuracy": str(worst), "seed": str(seed)}
+        lines.append({**line, **shown, "train_weighted_accuracy": str(0.9 + fold / 100), "groups": counts})
+    return lines
+
+
+def test_the_worst_group_is_pooled_over_the_folds_and_has_its_interval() -> None:
+    suite = load_suite("table6")
+    average, worst = suite.column("celeba_avg"), suite.column("celeba_worst")
+    uw = ["90/100 90/100 9/10 2/2", "90/100 90/100 9/10 0/2", "90/100 90/100 9/10 1/2", "80/100 90/100 9/10 1/2"]
+    rows = fold_rows(suite, "uw", [*uw, "80/100 90/100 9/10 1/2"])
+    assert measured_points(suite, worst, suite.row("uw"), "cpu", rows) == (50.0,)  # 5 of 10
+    rows[0]["groups"] = "90/100 90/100 9/10 2/4"  # now 5 of 12, whatever the folds' own worst groups are
+    assert measured_points(suite, worst, suite.row("uw"), "cpu", rows) == pytest.approx((100 * 5 / 12,))
+    assert measured_points(suite, average, suite.row("uw"), "cpu", rows) == pytest.approx((93.0,))
+    rows += fold_rows(suite, "icda", ["90/100 90/100 9/10 2/2"] * 4)  # a fold is missing
+    assert measured_points(suite, worst, suite.row("icda"), "cpu", rows) == ()
+    rows += fold_rows(suite, "group_dro", ["90/100 90/100 8/10 2/2"] * 5)
+    text = suite_table(suite, rows)
+    assert "| UW | 83.30 | 41.7 (1) [19.3, 68.0] | reference |" in text  # Wilson's interval of 5 of 12
+    assert "task `celeba_10k_fold_1` to `5`, pooled over the folds, worst group with its 95 % interval" in text
+    # Both shares are uncertain: of 12 men, and of 50 blond women, who are the worst group there.
+    assert "| GroupDRO | 87.20 | 80.0 (1) [67.0, 88.8] | trend holds: +38.3 to UW (noise 27.4) |" in text

@@ -1,8 +1,8 @@
 """The rule book: limits on what cross-fitted heads and networks show, and the words in which the outcome is given.
 
 `icda.auditing` judges heads by it, `icda.cross_fit.network_verdicts` networks. The limits were looked for on the cases of
-`icda bench verdicts`, all sets but one at a time, and judged on that one; docs/audit.md shows the outcome. No rule knows a
-data set: all are about shares and ratios that mean something.
+`icda bench verdicts`, all sets but one at a time, and judged on that one; docs/evidence/verdicts.md shows the outcome. No
+rule knows a data set: all are about shares and ratios that mean something.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class ImageGAN(OptimizerState, Method):
         check_images(f"{self.name} makes images", shape, square, f" of a side of {', '.join(map(str, SIZES))} pixels")
         self.share, self.start, self._seed, self._num_classes = share, start, setup.seed, setup.num_classes
         channels, size = shape[:2]
-        wide = {"width": width, "widest": 4 * width}
+        wide: dict[str, Any] = {"width": width, "widest": 4 * width}
         with torch.random.fork_rng(devices=[]):  # the classifier's own draws stay what they are without a GAN
             torch.default_generator.manual_seed(generator_for(setup.seed, self.name).initial_seed())
             self.generator = ConditionalGenerator(setup.num_classes, channels, size, noise_dim, **wide)

@@ -8,7 +8,8 @@ import torch
 from PIL import Image
 
 from icda.data import create_task
-from icda.data.datasets.celeba import CLASSES, GROUPS
+from icda.data.datasets import celeba
+from icda.data.datasets.celeba import CLASSES, FEATURES_FILE, FIRST_FILE, FOLDS, GROUPS
 from icda.data.registry import DatasetNotFoundError
 
 HEADER = ("5_o_Clock_Shadow", "Blond_Hair", "Male", "Young")
@@ -144,3 +145,55 @@ def test_two_epochs_of_training_judge_all_four_groups(
     metrics = train_briefly(name, model=model, batch_size=5)
     assert set(metrics["per_group_accuracy"]) == set(GROUPS)
     assert metrics["train_weighted_accuracy"] is not None
+
+
+@pytest.fixture
+def first(real_data: Path) -> list[Any]:
+    """The five tasks made of the first 10,000 images."""
+    if not (real_data / FIRST_FILE).is_file():
+        pytest.skip(f"REAL DATA NOT TESTED: no {FIRST_FILE} in {real_data}.")
+    return [create_task(f"celeba_10k_fold_{fold}", real_data) for fold in range(1, FOLDS + 1)]
+
+
+def test_every_image_is_tested_once_over_the_folds_and_not_trained_on_there(first: list[Any]) -> None:
+    assert torch.cat([task.test.rows for task in first]).sort().values.tolist() == list(range(10_000))
+    for task in first:
+        parts = torch.cat([split.rows for split in (task.train, task.validation, task.test)])
+        assert len(parts) == len(parts.unique()) == 10_000
+        for split, share in ((task.train, 0.6), (task.validation, 0.2), (task.test, 0.2)):
+            sizes = torch.bincount(split.groups, minlength=4)
+            assert torch.allclose(sizes.double(), share * torch.tensor([4412.0, 4136, 1371, 81]).double(), atol=2)
+    men = [set(task.test.rows[task.test.groups == 3].tolist()) for task in first]
+    assert len(set.union(*men)) == sum(map(len, men)) == 81
+    for task, mine in zip(first, men, strict=True):
+        assert not mine & set(task.train.rows.tolist())
+        assert (task.group_names[3], len(mine) in (16, 17)) == ("blond, male", True)
+
+
+def test_the_first_images_are_small_augmented_and_the_same_in_all_folds(first: list[Any]) -> None:
+    one, other = first[:2]
+    assert one.train.source is other.train.source
+    assert one.data_hash != other.data_hash
+    positions = torch.arange(8)
+    plain, drawn = one.train.batch(positions), one.train.batch(positions, torch.Generator().manual_seed(0))
+    assert plain.inputs.shape == (8, 3, 64, 64)
+    assert not torch.equal(plain.inputs, drawn.inputs)
+
+
+def test_features_of_the_first_images_follow_the_same_folds(encode_images: Any, tmp_path: Path) -> None:
+    names, random = np.array(["Blond_Hair", "Bald", "Male"]), np.random.default_rng(0)
+    attributes = random.integers(0, 2, (60, 3)).astype(np.uint8)
+    blob = encode_images(random.integers(0, 256, (60, 64, 64, 3), dtype=np.uint8))
+    np.savez(tmp_path / FIRST_FILE, **blob, attributes=attributes, attribute_names=names)
+    with pytest.raises(DatasetNotFoundError, match=r"tools/celeba_features\.py"):
+        create_task("celeba_10k_features_fold_2", tmp_path)
+    np.savez(tmp_path / FEATURES_FILE, features=random.normal(size=(60, 7)).astype(np.float16))
+    images, features = (create_task(f"celeba_10k{kind}_fold_2", tmp_path) for kind in ("", "_features"))
+    assert features.test.targets.tolist() == attributes[features.test.rows, 0].tolist()
+    assert features.test.groups.tolist() == (2 * attributes[:, 0] + attributes[:, 2])[features.test.rows].tolist()
+    assert torch.equal(images.train.rows, features.train.rows)
+    assert (features.input_kind, features.input_shape) == ("features", (7,))
+    np.savez(tmp_path / FEATURES_FILE, features=np.zeros((59, 7)))
+    celeba._first_features.cache_clear()
+    with pytest.raises(ValueError, match=r"has 59 rows, celeba_10k_64px\.npz 60: make it again"):
+        create_task("celeba_10k_features_fold_2", tmp_path)

@@ -11,6 +11,7 @@ NEEDED = {
     "cad_imdb": ("cad/sentiment/combined/paired/train_paired.tsv", "text.tar.xz", "Kaushik"),
     "celeba": ("list_attr_celeba", "list_eval_partition", "img_align_celeba", "celeba_v1.0", "Hong Kong"),
     "celeba_64px": ("list_attr_celeba", "Hong Kong"),
+    "celeba_10k_fold_1": ("celeba_10k_64px.npz", "Hong Kong"),
     **dict.fromkeys(("cifar10", "cifar10_lt_100", "cifar10_flip_20"), ("cifar-10-batches-py", "Toronto")),
     "cifar100": ("cifar-100-python", "Toronto"),
     "civil_comments": ("civilcomments_v1.0", "all_data_with_identities.csv", "WILDS", "CC0"),

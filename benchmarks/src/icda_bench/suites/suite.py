@@ -34,6 +34,7 @@ SUITES = (
     "shortcut",
     "text",
     "noise",
+    "human-noise",
 )
 NOTHING = "nothing"  # what a column is like that no column of the paper is like
 
@@ -42,16 +43,22 @@ NOTHING = "nothing"  # what a column is like that no column of the paper is like
 class Place:
     """Where a column is run in one tier: a task, the one that methods with metadata get, and changes to the recipe.
 
-    `rows` are those that are run here, all if it is empty. The last three come before the tier's.
+    `rows` are those that are run here, all if it is empty. With `folds` a run is one of each of the tasks `task`_fold_1,
+    ..., which together test every sample once. What follows comes before the tier's.
     """
 
     task: str
     metadata_task: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     rows: tuple[str, ...] = ()
+    folds: int | None = None
     cell_seconds: float | None = None
+    seeds: int | None = None
     row_seeds: dict[str, int] = field(default_factory=dict)
     row_options: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def fold_numbers(self) -> Sequence[int]:
+        return range(1, (self.folds or 1) + 1)
 
 
 @dataclass(frozen=True)
@@ -205,15 +212,16 @@ def cells(
             if column.key in row.skip or (place.rows and row.key not in place.rows):
                 continue
             own_seeds = {**suite.tiers[tier].row_seeds, **place.row_seeds}
-            count = seeds or own_seeds.get(row.key, suite.tiers[tier].seeds)
-            chosen += [_cell(suite, tier, column, place, row, first_seed + k, out) for k in range(count)]
+            count = seeds or own_seeds.get(row.key, place.seeds or suite.tiers[tier].seeds)
+            for seed in range(first_seed, first_seed + count):
+                chosen += [_cell(suite, tier, column, row, seed, fold, out) for fold in place.fold_numbers()]
     once: dict[str, Cell] = {}
     for cell in chosen:
         once.setdefault(cell.config.out, cell)  # two columns may show figures of the same run
     return sorted(once.values(), key=lambda cell: cell.config.seed)  # stable: columns and rows keep their order
 
 
-def cell_config(suite: Suite, tier: str, column: Column, row: SuiteRow, seed: int = 0) -> TrainConfig:
+def cell_config(suite: Suite, tier: str, column: Column, row: SuiteRow, seed: int = 0, fold: int = 1) -> TrainConfig:
     """The settings of one cell, without a folder of its own."""
     assert row.method is not None, f"{row.title} is cited, not run"
     place, recipe = column.places[tier], suite.tiers[tier]
@@ -221,14 +229,15 @@ def cell_config(suite: Suite, tier: str, column: Column, row: SuiteRow, seed: in
     if row.metadata:
         settings |= recipe.metadata_recipe
     task = place.metadata_task if row.metadata and place.metadata_task else place.task
+    task += f"_fold_{fold}" if place.folds else ""
     of_tier = {**recipe.row_options, **place.row_options}
     options = {**row.options_in(column.key), **of_tier.get(row.key, {})}
     settings |= {**row.settings, "task": task, "method": row.method, "options": options, "seed": seed}
     return config_from_dict(settings, f"suite {suite.name}, tier {tier}")
 
 
-def _cell(suite: Suite, tier: str, column: Column, place: Place, row: SuiteRow, seed: int, out: str) -> Cell:
-    config = cell_config(suite, tier, column, row, seed)
+def _cell(suite: Suite, tier: str, column: Column, row: SuiteRow, seed: int, fold: int, out: str) -> Cell:
+    config = cell_config(suite, tier, column, row, seed, fold)
     # The hash in the folder's name: a cell that two tables share is run once, a changed recipe starts again.
     folder = f"{out}/{tier}/{config.task}/{config.method}/seed{seed}-{config.hash()}"
     return Cell(suite.name, tier, column.key, row.key, replace(config, out=folder))

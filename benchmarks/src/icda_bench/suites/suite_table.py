@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from icda.results.ledger import options_text, read_ledger
 from icda.training import TrainConfig
 from icda_bench.markdown import markdown, spread
+from icda_bench.suites.folds import NORMAL, WORST, pooled, wilson, worst_group
 from icda_bench.suites.suite import Column, Suite, SuiteRow, cell_config
 from icda_bench.suites.verdict import Entry, PaperVerdict, judge
 
@@ -19,12 +21,16 @@ TITLES = ["method", "the paper", "ours, mean ± std (n)", "status"]
 
 @dataclass(frozen=True)
 class Line:
-    """One row of a column as it is shown: figures as the paper prints them, and the verdict."""
+    """One row of a column as it is shown: figures as the paper prints them, and the verdict.
+
+    `interval` is that of a worst group pooled over folds.
+    """
 
     row: SuiteRow
     paper: float | None
     values: tuple[float, ...]
     verdict: PaperVerdict
+    interval: tuple[float, float] | None = None
 
 
 def suite_table(suite: Suite, rows: Sequence[dict[str, str]]) -> str:
@@ -67,6 +73,7 @@ def suite_rows(suite: str, results: Path) -> list[dict[str, str]]:
 def column_lines(suite: Suite, column: Column, tier: str, rows: Iterable[dict[str, str]]) -> list[Line]:
     """The rows of a column with what was measured in a tier."""
     measured = {row.key: measured_points(suite, column, row, tier, rows) for row in suite.rows}
+    intervals = {row.key: _interval(suite, column, row, tier, rows) for row in suite.rows}
     entries = [
         Entry(
             row.key,
@@ -76,15 +83,23 @@ def column_lines(suite: Suite, column: Column, tier: str, rows: Iterable[dict[st
             group="metadata" if row.metadata else "",
             own=row.own,
             below=row.below,
+            error=0.0 if interval is None else (interval[1] - interval[0]) / (2 * NORMAL),
         )
         for row in suite.rows
+        for interval in [intervals[row.key]]
     ]
     verdicts = judge(entries, suite.reference, at_paper_tier=tier == "paper")
     verdicts |= {row.key: PaperVerdict("cited") for row in suite.rows if row.method is None}
     return [
-        Line(row, _shown(suite, suite.paper_points(row, column)), measured[row.key], verdicts[row.key])
+        Line(
+            row,
+            _shown(suite, suite.paper_points(row, column)),
+            measured[row.key],
+            verdicts[row.key],
+            intervals[row.key],
+        )
         for row in suite.rows
-        if column.key not in row.skip
+        if _belongs(column, row, tier)
     ]
 
 
@@ -92,15 +107,44 @@ def measured_points(
     suite: Suite, column: Column, row: SuiteRow, tier: str, rows: Iterable[dict[str, str]]
 ) -> tuple[float, ...]:
     """The suite's metric in per cent of all ledger rows of a cell, by seed."""
-    if row.method is None or tier not in column.places or column.key in row.skip:
-        return ()
-    identity = _identity(cell_config(suite, tier, column, row))
-    by_seed = {
-        int(line["seed"]): 100 * float(line[suite.metric_of(column)])
-        for line in rows
-        if line["tier"] == tier and _ledger_identity(line) == identity and line[suite.metric_of(column)]
-    }
-    return tuple(by_seed[seed] for seed in sorted(by_seed))
+    runs = _ledger_lines(suite, column, row, tier, rows)
+    return tuple(100 * pooled(lines, suite.metric_of(column)) for lines in runs)
+
+
+def _ledger_lines(
+    suite: Suite, column: Column, row: SuiteRow, tier: str, rows: Iterable[dict[str, str]]
+) -> list[list[dict[str, str]]]:
+    """The ledger's lines of a cell by seed, one for each fold; a seed that lacks a fold is left out."""
+    if row.method is None or tier not in column.places or not _belongs(column, row, tier):
+        return []
+    folds = column.places[tier].fold_numbers()
+    identities = {_identity(cell_config(suite, tier, column, row, fold=fold)): fold for fold in folds}
+    by_seed: dict[int, dict[int, dict[str, str]]] = {}
+    for line in rows:
+        fold = identities.get(_ledger_identity(line))
+        if line["tier"] == tier and fold is not None and line[suite.metric_of(column)]:
+            by_seed.setdefault(int(line["seed"]), {})[fold] = line
+    return [[found[fold] for fold in folds] for _, found in sorted(by_seed.items()) if len(found) == len(folds)]
+
+
+def _belongs(column: Column, row: SuiteRow, tier: str) -> bool:
+    """Whether a row has a cell in a column; of a column that is not run in a tier only what it skips is left out."""
+    place = column.places.get(tier)
+    chosen = place is None or not place.rows or row.key in place.rows or row.method is None
+    return column.key not in row.skip and chosen
+
+
+def _interval(
+    suite: Suite, column: Column, row: SuiteRow, tier: str, rows: Iterable[dict[str, str]]
+) -> tuple[float, float] | None:
+    """In per cent, of a worst group that is pooled over folds; further seeds test the same samples again."""
+    if tier not in column.places or not column.places[tier].folds or suite.metric_of(column) != WORST:
+        return None
+    counts = [worst_group(lines) for lines in _ledger_lines(suite, column, row, tier, rows)]
+    if not counts:
+        return None
+    low, high = wilson(statistics.mean(right / total for right, total in counts), min(total for _, total in counts))
+    return 100 * low, 100 * high
 
 
 def tier_shown(suite: Suite, column: Column, rows: Sequence[dict[str, str]]) -> str | None:
@@ -123,12 +167,16 @@ def column_text(suite: Suite, column: Column, tier: str, lines: Sequence[Line]) 
         [
             line.row.title,
             "" if line.paper is None else f"{line.paper:.2f}",
-            spread([_shown(suite, value) or 0.0 for value in line.values], digits=1),
+            spread([_shown(suite, value) or 0.0 for value in line.values], digits=1) + _interval_text(line.interval),
             line.verdict.text(),
         ]
         for line in lines
     ]
     return f"{_heading(suite, column, tier)}\n\n{markdown(TITLES, body)}"
+
+
+def _interval_text(interval: tuple[float, float] | None) -> str:
+    return "" if interval is None else f" [{interval[0]:.1f}, {interval[1]:.1f}]"
 
 
 def tried_text(suite: Suite, column: Column, lines: Sequence[Line]) -> str:
@@ -146,7 +194,11 @@ def _heading(suite: Suite, column: Column, tier: str) -> str:
     row = next(row for row in suite.rows if row.method is not None)
     config = cell_config(suite, tier, column, row)
     shown = f"{suite.shows}, %" if column.metric is None else "%"  # a column with its own metric is named after it
-    return f"**{column.title}** ({shown}; tier `{tier}`, `{config.task}`, {config.model}, {length_text(config)})"
+    folds = column.places[tier].folds
+    pooled = f" to `{folds}`, pooled, worst group with its 95 % interval" if folds else ""
+    return (
+        f"**{column.title}** ({shown}; tier `{tier}`, `{config.task}`{pooled}, {config.model}, {length_text(config)})"
+    )
 
 
 def length_text(config: TrainConfig) -> str:

@@ -17,7 +17,8 @@ All figures are accuracies in per cent; an error rate is subtracted from 100 fir
 Noise of a difference is 2 s sqrt(1/n + 1/m), s being the standard deviation over seeds pooled over the rows of the column
 that have a figure in the paper, because that of three seeds alone says little. Rows of our own may diverge, and are not to
 blur the others; only where no row with a figure has two seeds are all rows pooled, and where none at all has, s is taken
-to be 1 point. Differences of less than 0.5 points in the paper are ties; they come out the same way if ours lie within
+to be 1 point. Where groups are pooled over folds the standard errors of both shares are added in quadrature.
+Differences of less than 0.5 points in the paper are ties; they come out the same way if ours lie within
 max(0.5 points, noise), provided that noise is no more than 2 points.
 """
 
@@ -58,6 +59,7 @@ class Entry:
     group: str = ""
     own: bool = False
     below: str | None = None
+    error: float = 0.0  # standard error from few test samples, where folds are pooled
 
     @property
     def mean(self) -> float:
@@ -69,11 +71,34 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Comparison:
+    """A difference to another row, beside the paper's, which is infinite where the paper gives only the sign."""
+
+    other: str
+    paper: float
+    difference: float
+    noise: float
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the difference comes out as in the paper; None if noise hides it."""
+        if abs(self.paper) >= TIE:
+            return abs(self.difference) > self.noise and (self.difference > 0) == (self.paper > 0)
+        if abs(self.difference) > max(TIE, self.noise):
+            return False
+        return True if self.noise <= BLURRED else None
+
+    def text(self) -> str:
+        return f"{self.difference:+.1f} to {self.other} (noise {self.noise:.1f})"
+
+
+@dataclass(frozen=True)
 class PaperVerdict:
-    """A status, and the differences it rests on."""
+    """A status, and what it rests on."""
 
     status: Status
     detail: str = ""
+    comparisons: tuple[Comparison, ...] = ()
 
     def text(self) -> str:
         return f"{self.status}: {self.detail}" if self.detail else self.status
@@ -117,15 +142,15 @@ def _verdict(
             return PaperVerdict("reproduced", f"{away:+.1f} to the paper")
     if entry.key == reference and not entry.own:
         return PaperVerdict("reference")
-    compared = [
+    compared = tuple(
         _compare(entry, other, expected, deviation) for other, expected in _comparisons(entry, entries, reference)
-    ]
-    detail = ", ".join(text for _, text in compared)
+    )
+    detail = ", ".join(comparison.text() for comparison in compared)
     if _lacks_reference(entry, entries[reference]):
-        return PaperVerdict("reference not run", detail)
+        return PaperVerdict("reference not run", detail, compared)
     if not compared:
         return PaperVerdict("reference" if entry.key == reference else "no figure in the paper")
-    return PaperVerdict(_summed_up([agrees for agrees, _ in compared]), detail)
+    return PaperVerdict(_summed_up([comparison.agrees for comparison in compared]), detail, compared)
 
 
 def _lacks_reference(entry: Entry, reference: Entry) -> bool:
@@ -158,15 +183,7 @@ def _comparisons(entry: Entry, entries: Mapping[str, Entry], reference: str) -> 
     return comparisons
 
 
-def _compare(entry: Entry, other: Entry, expected: float, deviation: float) -> tuple[bool | None, str]:
-    """Whether the difference comes out as in the paper, None if noise hides it; and the difference in words."""
-    difference = entry.mean - other.mean
-    noise = 2 * deviation * math.sqrt(1 / len(entry.values) + 1 / len(other.values))
-    agrees: bool | None
-    if abs(expected) >= TIE:
-        agrees = abs(difference) > noise and (difference > 0) == (expected > 0)
-    elif abs(difference) > max(TIE, noise):
-        agrees = False
-    else:
-        agrees = True if noise <= BLURRED else None
-    return agrees, f"{difference:+.1f} to {other.title} (noise {noise:.1f})"
+def _compare(entry: Entry, other: Entry, expected: float, deviation: float) -> Comparison:
+    over_seeds = deviation**2 * (1 / len(entry.values) + 1 / len(other.values))
+    noise = 2 * math.sqrt(over_seeds + entry.error**2 + other.error**2)
+    return Comparison(other.title, expected, entry.mean - other.mean, noise)

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
-from icda.data.datasets.benchmark_files import check_images, incomplete, numbered, official_task, read_pairs
+from icda.data.datasets.benchmark_files import (
+    check_images,
+    decode_blob,
+    incomplete,
+    numbered,
+    official_task,
+    read_named,
+    read_pairs,
+)
+from icda.data.generators import generator_for
 from icda.data.images import central_square
 from icda.data.own.table import read_table
 from icda.data.registry import TASKS, find_folder
-from icda.data.sources import PreparedImages
-from icda.data.task import Task
+from icda.data.sources import IMAGENET_MEAN, IMAGENET_STD, FeatureArray, ImageArray, PreparedImages
+from icda.data.splits import shuffled_by_class
+from icda.data.task import Source, Task
 from icda.errors import InputError
 
 HOME = (
@@ -25,6 +38,8 @@ PARTS = {"0": 0, "1": 1, "2": 2}
 TARGET, ATTRIBUTE = "Blond_Hair", "Male"
 CLASSES = ("not blond", "blond")
 GROUPS = ("not blond, female", "not blond, male", "blond, female", "blond, male")
+FIRST_FILE, FEATURES_FILE = "celeba_10k_64px.npz", "celeba_10k_efficientnet_lite0.npz"
+FOLDS = 5
 
 
 @TASKS.register("celeba")
@@ -114,3 +129,76 @@ def _text_attributes(path: Path) -> tuple[list[str], list[str], list[str]]:
     if count != str(len(names)):
         raise InputError(f"{path} is cut short: its first line says {count} images, it has {len(names)}.")
     return names, blond, male
+
+
+def celeba_10k_fold(root: Path | None, seed: int, *, fold: int, features: bool = False) -> Task:
+    """One of five folds of the first 10,000 images at 64 x 64 pixels, or of their features; the seed decides nothing.
+
+    All of them lie in the official training part, so we split them: a fold is the test split, the next one validation,
+    the other three are trained on. Each group is dealt out evenly, so that each of the 81 blond men is tested once.
+    Figures of the worst group are to be pooled over the folds.
+    """
+    images = _first_path(root, FIRST_FILE)
+    targets, sexes = _read_first(images)
+    source: Source = _first_features(_first_path(root, FEATURES_FILE)) if features else _first_images(images)
+    if len(source) != len(targets):
+        raise InputError(f"CelebA: {FEATURES_FILE} has {len(source)} rows, {FIRST_FILE} {len(targets)}: make it again.")
+    about: dict[str, Any] = {"input_shape": (3, 64, 64), "default_model": "resnet8"}
+    if features:
+        width = int(source.fetch(torch.tensor([0])).shape[1])
+        about = {"input_kind": "features", "input_shape": (width,), "default_model": "linear"}
+    return official_task(
+        source,
+        targets,
+        sexes,
+        _fold_parts(2 * targets + sexes, fold),
+        name=f"celeba_10k{'_features' if features else ''}_fold_{fold}",
+        class_names=CLASSES,
+        group_names=GROUPS,
+        description=f"CelebA, blond hair, the first {len(targets):,} images at 64 x 64 pixels{', as features' * features}: "
+        f"fold {fold} of {FOLDS} for test, the next for validation. Not the official partition. "
+        "For non-commercial research only.",
+        **about,
+    )
+
+
+for _fold in range(1, FOLDS + 1):
+    TASKS.register(f"celeba_10k_fold_{_fold}")(partial(celeba_10k_fold, fold=_fold))
+    TASKS.register(f"celeba_10k_features_fold_{_fold}")(partial(celeba_10k_fold, fold=_fold, features=True))
+
+
+def _fold_parts(groups: Tensor, fold: int) -> Tensor:
+    """0 train, 1 validation, 2 test of each sample (N,); every group is dealt out evenly."""
+    number = torch.empty_like(groups)
+    for positions in shuffled_by_class(groups, generator_for("celeba_10k folds")):
+        number[positions] = torch.arange(len(positions)) % FOLDS
+    after = (number - (fold - 1)) % FOLDS
+    return torch.tensor([2, 1, *[0] * (FOLDS - 2)])[after]
+
+
+def _first_path(root: Path | None, file: str) -> Path:
+    made = "" if file == FIRST_FILE else f" (`python tools/celeba_features.py` makes it of {FIRST_FILE})"
+    return (find_folder(root, "CelebA", [("", file), ("celeba", file)], file + made, HOME) / file).resolve()
+
+
+@lru_cache(maxsize=1)
+def _read_first(path: Path) -> tuple[Tensor, Tensor]:
+    """Targets and sexes."""
+    arrays = read_named(path, ("attributes", "attribute_names"))
+    names = arrays["attribute_names"].tolist()
+    targets, sexes = (
+        torch.from_numpy(arrays["attributes"][:, names.index(name)].astype(np.int64)) for name in (TARGET, ATTRIBUTE)
+    )
+    return targets, sexes
+
+
+@lru_cache(maxsize=1)
+def _first_images(path: Path) -> ImageArray:
+    arrays = read_named(path, ("blob", "offsets"))
+    images = decode_blob(arrays["blob"], arrays["offsets"])
+    return ImageArray(images, IMAGENET_MEAN, IMAGENET_STD, crop_padding=4, flip=True)
+
+
+@lru_cache(maxsize=1)
+def _first_features(path: Path) -> FeatureArray:
+    return FeatureArray(read_named(path, ("features",))["features"].astype(np.float32))

@@ -131,8 +131,9 @@ def read_grids(folder: Path) -> CifarArrays:
             if f"{part}_{kind}" in manifest:
                 _check(folder / file, _sha256(content.tobytes()), manifest[f"{part}_{kind}"])
         arrays += [images, labels[part].astype(np.int64)]
-    class_names = tuple(map(str, labels.get("names", ())))
-    return CifarArrays(*arrays, class_names, labels.get("train_index"), manifest.get("of"))
+    named = tuple(map(str, labels.get("names", ())))
+    images, targets, test_images, test_targets = arrays
+    return CifarArrays(images, targets, test_images, test_targets, named, labels.get("train_index"), manifest.get("of"))
 
 
 def _read_grid(path: Path, expected: str) -> np.ndarray:

@@ -132,22 +132,23 @@ def digits_coloured(root: Path | None, seed: int) -> Task:
     Groups are class x colour; validation, test and metadata hold every group in equal parts. No label is wrong, so the
     shape alone suffices.
     """
-    return _coloured_digits("digits_coloured", seed)
+    return coloured_digits("digits_coloured", seed)
 
 
-def _coloured_digits(name: str, seed: int) -> Task:
+def coloured_digits(name: str, seed: int, agreement: float = COLOUR_AGREEMENT) -> Task:
+    """The coloured digits, whose colour tells the class of a share `agreement` of the training samples."""
     images, labels, rows = _cut(seed)
     generator = generator_for(seed, "digits_coloured")
     targets = (labels >= 5).long()
     colours = targets.clone()  # red, 0, goes with digits below 5
     for part in ("train", "validation", "test", "metadata"):
-        share = 1 - COLOUR_AGREEMENT if part == "train" else 0.5
+        share = 1 - agreement if part == "train" else 0.5
         colours[rows[part]] = flip_share(targets[rows[part]], share, generator)
     # One channel is empty in half of the images: half the mean, and the standard deviation that goes with it.
     spread = ((STD**2 + MEAN**2) / 2 - (MEAN / 2) ** 2) ** 0.5
     source = ImageArray(paint(images, colours), (MEAN / 2, MEAN / 2, 0.0), (spread,) * 3)
     story = (
-        f"8 x 8 digits in colour; colour agrees with the class on {COLOUR_AGREEMENT:.0%} of train, "
+        f"8 x 8 digits in colour; colour agrees with the class on {agreement:.0%} of train, "
         "on half of validation, test and metadata."
     )
     return _coloured_task(name, SIDE, cut_splits(source, targets, 2 * targets + colours, **rows), story)
@@ -159,7 +160,7 @@ def digits_coloured_noise(root: Path | None, seed: int) -> Task:
 
     Groups are those of the true labels.
     """
-    task = _coloured_digits("digits_coloured_noise", seed)
+    task = coloured_digits("digits_coloured_noise", seed)
     given = flip_share(task.train.targets, COLOURED_NOISE, generator_for(seed, "digits_coloured_noise"))
     story = f"{task.description[:-1]}; {COLOURED_NOISE:.0%} of train is mislabelled."
     return replace(_mislabelled(task, given), description=story)

@@ -11,4 +11,7 @@ class MeanColour(nn.Module):
 def mean_colour(kind: Kind, image_size: int | None) -> ImageEncoder:
     """The mean of each colour over an image: three features."""
     check_kind("mean_colour", "image", kind)
-    return ImageEncoder("mean_colour", "1", MeanColour(), image_size or 16, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+    half = (0.5, 0.5, 0.5)
+    size = image_size or 16
+    network = MeanColour()
+    return ImageEncoder("mean_colour", "1", network, size, mean=half, std=half)

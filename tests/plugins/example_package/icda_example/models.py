@@ -4,10 +4,13 @@ from torch import nn
 
 from icda.models import FeatureClassifier
 
+Shape = tuple[int, ...]
 
-def tanh_net(num_classes: int, input_shape: tuple[int, ...]) -> FeatureClassifier:
+
+def tanh_net(num_classes: int, input_shape: Shape) -> FeatureClassifier:
     """One hidden tanh layer over the flattened input."""
-    encoder = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(input_shape), 32), nn.Tanh())
+    hidden = nn.Linear(math.prod(input_shape), 32)
+    encoder = nn.Sequential(nn.Flatten(), hidden, nn.Tanh())
     return FeatureClassifier(encoder, nn.Linear(32, num_classes))
 
 
@@ -16,11 +19,12 @@ class MeanLetter(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(128, 16, padding_idx=0)
 
-    def forward(self, inputs):  # a dict with input_ids and attention_mask, both (N, length)
+    def forward(self, inputs):  # input_ids, attention_mask: (N, length)
         mask = inputs["attention_mask"].unsqueeze(-1)
-        return (self.embedding(inputs["input_ids"]) * mask).sum(1) / mask.sum(1).clamp(min=1)
+        total = (self.embedding(inputs["input_ids"]) * mask).sum(1)
+        return total / mask.sum(1).clamp(min=1)
 
 
-def letters(num_classes: int, input_shape: tuple[int, ...] = ()) -> FeatureClassifier:
-    """The mean embedding of a text's letters; reads texts, so a tokeniser has its name."""
+def letters(num_classes: int, input_shape: Shape = ()) -> FeatureClassifier:
+    """The mean embedding of a text's letters; has a tokeniser."""
     return FeatureClassifier(MeanLetter(), nn.Linear(16, num_classes))

@@ -7,12 +7,14 @@ from icda.data.sources import FeatureArray
 
 
 def two_moons(root: Path | None, seed: int) -> Task:
-    """Two half circles in the plane, nine samples of the first for each of the second."""
-    from sklearn.datasets import make_moons  # only whoever asks for the task waits for this import
+    """Two half circles in the plane, 540 samples and 60."""
+    from sklearn.datasets import make_moons  # a slow import, only here
 
     points, labels = make_moons((540, 60), noise=0.2, random_state=seed)
-    order = torch.randperm(len(points), generator=torch.Generator().manual_seed(seed))
-    source, targets = FeatureArray(points[order].astype("float32")), torch.from_numpy(labels).long()[order]
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(points), generator=generator)
+    source = FeatureArray(points[order].astype("float32"))
+    targets = torch.from_numpy(labels).long()[order]
 
     def split(first: int, last: int) -> Split:
         return Split(source, torch.arange(first, last), targets[first:last])
