@@ -34,6 +34,7 @@ BENCHES = {
         "whether the audit's verdicts are right on planted biases, and their worth", "studies.verdicts.run.run"
     ),
     "asking": Bench("what a person's answers are worth: the worst group over their number", "studies.asking.run"),
+    "peers": Bench("icda beside scikit-learn, fairlearn and cleanlab on tables and photos", "studies.peers.run.run"),
     "fit": Bench("fit times beside LogisticRegression, and memory for features on disk", "cost.fit_time.run", False),
     "strengths": Bench(
         "whether strengths of runs know groups they were not told", "studies.group_strengths.run", False
