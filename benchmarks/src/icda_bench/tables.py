@@ -41,6 +41,7 @@ from icda_bench.studies.noisy_digits import (
     long_training_table,
     shortcut_and_noise_table,
 )
+from icda_bench.studies.peers.run import PeerRow, peers_table
 from icda_bench.studies.selection_rules import RuleRow, selection_table
 from icda_bench.studies.stability import StabilityRow, stability_table
 from icda_bench.studies.tail_features.run import TailRow, tail_tables
@@ -59,6 +60,9 @@ ROW_TABLES: dict[str, tuple[str, type[Any], Callable[[list[Any]], str]]] = {
     "few-metadata": ("few_metadata", FewMetadataRow, few_metadata_table),
     "group-strengths": ("group_strengths", StrengthRow, group_strengths_table),
     "long-training": ("long_training", LongTrainingRow, long_training_table),
+    "peers": ("peers", PeerRow, partial(peers_table, figure="worst_group")),
+    "peers-accuracy": ("peers", PeerRow, partial(peers_table, figure="accuracy")),
+    "peers-seconds": ("peers", PeerRow, partial(peers_table, figure="seconds")),
     "selection": ("selection", RuleRow, selection_table),
     "shortcut-and-noise": ("shortcut_and_noise", ShortcutAndNoiseRow, shortcut_and_noise_table),
     "stability": ("stability", StabilityRow, stability_table),

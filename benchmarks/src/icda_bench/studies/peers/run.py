@@ -100,7 +100,7 @@ def worst(predicted: np.ndarray, test: FeaturePart) -> float:
 
 
 def peers_table(rows: list[PeerRow], figure: str) -> str:
-    """A figure of each method on each data set: mean and deviation over splits; accuracies in per cent."""
+    """A figure of each method on each data set, over splits; beside accuracy, in per cent, stands balanced accuracy."""
     cells = grouped(rows, lambda row: (row.method, row.data))
     names = list(dict.fromkeys(row.data for row in rows))
     body = []
@@ -124,4 +124,7 @@ def _cell(rows: list[PeerRow], figure: str) -> str:
         return next((row.note for row in rows), "")
     if figure == "seconds":
         return f"{np.mean(values):.1f}"
+    if figure == "accuracy":
+        balanced = np.mean([row.balanced_accuracy for row in rows if row.balanced_accuracy is not None])
+        return f"{100 * np.mean(values):.1f} / {100 * balanced:.1f}"
     return spread([100 * value for value in values], digits=1)
