@@ -261,3 +261,25 @@ def test_the_page_leads_with_how_it_does_when_the_shortcut_breaks(tmp_path: Path
     assert fitted.trial.before.alike is not None
     assert fitted.trial.before.alike[0] < estimated[0]
     assert "The price" in said
+
+
+def test_figures_of_groups_that_were_read_or_guessed_are_called_estimates(tmp_path: Path) -> None:
+    """A reader that errs shifts them: on faces with 24 answers the page said 12 % of the worst group, the truth was 42 %."""
+    from icda.serving.headline import found_in_short
+
+    X, y, place = _planted(800)
+    some = np.array(place, dtype=object)
+    some[60:] = ""
+    pages = {}
+    for name, groups in (("all", place), ("some", some)):
+        table = tmp_path / f"{name}.csv"
+        cells = [[*map(str, row), label, group] for row, label, group in zip(X, y, groups, strict=True)]
+        table.write_text("\n".join(map(",".join, [[*"abcdef", "label", "place"], *cells])) + "\n")
+        fitted = fit_model(read_fit_data(table, Asked(groups="place"), tmp_path / "model"))
+        pages[name] = render_fit_page(fitted, "model", name)
+        assert fitted.groups_are_read == (name == "some")
+        assert ("figures by group are estimates" in found_in_short(fitted)) == (name == "some")
+    assert "as far as the groups are right, which were read" in pages["some"]
+    assert "as far as the groups are right" not in pages["all"]
+    assert "How worst-classified rows (cat, " in pages["all"]
+    assert "How suspected rows" not in pages["all"]

@@ -133,7 +133,10 @@ def listed(names: Sequence[str]) -> str:
 
 
 def read_table(path: Path, only: Sequence[str] | None = None) -> CsvTable:
-    """All columns, or those of `only`, which must be there: the others, of which there may be dozens, are not kept."""
+    """All columns, or those of `only`, which must be there: the others, of which there may be dozens, are not kept.
+
+    A column that stands there twice under one name, with the same cells, counts once.
+    """
     if not path.is_file():
         raise MissingFileError(f"{path.absolute()} is not a file: give a CSV table with a header line.")
     try:
@@ -147,12 +150,19 @@ def read_table(path: Path, only: Sequence[str] | None = None) -> CsvTable:
                 raise InputError(f"{path} lacks {', '.join(missing)}: its columns are {', '.join(header) or 'none'}.")
             columns: dict[str, list[str]] = {name: [] for name in (header if only is None else only)}
             places = {name: header.index(name) for name in columns}
+            doubled = {place: header.index(name) for place, name in enumerate(header) if header.index(name) < place}
             lines = []
             for row in filter(None, reader):
                 if len(row) != len(header):
                     raise InputError(
                         f"{path}, line {reader.line_num}: {len(row)} cells, expected {len(header)} as in the header."
                     )
+                for place, first_place in doubled.items():
+                    if row[place] != row[first_place]:
+                        raise InputError(
+                            f"{path} needs distinct names in its header: two columns are called {header[place]!r}, and differ "
+                            f"in line {reader.line_num} ({row[first_place]!r}, {row[place]!r}). Rename or drop one."
+                        )
                 lines.append(reader.line_num)
                 for name, place in places.items():
                     columns[name].append(row[place])
@@ -164,8 +174,8 @@ def read_table(path: Path, only: Sequence[str] | None = None) -> CsvTable:
         ) from error
     except csv.Error as error:
         raise InputError(f"{path} cannot be read as a CSV table: {error}.") from error
-    if not lines or len(set(header)) < len(header):
-        raise InputError(f"{path} needs a header line of distinct names and rows below it; its header is {header}.")
+    if not lines:
+        raise InputError(f"{path} needs a header line and rows below it; it has {listed(header) or 'nothing'}.")
     return CsvTable(path, columns, lines)
 
 
