@@ -160,6 +160,21 @@ def test_a_missing_label_column_is_not_guessed_by_letters_and_the_last_is_named(
     assert "mean" not in str(refused.value)
 
 
+def test_a_usual_name_inside_another_word_is_no_hint(tmp_path: Path) -> None:
+    for column, is_hint in (("workclass", False), ("income_class", True)):
+        pd.DataFrame(np.eye(3), columns=["age", column, "salary"]).to_csv(tmp_path / "d.csv", index=False)
+        with pytest.raises(InputError, match="no label column") as refused:
+            read_fit_data(tmp_path / "d.csv", Asked(), tmp_path / "m")
+        assert (f"Did you mean {column!r}" in str(refused.value)) == is_hint
+
+
+def test_the_label_is_no_group(tmp_path: Path) -> None:
+    customers(60).to_csv(tmp_path / "d.csv", index=False)
+    with pytest.raises(InputError, match="the groups are the labels themselves"):
+        read_fit_data(tmp_path / "d.csv", Asked(labels="bought", groups="bought"), tmp_path / "m")
+    assert read_fit_data(tmp_path / "d.csv", Asked(labels="bought", groups="job"), tmp_path / "m").groups is not None
+
+
 def test_a_planted_column_is_named_on_the_first_screen(tmp_path: Path) -> None:
     """The shortcut in words: SEX goes with the label in 95 of 100 rows, and stands on the page with its shares."""
     generator = np.random.default_rng(0)

@@ -88,7 +88,10 @@ def next_step(fitted: Fitted, folder: str) -> tuple[str, str]:
         return "Next, predict new samples and check some of them by hand:", predict
     ask = shlex.join(["icda", "ask", folder, "--serve"])
     if fitted.audit.verdicts["shortcut"].answer == "no":
-        return f"If the suspected samples share something, name it ({ask}). Else predict, and check some by hand:", predict
+        return (
+            f"If the suspected samples share something, name it ({ask}). Else predict, and check some by hand:",
+            predict,
+        )
     return f"Next, say what you see in two dozen samples (or open {QUESTIONS} beside this page) and fit again:", ask
 
 

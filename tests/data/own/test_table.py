@@ -70,7 +70,6 @@ class TestTexts:
         path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
         assert csv_task(path).num_classes == 2
 
-
     def test_a_column_that_stands_there_twice_with_the_same_cells_counts_once(self, tmp_path: Path) -> None:
         """As in the published COMPAS table."""
         once, twice = tmp_path / "once", tmp_path / "twice"

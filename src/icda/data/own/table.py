@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -109,9 +110,11 @@ class CsvTable(NamedTuple):
 
 
 def _near(usual: str, names: Iterable[str]) -> list[str]:
-    """Names that hold a usual one, or are it but for a slip of the pen."""
+    """Names with a usual one among their words ("target_class", not "workclass"), or a slip of the pen away from it."""
     known = list(names)
-    return [name for name in known if usual in name] or difflib.get_close_matches(usual, known, 1, CLOSE)
+    return [name for name in known if usual in re.split(r"[\W_]+", name)] or difflib.get_close_matches(
+        usual, known, 1, CLOSE
+    )
 
 
 def natural_order(names: Iterable[str]) -> tuple[str, ...]:
@@ -160,8 +163,8 @@ def read_table(path: Path, only: Sequence[str] | None = None) -> CsvTable:
                 for place, first_place in doubled.items():
                     if row[place] != row[first_place]:
                         raise InputError(
-                            f"{path} needs distinct names in its header: two columns are called {header[place]!r}, and differ "
-                            f"in line {reader.line_num} ({row[first_place]!r}, {row[place]!r}). Rename or drop one."
+                            f"{path} needs distinct names in its header: two columns are called {header[place]!r}, and "
+                            f"differ in line {reader.line_num} ({row[first_place]!r}, {row[place]!r}). Rename or drop one."
                         )
                 lines.append(reader.line_num)
                 for name, place in places.items():

@@ -159,7 +159,11 @@ METHODS: dict[str, Method] = {
         "fairlearn",
     ),
     "reduction": Method(
-        "fairlearn ExponentiatedGradient", lambda train, seed: _fit_reduction(train, seed, False), GROUPS, "", "fairlearn"
+        "fairlearn ExponentiatedGradient",
+        lambda train, seed: _fit_reduction(train, seed, False),
+        GROUPS,
+        "",
+        "fairlearn",
     ),
     "reduction_balanced": Method(
         "fairlearn ExponentiatedGradient, balanced",

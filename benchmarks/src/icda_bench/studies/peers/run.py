@@ -89,7 +89,11 @@ def measure(data: str, seed: int, name: str, train: FeaturePart, test: FeaturePa
         predict = method.fit(train, seed)
         seconds = time.perf_counter() - start
     predicted = predict(test)
-    figures = (np.mean(predicted == test.targets), balanced_accuracy_score(test.targets, predicted), worst(predicted, test))
+    figures = (
+        np.mean(predicted == test.targets),
+        balanced_accuracy_score(test.targets, predicted),
+        worst(predicted, test),
+    )
     return PeerRow(data, seed, name, *sizes, *(round(float(figure), 4) for figure in figures), round(seconds, 2))
 
 
