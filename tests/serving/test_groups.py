@@ -264,7 +264,7 @@ def test_the_page_leads_with_how_it_does_when_the_shortcut_breaks(tmp_path: Path
 
 
 def test_figures_of_groups_that_were_read_or_guessed_are_called_estimates(tmp_path: Path) -> None:
-    """A reader that errs shifts them: with 24 answers about faces the page said 12 % of the worst group, the truth was 42."""
+    """A reader that errs shifts them: of faces, with 24 answers, the page said 12 % in the worst group; it was 42 %."""
     from icda.serving.headline import found_in_short
 
     X, y, place = _planted(800)
