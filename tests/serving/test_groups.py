@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from icda.errors import InputError
 from icda.serving.fit_data import Asked, read_fit_data
 from icda.serving.fitting import fit_model
 from icda.serving.page import render_fit_page
+from icda.serving.trial import JudgedPart, Outcome, Trial
 
 
 def _planted(samples: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -283,3 +285,18 @@ def test_figures_of_groups_that_were_read_or_guessed_are_called_estimates(tmp_pa
     assert "as far as the groups are right" not in pages["all"]
     assert "How worst-classified rows (cat, " in pages["all"]
     assert "How suspected rows" not in pages["all"]
+
+
+def test_what_buys_nothing_is_no_price() -> None:
+    """As on COMPAS with its leaking columns: the plain model was better with groups counted alike, and on the whole."""
+    from icda.serving.headline import price
+
+    def outcome(first: float, second: float) -> Outcome:
+        parts = (JudgedPart("cat, land", 100, first), JudgedPart("dog, sea", 100, second))
+        return Outcome((first + second) / 2, parts[0], parts[0], 200, parts)
+
+    worse = Trial(outcome(0.9, 0.9), outcome(0.8, 0.8), 200, "all", are_known=True)
+    assert "price" not in price(worse)
+    assert "plain model (--method ce) does better in both" in price(worse)
+    paid = replace(worse, after=replace(outcome(0.8, 0.8), groups=outcome(0.95, 0.95).groups))
+    assert price(paid).startswith("The price: on samples as they come")

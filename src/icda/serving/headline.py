@@ -40,8 +40,11 @@ def price(trial: Trial) -> str:
     before, after = trial.before.accuracy, trial.after.accuracy
     if abs(after - before) < SAME:
         return f"On samples as they come both are right in about {percent(after)}."
-    word = "The price: on" if after < before else "On"
-    return f"{word} samples as they come it is right in {percent(after)}, a plain one in {percent(before)}."
+    said = f"samples as they come it is right in {percent(after)}, a plain one in {percent(before)}."
+    if after > before:
+        return f"On {said}"
+    gained = trial.before.alike is None or trial.after.alike is None or trial.after.alike[0] > trial.before.alike[0]
+    return f"The price: on {said}" if gained else f"On {said} A plain model (--method ce) does better in both."
 
 
 def warning(fitted: Fitted) -> str | None:
