@@ -244,6 +244,7 @@ def test_differences_are_named_in_words(tmp_path: Path) -> None:
     assert "darker" in differing_pictures(grey, red)
     assert differing_pictures(grey, grey) == ""
     assert differing_texts(["a book", "the book"], ["the book", "a book"]) == ""
+    assert differing_texts(["it wasn't he", "wasn't there"], ["it was", "there"] * 2) == "wasn't", "one word"
 
 
 def test_rows_of_a_table_show_the_columns_that_differ_and_a_test_part_is_not_looked_at() -> None:

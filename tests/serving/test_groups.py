@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from icda.errors import InputError
 from icda.serving.fit_data import Asked, read_fit_data
 from icda.serving.fitting import fit_model
 from icda.serving.page import render_fit_page
+from icda.serving.trial import JudgedPart, Outcome, Trial
 
 
 def _planted(samples: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -261,3 +263,40 @@ def test_the_page_leads_with_how_it_does_when_the_shortcut_breaks(tmp_path: Path
     assert fitted.trial.before.alike is not None
     assert fitted.trial.before.alike[0] < estimated[0]
     assert "The price" in said
+
+
+def test_figures_of_groups_that_were_read_or_guessed_are_called_estimates(tmp_path: Path) -> None:
+    """A reader that errs shifts them: of faces, with 24 answers, the page said 12 % in the worst group; it was 42 %."""
+    from icda.serving.headline import found_in_short
+
+    X, y, place = _planted(800)
+    some = np.array(place, dtype=object)
+    some[60:] = ""
+    pages = {}
+    for name, groups in (("all", place), ("some", some)):
+        table = tmp_path / f"{name}.csv"
+        cells = [[*map(str, row), label, group] for row, label, group in zip(X, y, groups, strict=True)]
+        table.write_text("\n".join(map(",".join, [[*"abcdef", "label", "place"], *cells])) + "\n")
+        fitted = fit_model(read_fit_data(table, Asked(groups="place"), tmp_path / "model"))
+        pages[name] = render_fit_page(fitted, "model", name)
+        assert fitted.groups_are_read == (name == "some")
+        assert ("figures by group are estimates" in found_in_short(fitted)) == (name == "some")
+    assert "as far as the groups are right, which were read" in pages["some"]
+    assert "as far as the groups are right" not in pages["all"]
+    assert "How worst-classified rows (cat, " in pages["all"]
+    assert "How suspected rows" not in pages["all"]
+
+
+def test_what_buys_nothing_is_no_price() -> None:
+    """As on COMPAS with its leaking columns: the plain model was better with groups counted alike, and on the whole."""
+    from icda.serving.headline import price
+
+    def outcome(first: float, second: float) -> Outcome:
+        parts = (JudgedPart("cat, land", 100, first), JudgedPart("dog, sea", 100, second))
+        return Outcome((first + second) / 2, parts[0], parts[0], 200, parts)
+
+    worse = Trial(outcome(0.9, 0.9), outcome(0.8, 0.8), 200, "all", are_known=True)
+    assert "price" not in price(worse)
+    assert "plain model (--method ce) does better in both" in price(worse)
+    paid = replace(worse, after=replace(outcome(0.8, 0.8), groups=outcome(0.95, 0.95).groups))
+    assert price(paid).startswith("The price: on samples as they come")

@@ -20,6 +20,7 @@ from icda.data.embedding.samples import Columns
 from icda.data.own.encoding import ColumnPlan, encode_table, plan_columns
 from icda.errors import InputError
 from icda.serving import predict_data
+from icda.serving.contrast import columns_in_words
 from icda.serving.fit_data import Asked, read_fit_data
 from icda.serving.fitting import fit_model
 from icda.serving.judging import judge_data
@@ -159,6 +160,21 @@ def test_a_missing_label_column_is_not_guessed_by_letters_and_the_last_is_named(
     assert "mean" not in str(refused.value)
 
 
+def test_a_usual_name_inside_another_word_is_no_hint(tmp_path: Path) -> None:
+    for column, is_hint in (("workclass", False), ("income_class", True)):
+        pd.DataFrame(np.eye(3), columns=["age", column, "salary"]).to_csv(tmp_path / "d.csv", index=False)
+        with pytest.raises(InputError, match="no label column") as refused:
+            read_fit_data(tmp_path / "d.csv", Asked(), tmp_path / "m")
+        assert (f"Did you mean {column!r}" in str(refused.value)) == is_hint
+
+
+def test_the_label_is_no_group(tmp_path: Path) -> None:
+    customers(60).to_csv(tmp_path / "d.csv", index=False)
+    with pytest.raises(InputError, match="the groups are the labels themselves"):
+        read_fit_data(tmp_path / "d.csv", Asked(labels="bought", groups="bought"), tmp_path / "m")
+    assert read_fit_data(tmp_path / "d.csv", Asked(labels="bought", groups="job"), tmp_path / "m").groups is not None
+
+
 def test_a_planted_column_is_named_on_the_first_screen(tmp_path: Path) -> None:
     """The shortcut in words: SEX goes with the label in 95 of 100 rows, and stands on the page with its shares."""
     generator = np.random.default_rng(0)
@@ -175,6 +191,15 @@ def test_a_planted_column_is_named_on_the_first_screen(tmp_path: Path) -> None:
     assert "How suspected rows" in first
 
 
+def test_a_date_that_differs_is_shown_as_a_date(tmp_path: Path) -> None:
+    frame = customers(200)
+    frame["since"] = np.where(np.arange(200) < 100, "2020-02-01", "2021-03-04")
+    frame.to_csv(tmp_path / "d.csv", index=False)
+    data = read_fit_data(tmp_path / "d.csv", Asked(labels="bought"), tmp_path / "m")
+    found = dict(columns_in_words(data, np.arange(100), np.arange(100, 200)))
+    assert found["since"] == "earlier (2020-02-01 beside 2021-03-04)"
+
+
 def test_words_of_texts_are_named_on_the_first_screen(made: SimpleNamespace, tmp_path: Path) -> None:
     """Reviews of books are good, of pans bad, but for a few."""
     generator = np.random.default_rng(0)
@@ -188,8 +213,8 @@ def test_words_of_texts_are_named_on_the_first_screen(made: SimpleNamespace, tmp
     data = read_fit_data(tmp_path / "t.csv", Asked(groups="thing", columns=Columns(groups="thing")), tmp_path / "m")
     page = render_fit_page(fit_model(data), "model", "t.csv")
     first = page[page.index("The result</h2>") : page.index("What was found</h2>")]
-    assert "Words that are typical of the suspected ones: pan" in first
-    assert "Words that are typical of the suspected ones: book" in first
+    assert "Words that are typical of the worst-classified ones: pan" in first
+    assert "Words that are typical of the worst-classified ones: book" in first
 
 
 def test_groups_too_small_to_judge_do_not_hide_behind_a_large_one(tmp_path: Path) -> None:

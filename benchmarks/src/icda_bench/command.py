@@ -35,6 +35,7 @@ BENCHES = {
     ),
     "robust": Bench("whether --method robust finds what was planted", "studies.robust_verdicts.run"),
     "asking": Bench("what a person's answers are worth: the worst group over their number", "studies.asking.run"),
+    "peers": Bench("icda beside scikit-learn, fairlearn and cleanlab on tables and photos", "studies.peers.run.run"),
     "fit": Bench("fit times beside LogisticRegression, and memory for features on disk", "cost.fit_time.run", False),
     "strengths": Bench(
         "whether strengths of runs know groups they were not told", "studies.group_strengths.run", False

@@ -42,6 +42,7 @@ from icda_bench.studies.noisy_digits import (
     long_training_table,
     shortcut_and_noise_table,
 )
+from icda_bench.studies.peers.run import PeerRow, peers_table
 from icda_bench.studies.robust_verdicts import RobustRow, robust_verdicts_table
 from icda_bench.studies.selection_rules import RuleRow, selection_table
 from icda_bench.studies.stability import StabilityRow, stability_table
@@ -63,6 +64,9 @@ ROW_TABLES: dict[str, tuple[str, type[Any], Callable[[list[Any]], str]]] = {
     "long-training": ("long_training", LongTrainingRow, long_training_table),
     "mistakes": ("mistakes", MistakesRow, mistakes_table),
     "robust-verdicts": ("robust_verdicts", RobustRow, robust_verdicts_table),
+    "peers": ("peers", PeerRow, partial(peers_table, figure="worst_group")),
+    "peers-accuracy": ("peers", PeerRow, partial(peers_table, figure="accuracy")),
+    "peers-seconds": ("peers", PeerRow, partial(peers_table, figure="seconds")),
     "selection": ("selection", RuleRow, selection_table),
     "shortcut-and-noise": ("shortcut_and_noise", ShortcutAndNoiseRow, shortcut_and_noise_table),
     "stability": ("stability", StabilityRow, stability_table),

@@ -21,10 +21,10 @@ from icda.training import evaluate_folder
 
 @dataclass
 class EvalArguments:
-    """Evaluate the model of an earlier run."""
+    """Evaluate a model that `icda fit` or `icda train` wrote."""
 
     run: tyro.conf.Positional[Path]
-    """Folder of the run."""
+    """Folder of the model or run."""
     split: Literal["train", "validation", "test", "metadata"] = "test"
     """Which split to evaluate."""
     data: str | None = None

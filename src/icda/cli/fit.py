@@ -134,7 +134,9 @@ def _fit_here(options: FitArguments, folder: Path, arguments: Sequence[str]) -> 
     make_console().print(summary(fitted))
     say(f"Model: {folder}\nPage to open in a browser: {folder / PAGE}")
     if not answers and data.groups is None and not options.train:
-        say(f"Two dozen answers of yours repair more than a guess: icda ask {folder} --serve, or {folder / QUESTIONS}")
+        say(
+            f"Two dozen answers of yours may repair more than a guess: icda ask {folder} --serve, or {folder / QUESTIONS}"
+        )
     say(_next(folder))
     return 0
 

@@ -32,7 +32,7 @@ BUILT_IN = {
     "predict": "write what a fitted or trained model says of new inputs, one row per input",
     "export": "write a fitted or trained model as ONNX, or its weights as safetensors",
     "train": "train a classifier on a task, or on your own folder or CSV",
-    "eval": "evaluate the model of an earlier run",
+    "eval": "evaluate a model that `icda fit` or `icda train` wrote",
     "audit": "find samples tied to a wrong class, doubtful labels and long tails in features, before group labels exist",
     "report": "write one page about runs, a comparison or a table of results",
     "explain": "draw margins, mapped variances, Grad-CAM and counterfactual pictures of runs",

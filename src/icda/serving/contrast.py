@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,6 +98,7 @@ def columns_in_words(data: FitData, first: np.ndarray, second: np.ndarray) -> li
     if names is None or len(names) != data.features.shape[1]:
         return []
     one, other = (np.asarray(data.features[rows[:MOST]], dtype=np.float64) for rows in (first, second))
+    dates = {one.name for one in data.reads.table or () if one.kind == "date"}
     shown = []
     for name, gap in differing_columns(one, other, list(names)):
         place = names.index(name)
@@ -104,6 +106,15 @@ def columns_in_words(data: FitData, first: np.ndarray, second: np.ndarray) -> li
         is_share = np.isin(data.features[:, place], (0, 1)).all()
         if gap < 0 and data.reads.table is not None and is_share:
             continue  # the level that is rarer for it says the same again
-        said = " beside ".join(f"{100 * mean:.0f} %" if is_share else f"{mean:.4g}" for mean in means)
-        shown.append((name, f"{'higher' if gap > 0 else 'lower'} ({said})"))
+        if name in dates:
+            said, word = " beside ".join(str(_day(mean)) for mean in means), "later" if gap > 0 else "earlier"
+        else:
+            said = " beside ".join(f"{100 * mean:.0f} %" if is_share else f"{mean:.4g}" for mean in means)
+            word = "higher" if gap > 0 else "lower"
+        shown.append((name, f"{word} ({said})"))
     return shown
+
+
+def _day(days: float) -> date:
+    """Days since 1970, as a table's dates are encoded."""
+    return date(1970, 1, 1) + timedelta(days=round(days))

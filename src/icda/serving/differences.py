@@ -76,4 +76,4 @@ def differing_columns(first: np.ndarray, second: np.ndarray, names: Sequence[str
 
 
 def _words(text: str) -> list[str]:
-    return re.findall(r"[^\W\d_]{3,}", text.lower())
+    return re.findall(r"[^\W\d_](?:[^\W\d_]|['\u2019](?=[^\W\d_])){2,}", text.lower())  # "wasn't" is one word

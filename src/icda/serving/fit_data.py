@@ -83,7 +83,7 @@ def read_fit_data(
         asked.table or path.suffix.lower() in FILES or not has_raw_inputs(path, asked.columns)
     )
     if is_table:
-        return _from_file(path, asked)
+        return _with_other_groups(_from_file(path, asked), path)
     if not path.exists():
         raise MissingFileError(f"{path.absolute()} is not there: give a folder of images, a .csv, .npz or .parquet.")
     if asked.where:
@@ -113,7 +113,18 @@ def read_fit_data(
         if samples.column is None
         else (f"Taken for {samples.kind}s: the column {samples.column!r}; no other column.",)
     )
-    return FitData(made.features, made.y, names, reads, samples, groups, test, notes, skipped, embedded=True)
+    data = FitData(made.features, made.y, names, reads, samples, groups, test, notes, skipped, embedded=True)
+    return _with_other_groups(data, path)
+
+
+def _with_other_groups(data: FitData, path: Path) -> FitData:
+    """Refuse groups that are the labels again: they would be treated as a shortcut."""
+    if data.groups is not None and data.groups.astype(str).tolist() == data.labels.astype(str).tolist():
+        raise InputError(
+            f"{path}: the groups are the labels themselves. Name a column that says something else of the samples, such as "
+            "where they come from."
+        )
+    return data
 
 
 def has_raw_inputs(path: Path, columns: Columns) -> bool:

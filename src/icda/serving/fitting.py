@@ -51,6 +51,12 @@ class Fitted:
     groups: list[str] | None = None  # class x attribute of each training sample, given or guessed
 
     @property
+    def groups_are_read(self) -> bool:
+        """Whether the groups of some training samples were not given, but read off their features."""
+        given, test = self.data.groups, self.data.test
+        return given is not None and any(is_missing(value) for value in (given if test is None else given[~test]))
+
+    @property
     def can_be_asked(self) -> bool:
         """Whether a page of questions can be written: for a head on features, yes."""
         return isinstance(self.model, HeadModel)

@@ -88,16 +88,17 @@ def _contrast(fitted: Fitted, one: Contrast) -> Markup:
     inputs = data.samples.inputs
     show = show_images(inputs, len(inputs)) if data.samples.kind == "image" else show_texts(inputs, len(inputs))
     lots = []
-    for title, name, rows in (("Usual", one.usual_name, one.usual), ("Suspected", one.suspected_name, one.suspected)):
-        heading = element("p", f"{title}: {name} ({len(rows)})", class_="small-title")
+    usual, suspected = _lots(fitted)
+    for title, name, rows in ((usual, one.usual_name, one.usual), (suspected, one.suspected_name, one.suspected)):
+        heading = element("p", f"{title.capitalize()}: {name} ({len(rows)})", class_="small-title")
         lots.append(element("div", heading, _tiles(data.names, rows, show, data.samples.kind)))
     differ = (
-        element("p", f"Compared with the usual samples, the suspected ones are: {words}.", class_="note")
+        element("p", f"Compared with the {usual} samples, the {suspected} ones are: {words}.", class_="note")
         if words
         else NOTHING
     )
     if words and data.samples.kind == "text":
-        differ = element("p", f"Words that are typical of the suspected ones: {words}.", class_="note")
+        differ = element("p", f"Words that are typical of the {suspected} ones: {words}.", class_="note")
     return join([element("div", *lots, class_="contrast"), differ])
 
 
@@ -117,11 +118,17 @@ def _table_contrast(fitted: Fitted, one: Contrast) -> Markup:
     columns = columns_in_words(fitted.data, one.suspected, one.usual)
     if not columns:
         return NOTHING
+    usual, suspected = _lots(fitted)
     caption = (
-        f"How suspected rows ({one.suspected_name}: {len(one.suspected)}) differ from usual ones ({one.usual_name}: "
+        f"How {suspected} rows ({one.suspected_name}: {len(one.suspected)}) differ from {usual} ones ({one.usual_name}: "
         f"{len(one.usual)})"
     )
-    return table(caption, ["Column", "In the suspected, beside the usual"], columns, names=2, sortable=False)
+    return table(caption, ["Column", f"In the {suspected}, beside the {usual}"], columns, names=2, sortable=False)
+
+
+def _lots(fitted: Fitted) -> tuple[str, str]:
+    """What the two lots of a class are called. Groups that were given are no suspicion."""
+    return ("most frequent", "worst-classified") if fitted.trial.are_known else ("usual", "suspected")
 
 
 def _bars(fitted: Fitted) -> Markup:
@@ -137,7 +144,10 @@ def _bars(fitted: Fitted) -> Markup:
         outcomes = (("Plain training", trial.before), ("This model", trial.after))
         shares = [(name, one.alike) for name, one in outcomes if one is not None and one.alike is not None]
         rows = [_bar(name, share, (low, high), "") for name, (share, low, high) in shares]
-    title = element("p", f"{words}; the thin line is where the true share lies, 95 times of 100", class_="small-title")
+    line_means = "the thin line is where the true share lies, 95 times of 100"
+    if trial.after.groups and (fitted.groups_are_read or not trial.are_known):
+        line_means += ", as far as the groups are right, which were " + ("read" if trial.are_known else "guessed")
+    title = element("p", f"{words}; {line_means}", class_="small-title")
     return element("div", title, *rows, class_="before-after")
 
 

@@ -7,6 +7,7 @@ from PIL import Image
 
 from icda.data import csv_task
 from icda.data.embedding.samples import Columns
+from icda.data.own.table import read_table
 from icda.data.tokens import hash_tokens
 
 
@@ -69,6 +70,13 @@ class TestTexts:
         path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
         assert csv_task(path).num_classes == 2
 
+    def test_a_column_that_stands_there_twice_with_the_same_cells_counts_once(self, tmp_path: Path) -> None:
+        """As in the published COMPAS table."""
+        once, twice = tmp_path / "once", tmp_path / "twice"
+        once.mkdir(), twice.mkdir()
+        table = read_table(_csv(twice, "text,score,label,score", "a,1,x,1", "b,2,y,2"))
+        assert table.columns == read_table(_csv(once, "text,score,label", "a,1,x", "b,2,y")).columns
+
 
 class TestGroups:
     def test_a_group_of_several_classes_is_crossed_with_them(self, tmp_path: Path) -> None:
@@ -115,7 +123,7 @@ class TestBadTables:
             ("text,Mood", {"labels": "mod"}, "no label column 'mod': did you mean 'Mood'"),
             ("body,label", {}, "no image or text column"),
             ("text,label", {"image": "text", "text": "text"}, "not both"),
-            ("text,text", {}, "distinct names"),
+            ("text,text", {}, r"two columns are called 'text', and differ in line 2 \(.*Rename or drop one"),
         ],
     )
     def test_a_column_that_is_missing_gets_a_proposal(

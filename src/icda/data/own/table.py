@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -109,9 +110,11 @@ class CsvTable(NamedTuple):
 
 
 def _near(usual: str, names: Iterable[str]) -> list[str]:
-    """Names that hold a usual one, or are it but for a slip of the pen."""
+    """Names with a usual one among their words ("target_class", not "workclass"), or a slip of the pen away from it."""
     known = list(names)
-    return [name for name in known if usual in name] or difflib.get_close_matches(usual, known, 1, CLOSE)
+    return [name for name in known if usual in re.split(r"[\W_]+", name)] or difflib.get_close_matches(
+        usual, known, 1, CLOSE
+    )
 
 
 def natural_order(names: Iterable[str]) -> tuple[str, ...]:
@@ -133,7 +136,10 @@ def listed(names: Sequence[str]) -> str:
 
 
 def read_table(path: Path, only: Sequence[str] | None = None) -> CsvTable:
-    """All columns, or those of `only`, which must be there: the others, of which there may be dozens, are not kept."""
+    """All columns, or those of `only`, which must be there: the others, of which there may be dozens, are not kept.
+
+    A column that stands there twice under one name, with the same cells, counts once.
+    """
     if not path.is_file():
         raise MissingFileError(f"{path.absolute()} is not a file: give a CSV table with a header line.")
     try:
@@ -147,12 +153,19 @@ def read_table(path: Path, only: Sequence[str] | None = None) -> CsvTable:
                 raise InputError(f"{path} lacks {', '.join(missing)}: its columns are {', '.join(header) or 'none'}.")
             columns: dict[str, list[str]] = {name: [] for name in (header if only is None else only)}
             places = {name: header.index(name) for name in columns}
+            doubled = {place: header.index(name) for place, name in enumerate(header) if header.index(name) < place}
             lines = []
             for row in filter(None, reader):
                 if len(row) != len(header):
                     raise InputError(
                         f"{path}, line {reader.line_num}: {len(row)} cells, expected {len(header)} as in the header."
                     )
+                for place, first_place in doubled.items():
+                    if row[place] != row[first_place]:
+                        raise InputError(
+                            f"{path} needs distinct names in its header: two columns are called {header[place]!r}, and "
+                            f"differ in line {reader.line_num} ({row[first_place]!r}, {row[place]!r}). Rename or drop one."
+                        )
                 lines.append(reader.line_num)
                 for name, place in places.items():
                     columns[name].append(row[place])
@@ -164,8 +177,8 @@ def read_table(path: Path, only: Sequence[str] | None = None) -> CsvTable:
         ) from error
     except csv.Error as error:
         raise InputError(f"{path} cannot be read as a CSV table: {error}.") from error
-    if not lines or len(set(header)) < len(header):
-        raise InputError(f"{path} needs a header line of distinct names and rows below it; its header is {header}.")
+    if not lines:
+        raise InputError(f"{path} needs a header line and rows below it; it has {listed(header) or 'nothing'}.")
     return CsvTable(path, columns, lines)
 
 

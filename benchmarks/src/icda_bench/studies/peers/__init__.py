@@ -1,0 +1,1 @@
+"""Classifiers of other packages beside ours, on the same splits and features."""

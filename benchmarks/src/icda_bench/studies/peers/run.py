@@ -1,0 +1,134 @@
+"""`icda bench peers`: scikit-learn, fairlearn, cleanlab and icda on the same splits and features."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import balanced_accuracy_score
+
+from icda.data.registry import data_root
+from icda_bench.markdown import grouped, markdown, spread
+from icda_bench.options import Root, check_names
+from icda_bench.rows import append_rows, read_rows
+from icda_bench.studies.features import FeaturePart
+from icda_bench.studies.peers.methods import METHODS, Method, installed
+from icda_bench.studies.peers.sets import GROUP, SETS
+
+NOT_INSTALLED = "not installed"
+
+
+@dataclass
+class Arguments:
+    """Compare icda with scikit-learn, fairlearn and cleanlab: accuracy, worst group, seconds."""
+
+    data: tuple[str, ...] = ()
+    """Only these data; by default all."""
+    methods: tuple[str, ...] = ()
+    """Only these methods; by default all."""
+    seeds: int = 3
+    """Splits 0, 1, ... of each data set."""
+    root: Root = None
+    cache: Path = Path("runs/peers")
+    """Folder for embeddings, computed once."""
+    out: Path = Path("runs/peers/peers.csv")
+    """CSV file to fill (benchmarks/results/peers.csv is ours); rows that it holds are not measured again."""
+
+
+@dataclass(frozen=True)
+class PeerRow:
+    """A method on a split: shares of right test samples, seconds of the fit, and a note where there is no figure."""
+
+    data: str
+    seed: int
+    method: str
+    train: int
+    features: int
+    test: int
+    accuracy: float | None = None
+    balanced_accuracy: float | None = None
+    worst_group: float | None = None
+    seconds: float | None = None
+    note: str = ""
+
+
+def run(options: Arguments) -> None:
+    check_names("data", options.data, SETS)
+    check_names("methods", options.methods, METHODS)
+    known = {
+        (row.data, row.seed, row.method)
+        for row in read_rows(options.out, PeerRow)
+        if not (row.note and installed(METHODS[row.method]))
+    }
+    for name in options.data or SETS:
+        for seed in range(options.seeds):
+            missing = [method for method in options.methods or METHODS if (name, seed, method) not in known]
+            if not missing:
+                continue
+            train, test = SETS[name](data_root(options.root), seed, options.cache)
+            for method in missing:
+                row = measure(name, seed, method, train, test)
+                append_rows(options.out, [row], machine=True)
+                print(f"{name} {seed} {METHODS[method].title.strip('*')}: worst group {row.worst_group}")
+    rows = read_rows(options.out, PeerRow)
+    print(*(peers_table(rows, figure) for figure in ("worst_group", "accuracy", "seconds")), sep="\n\n")
+
+
+def measure(data: str, seed: int, name: str, train: FeaturePart, test: FeaturePart) -> PeerRow:
+    """Fit to the one part and judge on the other, which is used for nothing else."""
+    method, sizes = METHODS[name], (*train.features.shape, len(test.targets))
+    if not installed(method):
+        return PeerRow(data, seed, name, *sizes, note=NOT_INSTALLED)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        start = time.perf_counter()
+        predict = method.fit(train, seed)
+        seconds = time.perf_counter() - start
+    predicted = predict(test)
+    figures = (
+        np.mean(predicted == test.targets),
+        balanced_accuracy_score(test.targets, predicted),
+        worst(predicted, test),
+    )
+    return PeerRow(data, seed, name, *sizes, *(round(float(figure), 4) for figure in figures), round(seconds, 2))
+
+
+def worst(predicted: np.ndarray, test: FeaturePart) -> float:
+    """Accuracy in the pair of class and attribute that fares worst."""
+    groups = test.groups(GROUP)
+    return min(float((predicted == test.targets)[groups == group].mean()) for group in np.unique(groups))
+
+
+def peers_table(rows: list[PeerRow], figure: str) -> str:
+    """A figure of each method on each data set, over splits; beside accuracy, in per cent, stands balanced accuracy."""
+    cells = grouped(rows, lambda row: (row.method, row.data))
+    names = list(dict.fromkeys(row.data for row in rows))
+    body = []
+    for name, method in METHODS.items():
+        if any((name, data) in cells for data in names):
+            shown = [_cell(cells.get((name, data), []), figure) for data in names]
+            body.append([method.title, *_needs(method, figure), *shown])
+    needs = ["given beside labels", "needed at prediction"] if figure == "worst_group" else []
+    return markdown(["classifier", *needs, *names], body)
+
+
+def _needs(method: Method, figure: str) -> list[str]:
+    if figure != "worst_group":
+        return []
+    return [method.given or "nothing", "features" + (f" and {method.at_prediction}" if method.at_prediction else "")]
+
+
+def _cell(rows: list[PeerRow], figure: str) -> str:
+    values = [value for row in rows if (value := getattr(row, figure)) is not None]
+    if not values:
+        return next((row.note for row in rows), "")
+    if figure == "seconds":
+        return f"{np.mean(values):.1f}"
+    if figure == "accuracy":
+        balanced = np.mean([row.balanced_accuracy for row in rows if row.balanced_accuracy is not None])
+        return f"{100 * np.mean(values):.1f} / {100 * balanced:.1f}"
+    return spread([100 * value for value in values], digits=1)
