@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from icda.auditing import plan
+from icda.auditing.evidence import SAMPLES
+from icda.auditing.plan import chosen_decay
 from icda.errors import InputError
-from icda.heads import decay as module
 from icda.heads.cross_fit import cross_fitted_logits
 from icda.heads.decay import FACTORS, LEAST_GAIN, balanced_share, choose_decay
 from icda.heads.problem import LossSettings, Problem
@@ -52,10 +54,15 @@ def test_too_strong_a_decay_gives_way_and_noise_keeps_it() -> None:
     assert choose_decay(noisy, SETTINGS, noisy.targets).decay == 0.05
 
 
-def test_a_large_problem_keeps_its_decay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_NUMBERS", 400 * 12 - 1)
-    problem = problem_of(0.0, 1.0)
-    assert choose_decay(problem, SETTINGS, problem.targets) is problem
+def test_all_rows_share_the_c_of_the_sample_and_very_many_features_keep_the_decay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sample = problem_of(0.0, 1.0)
+    chosen = choose_decay(sample, SETTINGS, sample.targets).decay
+    assert chosen_decay(sample, SETTINGS, sample.targets, 10 * SAMPLES, 0) == pytest.approx(chosen / 10)
+    assert chosen_decay(sample, SETTINGS, sample.targets, 401, 0) == chosen, "all rows were asked about, or nearly"
+    monkeypatch.setattr(plan, "MOST_NUMBERS", 400 * 12 - 1)
+    assert chosen_decay(sample, SETTINGS, sample.targets, 4000, 0) == sample.decay
 
 
 def test_strata_without_samples_do_not_count() -> None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from icda.auditing.assessment import Assessment, draw_sample
+from icda.auditing.evidence import SAMPLES
 from icda.auditing.groups import find_groups
 from icda.auditing.inputs import DECAY
 from icda.auditing.treatment import Treatment
@@ -95,7 +96,7 @@ def fit_blocks_treated(
         weights = trust(masses.heads, sample._replace(features=features))
         small = replace(small, weights=weights, statistics_weights=weights, class_counts=counts)
     strata = treatment.strata(sample.targets, rows.num_classes)
-    decay = chosen_decay(small, settings, strata, rows.shape, rows.reading.seed)
+    decay = chosen_decay(small, settings, strata, rows.shape[0], rows.reading.seed)
     head = fit_head(replace(problem, decay=decay), settings, max_iter, tol)
     return TreatedFit(head, treatment, decay, reader, towards)
 
@@ -121,14 +122,17 @@ def fit_blocks_grouped(rows: BlockRows, settings: LossSettings, max_iter: int = 
         prior = AttributePrior.of(reader, rows, treatment.strength)
         problem, small = replace(problem, prior=prior), replace(small, log_prior=prior.table[treatment.attributes])
     strata = treatment.strata(sample.targets, rows.num_classes)
-    decay = chosen_decay(small, settings, strata, rows.shape, rows.reading.seed, GROUP_SMOOTHING)
+    decay = chosen_decay(small, settings, strata, rows.shape[0], rows.reading.seed, GROUP_SMOOTHING)
     return TreatedFit(fit_head(replace(problem, decay=decay), settings, max_iter, tol), treatment, decay)
 
 
 def chosen_decay(
-    sample: Problem, settings: LossSettings, strata: Tensor, shape: tuple[int, int], seed: int, smoothing: float = 0.0
+    sample: Problem, settings: LossSettings, strata: Tensor, count: int, seed: int, smoothing: float = 0.0
 ) -> float:
-    """The decay that serves the treated rows of the sample best; that of the problem where all rows are very many."""
-    if shape[0] * shape[1] > MOST_NUMBERS:
+    """The decay for `count` rows, with the C that serves the treated rows of the sample best: more rows need less.
+
+    Where the rows of the sample have very many features, the decay stays as it is.
+    """
+    if sample.features.shape[0] * sample.features.shape[1] > MOST_NUMBERS:
         return sample.decay
-    return choose_decay(sample, settings, strata, seed, smoothing).decay
+    return choose_decay(sample, settings, strata, seed, smoothing).decay * min(1.0, SAMPLES / count)

@@ -57,7 +57,8 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
     ----------
     loss : {"la", "icda"}, what the head is trained with after the treatment.
     C : inverse of the weight decay on standardised features; None takes the best of 1000 / (samples x features) and 10 and
-        100 times as much by cross-fitted balanced accuracy, and the first of them above 3 million numbers.
+        100 times as much by cross-fitted balanced accuracy, of 3,000 samples where there are more (the first of them
+        where those have more than 1,000 features).
     max_iter, tol : of L-BFGS.
     random_state : seed of halves and folds.
 
@@ -146,7 +147,7 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             asked = drawn if self.audit_ is None else self.audit_.sample.rows
             strata = self.treatment_.strata(targets, len(self.classes_))[asked]
             smoothing = GROUP_SMOOTHING if self.audit_ is None else 0.0
-            decay = chosen_decay(treated.rows(asked), settings, strata, rows.shape, self._seed(), smoothing)
+            decay = chosen_decay(treated.rows(asked), settings, strata, rows.shape[0], self._seed(), smoothing)
             treated = replace(treated, decay=decay)
         self.C_ = 1 / (treated.decay * float(weights[used].sum()))
         self._keep(fit_head(treated, settings, self.max_iter, self.tol).unscaled(scaled.mean, scaled.scale))

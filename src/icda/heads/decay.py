@@ -14,7 +14,7 @@ from icda.heads.solver import fit_folds
 FACTORS = (1.0, 0.1, 0.01)  # of the decay a problem comes with
 GROUP_SMOOTHING = 1.0  # where groups are given, the rarest has a handful of samples
 LEAST_GAIN = 0.005  # of balanced accuracy: for less, or for less than its standard error, the stronger decay stays
-MOST_NUMBERS = 3_000_000  # samples times features: above, fifteen heads would take too long, and the decay stays
+MOST_NUMBERS = 3_000_000  # samples times features from which fifteen heads take too long
 FOLDS, MAX_ITER, TOL = 5, 100, 1e-3
 
 
@@ -27,8 +27,6 @@ def choose_decay(
     embeddings, keeps heads from telling rare classes; on noisy data a weaker one memorises the wrong labels. `smoothing` is
     that of `is_better`.
     """
-    if problem.features.shape[0] * problem.features.shape[1] > MOST_NUMBERS:
-        return problem
     chosen, best, heads = problem, None, None
     inside = outside_folds(strata, FOLDS, seed)
     for factor in FACTORS:

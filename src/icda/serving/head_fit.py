@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from icda.auditing.assessment import Assessment, assess, draw_sample
+from icda.auditing.evidence import SAMPLES
 from icda.auditing.inputs import DECAY
 from icda.auditing.plan import attribute_reader, chosen_decay, fit_blocks_grouped, fit_blocks_treated, points_to
 from icda.auditing.treatment import Treatment
@@ -18,7 +19,7 @@ from icda.estimators.robust import RobustClassifier
 from icda.estimators.samples import weighted_moments
 from icda.functional.prior import joint_counts
 from icda.heads.blocks import BlockProblem, BlockRows
-from icda.heads.decay import choose_decay
+from icda.heads.dealing import draw_rows
 from icda.heads.problem import LossName, LossSettings, Problem
 from icda.heads.pseudo_groups import fit_reader
 from icda.heads.solver import LinearHead, fit_head
@@ -99,7 +100,8 @@ def fit_named(
     settings = LossSettings(method)  # type: ignore[arg-type]
     problem = Problem.plain(features, targets, len(classes), DECAY * X.shape[1])
     # The decay is chosen as for the recommended head: what is compared is the loss.
-    decay = choose_decay(problem, settings, targets, seed).decay
+    drawn = torch.from_numpy(draw_rows(len(X), SAMPLES, seed))
+    decay = chosen_decay(problem.rows(drawn), settings, targets[drawn], len(X), seed)
     head = fit_head(replace(problem, decay=decay), settings, 200, 1e-4).unscaled(mean, scale)
     return Head(classes, head.weight.numpy(), head.bias.numpy(), 1 / (decay * len(X)))
 
@@ -122,7 +124,7 @@ def fit_rows(rows: BlockRows, method: str) -> tuple[Head, Assessment | None, Lin
     else:
         settings, sample = LossSettings(method), draw_sample(rows)  # type: ignore[arg-type]
         small = Problem.plain(sample.features.to(rows.dtype), sample.targets, rows.num_classes, DECAY * rows.shape[1])
-        decay = chosen_decay(small, settings, sample.targets, rows.shape, rows.reading.seed)
+        decay = chosen_decay(small, settings, sample.targets, rows.shape[0], rows.reading.seed)
         head = fit_head(BlockProblem(rows, decay), settings, 200, 1e-4)
     plain = head.unscaled(scaling.mean, scaling.scale)
     arrays = plain.weight.numpy().astype(dtype), plain.bias.numpy().astype(dtype)

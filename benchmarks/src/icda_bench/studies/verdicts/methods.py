@@ -104,7 +104,7 @@ def _robust(problem: Problem, row: dict[str, object]) -> Prepared:
     treatment = spread_treatment(found.treatment, rows, found, problem.decay)
     treated, settings, asked = treatment.applied(problem), LossSettings("la"), found.sample.rows
     strata = treatment.strata(problem.targets, problem.num_classes)[asked]
-    return replace(treated, decay=chosen_decay(treated.rows(asked), settings, strata, rows.shape, 0)), "la"
+    return replace(treated, decay=chosen_decay(treated.rows(asked), settings, strata, rows.shape[0], 0)), "la"
 
 
 # What each head is fitted to, and with which loss; the audit also writes what it said into the row.
