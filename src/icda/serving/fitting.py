@@ -98,12 +98,12 @@ def fit_model(data: FitData, method: str = AUTO, seed: int = 0, say: Say | None 
     say("Fitting the head ...")
     groups = None if data.groups is None else data.groups[train]
     head = fit_named(method, X, y, seed, groups, found.assessment)
-    fitted = time.perf_counter()
+    done = time.perf_counter()
     say("Judging it on samples that it has not seen ...")
     model = HeadModel(head.classes, head.coef, head.intercept, data.reads, head.shortcut)
     groups, are_known = train_groups(data, X, y, found, head.treatment)
     trial = replace(_trial(data, X, y, method, model, groups, head.treatment, seed), are_known=are_known)
-    spent = {"audit": audited - started, "fit": fitted - audited, "trial": time.perf_counter() - fitted}
+    spent = {"audit": audited - started, "fit": done - audited, "trial": time.perf_counter() - done}
     treated = None if head.treatment is None else head.treatment.as_dict()
     fitted = Fitted(model, found, trial, method, done_in_words(method, head), data, spent, treated, head.C)
     fitted = replace(fitted, has_shortcut_reader=head.shortcut is not None, groups=groups)

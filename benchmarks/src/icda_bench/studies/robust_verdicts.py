@@ -121,7 +121,8 @@ def measure(base: str, plant: str, method: str, seed: int) -> RobustRow:
     with tempfile.TemporaryDirectory() as folder:
         config = TrainConfig(method=method, seed=seed, data_seed=seed, out=f"{folder}/run", **BASES[base][1])
         result = train(config, task=make_task(base, plant, seed))
-    last = (result.history or [{}])[-1]
+    assert result.history, "it was trained just now"
+    last = result.history[-1]
     names = ("shortcut_chance", "label_noise_chance", "long_tail_chance") if method == "robust" else ()
     chances = [float(last[name]) for name in names]
     worst = result.metric("worst_group_accuracy") if "shortcut" in planted(plant) else None

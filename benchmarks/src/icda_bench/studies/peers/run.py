@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -80,21 +80,23 @@ def run(options: Arguments) -> None:
 
 def measure(data: str, seed: int, name: str, train: FeaturePart, test: FeaturePart) -> PeerRow:
     """Fit to the one part and judge on the other, which is used for nothing else."""
-    method, sizes = METHODS[name], (*train.features.shape, len(test.targets))
+    method, (samples, width) = METHODS[name], train.features.shape
+    row = PeerRow(data, seed, name, samples, width, len(test.targets))
     if not installed(method):
-        return PeerRow(data, seed, name, *sizes, note=NOT_INSTALLED)
+        return replace(row, note=NOT_INSTALLED)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         start = time.perf_counter()
         predict = method.fit(train, seed)
         seconds = time.perf_counter() - start
     predicted = predict(test)
-    figures = (
-        np.mean(predicted == test.targets),
-        balanced_accuracy_score(test.targets, predicted),
-        worst(predicted, test),
+    return replace(
+        row,
+        accuracy=round(float(np.mean(predicted == test.targets)), 4),
+        balanced_accuracy=round(float(balanced_accuracy_score(test.targets, predicted)), 4),
+        worst_group=round(worst(predicted, test), 4),
+        seconds=round(seconds, 2),
     )
-    return PeerRow(data, seed, name, *sizes, *(round(float(figure), 4) for figure in figures), round(seconds, 2))
 
 
 def worst(predicted: np.ndarray, test: FeaturePart) -> float:
