@@ -74,6 +74,13 @@ def test_a_trained_network_answers_by_its_methods_rule(method: str, made: Simple
     assert np.abs(run_onnx(path, images=pictures) - expected).max() < TOLERANCE
 
 
+def test_the_same_model_is_exported_as_the_same_bytes(image_model: tuple[Path, Any], tmp_path: Path) -> None:
+    """The library orders metadata by chance: of twenty files about half had another order."""
+    model = icda.load(image_model[0])
+    made = {export_safetensors(model, tmp_path / f"{k}.safetensors").read_bytes() for k in range(20)}
+    assert len(made) == 1
+
+
 def test_safetensors_hold_the_weights_and_name_the_classes(image_model: tuple[Path, Any], tmp_path: Path) -> None:
     path = export_safetensors(icda.load(image_model[0]), tmp_path / "w.safetensors")
     with safe_open(path, "pt") as file:

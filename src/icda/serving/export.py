@@ -134,8 +134,18 @@ def export_safetensors(model: Model, path: Path) -> Path:
     facts = {"classes": json.dumps([str(name) for name in model.classes]), "reads": json.dumps(model.reads.as_dict())}
     # Copies: two names may share their memory, which the format does not allow.
     copies = {name: value.detach().clone().contiguous() for name, value in weights.items()}
-    write_atomically(path, save(copies, facts), new_folder=True)
+    write_atomically(path, _in_order(save(copies, facts)), new_folder=True)
     return path
+
+
+def _in_order(content: bytes) -> bytes:
+    """The same safetensors file with its metadata sorted: the library writes them in an order that changes by chance."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:end])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight bytes
+    return len(text).to_bytes(8, "little") + text + content[end:]
 
 
 def _graph(model: Model) -> tuple[nn.Module, dict[str, Tensor]]:
