@@ -80,7 +80,7 @@ def _asking_row(rows: list[dict[str, str]], folder: str) -> list[str]:
         return f"{100 * np.mean(shares):.0f} %"
 
     title = f"a spurious correlation; a person answers {QUESTIONS} questions"
-    measured = f"[share of what full group labels gain]({folder}evidence/asking.md)"
+    measured = f"[share of the gain that full group labels bring]({folder}evidence/asking.md)"
     return [title, measured, "0 %", f"{share('random')} (random questions)", share("ours")]
 
 

@@ -77,7 +77,7 @@ def found_in_short(fitted: Fitted) -> str:
     if fitted.data.groups is not None:
         return "Groups were given, so that no shortcut had to be guessed."
     return {
-        "yes": "There is a shortcut: something besides the class tells most labels, and a plain model follows it.",
+        "yes": "There is a shortcut: something other than the class predicts most labels, and a plain model follows it.",
         "no": "No shortcut was found, though data alone cannot rule one out: look at what is taken for another class.",
         "cannot tell": "Whether there is a shortcut cannot be told from these data: look at the two lots of samples.",
     }[answer]

@@ -196,7 +196,7 @@ def _render(title: str, payload: Mapping[str, Any], connect: bool) -> str:
 def suspicion_of(shortcut: str) -> str:
     """One sentence on top of the page, by what the audit answers about a shortcut."""
     why = {
-        "yes": "A shortcut was found: something besides the class tells most labels.",
+        "yes": "A shortcut was found: something other than the class predicts most labels.",
         "no": "No shortcut was found, but data alone cannot rule one out.",
         "cannot tell": "There may be a shortcut: data alone cannot tell.",
     }[shortcut]
