@@ -118,7 +118,8 @@ def test_the_table_of_methods_says_what_a_method_needs_and_leads_to_its_page(nam
 def test_the_nav_has_every_page_once() -> None:
     named = [page for page in nav_pages(configuration()["nav"]) if page not in GENERATED_PAGES]
     named += [*nav_pages(METHOD_HOOK.navigation(DOCS)), "api/index.md"]
-    assert sorted(named) == sorted(str(page.relative_to(DOCS)) for page in PAGES)
+    notebooks = [f"notebooks/{path.stem}.md" for path in (ROOT / "examples").glob("*.ipynb")]
+    assert sorted(named) == sorted([*(str(page.relative_to(DOCS)) for page in PAGES), *notebooks])
 
 
 @by_page
@@ -199,6 +200,7 @@ def test_the_search_index_has_pages_methods_and_the_reference(site: Path) -> Non
     places = {entry["location"]: entry["text"] for entry in entries}
     assert "log" in places["mathematics.html#s3-1"]
     assert {"methods/jtt.html", "api/losses.html#icda.losses.icda.ICDALoss", "tutorial.html"} <= set(places)
+    assert {f"notebooks/{path.stem}.html" for path in (ROOT / "examples").glob("*.ipynb")} <= set(places)
 
 
 def small_site(folder: Path) -> Path:
@@ -212,6 +214,8 @@ def small_site(folder: Path) -> Path:
     )
     reference = next(entry["Reference"] for entry in config["nav"] if "Reference" in entry)
     reference.remove({"API": "api/"})
+    guides = next(entry["Guides"] for entry in config["nav"] if "Guides" in entry)
+    guides.remove(next(entry for entry in guides if "Notebooks" in entry))  # another hook's
     (folder / "mkdocs.yml").write_text(yaml.safe_dump(config))
     return folder
 
