@@ -46,7 +46,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     if page.file.src_uri != "api/index.md":
         return markdown
     rows = [f"| [`icda.{name}`]({name}.md) | {_first_line(name)} |" for name in rooms()]
-    return "\n".join([markdown, "", "| room | what it is |", "|:--|:--|", *rows])
+    return "\n".join([markdown, "", "| module | what it is |", "|:--|:--|", *rows])
 
 
 def _first_line(room: str) -> str:
