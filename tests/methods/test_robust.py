@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from icda.cli import train as command
 from icda.cross_fit import HeldOut, answer_log_prior
+from icda.cross_fit.marks import Mark
 from icda.cross_fit.refined_labels import refine_labels
 from icda.cross_fit.rules import Verdict
 from icda.data import create_task
@@ -122,6 +123,41 @@ def test_features_of_the_waiting_network_stand_in_the_order_of_the_samples() -> 
     context = make_context(network, training_batches=lambda: iter(batches))
     chosen = torch.tensor([0, 2, 3, 9])
     assert torch.equal(untrained_features(context, chosen), inputs[chosen])
+
+
+def marked(answers: Tensor, kept: float = 1.0) -> HeldOut:
+    mark = Mark(answers, 3, skill=0.95, known=0.9, errors=0.05, against=40, overlap=0.5, kept=kept, place="top left")
+    return evidence()._replace(mark=mark._asdict())
+
+
+def test_a_mark_is_the_shortcut_that_is_taken_away() -> None:
+    answers = (TARGETS + (torch.arange(12) == 4)) % 3
+    method = Robust(SETUP, loss="la")
+    method.keep_evidence(marked(answers))
+    assert method.verdicts["shortcut"].answer == "yes"
+    assert "the top left of the picture alone tells 95 % of the labels" in method.findings()
+    torch.testing.assert_close(method.log_prior, answer_log_prior(answers, TARGETS, 3))
+    again = Robust(SETUP, loss="la")
+    again.load_state_dict(method.state_dict())
+    assert again.findings() == method.findings()
+    assert torch.equal(again.log_prior, method.log_prior)
+
+
+def test_a_part_that_errs_with_the_rest_of_the_picture_is_no_mark() -> None:
+    method = Robust(SETUP, loss="la")
+    method.keep_evidence(marked(TARGETS, kept=0.2))
+    assert method.verdicts["shortcut"].answer == "no"
+
+
+def test_only_pictures_are_looked_at(whole: Callable[[str], tuple[Path, RunResult]]) -> None:
+    folder, _ = whole("adjustment")
+    kept = torch.load(folder / "model.pt", weights_only=True)["method"]["_extra_state"]["evidence"]
+    assert kept["mark"]["skill"] > 0
+    rows = [Batch(torch.rand(12, 5), TARGETS, None, torch.arange(12))]
+    context = make_context(
+        FeatureClassifier(torch.nn.Identity(), torch.nn.Linear(5, 3)), training_batches=lambda: iter(rows)
+    )
+    assert Robust(SETUP)._look(context, TARGETS) is None
 
 
 def configure(folder: Path, treatment: str, **settings: Any) -> TrainConfig:

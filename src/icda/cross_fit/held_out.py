@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -15,8 +15,8 @@ class HeldOut(NamedTuple):
     `unflipped` (N, C) are held-out logits of networks that learned the labels as they are, where there were any. Where
     networks were trained several times over, these are means over the repeats, and `last` (N, C) is what the networks said
     that were trained last. `running` (N, C) are logarithms of held-out probabilities averaged over epochs, and `read` is
-    how well labels are read within the answers off features that never saw a label, with its standard error; both where a
-    method asks for them.
+    how well labels are read within the answers off features that never saw a label, with its standard error; `mark` are the
+    fields of a `marks.Mark`. All three where a method asks for them.
     """
 
     logits: Tensor
@@ -26,6 +26,7 @@ class HeldOut(NamedTuple):
     last: Tensor | None = None
     running: Tensor | None = None
     read: tuple[float, float] | None = None
+    mark: dict[str, Any] | None = None
 
     @property
     def answers(self) -> Tensor:

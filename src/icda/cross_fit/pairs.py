@@ -182,6 +182,19 @@ def share(values: Tensor) -> float:
     return float(values.double().mean()) if values.numel() else 1.0
 
 
+def skill(answers: Tensor, targets: Tensor, num_classes: int) -> float:
+    """Balanced accuracy over the classes that are there, from guessing, 0, to perfection, 1.
+
+    >>> skill(torch.tensor([0, 0, 1, 0]), torch.tensor([0, 0, 1, 1]), 2)
+    0.5
+    """
+    counts = torch.bincount(targets, minlength=num_classes).double()
+    recalls = (
+        torch.bincount(targets, (answers == targets).double(), minlength=num_classes)[counts > 0] / counts[counts > 0]
+    )
+    return (float(recalls.mean()) - 1 / num_classes) / (1 - 1 / num_classes)
+
+
 def ratio_of_medians(first: Tensor, second: Tensor) -> float:
     """0 where either is empty."""
     if not len(first) or not len(second):

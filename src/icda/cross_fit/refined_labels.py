@@ -24,11 +24,14 @@ LEAST_RATE = 1e-4  # a rate of exactly zero could never rise again
 
 
 class RefinedLabels(NamedTuple):
-    """`probabilities` (N, C) of each sample's true class, `wrong` the share of wrong labels, `transition` (C, C) T."""
+    """`probabilities` (N, C) of each sample's true class, `wrong` the share of wrong labels, `transition` (C, C) T, and the
+    classes' true `sizes` (C,), to which rare classes that are protected add nothing.
+    """
 
     probabilities: Tensor
     wrong: float
     transition: Tensor
+    sizes: Tensor
 
 
 def refine_labels(logits: Tensor, targets: Tensor, pseudo_samples: float = PSEUDO_SAMPLES) -> RefinedLabels:
@@ -61,7 +64,7 @@ def refine_labels(logits: Tensor, targets: Tensor, pseudo_samples: float = PSEUD
             break
     posterior = _posterior(values * scale + bias, transition, targets)
     kept = protect_classes(posterior, targets, wrong, pseudo_samples)
-    return RefinedLabels(kept.to(logits.dtype), wrong, transition)
+    return RefinedLabels(kept.to(logits.dtype), wrong, transition, posterior.sum(0))
 
 
 def protect_classes(posterior: Tensor, targets: Tensor, wrong: float, pseudo_samples: float = PSEUDO_SAMPLES) -> Tensor:

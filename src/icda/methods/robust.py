@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.cross_fit import HeldOut
-from icda.cross_fit.network_verdicts import READ_SAMPLES, judge_networks, read_labels
+from icda.cross_fit.marks import find_mark, shrink
+from icda.cross_fit.network_verdicts import READ_SAMPLES, judge_networks, read_labels, seen_mark
 from icda.cross_fit.networks import rows_of
 from icda.cross_fit.refined_labels import refine_labels
 from icda.cross_fit.rules import Verdict, tail_verdict
@@ -83,7 +84,18 @@ class Robust(BestEpoch, ShortcutPrior):
         chosen = order[:READ_SAMPLES].sort().values
         features = untrained_features(context, chosen)
         read = read_labels(features, evidence.targets[chosen], evidence.logits[chosen], self.seed)
-        keep(evidence._replace(read=read))
+        keep(evidence._replace(read=read, mark=self._look(context, evidence.targets)))
+
+    def _look(self, context: Context, targets: Tensor) -> dict[str, Any] | None:
+        """The part of the picture that tells the class best; None if the inputs are no pictures."""
+        parts = []
+        for batch in context.training_batches():
+            if not isinstance(batch.inputs, Tensor) or batch.inputs.dim() != 4:
+                return None
+            parts.append((batch.index.cpu(), shrink(batch.inputs).cpu()))
+        order = torch.cat([index for index, _ in parts]).argsort()
+        images = torch.cat([images for _, images in parts])[order]
+        return find_mark(images, targets, self.num_classes, self.seed)._asdict()
 
     def on_first_evidence(self, evidence: HeldOut) -> None:
         self.keep_evidence(evidence._replace(running=self.take_best()[0]))
@@ -106,8 +118,7 @@ class Robust(BestEpoch, ShortcutPrior):
         self.soft_labels = refined.probabilities.to(self.soft_labels.device)
         shares = refined.probabilities.double().mean(0)
         self.log_prior = shares.log().to(self.log_prior).expand_as(self.soft_labels)
-        counts = torch.bincount(targets, minlength=self.num_classes).tolist()
-        self.verdicts["long_tail"] = tail_verdict(counts, float(shares.max() / shares.min()))
+        self.verdicts["long_tail"] = tail_verdict(refined.sizes.round().clamp(min=1).int().tolist())
         self.found |= {"wrong_labels": refined.wrong, "relabelled": float(moved.double().mean())}
 
     @property
@@ -121,7 +132,12 @@ class Robust(BestEpoch, ShortcutPrior):
         if self.treatment != "prior":
             return "shares"
         assert held_out.read is not None
-        return "counted" if held_out.agreement >= REPEATED or held_out.read[0] >= EASILY_READ else "soft"
+        is_plain = held_out.agreement >= REPEATED or held_out.read[0] >= EASILY_READ or seen_mark(held_out)
+        return "counted" if is_plain else "soft"
+
+    def _answers(self, held_out: HeldOut) -> Tensor:
+        mark = seen_mark(held_out)
+        return mark.answers if mark else held_out.answers
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         if self.treatment == "adjustment":
@@ -147,6 +163,11 @@ class Robust(BestEpoch, ShortcutPrior):
                 f"Wrong labels, about {share} % of them: it learned from labels put right by networks that had not seen"
             ]
             sentences[0] += " them; rare classes kept theirs."
+        elif self.treatment == "prior" and self.evidence and (mark := seen_mark(self.evidence)):
+            sentences = [
+                f"A shortcut: the {mark.place} of the picture alone tells {100 * (1 - mark.errors):.0f} % of the labels. "
+                "It learned what that does not tell."
+            ]
         elif self.treatment == "prior":
             share = f"{100 * self.found['held_out_errors']:.1f}"
             sentences = [

@@ -103,11 +103,15 @@ class ShortcutPrior(CrossFittedMethod):
             logits = held_out.logits if held_out.unflipped is None else held_out.unflipped
             log_prior = fit_calibration(logits, targets).log_probabilities(logits)
         else:  # one answer for all says no more than the classes' shares
-            answers = held_out.answers if form == "counted" else torch.zeros_like(targets)
+            answers = self._answers(held_out) if form == "counted" else torch.zeros_like(targets)
             log_prior = answer_log_prior(answers, targets, self.num_classes)
         self.log_prior = log_prior.to(self.log_prior.device)
         figures = {"held_out_nll": float(F.nll_loss(log_prior, targets)), "counted": float(form == "counted")}
         self.found |= {**figures, "no_shortcut": float(form == "shares")}
+
+    def _answers(self, held_out: HeldOut) -> Tensor:
+        """The class (N,) that the shortcut stands for in each sample."""
+        return held_out.answers
 
     def on_second_evidence(self, again: HeldOut) -> None:
         assert self.evidence is not None, "the first networks come before"

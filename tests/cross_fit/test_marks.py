@@ -1,0 +1,124 @@
+"""Marks: planted ones are found, read and placed; parts of natural pictures are not taken for one."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from sklearn.neighbors import KNeighborsClassifier
+from torch import Tensor
+
+from icda.cross_fit import marks
+from icda.cross_fit.marks import Mark, find_mark, neighbour_shares, shrink
+from icda.cross_fit.network_verdicts import mark_chance
+from icda.cross_fit.rules import NO, YES
+from icda.data import create_task
+from icda.data.bias.noise import noisy_labels
+from icda.data.bias.shortcut import plant_shortcut
+from icda.data.task import Task
+
+
+def pictures(task: Task) -> tuple[Tensor, Tensor]:
+    return shrink(task.train.source.fetch(task.train.rows)), task.train.targets
+
+
+@pytest.mark.parametrize("kind", ["patch", "frame"])
+@pytest.mark.parametrize("rate", [0.8, 0.95])
+def test_a_planted_mark_is_found_and_read(kind: str, rate: float) -> None:
+    task = plant_shortcut(create_task("digits"), kind, rate, seed=3)  # type: ignore[arg-type]
+    mark = find_mark(*pictures(task), 10, seed=0)
+    assert task.train.groups is not None
+    planted = task.train.groups % 10
+    assert (mark.answers == planted).double().mean() > 0.97
+    assert mark.place == "top left"
+    assert mark.errors == pytest.approx(1 - rate, abs=0.03)
+    assert mark_chance(mark, known=0.97) >= YES
+
+
+def test_a_mark_is_found_among_wrong_labels() -> None:
+    task = plant_shortcut(create_task("digits"), "frame", 0.95, seed=3)
+    images, targets = pictures(task)
+    given = noisy_labels(targets, "uniform", 10, 0.2, torch.Generator().manual_seed(0))
+    assert mark_chance(find_mark(images, given, 10, seed=0), known=0.77) >= YES
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_a_part_of_ten_natural_classes_is_no_mark(noise: float) -> None:
+    images, targets = pictures(create_task("digits"))
+    given = noisy_labels(targets, "uniform", 10, noise, torch.Generator().manual_seed(0))
+    assert mark_chance(find_mark(images, given, 10, seed=0), known=0.0) < 0.05
+
+
+def test_a_part_that_tells_two_natural_classes_is_no_mark() -> None:
+    """Of two digits some part nearly always tells; even without the networks' skill beside it none is called a mark."""
+    images, targets = pictures(create_task("digits"))
+    chances = []
+    for pair in itertools.combinations(range(0, 10, 2), 2):
+        rows = torch.isin(targets, torch.tensor(pair))
+        mark = find_mark(images[rows], (targets[rows] == pair[1]).long(), 2, seed=0)
+        assert mark.skill > 0.8 * mark.known
+        chances.append(mark_chance(mark, known=0.0))
+    assert max(chances) <= NO
+
+
+def test_a_mark_of_two_classes_is_found() -> None:
+    images, targets = pictures(create_task("digits"))
+    rows = torch.isin(targets, torch.tensor([3, 9]))
+    labels, marked = (targets[rows] == 9).long(), images[rows].clone()
+    stamped = torch.where(
+        torch.rand(len(labels), generator=torch.Generator().manual_seed(0)) < 0.93, labels, 1 - labels
+    )
+    marked[:, :, :2, 6:] = 2.0 * stamped[:, None, None, None]
+    mark = find_mark(marked, labels, 2, seed=0)
+    assert mark.place == "top right"
+    assert torch.equal(mark.answers, stamped)
+    assert mark_chance(mark, known=0.95) >= YES
+
+
+def test_samples_beyond_those_looked_at_are_read_by_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(marks, "SAMPLES", 300)
+    monkeypatch.setattr(marks, "SCANNED", 200)
+    monkeypatch.setattr(marks, "ROWS", 128)
+    task = plant_shortcut(create_task("digits"), "patch", 0.9, seed=3)
+    mark = find_mark(*pictures(task), 10, seed=0)
+    assert task.train.groups is not None
+    assert len(mark.answers) == len(task.train) > 1000
+    assert (mark.answers == task.train.groups % 10).double().mean() > 0.95
+    assert mark.against < 60  # of the 300
+
+
+@pytest.mark.parametrize("features", [2, 40])
+def test_neighbours_are_those_of_scikit_learn(features: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    known, asked = torch.randn(60, features, generator=generator), torch.randn(9, features, generator=generator)
+    targets = torch.randint(3, (60,), generator=generator)
+    spread = known.std(0, correction=0)
+    oracle = KNeighborsClassifier(marks.NEIGHBOURS).fit(known / spread, targets)
+    votes = torch.from_numpy(oracle.predict_proba(asked / spread)) * marks.NEIGHBOURS
+    expected = (votes + torch.bincount(targets, minlength=3) / 60) / (marks.NEIGHBOURS + 1)
+    torch.testing.assert_close(neighbour_shares(known, targets, 3, asked).double(), expected, rtol=0, atol=1e-6)
+
+
+def test_a_sample_does_not_vote_for_itself() -> None:
+    known = torch.arange(20.0)[:, None]
+    targets = torch.zeros(20, dtype=torch.long).index_fill(0, torch.tensor([7]), 1)
+    assert neighbour_shares(known, targets, 2)[7, 1] < 0.01
+
+
+@pytest.mark.parametrize("shape", [(12, 1, 1, 1), (12, 3, 5, 9), (2, 3, 40, 30)])
+def test_few_and_small_pictures_say_nothing(shape: tuple[int, ...]) -> None:
+    images = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+    mark = find_mark(shrink(images), torch.arange(shape[0]) % 2, 2, seed=0)
+    assert mark_chance(mark, known=0.0) < YES
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"skill": 0.6}, {"overlap": 0.9}, {"kept": 0.3}, {"errors": 0.4}, {"against": 7}, {"against": 2}],
+    ids=lambda change: next(iter(change)),
+)
+def test_every_condition_must_hold(change: dict[str, float]) -> None:
+    mark = Mark(torch.zeros(0), 2, 0.95, 0.95, 0.05, 50, 0.5, 1.0, "top left")
+    assert mark_chance(mark, known=0.9) >= YES
+    assert mark_chance(mark._replace(**change), known=0.9) < (YES if change.get("against") == 7 else NO)  # type: ignore[arg-type]
