@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.cli import train as command
-from icda.cross_fit import HeldOut, answer_log_prior
+from icda.cross_fit import HeldOut, answer_log_prior, network_verdicts
 from icda.cross_fit.marks import Mark
 from icda.cross_fit.refined_labels import refine_labels
-from icda.cross_fit.rules import Verdict
+from icda.cross_fit.rules import Limit, Verdict
 from icda.data import create_task
 from icda.data.task import Batch
 from icda.losses.logit_adjustment import LogitAdjustmentLoss
@@ -130,8 +130,9 @@ def marked(answers: Tensor, kept: float = 1.0) -> HeldOut:
     return evidence()._replace(mark=mark._asdict())
 
 
-def test_a_mark_is_the_shortcut_that_is_taken_away() -> None:
+def test_a_mark_is_the_shortcut_that_is_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = (TARGETS + (torch.arange(12) == 4)) % 3
+    monkeypatch.setattr(network_verdicts, "FOLLOWED", Limit(-1.0, 0.01))  # whatever the networks of this evidence say
     method = Robust(SETUP, loss="la")
     method.keep_evidence(marked(answers))
     assert method.verdicts["shortcut"].answer == "yes"
