@@ -144,6 +144,19 @@ def test_a_mark_is_the_shortcut_that_is_taken_away(monkeypatch: pytest.MonkeyPat
     assert torch.equal(again.log_prior, method.log_prior)
 
 
+def test_a_mark_among_many_wrong_labels_is_named_and_left() -> None:
+    setup, targets = Setup(9, 5, torch.full((9,), 2), epochs=4, num_samples=18, seed=3), torch.arange(18) % 9
+    logits = 4.0 * F.one_hot(targets, 9).roll(2, 0)
+    mark = Mark(
+        logits.argmax(1), 9, skill=0.75, known=0.76, errors=0.24, against=240, overlap=0.5, kept=0.0, place="top left"
+    )
+    method = Robust(setup)
+    method.keep_evidence(HeldOut(logits, targets, 0.9, running=logits, read=(0.5, 0.1), mark=mark._asdict()))
+    assert (method.verdicts["shortcut"].answer, method.treatment) == ("yes", "adjustment")
+    assert "Many others are wrong" in method.findings()
+    assert torch.equal(method.log_prior, torch.full((18, 9), 1 / 9).log())
+
+
 def test_a_part_that_errs_with_the_rest_of_the_picture_is_no_mark() -> None:
     method = Robust(SETUP, loss="la")
     method.keep_evidence(marked(TARGETS, kept=0.2))

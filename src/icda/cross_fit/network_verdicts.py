@@ -47,6 +47,7 @@ TELLS = Limit(0.74, 0.04)  # its skill over that of the whole: in natural pictur
 OVERLAP = Limit(0.60, 0.03)  # above, it errs where two classes look alike; natural pairs of classes begin at 0.66
 PER_CLASS = 0.02  # more overlap is allowed for each class: the more there are, the less a part tells of its own
 KEPT = Limit(0.65, 0.08)  # below, what the part contradicts is not a sample like others of its class
+MANY_WRONG = 0.15  # of labels that a mark contradicts and the rest of the picture, too
 SOME = Limit(5, 1.5)  # samples contradicted: with fewer there is nothing to be seen at all
 FOLLOWED = Limit(0.12, 0.03)  # of what it contradicts, answered likewise by the networks: else they see past it
 # With so many classes, a part that tells most of them, and nearly as well as the whole, is a mark even among wrong labels.
@@ -154,6 +155,11 @@ def _shortcut_chance(found: Figures, sharp: float, limits: Limits) -> float:
 def seen_mark(held_out: HeldOut, limits: Limits = LIMITS) -> Mark | None:
     """The part of the picture that tells the class, if that is one of the shortcuts found."""
     return Mark(**held_out.mark) if held_out.mark and mark_chance(held_out, limits) >= YES else None
+
+
+def is_among_wrong_labels(mark: Mark) -> bool:
+    """Whether most of what a mark contradicts must be wrong labels: taken away, it would leave these to be learned."""
+    return mark.kept < KEPT.at and mark.errors > MANY_WRONG
 
 
 def mark_chance(held_out: HeldOut, limits: Limits = LIMITS) -> float:

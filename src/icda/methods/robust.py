@@ -11,8 +11,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.cross_fit import HeldOut
-from icda.cross_fit.marks import find_mark, shrink
-from icda.cross_fit.network_verdicts import READ_SAMPLES, judge_networks, read_labels, seen_mark
+from icda.cross_fit.marks import Mark, find_mark, shrink
+from icda.cross_fit.network_verdicts import (
+    READ_SAMPLES,
+    is_among_wrong_labels,
+    judge_networks,
+    read_labels,
+    seen_mark,
+)
 from icda.cross_fit.networks import rows_of
 from icda.cross_fit.refined_labels import refine_labels
 from icda.cross_fit.rules import Verdict, tail_verdict
@@ -65,6 +71,7 @@ class Robust(BestEpoch, ShortcutPrior):
         super().__init__(setup, cross_fit_epochs=cross_fit_epochs, loss=loss, reuse=reuse, **options)
         self.seed = setup.seed
         self.verdicts: dict[str, Verdict] = {}
+        self.mark: Mark | None = None  # the part of the picture that is the shortcut
         self.register_buffer("soft_labels", torch.zeros(0, setup.num_classes), persistent=False)  # made of the evidence
 
     @classmethod
@@ -101,7 +108,7 @@ class Robust(BestEpoch, ShortcutPrior):
         self.keep_evidence(evidence._replace(running=self.take_best()[0]))
 
     def learn_from(self, held_out: HeldOut) -> None:
-        self.verdicts = judge_networks(held_out)
+        self.verdicts, self.mark = judge_networks(held_out), seen_mark(held_out)
         super().learn_from(held_out)
         if self.treatment == "labels":
             assert held_out.running is not None
@@ -118,26 +125,26 @@ class Robust(BestEpoch, ShortcutPrior):
         self.soft_labels = refined.probabilities.to(self.soft_labels.device)
         shares = refined.probabilities.double().mean(0)
         self.log_prior = shares.log().to(self.log_prior).expand_as(self.soft_labels)
-        self.verdicts["long_tail"] = tail_verdict(refined.sizes.round().clamp(min=1).int().tolist())
+        if refined.wrong < 0.5:  # else sizes are guesses
+            self.verdicts["long_tail"] = tail_verdict(refined.sizes.round().clamp(min=1).int().tolist())
         self.found |= {"wrong_labels": refined.wrong, "relabelled": float(moved.double().mean())}
 
     @property
     def treatment(self) -> Literal["prior", "labels", "adjustment"]:
         """What the verdicts call for; a shortcut comes first, because it would be taken for wrong labels."""
         if self.verdicts["shortcut"].answer == "yes":
-            return "prior"
+            return "adjustment" if self.mark and is_among_wrong_labels(self.mark) else "prior"
         return "labels" if self.verdicts["label_noise"].answer == "yes" else "adjustment"
 
     def _form(self, held_out: HeldOut) -> Literal["counted", "soft", "shares"]:
         if self.treatment != "prior":
             return "shares"
         assert held_out.read is not None
-        is_plain = held_out.agreement >= REPEATED or held_out.read[0] >= EASILY_READ or seen_mark(held_out)
+        is_plain = held_out.agreement >= REPEATED or held_out.read[0] >= EASILY_READ or self.mark is not None
         return "counted" if is_plain else "soft"
 
     def _answers(self, held_out: HeldOut) -> Tensor:
-        mark = seen_mark(held_out)
-        return mark.answers if mark else held_out.answers
+        return self.mark.answers if self.mark else held_out.answers
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         if self.treatment == "adjustment":
@@ -150,7 +157,7 @@ class Robust(BestEpoch, ShortcutPrior):
         evidence = HeldOut(**earlier["method"]["_extra_state"]["evidence"])
         if evidence.running is None or evidence.read is None:
             raise InputError(f"reuse={self.reuse}: the run there is not one of robust, and lacks what it judges by.")
-        self.verdicts = judge_networks(evidence)
+        self.verdicts, self.mark = judge_networks(evidence), seen_mark(evidence)
         super()._check_earlier(earlier)
 
     def findings(self) -> str:
@@ -163,11 +170,14 @@ class Robust(BestEpoch, ShortcutPrior):
                 f"Wrong labels, about {share} % of them: it learned from labels put right by networks that had not seen"
             ]
             sentences[0] += " them; rare classes kept theirs."
-        elif self.treatment == "prior" and self.evidence and (mark := seen_mark(self.evidence)):
-            sentences = [
-                f"A shortcut: the {mark.place} of the picture alone tells {100 * (1 - mark.errors):.0f} % of the labels. "
-                "It learned what that does not tell."
-            ]
+        elif self.mark:
+            told = (
+                f"the {self.mark.place} of the picture alone tells {100 * (1 - self.mark.errors):.0f} % of the labels"
+            )
+            done = "It learned what that does not tell."
+            if self.treatment == "adjustment":
+                done = "Many others are wrong, so that nothing was risked: check them first (`icda audit`)."
+            sentences = [f"A shortcut: {told}. {done}"]
         elif self.treatment == "prior":
             share = f"{100 * self.found['held_out_errors']:.1f}"
             sentences = [
