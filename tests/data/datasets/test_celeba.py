@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from icda.data import create_task
-from icda.data.datasets import celeba
+from icda.data.datasets.benchmark_files import packed_features
 from icda.data.datasets.celeba import CLASSES, FEATURES_FILE, FIRST_FILE, FOLDS, GROUPS
 from icda.data.registry import DatasetNotFoundError
 
@@ -194,6 +194,6 @@ def test_features_of_the_first_images_follow_the_same_folds(encode_images: Any, 
     assert torch.equal(images.train.rows, features.train.rows)
     assert (features.input_kind, features.input_shape) == ("features", (7,))
     np.savez(tmp_path / FEATURES_FILE, features=np.zeros((59, 7)))
-    celeba._first_features.cache_clear()
+    packed_features.cache_clear()
     with pytest.raises(ValueError, match=r"has 59 rows, celeba_10k_64px\.npz 60: make it again"):
         create_task("celeba_10k_features_fold_2", tmp_path)

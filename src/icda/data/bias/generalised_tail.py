@@ -103,25 +103,27 @@ def generalised_tail(clusters: Tensor, labels: Tensor, seed: int, sizes: TailSiz
         for attribute in range(ATTRIBUTES):
             mine = ((labels == label) & (attributes == attribute)).nonzero().flatten()
             pools.append(mine[torch.randperm(len(mine), generator=generator)])
-        pools = _take_tests(label, pools, sizes, parts["test_gbl"], parts["test_cbl"])
+        test_gbl, test_cbl, pools = _take_tests(label, pools, sizes)
+        parts["test_gbl"] += test_gbl
+        parts["test_cbl"] += test_cbl
         left.append([_take_metadata(pool, clusters, sizes.metadata, parts["metadata"]) for pool in pools])
     train_glt, train_cbl = _training_sets(left, sizes)
     tests_and_metadata = {name: torch.cat(part).sort().values for name, part in parts.items()}
     return GeneralisedTail(train_glt, train_cbl, attributes=attributes, **tests_and_metadata)
 
 
-def _training_sets(left: list[list[Tensor]], sizes: TailSizes) -> tuple[Tensor, Tensor]:
+def _training_sets(left: list[list[Tensor]], sizes: TailSizes) -> list[Tensor]:
     """Train-GLT and Train-CBL from what tests and metadata left of each attribute of each class."""
     long_tailed = [_fitting_size(pools, planned) for pools, planned in zip(left, sizes.train, strict=True)]
     balanced = [_fitting_size(pools, sizes.balanced) for pools in left]
     if 0 in balanced:  # and then in the other, too: whichever size was intended, not one sample is left
         raise InputError(f"class {balanced.index(0)} has nothing left to train on: make tests and metadata smaller.")
-    train_glt: list[Tensor] = []
-    train_cbl: list[Tensor] = []
-    for pools, size in zip(left, long_tailed, strict=True):
-        _take(pools, shares(size), train_glt)
-        _take(pools, shares(min(balanced)), train_cbl)
-    return torch.cat(train_glt).sort().values, torch.cat(train_cbl).sort().values
+    sets = []
+    for wanted in (long_tailed, [min(balanced)] * len(left)):
+        counts = [count for size in wanted for count in shares(size)]
+        pools = [pool for own in left for pool in own]
+        sets.append(torch.cat([pool[:count] for pool, count in zip(pools, counts, strict=True)]).sort().values)
+    return sets
 
 
 def _check(clusters: Tensor, labels: Tensor, sizes: TailSizes) -> None:
@@ -140,44 +142,26 @@ def _check(clusters: Tensor, labels: Tensor, sizes: TailSizes) -> None:
             raise InputError(f"{name} is {size}: that is too small.")
 
 
-def _take_tests(
-    label: int, pools: list[Tensor], sizes: TailSizes, test_gbl: list[Tensor], test_cbl: list[Tensor]
-) -> list[Tensor]:
-    balanced = (_balanced_size(label, pools, sizes),) * ATTRIBUTES
-    without_gbl = _take(pools, balanced, test_gbl)
-    if not sizes.share_tests:
-        return _take(without_gbl, _unbalanced_sizes(label, without_gbl, sizes), test_cbl)
-    unbalanced = _unbalanced_sizes(label, pools, sizes)
-    _take(pools, unbalanced, test_cbl)
-    return [pool[max(both) :] for pool, both in zip(pools, zip(balanced, unbalanced, strict=True), strict=True)]
-
-
-def _balanced_size(label: int, pools: list[Tensor], sizes: TailSizes) -> int:
+def _take_tests(label: int, pools: list[Tensor], sizes: TailSizes) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    """Of a class's pools, one for each attribute: what Test-GBL takes, what Test-CBL takes, and what both leave."""
     smallest = min(len(pool) for pool in pools)
-    size = min(sizes.test_gbl, smallest // sizes.test_gbl_divisor)
-    if size < 1:
+    balanced = min(sizes.test_gbl, smallest // sizes.test_gbl_divisor)
+    if balanced < 1:
         raise InputError(
             f"class {label} has {smallest} samples of an attribute, and Test-GBL may take one in "
             f"{sizes.test_gbl_divisor}: lower test_gbl_divisor or drop the class."
         )
-    return size
-
-
-def _unbalanced_sizes(label: int, pools: list[Tensor], sizes: TailSizes) -> tuple[int, ...]:
-    counts = tuple(weight * sizes.test_cbl for weight in RATIO)
-    for name, pool, count in zip(ATTRIBUTE_NAMES, pools, counts, strict=True):
-        if len(pool) < count:
+    start = 0 if sizes.share_tests else balanced
+    ends = [start + weight * sizes.test_cbl for weight in RATIO]
+    for name, pool, end in zip(ATTRIBUTE_NAMES, pools, ends, strict=True):
+        if len(pool) < end:
             raise InputError(
-                f"class {label} has {len(pool)} samples of its {name} attribute left, Test-CBL needs {count}: "
-                "lower test_cbl or drop the class."
+                f"class {label} has {len(pool) - start} samples of its {name} attribute left, Test-CBL needs "
+                f"{end - start}: lower test_cbl or drop the class."
             )
-    return counts
-
-
-def _take(pools: list[Tensor], counts: Sequence[int], into: list[Tensor]) -> list[Tensor]:
-    """Put the first `counts[a]` of each pool into a part; gives what is left."""
-    into += [pool[:count] for pool, count in zip(pools, counts, strict=True)]
-    return [pool[count:] for pool, count in zip(pools, counts, strict=True)]
+    pairs = list(zip(pools, ends, strict=True))
+    left = [pool[max(balanced, end) :] for pool, end in pairs]
+    return [pool[:balanced] for pool in pools], [pool[start:end] for pool, end in pairs], left
 
 
 def _take_metadata(pool: Tensor, clusters: Tensor, count: int, into: list[Tensor]) -> Tensor:
