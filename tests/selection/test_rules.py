@@ -1,5 +1,3 @@
-import inspect
-
 import pytest
 import torch
 
@@ -7,7 +5,7 @@ from icda.data.sources import FeatureArray
 from icda.data.task import Split, Task
 from icda.metrics import evaluate_predictions
 from icda.registry import UnknownNameError
-from icda.selection import SELECTION_RULES, SelectionRule, check, get_rule
+from icda.selection import SELECTION_RULES, check, get_rule
 
 METRICS = {
     "accuracy": 0.9,
@@ -59,11 +57,6 @@ def test_last_and_rules_of_metadata_work_without_validation_and_only_worst_group
     assert [name for name in SELECTION_RULES if not get_rule(name).needs_validation] == ["last", "metadata_nll"]
     assert [name for name in SELECTION_RULES if get_rule(name).needs_metadata] == ["metadata_nll"]
     assert [name for name in SELECTION_RULES if get_rule(name).needs_groups] == ["validation_worst_group"]
-
-
-def test_no_rule_asks_for_test_data() -> None:
-    assert list(inspect.signature(SelectionRule.score).parameters) == ["self", "metrics"]
-    assert not any("test" in name for name in SELECTION_RULES)
 
 
 @pytest.mark.parametrize("value", [None, float("nan")])

@@ -9,17 +9,20 @@ import torch
 from torch import Tensor
 
 from icda.errors import InputError
-from icda.metrics.calibration import calibration_error, negative_log_likelihood
-from icda.metrics.per_class import (
+from icda.metrics.figures import (
     SHOT_THRESHOLDS,
     band_accuracy,
+    calibration_error,
     confusion_matrix,
     macro_precision,
     mean_known,
+    negative_log_likelihood,
     per_class_accuracy,
+    per_group_accuracy,
+    per_membership_accuracy,
+    train_weighted_accuracy,
     worst_known,
 )
-from icda.metrics.per_group import per_group_accuracy, per_membership_accuracy, train_weighted_accuracy
 from icda.metrics.registry import Predictions, added_metrics
 
 GROUP_METRICS = ("per_group_accuracy", "worst_group_accuracy", "average_group_accuracy", "train_weighted_accuracy")

@@ -10,8 +10,7 @@ from torch import Tensor
 from icda.errors import InputError
 from icda.functional.strength import direct_strength
 from icda.methods.xrm import mistake_groups
-from icda.metrics.per_class import worst_known
-from icda.metrics.per_group import per_group_accuracy
+from icda.metrics.figures import per_group_accuracy, worst_known
 from icda.selection.rules import SELECTION_RULES, SelectionRule, ValidationView
 
 METRIC = "worst_pseudo_group_accuracy"
@@ -41,21 +40,6 @@ def strength_groups(features: Tensor, targets: Tensor, weight: Tensor, share: fl
     return groups
 
 
-def guess_epoch(epochs: int) -> int:
-    """The epoch after which groups are guessed: a tenth of the training, the first at the earliest.
-
-    >>> [guess_epoch(epochs) for epochs in (1, 10, 200)]
-    [0, 0, 19]
-    """
-    return max(0, round(EARLY * epochs) - 1)
-
-
-def worst_pseudo_group(logits: Tensor, targets: Tensor, groups: Tensor) -> float | None:
-    """The accuracy of the worst guessed group; None without samples."""
-    correct = logits.argmax(1).eq(targets)
-    return worst_known(per_group_accuracy(correct, groups, int(groups.max()) + 1))
-
-
 class PseudoGroupObserver:
     """Guesses the groups of the validation split once, and judges every later epoch by them.
 
@@ -70,12 +54,13 @@ class PseudoGroupObserver:
             self.groups = self._guess(seen)
         if self.groups is None:
             return {METRIC: None}
-        return {METRIC: worst_pseudo_group(seen.logits, seen.targets, self.groups)}
+        correct = seen.logits.argmax(1).eq(seen.targets)
+        return {METRIC: worst_known(per_group_accuracy(correct, self.groups, int(self.groups.max()) + 1))}
 
     def _guess(self, seen: ValidationView) -> Tensor | None:
         if (answers := seen.answers()) is not None:
             return mistake_groups(answers, seen.targets)
-        if seen.answers_later or seen.epoch < guess_epoch(seen.num_epochs):
+        if seen.answers_later or seen.epoch < round(EARLY * seen.num_epochs) - 1:
             return None
         return strength_groups(seen.features(), seen.targets, seen.head_weight())
 

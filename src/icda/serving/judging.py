@@ -19,7 +19,7 @@ from icda.errors import InputError
 from icda.functional.confusion import count_confusions
 from icda.methods import resolve_method
 from icda.metrics import evaluate_predictions
-from icda.metrics.per_group import FEWEST
+from icda.metrics.figures import FEWEST
 from icda.results import RunResult
 from icda.serving.fit_data import split_names
 from icda.serving.head import HeadModel
