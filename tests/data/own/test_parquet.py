@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icda.data.own.parquet import ParquetTable, Spool, spooled
+from icda.data.own.parquet import ParquetTable, spooled
 from icda.extras import MissingExtraError
 
 
@@ -62,7 +62,7 @@ def test_spooled_features_are_those_of_the_file_and_the_copy_is_gone_afterwards(
     folder.mkdir()
     seen: list[int] = []
     table = ParquetTable(tmp_path / "a.parquet", "embedding", "label", sample_weight="weight")
-    with spooled(table, Spool(folder, in_memory, 8), seen.append) as samples:
+    with spooled(table, folder, in_memory, 8, seen.append) as samples:
         np.testing.assert_array_equal(samples.features, values)
         assert isinstance(samples.features, np.memmap) == (in_memory == 0)
         assert samples.targets[:3].tolist() == ["cat", "dog", "owl"]
@@ -76,7 +76,7 @@ def test_a_full_disk_is_found_before_reading(tmp_path: Path, monkeypatch: pytest
     write(tmp_path / "a.parquet")
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 10})())
     table = ParquetTable(tmp_path / "a.parquet", "embedding", "label")
-    with pytest.raises(OSError, match="name another folder with tempdir="), spooled(table, Spool(tmp_path, 0)):
+    with pytest.raises(OSError, match="name another folder with tempdir="), spooled(table, tmp_path, 0):
         pass
 
 

@@ -12,8 +12,16 @@ import numpy as np
 from icda.data.embedding.features import member_names, read_arrays, why
 from icda.data.embedding.samples import Columns
 from icda.data.missing import plain_names
-from icda.data.own.encoding import Cells, Plan, encode_table, feature_names, plan_columns
-from icda.data.own.mixed_tables import encoding_notes, parquet_cells, training_rows
+from icda.data.own.encoding import (
+    Cells,
+    Plan,
+    encode_table,
+    encoding_notes,
+    feature_names,
+    parquet_cells,
+    plan_columns,
+    training_rows,
+)
 from icda.data.own.parquet import ParquetTable, numeric_columns, open_parquet, read_column
 from icda.data.own.table import GROUP, LABEL, NAMED_COLUMNS, SPLIT, CsvTable, listed, read_table
 from icda.errors import InputError, MissingFileError
@@ -77,7 +85,9 @@ def column_names(path: Path) -> list[str]:
 def _from_npz(path: Path, asked: Columns) -> LabelledFeatures:
     members = member_names(path)  # only what is needed is read: the rest may be large
     chosen = {
-        "features": _features(path, members, asked),
+        "features": features_array(path, members, asked.array)
+        if asked.array is not None
+        else _pick(path, members, "features", asked.features, FEATURES),
         "labels": _pick(path, members, "labels", asked.labels, LABELS),
         "names": _pick_any(path, members, "names", asked.names, NAMES),
         "groups": _pick_any(path, members, "groups", asked.groups, ()),
@@ -100,12 +110,6 @@ def _from_npz(path: Path, asked: Columns) -> LabelledFeatures:
     embedding = {name: str(arrays[name]) for name in EMBEDDING if name in arrays and arrays[name].ndim == 0}
     class_names = arrays.get("class_names") if labels.dtype.kind in "iu" else None
     return LabelledFeatures(**known, class_names=class_names, embedding=embedding, array=chosen["features"])
-
-
-def _features(path: Path, members: Collection[str], asked: Columns) -> str:
-    if asked.array is not None:
-        return features_array(path, members, asked.array)
-    return _pick(path, members, "features", asked.features, FEATURES)
 
 
 def features_array(path: Path, members: Collection[str], fitted: str | None) -> str:
@@ -184,12 +188,7 @@ def _mixed_parquet(
     path: Path, names: Sequence[str], roles: Mapping[str, str | None], asked: Columns
 ) -> LabelledFeatures:
     """A Parquet file with words, truth values, dates or empty cells."""
-    taken = {*roles.values(), *_answers(names, roles["labels"] or "")}
-    used = [name for name in names if name not in taken]
-    if asked.plan is not None:
-        used = [one.name for one in asked.plan]
-        if lacking := [name for name in used if name not in names]:
-            raise InputError(f"{path} lacks the column {lacking[0]!r}, which the model was fitted to.")
+    used = _used(path, names, {*roles.values(), *_answers(names, roles["labels"] or "")}, asked)
     known: dict[str, Any] = {
         role: None if name is None else np.array(read_column(path, name).to_pylist(), dtype=object)
         for role, name in roles.items()
@@ -235,13 +234,7 @@ def _from_csv(path: Path, asked: Columns) -> LabelledFeatures:
         "groups": None if group is None else np.array(table.names(group, may_be_empty=True))[rows],
     }
     if asked.plan is not None or (asked.encode and asked.fitted is None):
-        used = (
-            [one.name for one in asked.plan]
-            if asked.plan is not None
-            else [n for n in table.columns if n not in skipped]
-        )
-        if lacking := [name for name in used if name not in table.columns]:
-            raise InputError(f"{path} lacks the column {lacking[0]!r}, which the model was fitted to.")
+        used = _used(path, table.columns, skipped, asked)
         cells = {name: [table.columns[name][row] for row in rows] for name in used}
         if asked.plan is not None or not all(_is_number(cell) for column in cells.values() for cell in column):
             return replace(_encoded(cells, asked, splits, indices, answers), **known)
@@ -255,6 +248,16 @@ def _from_csv(path: Path, asked: Columns) -> LabelledFeatures:
         columns=tuple(columns),
         splits=splits,
     )
+
+
+def _used(path: Path, names: Collection[str], taken: Collection[str | None], asked: Columns) -> list[str]:
+    """The columns that become features: those of a model's plan, or all that are not taken for something else."""
+    if asked.plan is None:
+        return [name for name in names if name not in taken]
+    used = [one.name for one in asked.plan]
+    if lacking := [name for name in used if name not in names]:
+        raise InputError(f"{path} lacks the column {lacking[0]!r}, which the model was fitted to.")
+    return used
 
 
 def _encoded(
