@@ -26,17 +26,24 @@ _PRIOR_NAMES = ("attributes", "log_prior")  # columns that the loss reads and th
 
 
 class TrainerLoss:
-    """What `Trainer(compute_loss_func=...)` calls after the forward: the loss on the tapped features.
+    """A loss of icda for the Trainer you have: `Trainer(compute_loss_func=f, callbacks=[f.callback()], ...)`.
 
     While the model trains it is the given loss at `progress`; while it is evaluated, plain cross entropy. Both are
     divided by the number of samples in all micro batches of a step, as Trainer expects. A loss given by name is made in
-    the first call, when the head is known.
+    the first call, when the head is known. Without the callback the progress stays at 1 and statistics are not saved.
+
+    Args:
+        model: The network that the Trainer trains.
+        loss: A registered name, or a loss of icda.
+        head: The last linear layer or its path, where it is not found.
+        class_counts: (C,), for a loss given by name; or a function that counts them, given the number of classes.
+        **options: Options of a loss given by name.
     """
 
     def __init__(
         self,
         model: nn.Module,
-        loss: str | AdjustedLoss,
+        loss: str | AdjustedLoss = "icda",
         *,
         head: str | nn.Module | None = None,
         class_counts: Tensor | Callable[[int], Tensor] | None = None,
@@ -122,6 +129,9 @@ class TrainerLoss:
         return self.criterion
 
 
+compute_loss_func = TrainerLoss  # by the name of the argument that Trainer takes it under
+
+
 class LossCallback(_transformers.TrainerCallback):
     """Progress from the trainer's state; statistics beside the trainer's checkpoints."""
 
@@ -174,9 +184,8 @@ class RobustTrainer(_transformers.Trainer):
         super().__init__(*args, **kwargs)
         _check_settings(self)
         counts = partial(count_labels, self.train_dataset) if class_counts is None else class_counts
-        tapped = TrainerLoss(self.model, loss, head=head, class_counts=counts, **(loss_options or {}))
-        self.compute_loss_func = tapped
-        self._loss_callback = tapped.callback()
+        self.compute_loss_func = TrainerLoss(self.model, loss, head=head, class_counts=counts, **(loss_options or {}))
+        self._loss_callback = self.compute_loss_func.callback()
         self.add_callback(self._loss_callback)
 
     @property
@@ -202,31 +211,6 @@ class RobustTrainer(_transformers.Trainer):
         named = isinstance(resume_from_checkpoint, (str, Path))
         self._loss_callback.resume_from = Path(str(resume_from_checkpoint)) if named else None
         return super().train(resume_from_checkpoint, *args, **kwargs)
-
-
-def compute_loss_func(
-    model: nn.Module,
-    loss: str | AdjustedLoss = "icda",
-    *,
-    head: str | nn.Module | None = None,
-    class_counts: Tensor | None = None,
-    **options: Any,
-) -> TrainerLoss:
-    """A loss of icda for the Trainer you have: `Trainer(compute_loss_func=f, callbacks=[f.callback()], ...)`.
-
-    Without the callback the progress stays at 1 and statistics are not saved.
-
-    Args:
-        model: The network that the Trainer trains.
-        loss: A registered name, or a loss of icda.
-        head: The last linear layer or its path, where it is not found.
-        class_counts: (C,), for a loss given by name.
-        **options: Options of a loss given by name.
-
-    Returns:
-        The function, with its `callback()`.
-    """
-    return TrainerLoss(model, loss, head=head, class_counts=class_counts, **options)
 
 
 def count_labels(dataset: Any, num_classes: int) -> Tensor:

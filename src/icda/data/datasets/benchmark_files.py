@@ -15,6 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from icda.data.images import DECODER_THREADS
+from icda.data.own.table import listed
 from icda.data.registry import DatasetNotFoundError
 from icda.data.sources import FeatureArray, ImageArray
 from icda.data.splits import cut_splits
@@ -52,14 +53,9 @@ def read_pairs(path: Path, known: Collection[str]) -> tuple[list[str], list[str]
     for number, (name, _, value) in enumerate(rows, 1):
         if (name or value) and not (name and value in known):
             said = f"{name} {value}".strip()
-            raise InputError(f"{path}, line {number}: {said!r}, expected an image and one of {_few(known)}.")
+            raise InputError(f"{path}, line {number}: {said!r}, expected an image and one of {listed(list(known))}.")
     filled = [(name.strip(), value) for name, _, value in rows if name]
     return [name for name, _ in filled], [value for _, value in filled]
-
-
-def _few(values: Collection[str]) -> str:
-    listed = list(values)
-    return ", ".join(listed if len(listed) < 5 else [listed[0], "...", listed[-1]])
 
 
 def shares(path: Path, name: str, cells: Sequence[str], empty: str | None = None) -> np.ndarray:
