@@ -53,15 +53,7 @@ def test_long_tails_fall_off_and_the_meta_variant_sets_ten_a_class_aside(root: P
     assert not set(meta.metadata.rows.tolist()) & set(meta.train.rows.tolist())
 
 
-@pytest.mark.parametrize(
-    ("name", "wrong"),
-    [
-        ("cifar100_flip_20", 0.2),
-        ("cifar100_flip_40", 0.4),
-        ("cifar100_uniform_40", 0.396),
-        ("cifar100_uniform_60", 0.594),
-    ],
-)
+@pytest.mark.parametrize(("name", "wrong"), [("cifar100_flip_40", 0.4), ("cifar100_uniform_60", 0.594)])
 def test_noise_spares_the_metadata(root: Path, name: str, wrong: float) -> None:
     task, clean = create_task(name, root), create_task("cifar100", root)
     assert task.train.clean_targets is not None
@@ -120,14 +112,7 @@ def test_what_is_stored_says_how_much_it_is_and_what_it_does_not_suffice_for(sto
 
 
 @pytest.mark.parametrize(
-    ("name", "wrong"),
-    [
-        ("cifar100_small", None),
-        ("cifar100_flip_20_small", 0.2),
-        ("cifar100_flip_40_small", 0.4),
-        ("cifar100_uniform_40_small", 0.396),
-        ("cifar100_uniform_60_small", 0.594),
-    ],
+    ("name", "wrong"), [("cifar100_small", None), ("cifar100_flip_40_small", 0.4), ("cifar100_uniform_60_small", 0.594)]
 )
 def test_small_tasks_have_a_hundred_images_per_class(stored: Path, name: str, wrong: float | None) -> None:
     task, tuned = create_task(name, stored), create_task(f"{name}_validation", stored)

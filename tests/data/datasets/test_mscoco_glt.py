@@ -7,7 +7,6 @@ import torch
 
 from icda.data import create_task
 from icda.data.datasets.glt import FOLDERS
-from icda.data.registry import DatasetNotFoundError
 
 CLASSES = ("person", "dog")
 FOREIGN = "/data4/coco_glt"  # where the scripts of the benchmark wrote by default
@@ -69,9 +68,3 @@ def test_an_object_without_a_path_is_named(root: Path) -> None:
     path.write_text(json.dumps(content))
     with pytest.raises(ValueError, match="no path for the object 12"):
         create_task("mscoco_glt_glt", root)
-
-
-def test_a_missing_folder_is_named(root: Path) -> None:
-    (root / "mscoco_glt" / FOLDERS[1] / "annotation.json").unlink()
-    with pytest.raises(DatasetNotFoundError, match=f"{FOLDERS[1]}/annotation.json"):
-        create_task("mscoco_glt_clt", root)

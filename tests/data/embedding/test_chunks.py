@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from icda.data.embedding.run import CHUNK_BATCHES, Chunk, ChunkStore, EmbeddingPlan, refuse_existing
+from icda.data.embedding.run import CHUNK_BATCHES, Chunk, ChunkStore, EmbeddingPlan
 from icda.data.embedding.samples import Samples
 
 PLAN = EmbeddingPlan("means", "1", None, "cpu", 2)
@@ -49,14 +49,3 @@ def test_other_settings_do_not_go_on_with_an_old_run(tmp_path: Path) -> None:
     ChunkStore(tmp_path / "f.npz", PLAN)
     with pytest.raises(ValueError, match="was begun with batch_size 2, now 4: give the same settings to --resume"):
         ChunkStore(tmp_path / "f.npz", EmbeddingPlan("means", "1", None, "cpu", 4))
-
-
-def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
-    out = tmp_path / "f.npz"
-    refuse_existing(out)
-    ChunkStore(out, PLAN).save(0, "digest", CHUNK)
-    with pytest.raises(FileExistsError, match=r"f.npz.part holds an unfinished run \(1 chunks\): --resume"):
-        refuse_existing(out)
-    out.touch()
-    with pytest.raises(FileExistsError, match=r"f.npz is there already: delete it"):
-        refuse_existing(out)
