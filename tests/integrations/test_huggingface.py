@@ -26,18 +26,9 @@ Sample = dict[str, Any]
 
 def make_model(dropout: float = 0.0) -> nn.Module:
     torch.manual_seed(0)
-    config = transformers.DistilBertConfig(
-        dim=16,
-        hidden_dim=32,
-        n_layers=1,
-        n_heads=2,
-        vocab_size=50,
-        num_labels=3,
-        max_position_embeddings=8,
-        dropout=dropout,
-        attention_dropout=dropout,
-        seq_classif_dropout=dropout,
-    )
+    sizes = {"dim": 16, "hidden_dim": 32, "n_layers": 1, "n_heads": 2, "vocab_size": 50, "max_position_embeddings": 8}
+    rates = dict.fromkeys(("dropout", "attention_dropout", "seq_classif_dropout"), dropout)
+    config = transformers.DistilBertConfig(**sizes, **rates, num_labels=3)
     return transformers.DistilBertForSequenceClassification(config)
 
 

@@ -79,11 +79,13 @@ def images() -> Tensor:
 
 
 @pytest.mark.parametrize("kind", LOOKALIKES)
-def test_logits_stay_what_they_were(kind: str, images: Tensor) -> None:
+def test_logits_stay_what_they_were_and_gradients_reach_every_parameter(kind: str, images: Tensor) -> None:
     network = copy.deepcopy(LOOKALIKES[kind]).eval()
     expected = network(images)
     model = from_torch(network)
     output = model(images)
+    output.logits.square().sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
     torch.testing.assert_close(output.logits, expected)
     assert torch.equal(model.head(output.features), output.logits)
     assert output.features.shape == (4, model.feature_dim)
@@ -113,13 +115,6 @@ def test_another_number_of_classes_brings_a_new_head_and_keeps_the_features(kind
     named = nn.Sequential(OrderedDict(body=nn.Flatten(), top=nn.Sequential(elsewhere)))
     head = from_torch(named, num_classes=3, head="top.0").head
     assert (head.weight.shape, head.weight.dtype, head.bias) == ((3, 108), torch.float64, None)
-
-
-@pytest.mark.parametrize("kind", LOOKALIKES)
-def test_gradients_reach_every_parameter(kind: str, images: Tensor) -> None:
-    model = from_torch(copy.deepcopy(LOOKALIKES[kind])).train()
-    model(images).logits.square().sum().backward()
-    assert all(parameter.grad is not None for parameter in model.parameters())
 
 
 def classified(classifier: object) -> TimmNet:
