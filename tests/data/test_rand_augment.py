@@ -8,7 +8,6 @@ from PIL import Image
 from icda.data.augmentation import OPERATIONS, RandAugment
 
 STRENGTHS = [-1.0, -0.3, 0.3, 1.0]
-UNMOVED_BY_STRENGTH = {"identity", "auto_contrast", "equalize"}
 
 
 def noise(count: int = 6, size: int = 8, channels: int = 3) -> torch.Tensor:
@@ -26,18 +25,12 @@ def picture(channels: int = 3, size: int = 9) -> np.ndarray:
 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("name", OPERATIONS)
-@pytest.mark.parametrize("strength", STRENGTHS)
-def test_every_operation_keeps_shape_and_kind(name: str, strength: float, channels: int) -> None:
+def test_every_operation_keeps_shape_and_kind_and_no_strength_is_no_change(name: str, channels: int) -> None:
     pixels = picture(channels)
-    found = changed(name, pixels, strength)
-    assert (found.shape, found.dtype) == (pixels.shape, np.uint8)
-
-
-@pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("name", sorted(OPERATIONS.keys() - UNMOVED_BY_STRENGTH | {"identity"}))
-def test_no_strength_is_no_change(name: str, channels: int) -> None:
-    pixels = picture(channels)
-    assert np.array_equal(changed(name, pixels, 0.0), pixels)
+    for strength in STRENGTHS:
+        found = changed(name, pixels, strength)
+        assert (found.shape, found.dtype) == (pixels.shape, np.uint8)
+    assert name in ("auto_contrast", "equalize") or np.array_equal(changed(name, pixels, 0.0), pixels)
 
 
 @pytest.mark.parametrize("strength", STRENGTHS)
@@ -134,18 +127,12 @@ def test_sharpness_below_one_smooths_and_above_one_roughens() -> None:
     assert roughness[0] < roughness[1] < roughness[2]
 
 
-def test_equal_generators_give_equal_images_and_others_do_not() -> None:
+def test_equal_generators_give_equal_images_others_do_not_and_what_comes_in_stays_as_it_is() -> None:
     images = noise()
     first, again, other = (RandAugment()(images, torch.Generator().manual_seed(s)) for s in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
-
-
-def test_images_that_come_in_stay_as_they_are() -> None:
-    images = noise()
-    before = images.clone()
-    RandAugment()(images, torch.Generator())
-    assert torch.equal(images, before)
+    assert torch.equal(images, noise())
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -79,13 +79,6 @@ class TestImageFiles:
             expected = [[0, 0, 1], [1, 0, 0], [1, 1, 1], [1, 0, 0]]
             assert fetched.mean((2, 3)).tolist() == [pytest.approx(colour, abs=0.01) for colour in expected]
 
-    def test_augmentation_follows_the_generator(self, tmp_path: Path, write_image: Any) -> None:
-        source = ImageFiles([write_image(tmp_path / f"{k}.png") for k in range(8)], 16)
-        first, again, other = (source.fetch(torch.arange(8), torch.Generator().manual_seed(s)) for s in (1, 1, 2))
-        assert torch.equal(first, again)
-        assert not torch.equal(first, other)
-        assert not torch.equal(first, source.fetch(torch.arange(8)))
-
     @pytest.mark.parametrize("content", [b"", b"no picture", "cut"], ids=["empty", "text", "cut short"])
     def test_an_unreadable_picture_is_named(self, tmp_path: Path, write_image: Any, content: bytes | str) -> None:
         good = write_image(tmp_path / "good.png", (60, 60))

@@ -60,15 +60,6 @@ def test_other_files_and_hidden_ones_are_passed_over(tmp_path: Path, write_image
     assert task.class_names == ("cat", "dog")
 
 
-def test_a_corrupt_picture_is_named_when_it_is_read(tmp_path: Path, write_image: Any) -> None:
-    _fill(tmp_path, write_image, 5)
-    (tmp_path / "dog" / "broken.jpg").write_bytes(b"\xff\xd8 and no more")
-    splits = folder_task(tmp_path).splits().values()
-    loaders = [BatchLoader(split, 4, seed=0, shuffle=False, augment=False) for split in splits]
-    with pytest.raises(UnreadableImageError, match=r"dog.broken\.jpg"):
-        [list(loader.epoch(0)) for loader in loaders]
-
-
 @pytest.mark.parametrize(
     ("folders", "message"),
     [(["train", "tset"], "tset stands beside train but is no split"), (["test"], "no train folder")],
