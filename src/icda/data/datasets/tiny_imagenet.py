@@ -17,8 +17,14 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.data.bias.clusters import cluster_within_classes
-from icda.data.bias.generalised_tail import ATTRIBUTE_NAMES, PROTOCOLS, TailSizes, attributes_of, generalised_tail
+from icda.data.bias.generalised_tail import (
+    ATTRIBUTE_NAMES,
+    PROTOCOLS,
+    TailSizes,
+    attributes_of,
+    cluster_within_classes,
+    generalised_tail,
+)
 from icda.data.bias.long_tail import long_tail_counts
 from icda.data.datasets.benchmark_files import decode_blob, read_named
 from icda.data.embedding.features import load_features
