@@ -1,4 +1,3 @@
-import pytest
 import torch
 from torch.nn import functional as F
 
@@ -29,11 +28,6 @@ def test_groups_are_guessed_early_and_never_after_the_training() -> None:
         for epoch in range(epochs):
             when += [epoch] if observer.observe(view(epoch, epochs))[METRIC] is not None else []
         assert when[0] == max(0, round(0.1 * epochs) - 1)
-
-
-def test_a_share_outside_zero_and_one_is_refused() -> None:
-    with pytest.raises(ValueError, match="share must lie between 0 and 1, got 1"):
-        strength_groups(torch.ones(2, 2), torch.tensor([0, 1]), torch.eye(2), share=1)
 
 
 def view(epoch: int, num_epochs: int = 30, calls: list[int] | None = None) -> ValidationView:

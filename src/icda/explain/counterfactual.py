@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -198,10 +198,10 @@ class TiedSamples:
         return pixels_of(self.task.train, self.inputs)
 
     def moved(
-        self, network: FeatureClassifier, kind: str, space: FeatureSpace, lam: float, seed: int, **painting: Any
+        self, network: FeatureClassifier, kind: str, space: FeatureSpace, lam: float, seed: int
     ) -> tuple[Tensor, Made, Tensor]:
         """Their augmented features, pictures that come near these, and the places (N, k) of the nearest real samples."""
         features = self.seen.features[self.places]
         aims = augment_towards(kind, features, self.targets, self.towards, self.strengths, space, lam, seed)
-        made = paint(network, self.inputs, aims, normaliser_of(self.task.train), **painting)
+        made = paint(network, self.inputs, aims, normaliser_of(self.task.train))
         return aims, made, nearest_real(aims, self.seen.features, NEIGHBOURS, without=self.places)

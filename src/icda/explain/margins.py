@@ -29,11 +29,11 @@ def margins(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def adjusted_margins(method: Method, seen: Pass, progress: float = 1.0) -> Tensor | None:
+def adjusted_margins(method: Method, seen: Pass) -> Tensor | None:
     """Margins of z + phi, the logits that the loss compares in training; None where a method adjusts nothing.
 
-    None too where the prior depends on an attribute or on the sample, which a pass does not hold. `progress` is t/T; 1
-    means the full strength of the end of training.
+    None too where the prior depends on an attribute or on the sample, which a pass does not hold. The strength is the full
+    one of the end of training.
     """
     criterion = method.criterion
     prior_by_sample = method.prior_per_sample or getattr(criterion, "prior", None) is not None
@@ -42,7 +42,7 @@ def adjusted_margins(method: Method, seen: Pass, progress: float = 1.0) -> Tenso
     head: Head = (seen.weight, seen.bias) if seen.head is None else seen.head
     device = head_parameters(head)[0].device
     features, targets, logits = (value.to(device) for value in (seen.features, seen.targets, seen.logits))
-    adjustment = criterion.adjustment(features, targets, head, progress, logits)
+    adjustment = criterion.adjustment(features, targets, head, 1.0, logits)
     if not adjustment.any():
         return None
     return margins((logits + adjustment).cpu(), seen.targets)

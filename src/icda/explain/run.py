@@ -78,9 +78,8 @@ def explain_run(
         if "variances" in parts:
             explanations["variances"] = variance_figures(seen, history)
         if "counterfactuals" in parts:
-            samples = TiedSamples.of(task, seen, strength, counterfactuals)
-            lam = augmentation_strength(method)
-            explanations["counterfactuals"] = counterfactual_gallery(networks[0], samples, lam=lam, seed=seed)
+            samples, lam = TiedSamples.of(task, seen, strength, counterfactuals), augmentation_strength(method)
+            explanations["counterfactuals"] = counterfactual_gallery(networks[0], samples, lam, seed)
     return explanations
 
 
@@ -123,14 +122,12 @@ def _tie(tied: TiedSamples, number: int) -> dict[str, Any]:
     }
 
 
-def gradcam_gallery(
-    task: Task, network: FeatureClassifier, split_name: str, count: int, seed: int, layer: str | None = None
-) -> dict[str, Any]:
+def gradcam_gallery(task: Task, network: FeatureClassifier, split_name: str, count: int, seed: int) -> dict[str, Any]:
     """Heat of the predicted class on `count` samples, spread over groups or classes: the same ones for every model."""
     split = named_split(task, split_name)
     positions = balanced_sample(split, count, seed)
     batch = split.batch(positions)
-    maps = grad_cam(network, batch.inputs, layer=layer)
+    maps = grad_cam(network, batch.inputs)
     pixels, shares = pixels_of(split, batch.inputs), maps.centre_share
     samples = [
         {
@@ -147,20 +144,12 @@ def gradcam_gallery(
     return {"layer": maps.layer, "mean_centre_share": _number(shares.nanmean()), "samples": samples}
 
 
-def counterfactual_gallery(
-    network: FeatureClassifier,
-    tied: TiedSamples,
-    *,
-    augmentation: str = "icda",
-    lam: float = 0.5,
-    seed: int = 0,
-    **painting: Any,
-) -> dict[str, Any]:
+def counterfactual_gallery(network: FeatureClassifier, tied: TiedSamples, lam: float, seed: int) -> dict[str, Any]:
     """The most tied training samples, augmented and mapped back to pixels, each with its nearest real neighbours."""
-    about = {"augmentation": augmentation, "lambda": lam, "seed": seed, "split": "train"}
+    about = {"augmentation": "icda", "lambda": lam, "seed": seed, "split": "train"}
     if not len(tied):
         return {**about, "samples": []}
-    _, made, near = tied.moved(network, augmentation, FeatureSpace.of(tied.seen), lam, seed, **painting)
+    _, made, near = tied.moved(network, "icda", FeatureSpace.of(tied.seen), lam, seed)
     pixels = tied.pixels
     samples = [
         _tie(tied, row)

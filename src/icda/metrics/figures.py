@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from icda.errors import OperationError
 from icda.functional.confusion import count_confusions
 
-SHOT_THRESHOLDS = (20, 100)
+FEW, MANY = 20, 100  # training samples of a class
 FEWEST = 5  # samples below which a group's share of right answers says nothing
 
 
@@ -62,13 +62,11 @@ def worst_known(values: Sequence[float | None]) -> float | None:
 
 
 def band_accuracy(
-    accuracies: Sequence[float | None],
-    train_class_counts: Sequence[int] | Tensor | None,
-    thresholds: tuple[int, int] = SHOT_THRESHOLDS,
+    accuracies: Sequence[float | None], train_class_counts: Sequence[int] | Tensor | None
 ) -> dict[str, float | None]:
     """The mean accuracy of classes with many, a medium number of, and few training samples.
 
-    "Many" is more than the upper threshold, "few" is fewer than the lower, as in Liu et al., "Large-Scale Long-Tailed
+    "Many" is more than 100, "few" is fewer than 20, as in Liu et al., "Large-Scale Long-Tailed
     Recognition in an Open World", CVPR 2019. A band without classes is None, and so are all when no counts are given.
 
     >>> band_accuracy([0.9, 0.6, 0.4, 0.1], train_class_counts=[500, 100, 20, 5])
@@ -76,10 +74,9 @@ def band_accuracy(
     """
     if train_class_counts is None:
         return dict.fromkeys(("many_accuracy", "medium_accuracy", "few_accuracy"))
-    low, high = thresholds
     bands: dict[str, list[float | None]] = {"many_accuracy": [], "medium_accuracy": [], "few_accuracy": []}
     for accuracy, count in zip(accuracies, torch.as_tensor(train_class_counts).tolist(), strict=True):
-        band = "many" if count > high else "few" if count < low else "medium"
+        band = "many" if count > MANY else "few" if count < FEW else "medium"
         bands[f"{band}_accuracy"].append(accuracy)
     return {name: mean_known(members) for name, members in bands.items()}
 

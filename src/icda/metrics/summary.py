@@ -10,7 +10,6 @@ from torch import Tensor
 
 from icda.errors import InputError
 from icda.metrics.figures import (
-    SHOT_THRESHOLDS,
     band_accuracy,
     calibration_error,
     confusion_matrix,
@@ -38,7 +37,6 @@ def evaluate_predictions(
     train_group_counts: Sequence[int] | Tensor | None = None,
     group_names: Sequence[str] | None = None,
     class_names: Sequence[str] | None = None,
-    shot_thresholds: tuple[int, int] = SHOT_THRESHOLDS,
     memberships: Tensor | None = None,
     membership_names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
@@ -63,8 +61,6 @@ def evaluate_predictions(
     targets = check_labels(targets, "targets", samples, num_classes)
     check_length(train_class_counts, "train_class_counts", num_classes, "class")
     check_length(class_names, "class_names", num_classes, "class")
-    few, many = shot_thresholds
-    expect(0 <= few <= many, f"shot_thresholds in rising order, such as (20, 100), got {shot_thresholds}.")
     predictions = logits.argmax(dim=1)
     correct = predictions.eq(targets)
     accuracies = per_class_accuracy(confusion_matrix(predictions, targets, num_classes))
@@ -75,7 +71,7 @@ def evaluate_predictions(
         "balanced_accuracy": mean_known(accuracies),
         "per_class_accuracy": accuracies,
         "worst_class_accuracy": worst_known(accuracies),
-        **band_accuracy(accuracies, train_class_counts, shot_thresholds),
+        **band_accuracy(accuracies, train_class_counts),
         "macro_precision": macro_precision(predictions, targets, num_classes),
         "calibration_error": calibration_error(logits, targets),
         "nll": negative_log_likelihood(logits, targets),

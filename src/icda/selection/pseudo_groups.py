@@ -7,7 +7,6 @@ from typing import Any
 
 from torch import Tensor
 
-from icda.errors import InputError
 from icda.functional.strength import direct_strength
 from icda.methods.xrm import mistake_groups
 from icda.metrics.figures import per_group_accuracy, worst_known
@@ -18,8 +17,8 @@ SHARE = 0.25  # of each class: its samples that lie nearest to other classes
 EARLY = 0.1  # share of the training after which groups are guessed
 
 
-def strength_groups(features: Tensor, targets: Tensor, weight: Tensor, share: float = SHARE) -> Tensor:
-    """Two groups (N,) a class: 2 y + 1 for the `share` of its samples with the largest strength, 2 y for the rest.
+def strength_groups(features: Tensor, targets: Tensor, weight: Tensor) -> Tensor:
+    """Two groups (N,) a class: 2 y + 1 for the quarter of its samples with the largest strength, 2 y for the rest.
 
     The strength is ICDA's alpha_i = (1 - cos(h_i, w_y)) / 2: a sample tied to a wrong class lies far from its own. An early
     network has learned the shortcut and little else, so what it finds far off are mostly samples that lack the shortcut.
@@ -29,13 +28,11 @@ def strength_groups(features: Tensor, targets: Tensor, weight: Tensor, share: fl
     >>> strength_groups(features, torch.zeros(4, dtype=torch.long), torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
     tensor([0, 0, 0, 1])
     """
-    if not 0 < share < 1:
-        raise InputError(f"share must lie between 0 and 1, got {share}.")
     strength = direct_strength(features, targets, weight).per_sample
     groups = 2 * targets
     for label in targets.unique():
         members = (targets == label).nonzero().flatten()
-        farthest = strength[members].argsort(descending=True, stable=True)[: round(share * len(members))]
+        farthest = strength[members].argsort(descending=True, stable=True)[: round(SHARE * len(members))]
         groups[members[farthest]] += 1
     return groups
 
