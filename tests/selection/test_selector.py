@@ -19,8 +19,6 @@ def test_the_best_epoch_is_kept_and_of_equals_the_earlier(
     selector = Selector(rule)
     assert [epoch for epoch, value in enumerate(values) if selector.update(epoch, {metric: value})] == kept
     assert (selector.best_epoch, selector.best_score) == (kept[-1], score)
-    with pytest.raises(ValueError, match=f"got no {rule.partition('_')[0]} metrics for epoch 9"):
-        selector.update(9, None)
 
 
 def test_of_equal_scores_the_more_accurate_epoch_is_kept_before_and_after_a_resume() -> None:
@@ -57,13 +55,6 @@ def test_a_resumed_selector_answers_like_the_uninterrupted_one(rule: str) -> Non
     assert second.state_dict() == whole.state_dict()
 
 
-@pytest.mark.parametrize(
-    ("state", "message"),
-    [
-        (Selector("validation_accuracy").state_dict(), "resume with --selection validation_accuracy"),
-        ({"rule": "last", "best_val_acc": 0.5}, r"missing: \['best_epoch', 'best_score'\]"),
-    ],
-)
-def test_the_state_of_another_rule_or_with_other_keys_is_refused(state: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Selector("last").load_state_dict(state)
+def test_the_state_of_another_rule_is_refused() -> None:
+    with pytest.raises(ValueError, match="resume with --selection validation_accuracy"):
+        Selector("last").load_state_dict(Selector("validation_accuracy").state_dict())

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -18,7 +17,6 @@ from torch import Tensor
 from icda.data.augmentation import Normaliser
 from icda.data.generators import generator_for
 from icda.data.task import Task
-from icda.errors import InputError
 from icda.explain.passes import Pass, on_device
 from icda.explain.pictures import normaliser_of, pixels_of, to_inputs, to_pixels
 from icda.explain.strengths import most_tied
@@ -28,8 +26,7 @@ from icda.models.base import FeatureClassifier, evaluating
 from icda.statistics import ClassStatistics
 from icda.statistics.augment import augment
 
-Augmentation = Literal["isda", "risda", "icda"]
-AUGMENTATIONS: tuple[str, ...] = get_args(Augmentation)
+AUGMENTATIONS = ("isda", "risda", "icda")
 STEPS, RATE, SMOOTHNESS = 200, 0.02, 3.0
 NEIGHBOURS = 3
 
@@ -49,7 +46,7 @@ class FeatureSpace:
 
 @torch.no_grad()
 def augment_towards(
-    kind: Augmentation | str,
+    kind: str,
     features: Tensor,
     targets: Tensor,
     towards: Tensor,
@@ -67,10 +64,6 @@ def augment_towards(
 
     The seed decides every draw; sample by sample, so that a feature's augmentation does not depend on its neighbours.
     """
-    if kind not in AUGMENTATIONS:
-        raise InputError(f"unknown augmentation {kind!r}: choose from {', '.join(AUGMENTATIONS)}.")
-    if lam < 0:
-        raise InputError(f"lam must not be negative, got {lam}.")
     moments = space.statistics.moments()
     covariance, relations = moments.covariance(), space.confusion.to(moments.mean)
     drawn = []
@@ -124,8 +117,6 @@ def paint(
     Nothing is random, and each picture is sought for itself. Without a normaliser the pixels are those of the inputs,
     stretched.
     """
-    if steps < 1:
-        raise InputError(f"steps must be at least 1, got {steps}.")
 
     def error_of(pixels: Tensor) -> Tensor:
         return (network.encoder(to_inputs(pixels, normaliser)) - wanted).square().sum(1)

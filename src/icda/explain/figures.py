@@ -76,7 +76,7 @@ def make_figure(
     if name not in FIGURES:
         raise InputError(f"unknown figure {name!r}: {did_you_mean(name, FIGURES)}Known: {', '.join(FIGURES)}.")
     check_suffix(out)
-    _check_runs(name, runs)
+    _check_runs(runs)
     figure, tables = FIGURES[name](runs, options or FigureOptions())
     with replacing(out) as picture:
         figure.savefig(picture, format=out.suffix[1:].lower())
@@ -94,9 +94,7 @@ def check_suffix(out: Path) -> None:
         raise InputError(f"a figure is written as {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, got {str(out)!r}.")
 
 
-def _check_runs(name: str, runs: Sequence[TrainedRun]) -> None:
-    if not runs:
-        raise InputError(f"the figure {name} needs at least one run.")
+def _check_runs(runs: Sequence[TrainedRun]) -> None:
     first = runs[0].task
     for run in runs[1:]:
         if run.task.name != first.name or run.task.data_hash != first.data_hash:

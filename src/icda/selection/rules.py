@@ -195,8 +195,7 @@ class Selector:
         if not self.rule.compares:
             self.best_epoch = epoch
             return True
-        if metrics is None:
-            raise InputError(f"selection rule {self.rule.name!r} got no {self.rule.split} metrics for epoch {epoch}.")
+        assert metrics is not None, f"{self.rule.name} compares the {self.rule.split} metrics of epoch {epoch}"
         score, accuracy = self.rule.score(metrics), float(metrics.get("accuracy", 0.0))
         if self.best_score is not None and (score, accuracy) <= (self.best_score, self.best_accuracy):
             return False
@@ -213,9 +212,6 @@ class Selector:
         return state if self.observer is None else {**state, **self.observer.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        missing = {"rule", "best_epoch", "best_score"} - state.keys()
-        if missing:
-            raise InputError(f"a Selector's state has rule, best_epoch and best_score; missing: {sorted(missing)}.")
         if state["rule"] != self.rule.name:
             raise InputError(
                 f"this run selects by {self.rule.name!r} but the checkpoint by {state['rule']!r}, whose scores do not "

@@ -144,8 +144,6 @@ def test_a_protocol_names_a_training_and_a_test_set() -> None:
     assert parts.protocol("clt") == (parts.train_glt, parts.test_cbl)
     assert parts.protocol("glt") == (parts.train_glt, parts.test_gbl)
     assert parts.protocol("alt") == (parts.train_cbl, parts.test_gbl)
-    with pytest.raises(ValueError, match="expected clt, glt, alt"):
-        parts.protocol("lt")
 
 
 def test_features_are_clustered_within_classes_first() -> None:
@@ -180,8 +178,6 @@ def test_a_class_with_nothing_left_to_train_on_is_named() -> None:
     sizes = TailSizes([5, 5], balanced=5, test_gbl=1, test_gbl_divisor=1, test_cbl=1, metadata=0, share_tests=True)
     with pytest.raises(ValueError, match="class 0 has nothing left to train on"):
         generalised_tail(clusters, labels, 0, sizes)
-    with pytest.raises(ValueError, match=r"clusters must lie in 0\.\.5"):
-        generalised_tail(torch.tensor([0, 6]), torch.tensor([0, 1]), 0, TailSizes([1, 1]))
 
 
 def naive_inertia(points: list[list[float]], clusters: tuple[int, ...]) -> float:
@@ -239,17 +235,8 @@ def test_equal_points_leave_clusters_empty() -> None:
     assert rank_by_size(torch.tensor([1, 1, 0, 0, 2, 2, 2]), 4).tolist() == [2, 2, 1, 1, 0, 0, 0]  # equals keep order
 
 
-WRONG = r"features \(N, A\) and labels \(N,\)"
-
-
-@pytest.mark.parametrize(
-    ("points", "labels", "message"),
-    [
-        *((torch.zeros(shape), [0] * 10, WRONG) for shape in ((10,), (10, 2, 2), (9, 2))),
-        (torch.randn(15, 2), [2] * 10 + [4] * 5, "class 4 has 5 samples, 6 clusters are needed"),
-        (torch.full((20, 2), float("nan")), [0, 1] * 10, "class 0 has features of NaN"),
-    ],
-)
-def test_what_cannot_be_clustered_is_refused(points: Tensor, labels: list[int], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        cluster_within_classes(points, torch.tensor(labels), 0)
+def test_what_cannot_be_clustered_is_refused() -> None:
+    with pytest.raises(ValueError, match="class 4 has 5 samples, 6 clusters are needed"):
+        cluster_within_classes(torch.randn(15, 2), torch.tensor([2] * 10 + [4] * 5), 0)
+    with pytest.raises(ValueError, match="class 0 has features of NaN"):
+        cluster_within_classes(torch.full((20, 2), float("nan")), torch.tensor([0, 1] * 10), 0)

@@ -59,8 +59,6 @@ class GeneralisedTail:
 
     def protocol(self, name: str) -> tuple[Tensor, Tensor]:
         """The training and the test positions of "clt", "glt" or "alt"."""
-        if name not in PROTOCOLS:
-            raise InputError(f"the protocol is {name!r}, expected {', '.join(PROTOCOLS)}.")
         train, test = PROTOCOLS[name]
         return getattr(self, train), getattr(self, test)
 
@@ -97,7 +95,7 @@ def generalised_tail(clusters: Tensor, labels: Tensor, seed: int, sizes: TailSiz
     Differs from the original in this shrinking (there a short attribute alone is cut), in drawing by `seed`, and in
     cutting no validation set.
     """
-    _check(clusters, labels, sizes)
+    _check(labels, sizes)
     attributes = attributes_of(clusters)
     generator = generator_for(seed, "generalised tail")
     parts: dict[str, list[Tensor]] = {"test_gbl": [], "test_cbl": [], "metadata": []}
@@ -130,11 +128,7 @@ def _training_sets(left: list[list[Tensor]], sizes: TailSizes) -> list[Tensor]:
     return sets
 
 
-def _check(clusters: Tensor, labels: Tensor, sizes: TailSizes) -> None:
-    if clusters.ndim != 1 or clusters.shape != labels.shape:
-        raise InputError(f"expected clusters and labels (N,), got {tuple(clusters.shape)} and {tuple(labels.shape)}.")
-    if len(labels) == 0 or int(clusters.min()) < 0 or int(clusters.max()) >= CLUSTERS:
-        raise InputError(f"clusters must lie in 0..{CLUSTERS - 1}, and there must be some.")
+def _check(labels: Tensor, sizes: TailSizes) -> None:
     if int(labels.min()) < 0 or int(labels.max()) != len(sizes.train) - 1:
         raise InputError(
             f"labels reach from {int(labels.min())} to {int(labels.max())}, and train names {len(sizes.train)} classes: "
@@ -185,21 +179,26 @@ def _fitting_size(pools: list[Tensor], largest: int) -> int:
     return fitting
 
 
-def cluster_within_classes(features: Tensor, labels: Tensor, seed: int, num_clusters: int = CLUSTERS) -> Tensor:
+def cluster_within_classes(features: Tensor, labels: Tensor, seed: int) -> Tensor:
     """The cluster (N,) of each sample within its class; cluster 0 is the class's largest, the last its smallest.
 
     k-means runs on each class by itself, so cluster 2 of one class has nothing to do with cluster 2 of another. Each
     class has a generator of its own: what happens to one does not depend on the others.
     """
-    _check_points(features, labels, num_clusters)
+    names, counts = labels.unique(return_counts=True)
+    if len(small := (counts < CLUSTERS).nonzero().flatten()):
+        raise InputError(
+            f"class {int(names[small[0]])} has {int(counts[small[0]])} samples, {CLUSTERS} clusters are needed in each "
+            "class: drop the class."
+        )
     clusters = torch.empty(len(labels), dtype=torch.long)
-    for label in labels.unique().tolist():
+    for label in names.tolist():
         positions = (labels == label).nonzero().flatten()
         mine = features[positions]  # a class at a time: features may be mapped from a file larger than memory
         if not mine.isfinite().all():
             raise InputError(f"class {label} has features of NaN or infinity, which no centre is nearest to.")
         generator = generator_for(seed, "clusters within classes", label)
-        clusters[positions] = rank_by_size(kmeans(mine, num_clusters, generator), num_clusters)
+        clusters[positions] = rank_by_size(kmeans(mine, CLUSTERS, generator), CLUSTERS)
     return clusters
 
 
@@ -218,18 +217,6 @@ def rank_by_size(clusters: Tensor, num_clusters: int) -> Tensor:
     """The same clusters, numbered from the largest to the smallest; of two equally large ones the first stays first."""
     order = clusters.bincount(minlength=num_clusters).argsort(descending=True, stable=True)
     return order.argsort()[clusters]
-
-
-def _check_points(features: Tensor, labels: Tensor, num_clusters: int) -> None:
-    if features.ndim != 2 or labels.shape != features.shape[:1]:
-        raise InputError(
-            f"expected features (N, A) and labels (N,), got {tuple(features.shape)} and {tuple(labels.shape)}."
-        )
-    names, counts = labels.unique(return_counts=True)
-    small = (counts < num_clusters).nonzero().flatten()
-    if num_clusters < 1 or len(small):
-        which = f"class {int(names[small[0]])} has {int(counts[small[0]])} samples, " if len(small) else ""
-        raise InputError(f"{which}{num_clusters} clusters are needed in each class: ask for fewer or drop the class.")
 
 
 def _spread_start(points: Tensor, num_clusters: int, generator: torch.Generator) -> Tensor:
