@@ -61,15 +61,18 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     ("old", "new", "message"),
     [
         ('"test_bbl"', '"other"', "lacks test_bbl"),
-        ('"attribute": {"/a/n1/v.JPEG": 1}', '"other": {}', "the set val lacks attribute"),
-        (', "/a/n2/y.JPEG": 2', "", "no attribute for 1 images, the first /a/n2/y.JPEG"),
-        ('"/a/n1/x.JPEG": "0"', '"/a/n1/x.JPEG": "2"', r"label of the set train must lie in 0\.\.1"),
+        (
+            '"attribute": {"/a/n1/v.JPEG": 1}',
+            '"other": {}',
+            "the set val is not as the benchmark writes it .*attribute",
+        ),
+        (', "/a/n2/y.JPEG": 2', "", r"the set train is not as .*/a/n2/y\.JPEG"),
         (
             '"attribute": {"/a/n1/x.JPEG": 0',
             '"attribute": {"/a/n1/x.JPEG": 3',
             r"attribute .* train must lie in 0\.\.2",
         ),
-        ('"/a/n1/x.JPEG": "0"', '"/a/n1/x.JPEG": "cat"', "label of the set train must hold numbers"),
+        ('"/a/n1/x.JPEG": "0"', '"/a/n1/x.JPEG": "cat"', "the set train is not as .*'cat'"),
         ("/a/n1/b.JPEG", "/b/n1/x.JPEG", "x.JPEG is in train and in test_bl"),
         ('"1": "n2"', '"2": "n2"', r"must number the classes 0\.\.1"),
         ("}}}", "", "cut short"),

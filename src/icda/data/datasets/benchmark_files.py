@@ -58,20 +58,12 @@ def read_pairs(path: Path, known: Collection[str]) -> tuple[list[str], list[str]
     return [name for name, _ in filled], [value for _, value in filled]
 
 
-def shares(path: Path, name: str, cells: Sequence[str], empty: str | None = None) -> np.ndarray:
-    """A column of numbers in [0, 1]; `empty` is what an empty cell stands for, None refuses it."""
-    filled = [cell.strip() or empty for cell in cells]
-    if None in filled:
-        raise InputError(f"{path}: {name} of row {filled.index(None) + 1} is empty, expected a number in [0, 1].")
+def shares(path: Path, name: str, cells: Sequence[str], empty: str = "") -> np.ndarray:
+    """A column of numbers; `empty` is what an empty cell stands for, if anything."""
     try:
-        values = np.array(filled, dtype=np.float64)
+        return np.array([float(cell.strip() or empty) for cell in cells])
     except ValueError as error:
-        raise InputError(f"{path}: {name} must hold numbers: {error}.") from error
-    outside = ~((values >= 0) & (values <= 1))
-    if outside.any():
-        row = int(outside.argmax())
-        raise InputError(f"{path}: {name} of row {row + 1} is {filled[row]}, expected a number in [0, 1].")
-    return values
+        raise InputError(f"{path}: {name} must hold a number in each row: {error}.") from error
 
 
 def check_images(folder: Path, dataset: str, names: Sequence[str], home: str) -> list[Path]:

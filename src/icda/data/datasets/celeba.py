@@ -85,10 +85,8 @@ def _read(folder: Path) -> tuple[list[str], tuple[Tensor, Tensor, Tensor]]:
     if not partition.is_file():
         raise incomplete("CelebA", folder, f"{partition.name} is", HOME)
     if end == ".txt":
-        (names, blond, male), part_of = (
-            _text_attributes(attributes),
-            dict(zip(*read_pairs(partition, PARTS), strict=True)),
-        )
+        names, blond, male = _text_attributes(attributes)
+        part_of = dict(zip(*read_pairs(partition, PARTS), strict=True))
     else:
         names, blond, male = read_table(attributes, only=("image_id", TARGET, ATTRIBUTE)).columns.values()
         part_of = dict(zip(*read_table(partition, only=("image_id", "partition")).columns.values(), strict=True))
