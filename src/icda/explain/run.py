@@ -10,7 +10,7 @@ from torch import Tensor
 
 from icda.data.task import Task
 from icda.errors import InputError
-from icda.explain.counterfactual import FeatureSpace, TiedSamples
+from icda.explain.counterfactual import TiedSamples
 from icda.explain.grad_cam import grad_cam
 from icda.explain.margins import adjusted_margins, margin_figures, margins
 from icda.explain.passes import balanced_sample, named_split, run_pass, subsample, variance_figures
@@ -149,14 +149,14 @@ def counterfactual_gallery(network: FeatureClassifier, tied: TiedSamples, lam: f
     about = {"augmentation": "icda", "lambda": lam, "seed": seed, "split": "train"}
     if not len(tied):
         return {**about, "samples": []}
-    _, made, near = tied.moved(network, "icda", FeatureSpace.of(tied.seen), lam, seed)
+    _, made, errors, near = tied.moved(network, "icda", lam, seed)
     pixels = tied.pixels
     samples = [
         _tie(tied, row)
         | {
             "picture": data_uri(pixels[row]),
-            "made": data_uri(made.pixels[row]),
-            "feature_error": float(made.feature_error[row]),
+            "made": data_uri(made[row]),
+            "feature_error": float(errors[row]),
             "neighbours": _neighbours(tied, near[row]),
         }
         for row in range(len(tied))
