@@ -36,7 +36,6 @@ def evaluate_predictions(
     train_class_counts: Sequence[int] | Tensor | None = None,
     train_group_counts: Sequence[int] | Tensor | None = None,
     group_names: Sequence[str] | None = None,
-    class_names: Sequence[str] | None = None,
     memberships: Tensor | None = None,
     membership_names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
@@ -44,11 +43,10 @@ def evaluate_predictions(
 
     The same keys come every time. A figure that cannot be known is None, never another one in its place: without groups
     there is no `worst_group_accuracy`, without `train_class_counts` no `few_accuracy`. `balanced_accuracy`, the worst
-    class and the worst group leave out classes and groups that the split has no sample of. `class_names` are only
-    checked: `per_class_accuracy` is a list in the order of the classes. Where `memberships` (N, M) in overlapping groups
-    are given, the accuracy per group, its worst and its mean are over those (WILDS' rule for CivilComments);
-    `train_weighted_accuracy` stays over the disjoint `groups`, whose shares of the training set sum to one. Metrics that
-    plugins registered come last, under their own names.
+    class and the worst group leave out classes and groups that the split has no sample of. Where `memberships` (N, M) in
+    overlapping groups are given, the accuracy per group, its worst and its mean are over those (WILDS' rule for
+    CivilComments); `train_weighted_accuracy` stays over the disjoint `groups`, whose shares of the training set sum to
+    one. Metrics that plugins registered come last, under their own names.
 
     >>> import torch
     >>> logits = torch.tensor([[2.0, 0.0], [2.0, 0.0], [0.0, 2.0], [0.0, 2.0]])
@@ -60,7 +58,6 @@ def evaluate_predictions(
     samples, num_classes = logits.shape
     targets = check_labels(targets, "targets", samples, num_classes)
     check_length(train_class_counts, "train_class_counts", num_classes, "class")
-    check_length(class_names, "class_names", num_classes, "class")
     predictions = logits.argmax(dim=1)
     correct = predictions.eq(targets)
     accuracies = per_class_accuracy(confusion_matrix(predictions, targets, num_classes))

@@ -76,7 +76,6 @@ def judge_data(
         num_groups=len(group_names),
         train_class_counts=counts,
         group_names=group_names or None,
-        class_names=list(known),
     )
     if groups is not None:
         metrics["worst_group_accuracy"] = _worst_judged(metrics["per_group_accuracy"], groups, group_names)
