@@ -14,7 +14,13 @@ from icda.data.task import Batch, Task
 from icda.errors import InputError
 from icda.explain.counterfactual import AUGMENTATIONS, TiedSamples
 from icda.explain.grad_cam import HeatMaps, grad_cam
-from icda.explain.margins import adjusted_margins, margins, sample_distances
+from icda.explain.margins import (
+    adjusted_margins,
+    augmentation_strength,
+    margins,
+    sample_distances,
+    sample_strengths,
+)
 from icda.explain.passes import (
     Pass,
     balanced_sample,
@@ -27,7 +33,6 @@ from icda.explain.passes import (
 )
 from icda.explain.pictures import pixels_of, require_pictures
 from icda.explain.plots import PictureCell, draw_grid, heat_cells, plot_margins, plot_variances
-from icda.explain.strengths import augmentation_strength, sample_strengths
 from icda.methods.base import Method
 from icda.models.base import FeatureClassifier
 from icda.registry import did_you_mean

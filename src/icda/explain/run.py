@@ -12,10 +12,16 @@ from icda.data.task import Task
 from icda.errors import InputError
 from icda.explain.counterfactual import TiedSamples
 from icda.explain.grad_cam import grad_cam
-from icda.explain.margins import adjusted_margins, margin_figures, margins
+from icda.explain.margins import (
+    adjusted_margins,
+    augmentation_strength,
+    margin_figures,
+    margins,
+    sample_strengths,
+    strength_figures,
+)
 from icda.explain.passes import balanced_sample, named_split, run_pass, subsample, variance_figures
 from icda.explain.pictures import data_uri, has_pictures, heat_overlay, pixels_of, require_pictures, show_samples
-from icda.explain.strengths import augmentation_strength, sample_strengths, strength_figures
 from icda.methods.base import Method
 from icda.models.base import FeatureClassifier
 from icda.registry import did_you_mean
