@@ -257,8 +257,7 @@ class TextArray:
 
     def fetch(self, rows: Tensor, generator: torch.Generator | None = None) -> dict[str, Tensor]:
         places = rows.tolist()
-        missing = [row for row in dict.fromkeys(places) if row not in self._ids]
-        if missing:
+        if missing := [row for row in dict.fromkeys(places) if row not in self._ids]:
             for row, ids in zip(missing, self._tokenise([self.texts[row] for row in missing]), strict=True):
                 self._ids[row] = list(ids)[: self.max_length]
         # At least one column: models reduce over tokens, and a batch of wordless texts must not have none.

@@ -73,8 +73,7 @@ def check_images(folder: Path, dataset: str, names: Sequence[str], home: str) ->
         parent: {entry.name for entry in (folder / parent).iterdir()} if (folder / parent).is_dir() else set()
         for parent in {str(Path(name).parent) for name in names}
     }
-    missing = [name for name in names if Path(name).name not in present[str(Path(name).parent)]]
-    if missing:
+    if missing := [name for name in names if Path(name).name not in present[str(Path(name).parent)]]:
         raise incomplete(dataset, folder, f"{len(missing)} of {len(names)} images, the first {missing[0]},", home)
     return [folder / name for name in names]
 
@@ -87,8 +86,7 @@ def incomplete(dataset: str, folder: Path, what: str, home: str) -> DatasetNotFo
 def read_named(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
     """Some arrays of an .npz file; one that is missing is named."""
     with np.load(path, allow_pickle=False) as file:
-        missing = [name for name in names if name not in file.files]
-        if missing:
+        if missing := [name for name in names if name not in file.files]:
             raise InputError(f"{path} lacks {', '.join(missing)}: it holds {', '.join(file.files)}.")
         return {name: file[name] for name in names}
 

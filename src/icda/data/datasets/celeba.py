@@ -90,8 +90,7 @@ def _read(folder: Path) -> tuple[list[str], tuple[Tensor, Tensor, Tensor]]:
     else:
         names, blond, male = read_table(attributes, only=("image_id", TARGET, ATTRIBUTE)).columns.values()
         part_of = dict(zip(*read_table(partition, only=("image_id", "partition")).columns.values(), strict=True))
-    without = [name for name in names if name not in part_of]
-    if without:
+    if without := [name for name in names if name not in part_of]:
         raise InputError(f"{partition} says no partition for {len(without)} images, the first {without[0]}.")
     signs = {"-1": 0, "0": 0, "1": 1}
     targets, sexes = numbered(attributes, TARGET, blond, signs), numbered(attributes, ATTRIBUTE, male, signs)
@@ -115,8 +114,7 @@ def _text_attributes(path: Path) -> tuple[list[str], list[str], list[str]]:
     names, blond, male = [], [], []
     with path.open(encoding="utf-8") as file:
         count, header = file.readline().strip(), file.readline().split()
-        missing = [name for name in (TARGET, ATTRIBUTE) if name not in header]
-        if missing:
+        if missing := [name for name in (TARGET, ATTRIBUTE) if name not in header]:
             raise InputError(f"{path} lacks {', '.join(missing)}: its second line should name the 40 attributes.")
         target, attribute = 1 + header.index(TARGET), 1 + header.index(ATTRIBUTE)
         for row in filter(None, map(str.split, file)):

@@ -133,8 +133,7 @@ class GltDataset:
             rows = torch.arange(start, start + len(targets))
             splits[name] = Split(source, rows, targets, groups) if len(rows) else None
             start += len(rows)
-        empty = [name for name in ("train", "test") if splits[name] is None]
-        if empty:
+        if empty := [name for name in ("train", "test") if splits[name] is None]:
             raise InputError(f"{self.title}: the {empty[0]} set of the annotation file is empty: fetch it again.")
         return splits
 
@@ -150,8 +149,7 @@ def read_annotations(path: Path, locate: Locate) -> Annotations:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InputError(f"{path} is no JSON file, or it is cut short ({error}): fetch it again.") from error
-    missing = [name for name in ("id2cat", *SETS) if name not in content]
-    if missing:
+    if missing := [name for name in ("id2cat", *SETS) if name not in content]:
         raise InputError(f"{path} lacks {', '.join(missing)}: it is no annotation file of the GLT benchmark.")
     names = content["id2cat"]
     if sorted(names) != sorted(map(str, range(len(names)))):

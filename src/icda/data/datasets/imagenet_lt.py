@@ -80,8 +80,7 @@ def write_tables(lists: Path, images: Path, out: Path) -> list[Path]:
 def _read(folder: Path) -> tuple[Split, ...]:
     """The whole of each part."""
     check_files(folder, "ImageNet-LT", map(list_file, PARTS))
-    missing = [f"{part}.npz" for part in PARTS if not (folder / f"{part}.npz").is_file()]
-    if missing:
+    if missing := [f"{part}.npz" for part in PARTS if not (folder / f"{part}.npz").is_file()]:
         commands = "".join(
             f"\n  icda embed {folder / part}.csv --allow-outside --out {folder / part}.npz" for part in PARTS
         )

@@ -69,8 +69,7 @@ class ChunkStore:
             write_atomically(path, json.dumps(asdict(plan), indent=1).encode())
             return
         begun, planned = json.loads(path.read_text()), asdict(plan)
-        differ = [key for key in planned if begun.get(key) != planned[key]]
-        if differ:
+        if differ := [key for key in planned if begun.get(key) != planned[key]]:
             changed = [f"{key} {begun.get(key)!r}, now {planned[key]!r}" for key in differ]
             raise InputError(
                 f"{self.folder} was begun with {'; '.join(changed)}: give the same settings to --resume, "

@@ -142,8 +142,7 @@ class ParquetTable:
             columns = list(features)
             for name in columns:
                 self._check_column(name)
-        leaked = [name for name in columns if name in self.other_columns]
-        if leaked:
+        if leaked := [name for name in columns if name in self.other_columns]:
             raise InputError(
                 f"column {leaked[0]!r} is given as a feature and as the target, weight or group: the model would read the "
                 "answer off it. Take it out of the features."
