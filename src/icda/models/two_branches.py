@@ -64,8 +64,9 @@ def two_branches(encoder: nn.Module, input_shape: tuple[int, ...]) -> TwoBranche
     doubled, trunk and branch must give what the encoder gives on a probe of shape `input_shape`; an encoder that is not
     one layer after another, such as a Hugging Face model, is refused.
     """
-    is_plain = type(encoder) is Headless  # not those of Hugging Face, whose forward takes more than a tensor
-    layers = _flat([*encoder.network.children(), nn.Flatten()] if is_plain else [encoder])
+    layers = _flat([encoder])
+    if type(encoder) is Headless:  # not those of Hugging Face, whose forward takes more than a tensor
+        layers = _flat([*encoder.network.children(), nn.Flatten()])
     start = _start(encoder, layers)
     end = len(layers)
     while isinstance(layers[end - 1], _POOLS):
