@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from icda.extras import MissingExtraError
 from icda.models import create_model, from_torch
 from icda.models.adapters import Headless, is_linear, join, named_layer, take_off
 
@@ -142,22 +141,6 @@ def classified(classifier: object) -> TimmNet:
 def test_a_network_without_a_linear_head_is_refused_with_what_it_has(network: nn.Module, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         from_torch(network)
-
-
-@pytest.mark.parametrize(
-    ("prefix", "package", "said"),
-    [
-        ("timm", "timm", r"timm models need .*timm.*icda\[timm\]"),
-        ("torchvision", "torchvision", r"torchvision models need .*torchvision.*icda\[timm\]"),
-        ("hf", "transformers", r"Hugging Face models need .*icda\[hf\]"),
-    ],
-)
-def test_a_missing_library_is_named_with_its_extra(
-    prefix: str, package: str, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtraError, match=said):
-        create_model(f"{prefix}:resnet18", 3)
 
 
 def test_a_timm_name_goes_to_timm_with_classes_and_channels(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,17 +83,6 @@ def test_two_threads_may_ask_for_different_lengths(tmp_path: Path) -> None:
     assert [{len(ids) for ids in lists} for lists in found] == [{length} for length in lengths]
 
 
-def test_padding_does_not_change_the_features_of_a_text(tmp_path: Path) -> None:
-    from icda.models import create_model
-
-    name = f"hf:{write_model(tmp_path / 'model')}"
-    read = read_by(csv_task(write_table(tmp_path / "films.csv")), name)
-    model = create_model(name, 2).eval()
-    together = model(read.train.batch(torch.arange(8)).inputs).features
-    alone = torch.cat([model(read.train.batch(torch.tensor([place])).inputs).features for place in range(8)])
-    torch.testing.assert_close(together, alone, rtol=1e-5, atol=1e-6)
-
-
 def test_a_bag_of_words_reads_hashes_and_models_that_read_no_texts_have_no_tokeniser() -> None:
     assert tokeniser_of("bag-of-words") is HASHED_WORDS
     assert "bag_of_words" in TOKENISERS

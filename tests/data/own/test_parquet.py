@@ -1,4 +1,3 @@
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +6,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from icda.data.own.parquet import ParquetTable, spooled
-from icda.extras import MissingExtraError
 
 
 def write(path: Path, size: int = 50, **columns: object) -> np.ndarray:
@@ -114,13 +112,6 @@ def test_empty_cells_among_features_become_nan(tmp_path: Path) -> None:
     found = gathered(ParquetTable(tmp_path / "a.parquet", "g", "label"))
     assert np.isnan(found[0, 0])
     assert np.isfinite(found[1:]).all()
-
-
-def test_without_pyarrow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow.dataset", None)
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"icda\[parquet\]"):
-        ParquetTable(tmp_path, "embedding", "label")
 
 
 def test_a_label_whose_name_begins_like_the_features_is_no_feature(tmp_path: Path) -> None:
