@@ -62,12 +62,8 @@ def test_splits_follow_the_lists_and_half_of_validation_is_metadata(folder: Path
         batch = split.batch(torch.arange(len(split)))
         assert torch.equal(batch.inputs[:, 0].long(), split.rows)
         assert torch.equal(batch.inputs[:, 1].long(), split.targets)
-
-
-def test_the_seed_decides_only_which_images_are_metadata(folder: Path) -> None:
-    first, second = (create_task("imagenet_lt", folder.parent, seed) for seed in (0, 1))
-    assert not torch.equal(first.metadata.rows, second.metadata.rows)
-    assert torch.equal(first.train.rows, second.train.rows)
+    other = create_task("imagenet_lt", folder.parent, 1)
+    assert not torch.equal(other.metadata.rows, task.metadata.rows), "the seed decides which images are metadata"
 
 
 def test_missing_features_come_with_the_commands_that_make_them(folder: Path) -> None:

@@ -3,7 +3,6 @@ from typing import Any
 
 import pytest
 import torch
-from PIL import Image
 
 from icda.data import BatchLoader, folder_task
 from icda.data.embedding import Samples
@@ -80,11 +79,8 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
         folder_task(tmp_path / "nowhere")
 
 
-def test_unreadable_images_are_all_named_or_left_out(tmp_path: Path) -> None:
-    for label in ("cat", "dog"):
-        (tmp_path / label).mkdir()
-        for k in range(10):
-            Image.new("RGB", (8, 8), (20 * k, 0, 0)).save(tmp_path / label / f"{k}.png")
+def test_unreadable_images_are_all_named_or_left_out(tmp_path: Path, write_image: Any) -> None:
+    _fill(tmp_path, write_image, 10)
     for name in ("cat/3.png", "dog/7.png"):
         (tmp_path / name).write_bytes(b"broken")
     split = folder_task(tmp_path, image_size=8).train
