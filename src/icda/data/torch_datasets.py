@@ -52,10 +52,10 @@ class DatasetSource:
     def __init__(
         self,
         dataset: Any,
-        inputs: Column | None,
-        targets: Column | None,
-        groups: Column | None,
-        collate_fn: Callable[[list[Any]], Any] | None,
+        inputs: Column | None = None,
+        targets: Column | None = None,
+        groups: Column | None = None,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
     ) -> None:
         self.dataset, self.inputs, self.targets, self.groups = dataset, inputs, targets, groups
         self.collate_fn = collate_fn

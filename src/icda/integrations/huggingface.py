@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.bf16 import require_bf16
+from icda.data.torch_datasets import DatasetSource
 from icda.errors import InputError, InputTypeError, MissingFileError
 from icda.extras import require
 from icda.integrations.feature_tap import FeatureTap, unwrap
@@ -21,7 +22,6 @@ from icda.losses.prior_loss import PriorLoss
 _transformers: Any = require("transformers", "hf", "Hugging Face trainers")
 
 STATE_FILE = "icda_loss.pt"
-_LABEL_NAMES = ("labels", "label")
 _PRIOR_NAMES = ("attributes", "log_prior")  # columns that the loss reads and the model does not
 
 
@@ -219,23 +219,12 @@ def count_labels(dataset: Any, num_classes: int) -> Tensor:
     >>> count_labels([{"labels": 0}, {"labels": 2}, {"labels": 0}], num_classes=3).tolist()
     [2, 0, 1]
     """
-    columns = getattr(dataset, "column_names", None) or ()
-    name = next((name for name in _LABEL_NAMES if name in columns), None)
-    if name is not None:
-        labels = dataset[name]
-    elif hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__"):
-        labels = [_label(dataset[index]) for index in range(len(dataset))]
-    else:
-        raise InputError(f"cannot count the labels of a {type(dataset).__name__} in advance: give class_counts=...")
-    return torch.bincount(torch.as_tensor(list(labels)), minlength=num_classes)
-
-
-def _label(sample: Any) -> int:
-    for name in _LABEL_NAMES:
-        if isinstance(sample, dict) and name in sample:
-            return int(sample[name])
-    described = sorted(sample) if isinstance(sample, dict) else type(sample).__name__
-    raise InputError(f"a training sample has no 'labels' or 'label', got {described}: give class_counts=...")
+    try:
+        labels, _ = DatasetSource(dataset).columns(lambda rows, description: rows)
+    except (InputError, TypeError) as error:
+        kind = type(dataset).__name__
+        raise InputError(f"cannot count the labels of a {kind} in advance ({error}): give class_counts=...") from error
+    return torch.bincount(torch.tensor([int(label) for label in labels]), minlength=num_classes)
 
 
 def _checkpoint_folder(args: Any, state: Any) -> Path:
