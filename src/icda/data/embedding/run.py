@@ -177,8 +177,8 @@ def embed(
         return load_features(out)
     if not resume:
         refuse_existing(out)
-    gone = [path for path in samples.inputs if isinstance(path, Path) and not path.is_file()]
-    if gone and not skip_unreadable:  # known before the first hour of work, not after it
+    # Known before the first hour of work, not after it.
+    if not skip_unreadable and (gone := [p for p in samples.inputs if isinstance(p, Path) and not p.is_file()]):
         raise unreadable(gone, "are not there (paths of a table are relative to it)", remedy)
     store = ChunkStore(out, plan)
     kept: dict[int, np.ndarray] = {}  # which samples of a finished chunk could be read; its features wait on disk

@@ -120,7 +120,8 @@ def features_task(path: str | PathLike[str], columns: Columns | None = None, *, 
 def _image_task(name: str, samples: Samples, size: int, seed: int, flip: bool, skip_unreadable: bool) -> Task:
     images, story = ImageFiles([Path(str(path)) for path in samples.inputs], size, flip=flip), ""
     if skip_unreadable and (broken := find_unreadable(images.paths, lambda path: decode_image(path, size))):
-        kept = [row for row, path in enumerate(images.paths) if path not in set(broken)]
+        unread = set(broken)
+        kept = [row for row, path in enumerate(images.paths) if path not in unread]
         if not kept:
             raise unreadable(broken, "cannot be read as images, and there is no other", "Nothing is left.")
         left_out = listed([path.name for path in broken])
