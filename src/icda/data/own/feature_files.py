@@ -104,8 +104,8 @@ def _from_npz(path: Path, asked: Columns) -> LabelledFeatures:
             raise InputError(
                 f"{path}: {role} ({chosen[role]}) need one value per row, {len(features)} in all, got {array.shape}."
             )
-    rows = _rows(path, arrays, members, asked.where, len(features))
-    if rows is not None:
+    if asked.where:
+        rows = _rows(path, arrays, members, asked.where, len(features))
         known = {role: array[rows] for role, array in known.items()}
     embedding = {name: str(arrays[name]) for name in EMBEDDING if name in arrays and arrays[name].ndim == 0}
     class_names = arrays.get("class_names") if labels.dtype.kind in "iu" else None
@@ -124,11 +124,11 @@ def features_array(path: Path, members: Collection[str], fitted: str | None) -> 
 
 
 def _from_npy(path: Path, asked: Columns) -> LabelledFeatures:
-    if asked.labels is None or asked.features is not None or asked.names is not None:
-        raise InputError(f"{path} holds one array: name the other file with --labels LABELS.npy, and nothing else.")
-    if asked.groups is not None or asked.where:
-        option = "--where" if asked.where else "--groups"
-        raise InputError(f"{option} needs named arrays or columns, and {path} holds one: use an .npz or a .csv.")
+    if asked.labels is None or asked.features or asked.names or asked.groups or asked.where:
+        raise InputError(
+            f"{path} holds one array: name the other file with --labels LABELS.npy, and nothing else; --groups, --names "
+            "and --where need the named arrays of an .npz or the columns of a .csv."
+        )
     return LabelledFeatures(map_array(path), np.asarray(map_array(Path(asked.labels).expanduser())))
 
 
@@ -214,8 +214,7 @@ def _from_csv(path: Path, asked: Columns) -> LabelledFeatures:
     conditions = {condition.partition("=")[0] for condition in asked.where}
     # As objects: one long text would make a NumPy text column as wide for every row.
     arrays = {name: np.array(table.columns[name], dtype=object) for name in conditions if name in table.columns}
-    chosen = _rows(path, arrays, table.columns, asked.where, len(table.lines))
-    rows = np.arange(len(table.lines)) if chosen is None else np.flatnonzero(chosen)
+    rows = np.flatnonzero(_rows(path, arrays, table.columns, asked.where, len(table.lines)))
     indices: list[str] = []
     answers: list[str] = []
     if asked.fitted is not None:
@@ -368,9 +367,9 @@ def _pick_any(path: Path, arrays: Collection[str], role: str, asked: str | None,
 
 def _rows(
     path: Path, arrays: Mapping[str, np.ndarray], known: Collection[str], where: Sequence[str], samples: int
-) -> np.ndarray | None:
-    """The rows in which every named array has the value asked for, compared as text; None for all rows."""
-    kept = None
+) -> np.ndarray:
+    """The rows (N,) in which every named array has the value asked for, compared as text."""
+    kept = np.ones(samples, dtype=bool)
     for condition in where:
         name, sign, value = condition.partition("=")
         if not sign:
@@ -379,14 +378,12 @@ def _rows(
             _unknown(path, known, name, "--where")
         if arrays[name].shape != (samples,):
             raise InputError(f"--where {condition}: {name} has shape {arrays[name].shape}, expected ({samples},).")
-        agreeing = arrays[name].astype(str) == value
-        if not agreeing.any():
-            values = np.unique(arrays[name].astype(str))
+        texts = arrays[name].astype(str)
+        if not (kept & (texts == value)).any():
+            values = np.unique(texts[kept])
             shown = ", ".join(values[:10]) + (" ..." if len(values) > 10 else "")
             raise InputError(f"--where {condition} keeps no row of {path}: {name} has the values {shown}.")
-        kept = agreeing if kept is None else kept & agreeing
-    if kept is not None and not kept.any():
-        raise InputError(f"--where {' --where '.join(where)} together keep no row of {path}.")
+        kept &= texts == value
     return kept
 
 
