@@ -99,7 +99,7 @@ def test_features_of_other_images_are_refused(root: Path) -> None:
     names = [f"{row:05d}.png" for row in range(IMAGES)][::-1]
     write_features(root / "features.npz", np.ones((IMAGES, 3), dtype=np.float32), names)
     with pytest.raises(ValueError, match="expected one for each of 40 images in the order of the file"):
-        make_clusters(root / "features.npz", root / "clusters.npz", root)
+        make_clusters(root / "features.npz", root / "clusters.npz")
 
 
 def test_the_clusters_of_the_package_are_refused_for_another_file(root: Path) -> None:
