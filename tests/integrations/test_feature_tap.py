@@ -74,15 +74,8 @@ def gpt2() -> tuple[nn.Module, dict[str, Tensor]]:
 
 
 def auto_image() -> tuple[nn.Module, dict[str, Tensor]]:
-    config = transformers.ViTConfig(
-        hidden_size=16,
-        intermediate_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        image_size=8,
-        patch_size=4,
-        num_labels=3,
-    )
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = transformers.ViTConfig(**sizes, image_size=8, patch_size=4, num_labels=3)
     model = transformers.AutoModelForImageClassification.from_config(config)
     return model, {"pixel_values": torch.randn(12, 3, 8, 8)}
 

@@ -14,17 +14,9 @@ from icda.models.huggingface import load_huggingface
 transformers = pytest.importorskip("transformers")
 
 LABELS = 3
-TEXT = {
-    "vocab_size": 50,
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
-IMAGE = {"image_size": 16, "patch_size": 8, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+TEXT = {**SIZES, "vocab_size": 50, "intermediate_size": 32, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+IMAGE = {**SIZES, "image_size": 16, "patch_size": 8}
 
 
 def configuration(kind: str) -> Any:
