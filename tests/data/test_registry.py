@@ -3,15 +3,12 @@ from pathlib import Path
 import pytest
 
 from icda.data import TASKS, create_task
-from icda.data.registry import DatasetNotFoundError, check_files, data_root, find_folder
+from icda.data.registry import DatasetNotFoundError, check_files, data_root
 from icda.registry import UnknownNameError
 
 
-def test_a_task_bears_the_name_it_was_asked_for() -> None:
+def test_a_task_bears_its_name_and_a_misspelt_one_gets_a_proposal() -> None:
     assert create_task("Digits-LT").name == "digits_lt"
-
-
-def test_a_misspelt_task_gets_a_proposal() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'cifar10_lt_100'"):
         create_task("cifar10-lt100")
 
@@ -30,21 +27,6 @@ def test_a_given_root_goes_before_the_variable_and_the_variable_before_the_defau
     assert data_root() == Path("from_variable")
     monkeypatch.delenv("ICDA_DATA")
     assert data_root() == Path("data")
-
-
-def test_the_first_layout_that_is_there_is_taken(tmp_path: Path) -> None:
-    (tmp_path / "second").mkdir()
-    (tmp_path / "second" / "file").touch()
-    layouts = [("first", "file"), ("second", "file")]
-    assert find_folder(tmp_path, "Toy", layouts, "file", "home") == tmp_path / "second"
-
-
-def test_a_missing_dataset_tells_the_path_the_files_and_the_home(tmp_path: Path) -> None:
-    with pytest.raises(DatasetNotFoundError) as caught:
-        find_folder(tmp_path, "Toy", [("toy", "file")], "the files of Toy", "the Toy page")
-    message = str(caught.value)
-    assert all(part in message for part in (str(tmp_path / "toy" / "file"), "the files of Toy", "the Toy page"))
-    assert "ICDA_DATA" in message
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:

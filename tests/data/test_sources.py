@@ -1,3 +1,4 @@
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from PIL import Image
 
 from icda.data.images import UnreadableImageError, central_square
 from icda.data.sources import FeatureArray, ImageArray, ImageFiles, PreparedImages, TextArray, transformed
-from icda.data.tokens import Tokeniser
+from icda.data.tokens import HASHED_WORDS, Tokeniser, hash_tokenise, hash_tokens
 
 HALF = (0.5, 0.5, 0.5)
 
@@ -78,13 +79,6 @@ class TestImageFiles:
             assert fetched.shape == (4, 3, 16, 16)
             expected = [[0, 0, 1], [1, 0, 0], [1, 1, 1], [1, 0, 0]]
             assert fetched.mean((2, 3)).tolist() == [pytest.approx(colour, abs=0.01) for colour in expected]
-
-    def test_augmentation_follows_the_generator(self, tmp_path: Path, write_image: Any) -> None:
-        source = ImageFiles([write_image(tmp_path / f"{k}.png") for k in range(8)], 16)
-        first, again, other = (source.fetch(torch.arange(8), torch.Generator().manual_seed(s)) for s in (1, 1, 2))
-        assert torch.equal(first, again)
-        assert not torch.equal(first, other)
-        assert not torch.equal(first, source.fetch(torch.arange(8)))
 
     @pytest.mark.parametrize("content", [b"", b"no picture", "cut"], ids=["empty", "text", "cut short"])
     def test_an_unreadable_picture_is_named(self, tmp_path: Path, write_image: Any, content: bytes | str) -> None:
@@ -232,3 +226,20 @@ class TestWithTransform:
         for source in (FeatureArray(torch.eye(2)), TextArray(["a"], _words, 2)):
             with pytest.raises(ValueError, match=f"{type(source).__name__} holds no images.*choose a task of images"):
                 transformed(source, _darken)
+
+
+def test_words_come_first_and_then_pairs_of_neighbours() -> None:
+    tokens = ["it's", "a", "bird", "it's a", "a bird"]
+    assert hash_tokens("It's a BIRD.") == [1 + zlib.crc32(token.encode()) % 32767 for token in tokens]
+
+
+def test_ids_leave_zero_to_the_padding_and_are_the_same_on_every_machine() -> None:
+    ids = hash_tokens(" ".join(str(number) for number in range(50_000)))
+    assert (min(ids), max(ids)) == (1, 32767)
+    assert hash_tokens("bird on water") == [28552, 15669, 2885, 17829, 22517]
+    assert hash_tokenise(["", " ?!", "ja"]) == [[], [], hash_tokens("ja")]
+
+
+def test_hashed_words_are_a_tokeniser_without_an_end() -> None:
+    assert HASHED_WORDS.encode(["not a good film", "ja"], 3) == hash_tokenise(["not a good film", "ja"])
+    assert (HASHED_WORDS.padding, HASHED_WORDS.max_length) == (0, None)

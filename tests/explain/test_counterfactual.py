@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from icda.data.augmentation import Normaliser
 from icda.explain.counterfactual import (
     AUGMENTATIONS,
-    FeatureSpace,
     augment_towards,
     nearest_real,
     paint,
@@ -21,15 +20,14 @@ DRAWS = 4000
 
 
 @pytest.fixture
-def space() -> FeatureSpace:
+def space() -> Pass:
     features, targets = torch.randn(300, A) * torch.tensor([1.0, 0.5, 2.0, 1.5]), torch.arange(300) % C
     features = features + 3 * torch.eye(C, A)[targets]
     logits = torch.randn(300, C) + 2 * torch.eye(C)[targets]
-    seen = Pass(torch.arange(300), features, logits, logits.argmax(1), targets, None, torch.randn(C, A), None)
-    return FeatureSpace.of(seen)
+    return Pass(torch.arange(300), features, logits, logits.argmax(1), targets, None, torch.randn(C, A), None)
 
 
-def draws(kind: str, space: FeatureSpace, lam: float = 0.5) -> Tensor:
+def draws(kind: str, space: Pass, lam: float = 0.5) -> Tensor:
     """Many augmentations of one feature of class 0 towards class 2 with strength 0.4."""
     features = torch.tensor([1.0, -1.0, 0.5, 2.0]).repeat(DRAWS, 1)
     towards, strengths = torch.full((DRAWS,), 2), torch.full((DRAWS,), 0.4)
@@ -37,7 +35,7 @@ def draws(kind: str, space: FeatureSpace, lam: float = 0.5) -> Tensor:
 
 
 @pytest.mark.parametrize("kind", AUGMENTATIONS)
-def test_augmented_features_have_the_mean_and_covariance_of_their_method(kind: str, space: FeatureSpace) -> None:
+def test_augmented_features_have_the_mean_and_covariance_of_their_method(kind: str, space: Pass) -> None:
     mean, covariance = space.statistics.mean, space.statistics.covariance
     start, lam = torch.tensor([1.0, -1.0, 0.5, 2.0]), 0.5
     relations = space.confusion[0].float()
@@ -56,13 +54,13 @@ def test_augmented_features_have_the_mean_and_covariance_of_their_method(kind: s
     torch.testing.assert_close(torch.cov(found.T), lam * spreads[kind], rtol=0.12, atol=0.12)
 
 
-def test_the_space_holds_statistics_and_the_confusion_of_the_pass(space: FeatureSpace) -> None:
+def test_the_space_holds_statistics_and_the_confusion_of_the_pass(space: Pass) -> None:
     assert space.statistics.count.tolist() == [100, 100, 100]
     torch.testing.assert_close(space.confusion.sum(1), torch.ones(C, dtype=torch.float64))
     assert (space.confusion.diagonal() < 1).all()  # else RISDA would be ISDA, and the test above say nothing
 
 
-def test_the_seed_decides_and_neighbours_do_not(space: FeatureSpace) -> None:
+def test_the_seed_decides_and_neighbours_do_not(space: Pass) -> None:
     features, targets, towards = torch.randn(3, A), torch.tensor([0, 1, 2]), torch.tensor([1, 2, 0])
     strengths = torch.tensor([0.3, 0.2, 0.1])
 
@@ -76,19 +74,13 @@ def test_the_seed_decides_and_neighbours_do_not(space: FeatureSpace) -> None:
     assert not torch.equal(draw(3, 0), draw(3, 1))
 
 
-def test_without_strength_icda_moves_as_isda_does_and_lambda_zero_moves_nothing(space: FeatureSpace) -> None:
+def test_without_strength_icda_moves_as_isda_does_and_lambda_zero_moves_nothing(space: Pass) -> None:
     features = torch.randn(2, A)
     arguments: Any = (features, torch.tensor([0, 1]), torch.tensor([1, 0]))
     icda, isda = (augment_towards(kind, *arguments, torch.zeros(2), space, 0.5) for kind in ("icda", "isda"))
     assert torch.equal(icda, isda)
     for kind in AUGMENTATIONS:
         torch.testing.assert_close(augment_towards(kind, *arguments, torch.ones(2), space, 0.0), features)
-
-
-@pytest.mark.parametrize(("kind", "lam", "message"), [("ida", 0.5, "choose from isda"), ("icda", -1.0, "negative")])
-def test_a_wrong_request_is_refused(kind: str, lam: float, message: str, space: FeatureSpace) -> None:
-    with pytest.raises(ValueError, match=message):
-        augment_towards(kind, torch.zeros(1, A), torch.tensor([0]), torch.tensor([1]), torch.ones(1), space, lam)
 
 
 class Blocks(nn.Module):
@@ -104,11 +96,10 @@ class TestPaint:
 
     def test_a_picture_with_the_wanted_feature_is_found(self) -> None:
         inputs, wanted = torch.zeros(2, 1, 8, 8), torch.tensor([[1.0, -1.0, 0.5, 0.0], [0.0, 0.0, 1.5, 1.5]])
-        made = paint(self.network, inputs, wanted, self.normaliser, smoothness=0.0)
-        assert made.feature_error.max() < 0.02
-        assert made.pixels.min() >= 0
-        assert made.pixels.max() <= 1
-        torch.testing.assert_close(self.network.encoder((made.pixels - 0.5) / 0.25), wanted, rtol=0, atol=0.05)
+        made, errors = paint(self.network, inputs, wanted, self.normaliser, smoothness=0.0)
+        assert errors.max() < 0.02
+        assert 0 <= made.min() <= made.max() <= 1
+        torch.testing.assert_close(self.network.encoder((made - 0.5) / 0.25), wanted, rtol=0, atol=0.05)
 
     def test_the_prior_makes_the_change_smoother(self) -> None:
         # A noisy filter in front: the feature is cheapest to have by painting noise.
@@ -117,21 +108,21 @@ class TestPaint:
         inputs, wanted = torch.randn(1, 1, 8, 8) * 0.3, torch.tensor([[0.5, -0.5, 0.5, -0.5]])
         start = inputs * 0.25 + 0.5
         rough, smooth = (
-            total_variation(paint(network, inputs, wanted, self.normaliser, smoothness=weight).pixels - start).item()
+            total_variation(paint(network, inputs, wanted, self.normaliser, smoothness=weight)[0] - start).item()
             for weight in (0.0, 1.0)
         )
         assert smooth < 0.7 * rough
 
     def test_it_is_deterministic_and_each_picture_is_sought_for_itself(self) -> None:
         inputs, wanted = torch.randn(3, 1, 8, 8) * 0.5, torch.randn(3, 4) * 0.5
-        whole, again = (paint(self.network, inputs, wanted, self.normaliser).pixels for _ in range(2))
+        whole, again = (paint(self.network, inputs, wanted, self.normaliser)[0] for _ in range(2))
         assert torch.equal(whole, again)
-        alone = paint(self.network, inputs[1:2], wanted[1:2], self.normaliser).pixels
+        alone = paint(self.network, inputs[1:2], wanted[1:2], self.normaliser)[0]
         torch.testing.assert_close(alone[0], whole[1], rtol=1e-4, atol=1e-4)
 
     def test_a_feature_out_of_reach_leaves_an_error(self) -> None:
-        made = paint(self.network, torch.zeros(1, 1, 8, 8), torch.full((1, 4), 20.0), self.normaliser)
-        assert made.feature_error.item() == pytest.approx(18 / 20, abs=0.01)  # white is 2, and 20 is wanted
+        _, errors = paint(self.network, torch.zeros(1, 1, 8, 8), torch.full((1, 4), 20.0), self.normaliser)
+        assert errors.item() == pytest.approx(18 / 20, abs=0.01)  # white is 2, and 20 is wanted
 
     def test_the_network_is_left_as_it_was(self, coloured: Any) -> None:
         network, task = coloured.networks[0].train(), coloured.task
@@ -140,8 +131,6 @@ class TestPaint:
         paint(network, inputs, torch.zeros(2, network.feature_dim), None, steps=3)
         assert network.training
         assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
-        with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
-            paint(network, inputs, torch.zeros(2, network.feature_dim), None, steps=0)
 
 
 def test_total_variation_is_the_mean_step_between_neighbours() -> None:

@@ -1,4 +1,3 @@
-import sys
 from typing import Any
 
 import pytest
@@ -6,7 +5,6 @@ import torch
 from torch import Tensor, nn
 
 from icda.explain.grad_cam import as_shares, centre_share, grad_cam
-from icda.extras import MissingExtraError
 from icda.models import create_model, from_huggingface
 from icda.models.base import FeatureClassifier
 from icda.models.convolutional import DenseNet, WideResNet
@@ -152,9 +150,3 @@ def test_the_share_of_heat_in_the_centre_box() -> None:
     heat[0, 2:6, 2:6] = 1
     heat[1, 0] = 1
     assert centre_share(as_shares(heat)).tolist() == pytest.approx([1.0, 0.0, float("nan")], nan_ok=True)
-
-
-def test_without_captum_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "captum.attr", None)
-    with pytest.raises(MissingExtraError, match=r'Grad-CAM need the package .* pip install "icda\[explain\]"'):
-        grad_cam(create_model("small_cnn", 3, (1, 8, 8)), torch.rand(1, 1, 8, 8))

@@ -43,17 +43,6 @@ def test_bars_of_a_run_add_up_to_one() -> None:
         )
 
 
-def test_axes_and_figure_are_labelled() -> None:
-    figure, _ = plot_variances({"a": figures(3), "b": figures(0)}, "the title")
-    assert figure.get_suptitle() == "the title"
-    assert [axes.get_title() for axes in figure.axes] == [
-        "Classes on boundaries they belong to",
-        "Classes on boundaries between two other classes",
-    ]
-    assert all(axes.get_xlabel() == "epoch" and axes.get_ylabel() for axes in figure.axes)
-    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["a", "b"]
-
-
 def test_runs_of_very_different_size_are_drawn_on_a_logarithmic_axis() -> None:
     large = figures(3)
     large["trained"] = {"own": 1000.0, "unrelated": 1.0}

@@ -19,7 +19,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from icda import ICDALoss
 from icda.integrations import FeatureTap
-from icda.models.adapters import find_head
 
 TARGETS = torch.arange(12) % 3
 PAGE = Path(__file__).parents[2] / "docs" / "integrations.md"
@@ -75,26 +74,13 @@ def gpt2() -> tuple[nn.Module, dict[str, Tensor]]:
 
 
 def auto_image() -> tuple[nn.Module, dict[str, Tensor]]:
-    config = transformers.ViTConfig(
-        hidden_size=16,
-        intermediate_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        image_size=8,
-        patch_size=4,
-        num_labels=3,
-    )
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = transformers.ViTConfig(**sizes, image_size=8, patch_size=4, num_labels=3)
     model = transformers.AutoModelForImageClassification.from_config(config)
     return model, {"pixel_values": torch.randn(12, 3, 8, 8)}
 
 
-def auto_text() -> tuple[nn.Module, dict[str, Tensor]]:
-    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-    config = transformers.BertConfig(**sizes, vocab_size=50, num_labels=3)
-    return transformers.AutoModelForSequenceClassification.from_config(config), {"input_ids": torch.ones(12, 4).long()}
-
-
-MODELS = [sequential, torchvision_style, convolution_head, distilbert, gpt2, auto_image, auto_text]
+MODELS = [sequential, torchvision_style, convolution_head, distilbert, gpt2, auto_image]
 Make = Callable[[], tuple[nn.Module, dict[str, Tensor]]]
 
 
@@ -174,19 +160,12 @@ def test_the_head_can_be_named_or_given(head: str) -> None:
     assert tap.features.shape == (12, 4)
 
 
-def test_a_model_that_is_nothing_but_its_head_works_forward_after_forward() -> None:
-    model = nn.Linear(4, 3)
-    tap = FeatureTap(model)
-    for _ in range(3):
-        assert model(torch.randn(12, 4)) is tap.logits
-
-
-def test_the_latest_forward_counts_in_train_and_eval_mode() -> None:
-    model, _ = sequential()
-    tap = FeatureTap(model)
-    for size, mode in ((4, True), (7, False), (5, True)):
-        model.train(mode)(torch.randn(size, 12))
-        assert tap.features.shape == (size, 8)
+def test_the_latest_forward_counts_in_train_and_eval_mode_also_of_a_model_that_is_nothing_but_its_head() -> None:
+    for model, width in ((sequential()[0], 8), (nn.Linear(12, 3), 12)):
+        tap = FeatureTap(model)
+        for size, mode in ((4, True), (7, False), (5, True)):
+            assert model.train(mode)(torch.randn(size, 12)) is tap.logits
+            assert tap.features.shape == (size, width)
 
 
 @pytest.mark.parametrize("release", ["clear", "forward", "remove"])
@@ -291,47 +270,37 @@ def test_no_forward_yet_says_so() -> None:
         tap.head  # noqa: B018
 
 
-def test_a_head_called_twice_says_so() -> None:
-    class Siamese(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.fc = nn.Linear(4, 3)
-
-        def forward(self, inputs: Tensor) -> Tensor:
-            return self.fc(inputs) + self.fc(-inputs)
-
-    model = Siamese()
-    tap = FeatureTap(model)
-    model(torch.randn(12, 4))
-    with pytest.raises(RuntimeError, match="2 times called"):
-        tap.features  # noqa: B018
+class Siamese(nn.Sequential):
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self[0](inputs) + self[0](-inputs)
 
 
-def test_a_named_head_that_is_not_called_says_so() -> None:
-    class Headless(nn.Sequential):
-        def forward(self, inputs: Tensor) -> Tensor:
-            return self[0](inputs)
-
-    model = Headless(nn.Linear(4, 3), nn.Linear(3, 3))
-    tap = FeatureTap(model, "1")
-    model(torch.randn(12, 4))
-    with pytest.raises(RuntimeError, match="not called"):
-        tap.features  # noqa: B018
+class LastUnused(nn.Sequential):
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self[0](inputs)
 
 
-def test_features_that_are_maps_say_so() -> None:
-    model = nn.Sequential(nn.Conv2d(3, 5, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    tap = FeatureTap(model)
-    model(torch.randn(12, 3, 4, 4))
-    with pytest.raises(RuntimeError, match=r"shape \(12, 3, 4, 4\), expected \(N, 3\)"):
-        tap.features  # noqa: B018
-
-
-def test_a_result_without_logits_says_which_layers_were_called() -> None:
-    model = nn.Sequential(nn.Linear(4, 3), nn.Flatten(0))
-    tap = FeatureTap(model)
-    model(torch.randn(12, 4))
-    with pytest.raises(RuntimeError, match=r"last linear layers called: 0\). Name it"):
+@pytest.mark.parametrize(
+    ("model", "head", "shape", "message"),
+    [
+        (Siamese(nn.Linear(4, 3)), None, (12, 4), "2 times called"),
+        (LastUnused(nn.Linear(4, 3), nn.Linear(3, 3)), "1", (12, 4), "not called"),
+        (
+            nn.Sequential(nn.Conv2d(3, 5, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()),
+            None,
+            (12, 3, 4, 4),
+            r"shape \(12, 3, 4, 4\), expected \(N, 3\)",
+        ),
+        (nn.Sequential(nn.Linear(4, 3), nn.Flatten(0)), None, (12, 4), r"last linear layers called: 0\). Name it"),
+    ],
+    ids=["called twice", "not called", "maps", "no logits"],
+)
+def test_a_forward_that_cannot_be_used_says_why(
+    model: nn.Module, head: str | None, shape: tuple[int, ...], message: str
+) -> None:
+    tap = FeatureTap(model, head)
+    model(torch.randn(*shape))
+    with pytest.raises(RuntimeError, match=message):
         tap.features  # noqa: B018
 
 
@@ -402,27 +371,6 @@ def test_of_several_outputs_the_first_is_tapped(form: Any, grad: bool) -> None:
         model(torch.randn(4, 8))
     assert tap.head is model.fc
     torch.testing.assert_close(tap.logits, model.fc(tap.features))
-
-
-class Timm(nn.Module):
-    """As timm writes them: the head has a name of its own, and a method returns it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.blocks, self.head_drop, self.last = nn.Linear(8, 6), nn.Dropout(0.1), nn.Linear(6, 3)
-
-    def get_classifier(self) -> nn.Module:
-        return self.last
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        return self.last(self.head_drop(self.blocks(inputs).relu()))
-
-
-def test_the_tap_and_the_adapter_find_the_same_head() -> None:
-    model = Timm()
-    tap = FeatureTap(model)
-    model(torch.randn(4, 8))
-    assert tap.head is find_head(model)
 
 
 @pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL), ids=range(5))

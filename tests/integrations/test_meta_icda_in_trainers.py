@@ -51,12 +51,7 @@ def test_a_lightning_module_returns_its_loss(options: dict[str, Any]) -> None:
     inputs[:, :3] += 3 * nn.functional.one_hot(TARGETS, 3)
     data = TensorDataset(inputs, TARGETS)
     module = Module(data)
-    quiet = {
-        "logger": False,
-        "enable_checkpointing": False,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-    }
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
     trainer: Any = pl.Trainer(max_epochs=4, accelerator="cpu", **quiet, **options)  # type: ignore[arg-type]
     trainer.fit(module, DataLoader(data, batch_size=20, shuffle=True))
     assert float((module.network(inputs).logits.argmax(1) == TARGETS).float().mean()) > 0.9
@@ -82,17 +77,15 @@ def test_a_trainer_of_transformers_returns_its_loss(tmp_path: Path) -> None:
     model = from_huggingface(transformers.DistilBertForSequenceClassification(config))
     tokens, labels = torch.randint(1, 19, (60, 6)) + 20 * TARGETS[:60, None], TARGETS[:60]
     samples = [{"input_ids": row, "labels": int(label)} for row, label in zip(tokens, labels, strict=True)]
-    arguments = transformers.TrainingArguments(
-        str(tmp_path),
-        max_steps=30,
-        learning_rate=0.01,
-        gradient_accumulation_steps=2,
-        use_cpu=True,
-        save_strategy="no",
-        disable_tqdm=True,
-        report_to=[],
-        remove_unused_columns=False,
-    )
+    quiet = {
+        "use_cpu": True,
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        "report_to": [],
+        "remove_unused_columns": False,
+    }
+    plan = {"max_steps": 30, "learning_rate": 0.01, "gradient_accumulation_steps": 2}
+    arguments = transformers.TrainingArguments(str(tmp_path), **plan, **quiet)
     trainer = MetaTrainer(model, arguments, train_dataset=samples)
     trainer.clean = {"input_ids": tokens[:15]}, labels[:15]
     trainer.train()

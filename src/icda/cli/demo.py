@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import time
 from collections.abc import Sequence
@@ -10,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import tyro
-from rich.console import Console
 
 from icda.cli.report import explain_missing
 from icda.explain.run import CHEAP_PARTS, PARTS
@@ -68,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
     started = time.perf_counter()
     recipe = TrainConfig(epochs=options.epochs, out=f"{options.out}/{{task}}/{{method}}/seed{{seed}}")
     results = run_grid(recipe, list(TASKS), METHODS, options.seeds, console, options.fresh, options.jobs)
-    runs = explain_demo(options.out, options.seeds, console)
+    runs = explain_demo(options.out, options.seeds)
     report = write_report(f"{options.out}/{REPORT}", [run.result for run in runs], [run.explanations for run in runs])
     if options.ledger is not None:
         write_ledger(options.ledger, (to_row(result, "demo") for result in results))
@@ -98,16 +96,12 @@ def findings(results: Sequence[RunResult]) -> list[str]:
     ]
 
 
-def explain_demo(out: str, seeds: int, console: Console) -> list[FoundRun]:
+def explain_demo(out: str, seeds: int) -> list[FoundRun]:
     """All runs of the demo with their explanations; those of `PICTURED` also with pictures."""
-    pictured: tuple[str, ...] = PARTS
-    if importlib.util.find_spec("captum") is None:
-        pictured = tuple(part for part in PARTS if part != "gradcam")
-        console.print('The page has no Grad-CAM, which needs captum: pip install "icda[explain]"', highlight=False)
     runs = []
     for task in TASKS:
         for method in METHODS:
             for seed in range(seeds):
-                parts = pictured if seed == 0 and method in PICTURED else CHEAP_PARTS
+                parts = PARTS if seed == 0 and method in PICTURED else CHEAP_PARTS
                 runs.append(explain_missing(read_folder(Path(out) / task / method / f"seed{seed}"), parts))
     return runs

@@ -15,7 +15,7 @@ SHOWN = 50
 
 def group_table(result: RunResult) -> Table | None:
     """Every group with its size, the worst first; one that is too small to judge is shown as such. None without groups."""
-    from icda.metrics.per_group import FEWEST
+    from icda.metrics.figures import FEWEST
     from icda.report.formatting import percent
 
     shares = (result.metrics or {}).get("per_group_accuracy") or {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -12,29 +11,20 @@ from torch import Tensor
 
 from icda.errors import InputError
 
-PadMode = Literal["reflect", "constant"]
 
-
-def check_padding(padding: int, size: tuple[int, int], mode: str) -> None:
+def check_padding(padding: int, size: tuple[int, int]) -> None:
     """Refuse a padding that cannot be reflected into an image of `size` (height, width)."""
-    if mode not in get_args(PadMode):
-        raise InputError(f"pad_mode is {mode!r}, expected one of {', '.join(get_args(PadMode))}.")
-    if padding < 0:
-        raise InputError(f"crop_padding is {padding}, expected 0 or more.")
-    if mode == "reflect" and padding >= min(size):
+    if not 0 <= padding < min(size):
         raise InputError(
-            f"crop_padding {padding} cannot be reflected into images of {size[0]} x {size[1]}: "
-            f"take at most {min(size) - 1}, or pad_mode='constant'."
+            f"crop_padding {padding} cannot be reflected into images of {size[0]} x {size[1]}: take 0 to {min(size) - 1}."
         )
 
 
-def crop_and_flip(
-    images: Tensor, rows: Tensor, generator: torch.Generator, *, padding: int, flip: bool, mode: PadMode = "reflect"
-) -> Tensor:
+def crop_and_flip(images: Tensor, rows: Tensor, generator: torch.Generator, *, padding: int, flip: bool) -> Tensor:
     """Take `rows` of `images` (N, H, W, C), each shifted by up to `padding` pixels and mirrored half of the time.
 
-    The result equals padding every image, cropping a window of the old size and then flipping it. Yet nothing is
-    padded: the window's coordinates are folded back into the image and all pixels of the batch are gathered in one go.
+    The result equals padding every image by reflection, cropping a window of the old size and then flipping it. Yet
+    nothing is padded: the window's coordinates are folded back into the image, and all pixels are gathered in one go.
     """
     count, (height, width) = len(rows), images.shape[1:3]
     down, right, mirrored = draw_shifts(count, generator, padding=padding, flip=flip)
@@ -44,11 +34,7 @@ def crop_and_flip(
     first_line = rows.view(-1, 1) * height
     pixels = ((first_line + _fold(lines, height)) * width).unsqueeze(2) + _fold(columns, width).unsqueeze(1)
     taken = images.reshape(-1, images.shape[3]).index_select(0, pixels.flatten())
-    taken = taken.view(count, *images.shape[1:])
-    if mode == "constant":
-        beyond = (lines < 0) | (lines >= height), (columns < 0) | (columns >= width)
-        taken[beyond[0].unsqueeze(2) | beyond[1].unsqueeze(1)] = 0
-    return taken
+    return taken.view(count, *images.shape[1:])
 
 
 def draw_shifts(count: int, generator: torch.Generator, *, padding: int, flip: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -59,8 +45,8 @@ def draw_shifts(count: int, generator: torch.Generator, *, padding: int, flip: b
 
 
 def _fold(position: Tensor, size: int) -> Tensor:
-    """Reflect positions beyond an edge; the edge pixel itself is not repeated. The clamp only acts in constant mode."""
-    return (size - 1 - (size - 1 - position.abs()).abs()).clamp_(0, size - 1)
+    """Reflect positions beyond an edge; the edge pixel itself is not repeated."""
+    return size - 1 - (size - 1 - position.abs()).abs()
 
 
 class Normaliser:

@@ -47,12 +47,16 @@ class BatchLoader:
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        if not 0 <= rank < world_size:
-            raise InputError(f"rank is {rank}, expected 0..{world_size - 1} (world_size is {world_size}).")
         if batch_size < world_size:
             raise InputError(f"batch_size is {batch_size}, expected one sample or more for each of {world_size} ranks.")
         if weights is not None:
-            _check_weights(weights, len(split), shuffle)
+            assert shuffle, "a weighted sample has no order to keep"
+            if weights.shape != (len(split),):
+                raise InputError(
+                    f"weights have shape {tuple(weights.shape)}, expected ({len(split)},), one per sample."
+                )
+            if not torch.isfinite(weights).all() or (weights < 0).any() or weights.sum() <= 0:
+                raise InputError("weights must be finite, not negative, and not all zero.")
         self.split, self.batch_size, self.seed, self.shuffle, self.augment = split, batch_size, seed, shuffle, augment
         self.rank, self.world_size = rank, world_size
         self._kept: tuple[int, Tensor] | None = None
@@ -120,12 +124,3 @@ def balanced_weights(labels: Tensor) -> Tensor:
     tensor([0.5000, 0.5000, 1.0000], dtype=torch.float64)
     """
     return 1.0 / torch.bincount(labels)[labels].to(torch.float64)
-
-
-def _check_weights(weights: Tensor, count: int, shuffle: bool) -> None:
-    if not shuffle:
-        raise InputError("weights were given with shuffle=False: a weighted sample has no order to keep; drop one.")
-    if weights.shape != (count,):
-        raise InputError(f"weights have shape {tuple(weights.shape)}, expected ({count},), one per sample.")
-    if not torch.isfinite(weights).all() or (weights < 0).any() or weights.sum() <= 0:
-        raise InputError("weights must be finite, not negative, and not all zero.")

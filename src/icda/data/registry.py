@@ -60,6 +60,5 @@ def find_folder(root: Path | None, dataset: str, layouts: Sequence[tuple[str, st
 
 def check_files(folder: Path, dataset: str, names: Iterable[str]) -> None:
     """Refuse a folder that lacks some of a dataset's files."""
-    missing = [name for name in names if not (folder / name).is_file()]
-    if missing:
+    if missing := [name for name in names if not (folder / name).is_file()]:
         raise DatasetNotFoundError(f"{dataset} in {folder} is not complete: {', '.join(missing)} is missing.")

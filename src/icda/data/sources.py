@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from icda.data.augmentation import Normaliser, PadMode, check_padding, crop_and_flip
+from icda.data.augmentation import Normaliser, check_padding, crop_and_flip
 from icda.data.images import DECODER_THREADS, Prepare, UnreadableImageError, decode_image, find_unreadable, unreadable
 from icda.data.task import Source
 from icda.data.tokens import PADDING, Tokeniser
@@ -27,20 +27,12 @@ Tokenise = Callable[[list[str]], list[list[int]]]
 Transform = Callable[[Tensor, torch.Generator], Tensor]  # bytes (N, H, W, C) to bytes of the same shape
 
 
-@runtime_checkable
-class NormalisedSource(Protocol):
-    """A source of images that says how it standardises pixels, so that they can be shown."""
-
-    normaliser: Normaliser
-
-
 class _Images:
     """What both kinds of images share: standardised pixels and, with a generator, augmentation."""
 
     normaliser: Normaliser
     _crop_padding: int
     _flip: bool
-    _pad_mode: PadMode = "reflect"
     _transform: Transform | None = None
 
     def with_transform(self, transform: Transform) -> Self:
@@ -60,8 +52,8 @@ class _Images:
                 )
         if generator is None or not (self._crop_padding or self._flip):
             return self.normaliser(images.index_select(0, rows))
-        padding, flip, mode = self._crop_padding, self._flip, self._pad_mode
-        return self.normaliser(crop_and_flip(images, rows, generator, padding=padding, flip=flip, mode=mode))
+        moved = crop_and_flip(images, rows, generator, padding=self._crop_padding, flip=self._flip)
+        return self.normaliser(moved)
 
     def _bytes(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Images (M, H, W, C), and where among them those of `rows` stand."""
@@ -87,7 +79,6 @@ class ImageArray(_Images):
         std: tuple[float, ...],
         crop_padding: int = 0,
         flip: bool = False,
-        pad_mode: PadMode = "reflect",
         places: Tensor | None = None,
     ) -> None:
         images = torch.as_tensor(images)
@@ -96,11 +87,11 @@ class ImageArray(_Images):
                 f"ImageArray expects uint8 images of shape (N, H, W, {len(mean)}), one channel a mean; "
                 f"got {images.dtype} {tuple(images.shape)}."
             )
-        check_padding(crop_padding, (images.shape[1], images.shape[2]), pad_mode)
+        check_padding(crop_padding, (images.shape[1], images.shape[2]))
         self.images = images.contiguous()
         self.normaliser = Normaliser(mean, std)
         self.places = places
-        self._crop_padding, self._flip, self._pad_mode = crop_padding, flip, pad_mode
+        self._crop_padding, self._flip = crop_padding, flip
 
     def __len__(self) -> int:
         return len(self.images)
@@ -110,7 +101,7 @@ class ImageArray(_Images):
 
     @cached_property
     def fingerprint(self) -> str:
-        recipe = (self.normaliser.mean, self.normaliser.std, self._crop_padding, self._flip, self._pad_mode)
+        recipe = (self.normaliser.mean, self.normaliser.std, self._crop_padding, self._flip, "reflect")
         return _fingerprint(repr(recipe), self.images)
 
 
@@ -162,7 +153,7 @@ class ImageFiles(_Images):
             raise InputError(f"the image size is {size}, expected 1 pixel or more.")
         self.paths, self.size = list(paths), size
         self._crop_padding, self._flip = size // 8 if crop_padding is None else crop_padding, flip
-        check_padding(self._crop_padding, (size, size), "reflect")
+        check_padding(self._crop_padding, (size, size))
         self.normaliser = Normaliser(mean, std)
         shape = (len(self.paths), size, size, 3)
         self._cache = torch.empty(shape, dtype=torch.uint8) if 3 * len(self.paths) * size**2 <= cache_bytes else None
@@ -266,8 +257,7 @@ class TextArray:
 
     def fetch(self, rows: Tensor, generator: torch.Generator | None = None) -> dict[str, Tensor]:
         places = rows.tolist()
-        missing = [row for row in dict.fromkeys(places) if row not in self._ids]
-        if missing:
+        if missing := [row for row in dict.fromkeys(places) if row not in self._ids]:
             for row, ids in zip(missing, self._tokenise([self.texts[row] for row in missing]), strict=True):
                 self._ids[row] = list(ids)[: self.max_length]
         # At least one column: models reduce over tokens, and a batch of wordless texts must not have none.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,52 +17,7 @@ from icda.errors import InputError, InputTypeError
 
 TARGET_KEYS = ("labels", "label", "targets", "target", "y")
 ASIDE = ("index", "idx", "id")  # keys that say which sample it is; a sample is known by its place
-CHECKED = 3  # items whose labels are compared with the dataset's own list of them
 Column = str | int  # a key of a dict, or a position in a tuple
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where in an item things stand: a key of a dict or a position in a tuple; None for the usual ones."""
-
-    inputs: Column | None = None
-    targets: Column | None = None
-    groups: Column | None = None
-    collate_fn: Callable[[list[Any]], Any] | None = None
-
-    def target_of(self, item: Any) -> Any:
-        if self.targets is not None or not isinstance(item, Mapping):
-            return part_of(item, 1 if self.targets is None else self.targets, "targets")
-        found = [key for key in TARGET_KEYS if key in item]
-        if len(found) != 1:
-            raise InputError(
-                f"an item of the dataset has the keys {', '.join(map(str, item))}: say which holds the label, "
-                "targets='...'."
-            )
-        return item[found[0]]
-
-    def inputs_of(self, items: list[Any]) -> Inputs:
-        """The inputs of a batch: what `inputs` names, the first of a tuple, or all numbers of a dict but the label's."""
-        if self.collate_fn is not None:
-            return self._inputs(self.collate_fn(items))
-        try:
-            return default_collate([self._inputs(item) for item in items])
-        except (TypeError, RuntimeError) as error:
-            raise InputTypeError(
-                f"items of the dataset make no batch ({str(error).splitlines()[0]}): let its transform return tensors of "
-                "one shape, or give collate_fn=, as a DataLoader has it."
-            ) from error
-
-    def _inputs(self, item: Any) -> Any:
-        if self.inputs is not None or not isinstance(item, Mapping):
-            given = part_of(item, 0 if self.inputs is None else self.inputs, "inputs")
-            return given if (numbers := _numbers(given)) is None else numbers
-        aside = {*ASIDE, *TARGET_KEYS, self.targets, self.groups}
-        kept = {key: _numbers(value) for key, value in item.items() if key not in aside}
-        kept = {key: value for key, value in kept.items() if value is not None}
-        if not kept:
-            raise InputError(f"an item has no numbers beside its label, only {', '.join(map(str, item))}.")
-        return next(iter(kept.values())) if len(kept) == 1 and "input_ids" not in kept else kept
 
 
 def part_of(item: Any, column: Column, what: str) -> Any:
@@ -87,22 +41,90 @@ def _numbers(value: Any) -> Any:
 class DatasetSource:
     """Inputs of a map-style dataset.
 
-    A dataset's transforms draw from the generators of torch, numpy and `random`, which are not ours: they are set for each
-    batch from its own seed and put back, so that a run can be made again and resumed. Hence no thread draws ahead.
+    `inputs`, `targets` and `groups` say where in an item things stand: a key of a dict or a position in a tuple; None for
+    the usual ones. A dataset's transforms draw from the generators of torch, numpy and `random`, which are not ours: they
+    are set for each batch from its own seed and put back, so that a run can be made again and resumed. Hence no thread
+    draws ahead.
     """
 
     draws_ahead = False
 
-    def __init__(self, dataset: Any, layout: Layout) -> None:
-        self.dataset, self.layout = dataset, layout
+    def __init__(
+        self,
+        dataset: Any,
+        inputs: Column | None = None,
+        targets: Column | None = None,
+        groups: Column | None = None,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+    ) -> None:
+        self.dataset, self.inputs, self.targets, self.groups = dataset, inputs, targets, groups
+        self.collate_fn = collate_fn
 
     def __len__(self) -> int:
         return len(self.dataset)
 
     def fetch(self, rows: Tensor, generator: torch.Generator | None = None) -> Inputs:
-        seed = 0 if generator is None else int(torch.randint(2**31, (), generator=generator))
-        with seeded(seed):
-            return self.layout.inputs_of(items_of(self.dataset, rows.tolist()))
+        """What `inputs` names, the first of a tuple, or all numbers of a dict but the label's."""
+        with seeded(0 if generator is None else int(torch.randint(2**31, (), generator=generator))):
+            items = self.items(rows.tolist())
+            if self.collate_fn is not None:
+                return self._inputs(self.collate_fn(items))
+            try:
+                return default_collate([self._inputs(item) for item in items])
+            except (TypeError, RuntimeError) as error:
+                raise InputTypeError(
+                    f"items of the dataset make no batch ({str(error).splitlines()[0]}): let its transform return tensors "
+                    "of one shape, or give collate_fn=, as a DataLoader has it."
+                ) from error
+
+    def items(self, rows: list[int]) -> list[Any]:
+        """Several items at once where a dataset can: Hugging Face's reads them from one table."""
+        getitems = getattr(self.dataset, "__getitems__", None)
+        return list(getitems(rows)) if callable(getitems) else [self.dataset[row] for row in rows]
+
+    def target_of(self, item: Any) -> Any:
+        if self.targets is not None or not isinstance(item, Mapping):
+            return part_of(item, 1 if self.targets is None else self.targets, "targets")
+        found = [key for key in TARGET_KEYS if key in item]
+        if len(found) != 1:
+            raise InputError(
+                f"an item of the dataset has the keys {', '.join(map(str, item))}: say which holds the label, "
+                "targets='...'."
+            )
+        return item[found[0]]
+
+    def _inputs(self, item: Any) -> Any:
+        if self.inputs is not None or not isinstance(item, Mapping):
+            given = part_of(item, 0 if self.inputs is None else self.inputs, "inputs")
+            return given if (numbers := _numbers(given)) is None else numbers
+        aside = {*ASIDE, *TARGET_KEYS, self.targets, self.groups}
+        kept = {key: _numbers(value) for key, value in item.items() if key not in aside}
+        kept = {key: value for key, value in kept.items() if value is not None}
+        if not kept:
+            raise InputError(f"an item has no numbers beside its label, only {', '.join(map(str, item))}.")
+        return next(iter(kept.values())) if len(kept) == 1 and "input_ids" not in kept else kept
+
+    def columns(self, track: Callable[..., Any]) -> tuple[Any, Any]:
+        """Labels and, if they are named, groups: from the dataset's own lists, else by drawing each item once."""
+        size = len(self)
+        targets = known_column(self.dataset, self.targets, TARGET_KEYS)
+        groups = None if self.groups is None else known_column(self.dataset, self.groups, ())
+        if targets is not None and len(targets) == size:
+            places = sorted({0, size // 2, size - 1})
+            with seeded(0):
+                drawn = [int(self.target_of(item)) for item in self.items(places)]
+            if drawn != [int(np.asarray(targets)[place]) for place in places]:  # a target_transform, say
+                targets = None
+        if targets is not None and (self.groups is None or groups is not None):
+            return targets, groups
+        labels, found = [], []
+        with seeded(0):
+            for number in track(range(size), description="reading labels"):
+                item = self.dataset[number]
+                labels.append(self.target_of(item))
+                if self.groups is not None:
+                    found.append(part_of(item, self.groups, "groups"))
+        return labels, found if self.groups is not None else None
 
 
 class TensorSource:
@@ -116,12 +138,6 @@ class TensorSource:
 
     def fetch(self, rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
         return self.inputs.index_select(0, rows.to(self.inputs.device))
-
-
-def items_of(dataset: Any, rows: list[int]) -> list[Any]:
-    """Several items at once where a dataset can: Hugging Face's reads them from one table."""
-    getitems = getattr(dataset, "__getitems__", None)
-    return list(getitems(rows)) if callable(getitems) else [dataset[row] for row in rows]
 
 
 @contextmanager
@@ -159,30 +175,6 @@ def known_column(dataset: Any, column: Column | None, names: Sequence[str]) -> A
         found = [name for name in ((column,) if column is not None else names) if name in columns]
         return list(dataset.with_format(None)[found[0]]) if len(found) == 1 else None
     return getattr(dataset, "targets", None) if column is None and "label" in names else None
-
-
-def read_columns(dataset: Any, layout: Layout, track: Callable[..., Any]) -> tuple[Any, Any]:
-    """Labels and, if the layout names them, groups: from the dataset's own lists, else by drawing each item once."""
-    size = len(dataset)
-    targets = known_column(dataset, layout.targets, TARGET_KEYS)
-    groups = None if layout.groups is None else known_column(dataset, layout.groups, ())
-    if targets is not None and len(targets) == size:
-        places = sorted({0, size // 2, size - 1})[:CHECKED]
-        with seeded(0):
-            drawn = [layout.target_of(item) for item in items_of(dataset, places)]
-        listed = [int(np.asarray(targets)[place]) for place in places]
-        if listed != [int(label) for label in drawn]:  # a target_transform, say
-            targets = None
-    if targets is not None and (layout.groups is None or groups is not None):
-        return targets, groups
-    labels, found = [], []
-    with seeded(0):
-        for number in track(range(size), description="reading labels"):
-            item = dataset[number]
-            labels.append(layout.target_of(item))
-            if layout.groups is not None:
-                found.append(part_of(item, layout.groups, "groups"))
-    return labels, found if layout.groups is not None else None
 
 
 def dataset_task(
@@ -227,7 +219,7 @@ def dataset_task(
     arrays = (
         groups if isinstance(groups, Mapping) else {} if column is not None or groups is None else {"train": groups}
     )
-    layout = Layout(inputs, targets, column, collate_fn)
+    layout = (inputs, targets, column, collate_fn)
     given = {"train": train, "validation": validation, "test": test, "metadata": metadata}
     read = {
         part: _read(part, dataset, layout, arrays.get(part), track or (lambda rows, description: rows))
@@ -249,7 +241,9 @@ def dataset_task(
     return Task(name, classes, **splits, group_names=names, input_kind=kind, input_shape=shape)
 
 
-def _read(part: str, dataset: Any, layout: Layout, array: Any, track: Callable[..., Any]) -> tuple[Any, Any, Any]:
+def _read(
+    part: str, dataset: Any, layout: tuple[Any, ...], array: Any, track: Callable[..., Any]
+) -> tuple[Any, Any, Any]:
     """The source of a split's inputs, its labels, and its groups."""
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
         raise InputTypeError(
@@ -260,10 +254,10 @@ def _read(part: str, dataset: Any, layout: Layout, array: Any, track: Callable[.
         dataset = TensorDataset(*(torch.as_tensor(values) for values in dataset))
     if len(dataset) == 0:
         raise InputError(f"{part} is empty.")
-    labels, groups = read_columns(dataset, layout, track)
-    source: Any = DatasetSource(dataset, layout)
-    if isinstance(dataset, TensorDataset) and layout.collate_fn is None and not isinstance(layout.inputs, str):
-        source = TensorSource(dataset.tensors[layout.inputs or 0])
+    source: Any = DatasetSource(dataset, *layout)
+    labels, groups = source.columns(track)
+    if isinstance(dataset, TensorDataset) and source.collate_fn is None and not isinstance(source.inputs, str):
+        source = TensorSource(dataset.tensors[source.inputs or 0])
     groups = groups if array is None else array
     if groups is not None and len(groups) != len(dataset):
         raise InputError(f"groups of {part} are {len(groups)}, and it has {len(dataset)} items.")

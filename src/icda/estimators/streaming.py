@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classi
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from icda.data.missing import check_names
-from icda.data.own.parquet import FeatureBatch, ParquetTable, Source, Spool, spooled
+from icda.data.own.parquet import FeatureBatch, ParquetTable, Source, spooled
 from icda.errors import InputError
 from icda.heads import rows as stored
 from icda.heads.balance import Through
@@ -99,8 +99,10 @@ class StreamingFit:
         table = ParquetTable(path, features, target, sample_weight, groups)
         if epochs is not None:
             return self._fit_epochs(table, epochs, batch_size, progress)
-        spool = Spool(tempdir, stored.IN_MEMORY_BYTES, batch_size)
-        with _bar("reading", table.num_rows, progress) as bar, spooled(table, spool, bar.advance) as samples:
+        with (
+            _bar("reading", table.num_rows, progress) as bar,
+            spooled(table, tempdir, stored.IN_MEMORY_BYTES, batch_size, bar.advance) as samples,
+        ):
             bar.say("fitting")
             self.fit(samples.features, samples.targets, samples.weights, samples.groups)  # type: ignore[attr-defined]
         return self

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -18,43 +17,26 @@ from torch import Tensor
 from icda.data.augmentation import Normaliser
 from icda.data.generators import generator_for
 from icda.data.task import Task
-from icda.errors import InputError
+from icda.explain.margins import most_tied
 from icda.explain.passes import Pass, on_device
 from icda.explain.pictures import normaliser_of, pixels_of, to_inputs, to_pixels
-from icda.explain.strengths import most_tied
-from icda.functional.confusion import count_confusions
 from icda.functional.strength import Strength
 from icda.models.base import FeatureClassifier, evaluating
-from icda.statistics import ClassStatistics
 from icda.statistics.augment import augment
 
-Augmentation = Literal["isda", "risda", "icda"]
-AUGMENTATIONS: tuple[str, ...] = get_args(Augmentation)
+AUGMENTATIONS = ("isda", "risda", "icda")
 STEPS, RATE, SMOOTHNESS = 200, 0.02, 3.0
 NEIGHBOURS = 3
 
 
-@dataclass(frozen=True)
-class FeatureSpace:
-    """What augmentation reads of the training samples: class statistics and the confusion of the classes (C, C)."""
-
-    statistics: ClassStatistics
-    confusion: Tensor
-
-    @classmethod
-    def of(cls, seen: Pass) -> FeatureSpace:
-        confusion = count_confusions(seen.predicted, seen.targets, seen.num_classes).double()
-        return cls(seen.statistics(), confusion / confusion.sum(1, keepdim=True).clamp(min=1))
-
-
 @torch.no_grad()
 def augment_towards(
-    kind: Augmentation | str,
+    kind: str,
     features: Tensor,
     targets: Tensor,
     towards: Tensor,
     strengths: Tensor,
-    space: FeatureSpace,
+    seen: Pass,
     lam: float,
     seed: int = 0,
 ) -> Tensor:
@@ -65,21 +47,18 @@ def augment_towards(
       sample is confused.
     * `icda`: N(h + lam alpha mu_c, lam (Sigma_y + alpha Sigma_c)) with c = `towards` (N,) and alpha = `strengths` (N,).
 
-    The seed decides every draw; sample by sample, so that a feature's augmentation does not depend on its neighbours.
+    Statistics and confusions are those of the training samples `seen`. The seed decides every draw; sample by sample, so
+    that a feature's augmentation does not depend on its neighbours.
     """
-    if kind not in AUGMENTATIONS:
-        raise InputError(f"unknown augmentation {kind!r}: choose from {', '.join(AUGMENTATIONS)}.")
-    if lam < 0:
-        raise InputError(f"lam must not be negative, got {lam}.")
-    moments = space.statistics.moments()
-    covariance, relations = moments.covariance(), space.confusion.to(moments.mean)
+    moments = seen.statistics.moments()
+    covariance, relations = moments.covariance(), seen.confusion.to(moments.mean)
     drawn = []
     for number, (feature, label) in enumerate(zip(features, targets, strict=True)):
         generator = generator_for(seed, f"counterfactual {number}")
         if kind == "icda" and strengths[number] > 0:
             only = torch.zeros(1, len(relations)).index_fill_(1, towards[number], float(strengths[number]))
             strength = Strength(only, strengths[number][None])
-            augmented = augment(feature[None], label[None], space.statistics, strength, lam, 1, generator)
+            augmented = augment(feature[None], label[None], seen.statistics, strength, lam, 1, generator)
             drawn.append(augmented.features[0])
         elif kind == "risda":
             mean = feature + lam * (relations[label] @ moments.mean - moments.mean[label])
@@ -97,17 +76,6 @@ def _draw(mean: Tensor, lam: float, spread: Tensor, generator: torch.Generator) 
     return mean + vectors @ ((lam * values).clamp(min=0).sqrt() * noise)
 
 
-@dataclass(frozen=True)
-class Made:
-    """Pictures (N, C, H, W) in [0, 1] whose features come near those asked for.
-
-    `feature_error` (N,) is |f(x) - h~| / |h - h~|: 1 for the source itself, 0 for a picture that has the feature.
-    """
-
-    pixels: Tensor
-    feature_error: Tensor
-
-
 def paint(
     network: FeatureClassifier,
     inputs: Tensor,
@@ -117,15 +85,14 @@ def paint(
     steps: int = STEPS,
     rate: float = RATE,
     smoothness: float = SMOOTHNESS,
-) -> Made:
-    """Pictures whose features are `wanted` (N, A), found from the standardised `inputs` (N, C, H, W) by Adam.
+) -> tuple[Tensor, Tensor]:
+    """Pictures whose features are `wanted` (N, A), found from the standardised `inputs` (N, C, H, W) by Adam; and errors.
 
     Minimises |f(x) - h~|^2 / |f(x_0) - h~|^2 + smoothness * TV(x - x_0) over pixels x in [0, 1], from the source x_0.
-    Nothing is random, and each picture is sought for itself. Without a normaliser the pixels are those of the inputs,
-    stretched.
+    The errors (N,) are what is left of the way, |f(x) - h~| / |h - h~|: 1 for the source, 0 for a picture that has the
+    feature. Nothing is random, and each picture is sought for itself. Without a normaliser the pixels are those of the
+    inputs, stretched.
     """
-    if steps < 1:
-        raise InputError(f"steps must be at least 1, got {steps}.")
 
     def error_of(pixels: Tensor) -> Tensor:
         return (network.encoder(to_inputs(pixels, normaliser)) - wanted).square().sum(1)
@@ -145,7 +112,7 @@ def paint(
         with torch.no_grad():
             error = error_of(pixels) / scale
     shown = pixels.detach() if normaliser else to_pixels(pixels.detach(), None)
-    return Made(shown.cpu(), error.sqrt().cpu())
+    return shown.cpu(), error.sqrt().cpu()
 
 
 def total_variation(pixels: Tensor) -> Tensor:
@@ -198,10 +165,10 @@ class TiedSamples:
         return pixels_of(self.task.train, self.inputs)
 
     def moved(
-        self, network: FeatureClassifier, kind: str, space: FeatureSpace, lam: float, seed: int, **painting: Any
-    ) -> tuple[Tensor, Made, Tensor]:
-        """Their augmented features, pictures that come near these, and the places (N, k) of the nearest real samples."""
+        self, network: FeatureClassifier, kind: str, lam: float, seed: int
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Their augmented features, pictures that come near these, errors, and the places (N, k) of the nearest samples."""
         features = self.seen.features[self.places]
-        aims = augment_towards(kind, features, self.targets, self.towards, self.strengths, space, lam, seed)
-        made = paint(network, self.inputs, aims, normaliser_of(self.task.train), **painting)
-        return aims, made, nearest_real(aims, self.seen.features, NEIGHBOURS, without=self.places)
+        aims = augment_towards(kind, features, self.targets, self.towards, self.strengths, self.seen, lam, seed)
+        made, errors = paint(network, self.inputs, aims, normaliser_of(self.task.train))
+        return aims, made, errors, nearest_real(aims, self.seen.features, NEIGHBOURS, without=self.places)

@@ -12,9 +12,15 @@ from torch import Tensor
 
 from icda.data.task import Batch, Task
 from icda.errors import InputError
-from icda.explain.counterfactual import AUGMENTATIONS, FeatureSpace, Made, TiedSamples
+from icda.explain.counterfactual import AUGMENTATIONS, TiedSamples
 from icda.explain.grad_cam import HeatMaps, grad_cam
-from icda.explain.margins import adjusted_margins, margins, sample_distances
+from icda.explain.margins import (
+    adjusted_margins,
+    augmentation_strength,
+    margins,
+    sample_distances,
+    sample_strengths,
+)
 from icda.explain.passes import (
     Pass,
     balanced_sample,
@@ -27,7 +33,6 @@ from icda.explain.passes import (
 )
 from icda.explain.pictures import pixels_of, require_pictures
 from icda.explain.plots import PictureCell, draw_grid, heat_cells, plot_margins, plot_variances
-from icda.explain.strengths import augmentation_strength, sample_strengths
 from icda.methods.base import Method
 from icda.models.base import FeatureClassifier
 from icda.registry import did_you_mean
@@ -76,7 +81,7 @@ def make_figure(
     if name not in FIGURES:
         raise InputError(f"unknown figure {name!r}: {did_you_mean(name, FIGURES)}Known: {', '.join(FIGURES)}.")
     check_suffix(out)
-    _check_runs(name, runs)
+    _check_runs(runs)
     figure, tables = FIGURES[name](runs, options or FigureOptions())
     with replacing(out) as picture:
         figure.savefig(picture, format=out.suffix[1:].lower())
@@ -94,9 +99,7 @@ def check_suffix(out: Path) -> None:
         raise InputError(f"a figure is written as {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, got {str(out)!r}.")
 
 
-def _check_runs(name: str, runs: Sequence[TrainedRun]) -> None:
-    if not runs:
-        raise InputError(f"the figure {name} needs at least one run.")
+def _check_runs(runs: Sequence[TrainedRun]) -> None:
     first = runs[0].task
     for run in runs[1:]:
         if run.task.name != first.name or run.task.data_hash != first.data_hash:
@@ -239,16 +242,16 @@ def _counterfactual(runs: Sequence[TrainedRun], options: FigureOptions) -> Drawn
     require_pictures(task, "the figure counterfactual")
     seen = run_pass(run.method, run.networks, task.train, subsample(task.train, options.limit, options.seed))
     tied = TiedSamples.of(task, seen, sample_strengths(run.method, seen), options.samples)
-    space, lam = FeatureSpace.of(seen), augmentation_strength(run.method)
+    lam = augmentation_strength(run.method)
     pairs = zip(tied.targets.tolist(), tied.towards.tolist(), strict=True)
     ties = [f"{task.class_name(y)} → {task.class_name(c)}" for y, c in pairs]
     grid = [("source → towards", [PictureCell(*cell) for cell in zip(tied.pixels, ties, strict=True)])]
     rows: Rows = []
     for kind in AUGMENTATIONS:
-        aims, made, near = tied.moved(run.networks[0], kind, space, lam, options.seed)
-        captions = [f"error {error:.2f}" for error in made.feature_error.tolist()]
-        grid.append((kind.upper(), [PictureCell(*cell) for cell in zip(made.pixels, captions, strict=True)]))
-        rows += _counterfactual_rows(kind, tied, aims, made, near)
+        aims, made, errors, near = tied.moved(run.networks[0], kind, lam, options.seed)
+        captions = [f"error {error:.2f}" for error in errors.tolist()]
+        grid.append((kind.upper(), [PictureCell(*cell) for cell in zip(made, captions, strict=True)]))
+        rows += _counterfactual_rows(kind, tied, aims, made, errors, near)
     for rank, places in enumerate(near.T[:NEIGHBOURS_SHOWN], start=1):  # of the last augmentation, ICDA
         names = [task.class_name(int(y)) for y in seen.targets[places]]
         pixels = pixels_of(task.train, task.train.batch(seen.index[places]).inputs)
@@ -258,11 +261,13 @@ def _counterfactual(runs: Sequence[TrainedRun], options: FigureOptions) -> Drawn
     return figure, {"": rows}
 
 
-def _counterfactual_rows(kind: str, tied: TiedSamples, aims: Tensor, made: Made, near: Tensor) -> Rows:
+def _counterfactual_rows(
+    kind: str, tied: TiedSamples, aims: Tensor, made: Tensor, errors: Tensor, near: Tensor
+) -> Rows:
     task, seen = tied.task, tied.seen
     features = seen.features[tied.places]
     moved = (aims - features).norm(dim=1) / features.norm(dim=1).clamp(min=1e-12)
-    changes = (made.pixels - tied.pixels).abs().flatten(1).mean(1)
+    changes = (made - tied.pixels).abs().flatten(1).mean(1)
     return [
         {
             "augmentation": kind,
@@ -271,7 +276,7 @@ def _counterfactual_rows(kind: str, tied: TiedSamples, aims: Tensor, made: Made,
             "towards": task.class_name(int(tied.towards[number])),
             "strength": f"{tied.strengths[number]:.4f}",
             "relative_move": f"{moved[number]:.4f}",
-            "feature_error": f"{made.feature_error[number]:.4f}",
+            "feature_error": f"{errors[number]:.4f}",
             "mean_pixel_change": f"{changes[number]:.4f}",
             "nearest_real": " ".join(str(int(seen.index[n])) for n in near[number]),
             "nearest_real_targets": "; ".join(task.class_name(int(seen.targets[n])) for n in near[number]),

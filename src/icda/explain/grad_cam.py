@@ -15,7 +15,6 @@ from torch.nn import functional as F
 from icda.errors import InputError
 from icda.explain.passes import on_device
 from icda.explain.pictures import centre_box
-from icda.extras import require
 from icda.models.base import FeatureClassifier, evaluating
 
 BATCH = 32
@@ -54,26 +53,27 @@ def grad_cam(
     tokens of the patches, laid out as they lie in the picture. The network is left as it was.
 
     Reference: Selvaraju et al., "Grad-CAM: visual explanations from deep networks via gradient-based localization",
-    ICCV 2017; computed by captum.
+    ICCV 2017.
 
     >>> from icda.models import create_model
     >>> maps = grad_cam(create_model("small_cnn", 3, (1, 8, 8)), torch.rand(2, 1, 8, 8))
     >>> maps.heat.shape, maps.layer
     (torch.Size([2, 8, 8]), 'encoder.layers.5')
     """
-    captum = require("captum.attr", "explain", "Grad-CAM")
     if images.dim() != 4 or not len(images):
         raise InputError(f"grad_cam needs images of shape (N, C, H, W), got {tuple(images.shape)}.")
     name = find_layer(network, images[:1]) if layer is None else layer
-    with evaluating(network), _maps_of(network, name, images) as maps, torch.enable_grad():
-        method = captum.LayerGradCam(lambda inputs: network(inputs).logits, maps)
-        heats, predicted = [], []
-        for start in range(0, len(images), BATCH):
-            inputs = on_device(images[start : start + BATCH].detach(), network)
-            with torch.no_grad():
-                said = network(inputs).logits.argmax(1)
-            explained = said if classes is None else classes[start : start + BATCH].to(said)
-            heat = method.attribute(inputs, target=explained, relu_attributions=True).detach()
+    heats, predicted = [], []
+    with evaluating(network), torch.enable_grad():
+        for places in torch.arange(len(images)).split(BATCH):
+            with _outputs_of(network) as seen:
+                logits = network(on_device(images[places].detach(), network).requires_grad_()).logits
+            said = logits.detach().argmax(1)
+            explained = said if classes is None else classes[places].to(said)
+            output = _output_of(network, name, seen)
+            maps = _as_maps(name, output.detach())
+            (slope,) = torch.autograd.grad(logits.gather(1, explained[:, None]).sum(), output)
+            heat = (_as_maps(name, slope).mean((2, 3), keepdim=True) * maps).sum(1, keepdim=True).relu()
             heats.append(F.interpolate(heat, images.shape[2:], mode="bilinear", align_corners=False)[:, 0].cpu())
             predicted.append(said.cpu())
     said = torch.cat(predicted)
@@ -146,47 +146,26 @@ def _grid(tokens: int) -> tuple[int, int] | None:
     return None
 
 
-class _Tapped(nn.Module):
-    """A layer of tokens whose patches pass through `maps` as (N, D, side, side) on their way."""
-
-    def __init__(self, layer: nn.Module, extra: int, side: int) -> None:
-        super().__init__()
-        self.layer, self.extra, self.side = layer, extra, side
-        self.maps = nn.Identity()
-
-    def forward(self, *arguments: Any, **options: Any) -> Tensor:
-        tokens = self.layer(*arguments, **options)
-        patches = tokens[:, self.extra :].transpose(1, 2).unflatten(2, (self.side, self.side))
-        return torch.cat([tokens[:, : self.extra], self.maps(patches).flatten(2).transpose(1, 2)], 1)
-
-
-@contextmanager
-def _maps_of(network: FeatureClassifier, name: str, images: Tensor) -> Iterator[nn.Module]:
-    """The module whose output is maps (N, D, h, w): the layer itself, or a tap put behind a layer of tokens."""
+def _output_of(network: nn.Module, name: str, seen: list[tuple[str, nn.Module, Any]]) -> Tensor:
+    """What a layer gave last."""
     layers = dict(network.named_modules())
     if not name or name not in layers:
         raise InputError(f"the network has no layer {name!r}. Its last ones are: {', '.join(list(layers)[-6:])}.")
-    layer = layers[name]
-    with _outputs_of(network) as seen, torch.no_grad(), evaluating(network):
-        network(on_device(images[:1], network))
-    outputs = [output for _, module, output in seen if module is layer]
-    shape = tuple(outputs[-1].shape) if outputs and isinstance(outputs[-1], Tensor) else ()
-    if len(shape) == 4:
-        yield layer
-        return
-    grid = _grid(shape[1]) if len(shape) == 3 else None
-    if grid is None:
+    outputs = [output for _, module, output in seen if module is layers[name] and isinstance(output, Tensor)]
+    return outputs[-1] if outputs else torch.empty(0)
+
+
+def _as_maps(name: str, output: Tensor) -> Tensor:
+    """Maps (N, D, h, w): a layer's own, or its tokens laid out as their patches lie."""
+    grid = _grid(output.shape[1]) if output.dim() == 3 else None
+    if grid is not None:
+        return output[:, grid[0] :].transpose(1, 2).unflatten(2, (grid[1], grid[1]))
+    if output.dim() != 4:
         raise InputError(
-            f"layer {name!r} yields {shape}; Grad-CAM needs maps (N, C, H, W), or tokens (N, T, D) of a square of "
-            "patches behind at most a class token: name another layer."
+            f"layer {name!r} yields {tuple(output.shape)}; Grad-CAM needs maps (N, C, H, W), or tokens (N, T, D) of a "
+            "square of patches behind at most a class token: name another layer."
         )
-    tapped = _Tapped(layer, *grid)
-    tapped.train(layer.training)
-    network.set_submodule(name, tapped)
-    try:
-        yield tapped.maps
-    finally:
-        network.set_submodule(name, layer)
+    return output
 
 
 @contextmanager

@@ -1,4 +1,8 @@
-"""Margins: by how much the right class's logit stands above the best of the others; distances: how far that is."""
+"""What a pass says of each sample: margins, distances, strengths.
+
+Margins: by how much the right class's logit stands above the best of the others; distances: how far that is; strengths:
+how strongly the sample is tied to each class that is not its own.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,16 @@ import torch
 from torch import Tensor
 
 from icda.explain.passes import Pass
-from icda.losses import AdjustedLoss
+from icda.functional.strength import Strength, direct_strength
+from icda.losses import AdjustedLoss, ICDALoss
+from icda.losses.augmented import StatisticsLoss
 from icda.losses.head import Head, head_parameters
 from icda.methods.base import Method
+from icda.methods.meta_icda import MetaICDAMethod
+from icda.models.base import evaluating
 
 BINS = 40
+LAMBDA = 0.5  # the paper's lambda0, for methods that have none
 
 
 def margins(logits: Tensor, targets: Tensor) -> Tensor:
@@ -29,11 +38,11 @@ def margins(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def adjusted_margins(method: Method, seen: Pass, progress: float = 1.0) -> Tensor | None:
+def adjusted_margins(method: Method, seen: Pass) -> Tensor | None:
     """Margins of z + phi, the logits that the loss compares in training; None where a method adjusts nothing.
 
-    None too where the prior depends on an attribute or on the sample, which a pass does not hold. `progress` is t/T; 1
-    means the full strength of the end of training.
+    None too where the prior depends on an attribute or on the sample, which a pass does not hold. The strength is the full
+    one of the end of training.
     """
     criterion = method.criterion
     prior_by_sample = method.prior_per_sample or getattr(criterion, "prior", None) is not None
@@ -42,7 +51,7 @@ def adjusted_margins(method: Method, seen: Pass, progress: float = 1.0) -> Tenso
     head: Head = (seen.weight, seen.bias) if seen.head is None else seen.head
     device = head_parameters(head)[0].device
     features, targets, logits = (value.to(device) for value in (seen.features, seen.targets, seen.logits))
-    adjustment = criterion.adjustment(features, targets, head, progress, logits)
+    adjustment = criterion.adjustment(features, targets, head, 1.0, logits)
     if not adjustment.any():
         return None
     return margins((logits + adjustment).cpu(), seen.targets)
@@ -105,3 +114,64 @@ def sample_distances(logits: Tensor, targets: Tensor, weight: Tensor) -> Tensor:
     lengths = torch.cdist(weight, weight)[targets]  # zero between classes with the same weights: no boundary
     distances = torch.where(lengths > 0, gaps / lengths.clamp(min=torch.finfo(lengths.dtype).tiny), torch.inf)
     return distances.scatter(1, targets[:, None], torch.inf).amin(1)
+
+
+def augmentation_strength(method: Method) -> float:
+    """The lambda0 that a method trains with, or the paper's for one that does not augment."""
+    return method.criterion.lambda0 if isinstance(method.criterion, StatisticsLoss) else LAMBDA
+
+
+@torch.no_grad()
+def sample_strengths(method: Method, seen: Pass) -> Strength:
+    """alpha_{i,c} and alpha_i as the method itself gives them out, or by angles where it has none of its own.
+
+    Meta-ICDA's alpha_i come from its strength network, those of `icda` from its loss; every other method is read by
+    the angles of section 4.1, so that runs can be compared.
+    """
+    criterion = method.criterion
+    if not isinstance(criterion, ICDALoss):
+        return direct_strength(seen.features, seen.targets, seen.weight)
+    strength = criterion.strength(seen.features, seen.targets, seen.weight)
+    if isinstance(method, MetaICDAMethod):
+        device = method.characteristics.proportions.device
+        described = method.describe(
+            *(value.to(device) for value in (seen.logits, seen.features, seen.targets, seen.weight, seen.index))
+        )
+        with evaluating(method):
+            learned = method.strength_network(described, seen.targets.to(device)).cpu()
+        strength = strength._replace(per_sample=learned)
+    return strength
+
+
+def tie_matrix(per_class: Tensor, targets: Tensor) -> Tensor:
+    """Mean strength (C, C) of the samples of class row towards class column; the diagonal is zero."""
+    classes = per_class.shape[1]
+    sums = torch.zeros(classes, classes, dtype=torch.float64).index_add_(0, targets, per_class.double())
+    counts = torch.bincount(targets, minlength=classes).clamp(min=1)
+    return (sums / counts[:, None]).fill_diagonal_(0)
+
+
+def strength_figures(strength: Strength, targets: Tensor) -> dict[str, Any]:
+    """Histograms with one row per class, and who is tied to whom.
+
+    `counts` are of each sample's strongest tie, max_c alpha_{i,c}; `sample_counts` of its margin strength alpha_i.
+    """
+    edges = torch.linspace(0, 1, BINS + 1, dtype=torch.float64)
+    classes = strength.per_class.shape[1]
+    return {
+        "edges": edges.tolist(),
+        "counts": histograms(strength.per_class.amax(1), targets, classes, edges),
+        "sample_counts": histograms(strength.per_sample, targets, classes, edges),
+        "towards": tie_matrix(strength.per_class, targets).tolist(),
+    }
+
+
+def most_tied(strength: Strength, top: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Places of the samples with the strongest ties, the class each is tied to, and how strongly; strongest first.
+
+    A sample whose features point to no other class at all has no tie and is left out: there may be fewer than `top`.
+    """
+    strongest, towards = strength.per_class.max(1)
+    places = torch.argsort(strongest, descending=True, stable=True)[:top]
+    places = places[strongest[places] > 0]
+    return places, towards[places], strongest[places]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from icda.data.generators import generator_for
 from icda.data.task import Split, Task
 from icda.errors import InputError
+from icda.functional.confusion import count_confusions
 from icda.functional.mapped_variance import mean_mapped_variances
 from icda.losses.augmented import choose_covariance
 from icda.losses.head import head_parameters
@@ -44,12 +46,19 @@ class Pass:
     def num_classes(self) -> int:
         return int(self.logits.shape[1])
 
+    @cached_property
     def statistics(self) -> ClassStatistics:
         """Class statistics of these features, so that both are of one mind; any method has them."""
         classes, size = self.num_classes, self.features.shape[1]
         statistics = ClassStatistics(classes, size, choose_covariance("auto", classes, size))
         statistics.update(self.features, self.targets)
         return statistics
+
+    @cached_property
+    def confusion(self) -> Tensor:
+        """How often each class (row) is taken for each (column), as shares (C, C)."""
+        counts = count_confusions(self.predicted, self.targets, self.num_classes).double()
+        return counts / counts.sum(1, keepdim=True).clamp(min=1)
 
     def __len__(self) -> int:
         return len(self.index)
@@ -144,7 +153,7 @@ def variance_figures(seen: Pass, history: Sequence[Mapping[str, Any]] = ()) -> d
 
     Where a run logged none (cross entropy keeps no statistics) the lists hold the trained network's figures alone.
     """
-    trained = mean_mapped_variances(seen.weight, seen.statistics().moments())
+    trained = mean_mapped_variances(seen.weight, seen.statistics.moments())
     figures: dict[str, Any] = logged_variances(history)
     if not figures["epochs"]:
         last = history[-1]["epoch"] if history else 0

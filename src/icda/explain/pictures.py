@@ -11,7 +11,6 @@ from PIL import Image
 from torch import Tensor
 
 from icda.data.augmentation import Normaliser
-from icda.data.sources import NormalisedSource
 from icda.data.task import Split, Task
 from icda.errors import InputError
 
@@ -22,7 +21,7 @@ LONGEST_TEXT = 400
 
 def normaliser_of(split: Split) -> Normaliser | None:
     """How the split's source standardises pixels, or None where it does not say."""
-    return split.source.normaliser if isinstance(split.source, NormalisedSource) else None
+    return getattr(split.source, "normaliser", None)
 
 
 def to_pixels(inputs: Tensor, normaliser: Normaliser | None) -> Tensor:

@@ -10,12 +10,18 @@ from torch import Tensor
 
 from icda.data.task import Task
 from icda.errors import InputError
-from icda.explain.counterfactual import FeatureSpace, TiedSamples
+from icda.explain.counterfactual import TiedSamples
 from icda.explain.grad_cam import grad_cam
-from icda.explain.margins import adjusted_margins, margin_figures, margins
+from icda.explain.margins import (
+    adjusted_margins,
+    augmentation_strength,
+    margin_figures,
+    margins,
+    sample_strengths,
+    strength_figures,
+)
 from icda.explain.passes import balanced_sample, named_split, run_pass, subsample, variance_figures
 from icda.explain.pictures import data_uri, has_pictures, heat_overlay, pixels_of, require_pictures, show_samples
-from icda.explain.strengths import augmentation_strength, sample_strengths, strength_figures
 from icda.methods.base import Method
 from icda.models.base import FeatureClassifier
 from icda.registry import did_you_mean
@@ -78,9 +84,8 @@ def explain_run(
         if "variances" in parts:
             explanations["variances"] = variance_figures(seen, history)
         if "counterfactuals" in parts:
-            samples = TiedSamples.of(task, seen, strength, counterfactuals)
-            lam = augmentation_strength(method)
-            explanations["counterfactuals"] = counterfactual_gallery(networks[0], samples, lam=lam, seed=seed)
+            samples, lam = TiedSamples.of(task, seen, strength, counterfactuals), augmentation_strength(method)
+            explanations["counterfactuals"] = counterfactual_gallery(networks[0], samples, lam, seed)
     return explanations
 
 
@@ -123,14 +128,12 @@ def _tie(tied: TiedSamples, number: int) -> dict[str, Any]:
     }
 
 
-def gradcam_gallery(
-    task: Task, network: FeatureClassifier, split_name: str, count: int, seed: int, layer: str | None = None
-) -> dict[str, Any]:
+def gradcam_gallery(task: Task, network: FeatureClassifier, split_name: str, count: int, seed: int) -> dict[str, Any]:
     """Heat of the predicted class on `count` samples, spread over groups or classes: the same ones for every model."""
     split = named_split(task, split_name)
     positions = balanced_sample(split, count, seed)
     batch = split.batch(positions)
-    maps = grad_cam(network, batch.inputs, layer=layer)
+    maps = grad_cam(network, batch.inputs)
     pixels, shares = pixels_of(split, batch.inputs), maps.centre_share
     samples = [
         {
@@ -147,27 +150,19 @@ def gradcam_gallery(
     return {"layer": maps.layer, "mean_centre_share": _number(shares.nanmean()), "samples": samples}
 
 
-def counterfactual_gallery(
-    network: FeatureClassifier,
-    tied: TiedSamples,
-    *,
-    augmentation: str = "icda",
-    lam: float = 0.5,
-    seed: int = 0,
-    **painting: Any,
-) -> dict[str, Any]:
+def counterfactual_gallery(network: FeatureClassifier, tied: TiedSamples, lam: float, seed: int) -> dict[str, Any]:
     """The most tied training samples, augmented and mapped back to pixels, each with its nearest real neighbours."""
-    about = {"augmentation": augmentation, "lambda": lam, "seed": seed, "split": "train"}
+    about = {"augmentation": "icda", "lambda": lam, "seed": seed, "split": "train"}
     if not len(tied):
         return {**about, "samples": []}
-    _, made, near = tied.moved(network, augmentation, FeatureSpace.of(tied.seen), lam, seed, **painting)
+    _, made, errors, near = tied.moved(network, "icda", lam, seed)
     pixels = tied.pixels
     samples = [
         _tie(tied, row)
         | {
             "picture": data_uri(pixels[row]),
-            "made": data_uri(made.pixels[row]),
-            "feature_error": float(made.feature_error[row]),
+            "made": data_uri(made[row]),
+            "feature_error": float(errors[row]),
             "neighbours": _neighbours(tied, near[row]),
         }
         for row in range(len(tied))

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.bf16 import require_bf16
+from icda.data.torch_datasets import DatasetSource
 from icda.errors import InputError, InputTypeError, MissingFileError
 from icda.extras import require
 from icda.integrations.feature_tap import FeatureTap, unwrap
@@ -21,22 +22,28 @@ from icda.losses.prior_loss import PriorLoss
 _transformers: Any = require("transformers", "hf", "Hugging Face trainers")
 
 STATE_FILE = "icda_loss.pt"
-_LABEL_NAMES = ("labels", "label")
 _PRIOR_NAMES = ("attributes", "log_prior")  # columns that the loss reads and the model does not
 
 
 class TrainerLoss:
-    """What `Trainer(compute_loss_func=...)` calls after the forward: the loss on the tapped features.
+    """A loss of icda for the Trainer you have: `Trainer(compute_loss_func=f, callbacks=[f.callback()], ...)`.
 
     While the model trains it is the given loss at `progress`; while it is evaluated, plain cross entropy. Both are
     divided by the number of samples in all micro batches of a step, as Trainer expects. A loss given by name is made in
-    the first call, when the head is known.
+    the first call, when the head is known. Without the callback the progress stays at 1 and statistics are not saved.
+
+    Args:
+        model: The network that the Trainer trains.
+        loss: A registered name, or a loss of icda.
+        head: The last linear layer or its path, where it is not found.
+        class_counts: (C,), for a loss given by name; or a function that counts them, given the number of classes.
+        **options: Options of a loss given by name.
     """
 
     def __init__(
         self,
         model: nn.Module,
-        loss: str | AdjustedLoss,
+        loss: str | AdjustedLoss = "icda",
         *,
         head: str | nn.Module | None = None,
         class_counts: Tensor | Callable[[int], Tensor] | None = None,
@@ -122,6 +129,9 @@ class TrainerLoss:
         return self.criterion
 
 
+compute_loss_func = TrainerLoss  # by the name of the argument that Trainer takes it under
+
+
 class LossCallback(_transformers.TrainerCallback):
     """Progress from the trainer's state; statistics beside the trainer's checkpoints."""
 
@@ -174,9 +184,8 @@ class RobustTrainer(_transformers.Trainer):
         super().__init__(*args, **kwargs)
         _check_settings(self)
         counts = partial(count_labels, self.train_dataset) if class_counts is None else class_counts
-        tapped = TrainerLoss(self.model, loss, head=head, class_counts=counts, **(loss_options or {}))
-        self.compute_loss_func = tapped
-        self._loss_callback = tapped.callback()
+        self.compute_loss_func = TrainerLoss(self.model, loss, head=head, class_counts=counts, **(loss_options or {}))
+        self._loss_callback = self.compute_loss_func.callback()
         self.add_callback(self._loss_callback)
 
     @property
@@ -204,54 +213,18 @@ class RobustTrainer(_transformers.Trainer):
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
 
-def compute_loss_func(
-    model: nn.Module,
-    loss: str | AdjustedLoss = "icda",
-    *,
-    head: str | nn.Module | None = None,
-    class_counts: Tensor | None = None,
-    **options: Any,
-) -> TrainerLoss:
-    """A loss of icda for the Trainer you have: `Trainer(compute_loss_func=f, callbacks=[f.callback()], ...)`.
-
-    Without the callback the progress stays at 1 and statistics are not saved.
-
-    Args:
-        model: The network that the Trainer trains.
-        loss: A registered name, or a loss of icda.
-        head: The last linear layer or its path, where it is not found.
-        class_counts: (C,), for a loss given by name.
-        **options: Options of a loss given by name.
-
-    Returns:
-        The function, with its `callback()`.
-    """
-    return TrainerLoss(model, loss, head=head, class_counts=class_counts, **options)
-
-
 def count_labels(dataset: Any, num_classes: int) -> Tensor:
     """How many samples of each class a data set of dicts holds, by its label column if it has one.
 
     >>> count_labels([{"labels": 0}, {"labels": 2}, {"labels": 0}], num_classes=3).tolist()
     [2, 0, 1]
     """
-    columns = getattr(dataset, "column_names", None) or ()
-    name = next((name for name in _LABEL_NAMES if name in columns), None)
-    if name is not None:
-        labels = dataset[name]
-    elif hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__"):
-        labels = [_label(dataset[index]) for index in range(len(dataset))]
-    else:
-        raise InputError(f"cannot count the labels of a {type(dataset).__name__} in advance: give class_counts=...")
-    return torch.bincount(torch.as_tensor(list(labels)), minlength=num_classes)
-
-
-def _label(sample: Any) -> int:
-    for name in _LABEL_NAMES:
-        if isinstance(sample, dict) and name in sample:
-            return int(sample[name])
-    described = sorted(sample) if isinstance(sample, dict) else type(sample).__name__
-    raise InputError(f"a training sample has no 'labels' or 'label', got {described}: give class_counts=...")
+    try:
+        labels, _ = DatasetSource(dataset).columns(lambda rows, description: rows)
+    except (InputError, TypeError) as error:
+        kind = type(dataset).__name__
+        raise InputError(f"cannot count the labels of a {kind} in advance ({error}): give class_counts=...") from error
+    return torch.bincount(torch.tensor([int(label) for label in labels]), minlength=num_classes)
 
 
 def _checkpoint_folder(args: Any, state: Any) -> Path:

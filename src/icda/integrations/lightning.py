@@ -14,7 +14,7 @@ from icda.extras import require
 from icda.functional.confusion import count_confusions
 from icda.integrations.feature_tap import FeatureTap
 from icda.losses import AdjustedLoss
-from icda.metrics.per_class import per_class_accuracy, worst_known
+from icda.metrics.figures import per_class_accuracy, worst_known
 from icda.ranks import all_reduce
 
 _lightning: Any = require("lightning.pytorch", "lightning", "Lightning modules")

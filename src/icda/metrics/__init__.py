@@ -1,11 +1,20 @@
 """Figures of merit: per class, per group, many/medium/few, calibration."""
 
-from icda.metrics.calibration import calibration_error, negative_log_likelihood
-from icda.metrics.per_class import band_accuracy, confusion_matrix, macro_precision, per_class_accuracy
-from icda.metrics.per_group import per_group_accuracy, per_membership_accuracy, train_weighted_accuracy
+from icda.metrics.figures import (
+    band_accuracy,
+    calibration_error,
+    confusion_matrix,
+    macro_precision,
+    negative_log_likelihood,
+    per_class_accuracy,
+    per_group_accuracy,
+    per_membership_accuracy,
+    train_weighted_accuracy,
+    worst_group_score,
+    worst_group_scorer,
+)
 from icda.metrics.registry import METRICS, Metric, Predictions, metric
 from icda.metrics.summary import evaluate_predictions
-from icda.metrics.worst_group import worst_group_score, worst_group_scorer
 
 __all__ = [
     "METRICS",

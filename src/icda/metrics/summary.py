@@ -9,17 +9,19 @@ import torch
 from torch import Tensor
 
 from icda.errors import InputError
-from icda.metrics.calibration import calibration_error, negative_log_likelihood
-from icda.metrics.per_class import (
-    SHOT_THRESHOLDS,
+from icda.metrics.figures import (
     band_accuracy,
+    calibration_error,
     confusion_matrix,
     macro_precision,
     mean_known,
+    negative_log_likelihood,
     per_class_accuracy,
+    per_group_accuracy,
+    per_membership_accuracy,
+    train_weighted_accuracy,
     worst_known,
 )
-from icda.metrics.per_group import per_group_accuracy, per_membership_accuracy, train_weighted_accuracy
 from icda.metrics.registry import Predictions, added_metrics
 
 GROUP_METRICS = ("per_group_accuracy", "worst_group_accuracy", "average_group_accuracy", "train_weighted_accuracy")
@@ -34,8 +36,6 @@ def evaluate_predictions(
     train_class_counts: Sequence[int] | Tensor | None = None,
     train_group_counts: Sequence[int] | Tensor | None = None,
     group_names: Sequence[str] | None = None,
-    class_names: Sequence[str] | None = None,
-    shot_thresholds: tuple[int, int] = SHOT_THRESHOLDS,
     memberships: Tensor | None = None,
     membership_names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
@@ -43,11 +43,10 @@ def evaluate_predictions(
 
     The same keys come every time. A figure that cannot be known is None, never another one in its place: without groups
     there is no `worst_group_accuracy`, without `train_class_counts` no `few_accuracy`. `balanced_accuracy`, the worst
-    class and the worst group leave out classes and groups that the split has no sample of. `class_names` are only
-    checked: `per_class_accuracy` is a list in the order of the classes. Where `memberships` (N, M) in overlapping groups
-    are given, the accuracy per group, its worst and its mean are over those (WILDS' rule for CivilComments);
-    `train_weighted_accuracy` stays over the disjoint `groups`, whose shares of the training set sum to one. Metrics that
-    plugins registered come last, under their own names.
+    class and the worst group leave out classes and groups that the split has no sample of. Where `memberships` (N, M) in
+    overlapping groups are given, the accuracy per group, its worst and its mean are over those (WILDS' rule for
+    CivilComments); `train_weighted_accuracy` stays over the disjoint `groups`, whose shares of the training set sum to
+    one. Metrics that plugins registered come last, under their own names.
 
     >>> import torch
     >>> logits = torch.tensor([[2.0, 0.0], [2.0, 0.0], [0.0, 2.0], [0.0, 2.0]])
@@ -59,9 +58,6 @@ def evaluate_predictions(
     samples, num_classes = logits.shape
     targets = check_labels(targets, "targets", samples, num_classes)
     check_length(train_class_counts, "train_class_counts", num_classes, "class")
-    check_length(class_names, "class_names", num_classes, "class")
-    few, many = shot_thresholds
-    expect(0 <= few <= many, f"shot_thresholds in rising order, such as (20, 100), got {shot_thresholds}.")
     predictions = logits.argmax(dim=1)
     correct = predictions.eq(targets)
     accuracies = per_class_accuracy(confusion_matrix(predictions, targets, num_classes))
@@ -72,7 +68,7 @@ def evaluate_predictions(
         "balanced_accuracy": mean_known(accuracies),
         "per_class_accuracy": accuracies,
         "worst_class_accuracy": worst_known(accuracies),
-        **band_accuracy(accuracies, train_class_counts, shot_thresholds),
+        **band_accuracy(accuracies, train_class_counts),
         "macro_precision": macro_precision(predictions, targets, num_classes),
         "calibration_error": calibration_error(logits, targets),
         "nll": negative_log_likelihood(logits, targets),

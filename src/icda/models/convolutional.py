@@ -53,7 +53,18 @@ def _blocks_per_stage(network: str, depth: int, extra: int) -> int:
     return blocks
 
 
-class SmallCNN(nn.Module):
+class GlobalMean(nn.Module):
+    """The mean over pixels, of what is above zero if `relu`: maps (N, A, H, W) to features (N, A)."""
+
+    def __init__(self, relu: bool = False) -> None:
+        super().__init__()
+        self.relu = relu
+
+    def forward(self, maps: Tensor) -> Tensor:
+        return (F.relu(maps) if self.relu else maps).mean(dim=(2, 3))
+
+
+class SmallCNN(nn.Sequential):
     """Three times convolution, BatchNorm, ReLU: 64 features, for images of 8 to 64 px.
 
     With `halve` the first convolution halves the side, too, which makes the network four times cheaper.
@@ -68,11 +79,8 @@ class SmallCNN(nn.Module):
         for position, (before, width) in enumerate(zip((channels, *WIDTHS), WIDTHS, strict=False)):
             stride = 1 if position == 0 and not halve else 2
             layers += [_conv3x3(before, width, stride), nn.BatchNorm2d(width), nn.ReLU()]
-        self.layers = nn.Sequential(*layers)
+        self.layers, self.pool = nn.Sequential(*layers), GlobalMean()
         kaiming_convolutions(self)
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.layers(images).mean(dim=(2, 3))
 
 
 @MODELS.register("small_cnn")
@@ -88,7 +96,7 @@ def tiny_cnn(num_classes: int, input_shape: tuple[int, ...] = ()) -> FeatureClas
     return FeatureClassifier(encoder, nn.Linear(WIDTHS[-1], num_classes))
 
 
-class CifarResNet(nn.Module):
+class CifarResNet(nn.Sequential):
     """The encoder of He et al.'s CIFAR networks: 6n + 2 layers in three stages, 64 features.
 
     Shortcuts are free of parameters (option A): where the shape changes they skip every other pixel and fill the new
@@ -104,15 +112,13 @@ class CifarResNet(nn.Module):
         super().__init__()
         blocks = _blocks_per_stage("CifarResNet", depth, 2)
         self.stem = _conv3x3(channels, WIDTHS[0])
-        self.stem_norm = nn.BatchNorm2d(WIDTHS[0])
+        self.stem_norm, self.relu = nn.BatchNorm2d(WIDTHS[0]), nn.ReLU()
         self.stages = nn.Sequential()
         for stage, (before, width) in enumerate(zip((WIDTHS[0], *WIDTHS), WIDTHS, strict=False)):
             first = BasicBlock(before, width, stride=1 if stage == 0 else 2)
             self.stages.append(nn.Sequential(first, *(BasicBlock(width, width) for _ in range(blocks - 1))))
+        self.pool = GlobalMean()
         kaiming_convolutions(self)
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.stages(F.relu(self.stem_norm(self.stem(images)))).mean(dim=(2, 3))
 
 
 class BasicBlock(nn.Module):
@@ -142,7 +148,7 @@ def resnet(depth: int, num_classes: int, input_shape: tuple[int, ...] = ()) -> F
     return FeatureClassifier(encoder, nn.Linear(WIDTHS[-1], num_classes))
 
 
-class WideResNet(nn.Module):
+class WideResNet(nn.Sequential):
     """Pre-activation residual network, `widen` times wider than a CIFAR ResNet: 6n + 4 layers, 64 * widen features.
 
     `dropout` acts between the two convolutions of a block.
@@ -162,11 +168,8 @@ class WideResNet(nn.Module):
         for stage, (before, width) in enumerate(zip((WIDTHS[0], *widths), widths, strict=False)):
             self.blocks.append(WideBlock(before, width, stride=1 if stage == 0 else 2, dropout=dropout))
             self.blocks.extend(WideBlock(width, width, dropout=dropout) for _ in range(blocks - 1))
-        self.norm = nn.BatchNorm2d(widths[-1])
+        self.norm, self.pool = nn.BatchNorm2d(widths[-1]), GlobalMean(relu=True)
         kaiming_convolutions(self)
-
-    def forward(self, images: Tensor) -> Tensor:
-        return F.relu(self.norm(self.blocks(self.stem(images)))).mean(dim=(2, 3))
 
 
 class WideBlock(nn.Module):
@@ -197,7 +200,7 @@ def wide_resnet(
     return FeatureClassifier(encoder, nn.Linear(64 * widen, num_classes))
 
 
-class DenseNet(nn.Module):
+class DenseNet(nn.Sequential):
     """DenseNet-BC: 1x1 bottlenecks of 4 * growth channels, transitions that halve the channels, a 3x3 stem.
 
     The stem keeps the image's resolution whatever the block configuration, so that 32 px images stay large enough.
@@ -220,13 +223,9 @@ class DenseNet(nn.Module):
             for _ in range(depth):
                 layers.append(DenseLayer(width, growth, dropout))
                 width += growth
-        self.layers = nn.Sequential(*layers)
-        self.norm = nn.BatchNorm2d(width)
+        self.layers, self.norm, self.pool = nn.Sequential(*layers), nn.BatchNorm2d(width), GlobalMean(relu=True)
         self.feature_dim = width
         kaiming_convolutions(self)
-
-    def forward(self, images: Tensor) -> Tensor:
-        return F.relu(self.norm(self.layers(images))).mean(dim=(2, 3))
 
 
 class DenseLayer(nn.Module):

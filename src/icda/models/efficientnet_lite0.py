@@ -146,20 +146,17 @@ def trainable_efficientnet_lite0(num_classes: int, input_shape: tuple[int, ...] 
 
     Start at a rate of 0.01: 0.1 unlearns more than it teaches. It expects pixels standardised as a folder's are.
     """
-    _check_shape(input_shape)
-    encoder = nn.Sequential(Restandardised(OWN_IMAGES, (MEAN, STD)), load_network(fuse=False))
-    return FeatureClassifier(encoder, nn.Linear(NUM_FEATURES, num_classes))
+    return FeatureClassifier(_own_images(input_shape, fuse=False), nn.Linear(NUM_FEATURES, num_classes))
 
 
 @MODELS.register("efficientnet_lite0_frozen")
 def frozen_efficientnet_lite0(num_classes: int, input_shape: tuple[int, ...] = ()) -> FeatureClassifier:
     """EfficientNet-Lite0 trained on ImageNet, of which only the head is trained (extra: encoders)."""
-    _check_shape(input_shape)
-    encoder = Frozen(nn.Sequential(Restandardised(OWN_IMAGES, (MEAN, STD)), load_network()))
-    return FeatureClassifier(encoder, nn.Linear(NUM_FEATURES, num_classes))
+    return FeatureClassifier(Frozen(_own_images(input_shape, fuse=True)), nn.Linear(NUM_FEATURES, num_classes))
 
 
-def _check_shape(input_shape: tuple[int, ...]) -> None:
+def _own_images(input_shape: tuple[int, ...], fuse: bool) -> nn.Module:
+    """The network for pixels that are standardised as a folder's are."""
     if image_channels("efficientnet_lite0", input_shape) != 3:
         raise InputError(f"efficientnet_lite0 expects images of 3 channels, got {input_shape[0]}.")
     if input_shape and min(input_shape[1:]) < SMALLEST:
@@ -167,3 +164,4 @@ def _check_shape(input_shape: tuple[int, ...]) -> None:
             f"efficientnet_lite0 was trained on images of 224 pixels, and {min(input_shape[1:])} are too few: give "
             "--image-size 128 (faster) or 224."
         )
+    return nn.Sequential(Restandardised(OWN_IMAGES, (MEAN, STD)), load_network(fuse))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Literal
 
 from torch import Tensor, nn
@@ -52,8 +51,7 @@ def from_huggingface(model: nn.Module, *, head: str | None = None) -> FeatureCla
     >>> output.features.shape, output.logits.shape
     (torch.Size([2, 16]), torch.Size([2, 3]))
     """
-    layer = _find_head(model) if head is None else named_layer(model, head)
-    linear = take_off(model, layer)
+    linear = take_off(model, _find_head(model) if head is None else named_layer(model, head))
     return join(HuggingFaceEncoder(model, linear.weight.shape[1]), linear)
 
 
@@ -67,7 +65,7 @@ def load_huggingface(path_or_id: str, num_classes: int, **options: Any) -> Featu
     path_or_id, options = local_place(path_or_id), {"trust_remote_code": False, **options}
     where = {name: options[name] for name in _HUB_OPTIONS if name in options}
     config = huggingface_config(path_or_id, num_labels=num_classes, **where)
-    is_text = _kind(transformers, config) == "text"
+    is_text = huggingface_kind(config) == "text"
     if is_text and getattr(config, "pad_token_id", None) is None:
         config.pad_token_id = _padding_id(path_or_id, config)
     auto = transformers.AutoModelForSequenceClassification if is_text else transformers.AutoModelForImageClassification
@@ -107,11 +105,6 @@ def load_pretrained_tokeniser(target: str) -> Any:
     return tokeniser
 
 
-def huggingface_kind(path_or_id: str) -> Literal["image", "text"]:
-    """Whether the model in a folder or on the hub classifies images or texts; reads the configuration alone."""
-    return _kind(require("transformers", "hf", "Hugging Face models"), huggingface_config(path_or_id))
-
-
 def huggingface_config(path_or_id: str, **options: Any) -> Any:
     """The configuration of a model in a folder or on the hub."""
     transformers = require("transformers", "hf", "Hugging Face models")
@@ -129,7 +122,9 @@ def readable(what: str, remedy: str = SAVED_MODEL) -> Iterator[None]:
         raise UnreadableError(f"{what} cannot be loaded ({str(error).splitlines()[0]}): {remedy}") from error
 
 
-def _kind(transformers: ModuleType, config: Any) -> Literal["image", "text"]:
+def huggingface_kind(config: Any) -> Literal["image", "text"]:
+    """Whether a model with this configuration classifies images or texts."""
+    transformers = require("transformers", "hf", "Hugging Face models")
     names = " ".join(config.architectures or ())
     if "ForImageClassification" in names:
         return "image"

@@ -40,9 +40,16 @@ def create_model(name: str, num_classes: int, input_shape: tuple[int, ...] = (),
         raise InputError(f"model {name!r} was asked for with {num_classes} class(es); a classifier needs at least two.")
     shape = tuple(input_shape)
     prefix, colon, target = name.partition(":")
-    if colon:
-        return _create_foreign(prefix, target, num_classes, shape, options)
-    return MODELS.get(name)(num_classes, shape, **options).train()
+    if not colon:
+        return MODELS.get(name)(num_classes, shape, **options).train()
+    check_prefix("model", prefix, target, PREFIXES)
+    if prefix == "hf":
+        return load_huggingface(target, num_classes, **options)
+    target, _, weights = target.partition("@")
+    if weights and hub_allowed():  # a model read back brings its weights along
+        options |= {"pretrained": True} if prefix == "timm" else {"weights": weights}
+    load = load_timm if prefix == "timm" else load_torchvision
+    return load(target, num_classes, image_channels(f"{prefix}:{target}", shape), **options)
 
 
 def image_channels(model: str, input_shape: tuple[int, ...]) -> int:
@@ -53,16 +60,3 @@ def image_channels(model: str, input_shape: tuple[int, ...]) -> int:
             "feature vectors go to 'mlp' or 'linear'."
         )
     return input_shape[0] if input_shape else 3
-
-
-def _create_foreign(
-    prefix: str, target: str, num_classes: int, input_shape: tuple[int, ...], options: dict[str, Any]
-) -> FeatureClassifier:
-    check_prefix("model", prefix, target, PREFIXES)
-    if prefix == "hf":
-        return load_huggingface(target, num_classes, **options)
-    target, _, weights = target.partition("@")
-    if weights and hub_allowed():  # a model read back brings its weights along
-        options = {**options, **({"pretrained": True} if prefix == "timm" else {"weights": weights})}
-    load = load_timm if prefix == "timm" else load_torchvision
-    return load(target, num_classes, image_channels(f"{prefix}:{target}", input_shape), **options)

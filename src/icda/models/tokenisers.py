@@ -18,10 +18,7 @@ from icda.registry import Registry
 TOKENISERS: Registry[Callable[[], Tokeniser]] = Registry("tokeniser", package="icda.models", group="icda.tokenisers")
 
 
-@TOKENISERS.register("bag_of_words")
-def hashed_words() -> Tokeniser:
-    """Words and pairs of words by their hashes: no vocabulary, no file."""
-    return HASHED_WORDS
+TOKENISERS.register("bag_of_words")(lambda: HASHED_WORDS)
 
 
 def read_by(task: Task, model: str, max_length: int | None = None) -> Task:
@@ -77,9 +74,9 @@ def tokeniser_of(model: str) -> Tokeniser | None:
     if not colon:
         name = MODELS.resolve(model)
         return TOKENISERS.get(name)() if name in TOKENISERS else None
-    if prefix != "hf" or huggingface_kind(target) == "image":
+    config = huggingface_config(target) if prefix == "hf" else None
+    if config is None or huggingface_kind(config) == "image":
         return None
-    config = huggingface_config(target)
     return load_tokeniser(target, config.vocab_size, getattr(config, "max_position_embeddings", None))
 
 

@@ -13,15 +13,7 @@ from torch import Tensor, nn
 from icda.errors import InputError
 from icda.models.adapters import Headless
 from icda.models.base import evaluating
-from icda.models.convolutional import CifarResNet, DenseNet, SmallCNN, Transition, WideResNet
-
-
-class GlobalMean(nn.Module):
-    """The mean over pixels: maps (N, A, H, W) to features (N, A)."""
-
-    def forward(self, maps: Tensor) -> Tensor:
-        return maps.mean(dim=(2, 3))
-
+from icda.models.convolutional import GlobalMean, Transition
 
 # What may be done to both branches' maps at once, for it treats every channel by itself.
 _POOLS = (GlobalMean, nn.AdaptiveAvgPool2d, nn.Flatten, nn.Identity)
@@ -72,7 +64,9 @@ def two_branches(encoder: nn.Module, input_shape: tuple[int, ...]) -> TwoBranche
     doubled, trunk and branch must give what the encoder gives on a probe of shape `input_shape`; an encoder that is not
     one layer after another, such as a Hugging Face model, is refused.
     """
-    layers = _flat(_layers(encoder))
+    layers = _flat([encoder])
+    if type(encoder) is Headless:  # not those of Hugging Face, whose forward takes more than a tensor
+        layers = _flat([*encoder.network.children(), nn.Flatten()])
     start = _start(encoder, layers)
     end = len(layers)
     while isinstance(layers[end - 1], _POOLS):
@@ -84,21 +78,6 @@ def two_branches(encoder: nn.Module, input_shape: tuple[int, ...]) -> TwoBranche
     cut = TwoBranches(trunk, branch, pool)
     cut.training = encoder.training
     return cut
-
-
-def _layers(encoder: nn.Module) -> list[nn.Module]:
-    """An encoder as layers that run one after the other."""
-    if isinstance(encoder, CifarResNet):
-        return [encoder.stem, encoder.stem_norm, nn.ReLU(), encoder.stages, GlobalMean()]
-    if isinstance(encoder, WideResNet):
-        return [encoder.stem, encoder.blocks, encoder.norm, nn.ReLU(), GlobalMean()]
-    if isinstance(encoder, DenseNet):
-        return [encoder.layers, encoder.norm, nn.ReLU(), GlobalMean()]
-    if isinstance(encoder, SmallCNN):
-        return [encoder.layers, GlobalMean()]
-    if type(encoder) is Headless:  # not those of Hugging Face, whose forward takes more than a tensor
-        return [*encoder.network.children(), nn.Flatten()]
-    return [encoder]
 
 
 def _flat(layers: Sequence[nn.Module]) -> list[nn.Module]:

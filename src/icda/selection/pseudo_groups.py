@@ -7,11 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-from icda.errors import InputError
 from icda.functional.strength import direct_strength
 from icda.methods.xrm import mistake_groups
-from icda.metrics.per_class import worst_known
-from icda.metrics.per_group import per_group_accuracy
+from icda.metrics.figures import per_group_accuracy, worst_known
 from icda.selection.rules import SELECTION_RULES, SelectionRule, ValidationView
 
 METRIC = "worst_pseudo_group_accuracy"
@@ -19,8 +17,8 @@ SHARE = 0.25  # of each class: its samples that lie nearest to other classes
 EARLY = 0.1  # share of the training after which groups are guessed
 
 
-def strength_groups(features: Tensor, targets: Tensor, weight: Tensor, share: float = SHARE) -> Tensor:
-    """Two groups (N,) a class: 2 y + 1 for the `share` of its samples with the largest strength, 2 y for the rest.
+def strength_groups(features: Tensor, targets: Tensor, weight: Tensor) -> Tensor:
+    """Two groups (N,) a class: 2 y + 1 for the quarter of its samples with the largest strength, 2 y for the rest.
 
     The strength is ICDA's alpha_i = (1 - cos(h_i, w_y)) / 2: a sample tied to a wrong class lies far from its own. An early
     network has learned the shortcut and little else, so what it finds far off are mostly samples that lack the shortcut.
@@ -30,30 +28,13 @@ def strength_groups(features: Tensor, targets: Tensor, weight: Tensor, share: fl
     >>> strength_groups(features, torch.zeros(4, dtype=torch.long), torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
     tensor([0, 0, 0, 1])
     """
-    if not 0 < share < 1:
-        raise InputError(f"share must lie between 0 and 1, got {share}.")
     strength = direct_strength(features, targets, weight).per_sample
     groups = 2 * targets
     for label in targets.unique():
         members = (targets == label).nonzero().flatten()
-        farthest = strength[members].argsort(descending=True, stable=True)[: round(share * len(members))]
+        farthest = strength[members].argsort(descending=True, stable=True)[: round(SHARE * len(members))]
         groups[members[farthest]] += 1
     return groups
-
-
-def guess_epoch(epochs: int) -> int:
-    """The epoch after which groups are guessed: a tenth of the training, the first at the earliest.
-
-    >>> [guess_epoch(epochs) for epochs in (1, 10, 200)]
-    [0, 0, 19]
-    """
-    return max(0, round(EARLY * epochs) - 1)
-
-
-def worst_pseudo_group(logits: Tensor, targets: Tensor, groups: Tensor) -> float | None:
-    """The accuracy of the worst guessed group; None without samples."""
-    correct = logits.argmax(1).eq(targets)
-    return worst_known(per_group_accuracy(correct, groups, int(groups.max()) + 1))
 
 
 class PseudoGroupObserver:
@@ -70,12 +51,13 @@ class PseudoGroupObserver:
             self.groups = self._guess(seen)
         if self.groups is None:
             return {METRIC: None}
-        return {METRIC: worst_pseudo_group(seen.logits, seen.targets, self.groups)}
+        correct = seen.logits.argmax(1).eq(seen.targets)
+        return {METRIC: worst_known(per_group_accuracy(correct, self.groups, int(self.groups.max()) + 1))}
 
     def _guess(self, seen: ValidationView) -> Tensor | None:
         if (answers := seen.answers()) is not None:
             return mistake_groups(answers, seen.targets)
-        if seen.answers_later or seen.epoch < guess_epoch(seen.num_epochs):
+        if seen.answers_later or seen.epoch < round(EARLY * seen.num_epochs) - 1:
             return None
         return strength_groups(seen.features(), seen.targets, seen.head_weight())
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from icda.data.own.encoding import encode_table, feature_names, frame_cells, plan_columns
-from icda.data.own.mixed_tables import encoding_notes
+from icda.data.own.encoding import encode_table, encoding_notes, feature_names, frame_cells, plan_columns
 from icda.errors import InputError
 from icda.registry import did_you_mean
 from icda.serving.fit_data import FitData, check_classes, check_finite, known_groups

@@ -19,7 +19,7 @@ from icda.errors import InputError
 from icda.functional.confusion import count_confusions
 from icda.methods import resolve_method
 from icda.metrics import evaluate_predictions
-from icda.metrics.per_group import FEWEST
+from icda.metrics.figures import FEWEST
 from icda.results import RunResult
 from icda.serving.fit_data import split_names
 from icda.serving.head import HeadModel
@@ -76,7 +76,6 @@ def judge_data(
         num_groups=len(group_names),
         train_class_counts=counts,
         group_names=group_names or None,
-        class_names=list(known),
     )
     if groups is not None:
         metrics["worst_group_accuracy"] = _worst_judged(metrics["per_group_accuracy"], groups, group_names)

@@ -11,9 +11,8 @@ from icda.data.embedding import Samples, read_samples
 from icda.data.embedding.features import member_names, read_arrays, why
 from icda.data.embedding.samples import Columns
 from icda.data.images import IMAGE_SUFFIXES
-from icda.data.own.encoding import encode_table
+from icda.data.own.encoding import encode_table, parquet_cells
 from icda.data.own.feature_files import EMBEDDING, NAMES, features_array, features_column
-from icda.data.own.mixed_tables import parquet_cells
 from icda.data.own.parquet import ParquetTable, open_parquet, read_column
 from icda.data.own.table import IMAGE, TEXT, CsvTable, read_table
 from icda.errors import InputError, MissingFileError

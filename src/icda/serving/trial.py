@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
-from icda.metrics.per_group import FEWEST
+from icda.metrics.figures import FEWEST
 from icda.report.formatting import NORMAL_95, wilson
 
 FOLDS = 5

@@ -78,7 +78,6 @@ def evaluate_split(
         train_class_counts=task.class_counts,
         train_group_counts=(None if train_groups is None else torch.bincount(train_groups, minlength=task.num_groups)),
         group_names=task.group_names,
-        class_names=task.class_names,
         memberships=split.memberships,
         membership_names=task.membership_names,
     )

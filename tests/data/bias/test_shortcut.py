@@ -110,5 +110,3 @@ def test_a_kind_that_does_not_fit_the_task_is_refused() -> None:
     split = Split(FeatureArray(torch.eye(4)), torch.arange(4), torch.tensor([0, 1, 0, 1]))
     with pytest.raises(ValueError, match="'patch' is planted in tasks of images, and 'table' has features"):
         plant_shortcut(Task("table", 2, split, None, split, input_kind="features"), "patch", 0.9)
-    with pytest.raises(ValueError, match="is not planted in images"):
-        plant(torch.zeros(1, 1, 4, 4), torch.tensor([0]), "token", 2)

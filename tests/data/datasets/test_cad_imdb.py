@@ -38,6 +38,8 @@ def check_small(task: Task) -> None:
     expected = [text for number in range(4) for text in (f'test {number} "old" end', f"test {number} new")]
     assert texts(task, "test") == expected
     assert task.test.groups.tolist() == [0, 1] * 4
+    assert task.train.groups is task.validation.groups is None
+    assert task.group_names == ("original", "revised")
     assert task.test.targets.tolist() == [0, 1, 1, 0] * 2
 
 
@@ -68,14 +70,6 @@ def test_metadata_are_whole_pairs_that_validation_has_not(tmp_path: Path) -> Non
     other = create_task("cad_imdb", tmp_path, data_seed=1)
     assert texts(other, "metadata") != texts(task, "metadata")
     assert texts(other, "train") == texts(task, "train")
-
-
-def test_training_knows_no_groups_and_the_test_has_two(tmp_path: Path) -> None:
-    write(tmp_path / "cad")
-    task = create_task("cad_imdb", tmp_path)
-    assert task.train.groups is None
-    assert task.validation.groups is None
-    assert task.group_names == ("original", "revised")
 
 
 def test_the_published_files(real_data: Path) -> None:

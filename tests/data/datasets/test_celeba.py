@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from icda.data import create_task
-from icda.data.datasets import celeba
+from icda.data.datasets.benchmark_files import packed_features
 from icda.data.datasets.celeba import CLASSES, FEATURES_FILE, FIRST_FILE, FOLDS, GROUPS
 from icda.data.registry import DatasetNotFoundError
 
@@ -116,13 +116,7 @@ def test_a_missing_file_is_named(missing: str, message: str, write_celeba: Any, 
         ("list_attr_celeba.txt", "18\n", "202599\n", "is cut short: its first line says 202599 images, it has 18"),
         ("list_attr_celeba.txt", "000001.jpg  -1", "000001.jpg", "000001.jpg has 3 attributes, expected 4"),
         ("list_attr_celeba.txt", "000001.jpg  -1 -1", "000001.jpg  -1 7", "Blond_Hair holds '7', expected -1, 0, 1"),
-        (
-            "list_eval_partition.txt",
-            "000001.jpg 0",
-            "000001.jpg 3",
-            "line 1: '000001.jpg 3', expected an image and one of 0, 1, 2",
-        ),
-        ("list_eval_partition.txt", "000001.jpg 0", "000001.jpg", "line 1: '000001.jpg', expected an image and one of"),
+        ("list_eval_partition.txt", "000001.jpg 0", "000001.jpg 3", "line 1: .*, expected an image and one of 0, 1, 2"),
         ("list_eval_partition.txt", "000001.jpg 0\n", "", "no partition for 1 images, the first 000001.jpg"),
     ],
 )
@@ -137,12 +131,9 @@ def test_a_wrong_file_says_what_is_wrong(
         create_task("celeba", root=tmp_path)
 
 
-@pytest.mark.parametrize(("name", "model"), [("celeba_64px", None), ("celeba", "small_cnn")])
-def test_two_epochs_of_training_judge_all_four_groups(
-    name: str, model: str | None, write_celeba: Any, train_briefly: Any
-) -> None:
+def test_two_epochs_of_training_judge_all_four_groups(write_celeba: Any, train_briefly: Any) -> None:
     write_celeba()
-    metrics = train_briefly(name, model=model, batch_size=5)
+    metrics = train_briefly("celeba_64px", batch_size=5)
     assert set(metrics["per_group_accuracy"]) == set(GROUPS)
     assert metrics["train_weighted_accuracy"] is not None
 
@@ -194,6 +185,6 @@ def test_features_of_the_first_images_follow_the_same_folds(encode_images: Any, 
     assert torch.equal(images.train.rows, features.train.rows)
     assert (features.input_kind, features.input_shape) == ("features", (7,))
     np.savez(tmp_path / FEATURES_FILE, features=np.zeros((59, 7)))
-    celeba._first_features.cache_clear()
+    packed_features.cache_clear()
     with pytest.raises(ValueError, match=r"has 59 rows, celeba_10k_64px\.npz 60: make it again"):
         create_task("celeba_10k_features_fold_2", tmp_path)

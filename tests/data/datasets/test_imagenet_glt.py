@@ -71,13 +71,10 @@ def test_metadata_come_from_the_other_file_and_from_validation(folder: Path) -> 
     assert "Metadata: 2 to 2 images per class." in task.description
 
 
-def test_a_missing_image_is_named(folder: Path) -> None:
+def test_a_missing_image_or_annotation_file_is_named(folder: Path) -> None:
     (folder / "images" / CLASSES[0] / f"{CLASSES[0]}_0.JPEG").unlink()
     with pytest.raises(DatasetNotFoundError, match=rf"1 of 5 images, the first {CLASSES[0]}/{CLASSES[0]}_0\.JPEG"):
         create_task("imagenet_glt_glt", folder.parent)
-
-
-def test_a_missing_annotation_file_is_named(folder: Path) -> None:
     (folder / BALANCED).unlink()
     with pytest.raises(DatasetNotFoundError, match=BALANCED):
         create_task("imagenet_glt_glt", folder.parent)

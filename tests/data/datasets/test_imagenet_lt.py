@@ -62,12 +62,8 @@ def test_splits_follow_the_lists_and_half_of_validation_is_metadata(folder: Path
         batch = split.batch(torch.arange(len(split)))
         assert torch.equal(batch.inputs[:, 0].long(), split.rows)
         assert torch.equal(batch.inputs[:, 1].long(), split.targets)
-
-
-def test_the_seed_decides_only_which_images_are_metadata(folder: Path) -> None:
-    first, second = (create_task("imagenet_lt", folder.parent, seed) for seed in (0, 1))
-    assert not torch.equal(first.metadata.rows, second.metadata.rows)
-    assert torch.equal(first.train.rows, second.train.rows)
+    other = create_task("imagenet_lt", folder.parent, 1)
+    assert not torch.equal(other.metadata.rows, task.metadata.rows), "the seed decides which images are metadata"
 
 
 def test_missing_features_come_with_the_commands_that_make_them(folder: Path) -> None:
@@ -97,8 +93,8 @@ def test_a_line_without_a_path_and_a_label_is_named(folder: Path, line: str) -> 
 @pytest.mark.parametrize(
     ("step", "labels", "changed", "message"),
     [
-        (-1, lambda own: own, {}, r"test\.npz, row 0: the image is"),
-        (1, lambda own: 2 - own, {}, r"test\.npz, row \d: the label is"),
+        (-1, lambda own: own, {}, r"test\.npz, row 0: /i/.* its list has"),
+        (1, lambda own: 2 - own, {}, r"test\.npz, row \d: .* of label"),
         (2, lambda own: own, {}, r"test\.npz has 3 rows, its list has 6 images"),
         (1, lambda own: own, {"width": 5}, "different encoders"),
         (1, lambda own: own, {"encoder": "another"}, "different encoders"),

@@ -60,17 +60,9 @@ def test_the_seed_decides_nothing(tmp_path: Path) -> None:
     assert first.default_model == "linear"
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"y": None, "split": None}, "lacks y, split: it holds feats, place"),
-        ({"place": np.zeros(7, np.uint8)}, r"place must have one entry for each of 8 samples, got \(7,\)"),
-        ({"split": np.full(8, 3, np.uint8)}, r"split must lie in 0\.\.2, it reaches 3"),
-    ],
-)
-def test_labels_that_cannot_be_are_refused(changes: dict[str, np.ndarray], message: str, tmp_path: Path) -> None:
-    write_features(tmp_path / "waterbirds_resnet50.npz", **changes)
-    with pytest.raises(ValueError, match=message):
+def test_a_file_without_its_labels_is_refused(tmp_path: Path) -> None:
+    write_features(tmp_path / "waterbirds_resnet50.npz", y=None, split=None)
+    with pytest.raises(ValueError, match="lacks y, split: it holds feats, place"):
         create_task("waterbirds", root=tmp_path)
 
 
@@ -92,7 +84,7 @@ BIRDS = [(y, place, split) for split in (0, 0, 1, 2) for y in (0, 1) for place i
 def write_birds(tmp_path: Path, write_image: Any) -> Any:
     """Sixteen 8 x 8 JPEGs in folders by species, with metadata.csv as it is published."""
 
-    def write(layout: str = "waterbirds_v1.0", columns: list[str] = COLUMNS, birds: list[tuple] = BIRDS) -> Path:
+    def write(layout: str = "waterbirds_v1.0", birds: list[tuple] = BIRDS) -> Path:
         folder = tmp_path / layout
         rows = []
         for number, (y, place, split) in enumerate(birds, 1):
@@ -101,7 +93,7 @@ def write_birds(tmp_path: Path, write_image: Any) -> Any:
             rows.append([number, name, y, split, place, f"/o/ocean/{number}.jpg"])
         with (folder / "metadata.csv").open("w", newline="") as file:
             writer = csv.writer(file)
-            writer.writerow(columns)
+            writer.writerow(COLUMNS)
             writer.writerows(rows)
         return folder
 
@@ -132,25 +124,9 @@ def test_an_image_that_is_missing_is_named(write_birds: Any, tmp_path: Path) -> 
         create_task("waterbirds_images", root=tmp_path)
 
 
-def test_a_table_without_the_place_is_refused(write_birds: Any, tmp_path: Path) -> None:
-    write_birds(columns=["img_id", "img_filename", "y", "split", "where", "place_filename"])
-    with pytest.raises(ValueError, match="lacks place: its columns are img_id, img_filename"):
-        create_task("waterbirds_images", root=tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("bird", "message"),
-    [
-        ((2, 0, 0), "y holds '2', expected 0, 1"),
-        ((0, 3, 0), "place holds '3'"),
-        ((0, 0, 3), "split holds '3', expected 0, 1, 2"),
-    ],
-)
-def test_values_that_cannot_be_are_refused(
-    bird: tuple[int, int, int], message: str, write_birds: Any, tmp_path: Path
-) -> None:
-    write_birds(birds=[*BIRDS, bird])
-    with pytest.raises(ValueError, match=message):
+def test_a_value_that_cannot_be_is_refused(write_birds: Any, tmp_path: Path) -> None:
+    write_birds(birds=[*BIRDS, (0, 0, 3)])
+    with pytest.raises(ValueError, match="split holds '3', expected 0, 1, 2"):
         create_task("waterbirds_images", root=tmp_path)
 
 

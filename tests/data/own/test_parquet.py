@@ -1,4 +1,3 @@
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -6,8 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icda.data.own.parquet import ParquetTable, Spool, spooled
-from icda.extras import MissingExtraError
+from icda.data.own.parquet import ParquetTable, spooled
 
 
 def write(path: Path, size: int = 50, **columns: object) -> np.ndarray:
@@ -62,7 +60,7 @@ def test_spooled_features_are_those_of_the_file_and_the_copy_is_gone_afterwards(
     folder.mkdir()
     seen: list[int] = []
     table = ParquetTable(tmp_path / "a.parquet", "embedding", "label", sample_weight="weight")
-    with spooled(table, Spool(folder, in_memory, 8), seen.append) as samples:
+    with spooled(table, folder, in_memory, 8, seen.append) as samples:
         np.testing.assert_array_equal(samples.features, values)
         assert isinstance(samples.features, np.memmap) == (in_memory == 0)
         assert samples.targets[:3].tolist() == ["cat", "dog", "owl"]
@@ -76,7 +74,7 @@ def test_a_full_disk_is_found_before_reading(tmp_path: Path, monkeypatch: pytest
     write(tmp_path / "a.parquet")
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 10})())
     table = ParquetTable(tmp_path / "a.parquet", "embedding", "label")
-    with pytest.raises(OSError, match="name another folder with tempdir="), spooled(table, Spool(tmp_path, 0)):
+    with pytest.raises(OSError, match="name another folder with tempdir="), spooled(table, tmp_path, 0):
         pass
 
 
@@ -114,13 +112,6 @@ def test_empty_cells_among_features_become_nan(tmp_path: Path) -> None:
     found = gathered(ParquetTable(tmp_path / "a.parquet", "g", "label"))
     assert np.isnan(found[0, 0])
     assert np.isfinite(found[1:]).all()
-
-
-def test_without_pyarrow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow.dataset", None)
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"icda\[parquet\]"):
-        ParquetTable(tmp_path, "embedding", "label")
 
 
 def test_a_label_whose_name_begins_like_the_features_is_no_feature(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@ from typing import Any
 
 import pytest
 import torch
-from PIL import Image
 
 from icda.data import csv_task
 from icda.data.embedding.samples import Columns
@@ -72,10 +71,8 @@ class TestTexts:
 
     def test_a_column_that_stands_there_twice_with_the_same_cells_counts_once(self, tmp_path: Path) -> None:
         """As in the published COMPAS table."""
-        once, twice = tmp_path / "once", tmp_path / "twice"
-        once.mkdir(), twice.mkdir()
-        table = read_table(_csv(twice, "text,score,label,score", "a,1,x,1", "b,2,y,2"))
-        assert table.columns == read_table(_csv(once, "text,score,label", "a,1,x", "b,2,y")).columns
+        twice = read_table(_csv(tmp_path, "text,score,label,score", "a,1,x,1", "b,2,y,2"))
+        assert twice.columns == {"text": ["a", "b"], "score": ["1", "2"], "label": ["x", "y"]}
 
 
 class TestGroups:
@@ -157,31 +154,22 @@ class TestBadTables:
 
 
 class TestTablesOfStrangers:
-    @staticmethod
-    def write(folder: Path, content: str, encoding: str = "utf-8") -> Path:
-        path = folder / "table.csv"
-        path.write_bytes(content.encode(encoding))
-        return path
-
     def test_latin_1_gets_a_clear_word(self, tmp_path: Path) -> None:
-        path = self.write(tmp_path, "text,label\ncafé,a\nthé,b\n", "latin-1")
+        path = tmp_path / "table.csv"
+        path.write_bytes("text,label\ncafé,a\nthé,b\n".encode("latin-1"))
         with pytest.raises(ValueError, match=r"not in UTF-8 \(byte 0xe9\).*Latin-1.*iconv"):
             csv_task(path)
 
-    def test_paths_of_windows_are_understood(self, tmp_path: Path) -> None:
-        (tmp_path / "birds").mkdir()
+    def test_paths_of_windows_are_understood(self, tmp_path: Path, write_image: Any) -> None:
         for name in ("a.png", "b.png"):
-            Image.new("RGB", (4, 4)).save(tmp_path / "birds" / name)
-        rows = "".join(f"birds\\{name},{label}\n" for name, label in [("a.png", "x"), ("b.png", "y")] * 10)
-        task = csv_task(self.write(tmp_path, "path,label\n" + rows), image_size=4)
+            write_image(tmp_path / "birds" / name)
+        task = csv_task(_csv(tmp_path, "path,label", *["birds\\a.png,x", "birds\\b.png,y"] * 10), image_size=4)
         assert task.train.batch(torch.arange(2)).inputs.shape == (2, 3, 4, 4)
 
-    def test_images_outside_the_tables_folder_need_permission(self, tmp_path: Path) -> None:
-        Image.new("RGB", (4, 4)).save(tmp_path / "secret.png")
-        inside = tmp_path / "inside"
-        inside.mkdir()
-        rows = "".join(f"../secret.png,{label}\n" for label in "xy" * 10)
-        path = self.write(inside, "path,label\n" + rows)
+    def test_images_outside_the_tables_folder_need_permission(self, tmp_path: Path, write_image: Any) -> None:
+        write_image(tmp_path / "secret.png")
+        (tmp_path / "inside").mkdir()
+        path = _csv(tmp_path / "inside", "path,label", *(f"../secret.png,{label}" for label in "xy" * 10))
         with pytest.raises(ValueError, match=r"line 2: \.\./secret\.png lies outside .*--allow-outside"):
             csv_task(path, image_size=4)
         assert len(csv_task(path, image_size=4, allow_outside=True).train) == 14

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.errors import InputError
+from icda.explain.margins import sample_strengths
 from icda.explain.passes import run_pass
-from icda.explain.strengths import sample_strengths
 from icda.losses import ICDALoss
 from icda.methods.base import Method
 from icda.methods.cross_fitted import CrossFittedMethod

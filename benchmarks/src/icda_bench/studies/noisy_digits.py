@@ -17,8 +17,8 @@ import torch
 
 from icda.data import Split, Task
 from icda.data.generators import generator_for
+from icda.explain.margins import sample_strengths
 from icda.explain.passes import run_pass
-from icda.explain.strengths import sample_strengths
 from icda.results import RunResult
 from icda.training import TrainConfig, train
 from icda.training.run import load_folder, load_task

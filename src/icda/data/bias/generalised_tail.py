@@ -1,4 +1,7 @@
-"""Generalised long tails: training sets with rare classes and, in each class, rare attributes."""
+"""Generalised long tails: training sets with rare classes and, in each class, rare attributes.
+
+The attributes are clusters within each class, found by k-means and numbered by size.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from icda.data.bias.clusters import CLUSTERS, cluster_within_classes
 from icda.data.generators import generator_for
 from icda.errors import InputError
 
+CLUSTERS = 6
+RESTARTS, MAX_STEPS = 10, 100  # of k-means
 ATTRIBUTE_NAMES = ("common", "middling", "rare")
 ATTRIBUTES = len(ATTRIBUTE_NAMES)
 RATIO = (7, 2, 1)  # how often each attribute comes, except in Test-GBL
@@ -55,8 +59,6 @@ class GeneralisedTail:
 
     def protocol(self, name: str) -> tuple[Tensor, Tensor]:
         """The training and the test positions of "clt", "glt" or "alt"."""
-        if name not in PROTOCOLS:
-            raise InputError(f"the protocol is {name!r}, expected {', '.join(PROTOCOLS)}.")
         train, test = PROTOCOLS[name]
         return getattr(self, train), getattr(self, test)
 
@@ -93,7 +95,7 @@ def generalised_tail(clusters: Tensor, labels: Tensor, seed: int, sizes: TailSiz
     Differs from the original in this shrinking (there a short attribute alone is cut), in drawing by `seed`, and in
     cutting no validation set.
     """
-    _check(clusters, labels, sizes)
+    _check(labels, sizes)
     attributes = attributes_of(clusters)
     generator = generator_for(seed, "generalised tail")
     parts: dict[str, list[Tensor]] = {"test_gbl": [], "test_cbl": [], "metadata": []}
@@ -103,32 +105,30 @@ def generalised_tail(clusters: Tensor, labels: Tensor, seed: int, sizes: TailSiz
         for attribute in range(ATTRIBUTES):
             mine = ((labels == label) & (attributes == attribute)).nonzero().flatten()
             pools.append(mine[torch.randperm(len(mine), generator=generator)])
-        pools = _take_tests(label, pools, sizes, parts["test_gbl"], parts["test_cbl"])
+        test_gbl, test_cbl, pools = _take_tests(label, pools, sizes)
+        parts["test_gbl"] += test_gbl
+        parts["test_cbl"] += test_cbl
         left.append([_take_metadata(pool, clusters, sizes.metadata, parts["metadata"]) for pool in pools])
     train_glt, train_cbl = _training_sets(left, sizes)
     tests_and_metadata = {name: torch.cat(part).sort().values for name, part in parts.items()}
     return GeneralisedTail(train_glt, train_cbl, attributes=attributes, **tests_and_metadata)
 
 
-def _training_sets(left: list[list[Tensor]], sizes: TailSizes) -> tuple[Tensor, Tensor]:
+def _training_sets(left: list[list[Tensor]], sizes: TailSizes) -> list[Tensor]:
     """Train-GLT and Train-CBL from what tests and metadata left of each attribute of each class."""
     long_tailed = [_fitting_size(pools, planned) for pools, planned in zip(left, sizes.train, strict=True)]
     balanced = [_fitting_size(pools, sizes.balanced) for pools in left]
     if 0 in balanced:  # and then in the other, too: whichever size was intended, not one sample is left
         raise InputError(f"class {balanced.index(0)} has nothing left to train on: make tests and metadata smaller.")
-    train_glt: list[Tensor] = []
-    train_cbl: list[Tensor] = []
-    for pools, size in zip(left, long_tailed, strict=True):
-        _take(pools, shares(size), train_glt)
-        _take(pools, shares(min(balanced)), train_cbl)
-    return torch.cat(train_glt).sort().values, torch.cat(train_cbl).sort().values
+    sets = []
+    for wanted in (long_tailed, [min(balanced)] * len(left)):
+        counts = [count for size in wanted for count in shares(size)]
+        pools = [pool for own in left for pool in own]
+        sets.append(torch.cat([pool[:count] for pool, count in zip(pools, counts, strict=True)]).sort().values)
+    return sets
 
 
-def _check(clusters: Tensor, labels: Tensor, sizes: TailSizes) -> None:
-    if clusters.ndim != 1 or clusters.shape != labels.shape:
-        raise InputError(f"expected clusters and labels (N,), got {tuple(clusters.shape)} and {tuple(labels.shape)}.")
-    if len(labels) == 0 or int(clusters.min()) < 0 or int(clusters.max()) >= CLUSTERS:
-        raise InputError(f"clusters must lie in 0..{CLUSTERS - 1}, and there must be some.")
+def _check(labels: Tensor, sizes: TailSizes) -> None:
     if int(labels.min()) < 0 or int(labels.max()) != len(sizes.train) - 1:
         raise InputError(
             f"labels reach from {int(labels.min())} to {int(labels.max())}, and train names {len(sizes.train)} classes: "
@@ -140,44 +140,26 @@ def _check(clusters: Tensor, labels: Tensor, sizes: TailSizes) -> None:
             raise InputError(f"{name} is {size}: that is too small.")
 
 
-def _take_tests(
-    label: int, pools: list[Tensor], sizes: TailSizes, test_gbl: list[Tensor], test_cbl: list[Tensor]
-) -> list[Tensor]:
-    balanced = (_balanced_size(label, pools, sizes),) * ATTRIBUTES
-    without_gbl = _take(pools, balanced, test_gbl)
-    if not sizes.share_tests:
-        return _take(without_gbl, _unbalanced_sizes(label, without_gbl, sizes), test_cbl)
-    unbalanced = _unbalanced_sizes(label, pools, sizes)
-    _take(pools, unbalanced, test_cbl)
-    return [pool[max(both) :] for pool, both in zip(pools, zip(balanced, unbalanced, strict=True), strict=True)]
-
-
-def _balanced_size(label: int, pools: list[Tensor], sizes: TailSizes) -> int:
+def _take_tests(label: int, pools: list[Tensor], sizes: TailSizes) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    """Of a class's pools, one for each attribute: what Test-GBL takes, what Test-CBL takes, and what both leave."""
     smallest = min(len(pool) for pool in pools)
-    size = min(sizes.test_gbl, smallest // sizes.test_gbl_divisor)
-    if size < 1:
+    balanced = min(sizes.test_gbl, smallest // sizes.test_gbl_divisor)
+    if balanced < 1:
         raise InputError(
             f"class {label} has {smallest} samples of an attribute, and Test-GBL may take one in "
             f"{sizes.test_gbl_divisor}: lower test_gbl_divisor or drop the class."
         )
-    return size
-
-
-def _unbalanced_sizes(label: int, pools: list[Tensor], sizes: TailSizes) -> tuple[int, ...]:
-    counts = tuple(weight * sizes.test_cbl for weight in RATIO)
-    for name, pool, count in zip(ATTRIBUTE_NAMES, pools, counts, strict=True):
-        if len(pool) < count:
+    start = 0 if sizes.share_tests else balanced
+    ends = [start + weight * sizes.test_cbl for weight in RATIO]
+    for name, pool, end in zip(ATTRIBUTE_NAMES, pools, ends, strict=True):
+        if len(pool) < end:
             raise InputError(
-                f"class {label} has {len(pool)} samples of its {name} attribute left, Test-CBL needs {count}: "
-                "lower test_cbl or drop the class."
+                f"class {label} has {len(pool) - start} samples of its {name} attribute left, Test-CBL needs "
+                f"{end - start}: lower test_cbl or drop the class."
             )
-    return counts
-
-
-def _take(pools: list[Tensor], counts: Sequence[int], into: list[Tensor]) -> list[Tensor]:
-    """Put the first `counts[a]` of each pool into a part; gives what is left."""
-    into += [pool[:count] for pool, count in zip(pools, counts, strict=True)]
-    return [pool[count:] for pool, count in zip(pools, counts, strict=True)]
+    pairs = list(zip(pools, ends, strict=True))
+    left = [pool[max(balanced, end) :] for pool, end in pairs]
+    return [pool[:balanced] for pool in pools], [pool[start:end] for pool, end in pairs], left
 
 
 def _take_metadata(pool: Tensor, clusters: Tensor, count: int, into: list[Tensor]) -> Tensor:
@@ -195,3 +177,77 @@ def _fitting_size(pools: list[Tensor], largest: int) -> int:
     while any(count > len(pool) for count, pool in zip(shares(fitting), pools, strict=True)):
         fitting -= 1
     return fitting
+
+
+def cluster_within_classes(features: Tensor, labels: Tensor, seed: int) -> Tensor:
+    """The cluster (N,) of each sample within its class; cluster 0 is the class's largest, the last its smallest.
+
+    k-means runs on each class by itself, so cluster 2 of one class has nothing to do with cluster 2 of another. Each
+    class has a generator of its own: what happens to one does not depend on the others.
+    """
+    names, counts = labels.unique(return_counts=True)
+    if len(small := (counts < CLUSTERS).nonzero().flatten()):
+        raise InputError(
+            f"class {int(names[small[0]])} has {int(counts[small[0]])} samples, {CLUSTERS} clusters are needed in each "
+            "class: drop the class."
+        )
+    clusters = torch.empty(len(labels), dtype=torch.long)
+    for label in names.tolist():
+        positions = (labels == label).nonzero().flatten()
+        mine = features[positions]  # a class at a time: features may be mapped from a file larger than memory
+        if not mine.isfinite().all():
+            raise InputError(f"class {label} has features of NaN or infinity, which no centre is nearest to.")
+        generator = generator_for(seed, "clusters within classes", label)
+        clusters[positions] = rank_by_size(kmeans(mine, CLUSTERS, generator), CLUSTERS)
+    return clusters
+
+
+def kmeans(points: Tensor, num_clusters: int, generator: torch.Generator, restarts: int = RESTARTS) -> Tensor:
+    """The cluster (N,) of each of `points` (N, A): the best of `restarts` runs of Lloyd's algorithm, in float64.
+
+    Each run starts with k-means++ (Arthur and Vassilvitskii, SODA 2007) and ends when no point changes its cluster.
+    The best run has the smallest sum of squared distances to the centres, the earliest one if several have it.
+    """
+    points = points.double()
+    runs = [_lloyd(points, _spread_start(points, num_clusters, generator)) for _ in range(restarts)]
+    return min(runs, key=lambda run: run[1])[0]
+
+
+def rank_by_size(clusters: Tensor, num_clusters: int) -> Tensor:
+    """The same clusters, numbered from the largest to the smallest; of two equally large ones the first stays first."""
+    order = clusters.bincount(minlength=num_clusters).argsort(descending=True, stable=True)
+    return order.argsort()[clusters]
+
+
+def _spread_start(points: Tensor, num_clusters: int, generator: torch.Generator) -> Tensor:
+    """k-means++: each further centre is a point drawn with probability proportional to its squared distance."""
+    chosen = [int(torch.randint(len(points), (1,), generator=generator))]
+    nearest = _squared_distances(points, points[chosen]).flatten()
+    for _ in range(num_clusters - 1):
+        # Where all points lie on centres any will do: the cluster it starts stays empty.
+        weights = nearest if float(nearest.max()) > 0 else torch.ones_like(nearest)
+        chosen.append(int(torch.multinomial(weights, 1, generator=generator)))
+        nearest = torch.minimum(nearest, _squared_distances(points, points[chosen[-1:]]).flatten())
+    return points[chosen]
+
+
+def _lloyd(points: Tensor, centres: Tensor) -> tuple[Tensor, float]:
+    """Assign and average in turns; gives the clusters and the sum of squared distances."""
+    clusters = torch.full((len(points),), -1)
+    for _ in range(MAX_STEPS):
+        distances = _squared_distances(points, centres)
+        moved = distances.argmin(1)
+        if torch.equal(moved, clusters):
+            break
+        clusters = moved
+        counts = clusters.bincount(minlength=len(centres))
+        sums = torch.zeros_like(centres).index_add_(0, clusters, points)
+        # A centre that lost its last point stays where it is.
+        centres = torch.where(counts[:, None] > 0, sums / counts.clamp(min=1)[:, None], centres)
+    own = _squared_distances(points, centres).gather(1, clusters[:, None])
+    return clusters, float(own.sum())
+
+
+def _squared_distances(points: Tensor, centres: Tensor) -> Tensor:
+    squares = points.square().sum(1, keepdim=True) + centres.square().sum(1) - 2 * points @ centres.T
+    return squares.clamp(min=0)  # rounding can leave a point on a centre a little below zero

@@ -130,10 +130,9 @@ def plant(images: Tensor, marks: Tensor, kind: Kind, num_marks: int) -> Tensor:
         marked = torch.where(inside, images, colours)
     elif kind == "colour":
         marked = (1 - TINT) * images + TINT * colours
-    elif kind == "texture":
-        marked = (1 - BLEND) * images + BLEND * stripes(num_marks, height, width).to(images)[marks][:, None]
     else:
-        raise InputError(f"{kind!r} is not planted in images: choose from patch, frame, colour, texture.")
+        assert kind == "texture", "a token is planted in texts"
+        marked = (1 - BLEND) * images + BLEND * stripes(num_marks, height, width).to(images)[marks][:, None]
     return marked.contiguous(memory_format=torch.channels_last) if images.shape[1] == 3 else marked
 
 

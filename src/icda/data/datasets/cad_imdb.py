@@ -115,9 +115,6 @@ def _pairs(table: str, where: str) -> list[tuple[str, int]]:
                 f"{' and '.join(CLASSES)}; got {first['batch_id']} {first['Sentiment']}, {second['batch_id']} "
                 f"{second['Sentiment']}."
             )
-    return [(_clean(row["Text"]), CLASSES.index(row["Sentiment"])) for row in rows]
-
-
-def _clean(text: str) -> str:
-    """Line breaks as blanks: written out, a paragraph's two would cost eight of 128 tokens and say nothing."""
-    return " ".join(text.replace("<br />", " ").split())
+    # Line breaks as blanks: written out, a paragraph's two would cost eight of 128 tokens and say nothing.
+    texts = [" ".join(row["Text"].replace("<br />", " ").split()) for row in rows]
+    return [(text, CLASSES.index(row["Sentiment"])) for text, row in zip(texts, rows, strict=True)]

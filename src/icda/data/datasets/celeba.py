@@ -12,10 +12,11 @@ from torch import Tensor
 
 from icda.data.datasets.benchmark_files import (
     check_images,
-    decode_blob,
     incomplete,
     numbered,
     official_task,
+    packed_features,
+    packed_images,
     read_named,
     read_pairs,
 )
@@ -23,7 +24,7 @@ from icda.data.generators import generator_for
 from icda.data.images import central_square
 from icda.data.own.table import read_table
 from icda.data.registry import TASKS, find_folder
-from icda.data.sources import IMAGENET_MEAN, IMAGENET_STD, FeatureArray, ImageArray, PreparedImages
+from icda.data.sources import IMAGENET_MEAN, IMAGENET_STD, PreparedImages
 from icda.data.splits import shuffled_by_class
 from icda.data.task import Source, Task
 from icda.errors import InputError
@@ -84,15 +85,12 @@ def _read(folder: Path) -> tuple[list[str], tuple[Tensor, Tensor, Tensor]]:
     if not partition.is_file():
         raise incomplete("CelebA", folder, f"{partition.name} is", HOME)
     if end == ".txt":
-        (names, blond, male), part_of = (
-            _text_attributes(attributes),
-            dict(zip(*read_pairs(partition, PARTS), strict=True)),
-        )
+        names, blond, male = _text_attributes(attributes)
+        part_of = dict(zip(*read_pairs(partition, PARTS), strict=True))
     else:
         names, blond, male = read_table(attributes, only=("image_id", TARGET, ATTRIBUTE)).columns.values()
         part_of = dict(zip(*read_table(partition, only=("image_id", "partition")).columns.values(), strict=True))
-    without = [name for name in names if name not in part_of]
-    if without:
+    if without := [name for name in names if name not in part_of]:
         raise InputError(f"{partition} says no partition for {len(without)} images, the first {without[0]}.")
     signs = {"-1": 0, "0": 0, "1": 1}
     targets, sexes = numbered(attributes, TARGET, blond, signs), numbered(attributes, ATTRIBUTE, male, signs)
@@ -116,8 +114,7 @@ def _text_attributes(path: Path) -> tuple[list[str], list[str], list[str]]:
     names, blond, male = [], [], []
     with path.open(encoding="utf-8") as file:
         count, header = file.readline().strip(), file.readline().split()
-        missing = [name for name in (TARGET, ATTRIBUTE) if name not in header]
-        if missing:
+        if missing := [name for name in (TARGET, ATTRIBUTE) if name not in header]:
             raise InputError(f"{path} lacks {', '.join(missing)}: its second line should name the 40 attributes.")
         target, attribute = 1 + header.index(TARGET), 1 + header.index(ATTRIBUTE)
         for row in filter(None, map(str.split, file)):
@@ -139,8 +136,14 @@ def celeba_10k_fold(root: Path | None, seed: int, *, fold: int, features: bool =
     Figures of the worst group are to be pooled over the folds.
     """
     images = _first_path(root, FIRST_FILE)
-    targets, sexes = _read_first(images)
-    source: Source = _first_features(_first_path(root, FEATURES_FILE)) if features else _first_images(images)
+    arrays = read_named(images, ("attributes", "attribute_names"))
+    columns = [arrays["attribute_names"].tolist().index(name) for name in (TARGET, ATTRIBUTE)]
+    targets, sexes = torch.from_numpy(arrays["attributes"][:, columns].astype(np.int64)).unbind(1)
+    source: Source = (
+        packed_features(_first_path(root, FEATURES_FILE), "features")
+        if features
+        else packed_images(images, IMAGENET_MEAN, IMAGENET_STD)
+    )
     if len(source) != len(targets):
         raise InputError(f"CelebA: {FEATURES_FILE} has {len(source)} rows, {FIRST_FILE} {len(targets)}: make it again.")
     about: dict[str, Any] = {"input_shape": (3, 64, 64), "default_model": "resnet8"}
@@ -179,26 +182,3 @@ def _fold_parts(groups: Tensor, fold: int) -> Tensor:
 def _first_path(root: Path | None, file: str) -> Path:
     made = "" if file == FIRST_FILE else f" (`python tools/celeba_features.py` makes it of {FIRST_FILE})"
     return (find_folder(root, "CelebA", [("", file), ("celeba", file)], file + made, HOME) / file).resolve()
-
-
-@lru_cache(maxsize=1)
-def _read_first(path: Path) -> tuple[Tensor, Tensor]:
-    """Targets and sexes."""
-    arrays = read_named(path, ("attributes", "attribute_names"))
-    names = arrays["attribute_names"].tolist()
-    targets, sexes = (
-        torch.from_numpy(arrays["attributes"][:, names.index(name)].astype(np.int64)) for name in (TARGET, ATTRIBUTE)
-    )
-    return targets, sexes
-
-
-@lru_cache(maxsize=1)
-def _first_images(path: Path) -> ImageArray:
-    arrays = read_named(path, ("blob", "offsets"))
-    images = decode_blob(arrays["blob"], arrays["offsets"])
-    return ImageArray(images, IMAGENET_MEAN, IMAGENET_STD, crop_padding=4, flip=True)
-
-
-@lru_cache(maxsize=1)
-def _first_features(path: Path) -> FeatureArray:
-    return FeatureArray(read_named(path, ("features",))["features"].astype(np.float32))

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100: whole, long-tailed, with wrong labels, and small versions.
+"""CIFAR-10 and CIFAR-100: whole, long-tailed, with wrong labels, with the labels that people gave, and small versions.
 
 The small ones have fewer images at 16 pixels, averaged over 2 x 2, for grids of many runs on a few cores; the test set is
 the whole one. Ten clean images per class are metadata in all of them, so that methods with and without metadata train on
@@ -25,6 +25,7 @@ from icda.data.bias.long_tail import keep_counts, long_tail, long_tail_counts
 from icda.data.bias.noise import noisy_labels
 from icda.data.datasets import cifar_files
 from icda.data.generators import generator_for
+from icda.data.given_labels import relabelled
 from icda.data.registry import TASKS, find_folder
 from icda.data.sources import ImageArray
 from icda.data.splits import take_per_class
@@ -44,6 +45,13 @@ NOISE_METADATA = 1000  # images in all
 LONG_TAIL_METADATA = 10  # images per class
 SIZE = 16  # pixels of the small tasks
 METADATA = 10  # images per class
+HUMAN_HOME = "CIFAR-N of Wei et al. (noisylabels.com), CC BY-NC 4.0, for research use only"
+# Files of CIFAR-N; names of tasks, and of the label sets in those files.
+HUMAN_FILES = {"cifar10": ("cifar10n.npz", "CIFAR-10_human.pt"), "cifar100": ("cifar100n.npz", "CIFAR-100_human.pt")}
+HUMAN_LABELS = {
+    "cifar10": {"aggre": "aggre_label", "random1": "random_label1", "worse": "worse_label"},
+    "cifar100": {"noisy": "noisy_label"},
+}
 
 
 class SmallSizes(NamedTuple):
@@ -121,6 +129,9 @@ class CifarFamily:
             for validation in (False, True):
                 name = self.small_name(bias, amount) + ("_validation" if validation else "")
                 TASKS.register(name)(partial(self.small, bias=bias, amount=amount, validation=validation))
+        for kind in HUMAN_LABELS[self.name]:
+            for end in ("", "_small"):
+                TASKS.register(f"{self.name}n_{kind}{end}")(partial(self.human, kind=kind, end=end))
 
     def whole(self, root: Path | None, seed: int) -> Task:
         """All training images that are stored; nothing here depends on the seed."""
@@ -184,6 +195,25 @@ class CifarFamily:
             description=f"{len(rows):,} images of {self.title} at {SIZE} x {SIZE} pixels; "
             "test is whole, clean and balanced.",
         )
+
+    def human(self, root: Path | None, seed: int, *, kind: str, end: str) -> Task:
+        """Human labels on all training images that are stored, or on small ones, of which the seed decides which.
+
+        Wei et al., "Learning with Noisy Labels Revisited: A Study Using Real-World Human Annotations", ICLR 2022. CIFAR's
+        own labels are kept as the clean ones. The small images are the same whichever labels are taken.
+        """
+        task = self.small(root, seed, bias="human") if end else self.whole(root, seed)
+        names = HUMAN_FILES[self.name]
+        layouts = [(folder, name) for folder in ("cifar_n", "") for name in names]
+        folder = find_folder(root, f"{self.title}N", layouts, " or ".join(names), HUMAN_HOME)
+        path = next(folder / name for name in names if (folder / name).is_file())
+        given = relabelled(task, f"{path}:{HUMAN_LABELS[self.name][kind]}").train
+        if (relabelled(task, f"{path}:clean_label").train.targets != task.train.targets).any():
+            raise InputError(f"{path}: its clean_label is not that of {self.title}: the images stand in another order.")
+        wrong = (given.targets != task.train.targets).double().mean()
+        story = f"Training labels are those that people gave ({kind}), {100 * wrong:.1f} % of them wrong."
+        story = f"{task.description} {story} For research use only."
+        return replace(task, name=f"{self.name}n_{kind}{end}", train=given, description=story)
 
     def small_name(self, bias: str, amount: int) -> str:
         known = {"none": f"{self.name}_small", "human": f"{self.name}n_small"}

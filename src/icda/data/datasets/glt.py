@@ -133,8 +133,7 @@ class GltDataset:
             rows = torch.arange(start, start + len(targets))
             splits[name] = Split(source, rows, targets, groups) if len(rows) else None
             start += len(rows)
-        empty = [name for name in ("train", "test") if splits[name] is None]
-        if empty:
+        if empty := [name for name in ("train", "test") if splits[name] is None]:
             raise InputError(f"{self.title}: the {empty[0]} set of the annotation file is empty: fetch it again.")
         return splits
 
@@ -150,14 +149,13 @@ def read_annotations(path: Path, locate: Locate) -> Annotations:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InputError(f"{path} is no JSON file, or it is cut short ({error}): fetch it again.") from error
-    missing = [name for name in ("id2cat", *SETS) if name not in content]
-    if missing:
+    if missing := [name for name in ("id2cat", *SETS) if name not in content]:
         raise InputError(f"{path} lacks {', '.join(missing)}: it is no annotation file of the GLT benchmark.")
     names = content["id2cat"]
     if sorted(names) != sorted(map(str, range(len(names)))):
         raise InputError(f"{path}: id2cat must number the classes 0..{len(names) - 1}, got {', '.join(sorted(names))}.")
     present = [name for name in (*SETS, METADATA) if name in content]
-    sets = {name: _read_set(path, name, content[name], len(names), locate) for name in present}
+    sets = {name: _read_set(path, name, content[name], locate) for name in present}
     owner: dict[str, str] = {}
     for name, part in sets.items():
         for image in part.names:
@@ -167,25 +165,20 @@ def read_annotations(path: Path, locate: Locate) -> Annotations:
     return Annotations(path, tuple(str(names[str(number)]) for number in range(len(names))), sets)
 
 
-def _read_set(path: Path, name: str, part: Mapping[str, Any], num_classes: int, locate: Locate) -> AnnotatedSet:
-    missing = [column for column in ("label", "attribute") if column not in part]
-    if missing:
-        raise InputError(f"{path}: the set {name} lacks {', '.join(missing)}.")
-    keys = list(part["label"])
-    without = [key for key in keys if key not in part["attribute"]]
-    if without:
-        raise InputError(f"{path}: the set {name} has no attribute for {len(without)} images, the first {without[0]}.")
-    columns = []
-    for column, count in (("label", num_classes), ("attribute", ATTRIBUTES)):
-        try:
-            numbers = torch.tensor([int(part[column][key]) for key in keys], dtype=torch.long)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"{path}: {column} of the set {name} must hold numbers ({error}).") from error
-        wrong = numbers[(numbers < 0) | (numbers >= count)]
-        if len(wrong):
-            raise InputError(f"{path}: {column} of the set {name} must lie in 0..{count - 1}, got {int(wrong[0])}.")
-        columns.append(numbers)
-    return AnnotatedSet([locate(key, part) for key in keys], *columns)
+def _read_set(path: Path, name: str, part: Mapping[str, Any], locate: Locate) -> AnnotatedSet:
+    try:
+        keys = list(part["label"])
+        targets, attributes = (
+            torch.tensor([int(part[column][key]) for key in keys], dtype=torch.long)
+            for column in ("label", "attribute")
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: the set {name} is not as the benchmark writes it ({error!r}).") from error
+    if len(keys) and int(attributes.max()) >= ATTRIBUTES:
+        raise InputError(
+            f"{path}: attribute of the set {name} must lie in 0..{ATTRIBUTES - 1}, got {attributes.max()}."
+        )
+    return AnnotatedSet([locate(key, part) for key in keys], targets, attributes)
 
 
 def write_annotations(

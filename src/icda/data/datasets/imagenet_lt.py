@@ -80,8 +80,7 @@ def write_tables(lists: Path, images: Path, out: Path) -> list[Path]:
 def _read(folder: Path) -> tuple[Split, ...]:
     """The whole of each part."""
     check_files(folder, "ImageNet-LT", map(list_file, PARTS))
-    missing = [f"{part}.npz" for part in PARTS if not (folder / f"{part}.npz").is_file()]
-    if missing:
+    if missing := [f"{part}.npz" for part in PARTS if not (folder / f"{part}.npz").is_file()]:
         commands = "".join(
             f"\n  icda embed {folder / part}.csv --allow-outside --out {folder / part}.npz" for part in PARTS
         )
@@ -118,11 +117,11 @@ def _check_rows(path: Path, known: Features, names: Sequence[str], labels: Tenso
     if known.y is None:
         raise InputError(f"{path} has no labels: embed the table `python -m icda.data.datasets.imagenet_lt` writes.")
     for row, (name, label) in enumerate(zip(names, labels.tolist(), strict=True)):
-        image = str(known.id[row])
-        if image != name and not image.endswith(f"/{name}"):
-            raise InputError(f"{path}, row {row}: the image is {image}, its list has {name}: embed it again.")
-        if str(known.y[row]) != str(label):
-            raise InputError(f"{path}, row {row}: the label is {known.y[row]}, its list has {label}: embed it again.")
+        image, own = str(known.id[row]), str(known.y[row])
+        if not f"/{image}".endswith(f"/{name}") or own != str(label):
+            raise InputError(
+                f"{path}, row {row}: {image} of label {own}, its list has {name} of {label}: embed it again."
+            )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

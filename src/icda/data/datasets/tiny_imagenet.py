@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from importlib import resources
-from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,8 +16,14 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.data.bias.clusters import cluster_within_classes
-from icda.data.bias.generalised_tail import ATTRIBUTE_NAMES, PROTOCOLS, TailSizes, attributes_of, generalised_tail
+from icda.data.bias.generalised_tail import (
+    ATTRIBUTE_NAMES,
+    PROTOCOLS,
+    TailSizes,
+    attributes_of,
+    cluster_within_classes,
+    generalised_tail,
+)
 from icda.data.bias.long_tail import long_tail_counts
 from icda.data.datasets.benchmark_files import decode_blob, read_named
 from icda.data.embedding.features import load_features
@@ -115,25 +120,22 @@ def read_clusters(stored: StoredImages) -> Tensor:
     return torch.from_numpy(clusters.astype(np.int64))
 
 
-def write_images(folder: str | PathLike[str], root: str | PathLike[str] | None = None) -> int:
+def write_images(folder: Path) -> int:
     """Write each image as a PNG file whose name is its row, for `icda embed`; gives their number."""
-    folder = Path(folder).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
-    images = read_stored(locate_file(None if root is None else Path(root))).images
+    images = read_stored(locate_file(None)).images
     for row, image in enumerate(images):
         Image.fromarray(image).save(folder / _name(row))
     return len(images)
 
 
-def make_clusters(
-    features: str | PathLike[str], out: str | PathLike[str], root: str | PathLike[str] | None = None
-) -> Tensor:
+def make_clusters(features: Path, out: Path) -> Tensor:
     """Cluster the features that `icda embed` made of the images, and write the file that `read_clusters` reads.
 
     Features are first scaled to length 1. Without that k-means spends clusters on single images of unusual length, and
     the rare attribute of many classes has two or three images in all.
     """
-    stored = read_stored(locate_file(None if root is None else Path(root)))
+    stored = read_stored(locate_file(None))
     known = load_features(features)
     if known.id.tolist() != [_name(row) for row in range(len(stored.labels))]:
         raise InputError(
@@ -143,7 +145,7 @@ def make_clusters(
     unit = F.normalize(torch.from_numpy(known.features).double())
     clusters = cluster_within_classes(unit, stored.labels, SEED)
     np.savez_compressed(
-        Path(out).expanduser(),
+        out,
         clusters=clusters.numpy().astype(np.uint8),
         digest=np.array(labels_digest(stored)),
         encoder=np.array(f"{known.encoder}, {known.encoder_version}"),

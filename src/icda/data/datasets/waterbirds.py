@@ -10,13 +10,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from icda.data.datasets.benchmark_files import check_images, decode_blob, numbered, official_task, read_named
+from icda.data.datasets.benchmark_files import (
+    check_images,
+    numbered,
+    official_task,
+    packed_features,
+    packed_images,
+    read_named,
+)
 from icda.data.images import inner_square
 from icda.data.own.table import read_table
 from icda.data.registry import TASKS, find_folder
-from icda.data.sources import FeatureArray, ImageArray, PreparedImages
+from icda.data.sources import PreparedImages
 from icda.data.task import Source, Task
-from icda.errors import InputError
 
 HOME = "Waterbirds v1.0 of WILDS (Sagawa et al., ICLR 2020), for research use only"
 FEATURES_FILE, IMAGES_FILE = "waterbirds_resnet50.npz", "waterbirds_64px.npz"
@@ -38,18 +44,18 @@ def waterbirds(root: Path | None, seed: int) -> Task:
     and test show each class before both backgrounds equally often.
     """
     path = _path(root, FEATURES_FILE)
-    source = _feature_source(path)
+    source = packed_features(path, "feats")
     about = {"input_kind": "features", "input_shape": (source.features.shape[1],), "default_model": "linear"}
-    return _task("waterbirds", source, _read_labels(path, len(source)), "frozen ResNet-50 features", **about)
+    return _task("waterbirds", source, _read_labels(path), "frozen ResNet-50 features", **about)
 
 
 @TASKS.register("waterbirds_64px")
 def waterbirds_64px(root: Path | None, seed: int) -> Task:
     """The same birds as images of 64 x 64 pixels, in the same split; nothing here depends on the seed."""
     path = _path(root, IMAGES_FILE)
-    source = _image_source(path)
+    source = packed_images(path, MEAN, STD)
     about = {"input_shape": (3, SIDE, SIDE), "default_model": "resnet8"}
-    return _task("waterbirds_64px", source, _read_labels(path, len(source)), "64 x 64 pixels", **about)
+    return _task("waterbirds_64px", source, _read_labels(path), "64 x 64 pixels", **about)
 
 
 @TASKS.register("waterbirds_images")
@@ -83,27 +89,11 @@ def _path(root: Path | None, file: str) -> Path:
     return (find_folder(root, "Waterbirds", [("", file), ("waterbirds", file)], file, HOME) / file).resolve()
 
 
-def _read_labels(path: Path, rows: int) -> tuple[Tensor, Tensor, Tensor]:
+def _read_labels(path: Path) -> tuple[Tensor, Tensor, Tensor]:
     """Targets, places and parts."""
     arrays = read_named(path, tuple(TOPS))
-    for name, values in arrays.items():
-        if values.shape != (rows,):
-            raise InputError(f"{path}: {name} must have one entry for each of {rows} samples, got {values.shape}.")
-        if values.max() > TOPS[name]:
-            raise InputError(f"{path}: {name} must lie in 0..{TOPS[name]}, it reaches {values.max()}.")
     targets, places, parts = (torch.from_numpy(values.astype(np.int64)) for values in arrays.values())
     return targets, places, parts
-
-
-@lru_cache(maxsize=1)  # a benchmark asks for the same task many times
-def _feature_source(path: Path) -> FeatureArray:
-    return FeatureArray(read_named(path, ("feats",))["feats"].astype(np.float32))
-
-
-@lru_cache(maxsize=1)
-def _image_source(path: Path) -> ImageArray:
-    arrays = read_named(path, ("blob", "offsets"))
-    return ImageArray(decode_blob(arrays["blob"], arrays["offsets"]), MEAN, STD, crop_padding=4, flip=True)
 
 
 @lru_cache(maxsize=1)

@@ -81,8 +81,7 @@ def _features(arrays: Mapping[str, np.ndarray]) -> Features:
 
 def _check_written(path: Path, names: Collection[str]) -> None:
     """Refuse a file that lacks an array which every file of `icda embed` has."""
-    missing = [name for name in ("features", "id", "skipped", "encoder", "encoder_version") if name not in names]
-    if missing:
+    if missing := [name for name in ("features", "id", "skipped", "encoder", "encoder_version") if name not in names]:
         raise InputError(f"{path} lacks {', '.join(missing)}: it was not written by `icda embed`.")
 
 

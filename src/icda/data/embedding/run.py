@@ -47,16 +47,15 @@ class EmbeddingPlan:
 
     def chunks(self, samples: Samples) -> list[tuple[range, str]]:
         """The rows of each chunk and its digest: one made under another digest is of other inputs or settings."""
-        size = self.batch_size * CHUNK_BATCHES
-        cuts = [range(first, min(first + size, len(samples))) for first in range(0, len(samples), size)]
-        return [(rows, self._digest(samples, rows)) for rows in cuts]
-
-    def _digest(self, samples: Samples, rows: range) -> str:
-        digest = hashlib.sha256(json.dumps(asdict(self)).encode())
-        for row in rows:
-            state = samples.state(row).encode("utf-8", "surrogatepass")
-            digest.update(f"{len(state)} ".encode() + state)
-        return digest.hexdigest()
+        size, chunks = self.batch_size * CHUNK_BATCHES, []
+        for first in range(0, len(samples), size):
+            rows = range(first, min(first + size, len(samples)))
+            digest = hashlib.sha256(json.dumps(asdict(self)).encode())
+            for row in rows:
+                state = samples.state(row).encode("utf-8", "surrogatepass")
+                digest.update(f"{len(state)} ".encode() + state)
+            chunks.append((rows, digest.hexdigest()))
+        return chunks
 
 
 class ChunkStore:
@@ -70,10 +69,8 @@ class ChunkStore:
             write_atomically(path, json.dumps(asdict(plan), indent=1).encode())
             return
         begun, planned = json.loads(path.read_text()), asdict(plan)
-        changed = [
-            f"{key} {begun.get(key)!r}, now {planned[key]!r}" for key in planned if begun.get(key) != planned[key]
-        ]
-        if changed:
+        if differ := [key for key in planned if begun.get(key) != planned[key]]:
+            changed = [f"{key} {begun.get(key)!r}, now {planned[key]!r}" for key in differ]
             raise InputError(
                 f"{self.folder} was begun with {'; '.join(changed)}: give the same settings to --resume, "
                 "or delete the folder to start again."
@@ -126,8 +123,6 @@ def refuse_existing(out: Path) -> None:
 
 
 Progress = Callable[[int, int], None]  # samples done, samples in all
-
-
 REMEDY = "Repair or remove them, or leave them out with --skip-unreadable; --resume keeps what was done."
 
 
@@ -173,11 +168,18 @@ def embed(
     chunks = plan.chunks(samples)
     fingerprint = samples.fingerprint(digest for _, digest in chunks)
     if resume and out.exists():
-        return _finished(out, fingerprint)
+        if str(read_arrays(out, ["fingerprint"]).get("fingerprint")) != fingerprint:
+            raise ExistingFileError(
+                f"{out} is there, made of other inputs or settings: delete it, or choose another --out."
+            )
+        # A run killed between its last two steps leaves its chunks beside the file.
+        shutil.rmtree(part_folder(out), ignore_errors=True)
+        return load_features(out)
     if not resume:
         refuse_existing(out)
-    if not skip_unreadable:
-        check_present(samples, remedy)
+    # Known before the first hour of work, not after it.
+    if not skip_unreadable and (gone := [p for p in samples.inputs if isinstance(p, Path) and not p.is_file()]):
+        raise unreadable(gone, "are not there (paths of a table are relative to it)", remedy)
     store = ChunkStore(out, plan)
     kept: dict[int, np.ndarray] = {}  # which samples of a finished chunk could be read; its features wait on disk
     width = 0
@@ -264,13 +266,6 @@ def _read(samples: Samples, batch: list[int], image_size: int | None, remedy: st
     return list(images), stacked
 
 
-def check_present(samples: Samples, remedy: str = REMEDY) -> None:
-    """Files that are not there are known before the first hour of work, not after it."""
-    missing = [path for path in samples.inputs if isinstance(path, Path) and not path.is_file()]
-    if missing:
-        raise unreadable(missing, "are not there (paths of a table are relative to it)", remedy)
-
-
 def _columns(samples: Samples, kept: np.ndarray) -> dict[str, np.ndarray]:
     """What is known of the samples that could be read, and the ids of the others."""
     if not kept.any():
@@ -300,14 +295,3 @@ def _origin(samples: Samples, out: Path) -> dict[str, str]:
     if samples.source.is_file():  # by it the table is known again
         about["source_sha256"] = digest_of(samples.source)
     return {"source": Path(place).as_posix(), **about}
-
-
-def _finished(out: Path, fingerprint: str) -> Features:
-    """What an earlier run has written, if it is what this one would write."""
-    if str(read_arrays(out, ["fingerprint"]).get("fingerprint")) != fingerprint:
-        raise ExistingFileError(
-            f"{out} is there, made of other inputs or settings: delete it, or choose another --out."
-        )
-    # A run killed between its last two steps leaves its chunks beside the file.
-    shutil.rmtree(part_folder(out), ignore_errors=True)
-    return load_features(out)

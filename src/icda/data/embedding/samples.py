@@ -118,7 +118,7 @@ def read_samples(
     if root.is_dir():
         if columns not in (None, Columns()):
             raise InputError(f"{root} is a folder: columns can be named only for a CSV table.")
-        samples = _unlabelled_folder(root) if unlabelled else labelled_images(root, advice)
+        samples = _all_images(root) if unlabelled else labelled_images(root, advice)
         if not allow_outside:
             _refuse_links(root, samples.inputs)
         return samples
@@ -146,7 +146,7 @@ def labelled_images(root: Path, otherwise: str) -> Samples:
     if not paths:
         raise InputError(f"{root} has no class folders with images. Expected: {LAYOUT}. {otherwise}")
     was_split = any(folder != root for _, folder in folders)
-    return Samples("image", paths, _relative(paths, root), labels, splits=splits if was_split else None, source=root)
+    return _images(paths, root, labels=labels, splits=splits if was_split else None)
 
 
 def split_folders(root: Path) -> list[tuple[str, Path]]:
@@ -177,11 +177,11 @@ def images_in(folder: Path) -> list[Path]:
     return sorted(entry for entry in images if entry.is_file() and not entry.name.startswith("."))
 
 
-def _unlabelled_folder(root: Path) -> Samples:
+def _all_images(root: Path) -> Samples:
     paths = images_in(root)
     if not paths:
         raise InputError(f"{root} holds no image ({', '.join(IMAGE_SUFFIXES)}).")
-    return Samples("image", paths, _relative(paths, root), source=root)
+    return _images(paths, root)
 
 
 def _refuse_links(root: Path, paths: Sequence[Path]) -> None:
@@ -196,8 +196,8 @@ def _refuse_links(root: Path, paths: Sequence[Path]) -> None:
             )
 
 
-def _relative(paths: Sequence[Path], root: Path) -> list[str]:
-    return [path.relative_to(root).as_posix() for path in paths]
+def _images(paths: Sequence[Path], root: Path, **known: Any) -> Samples:
+    return Samples("image", paths, [path.relative_to(root).as_posix() for path in paths], source=root, **known)
 
 
 def _table(table: CsvTable, columns: Columns, unlabelled: bool, allow_outside: bool, whole: bool) -> Samples:
@@ -229,7 +229,8 @@ def find_inputs(
     if not root.exists():
         raise MissingFileError(f"{root.absolute()} is not there: give the folder or table that `icda embed` read.")
     if root.is_dir():
-        paths = [_below(root, name) for name in names]
+        inside = [(root / name).resolve().is_relative_to(root.resolve()) for name in names]
+        paths = [root / (name if own else "missing") for name, own in zip(names, inside, strict=True)]
         if given is not None and names and not any(path.is_file() for path in paths):
             raise InputError(
                 f"{root} has none of the {len(names)} images that the features name, such as {names[0]}: give the folder "
@@ -265,8 +266,3 @@ def digest_of(path: Path) -> str:
     """SHA-256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _below(root: Path, name: str) -> Path:
-    path = root / name
-    return path if path.resolve().is_relative_to(root.resolve()) else root / "missing"

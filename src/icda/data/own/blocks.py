@@ -21,12 +21,14 @@ BLOCK_BYTES = 64 * 2**20  # of features as they lie on disk
 
 
 @dataclass(frozen=True)
-class _Span:
-    """Rows start:stop of arrays that stay in their files."""
+class ArrayBlock:
+    """Rows start:stop of an .npy, with labels and groups in others, or of a file of `icda embed`, which has them all."""
 
     path: Path
     start: int
     stop: int
+    targets: Path | None = None  # None for a file of `icda embed`
+    attributes: Path | None = None
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -34,12 +36,13 @@ class _Span:
     def __str__(self) -> str:
         return f"rows {self.start} to {self.stop - 1} of {self.path}"
 
-    def _arrays(self) -> dict[str, np.ndarray | None]:
-        """The features, labels and groups of the whole file."""
-        raise NotImplementedError
-
     def _rows(self, what: str) -> np.ndarray:
-        values = self._arrays()[what]
+        if self.targets is None:
+            known = _mapped(self.path)
+            values = {"features": known.features, "labels": known.y, "groups": known.group}[what]
+        else:
+            file = {"features": self.path, "labels": self.targets, "groups": self.attributes}[what]
+            values = None if file is None else map_array(file)
         if values is None:
             raise InputError(f"{self.path} has no {what}: embed inputs with {what}, or ask for none (--{what}).")
         return values[self.start : self.stop]
@@ -52,27 +55,6 @@ class _Span:
 
     def read(self) -> tuple[np.ndarray, np.ndarray]:
         return self._rows("features"), self.labels()
-
-
-@dataclass(frozen=True)
-class ArrayBlock(_Span):
-    """Rows of an .npy, with their labels in another."""
-
-    targets: Path
-    attributes: Path | None = None
-
-    def _arrays(self) -> dict[str, np.ndarray | None]:
-        groups = None if self.attributes is None else map_array(self.attributes)
-        return {"features": map_array(self.path), "labels": map_array(self.targets), "groups": groups}
-
-
-@dataclass(frozen=True)
-class MappedBlock(_Span):
-    """Rows of a file of `icda embed`."""
-
-    def _arrays(self) -> dict[str, np.ndarray | None]:
-        known = _mapped(self.path)
-        return {"features": known.features, "labels": known.y, "groups": known.group}
 
 
 @dataclass(frozen=True)
@@ -110,7 +92,7 @@ class ParquetBlock:
         return samples.features, samples.targets
 
 
-Block = ArrayBlock | MappedBlock | ParquetBlock
+Block = ArrayBlock | ParquetBlock
 
 
 def find_blocks(path: Path, wanted: Columns, block_bytes: int = BLOCK_BYTES) -> list[Block]:
@@ -138,16 +120,14 @@ def feature_names(block: Block) -> tuple[tuple[str, ...] | None, str | None]:
     """The columns, or the array, that hold the features; neither for an .npy."""
     if isinstance(block, ParquetBlock):
         return block.features, None
-    return None, "features" if isinstance(block, MappedBlock) else None
+    return None, "features" if block.targets is None else None
 
 
 def names_split(block: Block) -> bool:
     """Whether the file of a block says which rows are kept apart for a test."""
-    if isinstance(block, MappedBlock):
-        return _mapped(block.path).split is not None
     if isinstance(block, ParquetBlock):
         return any(name in SPLIT for name in block._table.dataset.schema.names)
-    return False
+    return block.targets is None and _mapped(block.path).split is not None
 
 
 def _array_blocks(path: Path, wanted: Columns, block_bytes: int) -> list[Block]:
@@ -178,7 +158,7 @@ def _mapped_blocks(path: Path, wanted: Columns, block_bytes: int) -> list[Block]
                 "save the arrays as .npy files to choose others."
             )
     spans = _spans(path, map_features(path).features, block_bytes)
-    return [MappedBlock(path.absolute(), *span) for span in spans]
+    return [ArrayBlock(path.absolute(), *span) for span in spans]
 
 
 def _parquet_blocks(path: Path, wanted: Columns) -> list[Block]:

@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from icda.data.missing import is_missing
+from icda.data.own.parquet import read_column
+from icda.data.own.table import SPLIT_WORDS, listed
 from icda.errors import InputError
+from icda.extras import require
 
 MISSING = frozenset(("", "nan", "na", "n/a", "none", "null", "nat", "<na>", "?"))  # how tables write it, in lower case
 TRUTH = {"true": "True", "false": "False"}
@@ -47,7 +51,7 @@ class ColumnPlan:
     def encode(self, cells: Cells) -> np.ndarray:
         """Features (N, k) of a column's cells."""
         if self.kind != "words":
-            values = numbers_of(cells, self.name) if self.kind == "number" else days_of(cells, self.name)
+            values = values_of(self.kind, cells, self.name)
             missing = np.isnan(values)
             known = np.where(missing, self.fill, values)
             return np.stack([known, missing], 1) if self.flagged else known[:, None]
@@ -66,12 +70,29 @@ Plan = tuple[ColumnPlan, ...]
 
 def plan_columns(table: Mapping[str, Cells], train: np.ndarray) -> tuple[Plan, list[str]]:
     """A plan for each column, learnt of the rows where `train` (N,) is true, and the columns that cannot be used."""
-    plans, dropped = [], []
-    for name, cells in table.items():
-        plan = _plan(name, cells, np.flatnonzero(train))
-        plans += [] if plan is None else [plan]
-        dropped += [name] if plan is None else []
-    return tuple(plans), dropped
+    plans = {name: _plan(name, cells, np.flatnonzero(train)) for name, cells in table.items()}
+    return tuple(plan for plan in plans.values() if plan), [name for name, plan in plans.items() if plan is None]
+
+
+def training_rows(splits: np.ndarray | None, rows: int) -> np.ndarray:
+    """Which rows are not of a test split (N,): levels and medians are learnt of these."""
+    if splits is None:
+        return np.ones(rows, dtype=bool)
+    words = [str(value).strip().lower() for value in splits.tolist()]
+    numbered = "2" in words  # as WILDS numbers them
+    return np.array([SPLIT_WORDS.get(word) != "test" and not (numbered and word == "2") for word in words])
+
+
+def encoding_notes(plan: Plan, dropped: Sequence[str]) -> list[str]:
+    """What words, dates and empty cells became, for the user."""
+    by_kind = {
+        "Words, one feature for each value": [one.name for one in plan if one.kind == "words"],
+        "Rare values pooled": [one.name for one in plan if one.pooled],
+        "Dates, as days": [one.name for one in plan if one.kind == "date"],
+        "Empty cells filled with the median, and marked": [one.name for one in plan if one.flagged],
+        "Left out, since they hold one value, none, or too many different words": list(dropped),
+    }
+    return [f"{what}: {listed(names)}." for what, names in by_kind.items() if names]
 
 
 def encode_table(table: Mapping[str, Cells], plan: Plan) -> np.ndarray:
@@ -110,6 +131,19 @@ def frame_cells(frame: Any, names: Sequence[str]) -> dict[str, Cells]:
     return found
 
 
+def parquet_cells(path: Path, names: Sequence[str]) -> dict[str, Cells]:
+    """Columns of a Parquet file: numbers as floats, NaN where one is missing; all else as texts."""
+    kinds: Any = require("pyarrow.types", "parquet", "Parquet files")
+    found: dict[str, Cells] = {}
+    for name in names:
+        column = read_column(path, name)
+        if kinds.is_integer(column.type) or kinds.is_floating(column.type):
+            found[name] = column.cast("float64").to_numpy().astype(np.float64)
+        else:
+            found[name] = [cell_text(value) for value in column.to_pylist()]
+    return found
+
+
 def cell_text(value: object) -> str:
     """A value as a CSV would have it; empty where it is missing."""
     if is_missing(value):
@@ -126,22 +160,15 @@ def words_of(cells: Cells) -> list[str]:
     return ["" if low in MISSING else TRUTH.get(low, text) for text, low in zip(texts, lower, strict=True)]
 
 
-def numbers_of(cells: Cells, name: str) -> np.ndarray:
-    if isinstance(cells, np.ndarray):
+def values_of(kind: Kind, cells: Cells, name: str) -> np.ndarray:
+    """Numbers, or dates as days since 1970; NaN where one is missing."""
+    if kind == "number" and isinstance(cells, np.ndarray):
         return cells
-    values = [_number(cell) for cell in cells]
-    wrong = next((cell for cell, value in zip(cells, values, strict=True) if value is None), None)
-    if wrong is not None:
-        raise InputError(f"column {name!r} holds {wrong!r}, expected a number or an empty cell.")
-    return np.array(values, dtype=np.float64)
-
-
-def days_of(cells: Cells, name: str) -> np.ndarray:
-    """Dates as days since 1970."""
-    values = [_days(cell) for cell in words_of(cells)]
-    wrong = next((str(cell) for cell, value in zip(cells, values, strict=True) if value is None), None)
-    if wrong is not None:
-        raise InputError(f"column {name!r} holds {wrong!r}, expected a date such as 2026-11-18, or an empty cell.")
+    texts = [str(cell) for cell in cells] if kind == "number" else words_of(cells)
+    parse, expected = (_number, "a number") if kind == "number" else (_days, "a date such as 2026-11-18")
+    values = [parse(text) for text in texts]
+    if None in values:
+        raise InputError(f"column {name!r} holds {texts[values.index(None)]!r}, expected {expected}, or an empty cell.")
     return np.array(values, dtype=np.float64)
 
 
@@ -151,7 +178,7 @@ def _plan(name: str, cells: Cells, train: np.ndarray) -> ColumnPlan | None:
     kind = kind_of(cells)
     if kind == "words":
         return _plan_words(name, words_of(cells), train)
-    values = (numbers_of(cells, name) if kind == "number" else days_of(cells, name))[train]
+    values = values_of(kind, cells, name)[train]
     missing = np.isnan(values)
     if missing.all():
         return None

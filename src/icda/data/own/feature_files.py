@@ -12,8 +12,16 @@ import numpy as np
 from icda.data.embedding.features import member_names, read_arrays, why
 from icda.data.embedding.samples import Columns
 from icda.data.missing import plain_names
-from icda.data.own.encoding import Cells, Plan, encode_table, feature_names, plan_columns
-from icda.data.own.mixed_tables import encoding_notes, parquet_cells, training_rows
+from icda.data.own.encoding import (
+    Cells,
+    Plan,
+    encode_table,
+    encoding_notes,
+    feature_names,
+    parquet_cells,
+    plan_columns,
+    training_rows,
+)
 from icda.data.own.parquet import ParquetTable, numeric_columns, open_parquet, read_column
 from icda.data.own.table import GROUP, LABEL, NAMED_COLUMNS, SPLIT, CsvTable, listed, read_table
 from icda.errors import InputError, MissingFileError
@@ -77,7 +85,9 @@ def column_names(path: Path) -> list[str]:
 def _from_npz(path: Path, asked: Columns) -> LabelledFeatures:
     members = member_names(path)  # only what is needed is read: the rest may be large
     chosen = {
-        "features": _features(path, members, asked),
+        "features": features_array(path, members, asked.array)
+        if asked.array is not None
+        else _pick(path, members, "features", asked.features, FEATURES),
         "labels": _pick(path, members, "labels", asked.labels, LABELS),
         "names": _pick_any(path, members, "names", asked.names, NAMES),
         "groups": _pick_any(path, members, "groups", asked.groups, ()),
@@ -94,18 +104,12 @@ def _from_npz(path: Path, asked: Columns) -> LabelledFeatures:
             raise InputError(
                 f"{path}: {role} ({chosen[role]}) need one value per row, {len(features)} in all, got {array.shape}."
             )
-    rows = _rows(path, arrays, members, asked.where, len(features))
-    if rows is not None:
+    if asked.where:
+        rows = _rows(path, arrays, members, asked.where, len(features))
         known = {role: array[rows] for role, array in known.items()}
     embedding = {name: str(arrays[name]) for name in EMBEDDING if name in arrays and arrays[name].ndim == 0}
     class_names = arrays.get("class_names") if labels.dtype.kind in "iu" else None
     return LabelledFeatures(**known, class_names=class_names, embedding=embedding, array=chosen["features"])
-
-
-def _features(path: Path, members: Collection[str], asked: Columns) -> str:
-    if asked.array is not None:
-        return features_array(path, members, asked.array)
-    return _pick(path, members, "features", asked.features, FEATURES)
 
 
 def features_array(path: Path, members: Collection[str], fitted: str | None) -> str:
@@ -120,11 +124,11 @@ def features_array(path: Path, members: Collection[str], fitted: str | None) -> 
 
 
 def _from_npy(path: Path, asked: Columns) -> LabelledFeatures:
-    if asked.labels is None or asked.features is not None or asked.names is not None:
-        raise InputError(f"{path} holds one array: name the other file with --labels LABELS.npy, and nothing else.")
-    if asked.groups is not None or asked.where:
-        option = "--where" if asked.where else "--groups"
-        raise InputError(f"{option} needs named arrays or columns, and {path} holds one: use an .npz or a .csv.")
+    if asked.labels is None or asked.features or asked.names or asked.groups or asked.where:
+        raise InputError(
+            f"{path} holds one array: name the other file with --labels LABELS.npy, and nothing else; --groups, --names "
+            "and --where need the named arrays of an .npz or the columns of a .csv."
+        )
     return LabelledFeatures(map_array(path), np.asarray(map_array(Path(asked.labels).expanduser())))
 
 
@@ -184,12 +188,7 @@ def _mixed_parquet(
     path: Path, names: Sequence[str], roles: Mapping[str, str | None], asked: Columns
 ) -> LabelledFeatures:
     """A Parquet file with words, truth values, dates or empty cells."""
-    taken = {*roles.values(), *_answers(names, roles["labels"] or "")}
-    used = [name for name in names if name not in taken]
-    if asked.plan is not None:
-        used = [one.name for one in asked.plan]
-        if lacking := [name for name in used if name not in names]:
-            raise InputError(f"{path} lacks the column {lacking[0]!r}, which the model was fitted to.")
+    used = _used(path, names, {*roles.values(), *_answers(names, roles["labels"] or "")}, asked)
     known: dict[str, Any] = {
         role: None if name is None else np.array(read_column(path, name).to_pylist(), dtype=object)
         for role, name in roles.items()
@@ -215,8 +214,7 @@ def _from_csv(path: Path, asked: Columns) -> LabelledFeatures:
     conditions = {condition.partition("=")[0] for condition in asked.where}
     # As objects: one long text would make a NumPy text column as wide for every row.
     arrays = {name: np.array(table.columns[name], dtype=object) for name in conditions if name in table.columns}
-    chosen = _rows(path, arrays, table.columns, asked.where, len(table.lines))
-    rows = np.arange(len(table.lines)) if chosen is None else np.flatnonzero(chosen)
+    rows = np.flatnonzero(_rows(path, arrays, table.columns, asked.where, len(table.lines)))
     indices: list[str] = []
     answers: list[str] = []
     if asked.fitted is not None:
@@ -235,13 +233,7 @@ def _from_csv(path: Path, asked: Columns) -> LabelledFeatures:
         "groups": None if group is None else np.array(table.names(group, may_be_empty=True))[rows],
     }
     if asked.plan is not None or (asked.encode and asked.fitted is None):
-        used = (
-            [one.name for one in asked.plan]
-            if asked.plan is not None
-            else [n for n in table.columns if n not in skipped]
-        )
-        if lacking := [name for name in used if name not in table.columns]:
-            raise InputError(f"{path} lacks the column {lacking[0]!r}, which the model was fitted to.")
+        used = _used(path, table.columns, skipped, asked)
         cells = {name: [table.columns[name][row] for row in rows] for name in used}
         if asked.plan is not None or not all(_is_number(cell) for column in cells.values() for cell in column):
             return replace(_encoded(cells, asked, splits, indices, answers), **known)
@@ -255,6 +247,16 @@ def _from_csv(path: Path, asked: Columns) -> LabelledFeatures:
         columns=tuple(columns),
         splits=splits,
     )
+
+
+def _used(path: Path, names: Collection[str], taken: Collection[str | None], asked: Columns) -> list[str]:
+    """The columns that become features: those of a model's plan, or all that are not taken for something else."""
+    if asked.plan is None:
+        return [name for name in names if name not in taken]
+    used = [one.name for one in asked.plan]
+    if lacking := [name for name in used if name not in names]:
+        raise InputError(f"{path} lacks the column {lacking[0]!r}, which the model was fitted to.")
+    return used
 
 
 def _encoded(
@@ -365,9 +367,9 @@ def _pick_any(path: Path, arrays: Collection[str], role: str, asked: str | None,
 
 def _rows(
     path: Path, arrays: Mapping[str, np.ndarray], known: Collection[str], where: Sequence[str], samples: int
-) -> np.ndarray | None:
-    """The rows in which every named array has the value asked for, compared as text; None for all rows."""
-    kept = None
+) -> np.ndarray:
+    """The rows (N,) in which every named array has the value asked for, compared as text."""
+    kept = np.ones(samples, dtype=bool)
     for condition in where:
         name, sign, value = condition.partition("=")
         if not sign:
@@ -376,14 +378,12 @@ def _rows(
             _unknown(path, known, name, "--where")
         if arrays[name].shape != (samples,):
             raise InputError(f"--where {condition}: {name} has shape {arrays[name].shape}, expected ({samples},).")
-        agreeing = arrays[name].astype(str) == value
-        if not agreeing.any():
-            values = np.unique(arrays[name].astype(str))
+        texts = arrays[name].astype(str)
+        if not (kept & (texts == value)).any():
+            values = np.unique(texts[kept])
             shown = ", ".join(values[:10]) + (" ..." if len(values) > 10 else "")
             raise InputError(f"--where {condition} keeps no row of {path}: {name} has the values {shown}.")
-        kept = agreeing if kept is None else kept & agreeing
-    if kept is not None and not kept.any():
-        raise InputError(f"--where {' --where '.join(where)} together keep no row of {path}.")
+        kept &= texts == value
     return kept
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,12 +19,6 @@ from icda.limits import LONGEST_NAME, check_unpacked
 from icda.registry import did_you_mean
 
 Source = str | PathLike[str] | Sequence[str | PathLike[str]]
-
-
-class Advance(Protocol):
-    """Told how many more rows were read."""
-
-    def __call__(self, rows: int) -> None: ...
 
 
 class FeatureBatch(NamedTuple):
@@ -149,8 +142,7 @@ class ParquetTable:
             columns = list(features)
             for name in columns:
                 self._check_column(name)
-        leaked = [name for name in columns if name in self.other_columns]
-        if leaked:
+        if leaked := [name for name in columns if name in self.other_columns]:
             raise InputError(
                 f"column {leaked[0]!r} is given as a feature and as the target, weight or group: the model would read the "
                 "answer off it. Take it out of the features."
@@ -230,26 +222,24 @@ def _is_number(kind: Any) -> bool:
     return bool(kinds.is_floating(kind) or kinds.is_integer(kind) or kinds.is_boolean(kind))
 
 
-@dataclass(frozen=True)
-class Spool:
-    """Where features go when they are too many for memory."""
-
-    tempdir: str | PathLike[str] | None = None  # None: the system's folder for temporary files
-    in_memory_bytes: int = 256 * 2**20
-    batch_size: int = 8192
-
-
 @contextmanager
-def spooled(table: ParquetTable, spool: Spool, advance: Advance | None = None) -> Iterator[FeatureBatch]:
+def spooled(
+    table: ParquetTable,
+    tempdir: str | PathLike[str] | None,
+    in_memory_bytes: int,
+    batch_size: int = 8192,
+    advance: Callable[[int], None] | None = None,
+) -> Iterator[FeatureBatch]:
     """All samples at once: features in memory if they are few, else in a temporary file that is gone afterwards.
 
-    The file takes N x A numbers of the table's type. That there is room is checked before anything is read.
+    The file takes N x A numbers of the table's type, in `tempdir` or the system's own folder. That there is room is
+    checked before anything is read.
     """
     shape = (table.num_rows, table.width)
     size = table.dtype.itemsize * table.num_rows * table.width
-    with tempfile.TemporaryDirectory(prefix="icda-", dir=spool.tempdir) as folder:
+    with tempfile.TemporaryDirectory(prefix="icda-", dir=tempdir) as folder:
         free = shutil.disk_usage(folder).free
-        in_memory = size < spool.in_memory_bytes
+        in_memory = size < in_memory_bytes
         if not in_memory and free < size:
             raise UnreadableError(
                 f"{shape[0]} x {shape[1]} features take {size / 2**30:.1f} GiB on disk, and {Path(folder).parent} has "
@@ -258,7 +248,7 @@ def spooled(table: ParquetTable, spool: Spool, advance: Advance | None = None) -
         path = Path(folder) / "features"
         rest: list[tuple[Any, ...]] = []
         with path.open("wb") as file:
-            for batch in table.batches(spool.batch_size):
+            for batch in table.batches(batch_size):
                 file.write(np.ascontiguousarray(batch.features).data)
                 rest.append(batch[1:])
                 if advance is not None:

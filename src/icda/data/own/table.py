@@ -148,8 +148,7 @@ def read_table(path: Path, only: Sequence[str] | None = None) -> CsvTable:
             file.seek(0)
             reader = csv.reader(file, delimiter=max(",;\t", key=first.count), strict=True)
             header = [name.strip() for name in next(reader, [])]
-            missing = [name for name in only or () if name not in header]
-            if missing:
+            if missing := [name for name in only or () if name not in header]:
                 raise InputError(f"{path} lacks {', '.join(missing)}: its columns are {', '.join(header) or 'none'}.")
             columns: dict[str, list[str]] = {name: [] for name in (header if only is None else only)}
             places = {name: header.index(name) for name in columns}

@@ -118,12 +118,17 @@ def features_task(path: str | PathLike[str], columns: Columns | None = None, *, 
 
 
 def _image_task(name: str, samples: Samples, size: int, seed: int, flip: bool, skip_unreadable: bool) -> Task:
-    images, skipped = ImageFiles([Path(str(path)) for path in samples.inputs], size, flip=flip), list[Path]()
-    if skip_unreadable:
-        images, samples, skipped = without_unreadable(images, samples)
-    return own_task(
-        name, images, samples, seed, input_shape=(3, size, size), model="resnet20", story=_left_out(skipped)
-    )
+    images, story = ImageFiles([Path(str(path)) for path in samples.inputs], size, flip=flip), ""
+    if skip_unreadable and (broken := find_unreadable(images.paths, lambda path: decode_image(path, size))):
+        unread = set(broken)
+        kept = [row for row, path in enumerate(images.paths) if path not in unread]
+        if not kept:
+            raise unreadable(broken, "cannot be read as images, and there is no other", "Nothing is left.")
+        left_out = listed([path.name for path in broken])
+        story = f" {len(broken)} unreadable files were left out: {left_out}."
+        warnings.warn(story.strip(), stacklevel=3)
+        images, samples = images.only(kept), samples.only(kept)
+    return own_task(name, images, samples, seed, input_shape=(3, size, size), model="resnet20", story=story)
 
 
 def _texts(path: Path, role: str, values: np.ndarray, may_be_missing: bool = False) -> list[str]:
@@ -174,22 +179,6 @@ def own_task(
         default_model=model,
         description=f"{len(labels)} samples of {len(class_names)} classes. {cut}{story}",
     )
-
-
-def without_unreadable(images: ImageFiles, samples: Samples) -> tuple[ImageFiles, Samples, list[Path]]:
-    """The same samples without those whose image files cannot be decoded, and these; a warning names them."""
-    broken = set(find_unreadable(images.paths, lambda path: decode_image(path, images.size)))
-    kept = [row for row, path in enumerate(images.paths) if path not in broken]
-    if not kept:
-        raise unreadable(list(broken), "cannot be read as images, and there is no other", "Nothing is left.")
-    skipped = [path for path in images.paths if path in broken]
-    if skipped:
-        warnings.warn(_left_out(skipped).strip(), stacklevel=3)
-    return images.only(kept), samples.only(kept), skipped
-
-
-def _left_out(paths: Sequence[Path]) -> str:
-    return f" {len(paths)} unreadable files were left out: {listed([path.name for path in paths])}." if paths else ""
 
 
 def _number(values: Sequence[str], names: tuple[str, ...]) -> Tensor:
