@@ -12,9 +12,9 @@ from torch import Tensor
 from icda.auditing.inputs import DECAY
 from icda.auditing.treatment import Treatment
 from icda.data.missing import encode_known
-from icda.heads.blocks import AnyReader, BlockRows, GivenGroups, Reading, count_attributes, read_attributes
+from icda.heads.blocks import NOTHING, AnyReader, BlockRows, GivenGroups, Reading, count_attributes
 from icda.heads.dealing import Place
-from icda.heads.spreading import ClassLogits, ReadingQuality, fit_spread_reader, gather_rows
+from icda.heads.spreading import ClassLogits, fit_spread_reader, gather_rows
 
 ENOUGH = 25  # samples of a class and a joint value, on average
 GIVEN = "Groups were given, so nothing was guessed."
@@ -29,9 +29,8 @@ class Grouping:
     """What to do, how each row's group is read (None: not at all), and how many rows each group and class has (K, C)."""
 
     treatment: Treatment
-    reader: AnyReader | None
-    counts: Tensor
-    quality: ReadingQuality | None = None  # of the reading, where it was needed
+    reader: AnyReader | None = None
+    counts: Tensor = NOTHING
 
 
 def find_groups(rows: BlockRows, shown: ClassLogits | None = None) -> Grouping:
@@ -42,28 +41,25 @@ def find_groups(rows: BlockRows, shown: ClassLogits | None = None) -> Grouping:
     """
     assert rows.reading.groups is not None
     names = [str(name) for name in rows.reading.groups]
-    number, reasons, quality = len(names), [GIVEN], None
+    number, reasons = len(names), [GIVEN]
     reader: AnyReader = GivenGroups(number)
     known = torch.cat(list(rows.each(known_groups)), 1)
     if known.shape[1] < rows.shape[0]:
         known_share = f"The group is known for {known.shape[1]} of {rows.shape[0]} samples"
         if number < 2:
             why = f"{known_share}, and is the same for all of them: nothing is done about it."
-            return Grouping(Treatment("logit_adjustment", [why], values=names), None, torch.empty(0))
+            return Grouping(Treatment("logit_adjustment", [why], values=names))
         if _goes_with_class(rows, known):
-            return Grouping(
-                Treatment("logit_adjustment", [f"{known_share}. {TOGETHER}"], values=names), None, torch.empty(0)
-            )
+            return Grouping(Treatment("logit_adjustment", [f"{known_share}. {TOGETHER}"], values=names))
         shown = shown or ClassLogits.of(rows, DECAY * rows.shape[1])
-        spread = fit_spread_reader(rows, known[0], known[1], number, shown)
-        reader, quality = spread, spread.quality
-        reasons = [f"{known_share} and was read off the others by a head: {quality}."]
-    counts: Tensor = rows.total(count_attributes, reader)
+        reader = fit_spread_reader(rows, known[0], known[1], number, shown)
+        reasons = [f"{known_share} and was read off the others by a head: {reader.quality}."]
+    counts: Tensor = rows.total(count_attributes, reader, rows.num_classes)
     if bool(((counts > 0).sum(1) <= 1).all()):
         # log P(y | group) would say the label, and nothing would be left to learn.
         reasons.append("Each group holds one class.")
-        return Grouping(Treatment("group_weights", reasons, values=names), reader, counts, quality)
-    return Grouping(Treatment("group_prior", reasons, values=names), reader, counts, quality)
+        return Grouping(Treatment("group_weights", reasons, values=names), reader, counts)
+    return Grouping(Treatment("group_prior", reasons, values=names), reader, counts)
 
 
 def group_treatment(rows: BlockRows, groups: np.ndarray, shown: ClassLogits | None = None) -> Treatment:
@@ -75,9 +71,7 @@ def group_treatment(rows: BlockRows, groups: np.ndarray, shown: ClassLogits | No
         reading = replace(rows.reading, groups=encode_known(column)[1])
         known = replace(rows, places=[replace(place, block=own)], reading=reading)
         grouping = find_groups(known, shown)
-        attributes = None
-        if grouping.reader is not None:
-            attributes = torch.cat([part for block in known.each(read_attributes, grouping.reader) for part in block])
+        attributes = None if grouping.reader is None else known.gathered(grouping.reader.read)
         found.append(replace(grouping.treatment, attributes=attributes))
     return found[0] if len(found) == 1 else joined(found, torch.from_numpy(place.block.targets), rows.num_classes)
 

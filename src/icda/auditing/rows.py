@@ -128,8 +128,7 @@ def look_at_rows(place: Place, reading: Reading, question: RowQuestion) -> RowSu
     """The figures of all rows of a block, written if there is a folder, and their sums."""
     sums = None
     for chunk in reading.chunks(place):
-        logits = question.contrast.biased.held_out(chunk)
-        ties = question.contrast.ties(chunk, logits)
+        logits, ties = question.contrast.biased.held_out(chunk), question.contrast.ties(chunk)
         part = sum_figures(int(chunk.rows[0]), logits, chunk.targets, ties, question.thresholds)
         sums = part if sums is None else sums.plus(part, None)
     assert sums is not None

@@ -162,8 +162,7 @@ def audit_blocks(
     sums = reduce(lambda one, other: one.plus(other, settings.top), rows.each(look_at_rows, question))
 
     def of_sample(sample: RowChunk) -> HeldOutTies:
-        logits = contrast.biased.held_out(sample)
-        return HeldOutTies(logits, contrast.ties(sample, logits))
+        return HeldOutTies(contrast.biased.held_out(sample), contrast.ties(sample))
 
     result = _result(rows, settings, sums, thresholds, names, of_sample)
     return replace(result, seconds=time.perf_counter() - start)

@@ -139,7 +139,7 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             self.treatment_ = replace(group_treatment(rows, read), reasons=[TAUGHT])
         else:
             self.audit_ = assess(rows) if assessment is None else assessment
-            self.treatment_ = spread_treatment(self.audit_.treatment, rows, self.audit_, DECAY * X.shape[1])
+            self.treatment_ = spread_treatment(self.audit_, rows, DECAY * X.shape[1])
         settings, unit = LossSettings(self.loss), 1 / float(weights[used].mean())
         treated = self.treatment_.applied(problem, unit)
         if self.C is None:

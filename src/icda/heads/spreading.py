@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from icda.heads.balance import rebalance
-from icda.heads.blocks import BlockRows, Reading, RowChunk, take_rows
+from icda.heads.blocks import AttributeReader, BlockRows, RowChunk, take_rows
 from icda.heads.cross_fit import held_out_logits, outside_folds
-from icda.heads.dealing import Place
 from icda.heads.folds import FoldHeads, fit_fold_heads
 from icda.heads.problem import LossSettings, Problem
 from icda.heads.solver import LinearHead, fit_head
@@ -56,7 +55,7 @@ class ClassLogits:
     @classmethod
     def of(cls, rows: BlockRows, decay: float) -> ClassLogits:
         heads = fit_fold_heads(rows, decay, balanced=False)
-        squares = max(rows.total(sum_squares, heads), 1e-12)
+        squares = max(float(rows.total(sum_squares, heads)), 1e-12)
         return cls(heads, CLASS_SHARE * (rows.shape[1] * rows.shape[0] * rows.num_classes / squares) ** 0.5)
 
     def beside(self, chunk: RowChunk) -> Tensor:
@@ -66,28 +65,20 @@ class ClassLogits:
 
 
 @dataclass(frozen=True)
-class SpreadReader:
-    """Reads an attribute of V values off features and class logits; `known` rows keep theirs."""
+class SpreadReader(AttributeReader):
+    """Reads an attribute of V values off features and class logits, with a head (V, A + C)."""
 
-    head: LinearHead  # (V, A + C)
     shown: ClassLogits
-    known: Tensor  # (M,) row numbers, ascending
-    values: Tensor  # (M,)
     quality: ReadingQuality
     allowed: Tensor | None = None  # (C, V), where values are possible for rows of one class only
 
-    @property
-    def number(self) -> int:
-        return len(self.head.bias)
-
     def probabilities(self, chunk: RowChunk) -> Tensor:
         """How likely each value is (n, V)."""
-        return likely(self.head.logits(self.shown.beside(chunk)), chunk.targets, self.allowed)
+        logits = LinearHead(self.weight, self.bias).logits(self.shown.beside(chunk))
+        return likely(logits, chunk.targets, self.allowed)
 
-    def read(self, chunk: RowChunk) -> Tensor:
-        found = self.probabilities(chunk).argmax(1)
-        places = torch.searchsorted(self.known, chunk.rows).clamp(max=len(self.known) - 1)
-        return torch.where(self.known[places] == chunk.rows, self.values[places], found)
+    def guess(self, chunk: RowChunk) -> Tensor:
+        return self.probabilities(chunk).argmax(1)
 
 
 def fit_spread_reader(rows: BlockRows, known: Tensor, values: Tensor, number: int, shown: ClassLogits) -> SpreadReader:
@@ -107,7 +98,7 @@ def fit_spread_reader(rows: BlockRows, known: Tensor, values: Tensor, number: in
     trusted = Problem.of(features, values, number, 1 / rows.shape[1], trust.clamp(min=1e-3).to(features).numpy())
     head = fit_head(rebalance(trusted, torch.zeros_like(values)), LossSettings("ce"))
     kept = torch.where(slips, likely(head.logits(features), chunk.targets, allowed).argmax(1), values)
-    return SpreadReader(head, shown, known, kept, reading_quality(right, values), allowed)
+    return SpreadReader(head.weight, head.bias, known, kept, shown, reading_quality(right, values), allowed)
 
 
 def likely(logits: Tensor, targets: Tensor, allowed: Tensor | None) -> Tensor:
@@ -116,10 +107,10 @@ def likely(logits: Tensor, targets: Tensor, allowed: Tensor | None) -> Tensor:
     return torch.softmax(logits if allowed is None else logits.masked_fill(~allowed[targets], float("-inf")), 1)
 
 
-def sum_squares(place: Place, reading: Reading, heads: FoldHeads) -> float:
-    """Of the centred class logits of a block's rows."""
-    found = (heads.held_out(chunk).double() for chunk in reading.chunks(place))
-    return sum(float((logits - logits.mean(1, keepdim=True)).square().sum()) for logits in found)
+def sum_squares(chunk: RowChunk, heads: FoldHeads) -> Tensor:
+    """Of the centred class logits of some rows."""
+    logits = heads.held_out(chunk).double()
+    return (logits - logits.mean(1, keepdim=True)).square().sum()
 
 
 def gather_rows(rows: BlockRows, chosen: np.ndarray) -> RowChunk:

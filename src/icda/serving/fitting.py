@@ -191,7 +191,7 @@ def train_groups(
     if treatment is None or treatment.name in ("group_prior", "group_weights"):  # the audit's own, said of all rows
         features, targets = torch.from_numpy(standardise(X)), torch.from_numpy(found.in_memory()[1])
         rows = BlockRows.of_memory(features, targets, len(found.class_names), seed=int(found.settings["seed"]))
-        treatment = spread_treatment(found.treatment, rows, found.assessment, DECAY * X.shape[1])
+        treatment = spread_treatment(found.assessment, rows, DECAY * X.shape[1])
     return suspected_groups(found, treatment), False
 
 

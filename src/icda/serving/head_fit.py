@@ -10,16 +10,18 @@ import torch
 
 from icda.auditing.assessment import Assessment, assess, draw_sample
 from icda.auditing.evidence import SAMPLES
+from icda.auditing.groups import Grouping, find_groups
 from icda.auditing.inputs import DECAY
-from icda.auditing.plan import attribute_reader, chosen_decay, fit_blocks_grouped, fit_blocks_treated, points_to
+from icda.auditing.plan import attribute_reader, chosen_decay, treated_problem
 from icda.auditing.treatment import Treatment
 from icda.data.missing import is_missing
 from icda.errors import InputError
 from icda.estimators.robust import RobustClassifier
 from icda.estimators.samples import weighted_moments
 from icda.functional.prior import joint_counts
-from icda.heads.blocks import BlockProblem, BlockRows
+from icda.heads.blocks import BlockRows
 from icda.heads.dealing import draw_rows
+from icda.heads.decay import GROUP_SMOOTHING
 from icda.heads.problem import LossName, LossSettings, Problem
 from icda.heads.pseudo_groups import fit_reader
 from icda.heads.solver import LinearHead, fit_head
@@ -110,25 +112,25 @@ def fit_rows(rows: BlockRows, method: str) -> tuple[Head, Assessment | None, Lin
     """`fit_named` for rows in blocks: the same steps, and the same head to the tolerance of the solver."""
     scaling, dtype = rows.reading.scaling, np.float64 if rows.dtype == torch.float64 else np.float32
     assert scaling is not None
-    assessment = treatment = shortcut = None
-    if method == AUTO and rows.reading.groups is not None:
-        grouped = fit_blocks_grouped(rows, LossSettings("la"))
-        head, treatment, decay = grouped.head, grouped.treatment, grouped.decay
-    elif method == AUTO:
+    settings, smoothing = LossSettings("la" if method == AUTO else method), 0.0  # type: ignore[arg-type]
+    assessment = shortcut = None
+    if method == AUTO and rows.reading.groups is None:
         assessment = assess(rows)
         rows.say(assessment.summary)
-        found = fit_blocks_treated(rows, assessment, LossSettings("la"))
-        head, treatment, decay = found.head, found.treatment, found.decay
-        if found.reader is not None:
+        has_shortcut, sample = assessment.treatment.name == "shortcut_prior", assessment.sample
+        grouping = Grouping(assessment.treatment, attribute_reader(assessment) if has_shortcut else None)
+        if has_shortcut:
             shortcut = shortcut_reader(assessment, scaling.mean, scaling.scale, rows.num_classes, np.dtype(dtype))
+    elif method == AUTO:
+        grouping, sample, smoothing = find_groups(rows), draw_sample(rows), GROUP_SMOOTHING
     else:
-        settings, sample = LossSettings(method), draw_sample(rows)  # type: ignore[arg-type]
-        small = Problem.plain(sample.features.to(rows.dtype), sample.targets, rows.num_classes, DECAY * rows.shape[1])
-        decay = chosen_decay(small, settings, sample.targets, rows.shape[0], rows.reading.seed)
-        head = fit_head(BlockProblem(rows, decay), settings, 200, 1e-4)
+        grouping, sample = Grouping(Treatment("logit_adjustment", [])), draw_sample(rows)
+    problem, treatment = treated_problem(rows, grouping, sample, settings, smoothing)
+    head = fit_head(problem, settings, 200, 1e-4)
     plain = head.unscaled(scaling.mean, scaling.scale)
     arrays = plain.weight.numpy().astype(dtype), plain.bias.numpy().astype(dtype)
-    return Head(rows.reading.classes, *arrays, 1 / (decay * rows.shape[0]), treatment, shortcut), assessment, head
+    done, C = treatment if method == AUTO else None, 1 / (problem.decay * rows.shape[0])
+    return Head(rows.reading.classes, *arrays, C, done, shortcut), assessment, head
 
 
 def done_in_words(method: str, head: Head) -> str:
@@ -154,5 +156,5 @@ def shortcut_reader(
     """A head that reads what the shortcut says off new samples, for features as they come."""
     reader = attribute_reader(assessment)
     head = LinearHead(reader.weight.double(), reader.bias.double()).unscaled(mean, scale)
-    towards = points_to(reader, assessment.sample, num_classes)
+    towards = joint_counts(reader.values, assessment.sample.targets, reader.number, num_classes).argmax(1)
     return ShortcutReader(head.weight.numpy().astype(dtype), head.bias.numpy().astype(dtype), towards.numpy())

@@ -101,7 +101,7 @@ def _robust(problem: Problem, row: dict[str, object]) -> Prepared:
     row["treatment"] = found.treatment.name
     row["suspected_before"] = "" if effect is None else effect.suspected_before
     row["suspected_after"] = "" if effect is None else effect.suspected_after
-    treatment = spread_treatment(found.treatment, rows, found, problem.decay)
+    treatment = spread_treatment(found, rows, problem.decay)
     treated, settings, asked = treatment.applied(problem), LossSettings("la"), found.sample.rows
     strata = treatment.strata(problem.targets, problem.num_classes)[asked]
     return replace(treated, decay=chosen_decay(treated.rows(asked), settings, strata, rows.shape[0], 0)), "la"
