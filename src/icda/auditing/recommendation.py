@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from icda.auditing.assessment import Assessment
 from icda.auditing.imbalance import FEW, Imbalance
 from icda.auditing.label_noise import LabelNoise
-from icda.auditing.ties import Separability
 
 UNEVEN_RATIO = 3.0  # largest class over smallest from which balancing the classes is worth a try
-OWN_FEATURES = 0.57  # separability from which, its lower bound above one half, suspects have features of their own
 
 
 @dataclass(frozen=True)
@@ -22,9 +20,6 @@ class Finding:
     advice: str
     reasons: list[str]
     figures: dict[str, Any]
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def recommend(assessment: Assessment, imbalance: Imbalance, noise: LabelNoise) -> list[Finding]:
@@ -40,11 +35,6 @@ def recommend(assessment: Assessment, imbalance: Imbalance, noise: LabelNoise) -
     if assessment.verdicts["long_tail"].answer != "yes" and imbalance.ratio >= UNEVEN_RATIO:
         found.append(_uneven(imbalance))
     return found
-
-
-def has_own_features(separability: Separability | None) -> bool:
-    """Whether the suspects look like a group with features of its own, rather than wrong labels or overlap."""
-    return separability is not None and separability.auroc >= OWN_FEATURES and separability.low > 0.5
 
 
 def _shortcut(assessed: Assessment) -> Finding:

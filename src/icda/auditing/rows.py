@@ -58,6 +58,9 @@ class RowFigures(NamedTuple):
     def chosen(self, rows: np.ndarray) -> RowFigures:
         return RowFigures(*(part[rows] for part in self))
 
+    def first(self, top: int | None) -> RowFigures:
+        return RowFigures(*(part[:top] for part in self))
+
     def records(self, names: list[str], sample_names: list[str] | None = None) -> Iterator[dict[str, Any]]:
         """A dictionary with `COLUMNS` for each row; without names a row is called by its number."""
         for i, row in enumerate(self.row):

@@ -33,23 +33,6 @@ class Separability:
     samples: int
 
 
-@dataclass(frozen=True)
-class Ties:
-    """Everything said of the ties of samples in memory, one entry per sample."""
-
-    probabilities: np.ndarray  # (N, C), of class-balanced heads that have not seen the sample
-    tied_to: np.ndarray  # (N,), the likeliest wrong class
-    strength: np.ndarray  # (N,), alpha towards it
-    tie: np.ndarray  # (N,), larger the more tied
-    suspected: np.ndarray  # (N,), bool
-    matrix: np.ndarray  # (C, C), mean strength of row class towards column class, 0 on the diagonal
-    separability: Separability | None  # None: too few to say
-
-    @property
-    def predicted(self) -> np.ndarray:
-        return self.probabilities.argmax(1)
-
-
 def separability(problem: Problem, logits: Tensor, suspected: Tensor, folds: int, seed: int) -> Separability | None:
     """Train heads to tell (class, suspected and predicted wrongly or not) apart, and ask held-out samples.
 

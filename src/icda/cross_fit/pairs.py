@@ -145,9 +145,9 @@ def trial(
     ones = features.new_ones(len(targets))
     counts = torch.bincount(targets, minlength=num_classes).double()
     problem = Problem(features, targets, num_classes, ones, ones, counts, DECAY)
-    plain = _cross_fit(problem, LossSettings(plain_loss), targets, seed)
+    plain = quick_logits(problem, LossSettings(plain_loss), targets, seed)
     informed = rebalance(problem, answers, "prior")
-    return plain, _cross_fit(informed, LossSettings("la"), targets * num_classes + answers, seed)
+    return plain, quick_logits(informed, LossSettings("la"), targets * num_classes + answers, seed)
 
 
 def within_answers(logits: Tensor, targets: Tensor, answers: Tensor) -> tuple[float, float]:
@@ -189,5 +189,6 @@ def ratio_of_medians(first: Tensor, second: Tensor) -> float:
     return float(first.median() / second.median().clamp(min=1e-12))
 
 
-def _cross_fit(problem: Problem, settings: LossSettings, strata: Tensor, seed: int) -> Tensor:
+def quick_logits(problem: Problem, settings: LossSettings, strata: Tensor, seed: int) -> Tensor:
+    """Out-of-fold logits (N, C), as exact as the questions about shares and medians need them."""
     return cross_fitted_logits(problem, settings, strata, folds=5, seed=seed, max_iter=MAX_ITER, tol=TOL)

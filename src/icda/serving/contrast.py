@@ -63,10 +63,8 @@ def _by_group(fitted: Fitted, rows: np.ndarray) -> list[Contrast]:
 
 def _by_tie(fitted: Fitted, rows: np.ndarray) -> list[Contrast]:
     """Samples that models which have not seen them take for another class, beside the others of theirs."""
-    names, (_, targets) = fitted.audit.class_names, fitted.audit.in_memory()
-    tied = fitted.audit.tied
-    predicted = np.empty(len(targets), dtype=np.int64)
-    predicted[tied.row] = tied.predicted
+    names, (ties, _) = fitted.audit.class_names, fitted.audit.in_memory()
+    targets, predicted = ties.label, ties.predicted
     found = []
     for number, name in enumerate(names):
         own = targets == number

@@ -151,13 +151,13 @@ def suspected_groups(found: Audit, treatment: Treatment) -> list[str] | None:
 
     None where no shortcut is seen: then the tied samples are those that heads get wrong, and no group.
     """
-    names, (ties, targets) = found.class_names, found.in_memory()
+    names, (ties, _) = found.class_names, found.in_memory()
     if treatment.attributes is not None:
         answers = treatment.attributes.numpy()
-        return [f"{names[y]}, shortcut points to {names[a]}" for y, a in zip(targets, answers, strict=True)]
+        return [f"{names[y]}, shortcut points to {names[a]}" for y, a in zip(ties.label, answers, strict=True)]
     if found.verdicts["shortcut"].answer == "no":
         return None
-    return [f"{names[y]}, {'tied' if part else 'rest'}" for y, part in zip(targets, ties.suspected, strict=True)]
+    return [f"{names[y]}, {'tied' if part else 'rest'}" for y, part in zip(ties.label, ties.suspected, strict=True)]
 
 
 def groups_of(labels: np.ndarray, given: np.ndarray | None, treatment: Treatment | None) -> list[str] | None:
@@ -189,7 +189,7 @@ def train_groups(
     if groups is not None:
         return groups, True
     if treatment is None or treatment.name in ("group_prior", "group_weights"):  # the audit's own, said of all rows
-        features, targets = torch.from_numpy(standardise(X)), torch.from_numpy(found.in_memory()[1])
+        features, targets = torch.from_numpy(standardise(X)), torch.from_numpy(found.in_memory()[0].label)
         rows = BlockRows.of_memory(features, targets, len(found.class_names), seed=int(found.settings["seed"]))
         treatment = spread_treatment(found.assessment, rows, DECAY * X.shape[1])
     return suspected_groups(found, treatment), False
