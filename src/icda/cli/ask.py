@@ -69,11 +69,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def _page(maker: QuestionMaker, command: str):  # type: ignore[no-untyped-def]
     from icda.auditing import audit
-    from icda.serving.fitting import as_floats
     from icda.serving.questions import render_questions
 
-    data, rows = maker.data, maker.rows
-    found = audit(as_floats(data.features[rows]), data.labels[rows], seed=maker.seed)
+    train = maker.data.training
+    found = audit(train.features, train.labels, seed=maker.seed)
 
     def page(answers: Answers, token: str) -> str:
         return render_questions(maker, found, command, answers, token)

@@ -248,7 +248,7 @@ def adjustment_table(settings: LossSettings, moments: LogitMoments, relations: T
     """What the augmented losses add to the logits of each label; `relations` (C, C) are RISDA's."""
     if settings.name == "icda":
         return icda_table(moments, settings.lam)
-    return label_table(moments, settings.lam, relations, settings.mean_strength)
+    return label_table(moments, settings.lam, relations if settings.name == "risda" else None, settings.mean_strength)
 
 
 def label_slope_(

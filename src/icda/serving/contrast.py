@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from icda.auditing.exhibits import Show, show_images, show_texts
+from icda.data.embedding import Samples
 from icda.data.images import UnreadableImageError
 from icda.serving.differences import differing_columns, differing_pictures, differing_texts
 
@@ -22,7 +24,7 @@ MOST = 20_000  # of a lot that columns are compared by
 
 @dataclass(frozen=True)
 class Contrast:
-    """Rows of the data (not of the training part): usual ones of a class, and suspected ones of the same class."""
+    """Training samples: usual ones of a class, and suspected ones of the same class."""
 
     label: str
     usual_name: str
@@ -37,13 +39,11 @@ def contrasts(fitted: Fitted) -> list[Contrast]:
     By groups where they are known or guessed: the largest of the class, and the one with most errors. Else by the audit's
     ties.
     """
-    test = fitted.data.test
-    rows = np.arange(len(fitted.data)) if test is None else np.flatnonzero(~test)
-    return _by_group(fitted, rows) if fitted.groups is not None else _by_tie(fitted, rows)
+    return _by_tie(fitted) if fitted.groups is None else _by_group(fitted)
 
 
-def _by_group(fitted: Fitted, rows: np.ndarray) -> list[Contrast]:
-    groups, labels = np.array(fitted.groups, dtype=object), fitted.data.labels[rows]
+def _by_group(fitted: Fitted) -> list[Contrast]:
+    groups, labels = np.array(fitted.groups, dtype=object), fitted.data.training.labels
     judged = fitted.trial.before or fitted.trial.after
     right = {part.name: part.accuracy for part in judged.groups}
     found: list[tuple[float, Contrast]] = []
@@ -55,13 +55,13 @@ def _by_group(fitted: Fitted, rows: np.ndarray) -> list[Contrast]:
         if not others:
             continue
         worst = min(others, key=lambda name: (right.get(name, 1.0), name))
-        lots = (rows[own & (groups == name)] for name in (usual, worst))
+        lots = (np.flatnonzero(own & (groups == name)) for name in (usual, worst))
         found.append((right.get(worst, 1.0), Contrast(str(label), str(usual), str(worst), *lots)))
     found.sort(key=lambda pair: (pair[0], pair[1].label))
     return [contrast for _, contrast in found]
 
 
-def _by_tie(fitted: Fitted, rows: np.ndarray) -> list[Contrast]:
+def _by_tie(fitted: Fitted) -> list[Contrast]:
     """Samples that models which have not seen them take for another class, beside the others of theirs."""
     names, (ties, _) = fitted.audit.class_names, fitted.audit.in_memory()
     targets, predicted = ties.label, ties.predicted
@@ -72,8 +72,15 @@ def _by_tie(fitted: Fitted, rows: np.ndarray) -> list[Contrast]:
         if wrong.sum() >= FEWEST and right.sum() >= FEWEST:
             towards = names[int(np.bincount(predicted[wrong]).argmax())]
             said = f"{name}, mostly taken for {towards}"
-            found.append(Contrast(name, f"{name}, recognised", said, rows[right], rows[wrong]))
+            lots = np.flatnonzero(right), np.flatnonzero(wrong)
+            found.append(Contrast(name, f"{name}, recognised", said, *lots))
     return sorted(found, key=lambda one: (-len(one.suspected), one.label))
+
+
+def show_inputs(samples: Samples) -> Show:
+    """How each image or text is shown, by its place."""
+    show = show_images if samples.kind == "image" else show_texts
+    return show(samples.inputs, len(samples))
 
 
 def in_words(data: FitData, first: np.ndarray, second: np.ndarray) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,23 @@ class FitData:
     def __len__(self) -> int:
         return len(self.features)
 
+    @cached_property
+    def training(self) -> FitData:
+        """Without the rows of the test split."""
+        return self if self.test is None else self.only(np.flatnonzero(~self.test))
+
+    def only(self, rows: np.ndarray) -> FitData:
+        """Some of the rows, with no split among them."""
+        return replace(
+            self,
+            features=self.features[rows],
+            labels=self.labels[rows],
+            names=[self.names[row] for row in rows],
+            samples=None if self.samples is None else self.samples.only(rows.tolist()),
+            groups=None if self.groups is None else self.groups[rows],
+            test=None,
+        )
+
 
 def read_fit_data(
     path: Path, asked: Asked, folder: Path, overwrite: bool = False, progress: Progress | None = None
@@ -113,7 +131,8 @@ def read_fit_data(
         if samples.column is None
         else (f"Taken for {samples.kind}s: the column {samples.column!r}; no other column.",)
     )
-    data = FitData(made.features, made.y, names, reads, samples, groups, test, notes, skipped, embedded=True)
+    features = as_floats(made.features)
+    data = FitData(features, made.y, names, reads, samples, groups, test, notes, skipped, embedded=True)
     return _with_other_groups(data, path)
 
 
@@ -195,10 +214,16 @@ def check_classes(labels: np.ndarray, test: np.ndarray | None, path: Path | str)
         raise InputError(f"{path}: all {which} are of one class, {known[0]}; a classifier needs at least 2 classes.")
 
 
+def as_floats(X: np.ndarray) -> np.ndarray:
+    if X.ndim != 2:
+        raise InputError(f"the features have shape {X.shape}, expected (N, A): one row of numbers per sample.")
+    if X.dtype.kind not in "fiub":
+        raise InputError(f"the features are of type {X.dtype}, expected numbers.")
+    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32 if X.dtype == np.float16 else np.float64)
+
+
 def check_finite(features: np.ndarray, columns: tuple[str, ...] | None, path: Path | str) -> None:
     """Refuse NaN and infinity by their place."""
-    if features.ndim != 2 or features.dtype.kind != "f":
-        return
     finite = np.isfinite(features)
     if finite.all():
         return
@@ -256,7 +281,7 @@ def _from_file(path: Path, asked: Asked) -> FitData:
     # The labels of an .npy are another file: those of these rows, and of no others that the model is judged on later.
     reads = replace(_reads(found), label=None if path.suffix.lower() == ".npy" else asked.labels, group=asked.groups)
     reads = replace(reads, table=found.plan)
-    features = np.asarray(found.features)
+    features = as_floats(np.asarray(found.features))
     check_finite(features, found.columns, path)
     if labels.ndim == 1:
         check_classes(labels, test, path)
@@ -296,12 +321,4 @@ def _kept(samples: Samples, made: Features) -> Samples:
     if not len(made.skipped):
         return samples
     gone = set(map(str, made.skipped))
-    rows = [row for row, name in enumerate(samples.ids) if str(name) not in gone]
-
-    def keep(values: object) -> object:
-        return None if values is None else [values[row] for row in rows]  # type: ignore[index]
-
-    parts = {
-        name: keep(getattr(samples, name)) for name in ("inputs", "ids", "labels", "groups", "splits", "attributes")
-    }
-    return Samples(samples.kind, source=samples.source, column=samples.column, **parts)  # type: ignore[arg-type]
+    return samples.only([row for row, name in enumerate(samples.ids) if str(name) not in gone])

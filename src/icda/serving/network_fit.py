@@ -17,7 +17,7 @@ from icda.methods import resolve_method
 from icda.models.encoders import Frozen
 from icda.results.files import CHECKPOINT, CONFIG, EXPLANATIONS, LOG, MODEL, REPORT, RESULT, TENSORBOARD
 from icda.serving.fit_data import FitData
-from icda.serving.fitting import Fitted, Say, as_floats, groups_of, train_groups
+from icda.serving.fitting import Fitted, Say, groups_of, train_groups
 from icda.serving.head_fit import AUTO, shortcut_reader
 from icda.serving.network import NetworkModel, load_network
 from icda.serving.trial import Outcome, Trial, judge
@@ -60,11 +60,9 @@ def fit_network(
     say = say or (lambda _: None)
     config, started = settings.config, time.perf_counter()
     data = replace(data, test=_test_rows(config, len(data)))
-    assert data.test is not None
-    X, y = as_floats(data.features[~data.test]), data.labels[~data.test]
-    say(f"Auditing {len(y)} samples ...")
-    names = [name for name, held_out in zip(data.names, data.test, strict=True) if not held_out]
-    found = audit(X, y, sample_names=names, seed=config.seed)
+    train_part = data.training
+    say(f"Auditing {len(train_part)} samples ...")
+    found = audit(train_part.features, train_part.labels, sample_names=train_part.names, seed=config.seed)
     spent = {"audit": time.perf_counter() - started}
     advised = "robust" if data.groups is None else "group_prior"
     chosen = advised if method == AUTO else resolve_method(method)
@@ -78,8 +76,8 @@ def fit_network(
         started = time.perf_counter()
         results[name] = train(run, resume=not settings.overwrite, overwrite=settings.overwrite, view=view)
         spent[name] = time.perf_counter() - started
-    groups, are_known = train_groups(data, X, y, found, None)
-    judged_by = _test_groups(data, X, found, groups is not None and are_known)
+    groups, are_known = train_groups(train_part, found, None)
+    judged_by = _test_groups(data, found, groups is not None and are_known)
     outcomes = {name: _judged(Path(run.out), judged_by) for name, run in runs.items()}
     after, split = outcomes["train"]
     before = outcomes["plain"][0] if "plain" in outcomes else None
@@ -115,16 +113,17 @@ def _test_rows(config: TrainConfig, samples: int) -> np.ndarray:
     return test
 
 
-def _test_groups(data: FitData, X: np.ndarray, found: Audit, are_known: bool) -> list[str] | None:
+def _test_groups(data: FitData, found: Audit, are_known: bool) -> list[str] | None:
     """Class and group of every sample, as far as the test part needs them: given, else by what the shortcut says of it."""
     if are_known and data.groups is not None:
         return groups_of(data.labels, data.groups, None)
     if found.treatment.name != "shortcut_prior":
         return None
+    X = data.training.features
     moments = weighted_moments(X, np.ones(len(X), X.dtype))
     mean, scale = (torch.from_numpy(part) for part in moments)
     reader = shortcut_reader(found.assessment, mean, scale, len(found.class_names), X.dtype)
-    towards = reader.answers(as_floats(data.features))
+    towards = reader.answers(data.features)
     return [
         f"{label}, shortcut points to {found.class_names[k]}" for label, k in zip(data.labels, towards, strict=True)
     ]

@@ -31,8 +31,7 @@ class NewData:
 
     ids: list[str]
     id_name: str
-    samples: Samples | None = None
-    features: np.ndarray | None = None
+    inputs: Samples | np.ndarray
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -58,17 +57,16 @@ def read_new(path: Path, reads: Reads, column: str | None = None, allow_outside:
 
 
 def _from_samples(samples: Samples, id_name: str) -> NewData:
-    return NewData([str(name) for name in samples.ids], id_name, samples=samples)
+    return NewData([str(name) for name in samples.ids], id_name, samples)
 
 
 def _from_table(table: CsvTable, reads: Reads, column: str | None, allow_outside: bool) -> NewData:
     ids = table.find("name", None, NAMES)
     if reads.kind == "features":
         names = _wanted_columns(reads, list(table.columns), table.path)
-        if reads.table is not None:
-            named = None if ids is None or ids in names else np.array(table.columns[ids], dtype=object)
-            return _rows(encode_table(table.columns, reads.table), reads, table.path, named)
         named = None if ids is None or ids in names else np.array(table.columns[ids], dtype=object)
+        if reads.table is not None:
+            return _rows(encode_table(table.columns, reads.table), reads, table.path, named)
         return _rows(np.stack([_numbers(table, name) for name in names], 1), reads, table.path, named)
     usual = TEXT if reads.kind == "text" else IMAGE
     if column is None and reads.column in table.columns:
@@ -86,7 +84,7 @@ def _from_table(table: CsvTable, reads: Reads, column: str | None, allow_outside
         return _from_samples(samples, "path")
     if ids is None or ids == found:
         return _from_samples(samples, "row")
-    return NewData(list(table.columns[ids]), "id", samples=samples)
+    return NewData(list(table.columns[ids]), "id", samples)
 
 
 def _from_npz(path: Path, reads: Reads, column: str | None) -> NewData:
@@ -134,8 +132,8 @@ def _rows(features: np.ndarray, reads: Reads, path: Path, names: np.ndarray | No
         raise InputError(f"{path} has no rows: there is nothing to predict.")
     features = check_features(features, reads)
     if names is not None and names.shape == (len(features),):
-        return NewData([str(name) for name in names], "id", features=features)
-    return NewData([str(row) for row in range(len(features))], "row", features=features)
+        return NewData([str(name) for name in names], "id", features)
+    return NewData([str(row) for row in range(len(features))], "row", features)
 
 
 def _width(features: np.ndarray, reads: Reads, path: Path) -> np.ndarray:

@@ -13,8 +13,8 @@ import numpy as np
 from icda.errors import InputError
 from icda.results.files import replacing_text
 from icda.results.foreign_text import write_csv
-from icda.serving.model import CHUNK, Answers, Model, probabilities_of
-from icda.serving.new_data import NewData, read_new
+from icda.serving.model import Model, probabilities_of
+from icda.serving.new_data import read_new
 
 Progress = Callable[[int, int], None]  # inputs done, inputs in all
 POINTS_TO, DISAGREE = "shortcut_points_to", "disagree"
@@ -99,7 +99,7 @@ def predict_data(
     new = read_new(Path(data).expanduser(), model.reads, column, allow_outside)
     probabilities = np.full((len(new), len(model.classes)), np.nan)
     points_to: np.ndarray | None = None
-    for rows, answers in _answers(model, new, skip_unreadable):
+    for rows, answers in model.answers(new.inputs, skip_unreadable):
         chosen = np.arange(rows.start, rows.stop)[answers.kept]
         probabilities[chosen] = probabilities_of(answers.logits)
         if answers.points_to is not None:
@@ -110,16 +110,6 @@ def predict_data(
     if np.isnan(probabilities[:, 0]).all():
         raise InputError(f"none of the {len(new)} inputs of {data} can be read: nothing to write.")
     return Predictions(new.ids, new.id_name, model.classes, probabilities, points_to)
-
-
-def _answers(model: Model, new: NewData, skip_unreadable: bool) -> Iterator[tuple[range, Answers]]:
-    if new.features is not None:
-        yield range(len(new)), model.answer_features(new.features)
-        return
-    assert new.samples is not None
-    for first in range(0, len(new), CHUNK):
-        rows = range(first, min(first + CHUNK, len(new)))
-        yield rows, model.answer(new.samples, rows, skip_unreadable)
 
 
 def count_labels(predictions: Predictions) -> Mapping[str, int]:
