@@ -26,7 +26,7 @@ from icda.errors import InputError, OperationError
 from icda.heads.blocks import BlockProblem, BlockRows
 from icda.heads.problem import LossSettings
 from icda.heads.solver import LinearHead, fit_head
-from icda.serving.loading import load
+from icda.serving.model import load
 
 
 @pytest.fixture(scope="module")

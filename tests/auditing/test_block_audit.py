@@ -17,10 +17,9 @@ from icda.auditing.result import Audit
 from icda.auditing.run import AuditSettings, audit_blocks
 from icda.cli.audit import main
 from icda.errors import InputError
-from icda.heads.balance import rebalance
 from icda.heads.blocks import MemoryBlock
 from icda.heads.dealing import deal_folds
-from icda.heads.problem import LossSettings, Problem
+from icda.heads.problem import LossSettings, Problem, rebalance
 from icda.heads.solver import fit_head
 
 EXACT = AuditSettings(C=0.3, folds=3, rounds=2, seed=5, max_iter=2000, tol=1e-9, dtype=torch.float64)

@@ -6,8 +6,7 @@ from typing import get_args
 import pytest
 import torch
 
-from icda.heads.balance import Through, balance_weights, rebalance, reweigh
-from icda.heads.problem import LossSettings, Problem
+from icda.heads.problem import LossSettings, Problem, Through, balance_weights, rebalance, reweigh
 from icda.heads.solver import fit_head
 
 

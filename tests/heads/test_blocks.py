@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from icda.errors import InputError
-from icda.heads.balance import rebalance, reweigh, with_prior
 from icda.heads.blocks import (
     AttributePrior,
     AttributeReader,
@@ -34,7 +33,7 @@ from icda.heads.folds import (
     trusted_heads,
     wrong_margin,
 )
-from icda.heads.problem import LossSettings, Problem
+from icda.heads.problem import LossSettings, Problem, rebalance, reweigh, with_prior
 from icda.heads.solver import fit_head
 
 EXACT = {"max_iter": 2000, "tol": 1e-10}

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import torch
 
-from icda.heads.balance import rebalance
 from icda.heads.cross_fit import cross_fitted_logits, cross_fitted_strength, stratified_folds
-from icda.heads.problem import LossSettings, Problem
+from icda.heads.problem import LossSettings, Problem, rebalance
 from icda.heads.solver import fit_head
 
 

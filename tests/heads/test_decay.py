@@ -11,8 +11,7 @@ from icda.auditing import plan
 from icda.auditing.evidence import SAMPLES
 from icda.auditing.plan import chosen_decay
 from icda.errors import InputError
-from icda.heads.cross_fit import cross_fitted_logits
-from icda.heads.decay import FACTORS, LEAST_GAIN, balanced_share, choose_decay
+from icda.heads.cross_fit import FACTORS, LEAST_GAIN, balanced_share, choose_decay, cross_fitted_logits
 from icda.heads.problem import LossSettings, Problem
 from icda.heads.solver import fit_head
 

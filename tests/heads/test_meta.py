@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from icda.functional.strength import Strength, direct_strength
-from icda.heads.balance import rebalance
 from icda.heads.meta import MetaSettings, MetaVariables, _Fold, fit_meta_head
-from icda.heads.problem import LossSettings, Problem
+from icda.heads.problem import LossSettings, Problem, rebalance
 from icda.heads.solver import LinearHead, fit_head
 
 

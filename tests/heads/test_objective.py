@@ -16,10 +16,9 @@ from icda import ICDALoss, ISDALoss, LogitAdjustmentLoss, RISDALoss, direct_stre
 from icda.functional.grouping import LabelGroups
 from icda.functional.tables import LogitMoments, boundary_variances, icda_logits, icda_table
 from icda.heads import solver
-from icda.heads.balance import rebalance
 from icda.heads.cross_fit import outside_folds
 from icda.heads.objective import FoldObjective, from_rows, to_rows
-from icda.heads.problem import LossSettings, Problem
+from icda.heads.problem import LossSettings, Problem, rebalance
 from icda.heads.rows import StoredRows
 from icda.heads.solver import LinearHead, fit_folds, fit_head
 

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from icda.functional.strength import Strength
-from icda.heads.balance import rebalance, reweigh
-from icda.heads.problem import LossSettings, Problem
+from icda.heads.problem import LossSettings, Problem, rebalance, reweigh
 from icda.heads.solver import fit_head
 
 

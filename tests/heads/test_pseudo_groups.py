@@ -3,8 +3,7 @@ from __future__ import annotations
 import torch
 from sklearn.metrics import roc_auc_score
 
-from icda.heads.balance import balance_weights
-from icda.heads.problem import LossSettings, Problem
+from icda.heads.problem import LossSettings, Problem, balance_weights
 from icda.heads.pseudo_groups import contrast_groups
 from icda.heads.solver import fit_head
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from icda.auditing.groups import find_groups, group_treatment
+from icda.auditing.plan import find_groups, group_treatment
 from icda.heads.blocks import BlockRows, MemoryBlock
 from icda.heads.spreading import ClassLogits, SpreadReader, fit_spread_reader, reading_quality
 

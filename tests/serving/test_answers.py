@@ -20,9 +20,9 @@ from icda.data.embedding import Samples
 from icda.errors import InputError
 from icda.serving.answers import SampleAnswer, parse_answers, read_answers, with_answers, write_answers
 from icda.serving.ask_server import make_app
-from icda.serving.differences import differing_pictures, differing_texts
+from icda.serving.contrast import differing_pictures, differing_texts
 from icda.serving.fit_data import FitData
-from icda.serving.loading import load
+from icda.serving.model import load
 from icda.serving.questions import QuestionMaker, render_questions
 from icda.serving.reads import Reads
 

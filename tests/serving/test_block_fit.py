@@ -14,7 +14,7 @@ from icda.cli.fit import main
 from icda.estimators import robust
 from icda.heads.blocks import BlockRows
 from icda.serving import head_fit
-from icda.serving.loading import load
+from icda.serving.model import load
 
 
 def make_files(folder: Path, with_shortcut: bool, count: int = 4000) -> tuple[list[str], np.ndarray, np.ndarray]:

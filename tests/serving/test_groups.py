@@ -206,7 +206,7 @@ def test_a_handful_of_rare_samples_does_not_choose_the_decay() -> None:
     """Three samples of a rare group cannot vouch for a weaker decay that serves the frequent ones."""
     import torch
 
-    from icda.heads.decay import GROUP_SMOOTHING, is_better
+    from icda.heads.cross_fit import GROUP_SMOOTHING, is_better
 
     strata = torch.tensor([0] * 100 + [1] * 3)
     before, after = torch.ones(103, dtype=torch.bool), torch.ones(103, dtype=torch.bool)

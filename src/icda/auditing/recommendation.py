@@ -5,11 +5,48 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from icda.auditing.assessment import Assessment
-from icda.auditing.imbalance import FEW, Imbalance
 from icda.auditing.label_noise import LabelNoise
 
+FEW = 20  # training samples below which a class counts as few-shot, as in icda.metrics
+MANY = 100
 UNEVEN_RATIO = 3.0  # largest class over smallest from which balancing the classes is worth a try
+
+
+@dataclass(frozen=True)
+class Imbalance:
+    """`ratio` is the largest class over the smallest; `entropy` that of the class shares over its largest value."""
+
+    counts: list[int]
+    ratio: float
+    entropy: float
+    few: list[str]
+    medium: int
+    many: int
+
+
+def measure_imbalance(counts: np.ndarray, names: list[str]) -> Imbalance:
+    """The long-tail section.
+
+    >>> measure_imbalance(np.array([300, 30, 3]), ["cat", "dog", "emu"]).few
+    ['emu']
+    >>> round(measure_imbalance(np.array([10, 10]), ["a", "b"]).entropy, 6)
+    1.0
+    """
+    shares = counts / counts.sum()
+    entropy = float(-(shares * np.log(shares)).sum() / np.log(len(counts)))
+    few = [names[k] for k in np.argsort(counts, kind="stable") if counts[k] < FEW]
+    many = int((counts > MANY).sum())
+    return Imbalance(
+        [int(count) for count in counts],
+        float(counts.max() / counts.min()),
+        entropy,
+        few,
+        len(counts) - len(few) - many,
+        many,
+    )
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,9 @@ import numpy as np
 
 from icda.auditing.assessment import Assessment
 from icda.auditing.exhibits import collect_exhibits, show_images, show_texts
-from icda.auditing.imbalance import Imbalance
 from icda.auditing.label_noise import LabelNoise
 from icda.auditing.page import render_audit_page
-from icda.auditing.recommendation import Finding
+from icda.auditing.recommendation import Finding, Imbalance
 from icda.auditing.rows import COLUMNS, RowFigures
 from icda.auditing.ties import ClassCost, Separability
 from icda.auditing.treatment import Treatment

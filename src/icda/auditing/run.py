@@ -14,10 +14,9 @@ import torch
 
 from icda.auditing.assessment import assess
 from icda.auditing.evidence import SAMPLES
-from icda.auditing.imbalance import measure_imbalance
 from icda.auditing.inputs import DECAY, check_class_counts, check_folds, check_inputs, scarce_notes
 from icda.auditing.label_noise import LabelNoise, cleanlab_issues, scaled_joint
-from icda.auditing.recommendation import recommend
+from icda.auditing.recommendation import measure_imbalance, recommend
 from icda.auditing.result import Audit
 from icda.auditing.rows import RowForm, RowQuestion, RowSums, look_at_rows, prepare_folder, sum_figures
 from icda.auditing.ties import class_costs, separability

@@ -11,9 +11,8 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from icda.auditing.rows import RowSums
-from icda.heads.balance import rebalance
 from icda.heads.cross_fit import cross_fitted_logits
-from icda.heads.problem import LossSettings, Problem
+from icda.heads.problem import LossSettings, Problem, rebalance
 
 PARTNERS = 3  # samples of the other class that each suspect is compared with
 FEWEST = 20  # suspects below which we do not say what they are

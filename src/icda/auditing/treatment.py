@@ -16,9 +16,8 @@ from icda.auditing.evidence import FEW, Sketch
 from icda.cross_fit.pairs import DECAY, EACH, PAIR_RATIO, TWINS, quick_logits, share
 from icda.cross_fit.rules import Verdict
 from icda.cross_fit.twins import even_cuts, twin_logits, twin_margins
-from icda.heads.balance import rebalance, reweigh, with_prior
-from icda.heads.decay import balanced_share
-from icda.heads.problem import LossSettings, Problem
+from icda.heads.cross_fit import balanced_share
+from icda.heads.problem import LossSettings, Problem, rebalance, reweigh, with_prior
 
 TRUST_ROUNDS = 2
 MOST_STRENGTH = (

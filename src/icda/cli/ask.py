@@ -40,10 +40,9 @@ def main(arguments: Sequence[str]) -> int:
     check_seed(options.seed)
     from icda.results.files import write_page
     from icda.serving.answers import read_answers
-    from icda.serving.fit_data import read_fit_data
+    from icda.serving.fit_data import read_fit_data, read_source
     from icda.serving.folder import ANSWERS, FACTS, QUESTIONS
     from icda.serving.questions import QuestionMaker
-    from icda.serving.source import read_source
 
     data, asked, folder = options.data.expanduser(), options.asked(), options.out.expanduser()
     fitted = (data / FACTS).is_file()

@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from icda.cross_fit.twins import LENGTH, even_cuts, scaled_to, twin_margins
-from icda.heads.balance import rebalance
 from icda.heads.cross_fit import cross_fitted_logits
-from icda.heads.problem import LossSettings, Problem
+from icda.heads.problem import LossSettings, Problem, rebalance
 
 TWINS = 3  # answers that are compared
 EACH = 3  # pairs of twin heads with different halves behind each answer: few samples make one pair's answer a draw

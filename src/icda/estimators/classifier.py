@@ -12,12 +12,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import compute_sample_weight
 from sklearn.utils.validation import _check_sample_weight
 
-from icda.auditing.groups import group_treatment
+from icda.auditing.plan import group_treatment
 from icda.data.missing import encode_known
 from icda.errors import InputError
 from icda.estimators.predictions import LinearPredictions
-from icda.estimators.prior import GivenPrior
 from icda.estimators.samples import (
+    GivenPrior,
     check_groups,
     check_samples,
     check_settings,
@@ -27,10 +27,9 @@ from icda.estimators.samples import (
 )
 from icda.estimators.streaming import StreamingFit
 from icda.functional.strength import Strength
-from icda.heads.balance import Through, rebalance, reweigh
 from icda.heads.blocks import BlockRows
 from icda.heads.cross_fit import cross_fitted_logits, cross_fitted_strength
-from icda.heads.problem import LossName, LossSettings, Problem
+from icda.heads.problem import LossName, LossSettings, Problem, Through, rebalance, reweigh
 from icda.heads.pseudo_groups import contrast_groups
 from icda.heads.rows import refuse_sparse
 from icda.heads.solver import fit_head
@@ -53,7 +52,7 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
     are ours and not the paper's and need no group label. "contrast" guesses groups from where a biased and a robust head
     disagree (`icda.heads.pseudo_groups`); it is the one that lifts the worst group. "errors" takes what a head that has
     not seen a sample gets wrong as a group; "strength" weighs samples by how little such a head believes their label.
-    `through` says where the balance enters (`icda.heads.balance`), `strength` where ICDA's alpha comes from.
+    `through` says where the balance enters (`icda.heads.problem`), `strength` where ICDA's alpha comes from.
 
     Parameters
     ----------

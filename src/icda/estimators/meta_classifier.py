@@ -21,11 +21,16 @@ from icda.data.missing import check_names
 from icda.errors import InputError
 from icda.estimators.classifier import LOSSES
 from icda.estimators.predictions import LinearPredictions
-from icda.estimators.prior import GivenPrior
-from icda.estimators.samples import check_settings, encode_classes, encode_groups, solver_unit, warn_of_other_scale
-from icda.heads.balance import rebalance
+from icda.estimators.samples import (
+    GivenPrior,
+    check_settings,
+    encode_classes,
+    encode_groups,
+    solver_unit,
+    warn_of_other_scale,
+)
 from icda.heads.meta import MetaHead, MetaSettings, StrengthsAs, fit_meta_head
-from icda.heads.problem import LossName, LossSettings, Problem
+from icda.heads.problem import LossName, LossSettings, Problem, rebalance
 from icda.heads.pseudo_groups import fit_reader
 from icda.heads.rows import refuse_sparse
 from icda.meta.strength_network import OUTPUTS, StrengthOutput

@@ -23,17 +23,16 @@ from torch import Tensor
 
 from icda.auditing.assessment import Assessment, assess
 from icda.auditing.evidence import SAMPLES
-from icda.auditing.groups import group_treatment
 from icda.auditing.inputs import DECAY
 from icda.auditing.page import render_assessment_page
-from icda.auditing.plan import chosen_decay, spread_treatment
+from icda.auditing.plan import chosen_decay, group_treatment, spread_treatment
 from icda.data.missing import check_names
 from icda.errors import InputError
 from icda.estimators.predictions import LinearPredictions
 from icda.estimators.samples import check_groups, encode_classes, weighted_moments
 from icda.heads.blocks import BlockRows, Scaling
+from icda.heads.cross_fit import GROUP_SMOOTHING
 from icda.heads.dealing import draw_rows
-from icda.heads.decay import GROUP_SMOOTHING
 from icda.heads.problem import LossSettings, Problem
 from icda.heads.pseudo_groups import fit_reader
 from icda.heads.rows import refuse_sparse

@@ -17,9 +17,8 @@ from icda.data.missing import check_names
 from icda.data.own.parquet import FeatureBatch, ParquetTable, Source, Spool, spooled
 from icda.errors import InputError
 from icda.heads import rows as stored
-from icda.heads.balance import Through
 from icda.heads.online import OnlineHead
-from icda.heads.problem import LossName, LossSettings
+from icda.heads.problem import LossName, LossSettings, Through
 from icda.heads.rows import refuse_sparse
 from icda.terminal import make_console
 

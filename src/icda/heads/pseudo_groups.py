@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from icda.heads.balance import rebalance
 from icda.heads.blocks import BlockRows
 from icda.heads.folds import find_ties
-from icda.heads.problem import LossSettings, Problem
+from icda.heads.problem import LossSettings, Problem, rebalance
 from icda.heads.rows import Rows
 from icda.heads.solver import LinearHead, fit_head
 

@@ -13,11 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from icda.heads.balance import rebalance
 from icda.heads.blocks import AttributeReader, BlockRows, RowChunk, take_rows
 from icda.heads.cross_fit import held_out_logits, outside_folds
 from icda.heads.folds import FoldHeads, fit_fold_heads
-from icda.heads.problem import LossSettings, Problem
+from icda.heads.problem import LossSettings, Problem, rebalance
 from icda.heads.solver import LinearHead, fit_head
 
 CLASS_SHARE = 0.3  # length of the class logits beside that of the features

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from icda.data.embedding import Features, Samples, embed, read_samples
 from icda.data.embedding.samples import Columns
@@ -28,6 +31,8 @@ from icda.data.own.table import (
 )
 from icda.errors import ExistingFileError, InputError, MissingFileError
 from icda.models.encoders import DEFAULTS, create_encoder
+from icda.results.files import read_json, write_atomically
+from icda.serving.folder import SOURCE
 from icda.serving.reads import Reads
 
 FILES = (".npz", ".parquet", ".npy")
@@ -322,3 +327,26 @@ def _kept(samples: Samples, made: Features) -> Samples:
         return samples
     gone = set(map(str, made.skipped))
     return samples.only([row for row, name in enumerate(samples.ids) if str(name) not in gone])
+
+
+def write_source(path: Path, folder: Path, data: Path, asked: Asked) -> None:
+    """Note in a file the place of the data, as seen from the model's folder, and what their columns mean."""
+    place = os.path.relpath(data.expanduser().resolve(), folder.resolve())
+    write_atomically(path, json.dumps({"data": place, "asked": asdict(asked)}, indent=1).encode())
+
+
+def read_source(folder: Path) -> tuple[Path, Asked]:
+    """The data of a model. Its folder may be a stranger's: only data below the current folder, or beside it, are shown."""
+    path = folder / SOURCE
+    if not path.is_file():
+        raise MissingFileError(f"{folder} does not say which data it was fitted to: give the data instead.")
+    noted = read_json(path)
+    try:
+        known = TypeAdapter(Asked).validate_python(noted["asked"])
+        data = (folder / str(noted["data"])).resolve()
+    except (KeyError, ValueError) as error:
+        raise InputError(f"{path} was not written by this icda ({error}): give the data instead.") from error
+    if not any(data.is_relative_to(near.resolve()) for near in (Path.cwd(), folder.parent)):
+        raise InputError(f"{path} names {data}, neither here nor beside the model: give the data instead.")
+    here = Path.cwd().resolve()
+    return data.relative_to(here) if data.is_relative_to(here) else data, known

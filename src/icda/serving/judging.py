@@ -23,8 +23,7 @@ from icda.metrics.per_group import FEWEST
 from icda.results import RunResult
 from icda.serving.fit_data import split_names
 from icda.serving.head import HeadModel
-from icda.serving.loading import load
-from icda.serving.model import Model, check_features
+from icda.serving.model import Model, check_features, load
 from icda.serving.network import NetworkModel
 from icda.serving.reads import Reads
 from icda.training.environment import describe_environment

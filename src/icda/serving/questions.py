@@ -19,8 +19,7 @@ from icda.auditing.exhibits import Show
 from icda.report.markup import content_policy, style_sheet
 from icda.results.files import write_page
 from icda.serving.answers import Answers, rows_of
-from icda.serving.contrast import in_words, show_inputs
-from icda.serving.differences import differing_columns
+from icda.serving.contrast import differing_columns, in_words, show_inputs
 from icda.serving.fit_data import FitData
 from icda.serving.fitting import Fitted
 from icda.serving.folder import QUESTIONS

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.auditing.groups import find_groups
 from icda.auditing.inputs import DECAY
+from icda.auditing.plan import find_groups
 from icda.data.sources import TextArray
 from icda.data.task import Split, Task
 from icda.errors import InputError
