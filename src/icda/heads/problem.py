@@ -1,4 +1,4 @@
-"""What a linear head is fitted to, and how rare kinds of samples are let count: in the loss, the statistics or the prior."""
+"""What a linear head is fitted to, and how rare kinds of samples are let count: in loss, statistics or prior."""
 
 from __future__ import annotations
 
