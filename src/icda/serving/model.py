@@ -128,10 +128,10 @@ def as_samples(X: Any, reads: Reads) -> Samples:
         raise InputError(f"got no inputs: expected at least one of the {reads.kind}s.")
     if reads.kind == "features":
         raise InputError(f"this model reads features: expected an array of shape (N, {reads.width}).")
-    wanted, said = (str, "texts") if reads.kind == "text" else (str | Path, "paths of image files")
+    wanted, said = (str, "texts") if reads.kind == "text" else (str | Path, "image files")
     wrong = next((item for item in items if not isinstance(item, wanted)), None)
     if wrong is not None:
-        raise InputError(f"this model reads {said}, got a {type(wrong).__name__}.")
+        raise InputError(f"this model reads {said}, got a {type(wrong).__name__}: give texts or paths.")
     if reads.kind == "text":
         return Samples("text", items, range(len(items)))
     paths = [Path(item).expanduser() for item in items]
