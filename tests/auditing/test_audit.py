@@ -253,16 +253,6 @@ def test_bad_input_is_refused(change: dict[str, Any], message: str) -> None:
         audit(given.pop("X"), given.pop("y"), **given)
 
 
-def test_sparse_input_is_refused() -> None:
-    from scipy.sparse import csr_matrix
-
-    X, y = blobs([20, 20], width=4)
-    with pytest.raises(
-        TypeError, match=r"takes dense features, and X is a sparse matrix of shape .*: use X.toarray\(\)"
-    ):
-        audit(csr_matrix(X), y)
-
-
 def test_names_that_are_formulas_are_text_in_the_csv(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     labels = np.array(["=cmd|' /C calc'!A0", "-2+3"] * 30)

@@ -76,12 +76,6 @@ def test_statistics_and_counts_are_exact() -> None:
     torch.testing.assert_close(head.loss.class_counts, wanted, rtol=1e-6, atol=1e-6)
 
 
-def test_the_same_batches_give_the_same_head() -> None:
-    features, targets = samples()
-    batches = list(zip(features.split(300), targets.split(300), strict=True))
-    assert torch.equal(learned("icda", batches).average, learned("icda", batches).average)
-
-
 def test_samples_of_weight_zero_are_as_if_they_were_not_there() -> None:
     features, targets = samples(600)
     weights = (torch.arange(600) % 3 > 0).float()

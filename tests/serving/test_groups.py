@@ -196,7 +196,8 @@ def test_groups_known_for_some_rows_of_a_table_stay_unknown_for_the_others(tmp_p
     frame = pd.DataFrame(X, columns=[f"f{k}" for k in range(6)]).assign(label=y, place=known)
     frame.to_csv(tmp_path / "data.csv", index=False)
     frame.to_parquet(tmp_path / "data.parquet")
-    for name in ("data.csv", "data.parquet"):
+    np.savez(tmp_path / "data.npz", features=X, labels=y, place=[place or "" for place in known])
+    for name in ("data.csv", "data.parquet", "data.npz"):
         data = read_fit_data(tmp_path / name, Asked(groups="place"), tmp_path / "model")
         assert data.groups is not None
         assert data.groups.tolist() == known

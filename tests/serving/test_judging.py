@@ -53,12 +53,6 @@ def test_the_split_of_that_name_is_judged(splits: list[Any], suffix: str, tmp_pa
     assert accuracy(model, path, "metadata") == ("all", 6, pytest.approx(4 / 6))
 
 
-def test_a_split_that_is_not_understood_is_refused(tmp_path: Path) -> None:
-    np.savez(tmp_path / "f.npz", X=X, y=LABELS, split=np.array(list("abcdef")))
-    with pytest.raises(InputError, match="the split 'a' is not understood"):
-        judge_data(save(tmp_path / "m"), str(tmp_path / "f.npz"))
-
-
 def test_labels_of_the_training_file_are_never_those_of_new_features(tmp_path: Path) -> None:
     np.save(tmp_path / "X.npy", X)
     np.save(tmp_path / "y.npy", LABELS)
