@@ -55,8 +55,7 @@ class Effect:
         parts = [f"accuracy {self.accuracy_before:.1%} → {self.accuracy_after:.1%}"]
         if self.suspected:
             parts.insert(
-                0,
-                f"{self.suspected} suspected samples {self.suspected_before:.1%} → {self.suspected_after:.1%}",
+                0, f"{self.suspected} suspected samples {self.suspected_before:.1%} → {self.suspected_after:.1%}"
             )
         return ", ".join(parts).replace("%", "\N{NO-BREAK SPACE}%")
 

@@ -181,12 +181,7 @@ def train_groups(train: FitData, found: Audit, treatment: Treatment | None) -> t
 
 
 def _trial(
-    data: FitData,
-    method: str,
-    model: HeadModel,
-    groups: list[str] | None,
-    treatment: Treatment | None,
-    seed: int,
+    data: FitData, method: str, model: HeadModel, groups: list[str] | None, treatment: Treatment | None, seed: int
 ) -> Trial:
     train = data.training
     chosen: list[str] = []  # by the audits of parts of the samples

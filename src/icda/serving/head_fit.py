@@ -171,12 +171,7 @@ def shortcut_reader(
 
 
 def fit_from_blocks(
-    path: Path,
-    wanted: Columns,
-    method: str,
-    engine: Engine,
-    say: Callable[[str], None] | None = None,
-    seed: int = 0,
+    path: Path, wanted: Columns, method: str, engine: Engine, say: Callable[[str], None] | None = None, seed: int = 0
 ) -> HeadModel:
     """The model: the named loss, or what the audit of a sample calls for (`auto`), fitted to all rows.
 
