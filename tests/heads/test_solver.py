@@ -62,10 +62,6 @@ def test_icda_without_augmentation_and_margin_is_logit_adjustment() -> None:
     torch.testing.assert_close(icda.weight, la.weight, atol=1e-4, rtol=0)
 
 
-def test_a_fit_cut_short_says_so() -> None:
-    assert not fit_head(make_problem(), LossSettings("ce"), max_iter=2, tol=1e-12).converged
-
-
 def test_sample_weights_equal_repetition() -> None:
     problem = make_problem()
     repeats = torch.randint(1, 4, (120,), generator=torch.Generator().manual_seed(0))

@@ -135,19 +135,6 @@ def test_holes_of_several_columns_are_named_at_once(tmp_path: Path) -> None:
         read_fit_data(tmp_path / "data.csv", Asked(), tmp_path / "model")
 
 
-def test_figures_of_the_audit_are_told_apart_from_those_of_the_model(tmp_path: Path) -> None:
-    """One page, two sets of heads: what came of the treatment stands there once, and the page says whose the rest is."""
-    X, y, _ = _planted()
-    np.savez(tmp_path / "data.npz", features=X, labels=y)
-    fitted = fit_model(read_fit_data(tmp_path / "data.npz", Asked(), tmp_path / "model"))
-    page = render_fit_page(fitted, "model", "data.npz")
-    assert "Expected" not in fitted.done
-    assert "Expected, by heads" not in page
-    assert "come from plain heads of the audit" in page
-    suspected = fitted.trial.after.worst_group is not None
-    assert ("Suspected groups are guessed" in page) == suspected
-
-
 def test_a_class_of_one_sample_is_refused_before_anything_is_embedded(tmp_path: Path) -> None:
     lines = ["text,label", *(f"a film {k},good" for k in range(5)), "another,bad"]
     (tmp_path / "texts.csv").write_text("\n".join(lines))
