@@ -112,8 +112,9 @@ def gather_evidence(sketch: Sketch, targets: Tensor, num_classes: int, seed: int
     right = logits.argmax(1) == labels
     margins = margin_of(logits)
     overall = flatness(margins, right)
-    balanced = (logits - counted_log_prior(labels, num_classes)).argmax(1) == labels
-    present = torch.bincount(labels, minlength=num_classes).double()
+    # Without the log of the class counts, what is left does not rest on how frequent a class is.
+    counts = torch.bincount(labels, minlength=num_classes)
+    balanced, present = (logits - counts.clamp(min=1).log()).argmax(1) == labels, counts.double()
     recalls = torch.bincount(labels, balanced.double(), minlength=num_classes)[present > 0] / present[present > 0]
     guess = 1 / num_classes
     return Evidence(
@@ -171,8 +172,3 @@ def pair_rows(targets: Tensor, generator: torch.Generator) -> list[tuple[tuple[i
         parts = [part[torch.randperm(len(part), generator=generator)[:most]] for part in parts]
         chosen.append(((first, second), torch.cat(parts).sort().values, uneven))
     return chosen
-
-
-def counted_log_prior(targets: Tensor, num_classes: int) -> Tensor:
-    """log of the class counts; taken off a plain head's logits, it leaves what does not rest on how frequent a class is."""
-    return torch.bincount(targets, minlength=num_classes).clamp(min=1).log()

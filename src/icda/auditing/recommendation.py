@@ -12,6 +12,11 @@ from icda.auditing.label_noise import LabelNoise
 
 FEW = 20  # training samples below which a class counts as few-shot, as in icda.metrics
 MANY = 100
+LONG_TAIL = (
+    'Try logit adjustment, icda.ICDAClassifier(loss="la") or icda.RobustClassifier(), or loss="icda", which has the same '
+    "prior term and augments rare classes with the features of others; judge by balanced accuracy."
+)
+UNEVEN = 'Try icda.ICDAClassifier(loss="la") or balance="class", if all classes matter alike.'
 UNEVEN_RATIO = 3.0  # largest class over smallest from which balancing the classes is worth a try
 
 
@@ -65,12 +70,12 @@ def recommend(assessment: Assessment, imbalance: Imbalance, noise: LabelNoise) -
         "uninformative": _uninformative,
         "shortcut": _shortcut,
         "label_noise": lambda assessed: _label_noise(assessed, noise),
-        "long_tail": lambda assessed: _long_tail(assessed, imbalance),
+        "long_tail": lambda _: _uneven("long_tail", LONG_TAIL, imbalance),
         "overlap": _overlap,
     }
     found = [make(assessment) for kind, make in made.items() if assessment.verdicts[kind].answer == "yes"]
     if assessment.verdicts["long_tail"].answer != "yes" and imbalance.ratio >= UNEVEN_RATIO:
-        found.append(_uneven(imbalance))
+        found.append(_uneven("uneven_classes", UNEVEN, imbalance))
     return found
 
 
@@ -102,17 +107,14 @@ def _label_noise(assessed: Assessment, noise: LabelNoise) -> Finding:
     return Finding("label_noise", advice, reasons, figures)
 
 
-def _long_tail(assessed: Assessment, imbalance: Imbalance) -> Finding:
-    advice = (
-        'Try logit adjustment, icda.ICDAClassifier(loss="la") or icda.RobustClassifier(), or loss="icda", which has the '
-        "same prior term and augments rare classes with the features of others; judge by balanced accuracy."
+def _uneven(name: str, advice: str, imbalance: Imbalance) -> Finding:
+    sizes = (
+        f"The largest class has {imbalance.ratio:.3g} times the samples of the smallest; {len(imbalance.few)} of "
+        f"{len(imbalance.counts)} classes have fewer than {FEW}. The entropy of the class shares is "
+        f"{imbalance.entropy:.2f} of its maximum."
     )
-    return Finding("long_tail", advice, [_sizes(imbalance)], _imbalance_figures(imbalance))
-
-
-def _uneven(imbalance: Imbalance) -> Finding:
-    advice = 'Try icda.ICDAClassifier(loss="la") or balance="class", if all classes matter alike.'
-    return Finding("uneven_classes", advice, [_sizes(imbalance)], _imbalance_figures(imbalance))
+    figures = {"ratio": imbalance.ratio, "entropy": imbalance.entropy, "few_shot_classes": len(imbalance.few)}
+    return Finding(name, advice, [sizes], figures)
 
 
 def _overlap(assessed: Assessment) -> Finding:
@@ -130,15 +132,3 @@ def _uninformative(assessed: Assessment) -> Finding:
         assessed.verdicts["uninformative"].reasons,
         figures,
     )
-
-
-def _sizes(imbalance: Imbalance) -> str:
-    return (
-        f"The largest class has {imbalance.ratio:.3g} times the samples of the smallest; {len(imbalance.few)} of "
-        f"{len(imbalance.counts)} classes have fewer than {FEW}. The entropy of the class shares is "
-        f"{imbalance.entropy:.2f} of its maximum."
-    )
-
-
-def _imbalance_figures(imbalance: Imbalance) -> dict[str, Any]:
-    return {"ratio": imbalance.ratio, "entropy": imbalance.entropy, "few_shot_classes": len(imbalance.few)}

@@ -145,7 +145,9 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         if scale != 1:
             X, X_meta = X / X.dtype.type(scale), X_meta / X.dtype.type(scale)
         metadata, labels = self._metadata(X_meta, y_meta, groups_meta, scale)
-        prior = self._given_prior(attributes, log_prior, len(codes))
+        prior = GivenPrior.checked(attributes, log_prior, len(codes), len(self.classes_), "MetaICDAClassifier")
+        if prior is not None and self.prior == "class":
+            raise InputError('prior="class" reads the class counts only: with attributes or log_prior use "attribute".')
         weights, used = check_weights(self, sample_weight, y, X.dtype)
         if not used.all():
             X, codes, weights = X[used], codes[used], weights[used]
@@ -186,12 +188,6 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         attributes = reader.logits(torch.from_numpy(X)).argmax(1)
         self.attributes_ = attributes.numpy()
         return rebalance(problem, attributes, "prior", unit)
-
-    def _given_prior(self, attributes: Any, log_prior: Any, num_samples: int) -> GivenPrior | None:
-        prior = GivenPrior.checked(attributes, log_prior, num_samples, len(self.classes_), "MetaICDAClassifier")
-        if prior is not None and self.prior == "class":
-            raise InputError('prior="class" reads the class counts only: with attributes or log_prior use "attribute".')
-        return prior
 
     def _metadata(
         self, X_meta: np.ndarray, y_meta: Any, groups_meta: Any, scale: float

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import add
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from icda.data.missing import encode_known
+from icda.data.own.blocks import Block as FileBlock
 from icda.engines import Engine, Here
 from icda.errors import InputError
 from icda.functional.confusion import count_confusions
@@ -37,16 +38,6 @@ if TYPE_CHECKING:
 KNOWN = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))  # to torch
 NOTHING = torch.empty(0)
 Say = Callable[[str], None]
-
-
-class Block(Protocol):
-    """Some rows that whoever holds this can read: features (n, A) and labels (n,), or the labels alone."""
-
-    def __len__(self) -> int: ...
-
-    def labels(self) -> np.ndarray: ...
-
-    def read(self) -> tuple[np.ndarray, np.ndarray]: ...
 
 
 @dataclass(frozen=True)
@@ -73,6 +64,9 @@ class MemoryBlock:
 
     def read(self) -> tuple[np.ndarray, np.ndarray]:
         return self.features, self.targets
+
+
+Block = MemoryBlock | FileBlock
 
 
 @dataclass(frozen=True)

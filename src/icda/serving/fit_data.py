@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -75,7 +76,6 @@ class FitData:
     skipped: tuple[str, ...] = ()
     answered: tuple[int, int] = (0, 0)  # how many groups, and how many labels, a person named
     suffix: str = ""  # of the file that the features stand in
-    embedded: bool = False  # whether the features were made here
 
     def __len__(self) -> int:
         return len(self.features)
@@ -102,13 +102,21 @@ def read_fit_data(
     path: Path, asked: Asked, folder: Path, overwrite: bool = False, progress: Progress | None = None
 ) -> FitData:
     """Features of a file as they are; those of images and texts are made, and kept in the model's folder."""
-    is_table = path.is_file() and (
-        asked.table or path.suffix.lower() in FILES or not has_raw_inputs(path, asked.columns)
-    )
-    if is_table:
-        return _with_other_groups(_from_file(path, asked), path)
     if not path.exists():
         raise MissingFileError(f"{path.absolute()} is not there: give a folder of images, a .csv, .npz or .parquet.")
+    if path.is_file() and (asked.table or path.suffix.lower() in FILES or not has_raw_inputs(path, asked.columns)):
+        data = _from_file(path, asked)
+    else:
+        data = _from_inputs(path, asked, folder, overwrite, progress)
+    if data.groups is not None and data.groups.astype(str).tolist() == data.labels.astype(str).tolist():
+        raise InputError(  # they would be treated as a shortcut
+            f"{path}: the groups are the labels themselves. Name a column that says something else of the samples, such as "
+            "where they come from."
+        )
+    return data
+
+
+def _from_inputs(path: Path, asked: Asked, folder: Path, overwrite: bool, progress: Progress | None) -> FitData:
     if asked.where:
         raise InputError(f"--where goes with a file of features or numbers; {path} has images or texts: leave it out.")
     samples = read_samples(path, asked.columns, allow_outside=asked.allow_outside, advice=ADVICE)
@@ -136,19 +144,7 @@ def read_fit_data(
         if samples.column is None
         else (f"Taken for {samples.kind}s: the column {samples.column!r}; no other column.",)
     )
-    features = as_floats(made.features)
-    data = FitData(features, made.y, names, reads, samples, groups, test, notes, skipped, embedded=True)
-    return _with_other_groups(data, path)
-
-
-def _with_other_groups(data: FitData, path: Path) -> FitData:
-    """Refuse groups that are the labels again: they would be treated as a shortcut."""
-    if data.groups is not None and data.groups.astype(str).tolist() == data.labels.astype(str).tolist():
-        raise InputError(
-            f"{path}: the groups are the labels themselves. Name a column that says something else of the samples, such as "
-            "where they come from."
-        )
-    return data
+    return FitData(as_floats(made.features), made.y, names, reads, samples, groups, test, notes, skipped)
 
 
 def has_raw_inputs(path: Path, columns: Columns) -> bool:
@@ -179,23 +175,12 @@ def has_raw_inputs(path: Path, columns: Columns) -> bool:
 
 
 def embed_once(
-    samples: Samples, encoder: object, out: Path, skip_unreadable: bool, overwrite: bool, progress: Progress | None
+    samples: Samples, encoder: Any, out: Path, skip_unreadable: bool, overwrite: bool, progress: Progress | None
 ) -> Features:
     """The features, read again if an earlier run made them of the same inputs."""
-
-    def make() -> Features:
-        return embed(
-            samples,
-            encoder,  # type: ignore[arg-type]
-            out,
-            skip_unreadable=skip_unreadable,
-            resume=True,
-            progress=progress,
-            remedy=REMEDY,
-        )
-
+    options: Any = {"skip_unreadable": skip_unreadable, "resume": True, "progress": progress, "remedy": REMEDY}
     try:
-        return make()
+        return embed(samples, encoder, out, **options)
     except ExistingFileError as error:
         if not overwrite:
             raise ExistingFileError(
@@ -203,7 +188,7 @@ def embed_once(
                 "another --out."
             ) from error
         out.unlink()
-        return make()
+        return embed(samples, encoder, out, **options)
 
 
 def check_classes(labels: np.ndarray, test: np.ndarray | None, path: Path | str) -> None:

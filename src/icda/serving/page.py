@@ -128,7 +128,8 @@ def _bars(fitted: Fitted) -> Markup:
     line = trial.lines()[-1]
     ways = (("Plain training", line.before), ("This model", line.after))
     words = "Right in the worst group" if trial.after.worst_group is not None else "Right in the worst class"
-    rows = [_bar(name, part.accuracy, part.interval, _about(part)) for name, part in ways if part is not None]
+    judged = ((name, part, f"{part.name}, {part.samples} samples ") for name, part in ways if part is not None)
+    rows = [_bar(name, part.accuracy, part.interval, about) for name, part, about in judged]
     if any(not part.is_judged for part in trial.after.groups):
         # The worst of the large groups may be one that the shortcut serves: its share would hide the small ones.
         words = "Right with every group counted alike, for some are too small to judge by themselves"
@@ -140,10 +141,6 @@ def _bars(fitted: Fitted) -> Markup:
         line_means += ", as far as the groups are right, which were " + ("read" if trial.are_known else "guessed")
     title = element("p", f"{words}; {line_means}", class_="small-title")
     return element("div", title, *rows, class_="before-after")
-
-
-def _about(part: JudgedPart) -> str:
-    return f"{part.name}, {part.samples} samples "
 
 
 def _bar(name: str, share: float, interval: tuple[float, float], about: str) -> Markup:

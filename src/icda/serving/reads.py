@@ -62,19 +62,9 @@ class Reads:
             raise InputError(
                 f"{origin}: the table's columns make {len(feature_names(table))} features, not {values['width']}."
             )
-        return cls(
-            kind=values["kind"],
-            width=values["width"],
-            encoder=values.get("encoder"),
-            encoder_version=values.get("encoder_version"),
-            image_size=values.get("image_size"),
-            column=values.get("column"),
-            columns=None if columns is None else tuple(columns),
-            label=values.get("label"),
-            group=values.get("group"),
-            array=values.get("array"),
-            table=table,
-        )
+        known = {name: values.get(name) for name in (*names, "image_size")}
+        named = None if columns is None else tuple(columns)
+        return cls(values["kind"], values["width"], **known, columns=named, table=table)
 
     def check_made_alike(self, embedding: Mapping[str, Any], path: Path) -> None:
         """Refuse a file whose features another encoder made, or the same one of images of another size."""
