@@ -182,11 +182,11 @@ def _fit(options: FitArguments, data: FitData) -> Fitted:
         from icda.serving.fitting import fit_model
 
         return fit_model(data, options.method, options.seed, tell)
-    from icda.serving.network_fit import NetworkSettings, fit_network
+    from icda.serving.network_fit import fit_network
     from icda.training.progress import TerminalView
 
-    settings = NetworkSettings(options.config(data.reads.kind), options.compare, options.overwrite)
-    return fit_network(data, settings, options.method, tell, TerminalView())
+    config, how = options.config(data.reads.kind), {"compare": options.compare, "overwrite": options.overwrite}
+    return fit_network(data, config, options.method, **how, say=tell, view=TerminalView())
 
 
 def summary(fitted: Fitted) -> RenderableType:

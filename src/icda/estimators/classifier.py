@@ -200,7 +200,7 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         return cross_fitted_strength(logits, problem.targets)
 
     def _check_settings(self) -> None:
-        choices = {"loss": LOSSES, "balance": BALANCES, "through": THROUGH, "strength": STRENGTHS}
+        choices: dict[str, Any] = {"loss": LOSSES, "balance": BALANCES, "through": THROUGH, "strength": STRENGTHS}
         check_settings(self, ("lambda0", "beta", "C", "tol"), ("max_iter", "random_state"), **choices)
         if self.balance is None and self.through != "weights":
             raise InputError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -142,10 +142,15 @@ def suspected_groups(found: Audit, treatment: Treatment) -> list[str] | None:
     names, (ties, _) = found.class_names, found.in_memory()
     if treatment.attributes is not None:
         answers = treatment.attributes.numpy()
-        return [f"{names[y]}, shortcut points to {names[a]}" for y, a in zip(ties.label, answers, strict=True)]
+        return points_in_words([names[y] for y in ties.label], answers, names)
     if found.verdicts["shortcut"].answer == "no":
         return None
     return [f"{names[y]}, {'tied' if part else 'rest'}" for y, part in zip(ties.label, ties.suspected, strict=True)]
+
+
+def points_in_words(labels: Sequence[object], towards: np.ndarray, names: Sequence[object]) -> list[str]:
+    """Class of every sample and the class that the shortcut points to."""
+    return [f"{label}, shortcut points to {names[k]}" for label, k in zip(labels, towards, strict=True)]
 
 
 def groups_of(labels: np.ndarray, given: np.ndarray | None, treatment: Treatment | None) -> list[str] | None:
@@ -206,7 +211,7 @@ def _trial(
     new, labels = test.features, test.labels
     towards, named = model.answer_features(new).points_to, groups_of(labels, test.groups, None)
     if named is None and towards is not None:
-        named = [f"{label}, shortcut points to {model.classes[k]}" for label, k in zip(labels, towards, strict=True)]
+        named = points_in_words(labels, towards, model.classes)
     before, after = (
         judge(way(PLAIN)(train.features, train.labels, new, None), labels, named),
         judge(model.predict(new), labels, named),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,7 @@ def judge_data(
     logits, kept = _answers(model, labelled, skip_unreadable)
     targets = torch.tensor([known[label] for label, here in zip(labelled.labels, kept, strict=True) if here])
     group_names, groups = _groups(labelled, kept)
+    sizes = [] if groups is None else torch.bincount(groups, minlength=len(group_names)).tolist()
     counts = _class_counts(model)
     metrics = evaluate_predictions(
         logits,
@@ -85,9 +86,10 @@ def judge_data(
         group_names=group_names or None,
         class_names=list(known),
     )
-    if groups is not None:
-        metrics["worst_group_accuracy"] = _worst_judged(metrics["per_group_accuracy"], groups, group_names)
-    sizes = None if groups is None else torch.bincount(groups, minlength=len(group_names)).tolist()
+    if groups is not None:  # the lowest of the groups with samples enough to judge
+        judged = [name for name, size in zip(group_names, sizes, strict=True) if size >= FEWEST]
+        shares = [metrics["per_group_accuracy"][name] for name in judged]
+        metrics["worst_group_accuracy"] = min((share for share in shares if share is not None), default=None)
     return replace(
         _described(model, data),
         split=part,
@@ -95,7 +97,7 @@ def judge_data(
         class_names=list(known),
         class_counts=counts,
         group_names=group_names,
-        group_samples=sizes or [],
+        group_samples=sizes,
         confusion=count_confusions(logits.argmax(1), targets, len(known)).tolist(),
     )
 
@@ -111,13 +113,6 @@ def _group_column(path: Path, model: Model, given: str | None, say: Callable[[st
         say(f"{path} has no {remembered!r}, by which the model was fitted: no groups are judged.")
         return None
     return remembered
-
-
-def _worst_judged(accuracies: Mapping[str, float | None], groups: torch.Tensor, names: Sequence[str]) -> float | None:
-    """The lowest of the groups with samples enough to judge."""
-    sizes = torch.bincount(groups, minlength=len(names)).tolist()
-    judged = [accuracies[name] for name, size in zip(names, sizes, strict=True) if size >= FEWEST]
-    return min((share for share in judged if share is not None), default=None)
 
 
 def _read(path: Path, model: Model, allow_outside: bool, origin: str, group: str | None) -> Labelled:

@@ -62,7 +62,7 @@ class Reads:
             raise InputError(
                 f"{origin}: the table's columns make {len(feature_names(table))} features, not {values['width']}."
             )
-        known = {name: values.get(name) for name in (*names, "image_size")}
+        known: dict[str, Any] = {name: values.get(name) for name in (*names, "image_size")}
         named = None if columns is None else tuple(columns)
         return cls(values["kind"], values["width"], **known, columns=named, table=table)
 
