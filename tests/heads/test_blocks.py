@@ -10,16 +10,7 @@ import pytest
 import torch
 
 from icda.errors import InputError
-from icda.heads.blocks import (
-    AttributePrior,
-    AttributeReader,
-    BlockProblem,
-    BlockRows,
-    MemoryBlock,
-    Scaling,
-    Summary,
-    summarise,
-)
+from icda.heads.blocks import BlockProblem, BlockRows, MemoryBlock, Scaling, Summary, summarise
 from icda.heads.dealing import deal_folds
 from icda.heads.folds import (
     Cells,
@@ -35,6 +26,7 @@ from icda.heads.folds import (
 )
 from icda.heads.problem import LossSettings, Problem, rebalance, reweigh, with_prior
 from icda.heads.solver import fit_head
+from icda.heads.spreading import AttributePrior, AttributeReader
 
 EXACT = {"max_iter": 2000, "tol": 1e-10}
 DECAY, FOLDS, SEED = 0.02, 3, 4

@@ -15,24 +15,22 @@ from icda.auditing.evidence import SAMPLES
 from icda.auditing.inputs import DECAY
 from icda.auditing.treatment import Treatment
 from icda.data.missing import encode_known
-from icda.heads.blocks import (
-    NOTHING,
-    AnyReader,
-    AttributePrior,
-    AttributeReader,
-    BlockProblem,
-    BlockRows,
-    GivenGroups,
-    Reading,
-    RowChunk,
-    count_attributes,
-)
+from icda.heads.blocks import NOTHING, BlockProblem, BlockRows, Reading, RowChunk
 from icda.heads.cross_fit import MOST_NUMBERS, choose_decay
 from icda.heads.dealing import Place
 from icda.heads.folds import Cells, trust, trust_masses, trusted_heads
 from icda.heads.problem import LossSettings, Problem
 from icda.heads.pseudo_groups import fit_reader
-from icda.heads.spreading import ClassLogits, fit_spread_reader, gather_rows
+from icda.heads.spreading import (
+    AnyReader,
+    AttributePrior,
+    AttributeReader,
+    ClassLogits,
+    GivenGroups,
+    count_attributes,
+    fit_spread_reader,
+    gather_rows,
+)
 
 ENOUGH = 25  # samples of a class and a joint value, on average
 GIVEN = "Groups were given, so nothing was guessed."

@@ -15,7 +15,8 @@ from icda.data.missing import encode_known
 from icda.errors import InputError
 from icda.functional.prior import joint_counts
 from icda.heads.blocks import BlockRows
-from icda.heads.dealing import scrambled
+from icda.heads.cross_fit import balanced_share
+from icda.heads.dealing import ranks_within, scrambled
 from icda.heads.spreading import ClassLogits, ReadingQuality, SpreadReader, fit_spread_reader
 from icda.statistics.checks import check_number
 
@@ -139,10 +140,7 @@ class _Draw:
         """Up to `number` of the free samples (N,) that are wanted, the classes in turn."""
         rows = np.flatnonzero(wanted & self.free)
         rows = rows[np.argsort(self.order[rows], kind="stable")]
-        rank = np.zeros(len(rows))
-        for label in np.unique(self.targets[rows]):
-            own = self.targets[rows] == label
-            rank[own] = np.arange(own.sum())
+        rank = ranks_within(self.targets[rows], np.zeros(self.targets.max() + 1, dtype=np.int64))
         self.give(rows[np.argsort(rank, kind="stable")][: max(number, 0)], why)
 
     def give(self, rows: np.ndarray, why: Any) -> None:
@@ -186,5 +184,4 @@ def _stability(
             return 0.0
         other = _reader(rows, kept, own, shown)
         same += (rows.gathered(other.guess) == whole).double() / PARTS
-    counts = torch.bincount(pairs).double()
-    return float((torch.bincount(pairs, same)[counts > 0] / counts[counts > 0]).mean())
+    return balanced_share(same, pairs)

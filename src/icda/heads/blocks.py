@@ -22,7 +22,6 @@ from icda.data.own.blocks import Block as FileBlock
 from icda.engines import Engine, Here
 from icda.errors import InputError
 from icda.functional.confusion import count_confusions
-from icda.functional.prior import conditional_log_prior, joint_counts, tempered
 from icda.functional.strength import direct_strength
 from icda.functional.tables import LogitMoments
 from icda.heads.dealing import Place, deal_folds, place_blocks
@@ -34,6 +33,7 @@ from icda.statistics import ClassStatistics
 
 if TYPE_CHECKING:
     from icda.heads.solver import LinearHead
+    from icda.heads.spreading import AttributePrior
 
 KNOWN = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))  # to torch
 NOTHING = torch.empty(0)
@@ -322,66 +322,6 @@ def summarise(block: Block, classes: np.ndarray, full: bool, every: int) -> Summ
             raise InputError(f"the features of {block} hold NaN or infinite values: fill or drop those rows.")
         statistics.fold(part, targets[span])
     return Summary(statistics, rows)
-
-
-@dataclass(frozen=True)
-class AttributeReader:
-    """A linear head (K, A) that reads an attribute of K values off scaled features; `known` rows have theirs already."""
-
-    weight: Tensor
-    bias: Tensor
-    known: Tensor  # (M,) row numbers, ascending
-    values: Tensor  # (M,)
-
-    @property
-    def number(self) -> int:
-        return len(self.bias)
-
-    def guess(self, chunk: RowChunk) -> Tensor:
-        """The value of each row (n,), as if none were known."""
-        bias, weight = self.bias.to(chunk.features), self.weight.T.to(chunk.features)
-        return torch.addmm(bias, chunk.features, weight).argmax(1)
-
-    def read(self, chunk: RowChunk) -> Tensor:
-        places = torch.searchsorted(self.known, chunk.rows).clamp(max=len(self.known) - 1)
-        return torch.where(self.known[places] == chunk.rows, self.values[places], self.guess(chunk))
-
-
-@dataclass(frozen=True)
-class GivenGroups:
-    """The attribute is the group that was given with each row."""
-
-    number: int
-
-    def read(self, chunk: RowChunk) -> Tensor:
-        assert chunk.groups is not None
-        return chunk.groups
-
-
-AnyReader = AttributeReader | GivenGroups
-
-
-def count_attributes(chunk: RowChunk, reader: AnyReader, num_classes: int) -> Tensor:
-    """How many rows have each value of the attribute and each class, (K, C)."""
-    return joint_counts(reader.read(chunk), chunk.targets, reader.number, num_classes)
-
-
-class AttributePrior(NamedTuple):
-    """log P(y | attribute) (K, C) as far as it is trusted, the prior of the classes for the rest; and how to read it."""
-
-    reader: AnyReader
-    table: Tensor
-
-    @classmethod
-    def of(cls, reader: AnyReader, rows: BlockRows, strength: float) -> AttributePrior:
-        """Counted in one pass over the rows."""
-        counts = rows.total(count_attributes, reader, rows.num_classes)
-        classes = torch.log_softmax(counts.sum(0).log(), 0)
-        return cls(reader, tempered(conditional_log_prior(counts), classes, strength).to(rows.dtype))
-
-    def added(self, chunk: RowChunk) -> Tensor:
-        """What training adds to the logits of each row (n, C)."""
-        return self.table[self.reader.read(chunk)]
 
 
 Masses = Callable[[RowChunk], Tensor]  # what each row of a chunk counts in the losses of K heads, (K, n)

@@ -1,4 +1,4 @@
-"""Attributes that are known for some rows, read off all others.
+"""Attributes of rows: given, read off by a head, or known for some rows and read off all others.
 
 A person says of two dozen samples what they show ("photo", "sketch"), or metadata name the camera of some. A linear head
 learns it from those rows, off two things: the features, and what heads that have not seen a row say of its class. The
@@ -8,12 +8,14 @@ second is what makes few answers suffice: where there is a shortcut, those heads
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from icda.heads.blocks import AttributeReader, BlockRows, RowChunk, take_rows
+from icda.functional.prior import conditional_log_prior, joint_counts, tempered
+from icda.heads.blocks import BlockRows, RowChunk, take_rows
 from icda.heads.cross_fit import held_out_logits, outside_folds
 from icda.heads.folds import FoldHeads, fit_fold_heads
 from icda.heads.problem import LossSettings, Problem, rebalance
@@ -42,6 +44,66 @@ class ReadingQuality:
     def __str__(self) -> str:
         within = f"{self.low:.0%} to {self.high:.0%}"
         return f"{self.accuracy:.0%} right on {self.rows} known samples it was not fitted to ({within})"
+
+
+@dataclass(frozen=True)
+class AttributeReader:
+    """A linear head (K, A) that reads an attribute of K values off scaled features; `known` rows have theirs already."""
+
+    weight: Tensor
+    bias: Tensor
+    known: Tensor  # (M,) row numbers, ascending
+    values: Tensor  # (M,)
+
+    @property
+    def number(self) -> int:
+        return len(self.bias)
+
+    def guess(self, chunk: RowChunk) -> Tensor:
+        """The value of each row (n,), as if none were known."""
+        bias, weight = self.bias.to(chunk.features), self.weight.T.to(chunk.features)
+        return torch.addmm(bias, chunk.features, weight).argmax(1)
+
+    def read(self, chunk: RowChunk) -> Tensor:
+        places = torch.searchsorted(self.known, chunk.rows).clamp(max=len(self.known) - 1)
+        return torch.where(self.known[places] == chunk.rows, self.values[places], self.guess(chunk))
+
+
+@dataclass(frozen=True)
+class GivenGroups:
+    """The attribute is the group that was given with each row."""
+
+    number: int
+
+    def read(self, chunk: RowChunk) -> Tensor:
+        assert chunk.groups is not None
+        return chunk.groups
+
+
+AnyReader = AttributeReader | GivenGroups
+
+
+def count_attributes(chunk: RowChunk, reader: AnyReader, num_classes: int) -> Tensor:
+    """How many rows have each value of the attribute and each class, (K, C)."""
+    return joint_counts(reader.read(chunk), chunk.targets, reader.number, num_classes)
+
+
+class AttributePrior(NamedTuple):
+    """log P(y | attribute) (K, C) as far as it is trusted, the prior of the classes for the rest; and how to read it."""
+
+    reader: AnyReader
+    table: Tensor
+
+    @classmethod
+    def of(cls, reader: AnyReader, rows: BlockRows, strength: float) -> AttributePrior:
+        """Counted in one pass over the rows."""
+        counts = rows.total(count_attributes, reader, rows.num_classes)
+        classes = torch.log_softmax(counts.sum(0).log(), 0)
+        return cls(reader, tempered(conditional_log_prior(counts), classes, strength).to(rows.dtype))
+
+    def added(self, chunk: RowChunk) -> Tensor:
+        """What training adds to the logits of each row (n, C)."""
+        return self.table[self.reader.read(chunk)]
 
 
 @dataclass(frozen=True)
