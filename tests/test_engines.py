@@ -26,7 +26,6 @@ from icda.errors import InputError, OperationError
 from icda.heads.blocks import BlockProblem, BlockRows
 from icda.heads.problem import LossSettings
 from icda.heads.solver import LinearHead, fit_head
-from icda.serving.model import load
 
 
 @pytest.fixture(scope="module")
@@ -67,16 +66,6 @@ def fit_blocks(blocks: list[Any], settings: LossSettings, engine: Any = None) ->
 
 def test_results_come_in_the_order_of_the_items(ray_engine: OnRay) -> None:
     assert list(ray_engine.each(pow, range(9), 2)) == list(Here().each(pow, range(9), 2))
-
-
-@pytest.mark.parametrize("name", ["la", "icda"])
-def test_ray_finds_the_head_of_one_process(files: tuple[Path, Path], ray_engine: OnRay, name: str) -> None:
-    blocks = find_blocks(files[0], Columns(labels=str(files[1])), block_bytes=5 * 8 * 90)
-    assert [len(block) for block in blocks] == [90, 90, 90, 90, 40]
-    settings = LossSettings(name)  # type: ignore[arg-type]
-    heads = [fit_blocks(list(blocks), settings, engine) for engine in (Here(), ray_engine)]
-    np.testing.assert_allclose(heads[0].weight, heads[1].weight, atol=1e-9)
-    assert heads[0].iterations == heads[1].iterations
 
 
 class Mortal:
@@ -131,20 +120,6 @@ def test_a_folder_of_parquet_gives_the_head_of_the_array(
     alike = find_blocks(tmp_path / "single.npy", Columns(labels=str(files[1])))
     wanted = fit_blocks(list(alike), LossSettings("la"))
     np.testing.assert_allclose(found.weight, wanted.weight, atol=1e-5)
-
-
-def test_the_command_writes_a_model_that_predicts(
-    files: tuple[Path, Path], tmp_path: Path, ray_engine: OnRay, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folders = [tmp_path / where for where in ("blocks", "ray")]
-    for folder in folders:
-        words = [str(files[0]), "--labels", str(files[1]), "--method", "icda", "--on", folder.name]
-        assert main([*words, "--out", str(folder)]) == 0
-    assert "3 classes" in capsys.readouterr().out
-    here, there = (load(folder) for folder in folders)
-    features = np.load(files[0])
-    assert (here.predict(features) == there.predict(features)).all()
-    assert (here.predict(features) == np.load(files[1])).mean() > 0.5
 
 
 @pytest.mark.parametrize(

@@ -58,9 +58,7 @@ def test_a_sample_is_judged_by_a_head_that_has_not_seen_it() -> None:
 def test_heads_fitted_together_have_the_optimum_of_heads_fitted_one_by_one() -> None:
     problem = make_problem()
     one_by_one, side_by_side = (
-        cross_fitted_logits(
-            problem, LossSettings("ce"), problem.targets, 4, 2, max_iter=500, tol=1e-9, together=together
-        )
+        cross_fitted_logits(problem, LossSettings("ce"), problem.targets, 4, max_iter=500, tol=1e-9, together=together)
         for together in (False, True)
     )
     torch.testing.assert_close(side_by_side, one_by_one, atol=1e-6, rtol=0)

@@ -49,16 +49,6 @@ def test_a_shortcut_found_in_the_sample_is_treated_in_all_rows(
     assert ((points_to != labels) == against).mean() > 0.97
 
 
-def test_without_trouble_auto_is_logit_adjustment(tmp_path: Path) -> None:
-    words, _, _ = make_files(tmp_path, with_shortcut=False)
-    for method in ("la", "auto"):
-        assert main([*words, "--method", method, "--on", "blocks", "--out", str(tmp_path / method)]) == 0
-    plain, chosen = (load(tmp_path / method) for method in ("la", "auto"))
-    np.testing.assert_array_equal(plain.coef, chosen.coef)
-    assert chosen.facts["treatment"]["name"] == "logit_adjustment"
-    assert "shortcut" in chosen.facts["done"]
-
-
 TREATMENTS = ["logit_adjustment", "shortcut_prior", "trust"]
 
 

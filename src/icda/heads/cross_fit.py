@@ -25,26 +25,25 @@ def cross_fitted_logits(
     settings: LossSettings,
     strata: Tensor,
     folds: int = 5,
-    repeats: int = 1,
     seed: int = 0,
     max_iter: int = 100,
     tol: float = 1e-3,
     *,
     together: bool = False,
 ) -> Tensor:
-    """Out-of-fold logits (N, C), averaged over `repeats` ways of cutting the data into `folds`, stratified by `strata`.
+    """Out-of-fold logits (N, C), with the data cut into `folds`, stratified by `strata`.
 
     A head that has memorised its training data sees no spurious tie in it; one that has not seen a sample does. With
     `together` all heads are fitted side by side, which is faster and has the same optimum; where `tol` is loose, they stop
     at another place near it. The audit's verdicts do without: their limits were set with heads fitted one by one.
     """
-    inside = torch.cat([outside_folds(strata, folds, seed + repeat) for repeat in range(repeats)])
+    inside = outside_folds(strata, folds, seed)
     with threads_for(problem.products):
         if together:
             heads = fit_folds(problem, settings, inside, max_iter, tol)
         else:
             heads = [fit_head(problem.rows(mask), settings, max_iter, tol) for mask in inside]
-        return held_out_logits(problem, heads, inside) / repeats
+        return held_out_logits(problem, heads, inside)
 
 
 def outside_folds(strata: Tensor, folds: int, seed: int) -> Tensor:

@@ -147,13 +147,10 @@ def fit_fold_heads(
     return FoldHeads(heads[:, :, :-1].contiguous(), heads[:, :, -1].contiguous())
 
 
-def trusted_heads(rows: BlockRows, decay: float, rounds: int = 2) -> FoldHeads:
+def trusted_heads(rows: BlockRows, decay: float) -> FoldHeads:
     """Heads that say how far a row's label is believed (`trust`), fitted with such trust before."""
-    heads: FoldHeads | None = None
-    for _ in range(rounds):
-        heads = fit_fold_heads(rows, decay, trusted=heads, balanced=False)
-    assert heads is not None
-    return heads
+    first = fit_fold_heads(rows, decay, balanced=False)
+    return fit_fold_heads(rows, decay, trusted=first, balanced=False)
 
 
 def trust_masses(heads: FoldHeads, total: float, chunk: RowChunk) -> Tensor:

@@ -55,10 +55,9 @@ class QuestionMaker:
         samples = self.data.training.samples
         return (lambda place: {}) if samples is None else show_inputs(samples)
 
-    def cards(self, asked: Questions, show: Show | None = None) -> list[dict[str, Any]]:
+    def cards(self, asked: Questions) -> list[dict[str, Any]]:
         """What the page shows of each question."""
-        show = show or self.show()
-        train, cells = self.data.training, self._cells(asked)
+        train, show, cells = self.data.training, self.show(), self._cells(asked)
         return [
             {
                 "sample": train.names[place],
