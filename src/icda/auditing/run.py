@@ -18,7 +18,7 @@ from icda.auditing.inputs import DECAY, check_class_counts, check_folds, check_i
 from icda.auditing.label_noise import LabelNoise, cleanlab_issues, scaled_joint
 from icda.auditing.recommendation import measure_imbalance, recommend
 from icda.auditing.result import Audit
-from icda.auditing.rows import RowForm, RowQuestion, RowSums, look_at_rows, prepare_folder, sum_figures
+from icda.auditing.rows import RowForm, RowSums, look_at_rows, prepare_folder, sum_figures
 from icda.auditing.ties import class_costs, separability
 from icda.engines import Engine
 from icda.errors import InputError
@@ -149,8 +149,8 @@ def audit_blocks(
     names = [str(label) for label in rows.reading.classes]
     if folder is not None:
         prepare_folder(folder)
-    question = RowQuestion(contrast, thresholds, names, settings.top, folder, form)
-    sums = reduce(lambda one, other: one.plus(other, settings.top), rows.each(look_at_rows, question))
+    parts = rows.each(look_at_rows, contrast, thresholds, settings.top, folder, form)
+    sums = reduce(lambda one, other: one.plus(other, settings.top), parts)
 
     def of_sample(sample: RowChunk) -> HeldOutTies:
         return HeldOutTies(contrast.biased.held_out(sample), contrast.ties(sample))

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from icda.data.embedding import Samples, read_samples
-from icda.data.embedding.features import member_names, read_arrays, why
+from icda.data.embedding.features import member_names, read_arrays
 from icda.data.embedding.samples import Columns
 from icda.data.images import IMAGE_SUFFIXES
 from icda.data.own.encoding import encode_table
-from icda.data.own.feature_files import EMBEDDING, NAMES, features_array, features_column
+from icda.data.own.feature_files import EMBEDDING, NAMES, features_array, features_column, map_array
 from icda.data.own.mixed_tables import parquet_cells
 from icda.data.own.parquet import ParquetTable, open_parquet, read_column
 from icda.data.own.table import IMAGE, TEXT, CsvTable, read_table
@@ -106,12 +106,7 @@ def _from_npz(path: Path, reads: Reads, column: str | None) -> NewData:
 
 
 def _from_npy(path: Path, reads: Reads, column: str | None) -> NewData:
-    try:
-        return _rows(_width(np.load(path, allow_pickle=False), reads, path), reads, path)
-    except (ValueError, OSError, EOFError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path} is no .npy file of plain numbers, or it is damaged ({why(error)}).") from error
+    return _rows(_width(np.asarray(map_array(path)), reads, path), reads, path)
 
 
 def _from_parquet(path: Path, reads: Reads, column: str | None) -> NewData:
