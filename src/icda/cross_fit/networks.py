@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from icda.cross_fit.flips import flip_labels
 from icda.cross_fit.held_out import HeldOut
 from icda.data.generators import generator_for
 from icda.data.task import Batch, Inputs, rows_of
@@ -23,6 +22,21 @@ from icda.models.base import evaluating
 from icda.ranks import all_gather_rows, all_reduce, rank, world_size
 
 FEWEST = 2  # samples a network learns from in one step: BatchNorm cannot normalise a single one
+
+
+def flip_probability(logits: Tensor) -> Tensor:
+    """(p_max - 1/C) C / (C - 1) of each row (N,): 0 for a uniform answer, 1 for a certain one.
+
+    Reference: Pezeshki et al., "Discovering environments with XRM", ICML 2024.
+    """
+    num_classes = logits.shape[1]
+    sure = torch.softmax(logits, 1).max(1).values
+    return ((sure - 1 / num_classes) * num_classes / (num_classes - 1)).clamp(0, 1)
+
+
+def flip_labels(labels: Tensor, logits: Tensor, uniform: Tensor) -> Tensor:
+    """The labels (N,), each replaced by the held-out answer where a uniform draw (N,) lies below its flip probability."""
+    return torch.where(uniform < flip_probability(logits), logits.argmax(1), labels)
 
 
 def draw_folds(num_samples: int, folds: int, seed: int, repeat: int = 0) -> Tensor:

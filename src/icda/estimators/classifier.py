@@ -15,12 +15,13 @@ from icda.data.missing import encode_known
 from icda.errors import InputError
 from icda.estimators.predictions import LinearPredictions
 from icda.estimators.samples import (
-    GivenPrior,
     check_groups,
+    check_prior,
     check_rows,
     check_settings,
     check_weights,
     encode_classes,
+    put_prior,
     solver_unit,
     weighted_moments,
 )
@@ -126,8 +127,8 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         features, y = check_rows(self, X, y)
         codes = encode_classes(self, y)
         given = None if groups is None else check_groups(groups, len(y))
-        prior = GivenPrior.checked(attributes, log_prior, len(y), len(self.classes_), "ICDAClassifier")
-        if prior is not None and self.balance is not None:
+        has_prior = check_prior(self, attributes, log_prior, len(y))
+        if has_prior and self.balance is not None:
             raise InputError(f"attributes and log_prior are priors and go without balance={self.balance!r}: use None.")
         dtype = np.float64 if features.dtype == torch.float64 else np.float32
         weights, used = check_weights(self, sample_weight, y, dtype)
@@ -139,11 +140,8 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         problem = Problem.of(features, torch.from_numpy(codes), len(self.classes_), self.C * scale**2, weights)
         unit = 1 / float(weights.mean())
         problem = self._balanced(problem, None if given is None else given[used], unit)
-        if prior is not None:
-            prior = prior.rows(used)
-            problem = prior.put_into(problem, unit)
-            if prior.codes is not None:
-                self.attributes_ = prior.codes.numpy()
+        if has_prior:
+            problem = put_prior(self, problem, attributes, log_prior, used, unit)
         settings = LossSettings(self.loss, self.lambda0, self.beta)
         if self.loss == "icda" and self.strength == "cross_fitted":
             problem = replace(problem, strength=self._cross_fitted_strength(problem))

@@ -14,13 +14,14 @@ from icda.errors import InputError
 from icda.estimators.classifier import LOSSES
 from icda.estimators.predictions import LinearPredictions
 from icda.estimators.samples import (
-    GivenPrior,
     check_metadata,
+    check_prior,
     check_samples,
     check_settings,
     check_weights,
     encode_classes,
     encode_groups,
+    put_prior,
     solver_unit,
     warn_of_other_scale,
 )
@@ -145,20 +146,17 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         if scale != 1:
             X, X_meta = X / X.dtype.type(scale), X_meta / X.dtype.type(scale)
         metadata, labels = self._metadata(X_meta, y_meta, groups_meta, scale)
-        prior = GivenPrior.checked(attributes, log_prior, len(codes), len(self.classes_), "MetaICDAClassifier")
-        if prior is not None and self.prior == "class":
+        has_prior = check_prior(self, attributes, log_prior, len(codes))
+        if has_prior and self.prior == "class":
             raise InputError('prior="class" reads the class counts only: with attributes or log_prior use "attribute".')
         weights, used = check_weights(self, sample_weight, y, X.dtype)
         if not used.all():
             X, codes, weights = X[used], codes[used], weights[used]
-            prior = None if prior is None else prior.rows(used)
         inverse_decay = self.C * scale**2
         problem = Problem.of(torch.from_numpy(X), torch.from_numpy(codes), len(self.classes_), inverse_decay, weights)
         unit = 1 / float(weights.mean())
-        if prior is not None:
-            problem = prior.put_into(problem, unit)
-            if prior.codes is not None:
-                self.attributes_ = prior.codes.numpy()
+        if has_prior:
+            problem = put_prior(self, problem, attributes, log_prior, used, unit)
         elif self.prior == "attribute" and groups_meta is not None:
             problem = self._with_guessed_prior(problem, metadata, X, groups_meta, unit)
         solution = self._learn(problem, metadata, labels, None if groups_meta is None else labels)

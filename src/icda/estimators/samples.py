@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ import torch
 from sklearn.utils import assert_all_finite, compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_array, check_consistent_length, validate_data
-from torch import Tensor
 
 from icda.data.missing import check_names, encode_known
 from icda.errors import InputError
@@ -185,50 +184,32 @@ def weighted_moments(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np
     return mean.astype(X.dtype), np.where(constant, 1.0, deviation).astype(X.dtype)
 
 
-@dataclass(frozen=True)
-class GivenPrior:
-    """At most one of `attributes` (N,), of any values, and `log_prior` (N, C)."""
-
-    attributes: np.ndarray | None = None
-    log_prior: np.ndarray | None = None
-
-    @classmethod
-    def checked(
-        cls, attributes: Any, log_prior: Any, num_samples: int, num_classes: int, owner: str
-    ) -> GivenPrior | None:
-        """What was given, or None for nothing."""
-        if attributes is None and log_prior is None:
-            return None
-        if attributes is not None and log_prior is not None:
-            raise InputError(f"{owner} got both attributes and log_prior: give the one that holds the prior.")
-        if attributes is not None:
-            if np.shape(attributes) != (num_samples,):
-                raise InputError(
-                    f"attributes must have one entry per sample, expected shape ({num_samples},), got "
-                    f"{np.shape(attributes)}."
-                )
-            return cls(attributes=np.asarray(attributes))
-        log_prior = np.asarray(log_prior, dtype=np.float64)
-        if log_prior.shape != (num_samples, num_classes):
+def check_prior(estimator: Any, attributes: Any, log_prior: Any, num_samples: int) -> bool:
+    """Whether a prior is given: `attributes` (N,), of any values, or `log_prior` (N, C)."""
+    if attributes is not None and log_prior is not None:
+        owner = type(estimator).__name__
+        raise InputError(f"{owner} got both attributes and log_prior: give the one that holds the prior.")
+    if attributes is not None and np.shape(attributes) != (num_samples,):
+        shape = np.shape(attributes)
+        raise InputError(f"attributes must have one entry per sample, expected shape ({num_samples},), got {shape}.")
+    if log_prior is not None:
+        wanted = (num_samples, len(estimator.classes_))
+        if np.shape(log_prior) != wanted:
             raise InputError(
-                "log_prior must have one row per sample and one column per class, expected shape "
-                f"{(num_samples, num_classes)}, got {log_prior.shape}."
+                f"log_prior must have one row per sample and one column per class, expected shape {wanted}, got "
+                f"{np.shape(log_prior)}."
             )
-        if not np.isfinite(log_prior).all():
+        if not np.isfinite(np.asarray(log_prior, dtype=np.float64)).all():
             raise InputError("log_prior holds NaN or infinite values: a probability of zero has no margin.")
-        return cls(log_prior=log_prior)
+    return attributes is not None or log_prior is not None
 
-    def rows(self, chosen: np.ndarray) -> GivenPrior:
-        return GivenPrior(*(None if part is None else part[chosen] for part in (self.attributes, self.log_prior)))
 
-    @property
-    def codes(self) -> Tensor | None:
-        """The attributes as their places among the sorted values."""
-        return None if self.attributes is None else torch.from_numpy(np.unique(self.attributes, return_inverse=True)[1])
-
-    def put_into(self, problem: Problem, unit: float) -> Problem:
-        """The problem with this prior; `unit` is what a sample of weight one has in its weights."""
-        if self.log_prior is not None:
-            return replace(problem, log_prior=torch.from_numpy(self.log_prior).to(problem.weights))
-        assert self.codes is not None
-        return rebalance(problem, self.codes, "prior", unit)
+def put_prior(
+    estimator: Any, problem: Problem, attributes: Any, log_prior: Any, used: np.ndarray, unit: float
+) -> Problem:
+    """The problem of the `used` samples with their prior; `unit` is what a sample of weight one has in its weights."""
+    if log_prior is not None:
+        given = np.asarray(log_prior, dtype=np.float64)[used]
+        return replace(problem, log_prior=torch.from_numpy(given).to(problem.weights))
+    estimator.attributes_ = np.unique(np.asarray(attributes)[used], return_inverse=True)[1]
+    return rebalance(problem, torch.from_numpy(estimator.attributes_), "prior", unit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -148,7 +148,7 @@ def suspected_groups(found: Audit, treatment: Treatment) -> list[str] | None:
     return [f"{names[y]}, {'tied' if part else 'rest'}" for y, part in zip(ties.label, ties.suspected, strict=True)]
 
 
-def points_in_words(labels: Sequence[object], towards: np.ndarray, names: Sequence[object]) -> list[str]:
+def points_in_words(labels: Iterable[object], towards: np.ndarray, names: Sequence[object] | np.ndarray) -> list[str]:
     """Class of every sample and the class that the shortcut points to."""
     return [f"{label}, shortcut points to {names[k]}" for label, k in zip(labels, towards, strict=True)]
 
