@@ -98,7 +98,7 @@ def is_features(X: Any) -> bool:
 
 def check_features(X: Any, reads: Reads) -> np.ndarray:
     """Features as floats (N, A), as wide as those of the fit; a data frame's columns are taken by their names."""
-    wanted = list(reads.columns or ()) if reads.table is None else [one.name for one in reads.table]
+    wanted = reads.fitted_columns
     if hasattr(X, "columns") and (reads.table is not None or len(wanted) == reads.width):
         missing = [name for name in wanted if name not in X.columns]
         if missing:

@@ -102,11 +102,11 @@ def _from_npz(path: Path, reads: Reads, column: str | None) -> NewData:
     ids = next((known for known in NAMES if known in members), None)
     arrays = read_arrays(path, [part for part in (name, ids, *EMBEDDING) if part])
     reads.check_made_alike(arrays, path)
-    return _rows(_width(arrays[name], reads, path), reads, path, arrays.get(ids) if ids else None)
+    return _rows(arrays[name], reads, path, arrays.get(ids) if ids else None)
 
 
 def _from_npy(path: Path, reads: Reads, column: str | None) -> NewData:
-    return _rows(_width(np.asarray(map_array(path)), reads, path), reads, path)
+    return _rows(np.asarray(map_array(path)), reads, path)
 
 
 def _from_parquet(path: Path, reads: Reads, column: str | None) -> NewData:
@@ -126,10 +126,12 @@ def _from_parquet(path: Path, reads: Reads, column: str | None) -> NewData:
         features = table.in_memory().features
         check_finite(features, tuple(table.features), path)
     named = None if ids is None else np.array(read_column(path, ids).to_pylist(), dtype=object)
-    return _rows(_width(features, reads, path), reads, path, named)
+    return _rows(features, reads, path, named)
 
 
 def _rows(features: np.ndarray, reads: Reads, path: Path, names: np.ndarray | None = None) -> NewData:
+    if features.ndim != 2 or features.shape[1] != reads.width:
+        raise InputError(f"{path} has features of shape {features.shape}, the model was fitted to (N, {reads.width}).")
     if not len(features):
         raise InputError(f"{path} has no rows: there is nothing to predict.")
     features = check_features(features, reads)
@@ -138,19 +140,13 @@ def _rows(features: np.ndarray, reads: Reads, path: Path, names: np.ndarray | No
     return NewData([str(row) for row in range(len(features))], "row", features)
 
 
-def _width(features: np.ndarray, reads: Reads, path: Path) -> np.ndarray:
-    if features.ndim != 2 or features.shape[1] != reads.width:
-        raise InputError(f"{path} has features of shape {features.shape}, the model was fitted to (N, {reads.width}).")
-    return features
-
-
 def _wanted_columns(reads: Reads, known: list[str], path: Path) -> list[str]:
     """The columns of the fit, all of them there."""
     if reads.columns is None:
         raise InputError(
             f"{path} is a table, and the model was fitted to an array of {reads.width} features: use .npz."
         )
-    wanted = list(reads.columns) if reads.table is None else [one.name for one in reads.table]
+    wanted = reads.fitted_columns
     missing = [name for name in wanted if name not in known]
     if missing:
         hint = did_you_mean(missing[0], known)

@@ -37,6 +37,11 @@ class Reads:
     allow_hub: bool = field(default=True, compare=False)  # False for a name that stands in a file
     _loaded: list[Encoder] = field(default_factory=list, repr=False, compare=False)
 
+    @property
+    def fitted_columns(self) -> list[str]:
+        """The columns of a table that the model was fitted to, as they are called there."""
+        return list(self.columns or ()) if self.table is None else [one.name for one in self.table]
+
     def as_dict(self) -> dict[str, Any]:
         known = {name: value for name, value in vars(self).items() if name not in ("allow_hub", "_loaded")}
         table = None if self.table is None else plan_as_list(self.table)
