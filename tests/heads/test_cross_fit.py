@@ -28,8 +28,7 @@ def make_problem() -> Problem:
     generator = torch.Generator().manual_seed(1)
     targets = torch.arange(90) % 3
     features = torch.randn(90, 5, generator=generator, dtype=torch.float64) + targets[:, None] * 0.5
-    ones = torch.ones(90, dtype=torch.float64)
-    return Problem(features, targets, 3, ones, ones, torch.bincount(targets).double(), 0.01)
+    return Problem.plain(features, targets, 3, 0.01)
 
 
 def test_folds_spread_every_stratum_evenly() -> None:
@@ -69,8 +68,7 @@ def test_the_counts_add_no_second_prior_to_samples_that_bring_one() -> None:
     generator = torch.Generator().manual_seed(2)
     targets = (torch.rand(200, generator=generator) < 0.15).long()
     features = torch.randn(200, 4, generator=generator, dtype=torch.float64) + targets[:, None]
-    ones = torch.ones(200, dtype=torch.float64)
-    plain = Problem(features, targets, 2, ones, ones, torch.bincount(targets).double(), 0.01)
+    plain = Problem.plain(features, targets, 2, 0.01)
     problem = rebalance(plain, torch.arange(200) % 2, "prior")
     found, wanted = (cross_fitted_logits(problem, LossSettings(name), targets, tol=1e-6) for name in ("la", "ce"))
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-3)
@@ -91,8 +89,7 @@ def problem_of(noise: float, decay: float, count: int = 400) -> Problem:
     targets = (features[:, 0] + 0.3 * features[:, 1] > 1.2).long()
     flips = torch.rand(count, generator=generator) < noise
     targets = torch.where(flips, 1 - targets, targets)
-    ones = torch.ones(count)
-    return Problem(features, targets, 2, ones, ones, torch.bincount(targets).double(), decay)
+    return Problem.plain(features, targets, 2, decay)
 
 
 @pytest.mark.parametrize(("noise", "decay"), [(0.0, 1.0), (0.3, 0.02), (0.0, 1e-3)])
@@ -138,4 +135,4 @@ def test_strata_without_samples_do_not_count() -> None:
 @pytest.mark.parametrize("decay", [1e300, float("inf"), float("nan"), -1.0])
 def test_a_decay_that_the_features_cannot_hold_is_refused(decay: float) -> None:
     with pytest.raises(InputError, match="choose a larger C"):
-        fit_head(problem_of(0.0, decay), SETTINGS)
+        fit_head(replace(problem_of(0.0, 1.0), decay=decay), SETTINGS)

@@ -19,8 +19,7 @@ def biased(size: int, agreement: float, seed: int, decay: float = 0.02) -> tuple
     features = torch.randn(size, 10, generator=generator)
     features[:, 0] += 1.2 * (2 * targets - 1)
     features[:, 1] += 2.5 * (2 * attribute - 1)
-    ones = torch.ones(size)
-    return Problem(features, targets, 2, ones, ones, torch.bincount(targets).double(), decay), attribute
+    return Problem.plain(features, targets, 2, decay), attribute
 
 
 def worst_group(head: LinearHead) -> float:

@@ -35,8 +35,7 @@ def probabilities(head: object, features: torch.Tensor) -> torch.Tensor:
 def test_many_batches_come_near_the_head_fitted_to_all_of_them(name: str) -> None:
     features, targets = samples(40_000)
     head = learned(name, list(zip(features.split(1000), targets.split(1000), strict=True)))
-    ones = torch.ones(len(targets))
-    problem = Problem(features, targets, 3, ones, ones, torch.bincount(targets).double(), 1 / (0.1 * len(targets)))
+    problem = Problem.plain(features, targets, 3, 1 / (0.1 * len(targets)))
     exact = fit_head(problem, LossSettings(name), 300, 1e-6)
     fresh, _ = samples(2000, seed=1)
     gap = (probabilities(head, fresh) - probabilities(exact, fresh)).abs().mean()

@@ -16,8 +16,7 @@ def small_problem(num_classes: int = 3, size: int = 90) -> Problem:
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(size, 4, generator=generator, dtype=torch.float64)
     targets = torch.arange(size) % num_classes
-    ones = torch.ones(size, dtype=torch.float64)
-    return Problem(features, targets, num_classes, ones, ones, torch.bincount(targets).double(), 0.01)
+    return Problem.plain(features, targets, num_classes, 0.01)
 
 
 def test_weights_give_every_label_the_same_mass() -> None:
@@ -34,8 +33,8 @@ def test_reweighing_repeats_samples() -> None:
     weights = torch.ones(90)
     weights[:30] = 2
     rows = torch.cat([torch.arange(90), torch.arange(30)])
-    targets, ones = problem.targets[rows], torch.ones(120, dtype=torch.float64)
-    doubled = Problem(problem.features[rows], targets, 3, ones, ones, torch.bincount(targets).double(), 0.01)
+    targets = problem.targets[rows]
+    doubled = Problem.plain(problem.features[rows], targets, 3, 0.01)
     for name in ("ce", "la", "isda", "icda"):
         found = fit_head(reweigh(problem, weights), LossSettings(name), max_iter=300, tol=1e-9)
         wanted = fit_head(doubled, LossSettings(name), max_iter=300, tol=1e-9)
@@ -95,8 +94,8 @@ def test_balancing_a_weighted_problem_is_balancing_repeated_samples(through: Thr
     attributes = (torch.rand(90, generator=torch.Generator().manual_seed(1)) < 0.2).long()
     attributes[problem.targets == 2] = 0  # one pair has no sample
     rows = torch.arange(90).repeat_interleave(times)
-    targets, ones = problem.targets[rows], torch.ones(len(rows), dtype=torch.float64)
-    repeated = Problem(problem.features[rows], targets, 3, ones, ones, torch.bincount(targets).double(), 0.01)
+    targets = problem.targets[rows]
+    repeated = Problem.plain(problem.features[rows], targets, 3, 0.01)
     mean = float(times.double().mean())
     weighted = rebalance(reweigh(problem, times / mean), attributes, through, unit=1 / mean)
     wanted = rebalance(repeated, attributes[rows], through)

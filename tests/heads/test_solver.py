@@ -18,8 +18,7 @@ def make_problem(classes: int = 3, decay: float = 0.01) -> Problem:
     generator = torch.Generator().manual_seed(1)
     targets = torch.arange(120) % classes
     features = torch.randn(120, 5, generator=generator, dtype=torch.float64) + targets[:, None] * 0.5
-    ones = torch.ones(120, dtype=torch.float64)
-    return Problem(features, targets, classes, ones, ones, torch.bincount(targets).double(), decay)
+    return Problem.plain(features, targets, classes, decay)
 
 
 def test_cross_entropy_finds_the_optimum_of_logistic_regression() -> None:
