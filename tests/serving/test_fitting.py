@@ -66,11 +66,7 @@ def test_a_table_of_numbers_keeps_its_columns(made: SimpleNamespace, tmp_path: P
 def test_feature_files_are_fitted_as_they_are(kind: str, made: SimpleNamespace, tmp_path: Path) -> None:
     X, y = made.numbers()
     X = X.astype(np.float32)
-    path = tmp_path / f"features.{kind}"
-    if kind == "npz":
-        np.savez(path, X=X, y=y)
-    else:
-        pd.DataFrame(X, columns=[f"f{k}" for k in range(6)]).assign(y=y).to_parquet(path)
+    path = made.write_features(tmp_path / f"features.{kind}", X, y=y)
     made.fit_to(path, tmp_path / "model")
     model = icda.load(tmp_path / "model")
     estimator = icda.RobustClassifier().fit(X, y)
