@@ -64,8 +64,8 @@ class Fitted:
     @property
     def unseen(self) -> float | None:
         """Of the training samples, the share that plain models get right which had not seen them."""
-        tied = self.audit.tied
-        return float((tied.predicted == tied.label).mean()) if len(tied.row) == len(self.audit) else None
+        ties = self.audit.ties
+        return None if ties is None else float((ties.predicted == ties.label).mean())
 
     def facts(self) -> dict[str, Any]:
         """What the model folder keeps of it."""
