@@ -26,7 +26,6 @@ from icda.errors import InputError, OperationError
 from icda.heads.blocks import BlockProblem, BlockRows
 from icda.heads.problem import LossSettings
 from icda.heads.solver import LinearHead, fit_head
-from icda.serving.loading import load
 
 
 @pytest.fixture(scope="module")
@@ -131,20 +130,6 @@ def test_a_folder_of_parquet_gives_the_head_of_the_array(
     alike = find_blocks(tmp_path / "single.npy", Columns(labels=str(files[1])))
     wanted = fit_blocks(list(alike), LossSettings("la"))
     np.testing.assert_allclose(found.weight, wanted.weight, atol=1e-5)
-
-
-def test_the_command_writes_a_model_that_predicts(
-    files: tuple[Path, Path], tmp_path: Path, ray_engine: OnRay, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folders = [tmp_path / where for where in ("blocks", "ray")]
-    for folder in folders:
-        words = [str(files[0]), "--labels", str(files[1]), "--method", "icda", "--on", folder.name]
-        assert main([*words, "--out", str(folder)]) == 0
-    assert "3 classes" in capsys.readouterr().out
-    here, there = (load(folder) for folder in folders)
-    features = np.load(files[0])
-    assert (here.predict(features) == there.predict(features)).all()
-    assert (here.predict(features) == np.load(files[1])).mean() > 0.5
 
 
 @pytest.mark.parametrize(

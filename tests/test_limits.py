@@ -19,7 +19,7 @@ from icda.limits import LARGEST_JSON, LARGEST_SIDE, UNPACKED_FREE, check_unpacke
 from icda.models.encoders import create_encoder
 from icda.results.files import read_json
 from icda.serving.head import HeadModel
-from icda.serving.new_data import read_new
+from icda.serving.predictions import read_new
 from icda.serving.reads import Reads
 from icda.training.checkpoint import load_checkpoint
 

@@ -40,7 +40,7 @@ def test_pairs_hold_every_suspect_once_the_most_tied_first(found: Audit) -> None
     assert sorted(rows) == sorted(np.flatnonzero(found.ties.suspected))
     assert {int(row) for row in rows} >= set(WRONG)
     for label, tied_to, rows in pairs:
-        assert set(found.targets[rows]) == {label}
+        assert set(found.ties.label[rows]) == {label}
         assert set(found.ties.tied_to[rows]) == {tied_to}
         assert (np.diff(found.ties.tie[rows]) <= 0).all()
 
@@ -51,11 +51,11 @@ def test_typical_samples_are_right_unsuspected_and_in_the_middle(found: Audit) -
         assert len(rows) == 4
         assert not found.ties.suspected[rows].any()
         assert (found.ties.predicted[rows] == label).all()
-        same = (found.targets == label) & ~found.ties.suspected & (found.ties.predicted == label)
-        median = np.median(found.noise.quality[same])
+        same = (found.ties.label == label) & ~found.ties.suspected & (found.ties.predicted == label)
+        median = np.median(found.ties.quality[same])
         others = np.setdiff1d(np.flatnonzero(same), rows)
-        farthest = np.abs(found.noise.quality[rows] - median).max()
-        assert (np.abs(found.noise.quality[others] - median) >= farthest).all()
+        farthest = np.abs(found.ties.quality[rows] - median).max()
+        assert (np.abs(found.ties.quality[others] - median) >= farthest).all()
 
 
 def test_the_page_holds_thumbnails_and_goes_without_a_lost_file(

@@ -10,17 +10,16 @@ from icda import extras
 from icda.auditing import audit
 from icda.auditing import run as audit_run
 from icda.auditing.label_noise import LabelNoise, label_quality, scaled_joint
-from icda.auditing.rows import sum_figures
+from icda.auditing.rows import RowFigures, sum_figures
 
 
-def find_label_noise(probabilities: np.ndarray, labels: np.ndarray) -> LabelNoise:
+def find_label_noise(probabilities: np.ndarray, labels: np.ndarray) -> tuple[LabelNoise, RowFigures]:
     """As the audit puts it together."""
     counts = np.bincount(labels)
     thresholds = np.bincount(labels, probabilities[np.arange(len(labels)), labels]) / counts
     logits, targets = torch.from_numpy(np.log(probabilities)), torch.from_numpy(labels)
     sums = sum_figures(0, logits, targets, torch.zeros(len(labels)), thresholds)
-    joint = scaled_joint(sums.confident, counts)
-    return LabelNoise(thresholds, joint, sums.issues, quality=sums.tied.quality, issues=sums.tied.issue)
+    return LabelNoise(thresholds, scaled_joint(sums.confident, counts), sums.issues), sums.tied
 
 
 @pytest.fixture
@@ -34,7 +33,7 @@ def given() -> tuple[np.ndarray, np.ndarray]:
 
 def test_thresholds_issues_and_joint_follow_confident_learning(given: tuple[np.ndarray, np.ndarray]) -> None:
     probabilities, labels = given
-    found = find_label_noise(probabilities, labels)
+    found, rows = find_label_noise(probabilities, labels)
     thresholds = [np.mean([p[c] for p, y in zip(probabilities, labels, strict=True) if y == c]) for c in range(3)]
     counts = np.zeros((3, 3))
     for i, (p, y) in enumerate(zip(probabilities, labels, strict=True)):
@@ -42,7 +41,7 @@ def test_thresholds_issues_and_joint_follow_confident_learning(given: tuple[np.n
         best = max(reached, key=lambda c: p[c]) if reached else None
         if best is not None:
             counts[y, best] += 1
-        assert found.issues[i] == (best is not None and best != y)
+        assert rows.issue[i] == (best is not None and best != y)
     joint = np.stack([counts[y] / counts[y].sum() * (labels == y).sum() for y in range(3)])
     np.testing.assert_allclose(found.thresholds, thresholds)
     np.testing.assert_allclose(found.joint, joint)
@@ -51,7 +50,7 @@ def test_thresholds_issues_and_joint_follow_confident_learning(given: tuple[np.n
 
 def test_the_joint_is_cleanlabs(given: tuple[np.ndarray, np.ndarray]) -> None:
     probabilities, labels = given
-    joint = find_label_noise(probabilities, labels).joint
+    joint = find_label_noise(probabilities, labels)[0].joint
     np.testing.assert_allclose(joint / joint.sum(), estimate_joint(labels, probabilities), atol=0.01)
 
 
@@ -68,9 +67,9 @@ def test_cleanlab_marks_the_issues_on_request() -> None:
     y[:8] = 1
     found = audit(X, y, use_cleanlab=True)
     assert found.noise.found_by == "cleanlab"
-    np.testing.assert_array_equal(found.noise.issues, find_label_issues(**found.to_cleanlab()))
-    assert found.noise.issues[:8].sum() >= 6
-    assert found.noise.issues[8:].sum() <= 2
+    np.testing.assert_array_equal(found.ties.issue, find_label_issues(**found.to_cleanlab()))
+    assert found.ties.issue[:8].sum() >= 6
+    assert found.ties.issue[8:].sum() <= 2
 
 
 def test_without_cleanlab_the_extra_is_named_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,5 +84,5 @@ def test_without_cleanlab_the_extra_is_named_before_any_work(monkeypatch: pytest
 
 def test_a_class_without_a_confident_sample_keeps_its_labels() -> None:
     probabilities = np.array([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.6, 0.4]])
-    found = find_label_noise(probabilities, np.array([0, 0, 1, 1]))
+    found, _ = find_label_noise(probabilities, np.array([0, 0, 1, 1]))
     assert found.joint.sum(1).tolist() == [2, 2]

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from icda.auditing.inputs import BLOCK, default_inverse_decay, standardise
-from icda.auditing.recommendation import has_own_features
-from icda.auditing.ties import Separability, _auroc, nearest_rows
+from icda.auditing.inputs import BLOCK, standardise
+from icda.auditing.ties import _auroc, nearest_rows
 
 
 def test_standardising_agrees_with_the_textbook_over_several_blocks() -> None:
@@ -28,10 +27,6 @@ def test_large_half_precision_values_do_not_overflow() -> None:
     assert not scaled[:, 1].any()
 
 
-def test_the_default_decay_is_a_thousandth_a_feature() -> None:
-    assert default_inverse_decay(4795, 2048) == pytest.approx(1 / (2.048 * 4795))
-
-
 def test_partners_are_the_nearest() -> None:
     generator = np.random.default_rng(0)
     wanted, offered = generator.normal(size=20), generator.normal(size=50)
@@ -51,14 +46,3 @@ def test_the_bounds_are_those_of_hanley_and_mcneil() -> None:
     variance = (area * (1 - area) + 59 * (q1 - area**2) + 59 * (q2 - area**2)) / 3600
     assert found.auroc == pytest.approx(area)
     assert found.high - found.low == pytest.approx(2 * 1.96 * variance**0.5)
-
-
-@pytest.mark.parametrize(
-    ("auroc", "low", "own"), [(0.7, 0.6, True), (0.53, 0.51, False), (0.6, 0.49, False), (0.5, 0.45, False)]
-)
-def test_errors_have_features_of_their_own_only_clearly_above_one_half(auroc: float, low: float, own: bool) -> None:
-    assert has_own_features(Separability(auroc, low, 1.0, 100)) == own
-
-
-def test_too_few_errors_say_nothing() -> None:
-    assert not has_own_features(None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,13 +12,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from icda.cross_fit import HeldOut, HeldOutNetworks, flip_labels
+from icda.cross_fit import (
+    HeldOut,
+    HeldOutNetworks,
+    averaged,
+    draw_folds,
+    flip_labels,
+    flip_probability,
+    stratified_folds,
+)
+from icda.data.generators import generator_for
 from icda.data.task import Batch
 from icda.models.base import FeatureClassifier
 
 N, C, RATE = 48, 3, 0.3
 INPUTS = torch.randn(N, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 TARGETS = torch.arange(N) % C
+UNEVEN = torch.tensor([0] * 41 + [1] * 7 + [2] * 2 + [4])[torch.randperm(51, generator=generator_for(1))]
 
 
 def make_models(folds: int = 2) -> list[FeatureClassifier]:
@@ -191,3 +202,87 @@ def test_two_ranks_do_what_one_process_does(run_on_ranks: Callable[..., list[Any
         torch.testing.assert_close(found[2], logits, rtol=0, atol=1e-5)
         assert torch.equal(found[3], targets)
         assert found[4] == pytest.approx(agreement)
+
+
+@pytest.mark.parametrize("num_classes", [2, 3, 7])
+def test_the_probability_is_that_of_the_formula_written_out(num_classes: int) -> None:
+    logits = 3 * torch.randn(20, num_classes, dtype=torch.float64)
+    found = flip_probability(logits)
+    for row, value in zip(logits.tolist(), found.tolist(), strict=True):
+        exponentials = [math.exp(z) for z in row]
+        largest = max(exponentials) / sum(exponentials)
+        assert value == pytest.approx((largest - 1 / num_classes) * num_classes / (num_classes - 1), abs=1e-12)
+
+
+def test_a_label_becomes_the_answer_exactly_where_the_draw_lies_below() -> None:
+    logits, labels = torch.randn(200, 3, dtype=torch.float64), torch.randint(3, (200,))
+    uniform = torch.rand(200, dtype=torch.float64)
+    found = flip_labels(labels, logits, uniform).tolist()
+    for i in range(200):
+        flips = float(uniform[i]) < float(flip_probability(logits[i : i + 1]))
+        assert found[i] == (int(logits[i].argmax()) if flips else int(labels[i]))
+    assert 0 < sum(new != old for new, old in zip(found, labels.tolist(), strict=True)) < 200
+
+
+def test_an_answer_without_preference_never_flips_and_a_certain_one_always_does() -> None:
+    labels = torch.tensor([1, 1])
+    assert flip_labels(labels, torch.zeros(2, 2), torch.zeros(2)).tolist() == [1, 1]
+    assert flip_labels(labels, torch.tensor([[1e4, 0.0]] * 2), torch.full((2,), 0.999999)).tolist() == [0, 0]
+
+
+def test_the_coin_of_the_first_repeat_is_the_one_earlier_runs_threw() -> None:
+    expected = torch.randint(4, (30,), generator=generator_for(5, "folds", 4))
+    assert torch.equal(draw_folds(30, 4, seed=5), expected)
+    assert not torch.equal(draw_folds(30, 4, seed=5, repeat=1), expected)
+
+
+@pytest.mark.parametrize("folds", [2, 3, 4])
+def test_every_class_and_the_whole_are_split_evenly(folds: int) -> None:
+    for seed in range(5):
+        found = stratified_folds(UNEVEN, folds, seed)
+        for samples in [range(51), *([i for i in range(51) if UNEVEN[i] == c] for c in (0, 1, 2, 4))]:
+            sizes = [sum(int(found[i]) == k for i in samples) for k in range(folds)]
+            assert max(sizes) - min(sizes) <= 1
+
+
+def test_both_twins_learn_a_class_of_two_samples_where_a_coin_may_leave_one_without() -> None:
+    pair = (UNEVEN == 2).nonzero().flatten()
+    by_coin = {len(set(draw_folds(51, 2, seed)[pair].tolist())) for seed in range(20)}
+    evenly = {len(set(stratified_folds(UNEVEN, 2, seed)[pair].tolist())) for seed in range(20)}
+    assert by_coin == {1, 2}
+    assert evenly == {2}
+
+
+def test_the_draw_depends_on_seed_and_repeat_and_which_samples_go_where_is_random() -> None:
+    first = stratified_folds(UNEVEN, 2, seed=0)
+    assert torch.equal(first, stratified_folds(UNEVEN, 2, seed=0))
+    assert not torch.equal(first, stratified_folds(UNEVEN, 2, seed=1))
+    assert not torch.equal(first, stratified_folds(UNEVEN, 2, seed=0, repeat=1))
+    single = int((UNEVEN == 4).nonzero())  # a class of one sample goes to each of the folds now and then
+    assert {int(stratified_folds(UNEVEN, 2, seed)[single]) for seed in range(20)} == {0, 1}
+
+
+def test_a_single_fold_is_refused() -> None:
+    for draw in (lambda: draw_folds(5, 1, 0), lambda: stratified_folds(UNEVEN, 1, 0)):
+        with pytest.raises(ValueError, match="needs 2 folds or more, got 1"):
+            draw()
+
+
+def test_repeats_count_the_same_and_the_last_one_is_kept_beside_their_mean() -> None:
+    targets = torch.tensor([0, 1, 1])
+    answers = [torch.randn(3, 2, generator=torch.Generator().manual_seed(k)) for k in range(3)]
+    mean = None
+    for number, logits in enumerate(answers):
+        mean = averaged(mean, HeldOut(logits, targets, 0.5 + 0.1 * number), number)
+    assert mean is not None
+    for i in range(3):
+        for c in range(2):
+            expected = sum(float(logits[i, c]) for logits in answers) / 3
+            assert float(mean.logits[i, c]) == pytest.approx(expected, abs=1e-6)
+    assert mean.agreement == pytest.approx(0.6)
+    assert mean.last is answers[-1]
+
+
+def test_a_single_pass_stays_as_it_is() -> None:
+    only = HeldOut(torch.eye(2), torch.arange(2), 0.9)
+    assert averaged(None, only, 0) is only

@@ -1,19 +1,12 @@
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import icda
 from icda.estimators.classifier import ICDAClassifier
 
 
@@ -26,10 +19,6 @@ def test_scikit_learns_own_checks_pass(estimator, check) -> None:  # type: ignor
 def digits() -> tuple[np.ndarray, np.ndarray]:
     data = load_digits()
     return data.data / 16, data.target
-
-
-def test_the_public_name_is_the_class() -> None:
-    assert icda.ICDAClassifier is ICDAClassifier
 
 
 def test_cross_entropy_agrees_with_logistic_regression(digits: tuple[np.ndarray, np.ndarray]) -> None:
@@ -54,15 +43,6 @@ def test_probabilities_are_those_of_the_plain_head(digits: tuple[np.ndarray, np.
     logits = X @ model.coef_.T + model.intercept_
     expected = np.exp(logits - logits.max(1, keepdims=True))
     np.testing.assert_allclose(model.predict_proba(X), expected / expected.sum(1, keepdims=True), rtol=1e-6)
-
-
-def test_pipelines_grid_search_cloning_and_pickling_work(digits: tuple[np.ndarray, np.ndarray]) -> None:
-    X, y = digits
-    pipeline = make_pipeline(StandardScaler(), ICDAClassifier(max_iter=50, tol=1e-2))
-    search = GridSearchCV(pipeline, {"icdaclassifier__lambda0": [0.1, 0.5]}, cv=2).fit(X[:400], y[:400])
-    again = pickle.loads(pickle.dumps(search.best_estimator_))
-    assert np.array_equal(again.predict(X), search.best_estimator_.predict(X))
-    assert clone(ICDAClassifier(beta=0.3)).beta == 0.3
 
 
 def test_group_balance_gives_every_group_the_same_weight() -> None:
@@ -141,12 +121,6 @@ def test_what_an_earlier_fit_balanced_is_forgotten() -> None:
 def test_wrong_settings_are_named(settings: dict, fit: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ICDAClassifier(**settings).fit(np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2, **fit)
-
-
-def test_a_fit_cut_short_warns(digits: tuple[np.ndarray, np.ndarray]) -> None:
-    X, y = digits
-    with pytest.warns(ConvergenceWarning, match="stopped at max_iter=2"):
-        ICDAClassifier("ce", max_iter=2).fit(X, y)
 
 
 def test_groups_of_some_samples_are_read_off_the_others() -> None:

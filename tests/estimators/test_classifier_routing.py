@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import sklearn
-from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_validate
 from sklearn.pipeline import make_pipeline
@@ -88,17 +87,6 @@ def test_a_search_over_losses_and_strengths_finds_a_model(biased: Data) -> None:
     np.testing.assert_array_equal(again.predict_proba(X), search.predict_proba(X))
 
 
-def test_parameters_survive_cloning_and_pickling(biased: Data) -> None:
-    X, y, groups = biased
-    given = {"loss": "isda", "lambda0": 0.25, "beta": 0.0, "C": 3.0, "balance": "group", "max_iter": 77, "tol": 1e-3}
-    model = ICDAClassifier(**given, random_state=5)
-    assert given.items() <= clone(model).get_params().items()
-    fitted = model.fit(X, y, groups=groups)
-    again = pickle.loads(pickle.dumps(fitted))
-    assert again.get_params() == model.get_params()
-    np.testing.assert_array_equal(again.decision_function(X), fitted.decision_function(X))
-
-
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_weight_of_two_is_a_sample_twice(loss: str, biased: Data) -> None:
     X, y, _ = biased
@@ -121,47 +109,6 @@ def test_classes_keep_their_type(classes: tuple, biased: Data) -> None:
     assert model.score(X, labels) > 0.85
 
 
-def spoiled(X: np.ndarray, value: float) -> np.ndarray:
-    X = X.copy()
-    X[7, 2] = value
-    return X
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        (lambda X, y: (spoiled(X, np.nan), y), ValueError, "Input X contains NaN"),
-        (lambda X, y: (spoiled(X, np.inf), y), ValueError, "Input X contains infinity or a value too large"),
-        (
-            lambda X, y: (csr_matrix(X), y),
-            TypeError,
-            r"takes dense features, and X is a sparse matrix of shape .*: use X\.toarray\(\)",
-        ),
-        (lambda X, y: (np.full(X.shape, "x", dtype=object), y), ValueError, "could not convert string to float"),
-        (lambda X, y: (X, np.full(len(y), "land")), ValueError, "at least 2 classes, got one class: .*land"),
-        (lambda X, y: (X[:, 0], y), ValueError, "Expected 2D array, got 1D array instead"),
-        (lambda X, y: (X[:-1], y), ValueError, "inconsistent numbers of samples"),
-        (lambda X, y: (X[:0], y[:0]), ValueError, r"Found array with 0 sample\(s\)"),
-        (lambda X, y: (X[:, :0], y), ValueError, r"Found array with 0 feature\(s\)"),
-        (lambda X, y: (X + 1j, y), ValueError, "Complex data not supported"),
-        (lambda X, y: (X, np.linspace(0, 1, len(y))), ValueError, "Unknown label type: continuous"),
-        (lambda X, y: (X, None), ValueError, "requires y to be passed, but the target y is None"),
-        (lambda X, y: (X, np.where(np.arange(len(y)) == 3, np.nan, 1.0)), ValueError, "Input y contains NaN"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else None,
-)
-def test_wrong_samples_get_scikit_learns_errors(change, error: type, message: str, biased: Data) -> None:  # type: ignore[no-untyped-def]
-    X, y = change(*biased[:2])
-    with pytest.raises(error, match=message):
-        ICDAClassifier().fit(X, y)
-
-
-def test_numbers_as_objects_are_numbers(biased: Data) -> None:
-    X, y, _ = biased
-    as_objects = ICDAClassifier("ce").fit(X.astype(object), y.astype(object))
-    np.testing.assert_array_equal(as_objects.coef_, ICDAClassifier("ce").fit(X, y).coef_)
-
-
 def test_a_constant_feature_gets_no_weight(biased: Data) -> None:
     X, y, _ = biased
     for loss in LOSSES:
@@ -170,17 +117,6 @@ def test_a_constant_feature_gets_no_weight(biased: Data) -> None:
         assert not model.coef_[:, -1].any()
     nothing = ICDAClassifier("ce").fit(np.ones((len(y), 3)), np.where(np.arange(len(y)) < 300, "often", "rare"))
     np.testing.assert_allclose(nothing.predict_proba(np.ones((1, 3))), [[0.75, 0.25]], atol=1e-3)
-
-
-@pytest.mark.parametrize("method", ["predict", "predict_proba", "decision_function", "score"])
-def test_a_wrong_width_is_named_when_predicting(method: str, biased: Data) -> None:
-    X, y, _ = biased
-    model = ICDAClassifier("ce").fit(X, y)
-    arguments = (y,) if method == "score" else ()
-    with pytest.raises(ValueError, match="X has 4 features, but ICDAClassifier is expecting 5 features as input"):
-        getattr(model, method)(X[:, :4], *arguments)
-    with pytest.raises(ValueError, match="Input X contains NaN"):
-        getattr(model, method)(spoiled(X, np.nan), *arguments)
 
 
 @pytest.mark.parametrize(

@@ -85,15 +85,6 @@ def test_a_mapped_file_is_not_read_as_a_whole(
     ICDAClassifier("ce", max_iter=3, tol=1.0).fit(mapped(tmp_path, X), y).predict(mapped(tmp_path, X))
 
 
-def test_half_precision_files_are_widened_chunk_by_chunk(
-    digits: tuple[np.ndarray, np.ndarray], tmp_path: Path, everything_is_large: None
-) -> None:
-    X, y = digits
-    half = ICDAClassifier("ce").fit(mapped(tmp_path, X.astype(np.float16)), y)
-    assert half.coef_.dtype == np.float32
-    np.testing.assert_allclose(half.coef_, ICDAClassifier("ce").fit(X, y).coef_, atol=1e-2)
-
-
 @pytest.mark.parametrize(
     ("value", "message"), [(np.nan, "Input X contains NaN"), (np.inf, "Input X contains infinity")]
 )

@@ -149,7 +149,7 @@ class AuditCall(NamedTuple):
         x = plain if self.x is None else X[self.x](plain)
         y = labels if self.y is None else Y[self.y](labels)
         found = icda.audit(x, y, **self.settings)
-        return found.ties.probabilities
+        return found.probabilities
 
 
 AUDIT_SETTINGS: dict[str, list[Any]] = {

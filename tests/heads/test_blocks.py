@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 import pytest
 import torch
 
 from icda.errors import InputError
-from icda.heads.balance import rebalance, reweigh, with_prior
-from icda.heads.blocks import (
-    AttributePrior,
-    AttributeReader,
-    BlockProblem,
-    BlockRows,
-    MemoryBlock,
-    Scaling,
-    Summary,
-    read_attributes,
-    summarise,
-)
+from icda.heads.blocks import BlockProblem, BlockRows, MemoryBlock, Scaling, Summary, summarise
 from icda.heads.dealing import deal_folds
 from icda.heads.folds import (
+    Cells,
     Contrast,
     FoldHeads,
     find_contrast,
     fit_fold_heads,
-    row_ties,
     sum_margins,
     trust,
-    trusted_rows,
+    trust_masses,
+    trusted_heads,
     wrong_margin,
 )
-from icda.heads.problem import LossSettings, Problem
+from icda.heads.problem import LossSettings, Problem, rebalance, reweigh, with_prior
 from icda.heads.solver import fit_head
+from icda.heads.spreading import AttributePrior, AttributeReader
 
 EXACT = {"max_iter": 2000, "tol": 1e-10}
 DECAY, FOLDS, SEED = 0.02, 3, 4
@@ -90,7 +81,7 @@ def test_a_prior_over_an_attribute_is_that_of_rows_which_bring_it_along(
     whole = fit_head(with_prior(problem, values, strength), LossSettings(loss), **EXACT)  # type: ignore[arg-type]
     rows = gather(features, labels)
     reader = AttributeReader(weight, torch.zeros(3).double(), known, values[known])
-    assert torch.equal(torch.cat([part for block in rows.each(read_attributes, reader) for part in block]), values)
+    assert torch.equal(rows.gathered(reader.read), values)
     treated = BlockProblem(rows, DECAY, prior=AttributePrior.of(reader, rows, strength))
     found = fit_head(treated, LossSettings(loss), **EXACT)  # type: ignore[arg-type]
     torch.testing.assert_close(found.weight, whole.weight, atol=1e-6, rtol=0)
@@ -100,13 +91,14 @@ def test_a_prior_over_an_attribute_is_that_of_rows_which_bring_it_along(
 def test_rows_count_by_trust_as_they_do_in_memory(classes: int) -> None:
     features, labels = make_rows(classes)
     problem, rows = in_memory(features, labels), gather(features, labels)
-    masses, counts = trusted_rows(rows, DECAY)
-    weights = torch.cat([trust(masses.heads, chunk) for place in rows.places for chunk in rows.reading.chunks(place)])
+    heads = trusted_heads(rows, DECAY)
+    weights = rows.gathered(partial(trust, heads))
+    counts = rows.total(Cells(classes, trusted=heads).counts, FOLDS).sum(0)
     assert float(weights.max()) == 1
     assert float(weights.min()) < 0.5, "some labels must be doubted, or nothing is compared"
     torch.testing.assert_close(counts, torch.bincount(problem.targets, weights))
     whole = fit_head(reweigh(problem, weights), LossSettings("la"), **EXACT)  # type: ignore[arg-type]
-    treated = BlockProblem(rows, DECAY, masses, counts)
+    treated = BlockProblem(rows, DECAY, partial(trust_masses, heads, float(counts.sum())), counts)
     found = fit_head(treated, LossSettings("la"), **EXACT)  # type: ignore[arg-type]
     torch.testing.assert_close(found.weight, whole.weight, atol=1e-6, rtol=0)
 
@@ -166,8 +158,7 @@ def test_heads_of_folds_are_those_that_each_fold_s_rows_give_by_themselves(class
     wanted = naive(problem, torch.zeros_like(problem.targets))
     torch.testing.assert_close(biased.weight, wanted.weight, atol=1e-6, rtol=0)
     contrast = Contrast(biased)
-    blocks = [part for block in rows.each(row_ties, contrast) for part in block]
-    hurt = torch.cat([ties for _, ties in blocks]) > 0
+    hurt = rows.gathered(contrast.ties) > 0
     assert 0 < int(hurt.sum()) < len(hurt)
     robust = fit_fold_heads(rows, DECAY, contrast=contrast, **EXACT)  # type: ignore[arg-type]
     torch.testing.assert_close(robust.weight, naive(problem, hurt.long()).weight, atol=1e-6, rtol=0)
@@ -196,9 +187,7 @@ def test_a_tie_is_the_biased_margin_less_half_the_robust_one() -> None:
 def test_margins_of_all_blocks_have_the_deviation_of_all_rows() -> None:
     rows = gather(*make_rows(4), full=False)
     heads = fit_fold_heads(rows, DECAY)
-    found = rows.total(sum_margins, heads)
-    chunks = [chunk for place in rows.places for chunk in rows.reading.chunks(place)]
-    margins = torch.cat([wrong_margin(heads.held_out(chunk), chunk.targets) for chunk in chunks])
+    found, margins = sum_margins(rows, heads), rows.gathered(Contrast(heads).ties)
     assert found.deviation == pytest.approx(float(margins.std()))
     assert float(found.confidence.sum()) < len(margins)
 

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from icda.functional.strength import Strength, direct_strength
-from icda.heads.balance import rebalance
 from icda.heads.meta import MetaSettings, MetaVariables, _Fold, fit_meta_head
-from icda.heads.problem import LossSettings, Problem
+from icda.heads.problem import LossSettings, Problem, rebalance
 from icda.heads.solver import LinearHead, fit_head
 
 
@@ -20,8 +19,7 @@ def biased(size: int, agreement: float, seed: int, decay: float = 0.02) -> tuple
     features = torch.randn(size, 10, generator=generator)
     features[:, 0] += 1.2 * (2 * targets - 1)
     features[:, 1] += 2.5 * (2 * attribute - 1)
-    ones = torch.ones(size)
-    return Problem(features, targets, 2, ones, ones, torch.bincount(targets).double(), decay), attribute
+    return Problem.plain(features, targets, 2, decay), attribute
 
 
 def worst_group(head: LinearHead) -> float:

@@ -3,8 +3,7 @@ from __future__ import annotations
 import torch
 from sklearn.metrics import roc_auc_score
 
-from icda.heads.balance import balance_weights
-from icda.heads.problem import LossSettings, Problem
+from icda.heads.problem import LossSettings, Problem, balance_weights
 from icda.heads.pseudo_groups import contrast_groups
 from icda.heads.solver import fit_head
 
@@ -18,8 +17,7 @@ def biased_problem(agreement: float = 0.95, size: int = 1200) -> tuple[Problem, 
     features = torch.randn(size, 12, generator=generator, dtype=torch.float64)
     features[:, 0] += 1.6 * (2 * targets - 1)
     features[:, 1] += 3.0 * (2 * attribute - 1)
-    ones = torch.ones(size, dtype=torch.float64)
-    return Problem(features, targets, 2, ones, ones, torch.bincount(targets).double(), 0.01), attribute
+    return Problem.plain(features, targets, 2, 0.01), attribute
 
 
 def worst_group(problem: Problem, attribute: torch.Tensor, weights: torch.Tensor) -> float:

@@ -58,8 +58,7 @@ def test_a_fit_evaluates_on_one_thread_of_either_library(two_threads, monkeypatc
     monkeypatch.setattr(FoldObjective, "__call__", spied)
     features = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
     targets = torch.arange(60) % 3
-    ones = torch.ones(60)
-    fit_head(Problem(features, targets, 3, ones, ones, torch.bincount(targets).double(), 0.1), LossSettings("ce"))
+    fit_head(Problem.plain(features, targets, 3, 0.1), LossSettings("ce"))
     assert seen
     assert all(threads == 1 and blas <= {1} for threads, blas in seen)
     assert torch.get_num_threads() == 2

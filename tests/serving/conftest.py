@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -43,6 +44,16 @@ def write_numbers(path: Path, X: np.ndarray, labels: np.ndarray | None) -> Path:
         writer.writerow(["", *names, *([] if labels is None else ["species"])])
         for row, values in enumerate(X.tolist()):
             writer.writerow([row, *map(repr, values), *([] if labels is None else [CLASSES[labels[row]]])])
+    return path
+
+
+def write_features(path: Path, X: np.ndarray, names: str | None = None, **columns: object) -> Path:
+    """An .npz, a .csv or a .parquet, by the suffix, with a column for each letter of `names` or f0, f1 and so on."""
+    if path.suffix == ".npz":
+        np.savez(path, features=X, **columns)
+        return path
+    frame = pd.DataFrame(X, columns=list(names or [f"f{k}" for k in range(X.shape[1])])).assign(**columns)
+    frame.to_csv(path, index=False) if path.suffix == ".csv" else frame.to_parquet(path)
     return path
 
 
@@ -83,6 +94,7 @@ def made() -> SimpleNamespace:
         numbers=make_numbers,
         shortcut=make_shortcut,
         write_numbers=write_numbers,
+        write_features=write_features,
         write_texts=write_texts,
         write_images=write_images,
         fit_to=fit_to,

@@ -14,7 +14,7 @@ from icda.cli.fit import main
 from icda.estimators import robust
 from icda.heads.blocks import BlockRows
 from icda.serving import head_fit
-from icda.serving.loading import load
+from icda.serving.model import load
 
 
 def make_files(folder: Path, with_shortcut: bool, count: int = 4000) -> tuple[list[str], np.ndarray, np.ndarray]:
@@ -47,16 +47,6 @@ def test_a_shortcut_found_in_the_sample_is_treated_in_all_rows(
     assert worst["auto"] > worst["la"] + 0.05
     points_to = model.answer_features(features.astype(np.float32)).points_to
     assert ((points_to != labels) == against).mean() > 0.97
-
-
-def test_without_trouble_auto_is_logit_adjustment(tmp_path: Path) -> None:
-    words, _, _ = make_files(tmp_path, with_shortcut=False)
-    for method in ("la", "auto"):
-        assert main([*words, "--method", method, "--on", "blocks", "--out", str(tmp_path / method)]) == 0
-    plain, chosen = (load(tmp_path / method) for method in ("la", "auto"))
-    np.testing.assert_array_equal(plain.coef, chosen.coef)
-    assert chosen.facts["treatment"]["name"] == "logit_adjustment"
-    assert "shortcut" in chosen.facts["done"]
 
 
 TREATMENTS = ["logit_adjustment", "shortcut_prior", "trust"]

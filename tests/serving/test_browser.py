@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -167,12 +166,3 @@ def test_without_a_script_the_page_is_complete(open_page: Open) -> None:
     assert page.locator("#tied tbody tr").count() > 5
     assert page.locator("#words").is_visible()
     assert not page.locator("#filters").is_visible()
-
-
-def test_pictures_of_the_pages_are_kept(open_page: Open, tmp_path: Path) -> None:
-    folder = Path(os.environ.get("ICDA_ARTEFACTS") or tmp_path)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, scheme, width in (("audit", "light", 1280), ("audit", "dark", 390), ("fit", "light", 1280)):
-        path = folder / f"{name}-{width}-{scheme}.png"
-        open_page(name, width, color_scheme=scheme).screenshot(path=path, full_page=True)
-        assert path.stat().st_size > 50_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -67,11 +66,7 @@ def test_a_table_of_numbers_keeps_its_columns(made: SimpleNamespace, tmp_path: P
 def test_feature_files_are_fitted_as_they_are(kind: str, made: SimpleNamespace, tmp_path: Path) -> None:
     X, y = made.numbers()
     X = X.astype(np.float32)
-    path = tmp_path / f"features.{kind}"
-    if kind == "npz":
-        np.savez(path, X=X, y=y)
-    else:
-        pd.DataFrame(X, columns=[f"f{k}" for k in range(6)]).assign(y=y).to_parquet(path)
+    path = made.write_features(tmp_path / f"features.{kind}", X, y=y)
     made.fit_to(path, tmp_path / "model")
     model = icda.load(tmp_path / "model")
     estimator = icda.RobustClassifier().fit(X, y)
@@ -176,18 +171,6 @@ def test_a_folder_with_content_is_refused_unless_it_is_an_interrupted_fit(tmp_pa
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
     with pytest.raises(InputError, match="which is a file"):
         check_out(tmp_path / "thesis.tex", overwrite=True)
-
-
-def test_the_page_says_what_was_found_done_and_brought(image_model: tuple[Path, Any]) -> None:
-    folder, fitted = image_model
-    page = (folder / "page.html").read_text(encoding="utf-8")
-    for words in ("The result", "What was found", "What was done and brought", "What to check", "How to use it"):
-        assert words in page
-    assert "Classes count the same, however many samples they have (logit adjustment)" in page
-    assert "icda predict" in page
-    assert f"{100 * fitted.trial.after.accuracy:.1f}" in page
-    facts = json.loads((folder / "model.json").read_text())
-    assert facts["facts"]["trial"]["after"]["accuracy"] == fitted.trial.after.accuracy
 
 
 def test_the_page_shows_suspects_beside_typical_samples(made: SimpleNamespace, tmp_path: Path) -> None:

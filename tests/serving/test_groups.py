@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -31,17 +32,9 @@ def _planted(samples: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.fixture(params=["npz", "csv", "parquet"])
-def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+def file(request: pytest.FixtureRequest, made: SimpleNamespace, tmp_path: Path) -> Path:
     X, y, background = _planted()
-    path = tmp_path / f"data.{request.param}"
-    frame = pd.DataFrame(X, columns=[f"f{k}" for k in range(6)]).assign(label=y, group=background)
-    if request.param == "npz":
-        np.savez(path, features=X, labels=y, group=background)
-    elif request.param == "csv":
-        frame.to_csv(path, index=False)
-    else:
-        frame.to_parquet(path)
-    return path
+    return made.write_features(tmp_path / f"data.{request.param}", X, label=y, group=background)
 
 
 def test_the_head_is_that_of_the_estimator_given_the_groups(file: Path, tmp_path: Path) -> None:
@@ -99,12 +92,11 @@ def test_groups_that_hold_one_class_each_are_weights(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["data.npz", "data.csv"])
-def test_an_unknown_group_column_is_refused_with_the_nearest_name(tmp_path: Path, name: str) -> None:
+def test_an_unknown_group_column_is_refused_with_the_nearest_name(
+    tmp_path: Path, made: SimpleNamespace, name: str
+) -> None:
     X, y, background = _planted(20)
-    if name.endswith("npz"):
-        np.savez(tmp_path / name, features=X, labels=y, background=background)
-    else:
-        pd.DataFrame(X).assign(label=y, background=background).to_csv(tmp_path / name, index=False)
+    made.write_features(tmp_path / name, X, label=y, background=background)
     with pytest.raises(InputError, match="did you mean 'background'"):
         read_fit_data(tmp_path / name, Asked(groups="backgruond"), tmp_path / "model")
 
@@ -133,19 +125,6 @@ def test_holes_of_several_columns_are_named_at_once(tmp_path: Path) -> None:
     frame.to_csv(tmp_path / "data.csv", index=False)
     with pytest.raises(InputError, match="column 'f2' holds 'about 3', expected a number"):
         read_fit_data(tmp_path / "data.csv", Asked(), tmp_path / "model")
-
-
-def test_figures_of_the_audit_are_told_apart_from_those_of_the_model(tmp_path: Path) -> None:
-    """One page, two sets of heads: what came of the treatment stands there once, and the page says whose the rest is."""
-    X, y, _ = _planted()
-    np.savez(tmp_path / "data.npz", features=X, labels=y)
-    fitted = fit_model(read_fit_data(tmp_path / "data.npz", Asked(), tmp_path / "model"))
-    page = render_fit_page(fitted, "model", "data.npz")
-    assert "Expected" not in fitted.done
-    assert "Expected, by heads" not in page
-    assert "come from plain heads of the audit" in page
-    suspected = fitted.trial.after.worst_group is not None
-    assert ("Suspected groups are guessed" in page) == suspected
 
 
 def test_a_class_of_one_sample_is_refused_before_anything_is_embedded(tmp_path: Path) -> None:
@@ -190,14 +169,14 @@ def test_rows_of_one_numbered_split_are_fitted_as_the_audits_command_says(tmp_pa
         assert (len(data.labels), data.test) == (40, None)
 
 
-def test_groups_known_for_some_rows_of_a_table_stay_unknown_for_the_others(tmp_path: Path) -> None:
+def test_groups_known_for_some_rows_of_a_table_stay_unknown_for_the_others(
+    made: SimpleNamespace, tmp_path: Path
+) -> None:
     X, y, background = _planted(80)
     known = [place if row % 3 else None for row, place in enumerate(background)]
-    frame = pd.DataFrame(X, columns=[f"f{k}" for k in range(6)]).assign(label=y, place=known)
-    frame.to_csv(tmp_path / "data.csv", index=False)
-    frame.to_parquet(tmp_path / "data.parquet")
-    for name in ("data.csv", "data.parquet"):
-        data = read_fit_data(tmp_path / name, Asked(groups="place"), tmp_path / "model")
+    for name, missing in (("data.csv", None), ("data.parquet", None), ("data.npz", "")):
+        path = made.write_features(tmp_path / name, X, label=y, place=[place or missing for place in known])
+        data = read_fit_data(path, Asked(groups="place"), tmp_path / "model")
         assert data.groups is not None
         assert data.groups.tolist() == known
 
@@ -206,7 +185,7 @@ def test_a_handful_of_rare_samples_does_not_choose_the_decay() -> None:
     """Three samples of a rare group cannot vouch for a weaker decay that serves the frequent ones."""
     import torch
 
-    from icda.heads.decay import GROUP_SMOOTHING, is_better
+    from icda.heads.cross_fit import GROUP_SMOOTHING, is_better
 
     strata = torch.tensor([0] * 100 + [1] * 3)
     before, after = torch.ones(103, dtype=torch.bool), torch.ones(103, dtype=torch.bool)

@@ -37,10 +37,10 @@ def overview(audit: Audit, top: int = 10) -> RenderableType:
     return Group(*parts)
 
 
-def as_text(audit: Audit, width: int = 100) -> str:
+def as_text(audit: Audit) -> str:
     """The overview as plain text."""
     file = io.StringIO()
-    make_console(file=file, width=width, color_system=None).print(overview(audit))
+    make_console(file=file, width=100, color_system=None).print(overview(audit))
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
 
 

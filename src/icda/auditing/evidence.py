@@ -6,22 +6,13 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from icda.cross_fit.flatness import Flatness, flatness, flattest_side, margin_of
-from icda.cross_fit.pairs import (
-    DECAY,
-    MAX_ITER,
-    PAIR_RATIO,
-    TOL,
-    PairEvidence,
-    measure_pair,
-    share,
-)
+from icda.cross_fit.pairs import DECAY, MAX_ITER, PAIR_RATIO, TOL, PairEvidence, measure_pair, quick_logits, share
 from icda.cross_fit.twins import LENGTH, scaled_to
-from icda.heads.cross_fit import cross_fitted_logits, stratified_folds
+from icda.heads.cross_fit import stratified_folds
 from icda.heads.problem import LossSettings, Problem
 from icda.heads.solver import fit_head
 
@@ -117,12 +108,13 @@ def gather_evidence(sketch: Sketch, targets: Tensor, num_classes: int, seed: int
     """Measure everything on the rows of the sketch; class sizes are those of all samples."""
     generator = torch.Generator().manual_seed(seed)
     features, labels = sketch.features[sketch.rows], targets[sketch.rows]
-    logits = _plain_logits(features, labels, num_classes, seed)
+    logits = quick_logits(Problem.plain(features, labels, num_classes, DECAY), LossSettings("ce"), labels, seed)
     right = logits.argmax(1) == labels
     margins = margin_of(logits)
     overall = flatness(margins, right)
-    balanced = (logits - counted_log_prior(labels, num_classes)).argmax(1) == labels
-    present = torch.bincount(labels, minlength=num_classes).double()
+    # Without the log of the class counts, what is left does not rest on how frequent a class is.
+    counts = torch.bincount(labels, minlength=num_classes)
+    balanced, present = (logits - counts.clamp(min=1).log()).argmax(1) == labels, counts.double()
     recalls = torch.bincount(labels, balanced.double(), minlength=num_classes)[present > 0] / present[present > 0]
     guess = 1 / num_classes
     return Evidence(
@@ -180,32 +172,3 @@ def pair_rows(targets: Tensor, generator: torch.Generator) -> list[tuple[tuple[i
         parts = [part[torch.randperm(len(part), generator=generator)[:most]] for part in parts]
         chosen.append(((first, second), torch.cat(parts).sort().values, uneven))
     return chosen
-
-
-def counted_log_prior(targets: Tensor, num_classes: int) -> Tensor:
-    """log of the class counts; taken off a plain head's logits, it leaves what does not rest on how frequent a class is."""
-    return torch.bincount(targets, minlength=num_classes).clamp(min=1).log()
-
-
-def _plain_logits(features: Tensor, targets: Tensor, num_classes: int, seed: int) -> Tensor:
-    problem = Problem.plain(features, targets, num_classes, DECAY)
-    return cross_fitted_logits(problem, LossSettings("ce"), targets, 5, 1, seed, MAX_ITER, TOL)
-
-
-def as_numbers(evidence: Evidence) -> dict[str, Any]:
-    """One flat row for a table: figures of pairs are joined by semicolons."""
-    row = {
-        key: value
-        for key, value in evidence.as_dict().items()
-        if key not in ("pairs", "class_counts", "predicted_counts", "sided")
-    } | {f"sided_{key}": value for key, value in asdict(evidence.sided).items()}
-    row["ratio"], row["predicted_ratio"], row["classes"] = (
-        evidence.ratio,
-        evidence.predicted_ratio,
-        evidence.num_classes,
-    )
-    row["smallest_class"] = int(np.min(evidence.class_counts))
-    for name in PairEvidence.__dataclass_fields__:
-        if name != "classes":
-            row[f"pair_{name}"] = ";".join(f"{getattr(pair, name):.5g}" for pair in evidence.pairs)
-    return row

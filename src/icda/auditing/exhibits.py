@@ -57,7 +57,7 @@ def suspect_pairs(audit: Audit) -> list[tuple[int, int, np.ndarray]]:
 
 def typical_rows(audit: Audit, label: int) -> np.ndarray:
     """Samples of a class that are not suspected and predicted right, nearest to their median quality."""
-    figures = audit.tied.chosen(np.argsort(audit.tied.row))
+    figures = audit.in_memory()[0]
     typical = figures.chosen((figures.label == label) & ~figures.suspected & (figures.predicted == label))
     distance = np.abs(typical.quality - np.median(typical.quality)) if len(typical.row) else typical.quality
     return typical.row[np.argsort(distance, kind="stable")[:TYPICAL]]

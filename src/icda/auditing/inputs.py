@@ -17,7 +17,9 @@ from icda.errors import InputError, InputTypeError
 from icda.heads.rows import refuse_sparse
 
 BLOCK = 16_384  # rows scaled at once, so that a memory-mapped array is never copied as a whole in float64
-DECAY = 1e-3  # weight decay a feature; see `default_inverse_decay`
+# Weight decay a feature: a thousandth of the squared length A of a standardised sample, so that the same head comes out
+# however wide the encoder is. Ours: looked at on Waterbirds (A = 2048) and digits (A = 64).
+DECAY = 1e-3
 
 
 @dataclass(frozen=True)
@@ -75,17 +77,6 @@ def check_class_counts(classes: np.ndarray, counts: np.ndarray) -> None:
             f"audit needs at least 2 samples per class, but there is only one of {alone}: a head that has not seen the "
             "sample would not know its class. Leave such classes out, or merge them."
         )
-
-
-def default_inverse_decay(samples: int, features: int) -> float:
-    """C such that the weight decay 1 / (C N) is a thousandth of the squared length A of a standardised sample.
-
-    So the same head comes out however wide the encoder is. Ours: looked at on Waterbirds (A = 2048) and digits (A = 64).
-
-    >>> default_inverse_decay(1000, 500)
-    0.002
-    """
-    return 1 / (DECAY * samples * features)
 
 
 def standardise(X: np.ndarray) -> np.ndarray:

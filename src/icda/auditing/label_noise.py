@@ -14,17 +14,14 @@ class LabelNoise:
     """Suspected wrong labels, after Northcutt, Jiang & Chuang, Confident learning (JAIR 2021).
 
     `thresholds` (C,) is each class's mean self-confidence. `joint` (C, C) estimates how many samples labelled as the row
-    are of the column; `rate` is its share off the diagonal. Of samples in memory `quality` (N,) is small for labels that
-    look wrong, and `issues` (N,) marks the suspects: by our rule, or by cleanlab's `find_label_issues` where that was
-    asked for. Of rows in blocks both are None.
+    are of the column; `rate` is its share off the diagonal. Issues are marked by our rule, or by cleanlab's
+    `find_label_issues` where that was asked for.
     """
 
     thresholds: np.ndarray
     joint: np.ndarray
     num_issues: int
     found_by: str = "icda"
-    quality: np.ndarray | None = None
-    issues: np.ndarray | None = None
 
     @property
     def rate(self) -> float:

@@ -13,9 +13,10 @@ from torch import Tensor
 from icda.auditing.inputs import DECAY, check_inputs
 from icda.data.missing import encode_known
 from icda.errors import InputError
+from icda.functional.prior import joint_counts
 from icda.heads.blocks import BlockRows
-from icda.heads.dealing import scrambled
-from icda.heads.folds import row_logits
+from icda.heads.cross_fit import balanced_share
+from icda.heads.dealing import ranks_within, scrambled
 from icda.heads.spreading import ClassLogits, ReadingQuality, SpreadReader, fit_spread_reader
 from icda.statistics.checks import check_number
 
@@ -95,7 +96,7 @@ def choose(
         return str(int(code)) if names is None else names[int(code)]
 
     targets, seed = torch.from_numpy(rows.places[0].block.targets), rows.reading.seed
-    predicted = torch.cat([part for block in rows.each(row_logits, shown.heads) for part in block]).argmax(1)
+    predicted = rows.gathered(shown.heads.held_out).argmax(1)
     contradicted = (predicted != targets).numpy()
     known = np.flatnonzero(codes >= 0)
     reader = stability = None
@@ -139,10 +140,7 @@ class _Draw:
         """Up to `number` of the free samples (N,) that are wanted, the classes in turn."""
         rows = np.flatnonzero(wanted & self.free)
         rows = rows[np.argsort(self.order[rows], kind="stable")]
-        rank = np.zeros(len(rows))
-        for label in np.unique(self.targets[rows]):
-            own = self.targets[rows] == label
-            rank[own] = np.arange(own.sum())
+        rank = ranks_within(self.targets[rows], np.zeros(self.targets.max() + 1, dtype=np.int64))
         self.give(rows[np.argsort(rank, kind="stable")][: max(number, 0)], why)
 
     def give(self, rows: np.ndarray, why: Any) -> None:
@@ -155,15 +153,10 @@ class _Draw:
 
 def _ask_reader(draw: _Draw, rows: BlockRows, reader: SpreadReader, targets: Tensor, wanted: int) -> None:
     """Half: samples read as a group that is rare in their class; half: those whose group is least clear."""
-    chunks = list(rows.reading.chunks(rows.places[0]))
-    probabilities = torch.cat([reader.probabilities(chunk) for chunk in chunks])
-    read = torch.cat([reader.read(chunk) for chunk in chunks])
-    table = torch.zeros(rows.num_classes, reader.number).index_put_(
-        (targets, read), torch.ones(len(read)), accumulate=True
-    )
-    rare = (read != table.argmax(1)[targets]).numpy()
+    read = rows.gathered(reader.read)
+    rare = (read != joint_counts(targets, read, rows.num_classes, reader.number).argmax(1)[targets]).numpy()
     draw.take(rare, wanted // 2, lambda row: "it seems to be unusual for its class")
-    best = probabilities.topk(2, 1).values
+    best = rows.gathered(reader.probabilities).topk(2, 1).values
     margin = (best[:, 0] - best[:, 1]).numpy()
     free = np.flatnonzero(draw.free)
     unsure = free[np.argsort(margin[free], kind="stable")][: wanted - draw.added]
@@ -179,9 +172,8 @@ def _stability(
     rows: BlockRows, known: np.ndarray, codes: np.ndarray, shown: ClassLogits, reader: SpreadReader, seed: int
 ) -> float:
     """The share of samples that readers fitted without a fifth of the answers read alike, pairs counting alike."""
-    chunks = list(rows.reading.chunks(rows.places[0]))
-    whole = torch.cat([reader.read(chunk) for chunk in chunks])
-    pairs = torch.cat([chunk.targets for chunk in chunks]) * reader.number + whole
+    whole = rows.gathered(reader.read)
+    pairs = torch.from_numpy(rows.places[0].block.targets) * reader.number + whole
     part = scrambled(known, seed).argsort().argsort() % PARTS
     same = torch.zeros(len(whole), dtype=torch.float64)
     for left_out in range(PARTS):
@@ -191,6 +183,5 @@ def _stability(
         if own.max() < reader.number - 1 or len(np.unique(own[kept])) < 2:
             return 0.0
         other = _reader(rows, kept, own, shown)
-        same += (torch.cat([other.probabilities(chunk) for chunk in chunks]).argmax(1) == whole).double() / PARTS
-    counts = torch.bincount(pairs).double()
-    return float((torch.bincount(pairs, same)[counts > 0] / counts[counts > 0]).mean())
+        same += (rows.gathered(other.guess) == whole).double() / PARTS
+    return balanced_share(same, pairs)

@@ -2,16 +2,56 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from icda.auditing.assessment import Assessment
-from icda.auditing.imbalance import FEW, Imbalance
-from icda.auditing.label_noise import LabelNoise
-from icda.auditing.ties import Separability
+import numpy as np
 
+from icda.auditing.assessment import Assessment
+from icda.auditing.label_noise import LabelNoise
+
+FEW = 20  # training samples below which a class counts as few-shot, as in icda.metrics
+MANY = 100
+LONG_TAIL = (
+    'Try logit adjustment, icda.ICDAClassifier(loss="la") or icda.RobustClassifier(), or loss="icda", which has the same '
+    "prior term and augments rare classes with the features of others; judge by balanced accuracy."
+)
+UNEVEN = 'Try icda.ICDAClassifier(loss="la") or balance="class", if all classes matter alike.'
 UNEVEN_RATIO = 3.0  # largest class over smallest from which balancing the classes is worth a try
-OWN_FEATURES = 0.57  # separability from which, its lower bound above one half, suspects have features of their own
+
+
+@dataclass(frozen=True)
+class Imbalance:
+    """`ratio` is the largest class over the smallest; `entropy` that of the class shares over its largest value."""
+
+    counts: list[int]
+    ratio: float
+    entropy: float
+    few: list[str]
+    medium: int
+    many: int
+
+
+def measure_imbalance(counts: np.ndarray, names: list[str]) -> Imbalance:
+    """The long-tail section.
+
+    >>> measure_imbalance(np.array([300, 30, 3]), ["cat", "dog", "emu"]).few
+    ['emu']
+    >>> round(measure_imbalance(np.array([10, 10]), ["a", "b"]).entropy, 6)
+    1.0
+    """
+    shares = counts / counts.sum()
+    entropy = float(-(shares * np.log(shares)).sum() / np.log(len(counts)))
+    few = [names[k] for k in np.argsort(counts, kind="stable") if counts[k] < FEW]
+    many = int((counts > MANY).sum())
+    return Imbalance(
+        [int(count) for count in counts],
+        float(counts.max() / counts.min()),
+        entropy,
+        few,
+        len(counts) - len(few) - many,
+        many,
+    )
 
 
 @dataclass(frozen=True)
@@ -23,9 +63,6 @@ class Finding:
     reasons: list[str]
     figures: dict[str, Any]
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def recommend(assessment: Assessment, imbalance: Imbalance, noise: LabelNoise) -> list[Finding]:
     """All findings; empty when no verdict says yes and the classes are about even."""
@@ -33,18 +70,13 @@ def recommend(assessment: Assessment, imbalance: Imbalance, noise: LabelNoise) -
         "uninformative": _uninformative,
         "shortcut": _shortcut,
         "label_noise": lambda assessed: _label_noise(assessed, noise),
-        "long_tail": lambda assessed: _long_tail(assessed, imbalance),
+        "long_tail": lambda _: _uneven("long_tail", LONG_TAIL, imbalance),
         "overlap": _overlap,
     }
     found = [make(assessment) for kind, make in made.items() if assessment.verdicts[kind].answer == "yes"]
     if assessment.verdicts["long_tail"].answer != "yes" and imbalance.ratio >= UNEVEN_RATIO:
-        found.append(_uneven(imbalance))
+        found.append(_uneven("uneven_classes", UNEVEN, imbalance))
     return found
-
-
-def has_own_features(separability: Separability | None) -> bool:
-    """Whether the suspects look like a group with features of its own, rather than wrong labels or overlap."""
-    return separability is not None and separability.auroc >= OWN_FEATURES and separability.low > 0.5
 
 
 def _shortcut(assessed: Assessment) -> Finding:
@@ -75,17 +107,14 @@ def _label_noise(assessed: Assessment, noise: LabelNoise) -> Finding:
     return Finding("label_noise", advice, reasons, figures)
 
 
-def _long_tail(assessed: Assessment, imbalance: Imbalance) -> Finding:
-    advice = (
-        'Try logit adjustment, icda.ICDAClassifier(loss="la") or icda.RobustClassifier(), or loss="icda", which has the '
-        "same prior term and augments rare classes with the features of others; judge by balanced accuracy."
+def _uneven(name: str, advice: str, imbalance: Imbalance) -> Finding:
+    sizes = (
+        f"The largest class has {imbalance.ratio:.3g} times the samples of the smallest; {len(imbalance.few)} of "
+        f"{len(imbalance.counts)} classes have fewer than {FEW}. The entropy of the class shares is "
+        f"{imbalance.entropy:.2f} of its maximum."
     )
-    return Finding("long_tail", advice, [_sizes(imbalance)], _imbalance_figures(imbalance))
-
-
-def _uneven(imbalance: Imbalance) -> Finding:
-    advice = 'Try icda.ICDAClassifier(loss="la") or balance="class", if all classes matter alike.'
-    return Finding("uneven_classes", advice, [_sizes(imbalance)], _imbalance_figures(imbalance))
+    figures = {"ratio": imbalance.ratio, "entropy": imbalance.entropy, "few_shot_classes": len(imbalance.few)}
+    return Finding(name, advice, [sizes], figures)
 
 
 def _overlap(assessed: Assessment) -> Finding:
@@ -103,15 +132,3 @@ def _uninformative(assessed: Assessment) -> Finding:
         assessed.verdicts["uninformative"].reasons,
         figures,
     )
-
-
-def _sizes(imbalance: Imbalance) -> str:
-    return (
-        f"The largest class has {imbalance.ratio:.3g} times the samples of the smallest; {len(imbalance.few)} of "
-        f"{len(imbalance.counts)} classes have fewer than {FEW}. The entropy of the class shares is "
-        f"{imbalance.entropy:.2f} of its maximum."
-    )
-
-
-def _imbalance_figures(imbalance: Imbalance) -> dict[str, Any]:
-    return {"ratio": imbalance.ratio, "entropy": imbalance.entropy, "few_shot_classes": len(imbalance.few)}

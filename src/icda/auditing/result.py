@@ -13,12 +13,11 @@ import numpy as np
 
 from icda.auditing.assessment import Assessment
 from icda.auditing.exhibits import collect_exhibits, show_images, show_texts
-from icda.auditing.imbalance import Imbalance
 from icda.auditing.label_noise import LabelNoise
 from icda.auditing.page import render_audit_page
-from icda.auditing.recommendation import Finding
+from icda.auditing.recommendation import Finding, Imbalance
 from icda.auditing.rows import COLUMNS, RowFigures
-from icda.auditing.ties import ClassCost, Separability, Ties
+from icda.auditing.ties import ClassCost, Separability
 from icda.auditing.treatment import Treatment
 from icda.cross_fit.rules import Verdict
 from icda.errors import InputError
@@ -38,8 +37,9 @@ class Audit:
 
     `verdicts` answer one question each: "shortcut", "label_noise", "long_tail", "overlap", "uninformative". `treatment` is
     what to do about them, tried by cross-fitting, and `findings` say both in sentences. `costs`, `imbalance` and `noise`
-    hold figures of classes. Of samples in memory `ties`, `targets` and `sample_names` are known too; of rows in blocks only
-    the first of both rankings are, all others are in files. Rows come out most tied first.
+    hold figures of classes. Of samples in memory `ties`, in their order, `probabilities` (N, C) of balanced heads that have
+    not seen them, and `sample_names` are known too; of rows in blocks only the first of both rankings, all others are in
+    files. Rows come out most tied first.
     """
 
     class_names: list[str]
@@ -56,8 +56,8 @@ class Audit:
     notes: list[str]
     settings: dict[str, Any]
     seconds: float = field(compare=False)
-    ties: Ties | None = None
-    targets: np.ndarray | None = None
+    ties: RowFigures | None = None
+    probabilities: np.ndarray | None = None
     sample_names: list[str] | None = None
 
     def __len__(self) -> int:
@@ -91,11 +91,11 @@ class Audit:
 
     def most_tied(self, top: int | None) -> list[dict[str, Any]]:
         """The first rows of the ranking by tie."""
-        return list(self._records(self.tied.chosen(np.arange(len(self.tied.row))[:top])))
+        return list(self._records(self.tied.first(top)))
 
     def most_doubtful(self, top: int | None) -> list[dict[str, Any]]:
         """The first rows of the ranking by the quality of the label."""
-        return list(self._records(self.doubtful.chosen(np.arange(len(self.doubtful.row))[:top])))
+        return list(self._records(self.doubtful.first(top)))
 
     def tie_ranking(self) -> np.ndarray:
         """Sample numbers, the most tied first."""
@@ -107,11 +107,7 @@ class Audit:
 
     def rows(self, order: np.ndarray | None = None) -> Iterator[dict[str, Any]]:
         """A dictionary with `COLUMNS` for each sample, the most tied first unless `order` says otherwise."""
-        if order is None:
-            return self._records(self.tied)
-        places = np.empty(len(self.tied.row), dtype=np.int64)
-        places[self.tied.row] = np.arange(len(places))
-        return self._records(self.tied.chosen(places[order]))
+        return self._records(self.tied if order is None else self.in_memory()[0].chosen(order))
 
     def _records(self, figures: RowFigures) -> Iterator[dict[str, Any]]:
         return figures.records(self.class_names, self.sample_names)
@@ -127,7 +123,7 @@ class Audit:
             "class_names": list(self.class_names),
             "notes": list(self.notes),
             **{key: value for key, value in self.assessment.as_dict().items() if key != "summary"},
-            "findings": [finding.as_dict() for finding in self.findings],
+            "findings": [asdict(finding) for finding in self.findings],
             "ties": {
                 "matrix": self.matrix.tolist(),
                 "classes": [asdict(cost) for cost in self.costs],
@@ -154,8 +150,8 @@ class Audit:
 
     def to_cleanlab(self) -> dict[str, np.ndarray]:
         """`labels` and `pred_probs` as cleanlab's functions take them: `cleanlab.filter.find_label_issues(**...)`."""
-        ties, targets = self.in_memory()
-        return {"labels": targets, "pred_probs": ties.probabilities}
+        ties, probabilities = self.in_memory()
+        return {"labels": ties.label, "pred_probs": probabilities}
 
     def to_csv(self, path: str | PathLike[str]) -> Path:
         """Write all rows, the most tied first, as a table; names that spreadsheets take for formulas become text."""
@@ -196,16 +192,16 @@ class Audit:
         """Suspects with their pictures or texts, as the page shows them; empty without either."""
         if images is not None and texts is not None:
             raise InputError("give images or texts, not both.")
-        if images is not None:
-            return {"exhibits": collect_exhibits(self, show_images(images, len(self)))}
-        if texts is not None:
-            return {"exhibits": collect_exhibits(self, show_texts(texts, len(self)))}
-        return {}
+        if images is None and texts is None:
+            return {}
+        show = show_texts(texts, len(self)) if images is None else show_images(images, len(self))  # type: ignore[arg-type]
+        return {"exhibits": collect_exhibits(self, show)}
 
-    def in_memory(self) -> tuple[Ties, np.ndarray]:
-        if self.ties is None or self.targets is None:
+    def in_memory(self) -> tuple[RowFigures, np.ndarray]:
+        """Figures of the samples in their order, and probabilities (N, C)."""
+        if self.ties is None or self.probabilities is None:
             raise InputError("this audit was made over blocks: figures of every row are in its files.")
-        return self.ties, self.targets
+        return self.ties, self.probabilities
 
     def __rich__(self) -> Any:
         from icda.auditing.console import overview

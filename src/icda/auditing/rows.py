@@ -23,7 +23,7 @@ from icda.results.files import replacing, replacing_text
 from icda.results.foreign_text import safe_cell, write_csv
 
 RowForm = Literal["csv", "parquet"]
-WRITTEN = re.compile(r"\.?rows-\d{12,}\.(csv|parquet)(\.[0-9a-f]+\.part)?")  # names of `write_part`
+WRITTEN = re.compile(r"\.?rows-\d{12,}\.(csv|parquet)(\.[0-9a-f]+\.part)?")  # names of `look_at_rows`
 COLUMNS = (
     "index",
     "name",
@@ -57,6 +57,9 @@ class RowFigures(NamedTuple):
 
     def chosen(self, rows: np.ndarray) -> RowFigures:
         return RowFigures(*(part[rows] for part in self))
+
+    def first(self, top: int | None) -> RowFigures:
+        return RowFigures(*(part[:top] for part in self))
 
     def records(self, names: list[str], sample_names: list[str] | None = None) -> Iterator[dict[str, Any]]:
         """A dictionary with `COLUMNS` for each row; without names a row is called by its number."""
@@ -112,31 +115,26 @@ class RowSums:
         return RowSums(**added, tied=tied, doubtful=joined([self.doubtful, other.doubtful]).most_doubtful(top))
 
 
-@dataclass(frozen=True)
-class RowQuestion:
-    """What a block needs to say everything of its rows, and where to write it."""
-
-    contrast: Contrast
-    thresholds: np.ndarray
-    names: list[str]
-    top: int | None
-    folder: Path | None = None
-    form: RowForm = "csv"
-
-
-def look_at_rows(place: Place, reading: Reading, question: RowQuestion) -> RowSums:
+def look_at_rows(
+    place: Place,
+    reading: Reading,
+    contrast: Contrast,
+    thresholds: np.ndarray,
+    top: int,
+    folder: Path | None,
+    form: RowForm,
+) -> RowSums:
     """The figures of all rows of a block, written if there is a folder, and their sums."""
     sums = None
     for chunk in reading.chunks(place):
-        logits = question.contrast.biased.held_out(chunk)
-        ties = question.contrast.ties(chunk, logits)
-        part = sum_figures(int(chunk.rows[0]), logits, chunk.targets, ties, question.thresholds)
+        logits, ties = contrast.biased.held_out(chunk), contrast.ties(chunk)
+        part = sum_figures(int(chunk.rows[0]), logits, chunk.targets, ties, thresholds)
         sums = part if sums is None else sums.plus(part, None)
     assert sums is not None
-    if question.folder is not None:
-        whole = sums.tied.chosen(np.argsort(sums.tied.row))
-        write_part(whole, question, place.start)
-    return replace(sums, tied=sums.tied.most_tied(question.top), doubtful=sums.doubtful.most_doubtful(question.top))
+    if folder is not None:
+        names = [str(label) for label in reading.classes]
+        write_part(sums.tied.chosen(np.argsort(sums.tied.row)), names, folder / f"rows-{place.start:012d}.{form}")
+    return replace(sums, tied=sums.tied.most_tied(top), doubtful=sums.doubtful.most_doubtful(top))
 
 
 def sum_figures(start: int, logits: Tensor, targets: Tensor, ties: Tensor, thresholds: np.ndarray) -> RowSums:
@@ -198,16 +196,13 @@ def prepare_folder(folder: Path) -> None:
             old.unlink()
 
 
-def write_part(rows: RowFigures, question: RowQuestion, start: int) -> Path:
+def write_part(rows: RowFigures, names: list[str], path: Path) -> None:
     """The rows of a block in a file of their own; whole or not there, so that a worker may die while it writes."""
-    assert question.folder is not None
-    path = question.folder / f"rows-{start:012d}.{question.form}"
-    if question.form == "csv":
+    if path.suffix == ".csv":
         with replacing_text(path) as file:
-            write_csv(file, COLUMNS, rows.records(question.names))
-    else:
-        arrow, parquet = (require(name, "parquet", "Parquet files") for name in ("pyarrow", "pyarrow.parquet"))
-        records = list(rows.records([str(safe_cell(name)) for name in question.names]))
-        with replacing(path) as target:
-            parquet.write_table(arrow.Table.from_pylist(records), target)
-    return path
+            write_csv(file, COLUMNS, rows.records(names))
+        return
+    arrow, parquet = (require(name, "parquet", "Parquet files") for name in ("pyarrow", "pyarrow.parquet"))
+    records = list(rows.records([str(safe_cell(name)) for name in names]))
+    with replacing(path) as target:
+        parquet.write_table(arrow.Table.from_pylist(records), target)

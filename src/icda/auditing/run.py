@@ -14,13 +14,12 @@ import torch
 
 from icda.auditing.assessment import assess
 from icda.auditing.evidence import SAMPLES
-from icda.auditing.imbalance import measure_imbalance
-from icda.auditing.inputs import check_class_counts, check_folds, check_inputs, default_inverse_decay, scarce_notes
+from icda.auditing.inputs import DECAY, check_class_counts, check_folds, check_inputs, scarce_notes
 from icda.auditing.label_noise import LabelNoise, cleanlab_issues, scaled_joint
-from icda.auditing.recommendation import recommend
+from icda.auditing.recommendation import measure_imbalance, recommend
 from icda.auditing.result import Audit
-from icda.auditing.rows import RowForm, RowQuestion, RowSums, look_at_rows, prepare_folder, sum_figures
-from icda.auditing.ties import Ties, class_costs, separability
+from icda.auditing.rows import RowForm, RowSums, look_at_rows, prepare_folder, sum_figures
+from icda.auditing.ties import class_costs, separability
 from icda.engines import Engine
 from icda.errors import InputError
 from icda.extras import require
@@ -53,7 +52,7 @@ class AuditSettings:
                 raise InputError(f"C must be positive, got {self.C}.")
 
     def inverse_decay(self, rows: BlockRows) -> float:
-        return default_inverse_decay(*rows.shape) if self.C is None else self.C
+        return 1 / (DECAY * rows.shape[0] * rows.shape[1]) if self.C is None else self.C
 
 
 def audit(
@@ -116,23 +115,15 @@ def audit(
         return HeldOutTies(found.logits[sample.rows], found.ties[sample.rows])
 
     result = _result(rows, settings, sums, thresholds, inputs.class_names, of_sample)
-    found_by = "cleanlab" if use_cleanlab else "icda"
-    noise = replace(result.noise, found_by=found_by, quality=whole.quality, issues=whole.issue)
-    apart = result.matrix, result.separability
+    named = {"C": settings.inverse_decay(rows), "folds": int(folds), "repeats": repeats, "seed": seed}
     return replace(
         result,
-        noise=noise,
+        noise=replace(result.noise, found_by="cleanlab" if use_cleanlab else "icda"),
         notes=inputs.notes,
-        settings={
-            "C": settings.inverse_decay(rows),
-            "folds": int(folds),
-            "repeats": repeats,
-            "seed": seed,
-            **_sizes(rows),
-        },
+        settings={**named, **_sizes(rows)},
         seconds=time.perf_counter() - start,
-        ties=Ties(probabilities, whole.tied_to, whole.strength, whole.tie, whole.suspected, *apart),
-        targets=labels,
+        ties=whole,
+        probabilities=probabilities,
         sample_names=inputs.sample_names,
     )
 
@@ -158,12 +149,11 @@ def audit_blocks(
     names = [str(label) for label in rows.reading.classes]
     if folder is not None:
         prepare_folder(folder)
-    question = RowQuestion(contrast, thresholds, names, settings.top, folder, form)
-    sums = reduce(lambda one, other: one.plus(other, settings.top), rows.each(look_at_rows, question))
+    parts = rows.each(look_at_rows, contrast, thresholds, settings.top, folder, form)
+    sums = reduce(lambda one, other: one.plus(other, settings.top), parts)
 
     def of_sample(sample: RowChunk) -> HeldOutTies:
-        logits = contrast.biased.held_out(sample)
-        return HeldOutTies(logits, contrast.ties(sample, logits))
+        return HeldOutTies(contrast.biased.held_out(sample), contrast.ties(sample))
 
     result = _result(rows, settings, sums, thresholds, names, of_sample)
     return replace(result, seconds=time.perf_counter() - start)
@@ -182,16 +172,13 @@ def _result(
     assessment = assess(rows)
     sample = assessment.sample._replace(features=assessment.sample.features.to(rows.dtype))
     asked = of_sample(sample)
-    decay = _decay(rows, settings)
-    problem = Problem.plain(sample.features, sample.targets, len(names), decay)
+    problem = Problem.plain(sample.features, sample.targets, len(names), _decay(rows, settings))
     apart = separability(problem, asked.logits, asked.ties > 0, settings.folds, settings.seed)
     imbalance = measure_imbalance(rows.counts, names)
     noise = LabelNoise(thresholds, scaled_joint(sums.confident, rows.counts), sums.issues)
     named = {
         "C": settings.inverse_decay(rows),
-        "folds": settings.folds,
-        "rounds": settings.rounds,
-        "seed": settings.seed,
+        **{name: getattr(settings, name) for name in ("folds", "rounds", "seed")},
     }
     return Audit(
         class_names=names,

@@ -11,9 +11,8 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from icda.auditing.rows import RowSums
-from icda.heads.balance import rebalance
 from icda.heads.cross_fit import cross_fitted_logits
-from icda.heads.problem import LossSettings, Problem
+from icda.heads.problem import LossSettings, Problem, rebalance
 
 PARTNERS = 3  # samples of the other class that each suspect is compared with
 FEWEST = 20  # suspects below which we do not say what they are
@@ -31,23 +30,6 @@ class Separability:
     low: float
     high: float
     samples: int
-
-
-@dataclass(frozen=True)
-class Ties:
-    """Everything said of the ties of samples in memory, one entry per sample."""
-
-    probabilities: np.ndarray  # (N, C), of class-balanced heads that have not seen the sample
-    tied_to: np.ndarray  # (N,), the likeliest wrong class
-    strength: np.ndarray  # (N,), alpha towards it
-    tie: np.ndarray  # (N,), larger the more tied
-    suspected: np.ndarray  # (N,), bool
-    matrix: np.ndarray  # (C, C), mean strength of row class towards column class, 0 on the diagonal
-    separability: Separability | None  # None: too few to say
-
-    @property
-    def predicted(self) -> np.ndarray:
-        return self.probabilities.argmax(1)
 
 
 def separability(problem: Problem, logits: Tensor, suspected: Tensor, folds: int, seed: int) -> Separability | None:

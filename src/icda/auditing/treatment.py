@@ -13,13 +13,11 @@ import torch
 from torch import Tensor
 
 from icda.auditing.evidence import FEW, Sketch
-from icda.cross_fit.pairs import DECAY, EACH, MAX_ITER, PAIR_RATIO, TOL, TWINS, share
+from icda.cross_fit.pairs import DECAY, EACH, PAIR_RATIO, TWINS, quick_logits, share
 from icda.cross_fit.rules import Verdict
 from icda.cross_fit.twins import even_cuts, twin_logits, twin_margins
-from icda.heads.balance import rebalance, reweigh, with_prior
-from icda.heads.cross_fit import cross_fitted_logits
-from icda.heads.decay import balanced_share
-from icda.heads.problem import LossSettings, Problem
+from icda.heads.cross_fit import balanced_share
+from icda.heads.problem import LossSettings, Problem, rebalance, reweigh, with_prior
 
 TRUST_ROUNDS = 2
 MOST_STRENGTH = (
@@ -57,8 +55,7 @@ class Effect:
         parts = [f"accuracy {self.accuracy_before:.1%} → {self.accuracy_after:.1%}"]
         if self.suspected:
             parts.insert(
-                0,
-                f"{self.suspected} suspected samples {self.suspected_before:.1%} → {self.suspected_after:.1%}",
+                0, f"{self.suspected} suspected samples {self.suspected_before:.1%} → {self.suspected_after:.1%}"
             )
         return ", ".join(parts).replace("%", "\N{NO-BREAK SPACE}%")
 
@@ -174,17 +171,14 @@ def trusted_weights(problem: Problem, seed: int = 0) -> Tensor:
     """p_y / max_c p_c of heads that have not seen the sample and that were fitted with such weights before."""
     weights = torch.ones_like(problem.weights)
     for _ in range(TRUST_ROUNDS):
-        probabilities = torch.softmax(_cross_fit(reweigh(problem, weights), problem.targets, seed), 1)
+        logits = quick_logits(reweigh(problem, weights), LossSettings("la"), problem.targets, seed)
+        probabilities = torch.softmax(logits, 1)
         weights = probabilities.gather(1, problem.targets[:, None])[:, 0] / probabilities.max(1).values
     return weights
 
 
 def _right(problem: Problem, strata: Tensor, seed: int) -> Tensor:
-    return _cross_fit(problem, strata, seed).argmax(1) == problem.targets
-
-
-def _cross_fit(problem: Problem, strata: Tensor, seed: int) -> Tensor:
-    return cross_fitted_logits(problem, LossSettings("la"), strata, 5, 1, seed, MAX_ITER, TOL)
+    return quick_logits(problem, LossSettings("la"), strata, seed).argmax(1) == problem.targets
 
 
 def _why_plain(verdicts: dict[str, Verdict]) -> str:

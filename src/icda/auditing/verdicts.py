@@ -9,18 +9,7 @@ from icda.auditing.evidence import Evidence
 from icda.cross_fit import rules
 from icda.cross_fit.flatness import Flatness
 from icda.cross_fit.pairs import PairEvidence
-from icda.cross_fit.rules import (
-    LIMITS,
-    NO,
-    SIDED_SHIFT,
-    YES,
-    Limit,
-    Limits,
-    Verdict,
-    answered,
-    frequency,
-    tail_verdict,
-)
+from icda.cross_fit.rules import LIMITS, NO, SIDED_SHIFT, YES, Limit, Limits, Verdict, answered, frequency, tail_verdict
 
 KINDS = ("shortcut", "label_noise", "long_tail", "overlap", "uninformative")
 TOO_FEW = 40  # samples below which nothing but class sizes is judged

@@ -40,10 +40,9 @@ def main(arguments: Sequence[str]) -> int:
     check_seed(options.seed)
     from icda.results.files import write_page
     from icda.serving.answers import read_answers
-    from icda.serving.fit_data import read_fit_data
+    from icda.serving.fit_data import read_fit_data, read_source
     from icda.serving.folder import ANSWERS, FACTS, QUESTIONS
     from icda.serving.questions import QuestionMaker
-    from icda.serving.source import read_source
 
     data, asked, folder = options.data.expanduser(), options.asked(), options.out.expanduser()
     fitted = (data / FACTS).is_file()
@@ -69,11 +68,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def _page(maker: QuestionMaker, command: str):  # type: ignore[no-untyped-def]
     from icda.auditing import audit
-    from icda.serving.fitting import as_floats
     from icda.serving.questions import render_questions
 
-    data, rows = maker.data, maker.rows
-    found = audit(as_floats(data.features[rows]), data.labels[rows], seed=maker.seed)
+    train = maker.data.training
+    found = audit(train.features, train.labels, seed=maker.seed)
 
     def page(answers: Answers, token: str) -> str:
         return render_questions(maker, found, command, answers, token)

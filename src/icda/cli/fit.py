@@ -105,12 +105,11 @@ def main(arguments: Sequence[str]) -> int:
 
 def _fit_here(options: FitArguments, folder: Path, arguments: Sequence[str]) -> int:
     from icda.serving.answers import read_answers, with_answers, write_answers
-    from icda.serving.fit_data import read_fit_data
+    from icda.serving.fit_data import read_fit_data, write_source
     from icda.serving.fitting import write_fitted
     from icda.serving.folder import ANSWERS, PAGE, QUESTIONS, SOURCE
     from icda.serving.page import render_fit_page
     from icda.serving.questions import write_question_page
-    from icda.serving.source import write_source
 
     started = time.perf_counter()
     with Bar("inputs embedded") as bar:
@@ -156,7 +155,7 @@ def refit_command(words: Sequence[str]) -> str:
 
 def _fit_blocks(options: FitArguments, folder: Path) -> int:
     from icda.engines import make_engine
-    from icda.serving.block_fit import fit_from_blocks
+    from icda.serving.head_fit import fit_from_blocks
 
     if options.train or options.encoder is not None or options.where:
         raise InputError("--on blocks and --on ray fit heads to features: leave out --train, --encoder and --where.")
@@ -183,11 +182,11 @@ def _fit(options: FitArguments, data: FitData) -> Fitted:
         from icda.serving.fitting import fit_model
 
         return fit_model(data, options.method, options.seed, tell)
-    from icda.serving.network_fit import NetworkSettings, fit_network
+    from icda.serving.network_fit import fit_network
     from icda.training.progress import TerminalView
 
-    settings = NetworkSettings(options.config(data.reads.kind), options.compare, options.overwrite)
-    return fit_network(data, settings, options.method, tell, TerminalView())
+    config, how = options.config(data.reads.kind), {"compare": options.compare, "overwrite": options.overwrite}
+    return fit_network(data, config, options.method, **how, say=tell, view=TerminalView())
 
 
 def summary(fitted: Fitted) -> RenderableType:

@@ -1,10 +1,8 @@
 """Networks and heads that have not seen the sample they describe, and the prior that is read off what they say."""
 
 from icda.cross_fit.calibration import Calibration, fit_calibration
-from icda.cross_fit.flips import flip_labels, flip_probability
-from icda.cross_fit.folds import draw_folds, stratified_folds
 from icda.cross_fit.held_out import HeldOut, averaged
-from icda.cross_fit.networks import HeldOutNetworks
+from icda.cross_fit.networks import HeldOutNetworks, draw_folds, flip_labels, flip_probability, stratified_folds
 from icda.functional.prior import answer_log_prior, conditional_log_prior, joint_counts
 
 __all__ = [

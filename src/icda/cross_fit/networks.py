@@ -14,15 +14,57 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from icda.cross_fit.flips import flip_labels
-from icda.cross_fit.folds import draw_folds, stratified_folds
 from icda.cross_fit.held_out import HeldOut
 from icda.data.generators import generator_for
 from icda.data.task import Batch, Inputs, rows_of
+from icda.errors import InputError
 from icda.models.base import evaluating
 from icda.ranks import all_gather_rows, all_reduce, rank, world_size
 
 FEWEST = 2  # samples a network learns from in one step: BatchNorm cannot normalise a single one
+
+
+def flip_probability(logits: Tensor) -> Tensor:
+    """(p_max - 1/C) C / (C - 1) of each row (N,): 0 for a uniform answer, 1 for a certain one.
+
+    Reference: Pezeshki et al., "Discovering environments with XRM", ICML 2024.
+    """
+    num_classes = logits.shape[1]
+    sure = torch.softmax(logits, 1).max(1).values
+    return ((sure - 1 / num_classes) * num_classes / (num_classes - 1)).clamp(0, 1)
+
+
+def flip_labels(labels: Tensor, logits: Tensor, uniform: Tensor) -> Tensor:
+    """The labels (N,), each replaced by the held-out answer where a uniform draw (N,) lies below its flip probability."""
+    return torch.where(uniform < flip_probability(logits), logits.argmax(1), labels)
+
+
+def draw_folds(num_samples: int, folds: int, seed: int, repeat: int = 0) -> Tensor:
+    """A fold for each sample (N,), by a die with as many sides as there are folds; each repeat throws again."""
+    _check(folds)
+    generator = generator_for(seed, "folds", folds) if repeat == 0 else generator_for(seed, "folds", folds, repeat)
+    return torch.randint(folds, (num_samples,), generator=generator)
+
+
+def stratified_folds(targets: Tensor, folds: int, seed: int, repeat: int = 0) -> Tensor:
+    """A fold for each sample (N,), so that each class, and all samples, are split evenly: sizes differ by one at most.
+
+    The samples stand in a row, class after class and at random within a class; folds are dealt out along it in turn. With
+    two folds and two samples of a class, each of the twins learns one of them.
+    """
+    _check(folds)
+    generator = generator_for(seed, "stratified folds", folds, repeat)
+    order = torch.randperm(len(targets), generator=generator)
+    first = torch.randint(folds, (), generator=generator)  # else the first fold would always have the extra sample
+    row = order[targets.cpu()[order].argsort(stable=True)]
+    dealt = torch.empty(len(targets), dtype=torch.long)
+    dealt[row] = (torch.arange(len(targets)) + first) % folds
+    return dealt
+
+
+def _check(folds: int) -> None:
+    if folds < 2:
+        raise InputError(f"cross-fitting needs 2 folds or more, got {folds}: a network is blind to its own fold alone.")
 
 
 class StepFigures(NamedTuple):

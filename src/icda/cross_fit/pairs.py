@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from icda.cross_fit.twins import LENGTH, even_cuts, scaled_to, twin_margins
-from icda.heads.balance import rebalance
 from icda.heads.cross_fit import cross_fitted_logits
-from icda.heads.problem import LossSettings, Problem
+from icda.heads.problem import LossSettings, Problem, rebalance
 
 TWINS = 3  # answers that are compared
 EACH = 3  # pairs of twin heads with different halves behind each answer: few samples make one pair's answer a draw
@@ -145,9 +144,9 @@ def trial(
     ones = features.new_ones(len(targets))
     counts = torch.bincount(targets, minlength=num_classes).double()
     problem = Problem(features, targets, num_classes, ones, ones, counts, DECAY)
-    plain = _cross_fit(problem, LossSettings(plain_loss), targets, seed)
+    plain = quick_logits(problem, LossSettings(plain_loss), targets, seed)
     informed = rebalance(problem, answers, "prior")
-    return plain, _cross_fit(informed, LossSettings("la"), targets * num_classes + answers, seed)
+    return plain, quick_logits(informed, LossSettings("la"), targets * num_classes + answers, seed)
 
 
 def within_answers(logits: Tensor, targets: Tensor, answers: Tensor) -> tuple[float, float]:
@@ -202,5 +201,6 @@ def ratio_of_medians(first: Tensor, second: Tensor) -> float:
     return float(first.median() / second.median().clamp(min=1e-12))
 
 
-def _cross_fit(problem: Problem, settings: LossSettings, strata: Tensor, seed: int) -> Tensor:
+def quick_logits(problem: Problem, settings: LossSettings, strata: Tensor, seed: int) -> Tensor:
+    """Out-of-fold logits (N, C), as exact as the questions about shares and medians need them."""
     return cross_fitted_logits(problem, settings, strata, folds=5, seed=seed, max_iter=MAX_ITER, tol=TOL)

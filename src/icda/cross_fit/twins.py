@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from icda.cross_fit.flips import flip_labels
+from icda.cross_fit.networks import flip_labels
 
 LENGTH = 4.0  # features are scaled to this root mean square length, so that one rate fits all widths
 

@@ -9,30 +9,28 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import compute_sample_weight
-from sklearn.utils.validation import _check_sample_weight
 
-from icda.auditing.groups import group_treatment
+from icda.auditing.plan import group_treatment
 from icda.data.missing import encode_known
 from icda.errors import InputError
 from icda.estimators.predictions import LinearPredictions
-from icda.estimators.prior import GivenPrior
 from icda.estimators.samples import (
     check_groups,
-    check_samples,
+    check_prior,
+    check_rows,
     check_settings,
+    check_weights,
     encode_classes,
+    put_prior,
     solver_unit,
     weighted_moments,
 )
 from icda.estimators.streaming import StreamingFit
 from icda.functional.strength import Strength
-from icda.heads.balance import Through, rebalance, reweigh
 from icda.heads.blocks import BlockRows
 from icda.heads.cross_fit import cross_fitted_logits, cross_fitted_strength
-from icda.heads.problem import LossName, LossSettings, Problem
+from icda.heads.problem import LossName, LossSettings, Problem, Through, rebalance, reweigh
 from icda.heads.pseudo_groups import contrast_groups
-from icda.heads.rows import refuse_sparse
 from icda.heads.solver import fit_head
 
 LOSSES = ("ce", "la", "isda", "risda", "icda")
@@ -53,7 +51,7 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
     are ours and not the paper's and need no group label. "contrast" guesses groups from where a biased and a robust head
     disagree (`icda.heads.pseudo_groups`); it is the one that lifts the worst group. "errors" takes what a head that has
     not seen a sample gets wrong as a group; "strength" weighs samples by how little such a head believes their label.
-    `through` says where the balance enters (`icda.heads.balance`), `strength` where ICDA's alpha comes from.
+    `through` says where the balance enters (`icda.heads.problem`), `strength` where ICDA's alpha comes from.
 
     Parameters
     ----------
@@ -125,33 +123,25 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         A `np.memmap` of 256 MiB or more (in float32) is never read as a whole: see "When X does not fit" in the docs.
         """
         self._check_settings()
-        refuse_sparse(X, "X", "ICDAClassifier")
         self._forget_online()
-        features, y = check_samples(self, X, y)
+        features, y = check_rows(self, X, y)
         codes = encode_classes(self, y)
         given = None if groups is None else check_groups(groups, len(y))
-        prior = GivenPrior.checked(attributes, log_prior, len(y), len(self.classes_), "ICDAClassifier")
-        if prior is not None and self.balance is not None:
+        has_prior = check_prior(self, attributes, log_prior, len(y))
+        if has_prior and self.balance is not None:
             raise InputError(f"attributes and log_prior are priors and go without balance={self.balance!r}: use None.")
         dtype = np.float64 if features.dtype == torch.float64 else np.float32
-        weights = _check_sample_weight(sample_weight, codes, dtype=dtype, ensure_non_negative=True)
-        weights = weights * compute_sample_weight(self.class_weight, y).astype(dtype)
-        used = weights > 0
+        weights, used = check_weights(self, sample_weight, y, dtype)
         if not used.all():
             features, codes, weights = features[torch.from_numpy(used)], codes[used], weights[used]
-        if len(np.unique(codes)) < len(self.classes_):
-            raise InputError("ICDAClassifier: a class has no sample with a positive sample_weight.")
         scale = solver_unit(features)
         if scale != 1 and isinstance(features, torch.Tensor):
             features = features / scale
         problem = Problem.of(features, torch.from_numpy(codes), len(self.classes_), self.C * scale**2, weights)
         unit = 1 / float(weights.mean())
         problem = self._balanced(problem, None if given is None else given[used], unit)
-        if prior is not None:
-            prior = prior.rows(used)
-            problem = prior.put_into(problem, unit)
-            if prior.codes is not None:
-                self.attributes_ = prior.codes.numpy()
+        if has_prior:
+            problem = put_prior(self, problem, attributes, log_prior, used, unit)
         settings = LossSettings(self.loss, self.lambda0, self.beta)
         if self.loss == "icda" and self.strength == "cross_fitted":
             problem = replace(problem, strength=self._cross_fitted_strength(problem))
@@ -208,12 +198,8 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         return cross_fitted_strength(logits, problem.targets)
 
     def _check_settings(self) -> None:
-        check_settings(self, ("lambda0", "beta", "C", "tol"), ("max_iter",))
-        if self.loss not in LOSSES:
-            raise InputError(f"loss must be one of {', '.join(LOSSES)}, got {self.loss!r}.")
-        for name, known in (("balance", BALANCES), ("through", THROUGH), ("strength", STRENGTHS)):
-            if getattr(self, name) not in known:
-                raise InputError(f"{name} must be one of {', '.join(map(str, known))}, got {getattr(self, name)!r}.")
+        choices: dict[str, Any] = {"loss": LOSSES, "balance": BALANCES, "through": THROUGH, "strength": STRENGTHS}
+        check_settings(self, ("lambda0", "beta", "C", "tol"), ("max_iter", "random_state"), **choices)
         if self.balance is None and self.through != "weights":
             raise InputError(
                 f"through={self.through!r} says where a balance enters, but balance is None: set balance, or leave it out."

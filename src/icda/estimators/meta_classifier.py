@@ -8,26 +8,26 @@ from typing import Any, Literal, cast
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import compute_sample_weight
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_array,
-    check_consistent_length,
-    column_or_1d,
-    validate_data,
-)
+from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from icda.data.missing import check_names
 from icda.errors import InputError
 from icda.estimators.classifier import LOSSES
 from icda.estimators.predictions import LinearPredictions
-from icda.estimators.prior import GivenPrior
-from icda.estimators.samples import check_settings, encode_classes, encode_groups, solver_unit, warn_of_other_scale
-from icda.heads.balance import rebalance
+from icda.estimators.samples import (
+    check_metadata,
+    check_prior,
+    check_samples,
+    check_settings,
+    check_weights,
+    encode_classes,
+    encode_groups,
+    put_prior,
+    solver_unit,
+    warn_of_other_scale,
+)
 from icda.heads.meta import MetaHead, MetaSettings, StrengthsAs, fit_meta_head
-from icda.heads.problem import LossName, LossSettings, Problem
+from icda.heads.problem import LossName, LossSettings, Problem, rebalance
 from icda.heads.pseudo_groups import fit_reader
-from icda.heads.rows import refuse_sparse
 from icda.meta.strength_network import OUTPUTS, StrengthOutput
 
 AUTO_BETAS = (0.1, 1.0, 5.0)  # the paper's, and sizes that can withdraw a sample where strengths have a sign
@@ -138,31 +138,25 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         """
         self._check_settings()
         self.__dict__.pop("attributes_", None)  # an earlier fit's
-        refuse_sparse(X, "X", "MetaICDAClassifier")
-        check_names(y, "y")
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
+        X, y = check_samples(self, X, y)
         codes = encode_classes(self, y)
-        weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
-        weights = weights * compute_sample_weight(self.class_weight, y).astype(X.dtype)
-        X_meta = self._check_metadata_features(X_meta, X)
+        X_meta = check_metadata(self, X_meta, X.dtype)
+        warn_of_other_scale(X, X_meta, "MetaICDAClassifier")
         scale = solver_unit(torch.from_numpy(np.concatenate([X, X_meta])))
         if scale != 1:
             X, X_meta = X / X.dtype.type(scale), X_meta / X.dtype.type(scale)
         metadata, labels = self._metadata(X_meta, y_meta, groups_meta, scale)
-        prior = self._given_prior(attributes, log_prior, len(codes))
-        used = weights > 0  # a sample that counts nothing is as if it were not there
-        if len(np.unique(codes[used])) < len(self.classes_):
-            raise InputError("MetaICDAClassifier: a class has no sample with a positive sample_weight.")
+        has_prior = check_prior(self, attributes, log_prior, len(codes))
+        if has_prior and self.prior == "class":
+            raise InputError('prior="class" reads the class counts only: with attributes or log_prior use "attribute".')
+        weights, used = check_weights(self, sample_weight, y, X.dtype)
         if not used.all():
             X, codes, weights = X[used], codes[used], weights[used]
-            prior = None if prior is None else prior.rows(used)
         inverse_decay = self.C * scale**2
         problem = Problem.of(torch.from_numpy(X), torch.from_numpy(codes), len(self.classes_), inverse_decay, weights)
         unit = 1 / float(weights.mean())
-        if prior is not None:
-            problem = prior.put_into(problem, unit)
-            if prior.codes is not None:
-                self.attributes_ = prior.codes.numpy()
+        if has_prior:
+            problem = put_prior(self, problem, attributes, log_prior, used, unit)
         elif self.prior == "attribute" and groups_meta is not None:
             problem = self._with_guessed_prior(problem, metadata, X, groups_meta, unit)
         solution = self._learn(problem, metadata, labels, None if groups_meta is None else labels)
@@ -192,23 +186,6 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         attributes = reader.logits(torch.from_numpy(X)).argmax(1)
         self.attributes_ = attributes.numpy()
         return rebalance(problem, attributes, "prior", unit)
-
-    def _given_prior(self, attributes: Any, log_prior: Any, num_samples: int) -> GivenPrior | None:
-        prior = GivenPrior.checked(attributes, log_prior, num_samples, len(self.classes_), "MetaICDAClassifier")
-        if prior is not None and self.prior == "class":
-            raise InputError('prior="class" reads the class counts only: with attributes or log_prior use "attribute".')
-        return prior
-
-    def _check_metadata_features(self, X_meta: Any, X: np.ndarray) -> np.ndarray:
-        refuse_sparse(X_meta, "X_meta", "MetaICDAClassifier")
-        X_meta = check_array(X_meta, dtype=X.dtype, order="C", input_name="X_meta", estimator=self)
-        if X_meta.shape[1] != self.n_features_in_:
-            raise InputError(
-                f"X_meta has {X_meta.shape[1]} features, but MetaICDAClassifier is expecting {self.n_features_in_} "
-                "features as input."
-            )
-        warn_of_other_scale(X, X_meta, "MetaICDAClassifier")
-        return X_meta
 
     def _metadata(
         self, X_meta: np.ndarray, y_meta: Any, groups_meta: Any, scale: float
@@ -256,21 +233,15 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         if isinstance(self.beta, str) and self.beta != "auto":
             raise InputError(f'beta is a number or "auto", got {self.beta!r}.')
         numbers = ("lambda0", "C", "learning_rate", "tol", *(() if self.beta == "auto" else ("beta",)))
-        check_settings(self, numbers, ("steps", "folds", "max_iter"), ("use_metadata", "class_margins"))
-        known = tuple(name for name in LOSSES if name != "risda")
-        if self.loss not in known:
-            raise InputError(f"loss must be one of {', '.join(known)}, got {self.loss!r}.")
-        if self.strengths_as not in ("weights", "margins"):
-            raise InputError(f"strengths_as must be weights or margins, got {self.strengths_as!r}.")
-        if self.strength_output not in OUTPUTS:
-            raise InputError(f"strength_output must be one of {', '.join(OUTPUTS)}, got {self.strength_output!r}.")
+        choices: dict[str, Any] = {"strengths_as": ("weights", "margins"), "prior": ("attribute", "class")}
+        choices |= {"loss": [name for name in LOSSES if name != "risda"], "strength_output": OUTPUTS}
+        whole, flags = ("steps", "folds", "max_iter", "random_state"), ("use_metadata", "class_margins")
+        check_settings(self, numbers, whole, flags, **choices)
         if self.strengths_as == "weights" and self.strength_output != "sigmoid":
             raise InputError(
                 f'strengths_as="weights" needs strengths that are positive: strength_output="sigmoid", got '
                 f"{self.strength_output!r}. Signed strengths are margins."
             )
-        if self.prior not in ("attribute", "class"):
-            raise InputError(f"prior must be attribute or class, got {self.prior!r}.")
         if self.folds < 2 or self.steps < 0:
             raise InputError(f"folds must be at least 2 and steps not negative, got {self.folds} and {self.steps}.")
 

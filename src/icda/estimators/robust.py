@@ -11,35 +11,32 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_array,
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-    validate_data,
-)
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 from torch import Tensor
 
 from icda.auditing.assessment import Assessment, assess
 from icda.auditing.evidence import SAMPLES
-from icda.auditing.groups import group_treatment
 from icda.auditing.inputs import DECAY
 from icda.auditing.page import render_assessment_page
-from icda.auditing.plan import chosen_decay, spread_treatment
-from icda.data.missing import check_names
+from icda.auditing.plan import chosen_decay, group_treatment, spread_treatment
 from icda.errors import InputError
 from icda.estimators.predictions import LinearPredictions
-from icda.estimators.samples import check_groups, encode_classes, weighted_moments
+from icda.estimators.samples import (
+    check_groups,
+    check_metadata,
+    check_samples,
+    check_settings,
+    check_weights,
+    encode_classes,
+    weighted_moments,
+)
 from icda.heads.blocks import BlockRows, Scaling
+from icda.heads.cross_fit import GROUP_SMOOTHING
 from icda.heads.dealing import draw_rows
-from icda.heads.decay import GROUP_SMOOTHING
 from icda.heads.problem import LossSettings, Problem
 from icda.heads.pseudo_groups import fit_reader
-from icda.heads.rows import refuse_sparse
 from icda.heads.solver import fit_head
 from icda.results.files import write_page
-from icda.statistics.checks import check_number
 
 TAUGHT = "Groups of the training samples were read off their features by heads that the metadata taught."
 
@@ -118,14 +115,9 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             assessment: What an audit of the same samples has found already: `icda.audit(X, y).assessment`.
         """
         self._check_settings()
-        refuse_sparse(X, "X", "RobustClassifier")
-        check_names(y, "y")
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
+        X, y = check_samples(self, X, y)
         codes = encode_classes(self, y)
-        weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
-        used = weights > 0
-        if len(np.unique(codes[used])) < len(self.classes_):
-            raise InputError("RobustClassifier: a class has no sample with a positive sample_weight.")
+        weights, used = check_weights(self, sample_weight, y, X.dtype)
         mean, scale = weighted_moments(X[used], weights[used])
         scaled = Scaling(torch.from_numpy(mean), torch.from_numpy(scale))
         features, targets = scaled.apply(torch.from_numpy(X[used])), torch.from_numpy(codes[used])
@@ -139,7 +131,7 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             self.treatment_ = replace(group_treatment(rows, read), reasons=[TAUGHT])
         else:
             self.audit_ = assess(rows) if assessment is None else assessment
-            self.treatment_ = spread_treatment(self.audit_.treatment, rows, self.audit_, DECAY * X.shape[1])
+            self.treatment_ = spread_treatment(self.audit_, rows, DECAY * X.shape[1])
         settings, unit = LossSettings(self.loss), 1 / float(weights[used].mean())
         treated = self.treatment_.applied(problem, unit)
         if self.C is None:
@@ -172,12 +164,7 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         """The group of each sample, by a head that the metadata taught."""
         if any(part is None for part in (X_meta, y_meta, groups_meta)):
             raise InputError("metadata need X_meta, y_meta and groups_meta, all three: one of them is missing.")
-        X_meta = check_array(X_meta, dtype=features.numpy().dtype, input_name="X_meta", estimator=self)
-        if X_meta.shape[1] != features.shape[1]:
-            raise InputError(
-                f"X_meta has {X_meta.shape[1]} features, but RobustClassifier is expecting {features.shape[1]} features as "
-                "input."
-            )
+        X_meta = check_metadata(self, X_meta, features.numpy().dtype)
         y_meta, groups_meta = column_or_1d(y_meta), column_or_1d(groups_meta)
         check_consistent_length(X_meta, y_meta, groups_meta)
         if not np.isin(y_meta, self.classes_).all():
@@ -189,15 +176,8 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         return fit_reader(trusted, codes, values, len(self.classes_), decay).logits(features).argmax(1).numpy()
 
     def _problem(self, features: Tensor, targets: Tensor, weights: np.ndarray) -> Problem:
-        mass = torch.from_numpy(weights / weights.mean()).to(features.dtype)
-        counts = torch.bincount(targets, mass.double(), minlength=len(self.classes_))
-        decay = DECAY * features.shape[1] if self.C is None else 1 / (self.C * float(weights.sum()))
-        return Problem(features, targets, len(self.classes_), mass, mass, counts, decay)
+        problem = Problem.of(features, targets, len(self.classes_), self.C or 1.0, weights)
+        return replace(problem, decay=DECAY * features.shape[1]) if self.C is None else problem
 
     def _check_settings(self) -> None:
-        if self.loss not in ("la", "icda"):
-            raise InputError(f"loss must be la or icda, got {self.loss!r}.")
-        if self.C is not None:
-            check_number(self.C, "C", "RobustClassifier")
-            if not self.C > 0:
-                raise InputError(f"C must be positive or None, got {self.C}.")
+        check_settings(self, () if self.C is None else ("C",), loss=("la", "icda"))

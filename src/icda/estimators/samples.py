@@ -1,19 +1,22 @@
-"""scikit-learn's checks of samples, for arrays in memory and for mapped files alike."""
+"""scikit-learn's checks of samples, for arrays in memory and for mapped files alike, and the prior that `fit` is given."""
 
 from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils import assert_all_finite
+from sklearn.utils import assert_all_finite, compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_array, check_consistent_length, validate_data
 
 from icda.data.missing import check_names, encode_known
 from icda.errors import InputError
+from icda.heads.problem import Problem, rebalance
 from icda.heads.rows import Rows, StoredRows, is_large_on_disk, refuse_sparse
 from icda.losses.inputs import check_flags
 from icda.statistics.checks import check_number
@@ -22,16 +25,45 @@ EXTREME = 1e4  # beyond, features are divided by their largest value for the sol
 WILD = 10.0  # how many times larger or further off metadata may be before it is said
 
 
-def check_samples(estimator: Any, X: Any, y: Any) -> tuple[Rows, np.ndarray]:
-    """Features and labels ready for a fit. A large mapped file stays on disk and is checked chunk by chunk."""
-    check_names(y, "y")
-    if is_large_on_disk(X):
-        y = validate_data(estimator, "no_validation", y)
-        check_consistent_length(X, y)
-        return check_stored(estimator, X, reset=True), y
+def check_samples(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Dense features, in single or double precision, and labels."""
     refuse_sparse(X, "X", type(estimator).__name__)
+    check_names(y, "y")
     X, y = validate_data(estimator, X, y, dtype=[np.float64, np.float32], order="C")
-    return torch.from_numpy(X if X.flags.writeable else X.copy()), y
+    return X, y
+
+
+def check_rows(estimator: Any, X: Any, y: Any) -> tuple[Rows, np.ndarray]:
+    """Features and labels ready for a fit. A large mapped file stays on disk and is checked chunk by chunk."""
+    if not is_large_on_disk(X):
+        X, y = check_samples(estimator, X, y)
+        return torch.from_numpy(X if X.flags.writeable else X.copy()), y
+    check_names(y, "y")
+    y = validate_data(estimator, "no_validation", y)
+    check_consistent_length(X, y)
+    return check_stored(estimator, X, reset=True), y
+
+
+def check_weights(estimator: Any, sample_weight: Any, y: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Weights (N,), times those of the classes where there are any, and which are used; each class needs one that is."""
+    weights = _check_sample_weight(sample_weight, y, dtype=dtype, ensure_non_negative=True)
+    weights = weights * compute_sample_weight(getattr(estimator, "class_weight", None), y).astype(dtype)
+    used = weights > 0  # a sample that counts nothing is as if it were not there
+    if len(np.unique(y[used])) < len(estimator.classes_):
+        raise InputError(f"{type(estimator).__name__}: a class has no sample with a positive sample_weight.")
+    return weights, used
+
+
+def check_metadata(estimator: Any, X_meta: Any, dtype: Any) -> np.ndarray:
+    """Features of metadata, as many as those of the training samples."""
+    owner = type(estimator).__name__
+    refuse_sparse(X_meta, "X_meta", owner)
+    X_meta = check_array(X_meta, dtype=dtype, order="C", input_name="X_meta", estimator=estimator)
+    if X_meta.shape[1] != estimator.n_features_in_:
+        raise InputError(
+            f"X_meta has {X_meta.shape[1]} features, but {owner} is expecting {estimator.n_features_in_} features as input."
+        )
+    return X_meta
 
 
 def encode_classes(estimator: Any, y: np.ndarray) -> np.ndarray:
@@ -73,9 +105,16 @@ def encode_groups(groups: Any, num_samples: int, name: str = "groups") -> np.nda
 
 
 def check_settings(
-    estimator: Any, numbers: tuple[str, ...], whole: tuple[str, ...] = (), flags: tuple[str, ...] = ()
+    estimator: Any,
+    numbers: tuple[str, ...],
+    whole: tuple[str, ...] = (),
+    flags: tuple[str, ...] = (),
+    **choices: Sequence[Any],
 ) -> None:
-    """Settings of an estimator: numbers that are not negative, C and rates positive, whole numbers, truth values."""
+    """Settings of an estimator: numbers, not negative, with C and rates positive; whole numbers, truth values, choices."""
+    for name, known in choices.items():
+        if getattr(estimator, name) not in known:
+            raise InputError(f"{name} must be one of {', '.join(map(str, known))}, got {getattr(estimator, name)!r}.")
     owner = type(estimator).__name__
     for name in numbers:
         value = getattr(estimator, name)
@@ -83,10 +122,9 @@ def check_settings(
         if value == 0 and name in ("C", "learning_rate"):
             raise InputError(f"{owner} expects {name} to be positive, got {value}.")
     for name in whole:
-        check_number(getattr(estimator, name), name, owner, whole=True)
+        if getattr(estimator, name) is not None or name != "random_state":
+            check_number(getattr(estimator, name), name, owner, whole=True)
     check_flags(estimator, *flags)
-    if estimator.random_state is not None:
-        check_number(estimator.random_state, "random_state", owner, whole=True)
 
 
 def solver_unit(features: Rows) -> float:
@@ -144,3 +182,34 @@ def weighted_moments(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np
     deviation = np.sqrt(share @ np.square(X - mean))
     constant = deviation <= len(X) * np.finfo(np.float64).eps * np.abs(mean)
     return mean.astype(X.dtype), np.where(constant, 1.0, deviation).astype(X.dtype)
+
+
+def check_prior(estimator: Any, attributes: Any, log_prior: Any, num_samples: int) -> bool:
+    """Whether a prior is given: `attributes` (N,), of any values, or `log_prior` (N, C)."""
+    if attributes is not None and log_prior is not None:
+        owner = type(estimator).__name__
+        raise InputError(f"{owner} got both attributes and log_prior: give the one that holds the prior.")
+    if attributes is not None and np.shape(attributes) != (num_samples,):
+        shape = np.shape(attributes)
+        raise InputError(f"attributes must have one entry per sample, expected shape ({num_samples},), got {shape}.")
+    if log_prior is not None:
+        wanted = (num_samples, len(estimator.classes_))
+        if np.shape(log_prior) != wanted:
+            raise InputError(
+                f"log_prior must have one row per sample and one column per class, expected shape {wanted}, got "
+                f"{np.shape(log_prior)}."
+            )
+        if not np.isfinite(np.asarray(log_prior, dtype=np.float64)).all():
+            raise InputError("log_prior holds NaN or infinite values: a probability of zero has no margin.")
+    return attributes is not None or log_prior is not None
+
+
+def put_prior(
+    estimator: Any, problem: Problem, attributes: Any, log_prior: Any, used: np.ndarray, unit: float
+) -> Problem:
+    """The problem of the `used` samples with their prior; `unit` is what a sample of weight one has in its weights."""
+    if log_prior is not None:
+        given = np.asarray(log_prior, dtype=np.float64)[used]
+        return replace(problem, log_prior=torch.from_numpy(given).to(problem.weights))
+    estimator.attributes_ = np.unique(np.asarray(attributes)[used], return_inverse=True)[1]
+    return rebalance(problem, torch.from_numpy(estimator.attributes_), "prior", unit)

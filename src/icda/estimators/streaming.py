@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from functools import partial
 from os import PathLike
 from typing import Any, Self
 
@@ -17,9 +17,8 @@ from icda.data.missing import check_names
 from icda.data.own.parquet import FeatureBatch, ParquetTable, Source, spooled
 from icda.errors import InputError
 from icda.heads import rows as stored
-from icda.heads.balance import Through
 from icda.heads.online import OnlineHead
-from icda.heads.problem import LossName, LossSettings
+from icda.heads.problem import LossName, LossSettings, Through
 from icda.heads.rows import refuse_sparse
 from icda.terminal import make_console
 
@@ -99,11 +98,11 @@ class StreamingFit:
         table = ParquetTable(path, features, target, sample_weight, groups)
         if epochs is not None:
             return self._fit_epochs(table, epochs, batch_size, progress)
-        with (
-            _bar("reading", table.num_rows, progress) as bar,
-            spooled(table, tempdir, stored.IN_MEMORY_BYTES, batch_size, bar.advance) as samples,
-        ):
-            bar.say("fitting")
+        bar = _bar(progress)
+        line = bar.add_task("reading", total=table.num_rows)
+        advance = partial(bar.advance, line)
+        with bar, spooled(table, tempdir, stored.IN_MEMORY_BYTES, batch_size, advance) as samples:
+            bar.update(line, description="fitting")
             self.fit(samples.features, samples.targets, samples.weights, samples.groups)  # type: ignore[attr-defined]
         return self
 
@@ -111,14 +110,15 @@ class StreamingFit:
         self._forget_online()
         classes = table.labels()
         generator = np.random.default_rng(self.random_state)
-        with _bar("learning", epochs * table.num_rows, progress) as bar:
+        with _bar(progress) as bar:
+            line = bar.add_task("learning", total=epochs * table.num_rows)
             for epoch in range(epochs):
                 for batch in table.batches(batch_size):
                     order = generator.permutation(len(batch.targets))
                     chosen = FeatureBatch(*(None if part is None else part[order] for part in batch))  # type: ignore[arg-type]
                     self.partial_fit(chosen.features, chosen.targets, classes, chosen.weights)
                     self._online.passes = epoch + 1
-                    bar.advance(len(order))
+                    bar.advance(line, len(order))
         return self
 
     def _start_online(self, width: int, dtype: torch.dtype) -> None:
@@ -160,26 +160,8 @@ class StreamingFit:
         return codes
 
 
-class _Bar:
-    def __init__(self, bar: Progress, text: str, total: int) -> None:
-        self._bar, self._line = bar, bar.add_task(text, total=total)
-
-    def advance(self, rows: int) -> None:
-        self._bar.update(self._line, advance=rows)
-
-    def say(self, text: str) -> None:
-        self._bar.update(self._line, description=text)
-
-
-@contextmanager
-def _bar(text: str, total: int, shown: bool) -> Iterator[_Bar]:
+def _bar(shown: bool) -> Progress:
     console = make_console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, disable=not (shown and console.is_terminal)) as bar:
-        yield _Bar(bar, text, total)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    times = TimeElapsedColumn(), TimeRemainingColumn()
+    return Progress(*columns, *times, console=console, disable=not (shown and console.is_terminal))

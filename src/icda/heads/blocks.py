@@ -9,40 +9,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from typing import Any, NamedTuple, Protocol
+from functools import partial, reduce
+from operator import add
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from icda.data.missing import encode_known
+from icda.data.own.blocks import Block as FileBlock
 from icda.engines import Engine, Here
 from icda.errors import InputError
 from icda.functional.confusion import count_confusions
-from icda.functional.prior import conditional_log_prior, joint_counts, tempered
 from icda.functional.strength import direct_strength
-from icda.functional.tables import LogitMoments, icda_table, label_table
+from icda.functional.tables import LogitMoments
 from icda.heads.dealing import Place, deal_folds, place_blocks
 from icda.heads.descent import SAMPLED
-from icda.heads.objective import Slope, fold_slope, from_rows, label_slope_, shifted
+from icda.heads.objective import Slope, adjustment_table, fold_slope, from_rows, label_slope_, shifted
 from icda.heads.problem import AUGMENTED, LossSettings
 from icda.heads.rows import Rows, rows_per_chunk
 from icda.statistics import ClassStatistics
 
+if TYPE_CHECKING:
+    from icda.heads.solver import LinearHead
+    from icda.heads.spreading import AttributePrior
+
 KNOWN = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))  # to torch
 NOTHING = torch.empty(0)
 Say = Callable[[str], None]
-
-
-class Block(Protocol):
-    """Some rows that whoever holds this can read: features (n, A) and labels (n,), or the labels alone."""
-
-    def __len__(self) -> int: ...
-
-    def labels(self) -> np.ndarray: ...
-
-    def read(self) -> tuple[np.ndarray, np.ndarray]: ...
 
 
 @dataclass(frozen=True)
@@ -69,6 +64,9 @@ class MemoryBlock:
 
     def read(self) -> tuple[np.ndarray, np.ndarray]:
         return self.features, self.targets
+
+
+Block = MemoryBlock | FileBlock
 
 
 @dataclass(frozen=True)
@@ -274,8 +272,20 @@ class BlockRows:
         return rows if self.reading.scaling is None else self.reading.scaling.apply(rows)
 
     def total(self, work: Callable[..., Any], *shared: Any) -> Any:
-        """The sum over all blocks."""
-        return reduce(lambda one, other: one + other, self.each(work, *shared))
+        """The sum of work(chunk, *shared) over all rows."""
+        return reduce(add, self.each(sum_chunks, work, *shared))
+
+    def gathered(self, work: Callable[..., Tensor], *shared: Any) -> Tensor:
+        """work(chunk, *shared) of all rows, one entry each."""
+        return torch.cat([part for block in self.each(list_chunks, work, *shared) for part in block])
+
+
+def sum_chunks(place: Place, reading: Reading, work: Callable[..., Any], *shared: Any) -> Any:
+    return reduce(add, (work(chunk, *shared) for chunk in reading.chunks(place)))
+
+
+def list_chunks(place: Place, reading: Reading, work: Callable[..., Any], *shared: Any) -> list[Any]:
+    return [work(chunk, *shared) for chunk in reading.chunks(place)]
 
 
 def count_labels(block: Block) -> tuple[np.ndarray, np.ndarray]:
@@ -314,97 +324,11 @@ def summarise(block: Block, classes: np.ndarray, full: bool, every: int) -> Summ
     return Summary(statistics, rows)
 
 
-class AnyReader(Protocol):
-    """Says which of `number` values of an attribute each row has."""
-
-    @property
-    def number(self) -> int: ...
-
-    def read(self, chunk: RowChunk) -> Tensor: ...
+Masses = Callable[[RowChunk], Tensor]  # what each row of a chunk counts in the losses of K heads, (K, n)
 
 
-@dataclass(frozen=True)
-class AttributeReader:
-    """A linear head (K, A) that reads an attribute of K values off scaled features; `known` rows have theirs already."""
-
-    weight: Tensor
-    bias: Tensor
-    known: Tensor  # (M,) row numbers, ascending
-    values: Tensor  # (M,)
-
-    @property
-    def number(self) -> int:
-        return len(self.bias)
-
-    def read(self, chunk: RowChunk) -> Tensor:
-        found = torch.addmm(self.bias.to(chunk.features), chunk.features, self.weight.T.to(chunk.features)).argmax(1)
-        places = torch.searchsorted(self.known, chunk.rows).clamp(max=len(self.known) - 1)
-        return torch.where(self.known[places] == chunk.rows, self.values[places], found)
-
-
-@dataclass(frozen=True)
-class GivenGroups:
-    """The attribute is the group that was given with each row."""
-
-    number: int
-
-    def read(self, chunk: RowChunk) -> Tensor:
-        assert chunk.groups is not None
-        return chunk.groups
-
-
-@dataclass(frozen=True)
-class GroupMasses:
-    """What a row of each group and class counts, (K, C)."""
-
-    reader: AnyReader
-    table: Tensor
-
-    def of(self, chunk: RowChunk) -> Tensor:
-        return self.table[self.reader.read(chunk), chunk.targets].to(chunk.features)[None]
-
-
-class AttributePrior(NamedTuple):
-    """log P(y | attribute) (K, C) as far as it is trusted, the prior of the classes for the rest; and how to read it."""
-
-    reader: AnyReader
-    table: Tensor
-
-    @classmethod
-    def of(cls, reader: AnyReader, rows: BlockRows, strength: float) -> AttributePrior:
-        """Counted in one pass over the rows."""
-        counts = rows.total(count_attributes, reader)
-        classes = torch.log_softmax(counts.sum(0).log(), 0)
-        return cls(reader, tempered(conditional_log_prior(counts), classes, strength).to(rows.dtype))
-
-
-def count_attributes(place: Place, reading: Reading, reader: AnyReader) -> Tensor:
-    """How many rows of a block have each value of the attribute and each class, (K, C)."""
-    sizes = reader.number, len(reading.classes)
-    return sum(
-        (joint_counts(reader.read(chunk), chunk.targets, *sizes) for chunk in reading.chunks(place)),
-        torch.zeros(sizes, dtype=torch.float64),
-    )
-
-
-def read_attributes(place: Place, reading: Reading, reader: AnyReader) -> list[Tensor]:
-    return [reader.read(chunk) for chunk in reading.chunks(place)]
-
-
-class Masses(Protocol):
-    """What each row of a chunk counts in the losses of K heads: (K, n)."""
-
-    def of(self, chunk: RowChunk) -> Tensor: ...
-
-
-@dataclass(frozen=True)
-class Even:
-    """Every row counts the same."""
-
-    total: float
-
-    def of(self, chunk: RowChunk) -> Tensor:
-        return chunk.features.new_full((1, len(chunk.targets)), 1 / self.total)
+def even_masses(total: float, chunk: RowChunk) -> Tensor:
+    return chunk.features.new_full((1, len(chunk.targets)), 1 / total)
 
 
 @dataclass(frozen=True)
@@ -426,19 +350,19 @@ class BlockProblem:
         """How many numbers one pass over a block multiplies."""
         return max(map(len, self.features.places)) * self.features.shape[1] * self.num_classes
 
-    def objective(self, settings: LossSettings, head: Any, relations: Tensor | None) -> BlockObjective:
-        rows, dtype = self.features, self.features.dtype
+    def objective(self, settings: LossSettings, head: LinearHead, relations: Tensor | None) -> BlockObjective:
+        rows = self.features
         constant = torch.zeros(self.num_classes, dtype=torch.float64)
         if settings.name in ("la", "icda") and self.prior is None:
             counts = torch.from_numpy(rows.counts) if self.class_counts is None else self.class_counts
             constant = counts.double().log()
             constant = constant - constant.max()
-        masses = self.masses or Even(rows.shape[0])
+        masses = self.masses or partial(even_masses, rows.shape[0])
         angles = head.weight if settings.name == "icda" else None
-        question = Question(settings, masses, constant.to(dtype)[None], angles=angles, prior=self.prior)
+        question = Question(settings, masses, constant.to(rows.dtype)[None], angles=angles, prior=self.prior)
         return BlockObjective(rows, question, relations)
 
-    def confusions(self, head: Any) -> Tensor:
+    def confusions(self, head: LinearHead) -> Tensor:
         counts: Tensor = self.features.total(count_mistakes, head.weight, head.bias)
         return counts
 
@@ -446,14 +370,9 @@ class BlockProblem:
         return self.features.scaled(self.features.summary.rows)
 
 
-def count_mistakes(place: Place, reading: Reading, weight: Tensor, bias: Tensor) -> Tensor:
-    """How often a head takes each class (row) for each class (column) in a block, (C, C)."""
-    number = len(reading.classes)
-    parts = (
-        count_confusions(torch.addmm(bias, chunk.features, weight.T).argmax(1), chunk.targets, number)
-        for chunk in reading.chunks(place)
-    )
-    return sum(parts, torch.zeros(number, number, dtype=torch.long))
+def count_mistakes(chunk: RowChunk, weight: Tensor, bias: Tensor) -> Tensor:
+    """How often a head takes each class (row) for each class (column), (C, C)."""
+    return count_confusions(torch.addmm(bias, chunk.features, weight.T).argmax(1), chunk.targets, len(bias))
 
 
 @dataclass(frozen=True)
@@ -470,58 +389,38 @@ class Question:
     prior: AttributePrior | None = None  # what each row adds to its logits by itself
 
 
-class Answer(NamedTuple):
-    """A block's part of the loss and of its gradients."""
-
-    slope: Slope
-    to_table: Tensor | None = None
-
-    def plus(self, other: Answer) -> Answer:
-        table = None if self.to_table is None or other.to_table is None else self.to_table + other.to_table
-        return Answer(self.slope.plus(other.slope), table)
-
-
-def answer(place: Place, reading: Reading, question: Question) -> Answer:
-    """The block's part of value and gradient: one pass over its rows."""
-    work = _plain_answer if question.table is None else _augmented_answer
-    return reduce(Answer.plus, (work(chunk, question) for chunk in reading.chunks(place)))
-
-
-def _plain_answer(chunk: RowChunk, question: Question) -> Answer:
-    prior = question.prior
-    added = None if prior is None else prior.table[prior.reader.read(chunk)]
+def answer(chunk: RowChunk, question: Question) -> Slope:
+    """The rows' part of value and gradient."""
+    added = None if question.prior is None else question.prior.added(chunk)
+    if question.table is not None:
+        return _augmented_answer(chunk, question, question.table, added)
     shift = shifted(question.bias, question.constant)
-    mass = question.masses.of(chunk)
-    return Answer(fold_slope(chunk.features, chunk.targets, mass, question.weight, shift, added))
+    return fold_slope(chunk.features, chunk.targets, question.masses(chunk), question.weight, shift, added)
 
 
-def _augmented_answer(chunk: RowChunk, question: Question) -> Answer:
+def _augmented_answer(chunk: RowChunk, question: Question, table: Tensor, added: Tensor | None) -> Slope:
     """The losses of one head, label after label; `icda.heads.objective.AugmentedObjective` is the same in memory."""
-    assert question.table is not None
-    mass, order = question.masses.of(chunk)[0], torch.argsort(chunk.targets, stable=True)
+    mass, order = question.masses(chunk)[0], torch.argsort(chunk.targets, stable=True)
     features, targets, mass = chunk.features[order], chunk.targets[order], mass[order]
     logits = torch.addmm(question.bias + question.constant[0], features, question.weight.T)
-    if question.prior is not None:
-        logits += question.prior.table[question.prior.reader.read(chunk)[order]]
+    if added is not None:
+        logits += added[order]
     coefficients = margin = None
     if question.angles is not None:
         strength = direct_strength(features, targets, question.angles)
-        coefficients = (strength.per_class / (len(question.weight) - 1)).scatter_(1, targets[:, None], 1).to(features)
+        coefficients = (strength.per_class / (len(table) - 1)).scatter_(1, targets[:, None], 1).to(features)
         margin = question.settings.beta * strength.per_sample.to(features)
-    value, to_table = 0.0, torch.zeros_like(question.table)
-    sizes = torch.bincount(targets, minlength=len(question.weight)).tolist()
-    for label, block in enumerate(logits.split(sizes)):
+    value, to_table, start = 0.0, torch.zeros_like(table), 0
+    for label, block in enumerate(logits.split(torch.bincount(targets, minlength=len(table)).tolist())):
+        span, start = slice(start, start + len(block)), start + len(block)
         if not len(block):
             continue
-        span = slice(sum(sizes[:label]), sum(sizes[: label + 1]))
         part = None if coefficients is None else coefficients[span]
         if part is None:
-            block += question.table[label]
-        value += label_slope_(
-            block, label, mass[span], part, None if margin is None else margin[span], question.table[label]
-        )
+            block += table[label]
+        value += label_slope_(block, label, mass[span], part, None if margin is None else margin[span], table[label])
         to_table[label] += block.sum(0) if part is None else part.T @ block
-    return Answer(Slope(value, logits.T @ features, logits.sum(0)), to_table)
+    return Slope(value, logits.T @ features, logits.sum(0), to_table)
 
 
 class BlockObjective:
@@ -531,24 +430,15 @@ class BlockObjective:
         self.rows, self.question, self.relations = rows, question, relations
 
     def __call__(self, weight: Tensor, bias: Tensor) -> Slope:
-        settings, classes = self.question.settings, self.rows.num_classes
-        if settings.name not in AUGMENTED:
-            return self._ask(weight, bias, None).slope
-        whole = from_rows(torch.cat([weight, bias[:, None]], 1), classes)[0]
+        if self.question.settings.name not in AUGMENTED:
+            return self._ask(weight, bias, None)
+        whole = from_rows(torch.cat([weight, bias[:, None]], 1), self.rows.num_classes)[0]
         leaf = whole[:, :-1].clone().requires_grad_()
         with torch.enable_grad():
-            moments = self._moments(leaf)
-            if settings.name == "icda":
-                table = icda_table(moments, settings.lam)
-            else:
-                table = label_table(moments, settings.lam, self.relations, settings.mean_strength)
+            table = adjustment_table(self.question.settings, self._moments(leaf), self.relations)
         found = self._ask(leaf.detach(), whole[:, -1], table.detach())
-        slope = found.slope
-        to_weight = slope.to_weight + torch.autograd.grad(table, leaf, found.to_table)[0]
-        to_bias = slope.to_bias
-        if classes == 2:
-            to_weight, to_bias = 0.5 * (to_weight[1:] - to_weight[:1]), 0.5 * (to_bias[1:] - to_bias[:1])
-        return Slope(slope.value, to_weight, to_bias)
+        to_weight = found.to_weight + torch.autograd.grad(table, leaf, found.to_table)[0]
+        return Slope(found.value, to_weight, found.to_bias).in_rows()
 
     def _moments(self, weight: Tensor) -> LogitMoments:
         """Of the logits, from those of the scaled features."""
@@ -559,6 +449,8 @@ class BlockObjective:
         covariance = (statistics.covariance / (scaling.scale[:, None] * scaling.scale)).to(weight.dtype)
         return LogitMoments(mean @ weight.T, weight @ (covariance @ weight.T))
 
-    def _ask(self, weight: Tensor, bias: Tensor, table: Tensor | None) -> Answer:
-        question = replace(self.question, weight=weight, bias=bias.contiguous(), table=table)
-        return reduce(Answer.plus, self.rows.each(answer, question))
+    def _ask(self, weight: Tensor, bias: Tensor, table: Tensor | None) -> Slope:
+        slope: Slope = self.rows.total(
+            answer, replace(self.question, weight=weight, bias=bias.contiguous(), table=table)
+        )
+        return slope

@@ -14,9 +14,7 @@ from icda.errors import OperationError
 from icda.heads.objective import Objective
 from icda.heads.threads import quiet_blas
 
-STRICTER = (
-    0.5  # of `tol`, in a metric: equal slopes lie further from the optimum where the way was not along the steep axes
-)
+STRICTER = 0.5  # of `tol`, in a metric: slopes as small lie further from the optimum off the steep axes
 SAMPLED = 4  # rows per feature that a metric is estimated from
 RIDGE = 1e-3  # of the mean variance, for directions that those rows do not show
 LEAST_WORK = 10**8  # products in one evaluation from which a metric is looked for; below, it is not worth its own time
@@ -73,6 +71,7 @@ class Coordinates:
         return torch.cat([to_weight @ self.turn.T, slope[:, -1:] * self.unit], 1)
 
 
+@quiet_blas()
 def descend(
     objective: Objective,
     begin: Tensor,
@@ -87,12 +86,7 @@ def descend(
     `tol` bounds the largest entry of the gradient. In a metric it is bounded by `STRICTER` times that, in the features'
     own coordinates and in the metric's at once: then the value is no worse, in half the iterations or fewer.
     """
-    with quiet_blas():
-        return _descend(_Run(objective, begin, decay, tol, metric), begin, max_iter, tol, memory)
-
-
-def _descend(run: _Run, begin: Tensor, max_iter: int, tol: float, memory: int) -> Descent:
-    metric = run.metric
+    run = _Run(objective, begin, decay, tol, metric)
     options = {"maxiter": max_iter, "gtol": tol, "ftol": 0.1 * float(torch.finfo(begin.dtype).eps), "maxcor": memory}
     start = begin.double()
     if metric is None:
@@ -121,12 +115,7 @@ class _Run:
     """The function that scipy calls, and how steep it was where it was called last."""
 
     def __init__(
-        self,
-        objective: Objective,
-        begin: Tensor,
-        decay: float,
-        tol: float,
-        metric: Coordinates | None,
+        self, objective: Objective, begin: Tensor, decay: float, tol: float, metric: Coordinates | None
     ) -> None:
         self.objective, self.decay, self.metric = objective, decay, metric
         self.shape, self.dtype, self.tol = begin.shape, begin.dtype, STRICTER * tol

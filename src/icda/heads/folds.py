@@ -7,6 +7,8 @@ out again in each pass, and no row's number ever travels.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial, reduce
+from operator import add
 from typing import NamedTuple
 
 import torch
@@ -54,17 +56,13 @@ class Contrast:
     robust: FoldHeads | None = None
     robust_deviation: float = 1.0
 
-    def ties(self, chunk: RowChunk, biased: Tensor | None = None) -> Tensor:
-        """The tie (n,) of each row; `biased` (n, C) are the logits of the biased heads, where they are known."""
-        tie = wrong_margin(self.biased.held_out(chunk) if biased is None else biased, chunk.targets)
+    def ties(self, chunk: RowChunk) -> Tensor:
+        """The tie (n,) of each row."""
+        tie = wrong_margin(self.biased.held_out(chunk), chunk.targets)
         if self.robust is None:
             return tie
         robust = wrong_margin(self.robust.held_out(chunk), chunk.targets)
         return tie / self.deviation - CONTRAST_SHARE * robust / self.robust_deviation
-
-    def cells(self, chunk: RowChunk) -> Tensor:
-        """2 * class + (the shortcut contradicts it), (n,)."""
-        return 2 * chunk.targets + (self.ties(chunk) > 0).long()
 
 
 def wrong_margin(logits: Tensor, targets: Tensor) -> Tensor:
@@ -84,43 +82,32 @@ def trust(heads: FoldHeads, chunk: RowChunk) -> Tensor:
 
 
 @dataclass(frozen=True)
-class FoldMasses:
-    """Rows count in the losses of all folds but their own, by `table` (K, M) of cells; and by trust, if heads are given.
+class Cells:
+    """Rows that count alike: those of a class or, with a contrast, twice as many, with those that the shortcut hurts apart.
 
-    The cells are the classes; with a contrast twice as many, with those that the shortcut hurts apart.
+    With `trusted` heads a row counts by how far they believe its label.
     """
 
-    table: Tensor
+    num_classes: int
     contrast: Contrast | None = None
     trusted: FoldHeads | None = None
 
     def of(self, chunk: RowChunk) -> Tensor:
-        cells = chunk.targets if self.contrast is None else self.contrast.cells(chunk)
-        outside = chunk.folds != torch.arange(len(self.table))[:, None]
-        mass = self.table.to(chunk.features)[:, cells] * outside
+        if self.contrast is None:
+            return chunk.targets
+        return 2 * chunk.targets + (self.contrast.ties(chunk) > 0).long()
+
+    def counts(self, chunk: RowChunk, folds: int) -> Tensor:
+        """How many rows, or how much trust, are in each fold and cell: (K, M)."""
+        number = self.num_classes * (1 if self.contrast is None else 2)
+        weights = None if self.trusted is None else trust(self.trusted, chunk)
+        return joint_counts(chunk.folds, self.of(chunk), folds, number, weights)
+
+    def masses(self, table: Tensor, chunk: RowChunk) -> Tensor:
+        """What rows count in the losses of all folds but their own, by the `table` (K, M) of cells."""
+        outside = chunk.folds != torch.arange(len(table))[:, None]
+        mass = table.to(chunk.features)[:, self.of(chunk)] * outside
         return mass if self.trusted is None else mass * trust(self.trusted, chunk)
-
-
-@dataclass(frozen=True)
-class Trusted:
-    """Rows count by how far heads that have not seen them believe their label."""
-
-    heads: FoldHeads
-    total: float
-
-    def of(self, chunk: RowChunk) -> Tensor:
-        return trust(self.heads, chunk)[None] / self.total
-
-
-def count_cells(place: Place, reading: Reading, contrast: Contrast | None, trusted: FoldHeads | None) -> Tensor:
-    """How many rows of a block, or how much trust, are in each fold and cell: (K, C) by class, (K, 2 C) with a contrast."""
-    number = len(reading.classes) * (1 if contrast is None else 2)
-    counts = torch.zeros(reading.folds, number, dtype=torch.float64)
-    for chunk in reading.chunks(place):
-        cells = chunk.targets if contrast is None else contrast.cells(chunk)
-        weights = None if trusted is None else trust(trusted, chunk)
-        counts += joint_counts(chunk.folds, cells, reading.folds, number, weights)
-    return counts
 
 
 def fit_fold_heads(
@@ -139,13 +126,14 @@ def fit_fold_heads(
     `balanced` gives every cell the same mass, by cross entropy; else each row counts as it is, or by trust, and logit
     adjustment takes the place of the balance. `start` are heads of the same folds, which have seen the same rows.
     """
-    counts: Tensor = rows.total(count_cells, contrast, trusted)
     classes, folds = rows.num_classes, rows.reading.folds
+    kinds = Cells(classes, contrast, trusted)
+    counts: Tensor = rows.total(kinds.counts, folds)
     inside = counts.sum(0) - counts  # (K, M): what the head of each fold sees
     cells = torch.where(counts.sum(0) > 0, 1 / counts.sum(0), 0.0) if balanced else torch.ones_like(counts[0])
     table = cells / (inside @ cells)[:, None]
     constant = torch.zeros(folds, classes, dtype=torch.float64) if balanced else inside.log()
-    question = Question(LossSettings("ce"), FoldMasses(table, contrast, trusted), constant.to(rows.dtype))
+    question = Question(LossSettings("ce"), partial(kinds.masses, table), constant.to(rows.dtype))
     begin = torch.zeros(folds * head_rows(classes), rows.shape[1] + 1, dtype=rows.dtype)
     if start is not None:
         begin = to_rows(torch.cat([start.weight, start.bias[:, :, None]], 2))
@@ -159,14 +147,14 @@ def fit_fold_heads(
     return FoldHeads(heads[:, :, :-1].contiguous(), heads[:, :, -1].contiguous())
 
 
-def trusted_rows(rows: BlockRows, decay: float, rounds: int = 2) -> tuple[Trusted, Tensor]:
-    """Trust in each row's label, by heads that were fitted with such trust before; and what classes weigh by it (C,)."""
-    heads: FoldHeads | None = None
-    for _ in range(rounds):
-        heads = fit_fold_heads(rows, decay, trusted=heads, balanced=False)
-    assert heads is not None
-    counts = rows.total(count_cells, None, heads).sum(0)
-    return Trusted(heads, float(counts.sum())), counts
+def trusted_heads(rows: BlockRows, decay: float) -> FoldHeads:
+    """Heads that say how far a row's label is believed (`trust`), fitted with such trust before."""
+    first = fit_fold_heads(rows, decay, balanced=False)
+    return fit_fold_heads(rows, decay, trusted=first, balanced=False)
+
+
+def trust_masses(heads: FoldHeads, total: float, chunk: RowChunk) -> Tensor:
+    return trust(heads, chunk)[None] / total
 
 
 @dataclass(frozen=True)
@@ -189,7 +177,11 @@ class MarginSums:
         return max((self.squares / max(self.count - 1, 1)) ** 0.5, 1e-12)
 
 
-def sum_margins(place: Place, reading: Reading, heads: FoldHeads) -> MarginSums:
+def sum_margins(rows: BlockRows, heads: FoldHeads) -> MarginSums:
+    return reduce(add, rows.each(block_margins, heads))
+
+
+def block_margins(place: Place, reading: Reading, heads: FoldHeads) -> MarginSums:
     margins, confidence = [], torch.zeros(len(reading.classes), dtype=torch.float64)
     for chunk in reading.chunks(place):
         logits = heads.held_out(chunk).double()
@@ -214,27 +206,13 @@ def find_contrast(
     """
     limits = {"max_iter": max_iter, "tol": tol}
     found = Contrast(fit_fold_heads(rows, decay, **limits))  # type: ignore[arg-type]
-    sums: MarginSums = rows.total(sum_margins, found.biased)
+    sums = sum_margins(rows, found.biased)
     found = replace(found, deviation=sums.deviation)
     for _ in range(rounds):
         robust = fit_fold_heads(rows, ROBUST_DECAY * decay, contrast=found, start=found.robust, **limits)  # type: ignore[arg-type]
         found = replace(found, robust=robust)
-        found = replace(found, robust_deviation=rows.total(sum_margins, robust).deviation)
+        found = replace(found, robust_deviation=sum_margins(rows, robust).deviation)
     return found, sums.confidence
-
-
-def row_ties(place: Place, reading: Reading, contrast: Contrast) -> list[tuple[Tensor, Tensor]]:
-    """Logits of the biased heads (n, C) and ties (n,) of a block's rows, chunk by chunk."""
-    found = []
-    for chunk in reading.chunks(place):
-        logits = contrast.biased.held_out(chunk)
-        found.append((logits, contrast.ties(chunk, logits)))
-    return found
-
-
-def row_logits(place: Place, reading: Reading, heads: FoldHeads) -> list[Tensor]:
-    """Logits (n, C) of a block's rows by heads that have not seen them, chunk by chunk."""
-    return [heads.held_out(chunk) for chunk in reading.chunks(place)]
 
 
 class HeldOutTies(NamedTuple):
@@ -248,11 +226,10 @@ def find_ties(
     rows: BlockRows, decay: float, rounds: int = 4, repeats: int = 1, max_iter: int = 100, tol: float = 1e-3
 ) -> HeldOutTies:
     """Contrast biased with robust heads `repeats` times, with other folds each time, and take the means."""
-    parts = []
+    logits, ties = [], []
     for repeat in range(repeats):
         dealt = replace(rows, reading=replace(rows.reading, seed=rows.reading.seed + repeat))
         contrast, _ = find_contrast(dealt, decay, rounds, max_iter, tol)
-        blocks = [part for block in dealt.each(row_ties, contrast) for part in block]
-        parts.append([torch.cat(part) for part in zip(*blocks, strict=True)])
-    logits, ties = (torch.stack(part).mean(0) for part in zip(*parts, strict=True))
-    return HeldOutTies(logits, ties)
+        logits.append(dealt.gathered(contrast.biased.held_out))
+        ties.append(dealt.gathered(contrast.ties))
+    return HeldOutTies(torch.stack(logits).mean(0), torch.stack(ties).mean(0))

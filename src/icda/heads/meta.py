@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from icda.errors import InputTypeError
 from icda.functional.grouping import LabelGroups
 from icda.functional.strength import Strength, direct_strength
 from icda.functional.tables import LogitMoments, icda_logits, icda_table, label_table
@@ -149,7 +148,9 @@ class _Fold:
         settings: MetaSettings,
     ) -> None:
         self.problem, self.settings, self.judging = problem, settings, judging
-        training, trusted = _in_memory(problem), _in_memory(metadata)
+        training, trusted = problem.features, metadata.features
+        assert isinstance(training, Tensor)
+        assert isinstance(trusted, Tensor)
         self.judged, self.judged_targets = trusted[judging], metadata.targets[judging]
         self.judged_labels = torch.unique(labels[judging], return_inverse=True)[1]
         self.features, self.targets = training, problem.targets
@@ -243,9 +244,3 @@ def mean_loss(problem: Problem, loss: LossSettings, groups: LabelGroups, plain: 
         adjusted = adjusted + problem.added
     losses = F.cross_entropy(adjusted, problem.targets, reduction="none")
     return (problem.weights * losses).sum() / problem.weights.sum()
-
-
-def _in_memory(problem: Problem) -> Tensor:
-    if not isinstance(problem.features, Tensor):
-        raise InputTypeError("Meta-ICDA needs its features in memory: take a part of them, or use ICDAClassifier.")
-    return problem.features

@@ -28,14 +28,24 @@ SORTED_BYTES = 2**31  # features up to this size are copied once in the order of
 
 @dataclass(frozen=True)
 class Slope:
-    """A loss, weight decay not included, and its gradient in weight (R, A) and bias (R,)."""
+    """A loss, weight decay not included, and its gradient in weight (R, A), bias (R,) and, if it has one, table."""
 
     value: float
     to_weight: Tensor
     to_bias: Tensor
+    to_table: Tensor | None = None
 
-    def plus(self, other: Slope) -> Slope:
-        return Slope(self.value + other.value, self.to_weight.add_(other.to_weight), self.to_bias.add_(other.to_bias))
+    def __add__(self, other: Slope) -> Slope:
+        table = None if self.to_table is None or other.to_table is None else self.to_table + other.to_table
+        both = self.value + other.value, self.to_weight + other.to_weight, self.to_bias + other.to_bias
+        return Slope(*both, table)
+
+    def in_rows(self) -> Slope:
+        """The gradient in the rows that a head has (`to_rows`), from that in all classes."""
+        if len(self.to_bias) != 2:
+            return self
+        to_weight, to_bias = (0.5 * (part[1:] - part[:1]) for part in (self.to_weight, self.to_bias))
+        return Slope(self.value, to_weight, to_bias)
 
 
 Objective = Callable[[Tensor, Tensor], Slope]
@@ -74,7 +84,7 @@ class FoldObjective:
         shift, total = shifted(bias, self.constant), Slope(0.0, torch.zeros_like(weight), torch.zeros_like(bias))
         for span, block in row_chunks(self.features):
             added = None if self.added is None else self.added[span]
-            total = total.plus(fold_slope(block, self.targets[span], self.mass[:, span], weight, shift, added))
+            total += fold_slope(block, self.targets[span], self.mass[:, span], weight, shift, added)
         return total
 
 
@@ -167,7 +177,7 @@ class AugmentedObjective:
         leaves = [part.requires_grad_() for part in (mean, covariance)]
         with torch.enable_grad():
             mixed = covariance if self.mixing is None else torch.tensordot(self.mixing, covariance, 1)
-            table = self._table(LogitMoments(mean, mixed))
+            table = adjustment_table(self.settings, LogitMoments(mean, mixed), self.relations)
         fixed = mean.detach() + bias[:, 0] + self.constant
         value, gradient, to_bias, to_table = self._losses(residuals, fixed, table.detach())
         found = torch.autograd.grad(table, leaves, to_table, allow_unused=True, materialize_grads=True)
@@ -175,10 +185,7 @@ class AugmentedObjective:
         symmetric = to_covariance + to_covariance.mT
         for label, span in self.blocks:
             gradient[span].addmm_(residuals[span] * self.share[span][:, None], symmetric[label])
-        to_weight = self._pull_back(gradient) + to_mean.T @ self.mean
-        if self.classes == 2:
-            to_weight, to_bias = 0.5 * (to_weight[1:] - to_weight[:1]), 0.5 * (to_bias[1:] - to_bias[:1])
-        return Slope(value, to_weight, to_bias)
+        return Slope(value, self._pull_back(gradient) + to_mean.T @ self.mean, to_bias).in_rows()
 
     def _class_means(self) -> Tensor:
         """mu (C, A), by which means of logits are known without a look at the logits."""
@@ -211,12 +218,6 @@ class AugmentedObjective:
             covariance[label].addmm_((residuals * self.share[span][:, None]).T, residuals)
         return covariance
 
-    def _table(self, moments: LogitMoments) -> Tensor:
-        if self.settings.name == "icda":
-            return icda_table(moments, self.settings.lam)
-        relations = self.relations if self.settings.name == "risda" else None
-        return label_table(moments, self.settings.lam, relations, self.settings.mean_strength)
-
     def _losses(self, residuals: Tensor, fixed: Tensor, table: Tensor) -> tuple[float, Tensor, Tensor, Tensor]:
         """The loss, and its gradient in the sorted logits, the bias and the table, as if each were independent."""
         value, to_bias, to_table, gradient = 0.0, torch.zeros_like(fixed[0]), torch.zeros_like(table), self.second
@@ -241,6 +242,13 @@ class AugmentedObjective:
         if not self.is_sorted:
             gradient = self.first.index_copy_(0, self.order, gradient)
         return transposed_times(self.features, gradient)
+
+
+def adjustment_table(settings: LossSettings, moments: LogitMoments, relations: Tensor | None) -> Tensor:
+    """What the augmented losses add to the logits of each label; `relations` (C, C) are RISDA's."""
+    if settings.name == "icda":
+        return icda_table(moments, settings.lam)
+    return label_table(moments, settings.lam, relations if settings.name == "risda" else None, settings.mean_strength)
 
 
 def label_slope_(

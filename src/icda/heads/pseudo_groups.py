@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from icda.heads.balance import rebalance
 from icda.heads.blocks import BlockRows
 from icda.heads.folds import find_ties
-from icda.heads.problem import LossSettings, Problem
+from icda.heads.problem import LossSettings, Problem, rebalance
 from icda.heads.rows import Rows
 from icda.heads.solver import LinearHead, fit_head
 
@@ -41,15 +40,13 @@ class PseudoGroups:
         return 2 * self.targets + self.hurt.long()
 
 
-def contrast_groups(
-    problem: Problem, *, rounds: int = 4, folds: int = 5, repeats: int = 3, seed: int = 0
-) -> PseudoGroups:
+def contrast_groups(problem: Problem, *, rounds: int = 4, repeats: int = 3, seed: int = 0) -> PseudoGroups:
     """Guess groups in `rounds`; without any, the samples that a class-balanced head gets wrong are a group.
 
     Every sample counts the same in the guess, whatever its weight.
     """
     targets = problem.targets
-    rows = BlockRows.of_memory(problem.features, targets, problem.num_classes, folds, seed)
+    rows = BlockRows.of_memory(problem.features, targets, problem.num_classes, seed=seed)
     found = find_ties(rows, problem.decay, rounds, repeats)
     rivals = found.logits.scatter(1, targets[:, None], float("-inf")).argmax(1)
     return PseudoGroups(found.ties, targets, rivals)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from icda.errors import InputError
+from icda.heads.blocks import BlockProblem
 from icda.heads.descent import LEAST_WORK, METRIC_SHARE, SAMPLED, Coordinates, Descent, descend
 from icda.heads.objective import FoldObjective, Objective, from_rows, head_rows, to_rows
 from icda.heads.problem import LossSettings, Problem
@@ -58,26 +58,7 @@ class LinearHead:
         return LinearHead(weight.to(self.weight), bias.to(self.bias), *kept)
 
 
-class Fittable(Protocol):
-    """What a head can be fitted to: a `Problem` in memory or on disk, or a `BlockProblem`."""
-
-    @property
-    def features(self) -> Any: ...  # has a shape (N, A) and a dtype
-
-    @property
-    def num_classes(self) -> int: ...
-
-    @property
-    def decay(self) -> float: ...
-
-    @property
-    def products(self) -> int: ...
-
-    def objective(self, settings: LossSettings, head: LinearHead, relations: Tensor | None) -> Objective: ...
-
-    def confusions(self, head: LinearHead) -> Tensor: ...
-
-    def sampled_rows(self, every: int) -> Tensor: ...
+Fittable = Problem | BlockProblem  # rows in memory or on disk, or in blocks
 
 
 def fit_head(
@@ -156,15 +137,13 @@ def check_decay(problem: Fittable) -> None:
         )
 
 
-def find_metric(problem: Fittable, heads: int = 1) -> Coordinates | None:
+def find_metric(problem: Fittable) -> Coordinates | None:
     """Coordinates for a fit, or None where looking for them costs more than it saves."""
     (count, width), rows = problem.features.shape, head_rows(problem.num_classes)
-    work = count * width * heads * rows
-    if rows == 1 or work < LEAST_WORK or width**2 > METRIC_SHARE * count * heads * rows:
+    if rows == 1 or count * width * rows < LEAST_WORK or width**2 > METRIC_SHARE * count * rows:
         return None
-    return Coordinates.of(
-        problem.sampled_rows(max(1, count // (SAMPLED * width))), problem.decay, 1 / problem.num_classes
-    )
+    sampled = problem.sampled_rows(max(1, count // (SAMPLED * width)))
+    return Coordinates.of(sampled, problem.decay, 1 / problem.num_classes)
 
 
 def _minimise(

@@ -1,4 +1,4 @@
-"""Attributes that are known for some rows, read off all others.
+"""Attributes of rows: given, read off by a head, or known for some rows and read off all others.
 
 A person says of two dozen samples what they show ("photo", "sketch"), or metadata name the camera of some. A linear head
 learns it from those rows, off two things: the features, and what heads that have not seen a row say of its class. The
@@ -8,17 +8,17 @@ second is what makes few answers suffice: where there is a shortcut, those heads
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from icda.heads.balance import rebalance
-from icda.heads.blocks import BlockRows, Reading, RowChunk, take_rows
+from icda.functional.prior import conditional_log_prior, joint_counts, tempered
+from icda.heads.blocks import BlockRows, RowChunk, take_rows
 from icda.heads.cross_fit import held_out_logits, outside_folds
-from icda.heads.dealing import Place
 from icda.heads.folds import FoldHeads, fit_fold_heads
-from icda.heads.problem import LossSettings, Problem
+from icda.heads.problem import LossSettings, Problem, rebalance
 from icda.heads.solver import LinearHead, fit_head
 
 CLASS_SHARE = 0.3  # length of the class logits beside that of the features
@@ -47,6 +47,66 @@ class ReadingQuality:
 
 
 @dataclass(frozen=True)
+class AttributeReader:
+    """A linear head (K, A) that reads an attribute of K values off scaled features; `known` rows have theirs already."""
+
+    weight: Tensor
+    bias: Tensor
+    known: Tensor  # (M,) row numbers, ascending
+    values: Tensor  # (M,)
+
+    @property
+    def number(self) -> int:
+        return len(self.bias)
+
+    def guess(self, chunk: RowChunk) -> Tensor:
+        """The value of each row (n,), as if none were known."""
+        bias, weight = self.bias.to(chunk.features), self.weight.T.to(chunk.features)
+        return torch.addmm(bias, chunk.features, weight).argmax(1)
+
+    def read(self, chunk: RowChunk) -> Tensor:
+        places = torch.searchsorted(self.known, chunk.rows).clamp(max=len(self.known) - 1)
+        return torch.where(self.known[places] == chunk.rows, self.values[places], self.guess(chunk))
+
+
+@dataclass(frozen=True)
+class GivenGroups:
+    """The attribute is the group that was given with each row."""
+
+    number: int
+
+    def read(self, chunk: RowChunk) -> Tensor:
+        assert chunk.groups is not None
+        return chunk.groups
+
+
+AnyReader = AttributeReader | GivenGroups
+
+
+def count_attributes(chunk: RowChunk, reader: AnyReader, num_classes: int) -> Tensor:
+    """How many rows have each value of the attribute and each class, (K, C)."""
+    return joint_counts(reader.read(chunk), chunk.targets, reader.number, num_classes)
+
+
+class AttributePrior(NamedTuple):
+    """log P(y | attribute) (K, C) as far as it is trusted, the prior of the classes for the rest; and how to read it."""
+
+    reader: AnyReader
+    table: Tensor
+
+    @classmethod
+    def of(cls, reader: AnyReader, rows: BlockRows, strength: float) -> AttributePrior:
+        """Counted in one pass over the rows."""
+        counts = rows.total(count_attributes, reader, rows.num_classes)
+        classes = torch.log_softmax(counts.sum(0).log(), 0)
+        return cls(reader, tempered(conditional_log_prior(counts), classes, strength).to(rows.dtype))
+
+    def added(self, chunk: RowChunk) -> Tensor:
+        """What training adds to the logits of each row (n, C)."""
+        return self.table[self.reader.read(chunk)]
+
+
+@dataclass(frozen=True)
 class ClassLogits:
     """What heads that have not seen a row say of its class, as features beside the row's own."""
 
@@ -56,7 +116,7 @@ class ClassLogits:
     @classmethod
     def of(cls, rows: BlockRows, decay: float) -> ClassLogits:
         heads = fit_fold_heads(rows, decay, balanced=False)
-        squares = max(rows.total(sum_squares, heads), 1e-12)
+        squares = max(float(rows.total(sum_squares, heads)), 1e-12)
         return cls(heads, CLASS_SHARE * (rows.shape[1] * rows.shape[0] * rows.num_classes / squares) ** 0.5)
 
     def beside(self, chunk: RowChunk) -> Tensor:
@@ -66,28 +126,20 @@ class ClassLogits:
 
 
 @dataclass(frozen=True)
-class SpreadReader:
-    """Reads an attribute of V values off features and class logits; `known` rows keep theirs."""
+class SpreadReader(AttributeReader):
+    """Reads an attribute of V values off features and class logits, with a head (V, A + C)."""
 
-    head: LinearHead  # (V, A + C)
     shown: ClassLogits
-    known: Tensor  # (M,) row numbers, ascending
-    values: Tensor  # (M,)
     quality: ReadingQuality
     allowed: Tensor | None = None  # (C, V), where values are possible for rows of one class only
 
-    @property
-    def number(self) -> int:
-        return len(self.head.bias)
-
     def probabilities(self, chunk: RowChunk) -> Tensor:
         """How likely each value is (n, V)."""
-        return likely(self.head.logits(self.shown.beside(chunk)), chunk.targets, self.allowed)
+        logits = LinearHead(self.weight, self.bias).logits(self.shown.beside(chunk))
+        return likely(logits, chunk.targets, self.allowed)
 
-    def read(self, chunk: RowChunk) -> Tensor:
-        found = self.probabilities(chunk).argmax(1)
-        places = torch.searchsorted(self.known, chunk.rows).clamp(max=len(self.known) - 1)
-        return torch.where(self.known[places] == chunk.rows, self.values[places], found)
+    def guess(self, chunk: RowChunk) -> Tensor:
+        return self.probabilities(chunk).argmax(1)
 
 
 def fit_spread_reader(rows: BlockRows, known: Tensor, values: Tensor, number: int, shown: ClassLogits) -> SpreadReader:
@@ -107,7 +159,7 @@ def fit_spread_reader(rows: BlockRows, known: Tensor, values: Tensor, number: in
     trusted = Problem.of(features, values, number, 1 / rows.shape[1], trust.clamp(min=1e-3).to(features).numpy())
     head = fit_head(rebalance(trusted, torch.zeros_like(values)), LossSettings("ce"))
     kept = torch.where(slips, likely(head.logits(features), chunk.targets, allowed).argmax(1), values)
-    return SpreadReader(head, shown, known, kept, reading_quality(right, values), allowed)
+    return SpreadReader(head.weight, head.bias, known, kept, shown, reading_quality(right, values), allowed)
 
 
 def likely(logits: Tensor, targets: Tensor, allowed: Tensor | None) -> Tensor:
@@ -116,10 +168,10 @@ def likely(logits: Tensor, targets: Tensor, allowed: Tensor | None) -> Tensor:
     return torch.softmax(logits if allowed is None else logits.masked_fill(~allowed[targets], float("-inf")), 1)
 
 
-def sum_squares(place: Place, reading: Reading, heads: FoldHeads) -> float:
-    """Of the centred class logits of a block's rows."""
-    found = (heads.held_out(chunk).double() for chunk in reading.chunks(place))
-    return sum(float((logits - logits.mean(1, keepdim=True)).square().sum()) for logits in found)
+def sum_squares(chunk: RowChunk, heads: FoldHeads) -> Tensor:
+    """Of the centred class logits of some rows."""
+    logits = heads.held_out(chunk).double()
+    return (logits - logits.mean(1, keepdim=True)).square().sum()
 
 
 def gather_rows(rows: BlockRows, chosen: np.ndarray) -> RowChunk:

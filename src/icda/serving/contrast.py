@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from PIL import Image
 
-from icda.data.images import UnreadableImageError
-from icda.serving.differences import differing_columns, differing_pictures, differing_texts
+from icda.auditing.exhibits import Show, show_images, show_texts
+from icda.data.embedding import Samples
+from icda.data.images import UnreadableImageError, open_rgb
 
 if TYPE_CHECKING:
     from icda.serving.fit_data import FitData
@@ -18,11 +23,26 @@ if TYPE_CHECKING:
 
 FEWEST = 2  # samples of a lot
 MOST = 20_000  # of a lot that columns are compared by
+LEAST = 0.4  # standard deviations between two means from which a property is named
+SHOWN = 4  # words, columns or properties
+LOOKED_AT = 40  # samples of each lot
+SIDE = 64  # pixels to which pictures are reduced before they are measured
+# A property's name where it is larger in the first lot, and where it is smaller.
+PROPERTIES = {
+    "brightness": ("brighter", "darker"),
+    "contrast": ("more contrast", "less contrast"),
+    "colourfulness": ("more colourful", "less colourful"),
+    "redness": ("redder", "less red"),
+    "blueness": ("bluer", "less blue"),
+    "greenness": ("greener", "less green"),
+    "edges": ("more edges", "fewer edges"),
+    "aspect ratio": ("wider", "taller"),
+}
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """Rows of the data (not of the training part): usual ones of a class, and suspected ones of the same class."""
+    """Training samples: usual ones of a class, and suspected ones of the same class."""
 
     label: str
     usual_name: str
@@ -37,13 +57,11 @@ def contrasts(fitted: Fitted) -> list[Contrast]:
     By groups where they are known or guessed: the largest of the class, and the one with most errors. Else by the audit's
     ties.
     """
-    test = fitted.data.test
-    rows = np.arange(len(fitted.data)) if test is None else np.flatnonzero(~test)
-    return _by_group(fitted, rows) if fitted.groups is not None else _by_tie(fitted, rows)
+    return _by_tie(fitted) if fitted.groups is None else _by_group(fitted)
 
 
-def _by_group(fitted: Fitted, rows: np.ndarray) -> list[Contrast]:
-    groups, labels = np.array(fitted.groups, dtype=object), fitted.data.labels[rows]
+def _by_group(fitted: Fitted) -> list[Contrast]:
+    groups, labels = np.array(fitted.groups, dtype=object), fitted.data.training.labels
     judged = fitted.trial.before or fitted.trial.after
     right = {part.name: part.accuracy for part in judged.groups}
     found: list[tuple[float, Contrast]] = []
@@ -55,18 +73,16 @@ def _by_group(fitted: Fitted, rows: np.ndarray) -> list[Contrast]:
         if not others:
             continue
         worst = min(others, key=lambda name: (right.get(name, 1.0), name))
-        lots = (rows[own & (groups == name)] for name in (usual, worst))
+        lots = (np.flatnonzero(own & (groups == name)) for name in (usual, worst))
         found.append((right.get(worst, 1.0), Contrast(str(label), str(usual), str(worst), *lots)))
     found.sort(key=lambda pair: (pair[0], pair[1].label))
     return [contrast for _, contrast in found]
 
 
-def _by_tie(fitted: Fitted, rows: np.ndarray) -> list[Contrast]:
+def _by_tie(fitted: Fitted) -> list[Contrast]:
     """Samples that models which have not seen them take for another class, beside the others of theirs."""
-    names, (_, targets) = fitted.audit.class_names, fitted.audit.in_memory()
-    tied = fitted.audit.tied
-    predicted = np.empty(len(targets), dtype=np.int64)
-    predicted[tied.row] = tied.predicted
+    names, (ties, _) = fitted.audit.class_names, fitted.audit.in_memory()
+    targets, predicted = ties.label, ties.predicted
     found = []
     for number, name in enumerate(names):
         own = targets == number
@@ -74,8 +90,15 @@ def _by_tie(fitted: Fitted, rows: np.ndarray) -> list[Contrast]:
         if wrong.sum() >= FEWEST and right.sum() >= FEWEST:
             towards = names[int(np.bincount(predicted[wrong]).argmax())]
             said = f"{name}, mostly taken for {towards}"
-            found.append(Contrast(name, f"{name}, recognised", said, rows[right], rows[wrong]))
+            lots = np.flatnonzero(right), np.flatnonzero(wrong)
+            found.append(Contrast(name, f"{name}, recognised", said, *lots))
     return sorted(found, key=lambda one: (-len(one.suspected), one.label))
+
+
+def show_inputs(samples: Samples) -> Show:
+    """How each image or text is shown, by its place."""
+    show = show_images if samples.kind == "image" else show_texts
+    return show(samples.inputs, len(samples))
 
 
 def in_words(data: FitData, first: np.ndarray, second: np.ndarray) -> str:
@@ -118,3 +141,53 @@ def columns_in_words(data: FitData, first: np.ndarray, second: np.ndarray) -> li
 def _day(days: float) -> date:
     """Days since 1970, as a table's dates are encoded."""
     return date(1970, 1, 1) + timedelta(days=round(days))
+
+
+def picture_properties(path: Path) -> list[float]:
+    """What can be measured of a picture in plain terms, in the order of `PROPERTIES`."""
+    image = open_rgb(path, draft=2 * SIDE)
+    ratio = np.log(image.width / image.height)
+    pixels = np.asarray(image.resize((SIDE, SIDE), Image.Resampling.BILINEAR), dtype=np.float64) / 255
+    grey = pixels.mean(2)
+    red, green, blue = (pixels[:, :, k].mean() - grey.mean() for k in range(3))
+    edges = np.abs(np.diff(grey, axis=0)).mean() + np.abs(np.diff(grey, axis=1)).mean()
+    colourful = (pixels.max(2) - pixels.min(2)).mean()
+    return [grey.mean(), grey.std(), colourful, red, blue, green, edges, float(ratio)]
+
+
+def differing_pictures(first: Sequence[Path], second: Sequence[Path]) -> str:
+    """How the first lot differs from the second, in plain properties; empty if in none of them."""
+    one, other = (np.array([picture_properties(path) for path in paths[:LOOKED_AT]]) for paths in (first, second))
+    found = differing_columns(one, other, list(PROPERTIES))
+    return ", ".join(PROPERTIES[name][0 if gap > 0 else 1] for name, gap in found)
+
+
+def differing_texts(first: Sequence[str], second: Sequence[str]) -> str:
+    """Words that are typical of the first lot beside the second: in how many of its texts they stand.
+
+    >>> differing_texts(["a fine book", "the book"], ["a film", "the film"])
+    'book'
+    """
+    counts = [Counter(word for text in texts for word in set(_words(text))) for texts in (first, second)]
+    score = {
+        word: np.log((count + 0.5) / (len(first) + 1)) - np.log((counts[1][word] + 0.5) / (len(second) + 1))
+        for word, count in counts[0].items()
+        if count >= max(2, 0.1 * len(first))
+    }
+    typical = sorted((word for word in score if score[word] > np.log(2)), key=lambda word: (-score[word], word))
+    return ", ".join(typical[:SHOWN])
+
+
+def differing_columns(first: np.ndarray, second: np.ndarray, names: Sequence[str]) -> list[tuple[str, float]]:
+    """Columns whose means differ most, in standard deviations, the largest first."""
+    if not len(first) or not len(second):
+        return []
+    spread = np.sqrt(0.5 * (first.var(0) + second.var(0)))
+    gaps = (first.mean(0) - second.mean(0)) / np.where(spread > 0, spread, 1)
+    gaps = np.where(spread > 0, gaps, np.sign(first.mean(0) - second.mean(0)))
+    order = np.argsort(-np.abs(gaps), kind="stable")[:SHOWN]
+    return [(names[k], float(gaps[k])) for k in order if abs(gaps[k]) >= LEAST]
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[^\W\d_](?:[^\W\d_]|['\u2019](?=[^\W\d_])){2,}", text.lower())  # "wasn't" is one word

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from icda.data.embedding import Features, Samples, embed, read_samples
 from icda.data.embedding.samples import Columns
@@ -27,6 +32,8 @@ from icda.data.own.table import (
 )
 from icda.errors import ExistingFileError, InputError, MissingFileError
 from icda.models.encoders import DEFAULTS, create_encoder
+from icda.results.files import read_json, write_atomically
+from icda.serving.folder import SOURCE
 from icda.serving.reads import Reads
 
 FILES = (".npz", ".parquet", ".npy")
@@ -69,23 +76,47 @@ class FitData:
     skipped: tuple[str, ...] = ()
     answered: tuple[int, int] = (0, 0)  # how many groups, and how many labels, a person named
     suffix: str = ""  # of the file that the features stand in
-    embedded: bool = False  # whether the features were made here
 
     def __len__(self) -> int:
         return len(self.features)
+
+    @cached_property
+    def training(self) -> FitData:
+        """Without the rows of the test split."""
+        return self if self.test is None else self.only(np.flatnonzero(~self.test))
+
+    def only(self, rows: np.ndarray) -> FitData:
+        """Some of the rows, with no split among them."""
+        return replace(
+            self,
+            features=self.features[rows],
+            labels=self.labels[rows],
+            names=[self.names[row] for row in rows],
+            samples=None if self.samples is None else self.samples.only(rows.tolist()),
+            groups=None if self.groups is None else self.groups[rows],
+            test=None,
+        )
 
 
 def read_fit_data(
     path: Path, asked: Asked, folder: Path, overwrite: bool = False, progress: Progress | None = None
 ) -> FitData:
     """Features of a file as they are; those of images and texts are made, and kept in the model's folder."""
-    is_table = path.is_file() and (
-        asked.table or path.suffix.lower() in FILES or not has_raw_inputs(path, asked.columns)
-    )
-    if is_table:
-        return _with_other_groups(_from_file(path, asked), path)
     if not path.exists():
         raise MissingFileError(f"{path.absolute()} is not there: give a folder of images, a .csv, .npz or .parquet.")
+    if path.is_file() and (asked.table or path.suffix.lower() in FILES or not has_raw_inputs(path, asked.columns)):
+        data = _from_file(path, asked)
+    else:
+        data = _from_inputs(path, asked, folder, overwrite, progress)
+    if data.groups is not None and data.groups.astype(str).tolist() == data.labels.astype(str).tolist():
+        raise InputError(  # they would be treated as a shortcut
+            f"{path}: the groups are the labels themselves. Name a column that says something else of the samples, such as "
+            "where they come from."
+        )
+    return data
+
+
+def _from_inputs(path: Path, asked: Asked, folder: Path, overwrite: bool, progress: Progress | None) -> FitData:
     if asked.where:
         raise InputError(f"--where goes with a file of features or numbers; {path} has images or texts: leave it out.")
     samples = read_samples(path, asked.columns, allow_outside=asked.allow_outside, advice=ADVICE)
@@ -113,18 +144,7 @@ def read_fit_data(
         if samples.column is None
         else (f"Taken for {samples.kind}s: the column {samples.column!r}; no other column.",)
     )
-    data = FitData(made.features, made.y, names, reads, samples, groups, test, notes, skipped, embedded=True)
-    return _with_other_groups(data, path)
-
-
-def _with_other_groups(data: FitData, path: Path) -> FitData:
-    """Refuse groups that are the labels again: they would be treated as a shortcut."""
-    if data.groups is not None and data.groups.astype(str).tolist() == data.labels.astype(str).tolist():
-        raise InputError(
-            f"{path}: the groups are the labels themselves. Name a column that says something else of the samples, such as "
-            "where they come from."
-        )
-    return data
+    return FitData(as_floats(made.features), made.y, names, reads, samples, groups, test, notes, skipped)
 
 
 def has_raw_inputs(path: Path, columns: Columns) -> bool:
@@ -155,23 +175,12 @@ def has_raw_inputs(path: Path, columns: Columns) -> bool:
 
 
 def embed_once(
-    samples: Samples, encoder: object, out: Path, skip_unreadable: bool, overwrite: bool, progress: Progress | None
+    samples: Samples, encoder: Any, out: Path, skip_unreadable: bool, overwrite: bool, progress: Progress | None
 ) -> Features:
     """The features, read again if an earlier run made them of the same inputs."""
-
-    def make() -> Features:
-        return embed(
-            samples,
-            encoder,  # type: ignore[arg-type]
-            out,
-            skip_unreadable=skip_unreadable,
-            resume=True,
-            progress=progress,
-            remedy=REMEDY,
-        )
-
+    options: Any = {"skip_unreadable": skip_unreadable, "resume": True, "progress": progress, "remedy": REMEDY}
     try:
-        return make()
+        return embed(samples, encoder, out, **options)
     except ExistingFileError as error:
         if not overwrite:
             raise ExistingFileError(
@@ -179,7 +188,7 @@ def embed_once(
                 "another --out."
             ) from error
         out.unlink()
-        return make()
+        return embed(samples, encoder, out, **options)
 
 
 def check_classes(labels: np.ndarray, test: np.ndarray | None, path: Path | str) -> None:
@@ -195,10 +204,16 @@ def check_classes(labels: np.ndarray, test: np.ndarray | None, path: Path | str)
         raise InputError(f"{path}: all {which} are of one class, {known[0]}; a classifier needs at least 2 classes.")
 
 
+def as_floats(X: np.ndarray) -> np.ndarray:
+    if X.ndim != 2:
+        raise InputError(f"the features have shape {X.shape}, expected (N, A): one row of numbers per sample.")
+    if X.dtype.kind not in "fiub":
+        raise InputError(f"the features are of type {X.dtype}, expected numbers.")
+    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32 if X.dtype == np.float16 else np.float64)
+
+
 def check_finite(features: np.ndarray, columns: tuple[str, ...] | None, path: Path | str) -> None:
     """Refuse NaN and infinity by their place."""
-    if features.ndim != 2 or features.dtype.kind != "f":
-        return
     finite = np.isfinite(features)
     if finite.all():
         return
@@ -256,7 +271,7 @@ def _from_file(path: Path, asked: Asked) -> FitData:
     # The labels of an .npy are another file: those of these rows, and of no others that the model is judged on later.
     reads = replace(_reads(found), label=None if path.suffix.lower() == ".npy" else asked.labels, group=asked.groups)
     reads = replace(reads, table=found.plan)
-    features = np.asarray(found.features)
+    features = as_floats(np.asarray(found.features))
     check_finite(features, found.columns, path)
     if labels.ndim == 1:
         check_classes(labels, test, path)
@@ -296,12 +311,27 @@ def _kept(samples: Samples, made: Features) -> Samples:
     if not len(made.skipped):
         return samples
     gone = set(map(str, made.skipped))
-    rows = [row for row, name in enumerate(samples.ids) if str(name) not in gone]
+    return samples.only([row for row, name in enumerate(samples.ids) if str(name) not in gone])
 
-    def keep(values: object) -> object:
-        return None if values is None else [values[row] for row in rows]  # type: ignore[index]
 
-    parts = {
-        name: keep(getattr(samples, name)) for name in ("inputs", "ids", "labels", "groups", "splits", "attributes")
-    }
-    return Samples(samples.kind, source=samples.source, column=samples.column, **parts)  # type: ignore[arg-type]
+def write_source(path: Path, folder: Path, data: Path, asked: Asked) -> None:
+    """Note in a file the place of the data, as seen from the model's folder, and what their columns mean."""
+    place = os.path.relpath(data.expanduser().resolve(), folder.resolve())
+    write_atomically(path, json.dumps({"data": place, "asked": asdict(asked)}, indent=1).encode())
+
+
+def read_source(folder: Path) -> tuple[Path, Asked]:
+    """The data of a model. Its folder may be a stranger's: only data below the current folder, or beside it, are shown."""
+    path = folder / SOURCE
+    if not path.is_file():
+        raise MissingFileError(f"{folder} does not say which data it was fitted to: give the data instead.")
+    noted = read_json(path)
+    try:
+        known = TypeAdapter(Asked).validate_python(noted["asked"])
+        data = (folder / str(noted["data"])).resolve()
+    except (KeyError, ValueError) as error:
+        raise InputError(f"{path} was not written by this icda ({error}): give the data instead.") from error
+    if not any(data.is_relative_to(near.resolve()) for near in (Path.cwd(), folder.parent)):
+        raise InputError(f"{path} names {data}, neither here nor beside the model: give the data instead.")
+    here = Path.cwd().resolve()
+    return data.relative_to(here) if data.is_relative_to(here) else data, known

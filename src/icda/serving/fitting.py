@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -53,8 +53,8 @@ class Fitted:
     @property
     def groups_are_read(self) -> bool:
         """Whether the groups of some training samples were not given, but read off their features."""
-        given, test = self.data.groups, self.data.test
-        return given is not None and any(is_missing(value) for value in (given if test is None else given[~test]))
+        given = self.data.training.groups
+        return given is not None and any(is_missing(value) for value in given)
 
     @property
     def can_be_asked(self) -> bool:
@@ -64,8 +64,8 @@ class Fitted:
     @property
     def unseen(self) -> float | None:
         """Of the training samples, the share that plain models get right which had not seen them."""
-        tied = self.audit.tied
-        return float((tied.predicted == tied.label).mean()) if len(tied.row) == len(self.audit) else None
+        ties = self.audit.ties
+        return None if ties is None else float((ties.predicted == ties.label).mean())
 
     def facts(self) -> dict[str, Any]:
         """What the model folder keeps of it."""
@@ -88,21 +88,17 @@ def fit_model(data: FitData, method: str = AUTO, seed: int = 0, say: Say | None 
     """Fit to all samples but those of a test split; without one, what it brought is judged by cross-fitting."""
     method = check_method(method)
     say = say or (lambda _: None)
-    train = np.ones(len(data), dtype=bool) if data.test is None else ~data.test
-    X, y = as_floats(data.features[train]), data.labels[train]
-    started = time.perf_counter()
-    say(f"Auditing {len(y)} samples ...")
-    names = [name for name, kept in zip(data.names, train, strict=True) if kept]
-    found = audit(X, y, sample_names=names, seed=seed)
+    train, started = data.training, time.perf_counter()
+    say(f"Auditing {len(train)} samples ...")
+    found = audit(train.features, train.labels, sample_names=train.names, seed=seed)
     audited = time.perf_counter()
     say("Fitting the head ...")
-    groups = None if data.groups is None else data.groups[train]
-    head = fit_named(method, X, y, seed, groups, found.assessment)
+    head = fit_named(method, train.features, train.labels, seed, train.groups, found.assessment)
     done = time.perf_counter()
     say("Judging it on samples that it has not seen ...")
     model = HeadModel(head.classes, head.coef, head.intercept, data.reads, head.shortcut)
-    groups, are_known = train_groups(data, X, y, found, head.treatment)
-    trial = replace(_trial(data, X, y, method, model, groups, head.treatment, seed), are_known=are_known)
+    groups, are_known = train_groups(train, found, head.treatment)
+    trial = replace(_trial(data, method, model, groups, head.treatment, seed), are_known=are_known)
     spent = {"audit": audited - started, "fit": done - audited, "trial": time.perf_counter() - done}
     treated = None if head.treatment is None else head.treatment.as_dict()
     fitted = Fitted(model, found, trial, method, done_in_words(method, head), data, spent, treated, head.C)
@@ -138,26 +134,23 @@ def write_fitted(fitted: Fitted, folder: Path, page: str, beside: Callable[[Path
             beside(aside)
 
 
-def as_floats(X: np.ndarray) -> np.ndarray:
-    if X.ndim != 2:
-        raise InputError(f"the features have shape {X.shape}, expected (N, A): one row of numbers per sample.")
-    if X.dtype.kind not in "fiub":
-        raise InputError(f"the features are of type {X.dtype}, expected numbers.")
-    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32 if X.dtype == np.float16 else np.float64)
-
-
 def suspected_groups(found: Audit, treatment: Treatment) -> list[str] | None:
     """The suspected group of every sample: by what the shortcut says of it, else by the audit's tie.
 
     None where no shortcut is seen: then the tied samples are those that heads get wrong, and no group.
     """
-    names, (ties, targets) = found.class_names, found.in_memory()
+    names, (ties, _) = found.class_names, found.in_memory()
     if treatment.attributes is not None:
         answers = treatment.attributes.numpy()
-        return [f"{names[y]}, shortcut points to {names[a]}" for y, a in zip(targets, answers, strict=True)]
+        return points_in_words([names[y] for y in ties.label], answers, names)
     if found.verdicts["shortcut"].answer == "no":
         return None
-    return [f"{names[y]}, {'tied' if part else 'rest'}" for y, part in zip(targets, ties.suspected, strict=True)]
+    return [f"{names[y]}, {'tied' if part else 'rest'}" for y, part in zip(ties.label, ties.suspected, strict=True)]
+
+
+def points_in_words(labels: Iterable[object], towards: np.ndarray, names: Sequence[object] | np.ndarray) -> list[str]:
+    """Class of every sample and the class that the shortcut points to."""
+    return [f"{label}, shortcut points to {names[k]}" for label, k in zip(labels, towards, strict=True)]
 
 
 def groups_of(labels: np.ndarray, given: np.ndarray | None, treatment: Treatment | None) -> list[str] | None:
@@ -180,33 +173,22 @@ def named_groups(labels: np.ndarray, groups: np.ndarray) -> list[str]:
     return crossed_groups([str(label) for label in labels.tolist()], [str(group) for group in groups.tolist()])[0]
 
 
-def train_groups(
-    data: FitData, X: np.ndarray, y: np.ndarray, found: Audit, treatment: Treatment | None
-) -> tuple[list[str] | None, bool]:
+def train_groups(train: FitData, found: Audit, treatment: Treatment | None) -> tuple[list[str] | None, bool]:
     """Class and group of every training sample, and whether the groups were given; else they are suspected."""
-    train = np.ones(len(data), dtype=bool) if data.test is None else ~data.test
-    groups = groups_of(y, None if data.groups is None else data.groups[train], treatment)
+    groups = groups_of(train.labels, train.groups, treatment)
     if groups is not None:
         return groups, True
     if treatment is None or treatment.name in ("group_prior", "group_weights"):  # the audit's own, said of all rows
-        features, targets = torch.from_numpy(standardise(X)), torch.from_numpy(found.in_memory()[1])
+        features, targets = torch.from_numpy(standardise(train.features)), torch.from_numpy(found.in_memory()[0].label)
         rows = BlockRows.of_memory(features, targets, len(found.class_names), seed=int(found.settings["seed"]))
-        treatment = spread_treatment(found.treatment, rows, found.assessment, DECAY * X.shape[1])
+        treatment = spread_treatment(found.assessment, rows, DECAY * rows.shape[1])
     return suspected_groups(found, treatment), False
 
 
 def _trial(
-    data: FitData,
-    X: np.ndarray,
-    y: np.ndarray,
-    method: str,
-    model: HeadModel,
-    groups: list[str] | None,
-    treatment: Treatment | None,
-    seed: int,
+    data: FitData, method: str, model: HeadModel, groups: list[str] | None, treatment: Treatment | None, seed: int
 ) -> Trial:
-    train = np.ones(len(data), dtype=bool) if data.test is None else ~data.test
-    given = None if data.groups is None else data.groups[train]
+    train = data.training
     chosen: list[str] = []  # by the audits of parts of the samples
 
     def way(name: str) -> Answer:
@@ -220,17 +202,20 @@ def _trial(
         return answer
 
     if data.test is None:
-        trial = cross_validate(way(PLAIN), way(method), X, y, groups, seed, given)
-        if given is not None or not chosen or treatment is None:
+        trial = cross_validate(way(PLAIN), way(method), train.features, train.labels, groups, seed, train.groups)
+        if train.groups is not None or not chosen or treatment is None:
             return trial
         same = f"; there the same treatment was chosen {chosen.count(treatment.name)} of {len(chosen)} times"
         return replace(trial, held_out=trial.held_out + same)
-    new, labels = as_floats(data.features[data.test]), data.labels[data.test]
-    towards = model.answer_features(new).points_to
-    named = None if data.groups is None else groups_of(labels, data.groups[data.test], None)
+    test = data.only(np.flatnonzero(data.test))
+    new, labels = test.features, test.labels
+    towards, named = model.answer_features(new).points_to, groups_of(labels, test.groups, None)
     if named is None and towards is not None:
-        named = [f"{label}, shortcut points to {model.classes[k]}" for label, k in zip(labels, towards, strict=True)]
-    before, after = judge(way(PLAIN)(X, y, new, None), labels, named), judge(model.predict(new), labels, named)
+        named = points_in_words(labels, towards, model.classes)
+    before, after = (
+        judge(way(PLAIN)(train.features, train.labels, new, None), labels, named),
+        judge(model.predict(new), labels, named),
+    )
     return Trial(
         before, after, len(labels), f"the {len(labels)} samples of the test split, which were used for nothing else"
     )

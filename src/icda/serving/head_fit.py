@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
 import torch
 
+from icda._version import __version__
 from icda.auditing.assessment import Assessment, assess, draw_sample
 from icda.auditing.evidence import SAMPLES
 from icda.auditing.inputs import DECAY
-from icda.auditing.plan import attribute_reader, chosen_decay, fit_blocks_grouped, fit_blocks_treated, points_to
+from icda.auditing.plan import Grouping, attribute_reader, chosen_decay, find_groups, treated_problem
 from icda.auditing.treatment import Treatment
+from icda.data.embedding.samples import Columns
 from icda.data.missing import is_missing
+from icda.data.own.blocks import feature_names, find_blocks, names_split, number_kind
+from icda.engines import Engine
 from icda.errors import InputError
 from icda.estimators.robust import RobustClassifier
 from icda.estimators.samples import weighted_moments
 from icda.functional.prior import joint_counts
-from icda.heads.blocks import BlockProblem, BlockRows
+from icda.heads.blocks import BlockRows
+from icda.heads.cross_fit import GROUP_SMOOTHING
 from icda.heads.dealing import draw_rows
-from icda.heads.problem import LossName, LossSettings, Problem
+from icda.heads.problem import AUGMENTED, LossName, LossSettings, Problem
 from icda.heads.pseudo_groups import fit_reader
 from icda.heads.solver import LinearHead, fit_head
 from icda.registry import did_you_mean
-from icda.serving.head import ShortcutReader
+from icda.serving.head import HeadModel, ShortcutReader
+from icda.serving.reads import Reads
 
 AUTO = "auto"
 PLAIN = "ce"  # what one would train without a look at the data
@@ -36,6 +44,10 @@ SENTENCES = {
     "risda": "RISDA: implicit augmentation with the classes that a sample is confused with.",
     "icda": "ICDA: implicit counterfactual augmentation, with logit adjustment.",
 }
+ALL_ROWS = (
+    "The file names a split. Over blocks all rows are fitted, those of the test split too: to judge the model, write the "
+    "rows for the fit into a file of their own."
+)
 
 
 @dataclass(frozen=True)
@@ -110,25 +122,25 @@ def fit_rows(rows: BlockRows, method: str) -> tuple[Head, Assessment | None, Lin
     """`fit_named` for rows in blocks: the same steps, and the same head to the tolerance of the solver."""
     scaling, dtype = rows.reading.scaling, np.float64 if rows.dtype == torch.float64 else np.float32
     assert scaling is not None
-    assessment = treatment = shortcut = None
-    if method == AUTO and rows.reading.groups is not None:
-        grouped = fit_blocks_grouped(rows, LossSettings("la"))
-        head, treatment, decay = grouped.head, grouped.treatment, grouped.decay
-    elif method == AUTO:
+    settings, smoothing = LossSettings("la" if method == AUTO else method), 0.0  # type: ignore[arg-type]
+    assessment = shortcut = None
+    if method == AUTO and rows.reading.groups is None:
         assessment = assess(rows)
         rows.say(assessment.summary)
-        found = fit_blocks_treated(rows, assessment, LossSettings("la"))
-        head, treatment, decay = found.head, found.treatment, found.decay
-        if found.reader is not None:
+        has_shortcut, sample = assessment.treatment.name == "shortcut_prior", assessment.sample
+        grouping = Grouping(assessment.treatment, attribute_reader(assessment) if has_shortcut else None)
+        if has_shortcut:
             shortcut = shortcut_reader(assessment, scaling.mean, scaling.scale, rows.num_classes, np.dtype(dtype))
+    elif method == AUTO:
+        grouping, sample, smoothing = find_groups(rows), draw_sample(rows), GROUP_SMOOTHING
     else:
-        settings, sample = LossSettings(method), draw_sample(rows)  # type: ignore[arg-type]
-        small = Problem.plain(sample.features.to(rows.dtype), sample.targets, rows.num_classes, DECAY * rows.shape[1])
-        decay = chosen_decay(small, settings, sample.targets, rows.shape[0], rows.reading.seed)
-        head = fit_head(BlockProblem(rows, decay), settings, 200, 1e-4)
+        grouping, sample = Grouping(Treatment("logit_adjustment", [])), draw_sample(rows)
+    problem, treatment = treated_problem(rows, grouping, sample, settings, smoothing)
+    head = fit_head(problem, settings, 200, 1e-4)
     plain = head.unscaled(scaling.mean, scaling.scale)
     arrays = plain.weight.numpy().astype(dtype), plain.bias.numpy().astype(dtype)
-    return Head(rows.reading.classes, *arrays, 1 / (decay * rows.shape[0]), treatment, shortcut), assessment, head
+    done, C = treatment if method == AUTO else None, 1 / (problem.decay * rows.shape[0])
+    return Head(rows.reading.classes, *arrays, C, done, shortcut), assessment, head
 
 
 def done_in_words(method: str, head: Head) -> str:
@@ -154,5 +166,40 @@ def shortcut_reader(
     """A head that reads what the shortcut says off new samples, for features as they come."""
     reader = attribute_reader(assessment)
     head = LinearHead(reader.weight.double(), reader.bias.double()).unscaled(mean, scale)
-    towards = points_to(reader, assessment.sample, num_classes)
+    towards = joint_counts(reader.values, assessment.sample.targets, reader.number, num_classes).argmax(1)
     return ShortcutReader(head.weight.numpy().astype(dtype), head.bias.numpy().astype(dtype), towards.numpy())
+
+
+def fit_from_blocks(
+    path: Path, wanted: Columns, method: str, engine: Engine, say: Callable[[str], None] | None = None, seed: int = 0
+) -> HeadModel:
+    """The model: the named loss, or what the audit of a sample calls for (`auto`), fitted to all rows.
+
+    There is no trial: judge the model with `icda predict` on rows that were kept apart.
+    """
+    name = check_method(method)
+    blocks, say = find_blocks(path, wanted), say or (lambda _: None)
+    notes = [ALL_ROWS] if names_split(blocks[0]) else []
+    for note in notes:
+        say(note)
+    dtype, full = number_kind(blocks[0]), name in AUGMENTED
+    known = wanted.groups is not None
+    rows = BlockRows.gather(blocks, engine, full=full, dtype=dtype, seed=seed, say=say, groups=known)
+    head, assessment, fitted = fit_rows(rows, name)
+    facts: dict[str, object] = {"icda": __version__, "method": name, "done": done_in_words(name, head), "C": head.C}
+    if assessment is not None:
+        facts["found"] = assessment.summary
+    if head.treatment is not None:
+        facts["treatment"] = head.treatment.as_dict()
+    facts |= {
+        "notes": notes,
+        "samples": rows.shape[0],
+        "class_counts": dict(zip(map(str, head.classes), rows.counts.tolist(), strict=True)),
+        "iterations": fitted.iterations,
+        "converged": fitted.converged,
+        "passes": rows.passes,
+    }
+    label = None if path.suffix.lower() == ".npy" else wanted.labels
+    columns, array = feature_names(blocks[0])
+    reads = Reads("features", head.coef.shape[1], label=label, columns=columns, array=array)
+    return HeadModel(head.classes, head.coef, head.intercept, reads, head.shortcut, facts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,7 @@ from icda.metrics.figures import FEWEST
 from icda.results import RunResult
 from icda.serving.fit_data import split_names
 from icda.serving.head import HeadModel
-from icda.serving.loading import load
-from icda.serving.model import CHUNK, Model, check_features
+from icda.serving.model import Model, check_features, load
 from icda.serving.network import NetworkModel
 from icda.serving.reads import Reads
 from icda.training.environment import describe_environment
@@ -35,13 +34,21 @@ SUFFIXES = (".npz", ".npy", ".parquet")
 
 @dataclass(frozen=True)
 class Labelled:
-    """Samples or features with labels, and groups where the data have them; `split` says which part of the data it is."""
+    """Samples or features with labels, and groups and splits where the data have them."""
 
     labels: Sequence[str]
-    split: str
-    samples: Samples | None = None
-    features: np.ndarray | None = None
+    inputs: Samples | np.ndarray
     groups: Sequence[str] | None = None
+    splits: Sequence[str] | None = None
+
+    def part(self, split: str) -> tuple[Labelled, str]:
+        """The split of that name, where there is one, else all samples; and which it is."""
+        rows = [row for row, name in enumerate(self.splits or ()) if name == split]
+        if not rows or len(rows) == len(self.labels):
+            return self, "all"
+        inputs = self.inputs[rows] if isinstance(self.inputs, np.ndarray) else self.inputs.only(rows)
+        groups = None if self.groups is None else [self.groups[row] for row in rows]
+        return Labelled([self.labels[row] for row in rows], inputs, groups), split
 
 
 def judge_data(
@@ -64,10 +71,11 @@ def judge_data(
     known = {str(name): number for number, name in enumerate(model.classes)}
     path = Path(data).expanduser()
     group = _group_column(path, model, group_column, say or (lambda _: None))
-    labelled = _read(path, model, split, allow_outside, str(folder), group)
+    labelled, part = _read(path, model, allow_outside, str(folder), group).part(split)
     logits, kept = _answers(model, labelled, skip_unreadable)
     targets = torch.tensor([known[label] for label, here in zip(labelled.labels, kept, strict=True) if here])
     group_names, groups = _groups(labelled, kept)
+    sizes = [] if groups is None else torch.bincount(groups, minlength=len(group_names)).tolist()
     counts = _class_counts(model)
     metrics = evaluate_predictions(
         logits,
@@ -77,17 +85,18 @@ def judge_data(
         train_class_counts=counts,
         group_names=group_names or None,
     )
-    if groups is not None:
-        metrics["worst_group_accuracy"] = _worst_judged(metrics["per_group_accuracy"], groups, group_names)
-    sizes = None if groups is None else torch.bincount(groups, minlength=len(group_names)).tolist()
+    if groups is not None:  # the lowest of the groups with samples enough to judge
+        judged = [name for name, size in zip(group_names, sizes, strict=True) if size >= FEWEST]
+        shares = [metrics["per_group_accuracy"][name] for name in judged]
+        metrics["worst_group_accuracy"] = min((share for share in shares if share is not None), default=None)
     return replace(
         _described(model, data),
-        split=labelled.split,
+        split=part,
         metrics=metrics,
         class_names=list(known),
         class_counts=counts,
         group_names=group_names,
-        group_samples=sizes or [],
+        group_samples=sizes,
         confusion=count_confusions(logits.argmax(1), targets, len(known)).tolist(),
     )
 
@@ -105,17 +114,10 @@ def _group_column(path: Path, model: Model, given: str | None, say: Callable[[st
     return remembered
 
 
-def _worst_judged(accuracies: Mapping[str, float | None], groups: torch.Tensor, names: Sequence[str]) -> float | None:
-    """The lowest of the groups with samples enough to judge."""
-    sizes = torch.bincount(groups, minlength=len(names)).tolist()
-    judged = [accuracies[name] for name, size in zip(names, sizes, strict=True) if size >= FEWEST]
-    return min((share for share in judged if share is not None), default=None)
-
-
-def _read(path: Path, model: Model, split: str, allow_outside: bool, origin: str, group: str | None) -> Labelled:
+def _read(path: Path, model: Model, allow_outside: bool, origin: str, group: str | None) -> Labelled:
     column, _, marked = _columns(model)
     if path.is_file() and (path.suffix.lower() in SUFFIXES or model.reads.kind == "features"):
-        return _read_features(path, model, split, origin, group)
+        return _read_features(path, model, origin, group)
     if path.is_file():  # other classes are the commoner mistake: name them before other columns
         table = read_table(path)
         named = table.find("label", column, LABEL)
@@ -125,30 +127,25 @@ def _read(path: Path, model: Model, split: str, allow_outside: bool, origin: str
     columns = Columns(labels=column, groups=group, splits=marked, **inputs) if path.is_file() else None
     samples = read_samples(path, columns, allow_outside=allow_outside, advice=ADVICE)
     assert samples.labels is not None
-    _checked(samples.labels, model, origin)
-    return _of_split(samples, split)
+    groups = None if samples.groups is None else _known_groups(samples.groups, samples.source or Path("data"))
+    return Labelled(_checked(samples.labels, model, origin), samples, groups, samples.splits)
 
 
-def _read_features(path: Path, model: Model, split: str, origin: str, group: str | None) -> Labelled:
+def _read_features(path: Path, model: Model, origin: str, group: str | None) -> Labelled:
     if path.suffix.lower() == ".npy":
         raise InputError(f"{path} holds features without labels: put both into one .npz, under the names X and y.")
     column, _, _ = _columns(model)
-    wanted = Columns(labels=column, groups=group, fitted=model.reads.columns, array=model.reads.array)
-    wanted = replace(wanted, plan=model.reads.table, fitted=None if model.reads.table else model.reads.columns)
+    reads = model.reads
+    fitted = None if reads.table else reads.columns
+    wanted = Columns(labels=column, groups=group, fitted=fitted, array=reads.array, plan=reads.table)
     found = read_feature_file(path, wanted)
-    model.reads.check_made_alike(found.embedding, path)
-    rows = np.ones(len(found.labels), dtype=bool)
-    if found.splits is not None:
-        named = np.array(split_names(found.splits, str(path))) == split
-        rows = named if named.any() else rows
+    reads.check_made_alike(found.embedding, path)
+    splits = None if found.splits is None else split_names(found.splits, str(path))
     labels = _checked(_class_labels(found, model, path), model, origin)
-    chosen = [label for label, here in zip(labels, rows, strict=True) if here]
-    features = check_features(_own_columns(found, model.reads, path)[rows], model.reads)
-    groups = None
+    features, groups = _own_columns(found, reads, path), None
     if found.groups is not None:
-        crossed = crossed_groups(labels, _known_groups(found.groups.tolist(), path))[0]
-        groups = [name for name, here in zip(crossed, rows, strict=True) if here]
-    return Labelled(chosen, "all" if rows.all() else split, features=features, groups=groups)
+        groups = crossed_groups(labels, _known_groups(found.groups.tolist(), path))[0]
+    return Labelled(labels, features, groups, splits)
 
 
 def _known_groups(values: Sequence[Any], path: Path) -> list[str]:
@@ -190,23 +187,6 @@ def _class_labels(found: LabelledFeatures, model: Model, path: Path) -> list[str
     )
 
 
-def _of_split(samples: Samples, split: str) -> Labelled:
-    """The part of that name, where there is one; else all samples."""
-    assert samples.labels is not None
-    rows = range(len(samples))
-    if samples.splits is not None and split in samples.splits:
-        rows = [row for row in rows if samples.splits[row] == split]  # type: ignore[assignment]
-    inputs: Any = [samples.inputs[row] for row in rows]
-    ids: Any = [samples.ids[row] for row in rows]
-    chosen = replace(samples, inputs=inputs, ids=ids)
-    groups = None
-    if samples.groups is not None:
-        known = _known_groups(samples.groups, samples.source or Path("data"))
-        groups = [known[row] for row in rows]
-    named = split if len(rows) < len(samples) else "all"
-    return Labelled([samples.labels[row] for row in rows], named, chosen, groups=groups)
-
-
 def _checked(labels: Sequence[str], model: Model, origin: str) -> Sequence[str]:
     classes = [str(name) for name in model.classes]
     if set(labels) - set(classes):
@@ -216,16 +196,12 @@ def _checked(labels: Sequence[str], model: Model, origin: str) -> Sequence[str]:
 
 
 def _answers(model: Model, labelled: Labelled, skip_unreadable: bool) -> tuple[torch.Tensor, np.ndarray]:
-    if labelled.features is not None:
-        answers = model.answer_features(labelled.features)
-        return torch.from_numpy(answers.logits).float(), answers.kept
-    samples = labelled.samples
-    assert samples is not None
-    chunks = [range(first, min(first + CHUNK, len(samples))) for first in range(0, len(samples), CHUNK)]
-    parts = [model.answer(samples, rows, skip_unreadable) for rows in chunks]
+    inputs = labelled.inputs
+    inputs = check_features(inputs, model.reads) if isinstance(inputs, np.ndarray) else inputs
+    parts = [answers for _, answers in model.answers(inputs, skip_unreadable)]
     logits = np.concatenate([part.logits for part in parts])
     if not len(logits):
-        raise InputError(f"none of the {len(samples)} inputs can be read: nothing to judge.")
+        raise InputError(f"none of the {len(labelled.labels)} inputs can be read: nothing to judge.")
     return torch.from_numpy(logits).float(), np.concatenate([part.kept for part in parts])
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,10 @@ import torch
 
 from icda.data.embedding import Samples
 from icda.data.own.encoding import encode_table, frame_cells
-from icda.errors import InputError
+from icda.errors import InputError, InputTypeError, MissingFileError
+from icda.results.files import MODEL
+from icda.results.renewal import place_of
+from icda.serving.folder import FACTS
 from icda.serving.reads import Reads
 
 CHUNK = 512  # samples read and encoded at once
@@ -38,6 +42,15 @@ class Model(ABC):
     def answer(self, samples: Samples, rows: range, skip_unreadable: bool = False) -> Answers:
         """What the model says of some images or texts."""
 
+    def answers(self, inputs: np.ndarray | Samples, skip_unreadable: bool = False) -> Iterator[tuple[range, Answers]]:
+        """What the model says of features, or of images or texts some at a time; with the rows that it is said of."""
+        if isinstance(inputs, np.ndarray):
+            yield range(len(inputs)), self.answer_features(inputs)
+            return
+        for first in range(0, len(inputs), CHUNK):
+            rows = range(first, min(first + CHUNK, len(inputs)))
+            yield rows, self.answer(inputs, rows, skip_unreadable)
+
     def embed(self, X: Any) -> np.ndarray:
         """Features (N, A) of inputs."""
         return self._ask(X, "features")
@@ -51,12 +64,8 @@ class Model(ABC):
         return self.classes[self._ask(X, "logits").argmax(1)]
 
     def _ask(self, X: Any, part: str) -> np.ndarray:
-        if is_features(X):
-            answers: np.ndarray = getattr(self.answer_features(check_features(X, self.reads)), part)
-            return answers
-        samples = as_samples(X, self.reads)
-        chunks = [range(first, min(first + CHUNK, len(samples))) for first in range(0, len(samples), CHUNK)]
-        return np.concatenate([getattr(self.answer(samples, rows), part) for rows in chunks])
+        inputs = check_features(X, self.reads) if is_features(X) else as_samples(X, self.reads)
+        return np.concatenate([getattr(answers, part) for _, answers in self.answers(inputs)])
 
 
 @dataclass(frozen=True)
@@ -89,17 +98,12 @@ def is_features(X: Any) -> bool:
 
 def check_features(X: Any, reads: Reads) -> np.ndarray:
     """Features as floats (N, A), as wide as those of the fit; a data frame's columns are taken by their names."""
-    if reads.table is not None and hasattr(X, "columns"):
-        wanted = [one.name for one in reads.table]
+    wanted = reads.fitted_columns
+    if hasattr(X, "columns") and (reads.table is not None or len(wanted) == reads.width):
         missing = [name for name in wanted if name not in X.columns]
         if missing:
             raise InputError(f"the data frame lacks the column {missing[0]!r}, which the model was fitted to.")
-        X = encode_table(frame_cells(X, wanted), reads.table)
-    elif reads.columns is not None and len(reads.columns) == reads.width and hasattr(X, "columns"):
-        missing = [name for name in reads.columns if name not in X.columns]
-        if missing:
-            raise InputError(f"the data frame lacks the column {missing[0]!r}, which the model was fitted to.")
-        X = X[list(reads.columns)]
+        X = X[wanted] if reads.table is None else encode_table(frame_cells(X, wanted), reads.table)
     try:
         values = np.asarray(X)
         values = values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
@@ -124,13 +128,43 @@ def as_samples(X: Any, reads: Reads) -> Samples:
         raise InputError(f"got no inputs: expected at least one of the {reads.kind}s.")
     if reads.kind == "features":
         raise InputError(f"this model reads features: expected an array of shape (N, {reads.width}).")
-    if reads.kind == "text":
-        wrong = next((item for item in items if not isinstance(item, str)), None)
-        if wrong is not None:
-            raise InputError(f"this model reads texts, got a {type(wrong).__name__}.")
-        return Samples("text", items, range(len(items)))
-    wrong = next((item for item in items if not isinstance(item, str | Path)), None)
+    wanted, said = (str, "texts") if reads.kind == "text" else (str | Path, "image files")
+    wrong = next((item for item in items if not isinstance(item, wanted)), None)
     if wrong is not None:
-        raise InputError(f"this model reads image files, got a {type(wrong).__name__}: give paths.")
+        raise InputError(f"this model reads {said}, got a {type(wrong).__name__}: give texts or paths.")
+    if reads.kind == "text":
+        return Samples("text", items, range(len(items)))
     paths = [Path(item).expanduser() for item in items]
     return Samples("image", paths, [str(path) for path in paths])
+
+
+def load(path: str | PathLike[str], *, allow_hub: bool = False) -> Model:
+    """The model that `icda fit` or `icda train` left in a folder, ready to be asked.
+
+    Its `predict`, `predict_proba` and `embed` take a list of image paths or texts, or features (N, A), as the model
+    reads; `classes` are the names of the classes. Nothing in the folder can run code: `icda fit` writes JSON and
+    safetensors, and the checkpoint of a run is read as plain tensors. An encoder or network that the folder names by a
+    hub (hf:, timm:) must be on this machine, unless `allow_hub` lets it be fetched.
+
+    Args:
+        path: The folder.
+        allow_hub: Whether an encoder or network may be fetched.
+
+    Returns:
+        The model.
+    """
+    if not isinstance(path, str | PathLike):
+        raise InputTypeError(f"load expects the path of a model's folder, got {path!r}.")
+    folder = Path(path).expanduser()
+    facts = place_of(folder, FACTS)
+    if facts.is_file() and (facts.stat().st_size or facts.parent == folder):
+        from icda.serving.head import load_head
+
+        return load_head(folder, allow_hub)
+    if (folder / MODEL).is_file():
+        from icda.serving.network import load_network
+
+        return load_network(folder, allow_hub)
+    raise MissingFileError(
+        f"{folder.absolute()} holds no model ({FACTS} or {MODEL}): give a folder that `icda fit` or `icda train` wrote."
+    )

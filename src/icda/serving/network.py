@@ -74,11 +74,12 @@ class NetworkModel(Model):
         features: list[Tensor] = [torch.empty(0, self.networks[0].feature_dim)]
         logits: list[Tensor] = [torch.empty(0, len(self.classes))]
         towards: list[Tensor | None] = []
+        own_rule = type(self.method).predict is not Method.predict
         with evaluating(*self.networks, self.method):
             for inputs in batches:
                 output = self.networks[0](inputs)
                 features.append(output.features.float())
-                logits.append((self.logits(inputs) if self._has_own_rule else output.logits).float())
+                logits.append((self.method.predict(self.networks, inputs) if own_rule else output.logits).float())
                 towards.append(self._points_to(inputs))
         pointed = [part for part in towards if part is not None]
         points_to = torch.cat(pointed).numpy() if pointed else None
@@ -89,14 +90,6 @@ class NetworkModel(Model):
         if getattr(self.method, "found", {}).get("no_shortcut"):
             return None
         return self.method.shortcut_answers(self.networks, inputs)
-
-    @property
-    def _has_own_rule(self) -> bool:
-        return type(self.method).predict is not Method.predict
-
-    def logits(self, inputs: Inputs) -> Tensor:
-        """The method's answer to a batch that is ready for the networks."""
-        return self.method.predict(self.networks, inputs)
 
 
 def load_network(folder: Path, allow_hub: bool = False) -> NetworkModel:

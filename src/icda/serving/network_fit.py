@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +17,9 @@ from icda.methods import resolve_method
 from icda.models.encoders import Frozen
 from icda.results.files import CHECKPOINT, CONFIG, EXPLANATIONS, LOG, MODEL, REPORT, RESULT, TENSORBOARD
 from icda.serving.fit_data import FitData
-from icda.serving.fitting import Fitted, Say, as_floats, groups_of, train_groups
+from icda.serving.fitting import Fitted, Say, groups_of, points_in_words, train_groups
 from icda.serving.head_fit import AUTO, shortcut_reader
-from icda.serving.network import NetworkModel, load_network
+from icda.serving.network import load_network
 from icda.serving.trial import Outcome, Trial, judge
 from icda.training import TrainConfig, train
 from icda.training.evaluation import predict_split
@@ -38,62 +38,54 @@ UNDONE = (
 )
 
 
-@dataclass(frozen=True)
-class NetworkSettings:
-    """What `--train` takes besides the data; `compare` trains a plain network too."""
-
-    config: TrainConfig
-    compare: bool = True
-    overwrite: bool = False
-
-
 def fit_network(
     data: FitData,
-    settings: NetworkSettings,
+    config: TrainConfig,
     method: str = AUTO,
+    *,
+    compare: bool = True,
+    overwrite: bool = False,
     say: Say | None = None,
     view: ProgressView | None = None,
 ) -> Fitted:
-    """Audit the embedded samples, train, and judge the test split, which the trainer cuts where the data name none."""
+    """Audit the embedded samples, train, and judge the test split, which the trainer cuts where the data name none.
+
+    `compare` trains a plain network too.
+    """
     if data.samples is None:
         raise InputError("--train needs images or texts, and these are features: leave --train out to fit a head.")
     say = say or (lambda _: None)
-    config, started = settings.config, time.perf_counter()
+    started = time.perf_counter()
     data = replace(data, test=_test_rows(config, len(data)))
-    assert data.test is not None
-    X, y = as_floats(data.features[~data.test]), data.labels[~data.test]
-    say(f"Auditing {len(y)} samples ...")
-    names = [name for name, held_out in zip(data.names, data.test, strict=True) if not held_out]
-    found = audit(X, y, sample_names=names, seed=config.seed)
+    train_part = data.training
+    say(f"Auditing {len(train_part)} samples ...")
+    found = audit(train_part.features, train_part.labels, sample_names=train_part.names, seed=config.seed)
     spent = {"audit": time.perf_counter() - started}
     advised = "robust" if data.groups is None else "group_prior"
     chosen = advised if method == AUTO else resolve_method(method)
     config = replace(config, method=chosen)
     runs = {"train": config}
-    if settings.compare and chosen != "cross_entropy":
+    if compare and chosen != "cross_entropy":
         runs["plain"] = replace(config, method="cross_entropy", out=str(Path(config.out) / PLAIN_RUN))
     results = {}
     for name, run in runs.items():
         say(f"Training {config.model or 'a network'} with {run.method} ...")
         started = time.perf_counter()
-        results[name] = train(run, resume=not settings.overwrite, overwrite=settings.overwrite, view=view)
+        results[name] = train(run, resume=not overwrite, overwrite=overwrite, view=view)
         spent[name] = time.perf_counter() - started
-    groups, are_known = train_groups(data, X, y, found, None)
-    judged_by = _test_groups(data, X, found, groups is not None and are_known)
+    groups, are_known = train_groups(train_part, found, None)
+    judged_by = _test_groups(data, found, groups is not None and are_known)
     outcomes = {name: _judged(Path(run.out), judged_by) for name, run in runs.items()}
     after, split = outcomes["train"]
     before = outcomes["plain"][0] if "plain" in outcomes else None
     words = f"the {len(split)} samples of the test split, which were used for nothing else"
     model = load_network(Path(config.out))
-    has_reader = _answers_for_shortcut(model)
+    has_reader = model.method.answers_later and not getattr(model.method, "found", {}).get("no_shortcut")
     why = "as asked for" if method != AUTO else REASONS[chosen]
-    is_frozen = isinstance(model.networks[0].encoder, Frozen)
-    what = (
-        "The last layer of a pretrained network ({}) was trained"
-        if is_frozen
-        else "A network ({}) was trained end to end"
-    )
-    done = f"{what.format(model.config.model)} with {chosen}, {why}."
+    what = f"A network ({model.config.model}) was trained end to end"
+    if isinstance(model.networks[0].encoder, Frozen):
+        what = f"The last layer of a pretrained network ({model.config.model}) was trained"
+    done = f"{what} with {chosen}, {why}."
     if results["train"].found:
         done = f"{done} What it found: {results['train'].found}"
     if model.method.answers_later and not has_reader:
@@ -115,19 +107,18 @@ def _test_rows(config: TrainConfig, samples: int) -> np.ndarray:
     return test
 
 
-def _test_groups(data: FitData, X: np.ndarray, found: Audit, are_known: bool) -> list[str] | None:
+def _test_groups(data: FitData, found: Audit, are_known: bool) -> list[str] | None:
     """Class and group of every sample, as far as the test part needs them: given, else by what the shortcut says of it."""
     if are_known and data.groups is not None:
         return groups_of(data.labels, data.groups, None)
     if found.treatment.name != "shortcut_prior":
         return None
+    X = data.training.features
     moments = weighted_moments(X, np.ones(len(X), X.dtype))
     mean, scale = (torch.from_numpy(part) for part in moments)
     reader = shortcut_reader(found.assessment, mean, scale, len(found.class_names), X.dtype)
-    towards = reader.answers(as_floats(data.features))
-    return [
-        f"{label}, shortcut points to {found.class_names[k]}" for label, k in zip(data.labels, towards, strict=True)
-    ]
+    towards = reader.answers(data.features)
+    return points_in_words(data.labels, towards, found.class_names)
 
 
 def _judged(folder: Path, groups: list[str] | None) -> tuple[Outcome, Split]:
@@ -139,7 +130,3 @@ def _judged(folder: Path, groups: list[str] | None) -> tuple[Outcome, Split]:
     rows = split.rows.tolist()
     own = None if groups is None else [groups[row] for row in rows]
     return judge(names[logits.argmax(1).numpy()], names[split.targets.numpy()], own), split
-
-
-def _answers_for_shortcut(model: NetworkModel) -> bool:
-    return model.method.answers_later and not getattr(model.method, "found", {}).get("no_shortcut")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from icda.auditing.exhibits import Show, show_images, show_texts
+from icda.auditing.exhibits import Show, collect_exhibits
 from icda.auditing.page import settings_part
 from icda.report.charts import bar
 from icda.report.formatting import duration, percent
@@ -16,7 +16,7 @@ from icda.report.markup import NOTHING, Markup, Part, definitions, element, fram
 from icda.report.sections.audit import anchored_parts, vocabulary_of
 from icda.report.sections.samples import sample
 from icda.report.sections.verdicts import answer_of, found_sentences, glossary
-from icda.serving.contrast import Contrast, columns_in_words, contrasts, in_words
+from icda.serving.contrast import Contrast, columns_in_words, contrasts, in_words, show_inputs
 from icda.serving.fitting import Fitted
 from icda.serving.headline import found_in_short, headline, new_data, next_step, warning
 from icda.serving.trial import JudgedPart, TrialLine
@@ -58,11 +58,8 @@ def render_fit_page(fitted: Fitted, folder: str, data: str) -> str:
 
 
 def _exhibits(fitted: Fitted) -> dict[str, Any]:
-    samples, test = fitted.data.samples, fitted.data.test
-    if samples is None:
-        return {}
-    inputs = [item for row, item in enumerate(samples.inputs) if test is None or not test[row]]
-    return fitted.audit.exhibits(images=inputs) if samples.kind == "image" else fitted.audit.exhibits(texts=inputs)
+    samples = fitted.data.training.samples
+    return {} if samples is None else {"exhibits": collect_exhibits(fitted.audit, show_inputs(samples))}
 
 
 def _first_screen(fitted: Fitted, folder: str) -> list[Markup]:
@@ -71,23 +68,17 @@ def _first_screen(fitted: Fitted, folder: str) -> list[Markup]:
     words, command = next_step(fitted, folder)
     next_part = element("p", words), element("pre", element("code", command), class_="command")
     found = element("p", found_in_short(fitted), class_="lede")
-    return [*warned, found, element("p", headline(fitted)), *_contrasts(fitted), _bars(fitted), *next_part]
-
-
-def _contrasts(fitted: Fitted) -> list[Markup]:
-    """The usual samples of a class and the suspected ones, side by side."""
     shown = [_contrast(fitted, one) for one in contrasts(fitted)[:CONTRASTS]]
-    return [part for part in shown if part]
+    return [*warned, found, element("p", headline(fitted)), *filter(None, shown), _bars(fitted), *next_part]
 
 
 def _contrast(fitted: Fitted, one: Contrast) -> Markup:
-    data = fitted.data
+    """The usual samples of a class and the suspected ones, side by side."""
+    data = fitted.data.training
     words = in_words(data, one.suspected, one.usual)
     if data.samples is None:
         return _table_contrast(fitted, one)
-    inputs = data.samples.inputs
-    show = show_images(inputs, len(inputs)) if data.samples.kind == "image" else show_texts(inputs, len(inputs))
-    lots = []
+    show, lots = show_inputs(data.samples), []
     usual, suspected = _lots(fitted)
     for title, name, rows in ((usual, one.usual_name, one.usual), (suspected, one.suspected_name, one.suspected)):
         heading = element("p", f"{title.capitalize()}: {name} ({len(rows)})", class_="small-title")
@@ -115,7 +106,7 @@ def _tiles(names: list[str], rows: np.ndarray, show: Show, kind: str) -> Markup:
 
 def _table_contrast(fitted: Fitted, one: Contrast) -> Markup:
     """The columns in which the suspected rows differ most."""
-    columns = columns_in_words(fitted.data, one.suspected, one.usual)
+    columns = columns_in_words(fitted.data.training, one.suspected, one.usual)
     if not columns:
         return NOTHING
     usual, suspected = _lots(fitted)
@@ -137,7 +128,8 @@ def _bars(fitted: Fitted) -> Markup:
     line = trial.lines()[-1]
     ways = (("Plain training", line.before), ("This model", line.after))
     words = "Right in the worst group" if trial.after.worst_group is not None else "Right in the worst class"
-    rows = [_bar(name, part.accuracy, part.interval, _about(part)) for name, part in ways if part is not None]
+    judged = ((name, part, f"{part.name}, {part.samples} samples ") for name, part in ways if part is not None)
+    rows = [_bar(name, part.accuracy, part.interval, about) for name, part, about in judged]
     if any(not part.is_judged for part in trial.after.groups):
         # The worst of the large groups may be one that the shortcut serves: its share would hide the small ones.
         words = "Right with every group counted alike, for some are too small to judge by themselves"
@@ -149,10 +141,6 @@ def _bars(fitted: Fitted) -> Markup:
         line_means += ", as far as the groups are right, which were " + ("read" if trial.are_known else "guessed")
     title = element("p", f"{words}; {line_means}", class_="small-title")
     return element("div", title, *rows, class_="before-after")
-
-
-def _about(part: JudgedPart) -> str:
-    return f"{part.name}, {part.samples} samples "
 
 
 def _bar(name: str, share: float, interval: tuple[float, float], about: str) -> Markup:

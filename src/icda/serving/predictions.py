@@ -1,4 +1,4 @@
-"""A file of predictions: one row per input."""
+"""New inputs from the folders and files that people have them in, and a file of what a model says of each."""
 
 from __future__ import annotations
 
@@ -10,14 +10,167 @@ from typing import Any
 
 import numpy as np
 
-from icda.errors import InputError
+from icda.data.embedding import Samples, read_samples
+from icda.data.embedding.features import member_names, read_arrays
+from icda.data.embedding.samples import Columns
+from icda.data.images import IMAGE_SUFFIXES
+from icda.data.own.encoding import encode_table, parquet_cells
+from icda.data.own.feature_files import EMBEDDING, NAMES, features_array, features_column, map_array
+from icda.data.own.parquet import ParquetTable, open_parquet, read_column
+from icda.data.own.table import IMAGE, TEXT, CsvTable, read_table
+from icda.errors import InputError, MissingFileError
+from icda.registry import did_you_mean
 from icda.results.files import replacing_text
 from icda.results.foreign_text import write_csv
-from icda.serving.model import CHUNK, Answers, Model, probabilities_of
-from icda.serving.new_data import NewData, read_new
+from icda.serving.fit_data import check_finite
+from icda.serving.model import Model, check_features, probabilities_of
+from icda.serving.reads import Reads
 
+NAMED = 5  # missing columns that a message lists
 Progress = Callable[[int, int], None]  # inputs done, inputs in all
 POINTS_TO, DISAGREE = "shortcut_points_to", "disagree"
+
+
+@dataclass(frozen=True)
+class NewData:
+    """Samples to encode, or features as they are; `ids` (N,) are paths or the numbers of rows, as `id_name` says."""
+
+    ids: list[str]
+    id_name: str
+    inputs: Samples | np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def read_new(path: Path, reads: Reads, column: str | None = None, allow_outside: bool = False) -> NewData:
+    """Inputs of the kind that the model reads; `column` names that of paths, texts, or a file's array of features."""
+    if path.is_dir():
+        if reads.kind != "image":
+            raise InputError(f"{path} is a folder, and the model reads {_described(reads)}: give a file of those.")
+        return _from_samples(read_samples(path, unlabelled=True, allow_outside=allow_outside), "path")
+    if not path.is_file():
+        raise MissingFileError(f"{path.absolute()} is not there: give a folder of images, a .csv, .npz or .parquet.")
+    suffix = path.suffix.lower()
+    if suffix in IMAGE_SUFFIXES:
+        if reads.kind != "image":
+            raise InputError(f"{path} is an image, and the model reads {_described(reads)}.")
+        return _from_samples(Samples("image", [path], [path.name]), "path")
+    readers = {".npz": _from_npz, ".npy": _from_npy, ".parquet": _from_parquet}
+    if suffix in readers:
+        return readers[suffix](path, reads, column)
+    return _from_table(read_table(path), reads, column, allow_outside)
+
+
+def _from_samples(samples: Samples, id_name: str) -> NewData:
+    return NewData([str(name) for name in samples.ids], id_name, samples)
+
+
+def _from_table(table: CsvTable, reads: Reads, column: str | None, allow_outside: bool) -> NewData:
+    ids = table.find("name", None, NAMES)
+    if reads.kind == "features":
+        names = _wanted_columns(reads, list(table.columns), table.path)
+        named = None if ids is None or ids in names else np.array(table.columns[ids], dtype=object)
+        if reads.table is not None:
+            return _rows(encode_table(table.columns, reads.table), reads, table.path, named)
+        return _rows(np.stack([_numbers(table, name) for name in names], 1), reads, table.path, named)
+    usual = TEXT if reads.kind == "text" else IMAGE
+    if column is None and reads.column in table.columns:
+        column = reads.column
+    found = table.find(reads.kind, column, usual)
+    if found is None:
+        called = "" if reads.column is None else f" (in the fit it was called {reads.column!r})"
+        raise InputError(
+            f"{table.path} has no column of {reads.kind}s by a usual name, which the model reads{called}: name it with "
+            f"--column (column= in Python). It has {table.described()}."
+        )
+    columns = Columns(text=found) if reads.kind == "text" else Columns(image=found)
+    samples = read_samples(table.path, columns, unlabelled=True, allow_outside=allow_outside)
+    if reads.kind == "image":
+        return _from_samples(samples, "path")
+    if ids is None or ids == found:
+        return _from_samples(samples, "row")
+    return NewData(list(table.columns[ids]), "id", samples)
+
+
+def _from_npz(path: Path, reads: Reads, column: str | None) -> NewData:
+    members = member_names(path)
+    name = column or features_array(path, members, reads.array)
+    if name not in members:
+        raise InputError(f"{path} has no array {name!r}: {did_you_mean(name, members)}It has {', '.join(members)}.")
+    ids = next((known for known in NAMES if known in members), None)
+    arrays = read_arrays(path, [part for part in (name, ids, *EMBEDDING) if part])
+    reads.check_made_alike(arrays, path)
+    return _rows(arrays[name], reads, path, arrays.get(ids) if ids else None)
+
+
+def _from_npy(path: Path, reads: Reads, column: str | None) -> NewData:
+    return _rows(np.asarray(map_array(path)), reads, path)
+
+
+def _from_parquet(path: Path, reads: Reads, column: str | None) -> NewData:
+    with open_parquet(path) as file:
+        schema = file.schema_arrow
+    known = list(schema.names)
+    if column is not None and column not in known:
+        raise InputError(f"{path} has no column {column!r}: {did_you_mean(column, known)}It has {', '.join(known)}.")
+    listed = column or features_column(schema)
+    own = column is None and reads.columns is not None and all(name in known for name in reads.columns)
+    names = [listed] if listed is not None and not own else _wanted_columns(reads, known, path)
+    ids = next((name for name in NAMES if name in known and name not in names), None)
+    if reads.table is not None and listed is None:
+        features = encode_table(parquet_cells(path, names), reads.table)
+    else:
+        table = ParquetTable(path, names, None)
+        features = table.in_memory().features
+        check_finite(features, tuple(table.features), path)
+    named = None if ids is None else np.array(read_column(path, ids).to_pylist(), dtype=object)
+    return _rows(features, reads, path, named)
+
+
+def _rows(features: np.ndarray, reads: Reads, path: Path, names: np.ndarray | None = None) -> NewData:
+    if features.ndim != 2 or features.shape[1] != reads.width:
+        raise InputError(f"{path} has features of shape {features.shape}, the model was fitted to (N, {reads.width}).")
+    if not len(features):
+        raise InputError(f"{path} has no rows: there is nothing to predict.")
+    features = check_features(features, reads)
+    if names is not None and names.shape == (len(features),):
+        return NewData([str(name) for name in names], "id", features)
+    return NewData([str(row) for row in range(len(features))], "row", features)
+
+
+def _wanted_columns(reads: Reads, known: list[str], path: Path) -> list[str]:
+    """The columns of the fit, all of them there."""
+    if reads.columns is None:
+        raise InputError(
+            f"{path} is a table, and the model was fitted to an array of {reads.width} features: use .npz."
+        )
+    wanted = reads.fitted_columns
+    missing = [name for name in wanted if name not in known]
+    if missing:
+        hint = did_you_mean(missing[0], known)
+        more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+        raise InputError(
+            f"{path} lacks {len(missing)} of the {len(wanted)} columns that the model was fitted to: "
+            f"{', '.join(missing[:NAMED])}{more}. {hint}".strip()
+        )
+    return wanted
+
+
+def _numbers(table: CsvTable, name: str) -> np.ndarray:
+    values = []
+    for cell, line in zip(table.columns[name], table.lines, strict=True):
+        try:
+            values.append(float(cell))
+        except ValueError as error:
+            raise InputError(
+                f"{table.path}, line {line}: column {name!r} holds {cell!r}, expected a number."
+            ) from error
+    return np.array(values)
+
+
+def _described(reads: Reads) -> str:
+    return f"{reads.width} features" if reads.kind == "features" else f"{reads.kind}s"
 
 
 @dataclass(frozen=True)
@@ -99,7 +252,7 @@ def predict_data(
     new = read_new(Path(data).expanduser(), model.reads, column, allow_outside)
     probabilities = np.full((len(new), len(model.classes)), np.nan)
     points_to: np.ndarray | None = None
-    for rows, answers in _answers(model, new, skip_unreadable):
+    for rows, answers in model.answers(new.inputs, skip_unreadable):
         chosen = np.arange(rows.start, rows.stop)[answers.kept]
         probabilities[chosen] = probabilities_of(answers.logits)
         if answers.points_to is not None:
@@ -110,16 +263,6 @@ def predict_data(
     if np.isnan(probabilities[:, 0]).all():
         raise InputError(f"none of the {len(new)} inputs of {data} can be read: nothing to write.")
     return Predictions(new.ids, new.id_name, model.classes, probabilities, points_to)
-
-
-def _answers(model: Model, new: NewData, skip_unreadable: bool) -> Iterator[tuple[range, Answers]]:
-    if new.features is not None:
-        yield range(len(new)), model.answer_features(new.features)
-        return
-    assert new.samples is not None
-    for first in range(0, len(new), CHUNK):
-        rows = range(first, min(first + CHUNK, len(new)))
-        yield rows, model.answer(new.samples, rows, skip_unreadable)
 
 
 def count_labels(predictions: Predictions) -> Mapping[str, int]:

@@ -15,14 +15,13 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from icda.auditing import Audit, Questions, ask
-from icda.auditing.exhibits import Show, show_images, show_texts
+from icda.auditing.exhibits import Show
 from icda.report.markup import content_policy, style_sheet
 from icda.results.files import write_page
 from icda.serving.answers import Answers, rows_of
-from icda.serving.contrast import in_words
-from icda.serving.differences import differing_columns
+from icda.serving.contrast import differing_columns, in_words, show_inputs
 from icda.serving.fit_data import FitData
-from icda.serving.fitting import Fitted, as_floats
+from icda.serving.fitting import Fitted
 from icda.serving.folder import QUESTIONS
 
 FIRST, DOZEN = 24, 12
@@ -37,14 +36,11 @@ class QuestionMaker:
     data: FitData
     seed: int = 0
 
-    @property
-    def rows(self) -> np.ndarray:
-        """Numbers of the training samples among all."""
-        return np.arange(len(self.data)) if self.data.test is None else np.flatnonzero(~self.data.test)
-
     def ask(self, answers: Answers, n: int, origin: str = "answers") -> Questions:
         """The next `n` samples, as places among the training samples."""
-        places = {int(row): place for place, row in enumerate(self.rows)}
+        test, train = self.data.test, self.data.training
+        rows = range(len(train)) if test is None else np.flatnonzero(~test).tolist()
+        places = {row: place for place, row in enumerate(rows)}
         groups = np.full(len(places), None, dtype=object)
         skipped = []
         for row, answer in rows_of(self.data.names, answers, origin).items():
@@ -52,25 +48,20 @@ class QuestionMaker:
                 groups[places[row]] = answer.group
             elif row in places:
                 skipped.append(places[row])
-        X, y = as_floats(self.data.features[self.rows]), self.data.labels[self.rows]
-        return ask(X, y, groups, n, skip=skipped, seed=self.seed)
+        return ask(train.features, train.labels, groups, n, skip=skipped, seed=self.seed)
 
     def show(self) -> Show:
         """How a training sample, by its place, is shown."""
-        samples, rows = self.data.samples, self.rows
-        if samples is None:
-            return lambda place: {}
-        inputs = [samples.inputs[row] for row in rows]
-        return show_images(inputs, len(rows)) if samples.kind == "image" else show_texts(inputs, len(rows))
+        samples = self.data.training.samples
+        return (lambda place: {}) if samples is None else show_inputs(samples)
 
-    def cards(self, asked: Questions, show: Show | None = None) -> list[dict[str, Any]]:
+    def cards(self, asked: Questions) -> list[dict[str, Any]]:
         """What the page shows of each question."""
-        show = show or self.show()
-        cells = self._cells(asked)
+        train, show, cells = self.data.training, self.show(), self._cells(asked)
         return [
             {
-                "sample": self.data.names[self.rows[place]],
-                "label": str(self.data.labels[self.rows[place]]),
+                "sample": train.names[place],
+                "label": str(train.labels[place]),
                 "reason": reason,
                 **show(int(place)),
                 **cells(int(place)),
@@ -80,7 +71,7 @@ class QuestionMaker:
 
     def label_checks(self, found: Audit, known: set[str]) -> list[dict[str, Any]]:
         """A dozen samples with the most doubtful labels, none of which was asked about before."""
-        names, show = [self.data.names[row] for row in self.rows], self.show()
+        names, show = self.data.training.names, self.show()
         places = [int(place) for place in found.label_ranking() if names[int(place)] not in known][:DOZEN]
         rows = list(found.rows(np.array(places, dtype=np.int64)))
         return [
@@ -96,8 +87,8 @@ class QuestionMaker:
 
     def strips(self, asked: Questions) -> list[dict[str, Any]]:
         """Classes with most samples that a plain model takes for another, those beside usual ones."""
-        show, cells = self.show(), self._cells(asked)
-        labels = self.data.labels[self.rows]
+        show, cells, train = self.show(), self._cells(asked), self.data.training
+        labels = train.labels
         classes = np.unique(labels)
         found = []
         for label in classes:
@@ -112,7 +103,7 @@ class QuestionMaker:
 
         def tiles(places: np.ndarray) -> list[dict[str, Any]]:
             chosen = generator.permutation(places)[:TILES]
-            return [{"sample": self.data.names[self.rows[k]], **show(int(k)), **cells(int(k))} for k in chosen]
+            return [{"sample": train.names[k], **show(int(k)), **cells(int(k))} for k in chosen]
 
         return [
             {
@@ -127,7 +118,7 @@ class QuestionMaker:
 
     def _words(self, suspected: np.ndarray, usual: np.ndarray) -> str:
         """How the second strip differs from the first, in words."""
-        said = in_words(self.data, self.rows[suspected], self.rows[usual])
+        said = in_words(self.data.training, suspected, usual)
         return f"Compared with the usual ones: {said}." if said else ""
 
     def _cells(self, asked: Questions) -> Any:
@@ -135,7 +126,7 @@ class QuestionMaker:
         names = self.data.reads.columns
         if self.data.samples is not None or names is None:
             return lambda place: {}
-        features = self.data.features[self.rows]
+        features = self.data.training.features
         differ = differing_columns(features[asked.contradicted], features[~asked.contradicted], names)
         chosen = [name for name, _ in differ] or list(names[:CELLS])
         places = [names.index(name) for name in chosen]
@@ -150,7 +141,7 @@ def render_questions(
     Where labels may be wrong, a dozen of the most doubtful ones follow.
     """
     answers = answers or {}
-    title = f"What do these {len(maker.rows)} samples show?"
+    title = f"What do these {len(maker.data.training)} samples show?"
     suspicion = suspicion_of(found.verdicts["shortcut"].answer)
     asked = maker.ask(answers, FIRST)
     cards = maker.cards(asked)

@@ -37,6 +37,11 @@ class Reads:
     allow_hub: bool = field(default=True, compare=False)  # False for a name that stands in a file
     _loaded: list[Encoder] = field(default_factory=list, repr=False, compare=False)
 
+    @property
+    def fitted_columns(self) -> list[str]:
+        """The columns of a table that the model was fitted to, as they are called there."""
+        return list(self.columns or ()) if self.table is None else [one.name for one in self.table]
+
     def as_dict(self) -> dict[str, Any]:
         known = {name: value for name, value in vars(self).items() if name not in ("allow_hub", "_loaded")}
         table = None if self.table is None else plan_as_list(self.table)
@@ -62,19 +67,9 @@ class Reads:
             raise InputError(
                 f"{origin}: the table's columns make {len(feature_names(table))} features, not {values['width']}."
             )
-        return cls(
-            kind=values["kind"],
-            width=values["width"],
-            encoder=values.get("encoder"),
-            encoder_version=values.get("encoder_version"),
-            image_size=values.get("image_size"),
-            column=values.get("column"),
-            columns=None if columns is None else tuple(columns),
-            label=values.get("label"),
-            group=values.get("group"),
-            array=values.get("array"),
-            table=table,
-        )
+        known: dict[str, Any] = {name: values.get(name) for name in (*names, "image_size")}
+        named = None if columns is None else tuple(columns)
+        return cls(values["kind"], values["width"], **known, columns=named, table=table)
 
     def check_made_alike(self, embedding: Mapping[str, Any], path: Path) -> None:
         """Refuse a file whose features another encoder made, or the same one of images of another size."""

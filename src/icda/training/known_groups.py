@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.auditing.groups import find_groups
 from icda.auditing.inputs import DECAY
+from icda.auditing.plan import find_groups
 from icda.data.sources import TextArray
 from icda.data.task import Split, Task
 from icda.errors import InputError
 from icda.functional.prior import joint_counts
-from icda.heads.blocks import BlockRows, read_attributes
+from icda.heads.blocks import BlockRows
 from icda.heads.pseudo_groups import fit_reader
 from icda.heads.spreading import likely
 from icda.models.encoders import ImageEncoder, TextEncoder, create_encoder
@@ -70,8 +70,7 @@ def _read(task: Task, groups: Tensor, features: Tensor) -> Tensor:
     if found.reader is None:
         raise InputError(f"task {task.name!r}: {' '.join(found.treatment.reasons)}")
     assert rows.reading.groups is not None
-    codes = torch.cat([part for block in rows.each(read_attributes, found.reader) for part in block])
-    read = torch.from_numpy(rows.reading.groups).long()[codes]
+    read = torch.from_numpy(rows.reading.groups).long()[rows.gathered(found.reader.read)]
     warnings.warn(f"{task.name}: {found.treatment.reasons[0]}", stacklevel=3)
     if not crossed:
         return read

@@ -9,7 +9,7 @@ from icda.data.embedding.samples import Columns
 from icda.data.own.blocks import find_blocks
 from icda.engines import Here
 from icda.errors import InputError
-from icda.serving.block_fit import fit_from_blocks
+from icda.serving.head_fit import fit_from_blocks
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from icda.auditing.inputs import DECAY
 from icda.data.embedding.samples import Columns
 from icda.data.own.blocks import Block, find_blocks
 from icda.engines import Engine, Here, OnRay
-from icda.heads.blocks import BlockProblem, BlockRows, answer, summarise
+from icda.heads.blocks import BlockProblem, BlockRows, answer, sum_chunks, summarise
 from icda.heads.objective import to_rows
 from icda.heads.problem import AUGMENTED, LossName, LossSettings
 from icda.heads.solver import LinearHead, fit_head
@@ -105,9 +105,9 @@ def measure_terms(blocks: Sequence[Block], loss: LossName) -> Terms:
     if loss in AUGMENTED:
         table = torch.zeros((len(classes),) * (3 if loss == "icda" else 2))
         question = replace(question, weight=weight, bias=head.bias, table=table)
-    answer(rows.places[0], rows.reading, question)
+    sum_chunks(rows.places[0], rows.reading, answer, question)
     begun = time.process_time()
-    found = answer(place, rows.reading, question)
+    found = sum_chunks(place, rows.reading, answer, question)
     spent = (time.process_time() - begun) / len(place)
     return Terms(gathered, spent, len(pickle.dumps(summary)), len(pickle.dumps(found)))
 

@@ -10,15 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from icda.auditing.groups import group_treatment
 from icda.auditing.inputs import DECAY
+from icda.auditing.plan import group_treatment
 from icda.auditing.questions import choose
 from icda.auditing.treatment import Treatment
 from icda.data.registry import data_root
 from icda.estimators.samples import weighted_moments
-from icda.heads.balance import rebalance, with_prior
 from icda.heads.blocks import BlockRows
-from icda.heads.problem import LossSettings, Problem
+from icda.heads.problem import LossSettings, Problem, rebalance, with_prior
 from icda.heads.pseudo_groups import fit_reader
 from icda.heads.solver import fit_head
 from icda.heads.spreading import ClassLogits

@@ -71,8 +71,8 @@ def waterbirds_rows(root: Path) -> list[AuditRow]:
     train = whole.rows(split == 0)
     targets, place = train.targets, train.attributes["place"]
     result = audit(train.features, targets, class_names=NAMES)
-    ties, rows = result.in_memory()[0], []
-    own = ties.probabilities[np.arange(len(result)), targets]
+    (ties, probabilities), rows = result.in_memory(), []
+    own = probabilities[np.arange(len(result)), targets]
     for label, name in enumerate(NAMES):
         here = targets == label
         sought = here & (place != targets)
@@ -101,7 +101,7 @@ def flipped_digits_rows(seed: int) -> list[AuditRow]:
     usual_seconds = time.perf_counter() - start
     # Low quality marks a wrong label: the AUROC is of its negative. The second name of cleanlab's is its way of scoring.
     scores = {
-        "icda label_quality": (-np.asarray(result.noise.quality), result.seconds),
+        "icda label_quality": (-result.in_memory()[0].quality, result.seconds),
         "icda tie": (result.in_memory()[0].tie, result.seconds),
     }
     for method in ("self_confidence", "normalized_margin"):

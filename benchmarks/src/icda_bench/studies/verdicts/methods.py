@@ -17,10 +17,9 @@ from icda.auditing.plan import chosen_decay, spread_treatment
 from icda.auditing.treatment import shortcut_answers
 from icda.cross_fit.pairs import DECAY as PAIR_DECAY
 from icda.estimators.samples import weighted_moments
-from icda.heads.balance import rebalance, reweigh, with_prior
 from icda.heads.blocks import BlockRows
 from icda.heads.cross_fit import cross_fitted_logits
-from icda.heads.problem import LossName, LossSettings, Problem
+from icda.heads.problem import LossName, LossSettings, Problem, rebalance, reweigh, with_prior
 from icda.heads.pseudo_groups import contrast_groups
 from icda.heads.solver import fit_head
 from icda_bench.studies.verdicts.cases import Case
@@ -101,7 +100,7 @@ def _robust(problem: Problem, row: dict[str, object]) -> Prepared:
     row["treatment"] = found.treatment.name
     row["suspected_before"] = "" if effect is None else effect.suspected_before
     row["suspected_after"] = "" if effect is None else effect.suspected_after
-    treatment = spread_treatment(found.treatment, rows, found, problem.decay)
+    treatment = spread_treatment(found, rows, problem.decay)
     treated, settings, asked = treatment.applied(problem), LossSettings("la"), found.sample.rows
     strata = treatment.strata(problem.targets, problem.num_classes)[asked]
     return replace(treated, decay=chosen_decay(treated.rows(asked), settings, strata, rows.shape[0], 0)), "la"

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 
 from icda.auditing.assessment import assess
-from icda.auditing.evidence import as_numbers, gather_evidence, make_sketch
+from icda.auditing.evidence import Evidence, gather_evidence, make_sketch
 from icda.auditing.inputs import standardise
+from icda.cross_fit.pairs import PairEvidence
 from icda.data.registry import data_root
 from icda.errors import InputError
 from icda.heads.blocks import BlockRows
@@ -113,3 +114,22 @@ def evidence_row(case: Case) -> CaseRow:
     except InputError:  # hardly two samples of any class: the audit refuses, the figures can still be had
         row = {**as_numbers(gather_evidence(make_sketch(features), targets, len(classes))), "confirmed": False}
     return {**row, "features": case.features.shape[1], "seconds": round(time.process_time() - start, 2)}
+
+
+def as_numbers(evidence: Evidence) -> dict[str, Any]:
+    """One flat row for a table: figures of pairs are joined by semicolons."""
+    row = {
+        key: value
+        for key, value in evidence.as_dict().items()
+        if key not in ("pairs", "class_counts", "predicted_counts", "sided")
+    } | {f"sided_{key}": value for key, value in asdict(evidence.sided).items()}
+    row["ratio"], row["predicted_ratio"], row["classes"] = (
+        evidence.ratio,
+        evidence.predicted_ratio,
+        evidence.num_classes,
+    )
+    row["smallest_class"] = int(np.min(evidence.class_counts))
+    for name in PairEvidence.__dataclass_fields__:
+        if name != "classes":
+            row[f"pair_{name}"] = ";".join(f"{getattr(pair, name):.5g}" for pair in evidence.pairs)
+    return row
