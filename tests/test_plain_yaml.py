@@ -3,7 +3,7 @@
 import pytest
 
 from icda.errors import InputError
-from icda.plain_yaml import read_yaml
+from icda.settings import read_yaml
 
 # Nine lists, each of nine times the one before: 9^9 values in 300 characters.
 LAUGHS = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10))

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from icda.meta.history import SampleHistory
+from icda.meta.characteristics import SampleHistory
 
 EPOCHS, SAMPLES, CLASSES = 3, 7, 4
 

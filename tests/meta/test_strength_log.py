@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from icda.meta.strength_log import StrengthLog
+from icda.meta.strength_network import StrengthLog
 
 CLASSES, GROUPS = 4, 3
 

@@ -3,7 +3,7 @@ import torch
 from torch.nn import functional as F
 
 from gans import Run, judged_images
-from icda.methods.acgan import ACGAN
+from icda.methods.image_gan import ACGAN
 
 
 def test_a_step_of_the_gan_follows_the_two_objectives() -> None:

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from gans import Run, judged_images
-from icda.methods.cgan import CGAN
+from icda.methods.image_gan import CGAN
 from icda.models.conditional_gan import ConditionalDiscriminator
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.methods import Setup
-from icda.methods.co_teaching import CoTeaching
+from icda.methods.small_loss import CoTeaching
 from icda.models import FeatureClassifier
 from support import make_batch, make_context
 

@@ -10,8 +10,7 @@ from torch.nn import functional as F
 from icda.data.generators import generator_for
 from icda.data.task import Batch
 from icda.methods import Setup
-from icda.methods.domain_mix import DomainMix
-from icda.methods.mixing import draw_mix
+from icda.methods.mixing import DomainMix, draw_mix
 from icda.models import FeatureClassifier, create_model
 from support import make_context, mixed_inputs, mixture_loss
 

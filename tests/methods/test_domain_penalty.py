@@ -15,8 +15,7 @@ import torch
 
 from icda.data.task import Batch
 from icda.methods import create_method
-from icda.methods.domain_penalty import DomainPenalty
-from icda.methods.irm import IRM
+from icda.methods.domain_penalty import IRM, DomainPenalty
 from icda.models import create_model
 from icda.models.base import Output
 from icda.training import TrainConfig, train

@@ -10,7 +10,7 @@ import torch
 
 from icda.cross_fit import HeldOut
 from icda.errors import InputError
-from icda.methods.held_out_figures import HeldOutFigures, held_out_figures
+from icda.methods.meta_icda import HeldOutFigures, held_out_figures
 from icda.training import TrainConfig, train
 
 

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from icda.methods.ib_irm import IBIRM
-from icda.methods.irm import IRM
+from icda.methods.domain_penalty import IBIRM, IRM
 from support import domain_setup, make_context, make_grouped
 
 SETUP = domain_setup()

@@ -11,11 +11,7 @@ from torch.nn import functional as F
 from gans import SETUP, Run, make_images
 from icda.data.task import Batch
 from icda.methods import Setup
-from icda.methods.acgan import ACGAN
-from icda.methods.cgan import CGAN
-from icda.methods.image_gan import ImageGAN
-from icda.methods.infogan import InfoGAN
-from icda.methods.wgan import WGAN
+from icda.methods.image_gan import ACGAN, CGAN, WGAN, ImageGAN, InfoGAN
 
 KINDS = (ACGAN, CGAN, InfoGAN, WGAN)
 every_gan = pytest.mark.parametrize("kind", KINDS)

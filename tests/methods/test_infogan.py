@@ -4,7 +4,7 @@ from torch.distributions import Bernoulli, Categorical, Normal
 
 from gans import SETUP, Run, judged_images
 from icda.errors import InputError
-from icda.methods.infogan import InfoGAN
+from icda.methods.image_gan import InfoGAN
 
 
 def test_both_networks_raise_the_log_likelihood_of_class_and_codes() -> None:

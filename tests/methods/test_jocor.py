@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from icda.methods import Setup
-from icda.methods.jocor import JoCoR, joint_losses
+from icda.methods.small_loss import JoCoR, joint_losses
 from icda.models import FeatureClassifier
 from support import make_batch, make_context
 

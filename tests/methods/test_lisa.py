@@ -12,8 +12,7 @@ from torch.nn import functional as F
 from icda.data.generators import generator_for
 from icda.data.task import Batch
 from icda.methods import Setup, create_method
-from icda.methods.lisa import LISA
-from icda.methods.mixing import cut_boxes, draw_mix
+from icda.methods.mixing import LISA, cut_boxes, draw_mix
 from icda.models import FeatureClassifier, create_model
 from icda.training import TrainConfig, train
 from support import make_context, mixed_inputs, mixture_loss

@@ -14,8 +14,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from icda.data.task import Batch
 from icda.methods.base import Setup
-from icda.methods.domain_mix import DomainMix
 from icda.methods.mixing import (
+    DomainMix,
     Mix,
     beta_shares,
     cut_boxes,

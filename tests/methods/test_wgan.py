@@ -3,7 +3,7 @@ import torch
 from torch import Tensor
 
 from gans import Run, judged_images
-from icda.methods.wgan import WGAN
+from icda.methods.image_gan import WGAN
 
 
 def test_the_critic_raises_the_distance_under_a_penalty_on_its_slope() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from icda.extras import MissingExtraError
 from icda.results import EpochRecord
-from icda.training.logs import EpochLog
+from icda.training.progress import EpochLog
 
 RECORDS = [EpochRecord(epoch, "train", 1.0 / (epoch + 1), figures={"none": None}) for epoch in range(3)]
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from icda.methods import StepResult
-from icda.training.position import Position, Tally
+from icda.training.plan import Position, Tally
 
 
 def result(loss: float, predictions: list[int] | None, **extra: float) -> StepResult:

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from icda.training import TrainConfig
-from icda.training.schedule import learning_rate
+from icda.training.plan import learning_rate
 
 TIMES = [k / 8 for k in range(8 * 20)]  # 20 epochs of eight iterations
 

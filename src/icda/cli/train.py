@@ -11,11 +11,10 @@ from typing import Any
 import tyro
 
 from icda.cli.environment import config_path, is_given
-from icda.cli.groups import group_table
-from icda.cli.output import say
+from icda.cli.output import group_table, say
 from icda.errors import InputError
-from icda.plain_yaml import read_yaml
 from icda.results.files import REPORT
+from icda.settings import read_yaml
 from icda.terminal import make_console
 from icda.training.config import TrainConfig, load_config
 

@@ -22,7 +22,7 @@ from icda.errors import InputError, InputTypeError
 from icda.losses import LOSSES, AdjustedLoss
 from icda.models.base import FeatureClassifier, Output
 from icda.registry import Registry
-from icda.results.epoch import Figure
+from icda.results.run_result import Figure
 from icda.settings import checked
 
 __all__ = [  # what a method is written with

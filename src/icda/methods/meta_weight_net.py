@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.meta.strength_log import StrengthLog
-from icda.meta.strength_network import StrengthNetwork
+from icda.meta.strength_network import StrengthLog, StrengthNetwork
 from icda.methods.base import METHODS, Batch, Context, Figures, Output, Setup, checked
 from icda.methods.meta_learning import MetaLearner, OptimizerState, Outer, step_along
 from icda.ranges import NotNegative, PositiveInt

@@ -7,8 +7,7 @@ from dataclasses import MISSING, fields
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
-from icda.results.epoch import EpochRecord
-from icda.results.run_result import SCHEMA_VERSION, RunResult
+from icda.results.run_result import SCHEMA_VERSION, EpochRecord, RunResult
 
 
 def result_schema() -> dict[str, Any]:

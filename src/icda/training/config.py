@@ -19,10 +19,9 @@ from annotated_types import Interval
 from icda import plugins
 from icda.errors import InputError, MissingFileError
 from icda.limits import LARGEST_SIDE
-from icda.plain_yaml import read_yaml
 from icda.ranges import NotNegative, NotNegativeInt, Positive, PositiveInt, Seed, Share
 from icda.results.files import write_atomically
-from icda.settings import check, check_names
+from icda.settings import check, check_names, read_yaml
 
 OWN_DATA_CLIP_NORM = 1.0
 # Where groups are unknown, the rule that comes nearest to the one that knows them (docs/evidence/shortcuts.md, "Choosing

@@ -17,8 +17,7 @@ from icda.methods.base import Context, Method, Sampling, StepResult
 from icda.models.base import FeatureClassifier
 from icda.training.batches import TrainingBatches
 from icda.training.config import TrainConfig
-from icda.training.plan import Plan
-from icda.training.position import Position
+from icda.training.plan import Plan, Position
 from icda.training.seeding import restore_random_state
 
 

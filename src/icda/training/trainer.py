@@ -16,18 +16,16 @@ from icda.data.task import Batch, Split, Task
 from icda.errors import InputError, OperationError
 from icda.methods.base import Method, Setup, Stage, check_networks
 from icda.models.base import FeatureClassifier
-from icda.results.epoch import EpochRecord
 from icda.results.files import CHECKPOINT, CONFIG, MODEL
+from icda.results.run_result import EpochRecord
 from icda.selection import Selector, ValidationView
 from icda.training.batches import TrainingBatches
 from icda.training.checkpoint import cpu_state, load_checkpoint, load_networks, load_state, save_checkpoint, understood
 from icda.training.config import TrainConfig, config_from_dict, describe_changes, save_config
 from icda.training.evaluation import answer_split, encode_split, evaluate_split, to_device
 from icda.training.first_rank import from_first_rank
-from icda.training.logs import EpochLog
-from icda.training.plan import Plan
-from icda.training.position import Position
-from icda.training.progress import ProgressView, QuietView
+from icda.training.plan import Plan, Position
+from icda.training.progress import EpochLog, ProgressView, QuietView
 from icda.training.sample_figures import describe_samples
 from icda.training.seeding import random_state
 from icda.training.stage_run import RunParts, StageRun
