@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from icda.functional.augmentation import variance_term
-from icda.functional.quadratic import mean_term, off_target
+from icda.functional.augmentation import off_target, variance_term
+from icda.functional.quadratic import mean_term
 from icda.statistics import Moments
 
 

@@ -182,7 +182,7 @@ BAD_CALLS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "progress below 0": ({"progress": -0.1}, ValueError, r"progress is t/T in \[0, 1\], got -0\.1"),
     "progress above 1": ({"progress": 1.5}, ValueError, r"progress is t/T in \[0, 1\], got 1\.5"),
     "progress NaN": ({"progress": math.nan}, ValueError, "progress"),
-    "wrong head": ({"head": nn.Linear(A, C + 1)}, ValueError, r"made for 4 classes and 3 features.*\(5, 3\)"),
+    "wrong head": ({"head": nn.Linear(A, C + 1)}, ValueError, r"of shape \(4, 3\), got \(5, 3\)"),
     "no head": ({"head": nn.ReLU()}, TypeError, "head must be"),
     "wrong bias": ({"head": (torch.zeros(C, A).double(), torch.zeros(C + 1).double())}, ValueError, "bias"),
     "wrong logits": ({"logits": torch.zeros(N, C + 2).double()}, ValueError, "logits"),

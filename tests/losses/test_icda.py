@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda import CrossEntropyLoss, ICDALoss, ISDALoss, LogitAdjustmentLoss, Strength
+from icda.meta.moments import normalised, with_values
 
 # Few classes (a table over pairs of classes), classes > 2 samples (a matrix a sample), two classes.
 SHAPES = [(7, 4, 5), (3, 8, 4), (6, 2, 3)]
@@ -305,9 +306,9 @@ def test_moments_given_to_combine_stand_in_for_the_running_ones(kind: str) -> No
     loss, _, (features, targets, head, _, _) = trained((7, 4, 5), kind)
     strength, moments = loss.strength(features, targets, head.weight), loss.statistics.moments()
     expected = loss.combine(targets, head.weight, 0.5, strength)
-    leaves = [part.clone().requires_grad_() for part in moments.normalised()]
+    leaves = [part.clone().requires_grad_() for part in normalised(moments)]
     loss.statistics.reset()
-    found = loss.combine(targets, head.weight, 0.5, strength, moments.with_values(leaves))
+    found = loss.combine(targets, head.weight, 0.5, strength, with_values(moments, leaves))
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
     assert all(gradient.any() for gradient in torch.autograd.grad(found.sum(), leaves))
 

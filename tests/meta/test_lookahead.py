@@ -15,6 +15,7 @@ from icda.data.task import Batch
 from icda.functional.strength import Strength
 from icda.losses import ICDALoss
 from icda.meta import Forward, look_ahead
+from icda.meta.moments import normalised, with_values
 from icda.methods.base import Context, Setup
 from icda.methods.meta_icda import MetaICDAMethod
 from icda.methods.meta_weight_net import MetaWeightNet
@@ -168,12 +169,12 @@ class HeadProblem:
         criterion.statistics.update(self.features, self.data.targets)
         self.criterion, self.running = criterion, criterion.statistics.moments()
         self.direct = criterion.strength(self.features, self.data.targets, self.weight)
-        mean, variances = self.running.normalised()
+        mean, variances = normalised(self.running)
         self.outer = {"alpha": self.direct.per_sample, "mean": mean, "variances": variances + 0.1}
 
     def adjusted(self, outer: dict[str, Tensor], logits: Tensor, weight: Tensor) -> Tensor:
         strength = Strength(self.direct.per_class, outer["alpha"])
-        moments = self.running.with_values([outer["mean"], outer["variances"]])
+        moments = with_values(self.running, [outer["mean"], outer["variances"]])
         return logits + self.criterion.combine(self.data.targets, weight, 0.8, strength, moments)
 
     def look_ahead(self, mode: str) -> dict[str, Tensor]:

@@ -5,7 +5,7 @@ from typing import ClassVar
 import pytest
 import torch
 
-from icda.statistics.precision import KeepsPrecision
+from icda.statistics.class_statistics import KeepsPrecision
 
 
 class Counter(KeepsPrecision):

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from icda.functional.moments import Moments
-from icda.functional.quadratic import Term, reference_term
 from icda.functional.strength import Strength
+
+
+class Term(NamedTuple):
+    """What the term is made of, besides the weight."""
+
+    targets: Tensor
+    coefficients: Tensor  # (N, C), of each class's covariance
+    towards: Tensor | None  # alpha-hat (N, C), or None to leave M out
+    moments: Moments
+    lam: float | Tensor
+    bound: float = math.inf  # of (lambda/2) P: above, lambda is smaller for that sample and class
 
 
 def variance_term(
@@ -29,6 +40,8 @@ def variance_term(
     term = Term(targets, coefficients, towards, moments.to(weight.dtype), lam, bound)
     parts = coefficients, towards, moments.mean, moments.scatter, moments.factor
     if moments.kind == "low_rank" or any(part is not None and part.requires_grad for part in parts):
+        from icda.functional.quadratic import reference_term
+
         return reference_term(weight, *term)
     if torch.compiler.is_compiling():
         from icda.functional.operators import compiled_term  # registers operators, which only a graph needs
@@ -37,6 +50,15 @@ def variance_term(
     from icda.functional.fused import augmentation_term
 
     return augmentation_term(weight, *term)
+
+
+def off_target(values: Tensor, targets: Tensor, num_classes: int) -> Tensor:
+    """A per-sample value (N,) put on every logit but the target's: a margin.
+
+    >>> off_target(torch.tensor([0.3]), torch.tensor([1]), num_classes=3)
+    tensor([[0.3000, 0.0000, 0.3000]])
+    """
+    return values[:, None].expand(-1, num_classes).scatter(1, targets[:, None], 0)
 
 
 def isda_adjustment(

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from icda.functional.quadratic import off_target
+from icda.functional.augmentation import off_target
 from icda.losses.cosine import CosineLoss
 
 

@@ -34,8 +34,6 @@ def head_parameters(head: Head) -> tuple[Tensor, Tensor | None]:
     if isinstance(weight, UninitializedParameter):
         raise InputError("the head is a lazy layer without a shape yet: run it on a batch once.")
     check_float(weight, "the head's weight", "a loss")
-    if bias is not None:
-        check_float(bias, "the head's bias", "a loss")
     if weight.dim() == 4 and weight.shape[2:] == (1, 1):
         weight = weight.flatten(1)
     if weight.dim() != 2:
@@ -50,13 +48,3 @@ def _gathered(parameter: Any) -> Any:
     from torch.distributed.tensor import Partial
 
     return parameter.full_tensor(grad_placements=[Partial("avg")] * parameter.device_mesh.ndim)
-
-
-def check_head(weight: Tensor, bias: Tensor | None, num_classes: int, feature_dim: int, owner: str) -> None:
-    if weight.shape != (num_classes, feature_dim):
-        raise InputError(
-            f"{owner} was made for {num_classes} classes and {feature_dim} features, "
-            f"but the head's weight is {tuple(weight.shape)}."
-        )
-    if bias is not None and bias.shape != (num_classes,):
-        raise InputError(f"{owner} expects a head bias of shape ({num_classes},), got {tuple(bias.shape)}.")

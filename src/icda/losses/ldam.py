@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from icda.functional.quadratic import off_target
+from icda.functional.augmentation import off_target
 from icda.losses.cosine import SCALE, CosineLoss
 from icda.statistics.checks import check_number
 

@@ -16,6 +16,7 @@ from icda.functional.strength import Strength
 from icda.losses.icda import ICDALoss
 from icda.meta.characteristics import HISTORY_NAMES, NAMES, Characteristics, SampleHistory
 from icda.meta.lookahead import Mode
+from icda.meta.moments import assign, normalised, symmetrised, with_values
 from icda.meta.strength_network import InputNorm, StrengthLog, StrengthNetwork, StrengthOutput
 from icda.methods.base import METHODS, Batch, Context, Figures, Output, Setup, checked
 from icda.methods.cross_fitted import read_earlier
@@ -179,9 +180,9 @@ class MetaICDAMethod(PerSample, MetaLearner):
             return
         pairs = zip(tensors[count:], gradients[count:], strict=True)
         stepped = [(value - self.statistics_rate * gradient).detach() for value, gradient in pairs]
-        self._corrected = self.criterion.statistics.moments().with_values(stepped).symmetrised()
+        self._corrected = symmetrised(with_values(self.criterion.statistics.moments(), stepped))
         if self.persist:
-            self.criterion.statistics.assign(self._corrected)
+            assign(self.criterion.statistics, self._corrected)
             self._corrected = None
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
@@ -233,8 +234,8 @@ class MetaICDAMethod(PerSample, MetaLearner):
         moments = self.criterion.statistics.moments()
         if not self.correct_statistics:
             return moments, []
-        leaves = [leaf.detach().clone().requires_grad_() for leaf in moments.normalised()]
-        return moments.with_values(leaves), leaves
+        leaves = [leaf.detach().clone().requires_grad_() for leaf in normalised(moments)]
+        return with_values(moments, leaves), leaves
 
 
 @METHODS.register("meta_icda_signed")

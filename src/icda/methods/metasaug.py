@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from icda.functional.class_balance import effective_number_weights
 from icda.losses.isda import ISDALoss
 from icda.meta.lookahead import Mode
+from icda.meta.moments import normalised, symmetrised, with_values
 from icda.methods.base import METHODS, Batch, Context, Output, Setup, checked
 from icda.methods.meta_learning import MetaLearner, Outer
 from icda.ranges import NotNegative, PositiveInt, Share, ShareBelowOne
@@ -61,9 +62,9 @@ class MetaSAug(MetaLearner):
 
     def outer(self, output: Output, batch: Batch, context: Context) -> Outer:
         running = self.criterion.statistics.moments()
-        mean, *parts = running.normalised()
+        mean, *parts = normalised(running)
         leaves = [part.detach().clone().requires_grad_() for part in parts]
-        moments = running.with_values([mean, *leaves])
+        moments = with_values(running, [mean, *leaves])
 
         def inner(logits: Tensor, weight: Tensor) -> Tensor:
             return self._loss(logits, weight, batch.targets, context.progress, moments)
@@ -73,7 +74,7 @@ class MetaSAug(MetaLearner):
     def correct(self, tensors: Sequence[Tensor], gradients: Sequence[Tensor], context: Context) -> None:
         running = self.criterion.statistics.moments()
         stepped = [(t - self.statistics_rate * g).detach() for t, g in zip(tensors, gradients, strict=True)]
-        self._corrected = running.with_values([running.mean, *stepped]).symmetrised()
+        self._corrected = symmetrised(with_values(running, [running.mean, *stepped]))
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         if context.progress < self.start:
