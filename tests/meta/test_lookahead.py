@@ -18,8 +18,7 @@ from icda.meta import Forward, look_ahead
 from icda.meta.moments import normalised, with_values
 from icda.methods.base import Context, Setup
 from icda.methods.meta_icda import MetaICDAMethod
-from icda.methods.meta_weight_net import MetaWeightNet
-from icda.methods.metasaug import MetaSAug
+from icda.methods.meta_learning import MetaSAug, MetaWeightNet
 from icda.models import create_model
 from icda.models.base import FeatureClassifier
 

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from icda.data.task import Batch
 from icda.methods import Setup
-from icda.methods.afr import AFR
+from icda.methods.hard_samples import AFR
 from icda.models.base import FeatureClassifier, Output
 from support import make_context
 

@@ -12,9 +12,8 @@ from icda.data.task import Batch
 from icda.losses import LOSSES, ICDALoss, RISDALoss
 from icda.losses.ldam import LDAMLoss
 from icda.methods import METHODS, Method, Setup, Stage, create_method, method_names, method_needs, resolve_method
-from icda.methods.create import method_class, option_names
+from icda.methods.create import LossMethod, method_class, option_names
 from icda.methods.cross_fitted import CrossFittedMethod
-from icda.methods.from_loss import LossMethod
 from icda.models.base import Output
 from icda.registry import UnknownNameError
 from icda.settings import check, option_kinds

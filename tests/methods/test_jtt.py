@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from icda.data import create_task
 from icda.data.task import Batch
 from icda.methods import Context, Setup
-from icda.methods.jtt import JTT
+from icda.methods.hard_samples import JTT
 from icda.models.base import FeatureClassifier, Output
 from icda.training import train
 from support import make_context, make_network, short_run

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from icda.methods import Setup
-from icda.methods.lff import LfF, relative_difficulty
+from icda.methods.hard_samples import LfF, relative_difficulty
 from icda.models import FeatureClassifier
 from support import make_batch, make_context
 

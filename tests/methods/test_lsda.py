@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from icda.data.task import Batch
 from icda.methods import Setup
-from icda.methods.lsda import LSDA
+from icda.methods.meta_learning import LSDA
 from icda.models import FeatureClassifier
 from icda.training import TrainConfig, train
 from support import make_batch, make_context, meta_gradients

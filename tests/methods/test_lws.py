@@ -7,7 +7,7 @@ from icda.data.task import Batch
 from icda.losses import LogitAdjustmentLoss
 from icda.losses.head import head_parameters
 from icda.methods import Context, Setup, Stage
-from icda.methods.lws import LearnableWeightScaling, ScaledLinear
+from icda.methods.decoupling import LearnableWeightScaling, ScaledLinear
 from icda.models.base import FeatureClassifier
 from support import make_context
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from icda.data.generators import generator_for
 from icda.data.task import Batch
 from icda.methods import Setup
-from icda.methods.mentornet import Mentor, MentorNet, spoil
+from icda.methods.self_paced import Mentor, MentorNet, spoil
 from icda.models import FeatureClassifier, create_model
 from support import make_batch, make_context
 

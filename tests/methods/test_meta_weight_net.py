@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from icda.data.task import Batch
 from icda.methods import Setup
-from icda.methods.meta_weight_net import MetaWeightNet
+from icda.methods.meta_learning import MetaWeightNet
 from icda.models import FeatureClassifier
 from icda.training import TrainConfig, train
 from support import make_batch, make_context, meta_gradients

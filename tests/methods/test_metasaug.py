@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from icda import ClassStatistics
 from icda.methods import Setup
-from icda.methods.metasaug import MetaSAug
+from icda.methods.meta_learning import MetaSAug
 from icda.models import FeatureClassifier
 from support import before_a_step, make_batch, make_context, meta_gradients
 
