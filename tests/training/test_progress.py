@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from icda.results import EpochRecord
-from icda.training.progress import QuietView, TerminalView
+from icda.training.progress import ProgressView, TerminalView
 
 RECORD = EpochRecord(0, train_loss=1.5, train_accuracy=0.25, validation={"accuracy": None})
 
@@ -44,7 +44,7 @@ def test_the_bar_is_taken_down_when_training_fails() -> None:
 
 
 def test_the_quiet_view_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with QuietView() as view:
+    with ProgressView() as view:
         view.start(0, 1)
         view.step(0, 1, 1.0, None)
         view.epoch(RECORD, 1)

@@ -51,8 +51,8 @@ class Recording(TorchFunctionMode):
         return output
 
 
-class Reusing(TorchFunctionMode):
-    """Within a dual level: the same network again, with tangents, and with the outputs of an earlier pass as values.
+class Following(TorchFunctionMode):
+    """The same network again: the calls of its layers meet those of an earlier pass, one after the other.
 
     The two passes must be of one network on one input. Should they differ in their sequence of layers, as a compiled
     network's do, nothing more is reused.
@@ -65,17 +65,38 @@ class Reusing(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         named = kwargs or {}
         call = next(self._calls, None) if func in RULES else None
-        if call is None:
-            return func(*args, **named)
-        if call.function is not func:
-            self._calls = iter(())
-            return func(*args, **named)
-        names, rule = RULES[func]
+        if call is not None and call.function is not func:
+            self._calls, call = iter(()), None
+        output = None if call is None else self.output(call, args, named)
+        return func(*args, **named) if output is None else output
+
+    def output(self, call: Call, args: Any, named: Any) -> Tensor | None:
+        """What the layer returns this time; None where it has to be computed."""
+
+
+class Reusing(Following):
+    """Within a dual level: with tangents, and with the outputs of the earlier pass as values."""
+
+    def output(self, call: Call, args: Any, named: Any) -> Tensor | None:
+        names, rule = RULES[call.function]
         found = rule(call, **{**dict(zip(names, args, strict=False)), **named})
         if found is None:
-            return func(*args, **named)
+            return None
         value, tangent = found
         return value if tangent is None else forward_mode.make_dual(value, tangent.to(value.dtype))
+
+
+class FixedSigns(Following):
+    """At other parameters, with every ReLU open where it was open in the earlier pass.
+
+    A difference of two passes errs most where a unit opens or closes in between: its error falls with the square root of
+    the step. With open units held it falls linearly, and what remains is the network's curvature.
+    """
+
+    def output(self, call: Call, args: Any, named: Any) -> Tensor | None:
+        if call.function is not F.relu or (value := _relu_output(call)) is None:
+            return None
+        return torch.ops.aten.threshold_backward(args[0] if args else named["input"], value, 0)
 
 
 def _convolution(
@@ -166,27 +187,3 @@ RULES: dict[Any, tuple[tuple[str, ...], Rule]] = {
     F.relu: (("input", "inplace"), _relu),
     F.batch_norm: (_NORM_NAMES, _batch_norm),
 }
-
-
-class FixedSigns(TorchFunctionMode):
-    """The same network at other parameters, with every ReLU open where it was open in an earlier pass.
-
-    A difference of two passes errs most where a unit opens or closes in between: its error falls with the square root of
-    the step. With open units held it falls linearly, and what remains is the network's curvature.
-    """
-
-    def __init__(self, calls: Sequence[Call]) -> None:
-        super().__init__()
-        self._calls = iter(calls)
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        named = kwargs or {}
-        call = next(self._calls, None) if func in RULES else None
-        if call is None:
-            return func(*args, **named)
-        if call.function is not func:
-            self._calls = iter(())
-        elif func is F.relu and (value := _relu_output(call)) is not None:
-            given = args[0] if args else named["input"]
-            return torch.ops.aten.threshold_backward(given, value, 0)
-        return func(*args, **named)

@@ -10,19 +10,9 @@ from torch.nn import functional as F
 
 from icda.errors import InputError
 from icda.losses.head import Head, head_parameters
-from icda.methods.base import (
-    METHODS,
-    Batch,
-    Context,
-    FeatureClassifier,
-    Method,
-    Output,
-    Setup,
-    Stage,
-    StepResult,
-    checked,
-)
+from icda.methods.base import METHODS, Batch, Context, FeatureClassifier, Method, Output, Setup, Stage, StepResult
 from icda.ranges import OpenShare
+from icda.settings import checked
 
 
 @METHODS.register("crt")

@@ -13,23 +13,12 @@ from torch.nn import functional as F
 from icda.data.generators import generator_for
 from icda.losses.generalized_cross_entropy import generalized_cross_entropy
 from icda.losses.head import head_parameters
-from icda.methods.base import (
-    METHODS,
-    Batch,
-    Context,
-    Figures,
-    Method,
-    Output,
-    Sampling,
-    Setup,
-    Stage,
-    StepResult,
-    checked,
-)
+from icda.methods.base import METHODS, Batch, Context, Figures, Method, Output, Sampling, Setup, Stage, StepResult
 from icda.methods.decoupling import two_stages
 from icda.methods.per_sample import PerSample, label_probability, over_training_set, rows
 from icda.ranges import NotNegative, OpenShare, ShareAboveZero
 from icda.ranks import all_reduce
+from icda.settings import checked
 
 
 @METHODS.register("jtt")

@@ -26,7 +26,9 @@ class TrainingBatches:
     def __init__(self, config: TrainConfig, task: Task, method: Method, accelerator: Accelerator) -> None:
         self.config, self.task, self.method, self.accelerator = config, task, method, accelerator
         self._drawing: dict[str, BatchLoader] = {}
-        self._metadata = self._metadata_loader()
+        self._metadata: BatchLoader | None = None
+        if task.metadata is not None:
+            self._metadata = self._loader(task.metadata, config.seed + 1, size=method.meta_batch_size)
 
     def stage_length(self, stage: Stage) -> int:
         """Batches per epoch of this stage; sampling changes which samples they hold, not how many."""
@@ -85,11 +87,6 @@ class TrainingBatches:
         assert split.groups is not None, "check_needs admits no method without its groups"
         by_group = sampling == "group_balanced"
         return balanced_weights(split.groups if by_group else self.task.group_domains()[split.groups])
-
-    def _metadata_loader(self) -> BatchLoader | None:
-        if self.task.metadata is None:
-            return None
-        return self._loader(self.task.metadata, self.config.seed + 1, size=self.method.meta_batch_size)
 
     def _loader(self, split: Split, seed: int, weights: Tensor | None = None, size: int | None = None) -> BatchLoader:
         if self.method.augment_images is not None:

@@ -20,7 +20,7 @@ from icda.terminal import make_console
 
 
 class ProgressView:
-    """Told of every step and epoch."""
+    """Told of every step and epoch; shows nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -30,10 +30,6 @@ class ProgressView:
     def start(self, iteration: int, num_iterations: int) -> None: ...
     def step(self, epoch: int, num_epochs: int, loss: float, accuracy: float | None) -> None: ...
     def epoch(self, record: EpochRecord, num_epochs: int) -> None: ...
-
-
-class QuietView(ProgressView):
-    """Shows nothing."""
 
 
 class TerminalView(ProgressView):

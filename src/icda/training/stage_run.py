@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from icda.data.loader import BatchLoader
 from icda.data.task import Batch
-from icda.methods.base import Context, Method, Sampling, StepResult
+from icda.methods.base import Context, Method, StepResult
 from icda.models.base import FeatureClassifier
 from icda.training.batches import TrainingBatches
 from icda.training.config import TrainConfig
@@ -131,14 +131,15 @@ class StageRun:
 
     def _make_context(self, networks: Sequence[nn.Module], optimizers: Sequence[torch.optim.Optimizer]) -> Context:
         parts, position = self.parts, self.position
+        no_metadata = parts.batches.task.metadata is None
         return Context(
             networks=networks,
             models=parts.models,
             optimizers=optimizers,
             apply=self._apply,
             training_batches=partial(parts.batches.in_order, self.stage),
-            draw=self._draw,
-            next_metadata=None if parts.batches.task.metadata is None else self._next_metadata,
+            draw=lambda sampling: parts.batches.draw(sampling, position.iteration),
+            next_metadata=None if no_metadata else lambda: parts.batches.metadata(position.iteration),
             epoch=position.epoch,
             num_epochs=parts.plan.num_epochs,
             iteration=position.iteration,
@@ -168,12 +169,6 @@ class StageRun:
         for optimizer in self.context.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = rate
-
-    def _draw(self, sampling: Sampling) -> Batch:
-        return self.parts.batches.draw(sampling, self.position.iteration)
-
-    def _next_metadata(self) -> Batch:
-        return self.parts.batches.metadata(self.position.iteration)
 
 
 def make_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:

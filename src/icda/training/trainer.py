@@ -25,7 +25,7 @@ from icda.training.config import TrainConfig, config_from_dict, describe_changes
 from icda.training.evaluation import answer_split, encode_split, evaluate_split, to_device
 from icda.training.first_rank import from_first_rank
 from icda.training.plan import Plan, Position
-from icda.training.progress import EpochLog, ProgressView, QuietView
+from icda.training.progress import EpochLog, ProgressView
 from icda.training.sample_figures import describe_samples
 from icda.training.seeding import random_state
 from icda.training.stage_run import RunParts, StageRun
@@ -64,7 +64,7 @@ class Trainer:
         self.stages = method.stages(config.epochs)
         self.selector = Selector(config.selection)
         _check_selection(config, self.stages, self.selector)
-        self.view = view if view is not None and accelerator.is_main_process else QuietView()
+        self.view = view if view is not None and accelerator.is_main_process else ProgressView()
         self.history: list[EpochRecord] = []
         self.position = Position()
         self.batches = TrainingBatches(config, task, self.method, accelerator)
