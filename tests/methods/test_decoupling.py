@@ -1,15 +1,32 @@
+"""cRT and LWS: two stages, and scales that learn alone."""
+
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from icda.data import create_task
 from icda.data.task import Batch
 from icda.losses import LogitAdjustmentLoss
 from icda.losses.head import head_parameters
 from icda.methods import Context, Setup, Stage
 from icda.methods.decoupling import LearnableWeightScaling, ScaledLinear
 from icda.models.base import FeatureClassifier
+from icda.training import TrainConfig, Trainer
+from icda.training.run import build, make_accelerator
 from support import make_context
+
+
+@pytest.mark.parametrize("name", ["afr", "crt", "dfr", "jtt", "lws", "oltr"])
+def test_a_single_epoch_is_refused_before_training(name: str, tmp_path: Path) -> None:
+    config, task = TrainConfig(task="digits", model="mlp", method=name, epochs=1), create_task("digits_coloured")
+    networks, method = build(config, task)
+    with pytest.raises(ValueError, match=f"{name} trains in two stages and needs 2 epochs or more, got 1"):
+        Trainer(config, task, networks, method, tmp_path / "run", make_accelerator("no"))
+    assert not (tmp_path / "run").exists()
+
 
 SETUP = Setup(num_classes=3, feature_dim=5, class_counts=torch.tensor([12, 8, 4]), epochs=10, num_samples=24)
 TARGETS = torch.tensor([0] * 12 + [1] * 8 + [2] * 4)
