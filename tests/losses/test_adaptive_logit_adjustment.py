@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from icda.losses import LOSSES
 from icda.losses.adaptive_logit_adjustment import AdaptiveLogitAdjustmentLoss
 from icda.losses.cosine import cosines
 
@@ -69,10 +68,3 @@ def test_the_margin_is_a_constant_to_the_gradient() -> None:
     found = torch.autograd.grad(loss(features, targets, head), [features, head.weight])
     for mine, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
-
-
-def test_counts_come_back_with_the_state_and_the_short_name_finds_it() -> None:
-    loss, other = (AdaptiveLogitAdjustmentLoss(3, 5, torch.tensor(counts)) for counts in (COUNTS, [1, 1, 1]))
-    other.load_state_dict(loss.state_dict())
-    assert torch.equal(other.rarity, loss.rarity)
-    assert LOSSES.get("ALA") is AdaptiveLogitAdjustmentLoss

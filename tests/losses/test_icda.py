@@ -335,20 +335,6 @@ def test_a_class_not_seen_yet_has_no_covariance_and_no_mean_to_move_to() -> None
     torch.testing.assert_close(loss.adjustment(features, targets, head), expected, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"lambda0": -0.1}, "lambda0"),
-        ({"beta": -1}, "beta"),
-        ({"covariance": "dense"}, "covariance must be one of"),
-        ({"sample_strength": "network"}, "sample_strength must be angle or mean"),
-    ],
-)
-def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        ICDALoss(4, 5, **options)
-
-
 @pytest.mark.parametrize("covariance", ["diagonal", "full", "low_rank"])
 @pytest.mark.parametrize("give_logits", [True, False])
 def test_a_backward_pass_inside_of_autocast_has_the_gradients_of_one_outside(

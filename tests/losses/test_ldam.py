@@ -54,21 +54,3 @@ def test_the_rarest_class_has_the_largest_margin_and_an_absent_one_none() -> Non
     assert phi.gather(1, torch.tensor([[0], [1]])).flatten().tolist() == [0, 0]
     assert phi[0, 1:].tolist() == pytest.approx([6.0] * 3)
     assert phi[1, 0].item() == pytest.approx(12.0)
-
-
-def test_gradients_are_right() -> None:
-    features, targets, head = make_batch()
-    loss = LDAMLoss(3, 5, torch.tensor(COUNTS), scale=5.0)
-    assert torch.autograd.gradcheck(lambda h, w: loss(h, targets, (w, None)), (features, head.weight))
-
-
-def test_counts_come_back_with_the_state() -> None:
-    loss, other = (LDAMLoss(3, 5, torch.tensor(counts)) for counts in (COUNTS, [1, 1, 1]))
-    other.load_state_dict(loss.state_dict())
-    assert torch.equal(other.margins, loss.margins)
-
-
-@pytest.mark.parametrize("margin", [-0.1, math.inf, math.nan])
-def test_a_bad_margin_is_refused(margin: float) -> None:
-    with pytest.raises(ValueError, match="max_margin"):
-        LDAMLoss(3, 5, torch.tensor(COUNTS), max_margin=margin)
