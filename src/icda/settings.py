@@ -73,12 +73,20 @@ def option_kinds(cls: type[Any]) -> dict[str, Any]:
 
     What a class passes on may also go to the loss it names as `inner_loss`.
     """
-    known = full_signature(cls, types=True).parameters.values()
+    known = full_signature(cls, _with_types).parameters.values()
     kinds = {each.name: each.annotation for each in known if each.kind is each.KEYWORD_ONLY}
     kinds = {name: Any if isinstance(kind, str) or kind is inspect._empty else kind for name, kind in kinds.items()}
     passes_on = any(each.kind is each.VAR_KEYWORD for each in inspect.signature(cls.__init__).parameters.values())
     inner = getattr(cls, "inner_loss", None) if passes_on else None
     return kinds if inner is None else kinds | {**option_kinds(inner), **kinds}
+
+
+def _with_types(maker: Callable[..., None]) -> inspect.Signature:
+    """Annotations as what they stand for, and as texts where that exists for type checkers only."""
+    try:
+        return inspect.signature(maker, eval_str=True)
+    except NameError:
+        return inspect.signature(maker)
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""The adjustments phi (N, C) of ISDA, RISDA and ICDA: pure functions of weight, labels, strengths and class moments."""
+"""The augmentation term (lambda/2) P + lambda M (N, C), and ICDA's coefficients in it: pure functions of tensors."""
 
 from __future__ import annotations
 
@@ -59,46 +59,6 @@ def off_target(values: Tensor, targets: Tensor, num_classes: int) -> Tensor:
     tensor([[0.3000, 0.0000, 0.3000]])
     """
     return values[:, None].expand(-1, num_classes).scatter(1, targets[:, None], 0)
-
-
-def isda_adjustment(
-    weight: Tensor, targets: Tensor, moments: Moments, lam: float | Tensor, bound: float = math.inf
-) -> Tensor:
-    """(lambda/2) d_c^T Sigma_y d_c: once for each class, since it depends on the label alone."""
-    identity = torch.eye(len(weight), dtype=weight.dtype, device=weight.device)
-    return by_label(weight, targets, identity, moments, lam, bound)
-
-
-def risda_adjustment(
-    weight: Tensor,
-    targets: Tensor,
-    moments: Moments,
-    lam: float | Tensor,
-    mean_strength: float | Tensor,
-    relations: Tensor,
-    mixing: Tensor | None = None,
-    bound: float = math.inf,
-) -> Tensor:
-    """(lambda/2) d_c^T (sum_j mixing_{y,j} Sigma_j) d_c + a d_c . (sum_j relations_{y,j} mu_j - mu_y).
-
-    Both tables are (C, C); `mixing` is `relations` unless given.
-    """
-    moments = moments.to(weight.dtype)
-    identity = torch.eye(len(weight), dtype=weight.dtype, device=weight.device)
-    shift = (relations - identity) @ moments.mean @ weight.T  # (C, C): w_c . mu~_y
-    moved = shift - shift.diagonal()[:, None]
-    spread = by_label(weight, targets, relations if mixing is None else mixing, moments, lam, bound)
-    return spread + mean_strength * moved[targets]
-
-
-def by_label(
-    weight: Tensor, targets: Tensor, mixing: Tensor, moments: Moments, lam: float | Tensor, bound: float = math.inf
-) -> Tensor:
-    """(lambda/2) d_c^T (sum_j mixing_{y,j} Sigma_j) d_c: a table over classes, or per sample where those are fewer."""
-    if len(weight) > len(targets):
-        return variance_term(weight, targets, mixing[targets], moments, lam, bound=bound)
-    labels = torch.arange(len(weight), device=targets.device)
-    return variance_term(weight, labels, mixing, moments, lam, bound=bound)[targets]
 
 
 def icda_coefficients(

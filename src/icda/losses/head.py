@@ -20,17 +20,14 @@ def head_parameters(head: Head) -> tuple[Tensor, Tensor | None]:
     >>> weight.shape, bias.shape
     (torch.Size([10, 64]), torch.Size([10]))
     """
-    weight: Any
-    bias: Any
-    if isinstance(head, tuple | list):
-        if len(head) != 2:
-            raise InputError(f"a head given as a tuple is (weight, bias), got {len(head)} items.")
-        weight, bias = head
-    elif isinstance(getattr(head, "weight", None), Tensor):
-        weight, bias = head.weight, getattr(head, "bias", None)
-    else:
-        raise InputTypeError(f"head must be nn.Linear, a 1x1 nn.Conv2d or (weight, bias), got {type(head).__name__}.")
-    weight, bias = _gathered(weight), _gathered(bias)
+    pair: Any = head
+    if not isinstance(head, tuple | list):
+        pair = getattr(head, "weight", None), getattr(head, "bias", None)
+        if not isinstance(pair[0], Tensor):
+            raise InputTypeError(f"head must be nn.Linear, a 1x1 Conv2d or (weight, bias), got {type(head).__name__}.")
+    if len(pair) != 2:
+        raise InputError(f"a head given as a tuple is (weight, bias), got {len(pair)} items.")
+    weight, bias = map(_gathered, pair)
     if isinstance(weight, UninitializedParameter):
         raise InputError("the head is a lazy layer without a shape yet: run it on a batch once.")
     check_float(weight, "the head's weight", "a loss")

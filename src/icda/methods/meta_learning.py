@@ -19,8 +19,8 @@ from icda.meta.lookahead import InnerLoss, Mode
 from icda.meta.moments import normalised, symmetrised, with_values
 from icda.meta.strength_network import StrengthLog, StrengthNetwork
 from icda.methods.base import METHODS, Batch, Context, Figures, Inputs, Method, Output, Setup, StepResult, checked
+from icda.methods.per_sample import weighted_mean
 from icda.ranges import NotNegative, PositiveInt, Share, ShareBelowOne
-from icda.ranks import weighted_mean
 from icda.statistics import Moments
 
 
