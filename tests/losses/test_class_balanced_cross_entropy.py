@@ -2,17 +2,13 @@ import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from icda import CrossEntropyLoss
 from icda.losses.class_balanced_cross_entropy import ClassBalancedCrossEntropyLoss
+from support import head_batch
 
 COUNTS = [500, 40, 3]
-
-
-def make_batch(num_classes: int = 3) -> tuple[Tensor, Tensor, nn.Linear]:
-    features = torch.randn(9, 5, dtype=torch.float64).requires_grad_()
-    return features, torch.arange(9) % min(num_classes, 3), nn.Linear(5, num_classes).double()
 
 
 def oracle(logits: Tensor, targets: Tensor, counts: list[int], beta: float) -> list[float]:
@@ -27,7 +23,7 @@ def oracle(logits: Tensor, targets: Tensor, counts: list[int], beta: float) -> l
 @pytest.mark.parametrize("beta", [0.9, 0.999, 0.9999])
 @pytest.mark.parametrize("counts", [COUNTS, [7, 2], [50, 20, 9] + [1] * 96 + [0]], ids=["3", "2", "100, one absent"])
 def test_it_is_the_formula_computed_in_loops(beta: float, counts: list[int]) -> None:
-    features, targets, head = make_batch(len(counts))
+    features, targets, head = head_batch(len(counts))
     targets = targets % len(counts)
     expected = torch.tensor(oracle(head(features), targets, counts, beta), dtype=torch.float64)
     for reduction, wanted in (("none", expected), ("mean", expected.mean()), ("sum", expected.sum())):
@@ -39,6 +35,6 @@ def test_it_is_the_formula_computed_in_loops(beta: float, counts: list[int]) -> 
 
 @pytest.mark.parametrize(("counts", "beta"), [(COUNTS, 0.0), ([7, 7, 7], 0.9999)], ids=["beta 0", "balanced"])
 def test_no_rebalancing_is_cross_entropy(counts: list[int], beta: float) -> None:
-    features, targets, head = make_batch()
+    features, targets, head = head_batch()
     value = ClassBalancedCrossEntropyLoss(3, 5, torch.tensor(counts), effective_beta=beta)(features, targets, head)
     torch.testing.assert_close(value, CrossEntropyLoss(3, 5)(features, targets, head), rtol=0, atol=1e-13)

@@ -6,6 +6,7 @@ import copy
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from icda.selection import Selector, ValidationView
 from icda.training.batches import TrainingBatches
 from icda.training.checkpoint import cpu_state, load_checkpoint, load_networks, load_state, save_checkpoint, understood
 from icda.training.config import TrainConfig, config_from_dict, describe_changes, save_config
-from icda.training.evaluation import answer_split, encode_split, evaluate_split, to_device
+from icda.training.evaluation import evaluate_split, over_split, to_device
 from icda.training.first_rank import from_first_rank
 from icda.training.plan import Plan, Position
 from icda.training.progress import EpochLog, ProgressView
@@ -183,15 +184,17 @@ class Trainer:
 
     def _look_at_validation(self, validation: Split) -> ValidationView:
         metrics, logits = evaluate_split(self.method, self.models, self.task, validation, self.accelerator)
+        network, where = self.models[0], (validation, self.accelerator)
+        answer = partial(self.method.shortcut_answers, self.models)
         return ValidationView(
             epoch=self.position.epoch,
             num_epochs=self.plan.num_epochs,
             metrics=metrics,
             logits=logits,
             targets=validation.targets,
-            features=lambda: encode_split(self.models[0], validation, self.accelerator),
-            head_weight=lambda: self.models[0].head_weight.detach().float().cpu(),
-            answers=lambda: answer_split(self.method, self.models, validation, self.accelerator),
+            features=lambda: over_split([network], *where, lambda inputs: network(inputs).features.float()),
+            head_weight=lambda: network.head_weight.detach().float().cpu(),
+            answers=lambda: over_split([*self.models, self.method], *where, answer),
             answers_later=self.method.answers_later,
         )
 
