@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Literal, Protocol, Self
 
 from icda.errors import InputError, OperationError
@@ -56,7 +55,7 @@ class Processes(Engine):
     def each(self, work: Callable[..., Any], items: Iterable[Any], *shared: Any) -> Iterator[Any]:
         with process_pool(self.jobs, self.threads, work, *shared) as pool:
             try:
-                yield from _in_order(partial(pool.submit, _work_on), Future.result, items, AHEAD * self.jobs)
+                yield from _in_order(lambda item: pool.submit(_work_on, item), Future.result, items, AHEAD * self.jobs)
             except BrokenProcessPool as error:
                 raise OperationError(
                     "one of the processes died: look for too little memory, or ask for fewer with --jobs."

@@ -117,7 +117,7 @@ def test_without_a_figure_explanations_are_written_and_others_kept(explained: st
     assert found["audit"] == {"kept": 1}
     assert found["margins"]["mean"] == pytest.approx(found["margins"]["mean"])
     assert len(found["tied"]) == 24
-    assert found["variances"]["epochs"] == [0, 1]  # from the history of the explained
+    assert found["variances"]["epochs"] == [0, 1]  # from the history of the run
 
 
 def test_parts_of_another_split_are_not_mixed(explained: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,7 +144,7 @@ def test_figures_of_a_run_are_drawn(explained: str, capsys: pytest.CaptureFixtur
         (["run", "--figure", "margins", "--out", "m.png", "--parts", "tied"], "--parts belongs to"),
         (["run", "--figure", "gradcam", "--out", "m.png", "--samples", "0"], "must be positive, got 0"),
         (["run", "--figure", "margins", "--out", "m.png"], "holds no trained model"),
-        ([], "at least one explained"),
+        ([], "at least one run"),
     ],
 )
 def test_mistakes_are_named_before_anything_is_loaded(

@@ -1,5 +1,6 @@
-"""cRT and LWS: two stages, and scales that learn alone."""
+"""cRT, LWS and the two stages of RISDA: what learns when, and from what."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,14 +10,14 @@ from torch.nn import functional as F
 
 from icda.data import create_task
 from icda.data.task import Batch
-from icda.losses import LogitAdjustmentLoss
+from icda.losses import LogitAdjustmentLoss, RISDALoss
 from icda.losses.head import head_parameters
-from icda.methods import Context, Setup, Stage
-from icda.methods.decoupling import LearnableWeightScaling, ScaledLinear
+from icda.methods import Context, Setup, Stage, create_method
+from icda.methods.decoupling import LearnableWeightScaling, ScaledLinear, TwoStageRISDA
 from icda.models.base import FeatureClassifier
 from icda.training import TrainConfig, Trainer
 from icda.training.run import build, make_accelerator
-from support import make_context
+from support import make_context, make_network
 
 
 @pytest.mark.parametrize("name", ["afr", "crt", "dfr", "jtt", "lws", "oltr"])
@@ -129,3 +130,66 @@ def test_what_is_put_back_has_a_gradient_and_it_is_zero(stage: str) -> None:
     for name, parameter in model.head.named_parameters():
         assert parameter.grad is not None, "several processes would wait for it"
         assert bool(parameter.grad.any()) is (name not in PUT_BACK[stage]), name
+
+
+INPUTS = torch.randn(24, 4, generator=torch.Generator().manual_seed(1))
+risda_context = partial(make_context, data=(INPUTS, TARGETS), iteration=9, progress=0.9)
+
+
+@pytest.fixture
+def model() -> FeatureClassifier:
+    return make_network()
+
+
+@pytest.mark.parametrize(
+    ("epochs", "share", "lengths"),
+    [(10, 0.8, [8, 2]), (200, 0.8, [160, 40]), (4, 0.5, [2, 2]), (2, 0.8, [2]), (1, 0.1, [1]), (5, 0.01, [1, 4])],
+)
+def test_the_first_stage_takes_its_share_and_the_head_the_rest(epochs: int, share: float, lengths: list[int]) -> None:
+    stages = create_method("risda_two_stage", SETUP, {"first_stage": share}).stages(epochs)
+    assert [stage.epochs for stage in stages] == lengths
+    assert [(stage.on_start is None, stage.loss is None) for stage in stages] == [(True,) * 2, (False,) * 2][
+        : len(lengths)
+    ]
+
+
+def test_the_switch_takes_confusion_and_statistics_of_the_whole_training_set_once(model: FeatureClassifier) -> None:
+    method = TwoStageRISDA(SETUP)
+    method.criterion.statistics.update(torch.randn(6, 5), torch.arange(6) % 3)  # of features that are gone
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    method.look(risda_context(model))
+    model.eval()
+    with torch.no_grad():
+        output = model(INPUTS)
+    confusion = torch.zeros(3, 3, dtype=torch.float64)
+    for target, answer in zip(TARGETS.tolist(), output.logits.argmax(1).tolist(), strict=True):
+        confusion[target, answer] += 1
+    assert torch.equal(method.criterion.confusion, confusion)
+    statistics = method.criterion.statistics
+    assert statistics.count.tolist() == [12, 8, 4]
+    for number in range(3):
+        mine = output.features[number == TARGETS]
+        torch.testing.assert_close(statistics.mean[number], mine.mean(0))
+        torch.testing.assert_close(statistics.covariance[number], torch.cov(mine.T, correction=0), atol=1e-6, rtol=1e-5)
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+def test_the_first_stage_is_plain_cross_entropy_and_the_second_the_reasoning_loss(model: FeatureClassifier) -> None:
+    method, batch = TwoStageRISDA(SETUP, mean_strength=0.7), Batch(INPUTS, TARGETS, None, torch.arange(24))
+    model.eval()
+    output = model(INPUTS)
+    first = method.loss(output, batch, risda_context(model))
+    assert torch.equal(first, F.cross_entropy(output.logits, TARGETS))
+    method.look(risda_context(model))
+    model.eval()
+    oracle = RISDALoss(3, 5, SETUP.class_counts, mean_strength=0.7, reduction="none")
+    oracle.load_state_dict(method.criterion.state_dict())
+    losses = oracle(output.features, TARGETS, model.head, 0.9)
+    raw = [(1 - 0.9999) / (1 - 0.9999**n) for n in (12, 8, 4)]
+    weights = torch.tensor([raw[target] for target in TARGETS.tolist()])
+    expected = (weights * losses).sum() / weights.sum()
+    torch.testing.assert_close(method.head_loss(output, batch, risda_context(model)), expected)
+    unweighted = TwoStageRISDA(SETUP, mean_strength=0.7, effective_beta=0.0)
+    unweighted.load_state_dict({**method.state_dict(), "class_weights": unweighted.class_weights})
+    torch.testing.assert_close(unweighted.head_loss(output, batch, risda_context(model)), losses.mean())
+    assert not torch.allclose(expected, first)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from icda.data.task import Batch
 from icda.methods import Setup, create_method
@@ -19,7 +20,7 @@ from icda.models import create_model
 from icda.models.base import Output
 from icda.training import TrainConfig, train
 from icda.training.checkpoint import load_checkpoint
-from support import domain_setup, make_batch, make_context, short_run
+from support import domain_setup, make_batch, make_context, make_grouped, short_run
 
 SETUP = domain_setup()
 
@@ -109,6 +110,22 @@ def test_a_training_too_short_for_the_jump_is_warned_of() -> None:
         warnings.simplefilter("error")
         for steps in (59, 0.9, 0):
             IRM(SETUP, anneal_steps=steps).on_stage_start(make_context())
+
+
+OFF = {
+    "irm": {"penalty": 0.0, "anneal_steps": 0},
+    "v_rex": {"penalty": 0.0, "anneal_steps": 0},
+    "coral": {"gamma": 0.0},
+}
+
+
+@pytest.mark.parametrize(("name", "options"), OFF.items())
+def test_no_penalty_is_the_mean_of_the_domains_cross_entropies_bit_for_bit(name: str, options: dict[str, Any]) -> None:
+    output, batch = make_grouped([0, 1, 2, 3, 0, 1, 0, 2, 2, 3, 0], seed=5)
+    domains = [batch.groups % 2 == domain for domain in (0, 1)]
+    losses = [F.cross_entropy(output.logits[rows], batch.targets[rows]) for rows in domains]
+    found = create_method(name, SETUP, options).loss(output, batch, make_context())
+    assert torch.equal(found, torch.stack(losses).mean())
 
 
 def test_a_penalty_method_without_penalties_says_so() -> None:

@@ -12,8 +12,7 @@ import torch
 
 from icda.methods import StepResult
 from icda.training import TrainConfig
-from icda.training.plan import Position, Tally, learning_rate
-from icda.training.seeding import random_state, restore_random_state, seed_everything
+from icda.training.plan import Position, Tally, learning_rate, random_state, restore_random_state, seed_everything
 
 TIMES = [k / 8 for k in range(8 * 20)]  # 20 epochs of eight iterations
 

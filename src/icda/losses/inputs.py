@@ -178,8 +178,8 @@ def check_call(
         from icda.losses.operators import checked_targets  # registers operators, which only a graph needs
 
         figures, messages, lows, highs = zip(*looks, strict=True)
-        seen = torch.stack([figure.detach().double() for figure in figures])
-        checked = checked_targets(targets, seen, list(lows), list(highs), "\n".join(messages), owner)
+        stacked = torch.stack([figure.detach().double() for figure in figures])
+        checked = checked_targets(targets, stacked, list(lows), list(highs), "\n".join(messages), owner)
         return replace(batch, targets=checked).masked()
     seen = checks.read_once(*(look.figure for look in looks))
     refuse(seen, looks, owner, features)

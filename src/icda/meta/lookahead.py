@@ -26,8 +26,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from icda.errors import InputError
-from icda.meta.forward import Forward, replay
-from icda.meta.reuse import FixedSigns, Reusing
+from icda.meta.forward import FixedSigns, Forward, Reusing, replay
 from icda.ranks import all_mean, all_means
 
 InnerLoss = Callable[[Tensor, Tensor], Tensor]  # (logits, head weight) -> scalar, with psi in its graph

@@ -1,12 +1,14 @@
-"""The stages of a training laid end to end, their learning rates, and where the training stands."""
+"""The stages of a training laid end to end, their learning rates, where the training stands, and the seeds of its draws."""
 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
+import numpy as np
 import torch
 from accelerate import Accelerator
 from torch import Tensor
@@ -143,3 +145,22 @@ class Position:
     def from_state(cls, state: Mapping[str, Any]) -> Position:
         check(state, {**get_type_hints(cls, include_extras=True), "tally": dict[str, float]}, "a position's ")
         return cls(**{**state, "tally": Tally(state["tally"])})
+
+
+def seed_everything(seed: int) -> None:
+    """Seed Python, NumPy and torch. Data order and augmentation have generators of their own."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def random_state() -> dict[str, Any]:
+    """torch's generators: all that a training step of ours draws from."""
+    cuda = {"cuda": torch.cuda.get_rng_state_all()} if torch.cuda.is_available() else {}
+    return {"cpu": torch.get_rng_state(), **cuda}
+
+
+def restore_random_state(state: dict[str, Any]) -> None:
+    torch.set_rng_state(state["cpu"])
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(state["cuda"])

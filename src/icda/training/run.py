@@ -43,8 +43,8 @@ from icda.training.evaluation import evaluate_split, group_samples
 from icda.training.first_rank import from_first_rank, is_first_rank, together
 from icda.training.known_groups import with_read_groups
 from icda.training.objects import PREFIX, OwnModel, named
+from icda.training.plan import seed_everything
 from icda.training.progress import ProgressView, describe_run
-from icda.training.seeding import seed_everything
 from icda.training.trainer import Trainer
 
 
