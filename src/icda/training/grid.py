@@ -22,7 +22,7 @@ from icda.results.claims import claimed
 from icda.results.files import FAILURE, REPORT
 from icda.results.foreign_text import printable
 from icda.training import TrainConfig, train
-from icda.training.finished import finished_result
+from icda.training.config import finished_result
 
 ATTEMPTS = 2  # a worker that dies takes its cell along: once may be bad luck
 

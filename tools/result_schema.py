@@ -1,4 +1,4 @@
-"""The JSON Schema of result.json, made from the types: `python -m icda.results.schema > docs/result_schema.json`."""
+"""The JSON Schema of result.json, made from the types: `python tools/result_schema.py > docs/result_schema.json`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 from pathlib import Path
 from typing import Any
 
-from icda.results.ledger import COLUMNS, add_to_ledger, read_ledger, to_row, write_ledger
+from icda.results.ledger import COLUMNS, to_row, write_ledger
+from icda_bench.ledger import add_to_ledger, read_ledger
 
 
 def result(**changes: Any) -> dict[str, Any]:
