@@ -14,11 +14,18 @@ from icda.statistics.checks import check_number, check_sizes, read_once
 from icda.statistics.class_statistics import KeepsPrecision
 from icda.statistics.low_rank import compress
 
+TARGETS = torch.arange(6) % 3
 
-def update(features: Any = None, targets: Any = None, **options: Any) -> None:
-    statistics = ClassStatistics(3, 4, "diagonal", **options)
-    given = torch.zeros(6, 4) if features is None else features
-    statistics.update(given, torch.arange(6) % 3 if targets is None else targets)
+
+def check_refused(error: type[Exception], words: str, features: Any, targets: Any = TARGETS) -> None:
+    """An update of statistics of any kind is refused, and nothing is lost."""
+    for kind in ("full", "diagonal", "low_rank"):
+        statistics = ClassStatistics(3, 4, kind)  # type: ignore[arg-type]
+        statistics.update(torch.randn(6, 4), TARGETS)
+        before = {name: value.clone() for name, value in statistics.state_dict().items()}
+        with pytest.raises(error, match=words):
+            statistics.update(features, targets)
+        assert all(torch.equal(value, before[name]) for name, value in statistics.state_dict().items())
 
 
 def spoilt(value: float) -> torch.Tensor:
@@ -42,8 +49,7 @@ def spoilt(value: float) -> torch.Tensor:
     ],
 )
 def test_features_that_cannot_be_taken_are_named(features: Any, error: type[Exception], words: str) -> None:
-    with pytest.raises(error, match=words):
-        update(features)
+    check_refused(error, words, features)
 
 
 @pytest.mark.parametrize(
@@ -57,14 +63,13 @@ def test_features_that_cannot_be_taken_are_named(features: Any, error: type[Exce
     ],
 )
 def test_labels_that_cannot_be_taken_are_named(targets: torch.Tensor, error: type[Exception], words: str) -> None:
-    with pytest.raises(error, match=words):
-        update(targets=targets)
+    check_refused(error, words, torch.zeros(6, 4), targets)
 
 
 def test_good_features_of_any_precision_pass_and_unvalidated_values_are_the_callers_affair() -> None:
-    update(torch.randn(6, 4, dtype=torch.bfloat16))
-    update(torch.randn(6, 4, dtype=torch.float64))
-    update(spoilt(float("nan")), validate=False)
+    ClassStatistics(3, 4).update(torch.randn(6, 4, dtype=torch.bfloat16), TARGETS.to(torch.uint8))
+    ClassStatistics(3, 4).double().update(spoilt(1e20).double(), TARGETS)
+    ClassStatistics(3, 4, validate=False).update(spoilt(float("nan")), TARGETS)
 
 
 @pytest.mark.parametrize("value", ["1", None, True, torch.tensor(1.0), float("nan"), -0.1, 1.1])
