@@ -14,7 +14,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from icda.cli.output import Bar, check_jobs, check_seed, say, tell
+from icda.cli.output import Bar, check_jobs, check_seed, make_table, say, tell
 from icda.errors import InputError
 from icda.terminal import make_console
 
@@ -244,9 +244,7 @@ def summary(fitted: Fitted) -> RenderableType:
     from icda.serving.headline import found_in_short, headline, warning
 
     trial = fitted.trial
-    table = Table(title=f"judged: {trial.held_out}", title_justify="left")
-    for name in ("", "which", "samples", "plain training", "this model"):
-        table.add_column(name, justify="left" if name in ("", "which") else "right", overflow="fold")
+    table = make_table(f"judged: {trial.held_out}", ["", "which"], ["samples", "plain training", "this model"])
     for line in trial.lines():
         before = "" if line.before is None else percent(line.before.accuracy)
         figures = (str(line.after.samples), before, percent(line.after.accuracy))
@@ -265,9 +263,7 @@ def _groups(trial: Trial) -> Table:
     """Every group with its size; those too small to judge as such."""
     from icda.report.formatting import percent
 
-    table = Table(title="groups (class x attribute)", title_justify="left")
-    for name in ("group", "samples", "plain training", "this model"):
-        table.add_column(name, justify="left" if name == "group" else "right", overflow="fold")
+    table = make_table("groups (class x attribute)", ["group"], ["samples", "plain training", "this model"])
     for line in trial.group_lines()[:GROUPS_SHOWN]:
         before = "" if line.before is None else percent(line.before.accuracy)
         after = percent(line.after.accuracy) if line.after.is_judged else "too few to judge"

@@ -82,6 +82,14 @@ def check_jobs(command: str, on: str, jobs: int | None) -> None:
 SHOWN = 50
 
 
+def make_table(title: str, words: Sequence[str], figures: Sequence[str]) -> Table:
+    """A table whose first columns are words, to the left, and the others figures, to the right."""
+    table = Table(title=title, title_justify="left")
+    for name in (*words, *figures):
+        table.add_column(name, justify="left" if name in words else "right", overflow="fold")
+    return table
+
+
 def group_table(result: RunResult) -> Table | None:
     """Every group with its size, the worst first; one that is too small to judge is shown as such. None without groups."""
     from icda.metrics.per_group import FEWEST
@@ -94,9 +102,7 @@ def group_table(result: RunResult) -> Table | None:
         return None
     rows.sort(key=lambda row: (row[1] < FEWEST, row[2], row[0]))
     more = f", the worst {SHOWN} of {len(rows)}" if len(rows) > SHOWN else ""
-    table = Table(title=f"groups (class x attribute){more}", title_justify="left")
-    for name in ("group", "samples", "right"):
-        table.add_column(name, justify="left" if name == "group" else "right", overflow="fold")
+    table = make_table(f"groups (class x attribute){more}", ["group"], ["samples", "right"])
     for name, count, share in rows[:SHOWN]:
         shown = percent(share) if count >= FEWEST else f"{percent(share)} (too few to judge)"
         table.add_row(Text(name), str(count), Text(shown))

@@ -28,7 +28,6 @@ class AdaptiveLogitAdjustmentLoss(CosineLoss):
     """
 
     names = ("adaptive_logit_adjustment", "ala")
-
     needs_counts = reads_counts = True
 
     @property

@@ -45,7 +45,6 @@ class LargeMarginSoftmaxLoss(AdjustedLoss):
     """
 
     names = ("large_margin_softmax", "l_softmax")
-
     steps: Tensor
     moves_features = True
 

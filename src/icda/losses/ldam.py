@@ -31,7 +31,6 @@ class LDAMLoss(CosineLoss):
     """
 
     names = ("ldam",)
-
     needs_counts = reads_counts = True
 
     def __init__(self, *sizes: Any, max_margin: float = 0.5, scale: float = SCALE, **options: Any) -> None:

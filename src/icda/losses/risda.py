@@ -39,7 +39,6 @@ class RISDALoss(StatisticsLoss):
     """
 
     names = ("risda",)
-
     confusion: Tensor
     keeps_own: Tensor
     confusion_is_set: Tensor

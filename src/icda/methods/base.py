@@ -26,11 +26,10 @@ from icda.registry import Registry
 from icda.results.run_result import Figure
 from icda.settings import checked
 
-__all__ = [  # what a method is written with
-    *("METHODS", "Batch", "Context", "FeatureClassifier", "Figures", "Inputs", "Method", "MissingNeedError", "Output"),
-    *("Sampling", "Setup", "Stage", "StepResult", "check_images", "check_metadata", "check_needs", "check_networks"),
-    "checked",
-]
+# What a method is written with.
+__all__ = ["METHODS", "Batch", "Context", "FeatureClassifier", "Figures", "Inputs", "Method", "MissingNeedError"]
+__all__ += ["Output", "Sampling", "Setup", "Stage", "StepResult", "checked"]
+__all__ += ["check_images", "check_metadata", "check_needs", "check_networks"]
 Figures: TypeAlias = Mapping[str, Figure]  # for the log
 METHODS: Registry[Callable[..., Method]] = Registry("method", "icda.methods", "icda.methods", beside=LOSSES)
 

@@ -21,29 +21,9 @@ METRICS = (
     "calibration_error",
     "nll",
 )
-COLUMNS = (
-    "task",
-    "method",
-    "seed",
-    "tier",
-    *METRICS,
-    "train_accuracy",
-    "groups",
-    "split",
-    "selection",
-    "attributes",
-    "model",
-    "epochs",
-    "precision",
-    "options",
-    "seconds",
-    "config_hash",
-    "data_hash",
-    "commit",
-    "code",
-    "machine",
-    "torch",
-)
+HOW = ("split", "selection", "attributes", "model", "epochs", "precision", "options", "seconds")
+WHERE = ("config_hash", "data_hash", "commit", "code", "machine", "torch")
+COLUMNS = ("task", "method", "seed", "tier", *METRICS, "train_accuracy", "groups", *HOW, *WHERE)
 
 
 def to_row(result: Mapping[str, Any], tier: str) -> dict[str, str]:

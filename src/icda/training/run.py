@@ -173,9 +173,8 @@ def load_task(config: TrainConfig, task: Task | None = None, model: OwnModel | N
 def _find_task(config: TrainConfig) -> Task:
     if config.data is None:
         return create_task(config.task, config.root, config.data_seed)
-    path = Path(config.data)
+    path, trust = Path(config.data), {"skip_unreadable": config.skip_unreadable, "allow_outside": config.allow_outside}
     if path.is_dir():
-        trust = {"skip_unreadable": config.skip_unreadable, "allow_outside": config.allow_outside}
         return folder_task(path, config.image_size, config.data_seed, **trust)
     columns = Columns(
         config.image_column, config.text_column, config.label_column, config.group_column, config.split_column
@@ -183,14 +182,7 @@ def _find_task(config: TrainConfig) -> Task:
     if path.suffix.lower() == ".npz":
         return features_task(path, columns, seed=config.data_seed)
     if path.is_file():
-        return csv_task(
-            path,
-            columns,
-            image_size=config.image_size,
-            seed=config.data_seed,
-            skip_unreadable=config.skip_unreadable,
-            allow_outside=config.allow_outside,
-        )
+        return csv_task(path, columns, image_size=config.image_size, seed=config.data_seed, **trust)
     raise MissingFileError(f"--data {path}: neither a folder of images nor a CSV or .npz file is there.")
 
 
