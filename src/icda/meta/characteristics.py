@@ -10,8 +10,9 @@ from torch.nn import functional as F
 
 from icda.ranks import all_gather_rows, all_reduce
 
-OF_SAMPLE, OF_CLASS = ("loss", "margin", "gradient_norm", "cosine", "entropy"), ("class_proportion", "class_mean_loss")
-NAMES = (*OF_SAMPLE, *OF_CLASS, "class_weight_norm", "relative_loss", "relative_margin")
+OF_SAMPLE = ("loss", "margin", "gradient_norm", "cosine", "entropy")
+OF_CLASS = ("class_proportion", "class_mean_loss", "class_weight_norm")
+NAMES = (*OF_SAMPLE, *OF_CLASS, "relative_loss", "relative_margin")
 FIRST_LOSS, FIRST_MARGIN = 5.0, 1.0  # what the class means are taken to be in the first epoch
 EPS = 1e-12
 
