@@ -13,19 +13,11 @@ def make_moments(kind: str) -> Moments:
     return Moments(kind, mean, scatter, scale[:, 0], rows if kind == "low_rank" else None)
 
 
-def test_diagonal_covariance_is_scatter_times_scale() -> None:
-    scatter, scale = torch.rand(3, 4), torch.tensor([1.0, 0.5, 0.0])
-    found = Moments("diagonal", torch.zeros(3, 4), scatter, scale).covariance()
-    for c in range(3):
-        for a in range(4):
-            assert found[c, a] == scatter[c, a] * scale[c]
-
-
-def test_full_covariance_is_scatter_times_scale() -> None:
-    scatter, scale = torch.rand(3, 4, 4), torch.tensor([1.0, 0.5, 0.0])
-    found = Moments("full", torch.zeros(3, 4), scatter, scale).covariance()
-    for c in range(3):
-        assert torch.equal(found[c], scatter[c] * scale[c])
+@pytest.mark.parametrize("kind", ["diagonal", "full"])
+def test_covariances_are_scatter_times_scale(kind: str) -> None:
+    moments = make_moments(kind)
+    for scatter, scale, found in zip(moments.scatter, moments.scale, moments.covariance(), strict=True):
+        assert torch.equal(found, scatter * scale)
 
 
 def test_low_rank_covariance_is_factor_squared_plus_diagonal() -> None:
