@@ -173,7 +173,8 @@ def load_task(config: TrainConfig, task: Task | None = None, model: OwnModel | N
 def _find_task(config: TrainConfig) -> Task:
     if config.data is None:
         return create_task(config.task, config.root, config.data_seed)
-    path, trust = Path(config.data), {"skip_unreadable": config.skip_unreadable, "allow_outside": config.allow_outside}
+    path = Path(config.data)
+    trust: Any = {"skip_unreadable": config.skip_unreadable, "allow_outside": config.allow_outside}
     if path.is_dir():
         return folder_task(path, config.image_size, config.data_seed, **trust)
     columns = Columns(
