@@ -143,12 +143,12 @@ def register_method(register_entry: Callable[[Any, str, Any], str]) -> Callable[
 def train_for() -> Callable[..., None]:
     """`train_for(config, steps)`: a run that ends without warning after so many steps, as if killed."""
     from icda.training import TrainConfig, train
-    from icda.training.progress import QuietView
+    from icda.training.progress import ProgressView
 
     class Stopped(BaseException):
         """Stands for a kill; no handler of ordinary errors sees it."""
 
-    class StoppingView(QuietView):
+    class StoppingView(ProgressView):
         """Stops the training after a number of steps."""
 
         def __init__(self, steps: int) -> None:

@@ -62,6 +62,28 @@ def make_network(classes: int = 3, dropout: float = 0.5) -> FeatureClassifier:
     )
 
 
+def head_batch(classes: int = 3, width: int = 5, size: int = 9, seed: int = 0) -> tuple[Tensor, Tensor, nn.Linear]:
+    """Features that want a gradient, labels among the first three classes in turn, and a head, in float64."""
+    generator = torch.Generator().manual_seed(seed)
+    head = nn.Linear(width, classes).double()
+    with torch.no_grad():
+        head.weight.copy_(torch.randn(classes, width, generator=generator))
+    features = torch.randn(size, width, generator=generator, dtype=torch.float64)
+    return features.requires_grad_(), torch.arange(size) % min(classes, 3), head
+
+
+def drawn_batch(seed: int, size: int, num_classes: int, dim: int) -> tuple[Tensor, Tensor, nn.Linear]:
+    """Features that want a gradient, labels and a head, all drawn, in float64."""
+    generator = torch.Generator().manual_seed(seed)
+    targets = torch.randint(num_classes, (size,), generator=generator)
+    features = torch.randn(size, dim, generator=generator, dtype=torch.float64).requires_grad_()
+    head = nn.Linear(dim, num_classes).double()
+    with torch.no_grad():
+        head.weight.copy_(torch.randn(num_classes, dim, generator=generator))
+        head.bias.copy_(torch.randn(num_classes, generator=generator))
+    return features, targets, head
+
+
 def make_grouped(groups: Sequence[int], seed: int, scale: float = 1.0) -> tuple[Output, Batch]:
     """Random features (N, 4), logits (N, 3) and targets in float64, for samples of given groups."""
     generator, count = torch.Generator().manual_seed(seed), len(groups)

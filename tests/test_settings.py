@@ -1,3 +1,5 @@
+"""Settings are checked against their annotations, and YAML is read without aliases."""
+
 from typing import Any, Literal
 
 import numpy as np
@@ -8,7 +10,7 @@ from icda.losses import ICDALoss, RISDALoss
 from icda.methods.create import option_names
 from icda.ranges import COUNTABLE, NotNegative, OpenShare, Positive, PositiveInt, Share, ShareBelowOne
 from icda.registry import UnknownNameError
-from icda.settings import check, check_names, checked, option_kinds
+from icda.settings import check, check_names, checked, option_kinds, read_yaml
 
 
 @pytest.mark.parametrize(
@@ -66,3 +68,26 @@ def test_arguments_stop_where_nothing_is_passed_on_and_each_constructor_checks_o
     for options in ({"beta": 2.0}, {"rate": -1.0}):
         with pytest.raises(InputError, match=next(iter(options))):
             Open(3, **options)
+
+
+# Nine lists, each of nine times the one before: 9^9 values in 300 characters.
+LAUGHS = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10))
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (LAUGHS, "aliases"),
+        ("a: &a [*a]", "aliases"),
+        ("[" * 5000, "YAML"),
+        ("a: !!python/object/apply:os.system [ls]", "YAML"),
+        ("day: 2020-99-99", "YAML"),
+    ],
+)
+def test_texts_that_are_no_settings_are_refused_in_a_sentence(text: str, named: str) -> None:
+    with pytest.raises(InputError, match=f"a.yaml .*{named}"):
+        read_yaml(text, "a.yaml")
+
+
+def test_an_empty_text_is_nothing() -> None:
+    assert read_yaml("", "a.yaml") is None

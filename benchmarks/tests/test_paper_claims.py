@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from icda.results.ledger import read_ledger
 from icda_bench import paper_claims
+from icda_bench.ledger import read_ledger
 from icda_bench.paper_claims import claims_table, load_claims
 from icda_bench.rows import append_rows
 from icda_bench.studies.tail_features.run import TailRow

@@ -41,33 +41,10 @@ _NAMES = {
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
-__all__ = [
-    "AdjustedLoss",
-    "Audit",
-    "AugmentedFeatures",
-    "ClassStatistics",
-    "CrossEntropyLoss",
-    "ICDAClassifier",
-    "ICDALoss",
-    "ISDALoss",
-    "LogitAdjustmentLoss",
-    "MetaICDA",
-    "MetaICDAClassifier",
-    "Moments",
-    "Questions",
-    "RISDALoss",
-    "RobustClassifier",
-    "Strength",
-    "StrengthNetwork",
-    "Verdict",
-    "__version__",
-    "ask",
-    "audit",
-    "augment",
-    "direct_strength",
-    "load",
-    "train",
-]
+__all__ = ["Audit", "Questions", "Verdict", "__version__", "ask", "audit", "load", "train"]
+__all__ += ["ICDAClassifier", "MetaICDA", "MetaICDAClassifier", "RobustClassifier", "StrengthNetwork"]
+__all__ += ["AdjustedLoss", "CrossEntropyLoss", "ICDALoss", "ISDALoss", "LogitAdjustmentLoss", "RISDALoss"]
+__all__ += ["AugmentedFeatures", "ClassStatistics", "Moments", "Strength", "augment", "direct_strength"]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import socket
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import get_context
 from typing import Any, Literal, Protocol, Self
 
 from icda.errors import InputError, OperationError
@@ -52,24 +53,13 @@ class Processes(Engine):
         self.threads = thread_budget() // self.jobs
 
     def each(self, work: Callable[..., Any], items: Iterable[Any], *shared: Any) -> Iterator[Any]:
-        begin = self.threads, work, shared
-        spawn = get_context("spawn")  # a fork of a process with threads may wait for ever
-        with ProcessPoolExecutor(self.jobs, mp_context=spawn, initializer=_begin, initargs=begin) as pool:
-
-            def submit(item: Any) -> Future[Any]:
-                with (
-                    _deaf_to_interrupts()
-                ):  # a process begins as its parent is, and imports for seconds before `_begin`
-                    return pool.submit(_work_on, item)
-
+        with process_pool(self.jobs, self.threads, work, *shared) as pool:
             try:
-                yield from _in_order(submit, Future.result, items, AHEAD * self.jobs)
+                yield from _in_order(lambda item: pool.submit(_work_on, item), Future.result, items, AHEAD * self.jobs)
             except BrokenProcessPool as error:
                 raise OperationError(
                     "one of the processes died: look for too little memory, or ask for fewer with --jobs."
                 ) from error
-            finally:
-                pool.shutdown(cancel_futures=True)
 
 
 class OnRay(Engine):
@@ -165,33 +155,60 @@ def _in_order(
 
 
 @contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Ctrl-C waits until the end; Windows has no such mask."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+def process_pool(jobs: int, threads: int = 1, *held: Any) -> Iterator[ProcessPoolExecutor]:
+    """Processes of so many torch threads each, which keep what is `held`. Work not begun at the end is dropped.
+
+    The processes end with this one, however it ends, and at Ctrl-C without a word of their own.
+    """
+    spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads may wait for ever
+    others = set(multiprocessing.active_children())
+    with _Pool(jobs, mp_context=spawn, initializer=_begin, initargs=(threads, held)) as pool:
+        try:
+            yield pool
+        except (KeyboardInterrupt, GeneratorExit):  # nobody waits for what is being worked on
+            for process in set(multiprocessing.active_children()) - others:
+                process.terminate()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
-_HELD: dict[str, Any] = {}  # what a process of `Processes` was given when it began
+class _Pool(ProcessPoolExecutor):
+    """Its processes never see Ctrl-C, not even while they start: they inherit that the signal is blocked."""
+
+    def submit(self, *call: Any, **named: Any) -> Future[Any]:
+        if not hasattr(signal, "pthread_sigmask"):  # Windows
+            return super().submit(*call, **named)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return super().submit(*call, **named)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)  # one that came meanwhile arrives now
 
 
-def _begin(threads: int, work: Callable[..., Any], shared: tuple[Any, ...]) -> None:
+_held: tuple[Any, ...] = ()  # what a process of a pool was given when it began
+
+
+def _begin(threads: int, held: tuple[Any, ...]) -> None:
+    global _held
     import torch
 
     torch.set_num_threads(threads)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches all processes: only the first one says so
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-    _HELD.update(work=work, shared=shared)
+    _held = held
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A process whose parent was killed would finish its work and then wait for ever for the next."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _work_on(item: Any) -> Any:
-    return _HELD["work"](item, *_HELD["shared"])
+    work, *shared = _held
+    return work(item, *shared)
 
 
 def _alone(work: Callable[..., Any], item: Any, *shared: Any) -> Any:

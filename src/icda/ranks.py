@@ -53,15 +53,3 @@ def all_gather_rows(tensor: Tensor) -> Tensor:
     gathered = [torch.empty_like(padded) for _ in sizes]
     dist.all_gather(gathered, padded)
     return torch.cat([part[: int(size)] for part, size in zip(gathered, sizes, strict=True)])
-
-
-def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
-    """sum_i w_i v_i / sum_i w_i over the batch of all ranks, once the trainer has averaged over them.
-
-    The weights carry no gradient. With one process it is what `cross_entropy(..., weight=...)` returns.
-
-    >>> weighted_mean(torch.tensor([1.0, 4.0]), torch.tensor([3.0, 1.0]))
-    tensor(1.7500)
-    """
-    total, count = all_reduce(torch.stack([weights.sum(), weights.new_tensor(float(len(weights)))]))
-    return (weights * values).mean() * count / total

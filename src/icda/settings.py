@@ -1,6 +1,6 @@
 """Settings from a command, a file or Python: annotations say what they may be, pydantic reads them, once.
 
-pydantic is imported when the first setting is checked: `icda --help` checks none.
+pydantic is imported when the first setting is checked, and yaml when the first file is read: `icda --help` does neither.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from icda.signature import full_signature
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+
 
 P = ParamSpec("P")
 
@@ -72,12 +73,20 @@ def option_kinds(cls: type[Any]) -> dict[str, Any]:
 
     What a class passes on may also go to the loss it names as `inner_loss`.
     """
-    known = full_signature(cls, types=True).parameters.values()
+    known = full_signature(cls, _with_types).parameters.values()
     kinds = {each.name: each.annotation for each in known if each.kind is each.KEYWORD_ONLY}
     kinds = {name: Any if isinstance(kind, str) or kind is inspect._empty else kind for name, kind in kinds.items()}
     passes_on = any(each.kind is each.VAR_KEYWORD for each in inspect.signature(cls.__init__).parameters.values())
     inner = getattr(cls, "inner_loss", None) if passes_on else None
     return kinds if inner is None else kinds | {**option_kinds(inner), **kinds}
+
+
+def _with_types(maker: Callable[..., None]) -> inspect.Signature:
+    """Annotations as what they stand for, and as texts where that exists for type checkers only."""
+    try:
+        return inspect.signature(maker, eval_str=True)
+    except NameError:
+        return inspect.signature(maker)
 
 
 @functools.cache
@@ -111,3 +120,28 @@ def _reads_as_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def read_yaml(text: str, origin: str) -> Any:
+    """The value of a YAML text.
+
+    >>> read_yaml("{epochs: 3, milestones: [0.5]}", "a.yaml")
+    {'epochs': 3, 'milestones': [0.5]}
+    >>> read_yaml("a: [", "a.yaml")
+    Traceback (most recent call last):
+    icda.errors.InputError: a.yaml cannot be read as YAML: expected the node content, ... (line 1, column 5).
+    """
+    import yaml
+
+    try:
+        aliased = any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader))
+        value = None if aliased else yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = "" if mark is None else f" (line {mark.line + 1}, column {mark.column + 1})"
+        raise InputError(f"{origin} cannot be read as YAML: {getattr(error, 'problem', error)}{where}.") from error
+    except (RecursionError, ValueError) as error:  # nested too deeply; or such as the date 2020-99-99
+        raise InputError(f"{origin} cannot be read as YAML: {error}.") from error
+    if aliased:
+        raise InputError(f"{origin} has YAML aliases (*name): write out what they stand for.")
+    return value

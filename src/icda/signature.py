@@ -25,14 +25,11 @@ class ShowsOptions:
         )
 
 
-def full_signature(cls: type, types: bool = False) -> inspect.Signature:
-    """The arguments of a class with those of the bases that its `*sizes` and `**options` reach.
-
-    With `types` annotations are what they stand for, and texts where that exists for type checkers only.
-    """
+def full_signature(cls: type, read: Callable[..., inspect.Signature] = inspect.signature) -> inspect.Signature:
+    """The arguments of a class with those of the bases that its `*sizes` and `**options` reach."""
     merged: dict[str, Parameter] = {}
     for maker in (vars(base)["__init__"] for base in cls.__mro__[:-1] if "__init__" in vars(base)):
-        _, *parameters = _signature(maker, types).parameters.values()
+        _, *parameters = read(maker).parameters.values()
         kinds = {each.kind for each in parameters}
         for each in parameters:
             if each.kind not in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL):
@@ -40,13 +37,6 @@ def full_signature(cls: type, types: bool = False) -> inspect.Signature:
         if Parameter.VAR_KEYWORD not in kinds:
             break
     return inspect.Signature(sorted(merged.values(), key=lambda each: each.kind))
-
-
-def _signature(maker: Callable[..., None], types: bool) -> inspect.Signature:
-    try:
-        return inspect.signature(maker, eval_str=types)
-    except NameError:
-        return inspect.signature(maker)
 
 
 def full_doc(cls: type, signature: inspect.Signature) -> str:

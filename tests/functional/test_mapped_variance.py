@@ -19,7 +19,7 @@ def statistics(kind: str, classes: int = C, samples: int = 60) -> tuple[ClassSta
 def test_the_table_is_the_quadratic_form_of_every_class_on_every_boundary(kind: str) -> None:
     found, _, _ = statistics(kind)
     weight = torch.randn(C, A, dtype=torch.float64)
-    table = mapped_variances(weight, found.moments())
+    table = torch.stack([mapped_variances(weight, found.moments(), j) for j in range(len(weight))])
     for j in range(C):
         sigma = found.covariance[j] if kind != "diagonal" else torch.diag(found.covariance[j])
         for y in range(C):
@@ -32,7 +32,7 @@ def test_the_table_is_the_variance_of_logit_differences_over_the_samples_of_a_cl
     found, features, targets = statistics("full")
     weight, bias = torch.randn(C, A, dtype=torch.float64), torch.randn(C, dtype=torch.float64)
     logits = features @ weight.T + bias
-    table = mapped_variances(weight, found.moments())
+    table = torch.stack([mapped_variances(weight, found.moments(), j) for j in range(len(weight))])
     for j in range(C):
         own = logits[targets == j]
         for y, c in ((0, 1), (2, 3), (1, 3)):
@@ -42,7 +42,7 @@ def test_the_table_is_the_variance_of_logit_differences_over_the_samples_of_a_cl
 def test_the_means_tell_boundaries_of_a_class_from_those_of_others() -> None:
     found, _, _ = statistics("full")
     weight = torch.randn(C, A, dtype=torch.float64)
-    table = mapped_variances(weight, found.moments())
+    table = torch.stack([mapped_variances(weight, found.moments(), j) for j in range(len(weight))])
     own, unrelated = [], []
     for j in range(C):
         for y in range(C):
@@ -82,6 +82,6 @@ def test_many_classes_are_looked_at_by_a_part_of_them_evenly_spaced() -> None:
     weight = torch.randn(9, A, dtype=torch.float64)
     means = mean_mapped_variances(weight, found.moments(), class_limit=3)
     chosen = [0, 4, 8]
-    table = mapped_variances(weight, found.moments())
+    table = torch.stack([mapped_variances(weight, found.moments(), j) for j in range(len(weight))])
     own = [table[j, j, c].item() for j in chosen for c in chosen if c != j]
     assert means.own == pytest.approx(sum(own) / len(own), rel=1e-12)

@@ -4,16 +4,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from icda.losses import LOSSES
 from icda.losses.adaptive_logit_adjustment import AdaptiveLogitAdjustmentLoss
 from icda.losses.cosine import cosines
+from support import head_batch
 
 COUNTS = [500, 40, 3]
-
-
-def make_batch(num_classes: int = 3) -> tuple[Tensor, Tensor, nn.Linear]:
-    features = torch.randn(9, 5, dtype=torch.float64).requires_grad_()
-    return features, torch.arange(9) % min(num_classes, 3), nn.Linear(5, num_classes).double()
 
 
 def oracle(features: Tensor, weight: Tensor, targets: Tensor, counts: list[int], s: float) -> list[float]:
@@ -33,7 +28,7 @@ def oracle(features: Tensor, weight: Tensor, targets: Tensor, counts: list[int],
 @pytest.mark.parametrize("scale", [30.0, 10.0])
 @pytest.mark.parametrize("counts", [COUNTS, [7, 2], [50, 20, 9] + [1] * 96 + [0]], ids=["3", "2", "100, one absent"])
 def test_it_is_the_formula_computed_in_loops(scale: float, counts: list[int]) -> None:
-    features, targets, head = make_batch(len(counts))
+    features, targets, head = head_batch(len(counts))
     targets = targets % len(counts)
     expected = torch.tensor(oracle(features, head.weight, targets, counts, scale), dtype=torch.float64)
     for reduction, wanted in (("none", expected), ("mean", expected.mean()), ("sum", expected.sum())):
@@ -42,7 +37,7 @@ def test_it_is_the_formula_computed_in_loops(scale: float, counts: list[int]) ->
 
 
 def test_with_equal_counts_only_the_difficulty_makes_a_margin() -> None:
-    features, targets, head = make_batch()
+    features, targets, head = head_batch()
     loss = AdaptiveLogitAdjustmentLoss(3, 5, torch.full((3,), 12))
     assert torch.equal(loss.rarity, torch.ones(3, dtype=torch.float64))
     own = cosines(features, head.weight).gather(1, targets[:, None]).squeeze(1)
@@ -60,7 +55,7 @@ def test_a_sample_at_its_class_weight_has_no_margin_and_one_opposite_the_largest
 
 
 def test_the_margin_is_a_constant_to_the_gradient() -> None:
-    features, targets, head = make_batch()
+    features, targets, head = head_batch()
     loss = AdaptiveLogitAdjustmentLoss(3, 5, torch.tensor(COUNTS))
     phi = loss.adjustment(features, targets, head)
     assert not phi.requires_grad
@@ -69,10 +64,3 @@ def test_the_margin_is_a_constant_to_the_gradient() -> None:
     found = torch.autograd.grad(loss(features, targets, head), [features, head.weight])
     for mine, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
-
-
-def test_counts_come_back_with_the_state_and_the_short_name_finds_it() -> None:
-    loss, other = (AdaptiveLogitAdjustmentLoss(3, 5, torch.tensor(counts)) for counts in (COUNTS, [1, 1, 1]))
-    other.load_state_dict(loss.state_dict())
-    assert torch.equal(other.rarity, loss.rarity)
-    assert LOSSES.get("ALA") is AdaptiveLogitAdjustmentLoss

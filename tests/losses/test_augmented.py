@@ -11,26 +11,16 @@ from torch.utils._pytree import tree_leaves
 
 from icda import AdjustedLoss, ClassStatistics, ICDALoss, ISDALoss, RISDALoss
 from icda.losses.augmented import choose_covariance
+from support import drawn_batch
 
 TYPES = [ISDALoss, RISDALoss, ICDALoss]
 KINDS = ["full", "diagonal", "low_rank"]
 
 
-def make_batch(seed: int, size: int, num_classes: int, dim: int) -> tuple[Tensor, Tensor, nn.Linear]:
-    generator = torch.Generator().manual_seed(seed)
-    targets = torch.randint(num_classes, (size,), generator=generator)
-    features = torch.randn(size, dim, generator=generator, dtype=torch.float64).requires_grad_()
-    head = nn.Linear(dim, num_classes).double()
-    with torch.no_grad():
-        head.weight.copy_(torch.randn(num_classes, dim, generator=generator))
-        head.bias.copy_(torch.randn(num_classes, generator=generator))
-    return features, targets, head
-
-
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("covariance", KINDS)
 def test_train_mode_folds_the_batch_in_before_the_loss_is_computed(kind: type[AdjustedLoss], covariance: str) -> None:
-    features, targets, head = make_batch(0, 9, 4, 3)
+    features, targets, head = drawn_batch(0, 9, 4, 3)
     loss, reference = (kind(4, 3, covariance=covariance).double() for _ in range(2))
     statistics = ClassStatistics(4, 3, covariance).double()
     value = loss(features, targets, head, progress=0.6)
@@ -47,12 +37,12 @@ def test_train_mode_folds_the_batch_in_before_the_loss_is_computed(kind: type[Ad
 def test_backward_after_a_second_update_gives_the_gradient_of_the_first_graph(
     kind: type[AdjustedLoss], covariance: str, shape: tuple[int, int, int]
 ) -> None:
-    features, targets, head = make_batch(0, *shape)
+    features, targets, head = drawn_batch(0, *shape)
     leaves = [features, head.weight, head.bias]
     alone, twice = (kind(shape[1], shape[2], covariance=covariance).double() for _ in range(2))
     expected = torch.autograd.grad(alone(features, targets, head), leaves)
     first = twice(features, targets, head)
-    other, labels, _ = make_batch(1, *shape)
+    other, labels, _ = drawn_batch(1, *shape)
     second = twice(other, labels, head)
     found = torch.autograd.grad(first, leaves)
     for mine, wanted in zip(found, expected, strict=True):
@@ -65,7 +55,7 @@ def test_backward_after_a_second_update_gives_the_gradient_of_the_first_graph(
 def test_backward_after_a_merge_gives_the_gradient_of_the_first_graph(
     kind: type[AdjustedLoss], covariance: str
 ) -> None:
-    features, targets, head = make_batch(0, 9, 4, 3)
+    features, targets, head = drawn_batch(0, 9, 4, 3)
     alone, merged = (kind(4, 3, covariance=covariance).double() for _ in range(2))
     expected = torch.autograd.grad(alone(features, targets, head), head.weight)[0]
     value = merged(features, targets, head)
@@ -130,7 +120,7 @@ class LargestTensor(TorchDispatchMode):
 
 
 def largest_in_a_step(kind: type[AdjustedLoss], covariance: str, size: int, num_classes: int, dim: int) -> int:
-    features, targets, head = make_batch(0, size, num_classes, dim)
+    features, targets, head = drawn_batch(0, size, num_classes, dim)
     loss = kind(num_classes, dim, torch.arange(num_classes) + 1, covariance=covariance, rank=8).double()
     with LargestTensor() as probe:
         loss(features, targets, head, progress=0.5).backward()
@@ -208,7 +198,7 @@ def steps_on_rank(rank: int) -> dict[tuple[str, str], list[dict[str, Tensor]]]:
         for covariance in KINDS:
             loss, steps = rank_loss(case, covariance), []
             for seed, cut in enumerate(CUTS):
-                features, targets, head = make_batch(seed, 12, 5, 3)
+                features, targets, head = drawn_batch(seed, 12, 5, 3)
                 mine = split(targets, cut) if rank == 0 else ~split(targets, cut)
                 steps.append(run_step(loss, features[mine], targets[mine], head))
             result[case, covariance] = steps
@@ -225,7 +215,7 @@ def on_two_ranks(run_on_ranks: Any) -> list[dict[tuple[str, str], list[dict[str,
 def test_two_ranks_give_the_loss_and_gradients_of_one_process(case: str, covariance: str, on_two_ranks: Any) -> None:
     loss = rank_loss(case, covariance)
     for seed, cut in enumerate(CUTS):
-        features, targets, head = make_batch(seed, 12, 5, 3)
+        features, targets, head = drawn_batch(seed, 12, 5, 3)
         expected = run_step(loss, features, targets, head)
         parts = [result[case, covariance][seed] for result in on_two_ranks]
         shares = [part["size"] / 12 for part in parts]

@@ -2,16 +2,12 @@ import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from icda import CrossEntropyLoss
 from icda.losses.focal import FocalLoss, softmax_focal
-
-
-def make_batch(num_classes: int = 4, size: int = 9) -> tuple[Tensor, Tensor, nn.Linear]:
-    features = torch.randn(size, 5, dtype=torch.float64).requires_grad_()
-    return features, torch.randint(num_classes, (size,)), nn.Linear(5, num_classes).double()
+from support import head_batch
 
 
 def oracle(logits: Tensor, targets: Tensor, gamma: float) -> list[float]:
@@ -25,7 +21,7 @@ def oracle(logits: Tensor, targets: Tensor, gamma: float) -> list[float]:
 @pytest.mark.parametrize("gamma", [0.5, 1.0, 2.0, 3.7])
 @pytest.mark.parametrize("num_classes", [2, 4, 100])
 def test_it_is_the_formula_computed_in_loops(gamma: float, num_classes: int) -> None:
-    features, targets, head = make_batch(num_classes)
+    features, targets, head = head_batch(num_classes)
     expected = torch.tensor(oracle(head(features), targets, gamma), dtype=torch.float64)
     for reduction, wanted in (("none", expected), ("mean", expected.mean()), ("sum", expected.sum())):
         value = FocalLoss(num_classes, 5, gamma=gamma, reduction=reduction)(features, targets, head)
@@ -33,15 +29,9 @@ def test_it_is_the_formula_computed_in_loops(gamma: float, num_classes: int) -> 
 
 
 def test_gamma_zero_is_cross_entropy() -> None:
-    features, targets, head = make_batch()
+    features, targets, head = head_batch(4)
     value = FocalLoss(4, 5, gamma=0.0)(features, targets, head)
     assert torch.equal(value, CrossEntropyLoss(4, 5)(features, targets, head))
-
-
-@pytest.mark.parametrize("gamma", [0.5, 1.0, 2.0])
-def test_gradients_are_right(gamma: float) -> None:
-    logits, targets = torch.randn(6, 4, dtype=torch.float64).requires_grad_(), torch.randint(4, (6,))
-    assert torch.autograd.gradcheck(lambda z: softmax_focal(z, targets, gamma), (logits,))
 
 
 @pytest.mark.parametrize("gamma", [0.5, 1.0, 2.0])
@@ -60,9 +50,3 @@ def test_a_sure_sample_counts_for_less_than_in_cross_entropy() -> None:
     logits, targets = torch.tensor([[3.0, 0.0], [-3.0, 0.0]]), torch.tensor([0, 0])
     share = softmax_focal(logits, targets, 2.0) / F.cross_entropy(logits, targets, reduction="none")
     assert share[0] < 0.01 < 0.9 < share[1]
-
-
-@pytest.mark.parametrize("gamma", [-0.1, math.inf, math.nan])
-def test_a_bad_gamma_is_refused(gamma: float) -> None:
-    with pytest.raises(ValueError, match="gamma"):
-        FocalLoss(3, 5, gamma=gamma)

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from icda.losses.head import check_head, head_parameters
+from icda.losses import CrossEntropyLoss
+from icda.losses.head import head_parameters
 
 
 def test_linear_convolution_and_tuple_give_the_same_parameters() -> None:
@@ -53,5 +54,5 @@ def test_a_tuple_of_other_than_two_items_is_refused(items: Any) -> None:
 
 @pytest.mark.parametrize("shape", [(4, 3), (3, 5), (2, 4)])
 def test_a_head_of_another_shape_is_refused_with_both_shapes(shape: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match=rf"Owner was made for 3 classes and 4 features.*\({shape[0]}, {shape[1]}\)"):
-        check_head(torch.zeros(shape), None, 3, 4, "Owner")
+    with pytest.raises(ValueError, match=rf"head's weight of shape \(3, 4\), got \({shape[0]}, {shape[1]}\)"):
+        CrossEntropyLoss(3, 4)(torch.zeros(2, 4), torch.tensor([0, 1]), (torch.zeros(shape), None))

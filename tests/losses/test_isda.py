@@ -1,18 +1,12 @@
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from icda import CrossEntropyLoss, ISDALoss
+from support import drawn_batch
 
 SHAPES = [(7, 4, 5), (3, 9, 4), (6, 2, 3)]
-
-
-def make_batch(seed: int, size: int, num_classes: int, dim: int) -> tuple[Tensor, Tensor, nn.Linear]:
-    generator = torch.Generator().manual_seed(seed)
-    features = torch.randn(size, dim, generator=generator, dtype=torch.float64).requires_grad_()
-    torch.manual_seed(seed)
-    return features, torch.randint(num_classes, (size,), generator=generator), nn.Linear(dim, num_classes).double()
 
 
 def oracle_adjustment(targets: Tensor, weight: Tensor, sigma: Tensor, lam: float) -> Tensor:
@@ -30,7 +24,7 @@ def test_adjustment_loss_and_gradients_equal_naive_loops(kind: str, shape: tuple
     loss = ISDALoss(num_classes, dim, lambda0=0.8, covariance=kind, rank=dim).double()
     seen: list[tuple[Tensor, Tensor]] = []
     for seed in range(3):
-        features, targets, head = make_batch(seed, *shape)
+        features, targets, head = drawn_batch(seed, *shape)
         value = loss(features, targets, head, progress=0.7)
         seen.append((features.detach(), targets))
     everything, labels = torch.cat([f for f, _ in seen]), torch.cat([t for _, t in seen])
@@ -50,13 +44,13 @@ def test_adjustment_loss_and_gradients_equal_naive_loops(kind: str, shape: tuple
 
 @pytest.mark.parametrize(("lambda0", "progress"), [(0.5, 0.0), (0.0, 1.0)])
 def test_lambda_zero_is_cross_entropy(lambda0: float, progress: float) -> None:
-    features, targets, head = make_batch(0, 7, 4, 5)
+    features, targets, head = drawn_batch(0, 7, 4, 5)
     value = ISDALoss(4, 5, lambda0=lambda0).double()(features, targets, head, progress)
     torch.testing.assert_close(value, CrossEntropyLoss(4, 5)(features, targets, head), rtol=0, atol=0)
 
 
 def test_the_loss_is_never_below_cross_entropy_and_grows_with_progress() -> None:
-    features, targets, head = make_batch(1, 20, 4, 5)
+    features, targets, head = drawn_batch(1, 20, 4, 5)
     loss = ISDALoss(4, 5).double()
     loss(features, targets, head)
     loss.eval()
@@ -66,7 +60,7 @@ def test_the_loss_is_never_below_cross_entropy_and_grows_with_progress() -> None
 
 
 def test_samples_of_one_label_share_one_adjustment() -> None:
-    features, targets, head = make_batch(2, 20, 4, 5)
+    features, targets, head = drawn_batch(2, 20, 4, 5)
     loss = ISDALoss(4, 5).double()
     loss(features, targets, head)
     phi = loss.adjustment(features, targets, head)

@@ -7,13 +7,9 @@ from torch.nn import functional as F
 
 from icda.losses.cosine import cosines
 from icda.losses.ldam import LDAMLoss
+from support import head_batch
 
 COUNTS = [500, 40, 3]
-
-
-def make_batch(num_classes: int = 3) -> tuple[Tensor, Tensor, nn.Linear]:
-    features = torch.randn(9, 5, dtype=torch.float64).requires_grad_()
-    return features, torch.arange(9) % min(num_classes, 3), nn.Linear(5, num_classes).double()
 
 
 def oracle(features: Tensor, weight: Tensor, targets: Tensor, counts: list[int], top: float, s: float) -> list[float]:
@@ -32,7 +28,7 @@ def oracle(features: Tensor, weight: Tensor, targets: Tensor, counts: list[int],
 @pytest.mark.parametrize(("max_margin", "scale"), [(0.5, 30.0), (0.3, 10.0)])
 @pytest.mark.parametrize("counts", [COUNTS, [7, 2], [50, 20, 9] + [1] * 96 + [0]], ids=["3", "2", "100, one absent"])
 def test_it_is_the_formula_computed_in_loops(max_margin: float, scale: float, counts: list[int]) -> None:
-    features, targets, head = make_batch(len(counts))
+    features, targets, head = head_batch(len(counts))
     targets = targets % len(counts)
     expected = torch.tensor(oracle(features, head.weight, targets, counts, max_margin, scale), dtype=torch.float64)
     for reduction, wanted in (("none", expected), ("mean", expected.mean()), ("sum", expected.sum())):
@@ -41,7 +37,7 @@ def test_it_is_the_formula_computed_in_loops(max_margin: float, scale: float, co
 
 
 def test_margin_zero_is_the_cross_entropy_of_scaled_cosines() -> None:
-    features, targets, head = make_batch()
+    features, targets, head = head_batch()
     value = LDAMLoss(3, 5, torch.tensor(COUNTS), max_margin=0.0, scale=16.0)(features, targets, head)
     expected = F.cross_entropy(16 * cosines(features, head.weight), targets)
     torch.testing.assert_close(value, expected, rtol=0, atol=1e-13)
@@ -54,21 +50,3 @@ def test_the_rarest_class_has_the_largest_margin_and_an_absent_one_none() -> Non
     assert phi.gather(1, torch.tensor([[0], [1]])).flatten().tolist() == [0, 0]
     assert phi[0, 1:].tolist() == pytest.approx([6.0] * 3)
     assert phi[1, 0].item() == pytest.approx(12.0)
-
-
-def test_gradients_are_right() -> None:
-    features, targets, head = make_batch()
-    loss = LDAMLoss(3, 5, torch.tensor(COUNTS), scale=5.0)
-    assert torch.autograd.gradcheck(lambda h, w: loss(h, targets, (w, None)), (features, head.weight))
-
-
-def test_counts_come_back_with_the_state() -> None:
-    loss, other = (LDAMLoss(3, 5, torch.tensor(counts)) for counts in (COUNTS, [1, 1, 1]))
-    other.load_state_dict(loss.state_dict())
-    assert torch.equal(other.margins, loss.margins)
-
-
-@pytest.mark.parametrize("margin", [-0.1, math.inf, math.nan])
-def test_a_bad_margin_is_refused(margin: float) -> None:
-    with pytest.raises(ValueError, match="max_margin"):
-        LDAMLoss(3, 5, torch.tensor(COUNTS), max_margin=margin)

@@ -191,14 +191,6 @@ def test_the_table_is_saved_kept_exact_and_restored() -> None:
     assert "prior" not in ICDALoss(C, A).state_dict()
 
 
-def test_given_strengths_combine_with_the_prior_of_an_attribute() -> None:
-    features, targets, head, attributes = make_batch()
-    loss = trained(prior=TABLE)
-    strength = loss.strength(features, targets, head.weight)
-    found = loss.combine(targets, head.weight, 0.7, strength, attributes=attributes)
-    torch.testing.assert_close(found, loss.adjustment(features, targets, head, 0.7, attributes=attributes))
-
-
 ATTRIBUTES = torch.arange(N) % 3
 
 

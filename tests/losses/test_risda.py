@@ -4,15 +4,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda import CrossEntropyLoss, ISDALoss, RISDALoss
+from support import drawn_batch
 
 SHAPES = [(7, 4, 5), (3, 9, 4), (6, 2, 3)]
-
-
-def make_batch(seed: int, size: int, num_classes: int, dim: int) -> tuple[Tensor, Tensor, nn.Linear]:
-    generator = torch.Generator().manual_seed(seed)
-    features = torch.randn(size, dim, generator=generator, dtype=torch.float64).requires_grad_()
-    torch.manual_seed(seed)
-    return features, torch.randint(num_classes, (size,), generator=generator), nn.Linear(dim, num_classes).double()
 
 
 def oracle_adjustment(
@@ -44,7 +38,7 @@ def test_adjustment_loss_and_gradients_equal_naive_loops(
     confusion = torch.zeros(num_classes, num_classes, dtype=torch.float64)
     seen: list[tuple[Tensor, Tensor]] = []
     for seed in range(3):
-        features, targets, head = make_batch(seed, *shape)
+        features, targets, head = drawn_batch(seed, *shape)
         value = loss(features, targets, head, progress=0.7)
         seen.append((features.detach(), targets))
         for y, scores in zip(targets.tolist(), head(features).tolist(), strict=True):
@@ -68,7 +62,7 @@ def test_adjustment_loss_and_gradients_equal_naive_loops(
 
 
 def test_the_identity_as_confusion_is_isda() -> None:
-    features, targets, head = make_batch(0, 9, 4, 5)
+    features, targets, head = drawn_batch(0, 9, 4, 5)
     risda, isda = RISDALoss(4, 5).double(), ISDALoss(4, 5).double()
     risda.set_confusion(torch.eye(4))
     found, expected = risda(features, targets, head, 0.7), isda(features, targets, head, 0.7)
@@ -76,13 +70,13 @@ def test_the_identity_as_confusion_is_isda() -> None:
 
 
 def test_progress_zero_is_cross_entropy() -> None:
-    features, targets, head = make_batch(0, 9, 4, 5)
+    features, targets, head = drawn_batch(0, 9, 4, 5)
     value = RISDALoss(4, 5).double()(features, targets, head, progress=0.0)
     assert torch.equal(value, CrossEntropyLoss(4, 5)(features, targets, head))
 
 
 def test_the_means_still_move_when_lambda_is_zero() -> None:
-    features, targets, head = make_batch(0, 9, 4, 5)
+    features, targets, head = drawn_batch(0, 9, 4, 5)
     loss = RISDALoss(4, 5, lambda0=0.0).double()
     loss.set_confusion(torch.ones(4, 4))
     loss(features, targets, head)
@@ -102,7 +96,7 @@ def test_relations_are_rows_that_sum_to_one_and_a_class_not_seen_is_related_to_i
 
 
 def test_a_confusion_that_was_set_is_counted_no_further() -> None:
-    features, targets, head = make_batch(1, 9, 4, 5)
+    features, targets, head = drawn_batch(1, 9, 4, 5)
     loss = RISDALoss(4, 5).double()
     loss(features, targets, head)
     assert loss.confusion.sum() == 9
@@ -113,7 +107,7 @@ def test_a_confusion_that_was_set_is_counted_no_further() -> None:
 
 
 def test_that_the_confusion_was_set_is_part_of_the_state() -> None:
-    features, targets, head = make_batch(1, 9, 4, 5)
+    features, targets, head = drawn_batch(1, 9, 4, 5)
     loss, restored = RISDALoss(4, 5).double(), RISDALoss(4, 5).double()
     loss.set_confusion(torch.rand(4, 4))
     restored.load_state_dict(loss.state_dict())
@@ -122,7 +116,7 @@ def test_that_the_confusion_was_set_is_part_of_the_state() -> None:
 
 
 def test_evaluation_counts_no_confusion() -> None:
-    features, targets, head = make_batch(1, 9, 4, 5)
+    features, targets, head = drawn_batch(1, 9, 4, 5)
     loss = RISDALoss(4, 5).double().eval()
     loss(features, targets, head)
     assert not loss.confusion.any()
@@ -131,7 +125,7 @@ def test_evaluation_counts_no_confusion() -> None:
 def test_mixing_is_read_not_written_back_into_the_statistics() -> None:
     risda, isda = RISDALoss(4, 5).double(), ISDALoss(4, 5).double()
     for seed in range(3):
-        features, targets, head = make_batch(seed, 9, 4, 5)
+        features, targets, head = drawn_batch(seed, 9, 4, 5)
         risda(features, targets, head)
         isda(features, targets, head)
     assert torch.equal(risda.statistics.covariance, isda.statistics.covariance)
@@ -170,7 +164,7 @@ def released_code(
 @pytest.mark.parametrize("head_classes", [0, 2])
 def test_written_back_mixtures_compound_as_in_the_released_code(kind: str, head_classes: int) -> None:
     counts = torch.tensor([9, 7, 5, 2])  # the first classes are the most frequent, as there
-    batches = [make_batch(seed, 12, 4, 5) for seed in range(6)]
+    batches = [drawn_batch(seed, 12, 4, 5) for seed in range(6)]
     batches = [(features, torch.arange(12) % 4, head) for features, _, head in batches]
     options = {"lambda0": 1.0, "head_classes": head_classes, "covariance": kind, "write_back": True}
     loss, relation = RISDALoss(4, 5, counts, **options).double(), torch.rand(4, 4, dtype=torch.float64)
@@ -194,7 +188,7 @@ def test_tail_classes_lose_their_own_covariance_where_it_is_written_back() -> No
     for loss in (plain, written):
         loss.set_confusion(torch.tensor([[8, 1, 1, 0], [2, 6, 1, 1], [3, 1, 5, 1], [4, 1, 1, 4]]))
         for seed in range(50):
-            features, targets, head = make_batch(seed, 12, 4, 5)
+            features, targets, head = drawn_batch(seed, 12, 4, 5)
             loss(features * (1 + targets[:, None]), targets, head)
     own, mixed = plain.statistics.covariance, written.statistics.covariance
     torch.testing.assert_close(mixed[0], own[0])
@@ -202,7 +196,7 @@ def test_tail_classes_lose_their_own_covariance_where_it_is_written_back() -> No
 
 
 def test_evaluation_writes_nothing_back_and_low_rank_covariances_are_refused() -> None:
-    features, targets, head = make_batch(0, 12, 4, 5)
+    features, targets, head = drawn_batch(0, 12, 4, 5)
     loss = RISDALoss(4, 5, write_back=True).double()
     loss(features, targets, head)
     before = loss.statistics.covariance.clone()

@@ -1,4 +1,4 @@
-"""The look-ahead's gradient against `create_graph=True`, finite differences and the closed forms of mathematics 3.3."""
+"""The look-ahead against double backward, finite differences, closed forms and one process."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from torch.nn import functional as F
 from icda.data.task import Batch
 from icda.functional.strength import Strength
 from icda.losses import ICDALoss
-from icda.meta import Forward, look_ahead
+from icda.meta import Forward, MetaGradient, look_ahead
+from icda.meta.moments import normalised, with_values
 from icda.methods.base import Context, Setup
 from icda.methods.meta_icda import MetaICDAMethod
-from icda.methods.meta_weight_net import MetaWeightNet
-from icda.methods.metasaug import MetaSAug
-from icda.models import create_model
-from icda.models.base import FeatureClassifier
+from icda.methods.meta_learning import MetaSAug, MetaWeightNet
+from icda.models import FeatureClassifier, create_model
 
 RATE = 0.3
 CLASSES = 4
@@ -168,12 +167,12 @@ class HeadProblem:
         criterion.statistics.update(self.features, self.data.targets)
         self.criterion, self.running = criterion, criterion.statistics.moments()
         self.direct = criterion.strength(self.features, self.data.targets, self.weight)
-        mean, variances = self.running.normalised()
+        mean, variances = normalised(self.running)
         self.outer = {"alpha": self.direct.per_sample, "mean": mean, "variances": variances + 0.1}
 
     def adjusted(self, outer: dict[str, Tensor], logits: Tensor, weight: Tensor) -> Tensor:
         strength = Strength(self.direct.per_class, outer["alpha"])
-        moments = self.running.with_values([outer["mean"], outer["variances"]])
+        moments = with_values(self.running, [outer["mean"], outer["variances"]])
         return logits + self.criterion.combine(self.data.targets, weight, 0.8, strength, moments)
 
     def look_ahead(self, mode: str) -> dict[str, Tensor]:
@@ -299,3 +298,58 @@ def test_a_model_without_a_linear_head_is_refused() -> None:
     forward = Forward(data.inputs, model.encoder(data.inputs), [torch.get_rng_state()])  # type: ignore[arg-type]
     with pytest.raises((ValueError, AttributeError), match=r"linear head|logits"):
         look_ahead(model, forward, lambda z, w: z.sum(), [], data.inputs, data.targets, RATE)
+
+
+RANK_CLASSES, RANK_RATE = 3, 0.5
+SHARES = {"equal": (slice(0, 4), slice(4, 8)), "unequal": (slice(0, 6), slice(6, 8))}
+
+
+def problem() -> tuple[FeatureClassifier, Tensor, Tensor, Tensor]:
+    """A network, inputs of a batch of 8 and of 8 metadata samples, and class weights to learn."""
+    torch.manual_seed(0)
+    model = create_model("mlp", RANK_CLASSES, (5,), hidden=6).double()
+    inputs, metadata = (torch.randn(8, 5, dtype=torch.float64) for _ in range(2))
+    return model, inputs, metadata, torch.tensor([1.0, 2.0, 0.5], dtype=torch.float64, requires_grad=True)
+
+
+def gradients(rows: slice, meta_rows: slice, mode: Any) -> MetaGradient:
+    model, inputs, metadata, weights = problem()
+    targets = (torch.arange(8) % RANK_CLASSES)[rows]
+
+    def inner(logits: Tensor, weight: Tensor) -> Tensor:
+        return (weights[targets] * F.cross_entropy(logits, targets, reduction="none")).mean()
+
+    forward = Forward.of(model, inputs[rows], record=mode == "difference")
+    meta_targets = (torch.arange(8) % RANK_CLASSES)[meta_rows]
+    return look_ahead(model, forward, inner, [weights], metadata[meta_rows], meta_targets, RANK_RATE, mode)
+
+
+def on_rank(rank: int) -> dict[str, Any]:
+    found = {}
+    for share, rows in SHARES.items():
+        for mode in ("full", "head", "difference"):
+            # The rank with the larger part of the batch has the smaller part of the metadata.
+            result = gradients(rows[rank], SHARES["equal"][rank] if share == "equal" else ODD[rank], mode)
+            found[f"{share} {mode}"] = (result.gradients[0], result.meta_loss)
+    return found
+
+
+ODD = (slice(0, 3), slice(3, 8))
+
+
+@pytest.fixture(scope="module")
+def two_ranks(run_on_ranks: Callable[..., list[Any]]) -> list[Any]:
+    return run_on_ranks(on_rank)
+
+
+@pytest.mark.parametrize("mode", ["full", "head", "difference"])
+@pytest.mark.parametrize("share", SHARES)
+def test_two_ranks_look_ahead_as_one_process_does(share: str, mode: str, two_ranks: list[Any]) -> None:
+    whole = gradients(slice(None), slice(None), mode)
+    assert whole.gradients[0].abs().min() > 1e-4
+    for rank in two_ranks:
+        gradient, meta_loss = rank[f"{share} {mode}"]
+        # Both take the same step, so that their differences err alike but for rounding, which the step makes larger.
+        rtol = 1e-6 if mode == "difference" else 1e-10
+        torch.testing.assert_close(gradient, whole.gradients[0], rtol=rtol, atol=1e-14)
+        torch.testing.assert_close(meta_loss, whole.meta_loss, rtol=1e-12, atol=0)

@@ -12,9 +12,8 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from icda.meta import Forward, look_ahead
-from icda.meta.forward import replay
-from icda.meta.reuse import FixedSigns, Reusing
-from icda.meta.tangents import difference_step, difference_tangent, exact_tangent
+from icda.meta.forward import FixedSigns, Reusing, replay
+from icda.meta.lookahead import difference_step, difference_tangent, exact_tangent
 from icda.models import create_model
 from icda.models.base import FeatureClassifier
 

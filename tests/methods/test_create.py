@@ -1,20 +1,23 @@
+"""From names and options to methods; losses as methods."""
+
 import inspect
 import re
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from icda.data.task import Batch
 from icda.losses import LOSSES, ICDALoss, RISDALoss
 from icda.losses.ldam import LDAMLoss
 from icda.methods import METHODS, Method, Setup, Stage, create_method, method_names, method_needs, resolve_method
-from icda.methods.create import method_class, option_names
+from icda.methods.create import LossMethod, method_class, option_names
 from icda.methods.cross_fitted import CrossFittedMethod
-from icda.methods.from_loss import LossMethod
 from icda.models.base import Output
 from icda.registry import UnknownNameError
 from icda.settings import check, option_kinds
@@ -263,3 +266,35 @@ def test_needs_are_those_of_the_class(register_method: Callable[[str, type[Any]]
     assert method_needs("icda") == frozenset()
     assert option_names(Needy) == ["temperature"]
     assert isinstance(create_method("needy", SETUP, {"temperature": 2.0}), Needy)
+
+
+@pytest.mark.parametrize("name", list(LOSSES))
+def test_the_loss_of_a_method_is_the_loss_itself_at_the_progress_of_training(name: str) -> None:
+    head, features = nn.Linear(4, 3), torch.randn(8, 4)
+    batch = Batch(None, torch.arange(8) % 3, None, torch.arange(8))
+    context: Any = SimpleNamespace(head=head, progress=0.7)
+    method, loss = create_method(name, SETUP), LOSSES.get(name)(3, 4, SETUP.class_counts)
+    for _ in range(2):  # the second call sees the statistics of the first
+        found = method.loss(Output(features, head(features)), batch, context)
+        torch.testing.assert_close(found, loss(features, batch.targets, head, 0.7))
+
+
+def _epoch(name: str) -> dict[str, Any]:
+    head, features = nn.Linear(4, 3), torch.randn(9, 4)
+    batch = Batch(None, torch.arange(9) % 3, None, torch.arange(9))
+    method = create_method(name, SETUP)
+    context: Any = SimpleNamespace(head=head, progress=0.5)
+    method.loss(Output(features, head(features)), batch, context)
+    method.on_epoch_end(context)
+    return method.epoch_figures()
+
+
+@pytest.mark.parametrize("name", ["isda", "risda", "icda"])
+def test_a_loss_with_statistics_logs_mapped_variances_every_epoch(name: str) -> None:
+    figures = _epoch(name)
+    assert set(figures) == {"mapped_variance_own", "mapped_variance_unrelated"}
+    assert all(isinstance(value, float) and value > 0 for value in figures.values())
+
+
+def test_a_loss_without_statistics_logs_none() -> None:
+    assert _epoch("cross_entropy") == {}

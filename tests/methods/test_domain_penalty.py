@@ -1,27 +1,26 @@
-"""What IRM, IB-IRM, V-REx and CORAL share: the jump of a penalty's weight, a run resumed around it, what is refused.
-
-IRM stands for all of them.
-"""
+"""What IRM, IB-IRM, V-REx and CORAL share, IRM standing for all: the jump of a weight, resuming, what is refused."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from icda.data.task import Batch
-from icda.methods import create_method
-from icda.methods.domain_penalty import DomainPenalty
-from icda.methods.irm import IRM
+from icda.methods import Setup, create_method
+from icda.methods.domain_penalty import IRM, DomainPenalty
+from icda.methods.domains import per_domain
 from icda.models import create_model
 from icda.models.base import Output
 from icda.training import TrainConfig, train
 from icda.training.checkpoint import load_checkpoint
-from support import domain_setup, make_batch, make_context, short_run
+from support import domain_setup, make_batch, make_context, make_grouped, short_run
 
 SETUP = domain_setup()
 
@@ -113,6 +112,22 @@ def test_a_training_too_short_for_the_jump_is_warned_of() -> None:
             IRM(SETUP, anneal_steps=steps).on_stage_start(make_context())
 
 
+OFF = {
+    "irm": {"penalty": 0.0, "anneal_steps": 0},
+    "v_rex": {"penalty": 0.0, "anneal_steps": 0},
+    "coral": {"gamma": 0.0},
+}
+
+
+@pytest.mark.parametrize(("name", "options"), OFF.items())
+def test_no_penalty_is_the_mean_of_the_domains_cross_entropies_bit_for_bit(name: str, options: dict[str, Any]) -> None:
+    output, batch = make_grouped([0, 1, 2, 3, 0, 1, 0, 2, 2, 3, 0], seed=5)
+    domains = [batch.groups % 2 == domain for domain in (0, 1)]
+    losses = [F.cross_entropy(output.logits[rows], batch.targets[rows]) for rows in domains]
+    found = create_method(name, SETUP, options).loss(output, batch, make_context())
+    assert torch.equal(found, torch.stack(losses).mean())
+
+
 def test_a_penalty_method_without_penalties_says_so() -> None:
     batch = Batch(torch.zeros(2, 4), torch.tensor([0, 1]), torch.tensor([0, 1]), torch.arange(2))
     with pytest.raises(TypeError, match="DomainPenalty does not define penalties"):
@@ -132,3 +147,28 @@ def test_a_penalty_on_fixed_features_is_warned_of(name: str, option: str) -> Non
         warnings.simplefilter("error")
         start("linear", **{option: 0.0})
         start("mlp")
+
+
+FEW = Setup(2, 4, torch.tensor([6, 4]), 1, 10, torch.tensor([4, 2, 1, 3]), group_domains=torch.tensor([0, 1, 0, 1]))
+
+
+def test_values_are_cut_by_domain_in_their_order() -> None:
+    values, domains = torch.arange(12.0).view(6, 2), torch.tensor([2, 0, 2, 1, 0, 2])
+    parts = per_domain(values, domains)
+    for part, rows in zip(parts, ([1, 4], [3], [0, 2, 5]), strict=True):
+        assert torch.equal(part, values[rows])
+
+
+@pytest.mark.parametrize("name", ["irm", "ib_irm", "v_rex", "coral"])
+@pytest.mark.parametrize("sampling", ["domain_balanced", "group_balanced", "uniform"])
+def test_samples_are_drawn_as_asked(name: str, sampling: str) -> None:
+    method = create_method(name, FEW, {"sampling": sampling})
+    assert [stage.sampling for stage in method.stages(3)] == [sampling]
+
+
+@pytest.mark.parametrize("name", ["irm", "ib_irm", "v_rex", "coral", "fish", "domain_mix", "lisa"])
+def test_domains_without_samples_do_not_count(name: str) -> None:
+    create_method(name, FEW)
+    lonely = replace(FEW, group_counts=torch.tensor([6, 0, 4, 0]))
+    with pytest.raises(ValueError, match="compares domains, and the training set has samples of 1"):
+        create_method(name, lonely)

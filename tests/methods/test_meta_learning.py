@@ -23,8 +23,8 @@ from icda.methods.base import Stage
 from icda.methods.meta_learning import MetaLearner, Outer, step_along
 from icda.models import FeatureClassifier, create_model
 from icda.training import TrainConfig, train
-from icda.training.batches import TrainingBatches
 from icda.training.checkpoint import load_checkpoint
+from icda.training.stage_run import TrainingBatches
 from support import make_context, meta_gradients
 
 CLASSES, RATE = 3, 0.2

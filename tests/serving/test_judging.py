@@ -136,7 +136,7 @@ def test_the_worst_group_is_class_and_attribute_as_in_the_fit(
 def test_a_group_too_small_to_judge_is_not_the_worst_and_is_shown(tmp_path: Path) -> None:
     from rich.console import Console
 
-    from icda.cli.groups import group_table
+    from icda.cli.output import group_table
 
     values = np.concatenate([np.repeat([[1.0, 0]], 10, 0), np.repeat([[0, 1.0]], 10, 0), [[0, 1.0]]])
     np.savez(tmp_path / "f.npz", X=values, y=["ant"] * 10 + ["bee"] * 10 + ["ant"], place=["a", "b"] * 10 + ["c"])

@@ -1,17 +1,31 @@
-from typing import Any
+"""What statistics are built on: checks, buffers that keep their digits, low-rank factors."""
 
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
 import pytest
 import torch
 
 from icda import ClassStatistics
 from icda.errors import InputError, InputTypeError
 from icda.statistics.checks import check_number, check_sizes, read_once
+from icda.statistics.class_statistics import KeepsPrecision
+from icda.statistics.low_rank import compress
+
+TARGETS = torch.arange(6) % 3
 
 
-def update(features: Any = None, targets: Any = None, **options: Any) -> None:
-    statistics = ClassStatistics(3, 4, "diagonal", **options)
-    given = torch.zeros(6, 4) if features is None else features
-    statistics.update(given, torch.arange(6) % 3 if targets is None else targets)
+def check_refused(error: type[Exception], words: str, features: Any, targets: Any = TARGETS) -> None:
+    """An update of statistics of any kind is refused, and nothing is lost."""
+    for kind in ("full", "diagonal", "low_rank"):
+        statistics = ClassStatistics(3, 4, kind)  # type: ignore[arg-type]
+        statistics.update(torch.randn(6, 4), TARGETS)
+        before = {name: value.clone() for name, value in statistics.state_dict().items()}
+        with pytest.raises(error, match=words):
+            statistics.update(features, targets)
+        assert all(torch.equal(value, before[name]) for name, value in statistics.state_dict().items())
 
 
 def spoilt(value: float) -> torch.Tensor:
@@ -35,8 +49,7 @@ def spoilt(value: float) -> torch.Tensor:
     ],
 )
 def test_features_that_cannot_be_taken_are_named(features: Any, error: type[Exception], words: str) -> None:
-    with pytest.raises(error, match=words):
-        update(features)
+    check_refused(error, words, features)
 
 
 @pytest.mark.parametrize(
@@ -50,14 +63,13 @@ def test_features_that_cannot_be_taken_are_named(features: Any, error: type[Exce
     ],
 )
 def test_labels_that_cannot_be_taken_are_named(targets: torch.Tensor, error: type[Exception], words: str) -> None:
-    with pytest.raises(error, match=words):
-        update(targets=targets)
+    check_refused(error, words, torch.zeros(6, 4), targets)
 
 
 def test_good_features_of_any_precision_pass_and_unvalidated_values_are_the_callers_affair() -> None:
-    update(torch.randn(6, 4, dtype=torch.bfloat16))
-    update(torch.randn(6, 4, dtype=torch.float64))
-    update(spoilt(float("nan")), validate=False)
+    ClassStatistics(3, 4).update(torch.randn(6, 4, dtype=torch.bfloat16), TARGETS.to(torch.uint8))
+    ClassStatistics(3, 4).double().update(spoilt(1e20).double(), TARGETS)
+    ClassStatistics(3, 4, validate=False).update(spoilt(float("nan")), TARGETS)
 
 
 @pytest.mark.parametrize("value", ["1", None, True, torch.tensor(1.0), float("nan"), -0.1, 1.1])
@@ -75,3 +87,69 @@ def test_sizes_are_whole_and_large_enough() -> None:
 
 def test_scalars_of_any_type_come_as_numbers() -> None:
     assert read_once(torch.tensor(3), torch.tensor(True), torch.tensor(0.5)) == [3, 1, 0.5]
+
+
+class Counter(KeepsPrecision):
+    least_precision: ClassVar = {"mean": torch.float32}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.tensor([70_001.0], dtype=torch.float64))
+        self.register_buffer("mean", torch.tensor([1.1]))
+        self.register_buffer("absent", None)
+        self.register_buffer("flags", torch.tensor([True]))
+
+
+@pytest.mark.parametrize("cast", ["half", "bfloat16", "float"])
+def test_a_cast_down_leaves_every_digit(cast: str) -> None:
+    counter = getattr(Counter(), cast)()
+    assert counter.count.dtype == torch.float64
+    assert counter.count.item() == 70_001
+    assert counter.mean.dtype == torch.float32
+    assert counter.mean.item() == torch.tensor(1.1).item()
+    assert counter.flags.dtype == torch.bool
+
+
+def test_a_module_on_the_meta_device_can_be_given_memory() -> None:
+    counter = Counter().to("meta")
+    assert counter.count.is_meta
+    assert counter.to_empty(device="cpu").half().count.dtype == torch.float64
+
+
+def rows(seed: int, *shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize(("count", "width", "rank"), [(9, 4, 4), (3, 6, 3), (3, 6, 5), (1, 4, 2), (7, 3, 3)])
+def test_product_is_kept_when_the_rank_suffices(count: int, width: int, rank: int) -> None:
+    given = rows(count, count, width)
+    factor = compress(given, rank)
+    assert factor.shape == (rank, width)
+    torch.testing.assert_close(factor.T @ factor, given.T @ given, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 4])
+def test_product_is_the_nearest_of_its_rank(rank: int) -> None:
+    given = rows(rank, 12, 6)
+    factor = compress(given, rank)
+    _, values, directions = np.linalg.svd(given.numpy())
+    kept = directions[:rank]
+    np.testing.assert_allclose(factor.T @ factor, kept.T @ np.diag(values[:rank] ** 2) @ kept, atol=1e-10)
+
+
+def test_variance_is_never_overstated() -> None:
+    for seed in range(20):
+        given = rows(seed, 10, 5)
+        assert (compress(given, 2).square().sum(0) <= given.square().sum(0) + 1e-12).all()
+
+
+def test_rows_of_zeros_give_a_factor_of_zeros() -> None:
+    assert torch.equal(compress(torch.zeros(5, 4), 3), torch.zeros(3, 4))
+
+
+def test_leading_dimensions_are_a_batch() -> None:
+    given = rows(0, 3, 7, 4)
+    factor = compress(given, 2)
+    for part, alone in zip(factor, given, strict=True):
+        single = compress(alone, 2)
+        torch.testing.assert_close(part.T @ part, single.T @ single, rtol=0, atol=1e-12)

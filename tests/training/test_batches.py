@@ -14,7 +14,7 @@ from icda.data.task import Batch, Split, Task
 from icda.methods import Method, Stage
 from icda.methods.base import Sampling
 from icda.training import TrainConfig
-from icda.training.batches import TrainingBatches
+from icda.training.stage_run import TrainingBatches
 
 # Groups are class x attribute: 400 of (0, 0), 40 of (0, 1), 20 of (1, 0), 40 of (1, 1).
 GROUP_COUNTS = torch.tensor([400, 40, 20, 40])

@@ -19,7 +19,7 @@ from torch import nn
 from icda.results.files import UnwritableError, lock, write_atomically
 from icda.training import CheckpointError, TrainConfig, train
 from icda.training.checkpoint import FORMAT, VERSION, load_checkpoint, load_state, save_checkpoint
-from icda.training.progress import QuietView
+from icda.training.progress import ProgressView
 
 
 class RunsCode:
@@ -239,7 +239,7 @@ def test_a_full_disk_at_the_first_save_promises_nothing_and_leaves_nothing(path:
 def test_a_training_whose_disk_fills_up_goes_on_from_the_last_good_checkpoint(
     tmp_path: Path, assert_same_run: Callable[[Path, Path], None]
 ) -> None:
-    class FillingView(QuietView):
+    class FillingView(ProgressView):
         """The disk is full from the eighth step on."""
 
         steps = 0

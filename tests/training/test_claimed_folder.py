@@ -22,16 +22,16 @@ from icda.errors import OperationError
 from icda.results.claims import OWNER, FolderInUseError, claimed
 from icda.results.files import DamagedFileError
 from icda.training import TrainConfig, train
-from icda.training.progress import QuietView
+from icda.training.progress import ProgressView
 
 Configure = Callable[..., TrainConfig]
 
 STOPPED = """
 import os, signal, sys
 from icda.training import TrainConfig, train
-from icda.training.progress import QuietView
+from icda.training.progress import ProgressView
 
-class Stopping(QuietView):
+class Stopping(ProgressView):
     steps = 0
     def step(self, *_):
         self.steps += 1
@@ -108,7 +108,7 @@ def test_a_refused_run_leaves_no_folder(configure: Configure) -> None:
     assert not config.folder().parent.exists()
 
 
-class SwappingView(QuietView):
+class SwappingView(ProgressView):
     """Puts the model of another run into the folder at the last step."""
 
     def __init__(self, source: Path, target: Path) -> None:

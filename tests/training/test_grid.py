@@ -1,8 +1,13 @@
-"""A grid runs every cell once."""
+"""Runs of one recipe: read, continued, several at a time, and what becomes of those that fail."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +15,10 @@ import pytest
 import torch
 from rich.console import Console
 
+from icda.results import EpochRecord
 from icda.training import TrainConfig, grid, run
-from icda.training.grid import run_grid
+from icda.training.grid import CellOutcome, run_cell, run_cells, run_grid, run_in_processes
+from icda.training.stage_run import StageRun
 
 QUIET = Console(quiet=True)
 TASKS, METHODS = ("digits_lt", "digits"), ("cross_entropy", "icda")
@@ -74,3 +81,141 @@ def test_cells_trained_at_the_same_time_give_the_results_of_one_after_the_other(
     for alone, together in zip(*results, strict=True):
         assert (alone["method"], alone["seed"]) == (together["method"], together["seed"])
         assert alone["metrics"] == together["metrics"]
+
+
+# The functions below run in processes of their own, which must be able to import them.
+DIES = "dies"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> TrainConfig:
+    return TrainConfig(task="digits_lt", method="cross_entropy", model="linear", epochs=2, out=str(tmp_path / "cell"))
+
+
+def test_a_finished_cell_is_read(config: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = run_cell(config)
+    assert first.result is not None
+    assert first.seconds > 0
+
+    def forbidden(*_: Any, **__: Any) -> None:
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(grid, "train", forbidden)
+    again = run_cell(config)
+    assert again.result is not None
+    assert again.seconds == 0
+    assert again.result["metrics"] == first.result["metrics"]
+
+
+def test_a_cell_that_was_cut_short_goes_on_and_ends_where_an_unbroken_one_does(
+    config: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run_cell(replace(config, out=str(tmp_path / "whole")))
+    epochs: list[int] = []
+
+    class Killed(run.Trainer):
+        def _epoch(self, stage: StageRun) -> EpochRecord:
+            if self.position.epoch == 1 and not epochs:
+                epochs.append(1)
+                raise KeyboardInterrupt
+            return super()._epoch(stage)
+
+    monkeypatch.setattr(run, "Trainer", Killed)
+    with pytest.raises(KeyboardInterrupt):
+        run_cell(config)
+
+    class Watched(run.Trainer):
+        def _epoch(self, stage: StageRun) -> EpochRecord:
+            epochs.append(self.position.epoch)
+            return super()._epoch(stage)
+
+    monkeypatch.setattr(run, "Trainer", Watched)
+    resumed = run_cell(config)
+    assert epochs == [1, 1]  # where it was killed, and only that epoch again
+    assert resumed.result is not None
+    assert whole.result is not None
+    assert resumed.result["metrics"] == whole.result["metrics"]
+
+
+def test_a_failed_cell_says_why_and_the_rest_go_on(config: TrainConfig) -> None:
+    bad = replace(config, method="icda", options={"lambda0": -1.0}, out=config.out + "bad")
+    outcomes = dict(run_cells([bad, config], 1))
+    assert outcomes[0].result is None
+    assert outcomes[0].failure.startswith("InputError: ")
+    assert "lambda0" in (bad.folder() / "failure.txt").read_text()
+    assert outcomes[1].result is not None
+    mended = run_cell(replace(bad, options={}))
+    assert mended.result is not None
+    assert not (bad.folder() / "failure.txt").exists()
+
+
+def die_when_told(config: TrainConfig) -> CellOutcome:
+    if config.method == DIES:
+        os._exit(9)
+    return CellOutcome({"seed": config.seed}, seconds=1.0)
+
+
+def test_a_cell_whose_process_dies_is_reported_and_takes_no_other_along(config: TrainConfig) -> None:
+    configs = [replace(config, seed=seed) for seed in range(4)]
+    configs[1] = replace(configs[1], method=DIES)
+    outcomes = dict(run_in_processes(configs, 1, die_when_told))
+    assert sorted(outcomes) == [0, 1, 2, 3]
+    assert "its process died" in outcomes[1].failure
+    assert [outcomes[number].result for number in (0, 2, 3)] == [{"seed": 0}, {"seed": 2}, {"seed": 3}]
+
+
+def test_a_damaged_result_is_named_and_its_cell_is_made_again(config: TrainConfig, tmp_path: Path) -> None:
+    other = replace(config, seed=1, out=config.out + "other")
+    first = {number: outcome.result for number, outcome in run_cells([config, other], 1)}
+    path = config.folder() / "result.json"
+    path.write_text(path.read_text()[:-20])
+    with pytest.warns(UserWarning, match=r"cell/result\.json is not JSON .* made again"):
+        again = dict(run_cells([config, other], 1))
+    for number, result in first.items():
+        found = again[number].result
+        assert found is not None
+        assert result is not None
+        assert found["metrics"] == result["metrics"]
+
+
+def test_a_finished_cell_whose_page_is_missing_gets_it(config: TrainConfig) -> None:
+    first = run_cell(config)
+    (config.folder() / "report.html").unlink()
+    again = run_cell(config)
+    assert (config.folder() / "report.html").exists()
+    assert again.result == first.result
+    assert again.seconds == 0
+
+
+def test_a_result_that_is_no_result_fails_its_own_cell_by_name(config: TrainConfig) -> None:
+    config.folder().mkdir(parents=True)
+    (config.folder() / "result.json").write_text("{}")
+    other = replace(config, seed=1, out=config.out + "other")
+    outcomes = dict(run_cells([config, other], 1))
+    assert "result.json has no 'task'" in outcomes[0].failure
+    assert outcomes[1].result is not None
+
+
+def test_waiting_for_a_cell_that_another_process_has_is_said(
+    config: TrainConfig, capfd: pytest.CaptureFixture[str]
+) -> None:
+    other = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, config.out], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdin is not None
+    assert other.stdout is not None
+    assert other.stdout.readline() == "held\n"
+    threading.Timer(0.5, other.stdin.close).start()
+    assert run_cell(config).result is not None
+    assert f"waiting for {config.out}, in use by process {other.pid} on" in capfd.readouterr().err
+    other.wait()
+
+
+HOLDS = """
+import sys
+from pathlib import Path
+from icda.results.claims import claimed
+with claimed(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""

@@ -16,7 +16,7 @@ from icda.data import create_task
 from icda.errors import InputError
 from icda.models import create_model
 from icda.training import TrainConfig, evaluate_folder, train
-from icda.training.progress import QuietView
+from icda.training.progress import ProgressView
 
 Configure = Callable[..., TrainConfig]
 
@@ -73,7 +73,7 @@ def test_what_does_not_fit_is_refused(configure: Configure) -> None:
         train(configure("c"), model=lambda: 3, task=task)  # type: ignore[arg-type, return-value]
 
 
-class Listening(QuietView):
+class Listening(ProgressView):
     said = ""
 
     def run(self, description: str) -> None:

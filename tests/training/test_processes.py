@@ -16,7 +16,7 @@ import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from pool_work import work
-from icda.training.processes import process_pool
+from icda.engines import process_pool
 
 if __name__ == "__main__":
     with process_pool(2) as pool:

@@ -14,12 +14,12 @@ from icda.methods.base import MissingNeedError
 from icda.registry import UnknownNameError
 from icda.training import CheckpointError, TrainConfig, evaluate_folder, load_config, train
 from icda.training.checkpoint import load_checkpoint
-from icda.training.progress import QuietView
+from icda.training.progress import ProgressView
 
 Configure = Callable[..., TrainConfig]
 
 
-class ForbiddenView(QuietView):
+class ForbiddenView(ProgressView):
     """Fails the test at the first step."""
 
     def step(self, *_: Any) -> None:

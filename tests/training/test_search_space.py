@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from icda.registry import UnknownNameError
-from icda.training.search_space import Dimension, check_space, parse_space
+from icda.training.tuning import Dimension, check_space, parse_space
 
 
 class FakeTrial:

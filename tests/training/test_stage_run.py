@@ -13,11 +13,8 @@ from icda.methods import Context, Method, Setup, Stage, StepResult
 from icda.models import create_model
 from icda.training import TrainConfig, Trainer, train
 from icda.training.checkpoint import load_checkpoint
-from icda.training.plan import Plan
-from icda.training.position import Position
+from icda.training.plan import Plan, Position, learning_rate, random_state
 from icda.training.run import make_accelerator
-from icda.training.schedule import learning_rate
-from icda.training.seeding import random_state
 from icda.training.stage_run import StageRun
 
 STAGES = (Stage(2, "first"), Stage(1, "head", trains="head", restart=True, reset_head=True, learning_rate=0.5))

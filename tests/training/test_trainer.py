@@ -12,7 +12,7 @@ from icda.methods import Context, Method, Setup, Stage, StepResult
 from icda.models import FeatureClassifier
 from icda.training import DivergedError, TrainConfig, Trainer, train
 from icda.training.checkpoint import load_checkpoint
-from icda.training.progress import QuietView
+from icda.training.progress import ProgressView
 from icda.training.run import build, make_accelerator
 from icda.training.stage_run import make_optimizer
 
@@ -103,7 +103,7 @@ def test_the_history_holds_the_means_of_the_epoch(configure: Configure, register
 def test_the_view_is_told_where_a_resumed_run_stands(configure: Configure, train_for: Callable[..., None]) -> None:
     told: list[tuple[Any, ...]] = []
 
-    class Ear(QuietView):
+    class Ear(ProgressView):
         def start(self, iteration: int, num_iterations: int) -> None:
             told.append((iteration, num_iterations))
 

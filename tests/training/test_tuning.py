@@ -13,8 +13,7 @@ pytest.importorskip("optuna")
 from icda.data import create_task
 from icda.registry import UnknownNameError
 from icda.training import TrainConfig, load_config, train, tuning
-from icda.training.search_space import parse_space
-from icda.training.tuning import apply_values, check_task, tune, validation_score
+from icda.training.tuning import apply_values, check_task, parse_space, tune, validation_score
 
 SPACE = parse_space(["lambda0=0.1:1", "learning_rate=0.01:0.3:log"])
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple, get_type_hints
 
-from icda.cli.overview import overview
+from icda.cli import overview
 from icda.registry import did_you_mean
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from icda.results.ledger import read_ledger
+from icda_bench.ledger import read_ledger
 from icda_bench.markdown import grouped, markdown
 from icda_bench.rows import read_table
 from icda_bench.studies.asking import gains, was_set_on

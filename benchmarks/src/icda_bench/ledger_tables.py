@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from icda.results.ledger import read_ledger
+from icda_bench.ledger import read_ledger
 from icda_bench.markdown import markdown, spread
 from icda_bench.rows import read_table
 from icda_bench.suites.suite import SUITES

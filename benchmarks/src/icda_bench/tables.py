@@ -19,9 +19,9 @@ from typing import Any
 import yaml
 
 from icda.errors import InputError
-from icda.results.ledger import read_ledger
 from icda_bench.cost.network_cost import cost_table
 from icda_bench.headline import headline_table
+from icda_bench.ledger import read_ledger
 from icda_bench.ledger_tables import ledger_cost_table, small_tasks_table
 from icda_bench.markdown import columns_table, markdown, spread
 from icda_bench.paper_claims import claims_table

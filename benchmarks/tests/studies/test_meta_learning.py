@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from icda.data import create_task
-from icda.results.ledger import read_ledger
 from icda.training import TrainConfig, train
+from icda_bench.ledger import read_ledger
 from icda_bench.rows import read_rows
 from icda_bench.studies import meta_learning
 from icda_bench.studies.meta_learning import METHODS, TASKS, Arguments, Separation, noise_separation

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from icda.methods.base import MissingNeedError
 from icda.registry import UnknownNameError
-from icda.results.ledger import read_ledger
 from icda.training.grid import CellOutcome, run_cell
+from icda_bench.ledger import read_ledger
 from icda_bench.suites import runner
 from icda_bench.suites.runner import check_cells, run_suite
 

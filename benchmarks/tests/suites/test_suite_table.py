@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from benchmarks.tests.suites.ledgers import rows_for
 
-from icda.results.ledger import options_text, read_ledger, write_ledger
+from icda.results.ledger import options_text, write_ledger
 from icda_bench import tables
+from icda_bench.ledger import read_ledger
 from icda_bench.suites.suite import SUITES, cell_config, load_suite
 from icda_bench.suites.suite_table import (
     column_lines,

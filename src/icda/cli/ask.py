@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from icda.cli.data_options import DataArguments
+from icda.cli.fit import DataArguments
 from icda.cli.output import Bar, check_seed, say, tell
 
 if TYPE_CHECKING:  # torch is loaded when there is something to ask, not for --help

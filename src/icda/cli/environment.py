@@ -64,7 +64,7 @@ def _file_asks(path: Path | None) -> bool:
     """Whether a file of settings has bf16. One that cannot be read is not complained about here: `icda train` does that."""
     if path is None:
         return False
-    from icda.plain_yaml import read_yaml
+    from icda.settings import read_yaml
 
     try:
         settings = read_yaml(path.read_text(encoding="utf-8"), str(path))

@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from icda.cli.groups import group_table
-from icda.cli.output import counted, say, tell
+from icda.cli.output import counted, group_table, say, tell
 from icda.cli.train import HEADLINES
 from icda.errors import InputError
 from icda.report import comparison_table, to_rich

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from icda import plugins
-from icda.cli import COMMANDS, Command
+from icda.cli import COMMANDS, Command, overview
 from icda.cli.environment import prepare_arithmetic
-from icda.cli.overview import overview
 from icda.errors import IcdaError
 from icda.registry import did_you_mean
 from icda.results.foreign_text import printable

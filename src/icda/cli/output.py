@@ -1,15 +1,22 @@
-"""What commands say: plain words, and a bar while inputs are read."""
+"""What commands say: plain words, tables of groups, and a bar while inputs are read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
 
 from icda.errors import InputError
 from icda.terminal import make_console
+
+if TYPE_CHECKING:
+    from icda.results import RunResult
+
 
 NAMED = 20  # names that a list on the terminal shows
 
@@ -70,3 +77,33 @@ def check_jobs(command: str, on: str, jobs: int | None) -> None:
     """Refuse --jobs where no Ray would start them."""
     if jobs is not None and on != "ray":
         raise InputError(f"--jobs are processes of a Ray, and {command} is --on {on}: add --on ray, or leave it out.")
+
+
+SHOWN = 50
+
+
+def make_table(title: str, words: Sequence[str], figures: Sequence[str]) -> Table:
+    """A table whose first columns are words, to the left, and the others figures, to the right."""
+    table = Table(title=title, title_justify="left")
+    for name in (*words, *figures):
+        table.add_column(name, justify="left" if name in words else "right", overflow="fold")
+    return table
+
+
+def group_table(result: RunResult) -> Table | None:
+    """Every group with its size, the worst first; one that is too small to judge is shown as such. None without groups."""
+    from icda.metrics.figures import FEWEST
+    from icda.report.formatting import percent
+
+    shares = (result.metrics or {}).get("per_group_accuracy") or {}
+    sizes = dict(zip(result.group_names or (), result.group_samples or (), strict=False))
+    rows = [(name, sizes[name], share) for name, share in shares.items() if share is not None and sizes.get(name)]
+    if not rows:
+        return None
+    rows.sort(key=lambda row: (row[1] < FEWEST, row[2], row[0]))
+    more = f", the worst {SHOWN} of {len(rows)}" if len(rows) > SHOWN else ""
+    table = make_table(f"groups (class x attribute){more}", ["group"], ["samples", "right"])
+    for name, count, share in rows[:SHOWN]:
+        shown = percent(share) if count >= FEWEST else f"{percent(share)} (too few to judge)"
+        table.add_row(Text(name), str(count), Text(shown))
+    return table

@@ -11,11 +11,10 @@ from typing import Any
 import tyro
 
 from icda.cli.environment import config_path, is_given
-from icda.cli.groups import group_table
-from icda.cli.output import say
+from icda.cli.output import group_table, say
 from icda.errors import InputError
-from icda.plain_yaml import read_yaml
 from icda.results.files import REPORT
+from icda.settings import read_yaml
 from icda.terminal import make_console
 from icda.training.config import TrainConfig, load_config
 
@@ -46,9 +45,9 @@ def main(arguments: Sequence[str]) -> int:
     config = with_default_rule(config, arguments)
     from icda.report import comparison_table, to_rich  # torch, seconds that --help should not take
     from icda.training import train
-    from icda.training.progress import QuietView, TerminalView
+    from icda.training.progress import ProgressView, TerminalView
 
-    view = QuietView() if options.quiet else TerminalView()
+    view = ProgressView() if options.quiet else TerminalView()
     if not options.quiet and os.environ.get("RANK", "0") == "0" and (note := cost_note(config)):
         say(note, aside=True)
     result = train(config, resume=options.resume, overwrite=options.overwrite, view=view)

@@ -11,8 +11,7 @@ from icda.cli.train import parse_options, with_default_rule
 from icda.errors import InputError
 from icda.terminal import make_console
 from icda.training import TrainConfig
-from icda.training.search_space import parse_space
-from icda.training.tuning import BEST, tune
+from icda.training.tuning import BEST, parse_space, tune
 
 
 @dataclass

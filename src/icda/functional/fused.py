@@ -16,8 +16,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.errors import OperationError
+from icda.functional.augmentation import Term
 from icda.functional.grouping import LabelGroups, on_host
-from icda.functional.quadratic import Term, reference_term, share_within
+from icda.functional.quadratic import reference_term, share_within
 
 CHUNK_ELEMENTS = 1 << 20  # largest temporary, in numbers
 CACHE_ELEMENTS = 1 << 17  # as much as stays in a core's cache

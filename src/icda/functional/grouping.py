@@ -13,8 +13,7 @@ CHUNK_ELEMENTS = 1 << 22  # of products made one sample at a time
 
 
 def on_host(values: Tensor) -> np.ndarray | None:
-    """The values where looking at them is free; None on an accelerator, whose queue would have to stop for it, and in a
-    graph that is being made."""
+    """The values where looking at them is free; None on an accelerator, whose queue would have to stop, and in a graph."""
     return None if values.device.type != "cpu" or torch.compiler.is_compiling() else values.detach().numpy()
 
 

@@ -23,23 +23,6 @@ class MappedVariances(NamedTuple):
 
 
 @torch.no_grad()
-def mapped_variances(weight: Tensor, moments: Moments) -> Tensor:
-    """The table (C, C, C) of (w_c - w_y)^T Sigma_j (w_c - w_y) at [j, y, c]; symmetric in y and c, zero where they meet.
-
-    It is the variance of the logit difference z_c - z_y over the samples of class j, that is the spread of class j
-    along the normal of the boundary between y and c.
-
-    Reference: section 5 of arXiv 2304.13431, the proof below table 1.
-
-    >>> moments = Moments("diagonal", torch.zeros(2, 1), torch.tensor([[1.0], [3.0]]), torch.ones(2))
-    >>> mapped_variances(torch.tensor([[0.0], [2.0]]), moments)[:, 0, 1]
-    tensor([ 4., 12.])
-    """
-    moments = moments.to(weight.dtype)
-    return torch.stack([_table_of(weight, moments, label) for label in range(len(moments.mean))])
-
-
-@torch.no_grad()
 def mean_mapped_variances(weight: Tensor, moments: Moments, class_limit: int = CLASS_LIMIT) -> MappedVariances:
     """The two figures that the paper follows over training; classes without samples are left out.
 
@@ -56,7 +39,7 @@ def mean_mapped_variances(weight: Tensor, moments: Moments, class_limit: int = C
     own, unrelated = [], []
     count = len(seen)
     for place, label in enumerate(seen.tolist()):
-        table = _table_of(weight, moments, label)
+        table = mapped_variances(weight, moments, label)
         touching = table[place].sum()
         own.append(touching / max(count - 1, 1))
         # The table holds each boundary twice and zeros on its diagonal.
@@ -65,8 +48,14 @@ def mean_mapped_variances(weight: Tensor, moments: Moments, class_limit: int = C
     return MappedVariances(mean_own, float(torch.stack(unrelated).mean()) if count > 2 else None)
 
 
-def _table_of(weight: Tensor, moments: Moments, label: int) -> Tensor:
-    """(C, C) for one class: S_cc + S_yy - 2 S_yc with S = W Sigma W^T, never negative."""
+def mapped_variances(weight: Tensor, moments: Moments, label: int) -> Tensor:
+    """(w_c - w_y)^T Sigma_j (w_c - w_y) at [y, c] (C, C) for the class j: S_cc + S_yy - 2 S_yc with S = W Sigma_j W^T.
+
+    It is the variance of the logit difference z_c - z_y over the samples of class j, that is the spread of class j
+    along the normal of the boundary between y and c; never negative.
+
+    Reference: section 5 of arXiv 2304.13431, the proof below table 1.
+    """
     scatter = moments.scatter[label]
     if moments.kind == "full":
         products = weight @ scatter @ weight.T

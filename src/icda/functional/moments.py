@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -46,21 +46,3 @@ class Moments:
             return self
         factor = None if self.factor is None else self.factor.to(dtype)
         return Moments(self.kind, self.mean.to(dtype), self.scatter.to(dtype), self.scale.to(dtype), factor)
-
-    def normalised(self) -> list[Tensor]:
-        """The mean and the parts of Sigma with the scale multiplied in: what a meta step corrects."""
-        if self.kind == "full":
-            return [self.mean, self.covariance()]
-        parts = [self.mean, self.scatter * self.scale[:, None]]
-        return parts if self.factor is None else [*parts, self.factor * self.scale.sqrt()[:, None, None]]
-
-    def with_values(self, values: list[Tensor]) -> Moments:
-        """Moments made of other `normalised` parts."""
-        mean, scatter, *factor = values
-        return Moments(self.kind, mean, scatter, torch.ones_like(self.scale), factor[0] if factor else None)
-
-    def symmetrised(self) -> Moments:
-        """The same with symmetric covariances; P reads Sigma as if it were."""
-        if self.kind != "full":
-            return self
-        return replace(self, scatter=0.5 * (self.scatter + self.scatter.mT))

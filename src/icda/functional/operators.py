@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from icda.functional.augmentation import Term
 from icda.functional.fused import DiagonalForm, TableForm, full_form, make_form, term_value, weight_gradient
 from icda.functional.moments import Moments
-from icda.functional.quadratic import Term
 
 Parts = tuple[Tensor, ...]
 

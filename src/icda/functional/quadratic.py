@@ -9,7 +9,6 @@ samples, C classes, A features, r rank.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,17 +17,6 @@ from icda.functional.grouping import LabelGroups
 from icda.functional.moments import Moments
 
 PROJECTION_ELEMENTS = 1 << 26  # of the low-rank form: most numbers that its table and the products with it may hold
-
-
-class Term(NamedTuple):
-    """What the term is made of, besides the weight."""
-
-    targets: Tensor
-    coefficients: Tensor  # (N, C), of each class's covariance
-    towards: Tensor | None  # alpha-hat (N, C), or None to leave M out
-    moments: Moments
-    lam: float | Tensor
-    bound: float = math.inf  # of (lambda/2) P: above, lambda is smaller for that sample and class
 
 
 def reference_term(
@@ -88,15 +76,6 @@ def share_within(value: Tensor, bound: float) -> Tensor:
     tensor([1.0000, 1.0000, 0.2500])
     """
     return bound / value.detach().clamp(min=bound)
-
-
-def off_target(values: Tensor, targets: Tensor, num_classes: int) -> Tensor:
-    """A per-sample value (N,) put on every logit but the target's: a margin.
-
-    >>> off_target(torch.tensor([0.3]), torch.tensor([1]), num_classes=3)
-    tensor([[0.3000, 0.0000, 0.3000]])
-    """
-    return values[:, None].expand(-1, num_classes).scatter(1, targets[:, None], 0)
 
 
 def _factored(weight: Tensor, targets: Tensor, coef: Tensor, factor: Tensor) -> Tensor:

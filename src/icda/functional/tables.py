@@ -12,8 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from icda.functional.augmentation import off_target
 from icda.functional.grouping import LabelGroups
-from icda.functional.quadratic import off_target
 from icda.functional.strength import Strength
 
 

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from icda.functional.quadratic import off_target
+from icda.functional.augmentation import off_target
 from icda.losses.cosine import CosineLoss
 
 
@@ -28,7 +28,6 @@ class AdaptiveLogitAdjustmentLoss(CosineLoss):
     """
 
     names = ("adaptive_logit_adjustment", "ala")
-
     needs_counts = reads_counts = True
 
     @property

@@ -58,7 +58,6 @@ class ActivePassiveLoss(AdjustedLoss):
     """
 
     names = ("apl", "nce_rce")
-
     is_cross_entropy = False
 
     def __init__(self, *sizes: Any, a: float = 1.0, b: float = 1.0, **options: Any) -> None:

@@ -7,10 +7,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from icda.losses.inputs import Counts, LossBatch, Reduction, check_call, check_counts, check_settings
-from icda.losses.reduction import reduce_losses
+from icda.losses.inputs import Counts, LossBatch, Reduction, check_call, check_counts, check_settings, reduce_losses
 from icda.signature import ShowsOptions
-from icda.statistics.precision import KeepsPrecision
+from icda.statistics.class_statistics import KeepsPrecision
 
 
 class AdjustedLoss(ShowsOptions, KeepsPrecision):

@@ -35,7 +35,6 @@ class CenterLoss(AdjustedLoss):
     """
 
     names = ("center_loss", "center")
-
     centres: Tensor
 
     def __init__(self, *sizes: Any, weight: float = 0.003, centre_rate: float = 0.5, **options: Any) -> None:

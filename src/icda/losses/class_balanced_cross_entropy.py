@@ -30,7 +30,6 @@ class ClassBalancedCrossEntropyLoss(AdjustedLoss):
     """
 
     names = ("class_balanced_cross_entropy", "cb_ce")
-
     needs_counts = reads_counts = True
     is_cross_entropy = False  # weighted by the label's class
 

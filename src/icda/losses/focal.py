@@ -30,7 +30,6 @@ class FocalLoss(AdjustedLoss):
     """
 
     names = ("focal",)
-
     is_cross_entropy = False
 
     def __init__(self, *sizes: Any, gamma: float = 2.0, **options: Any) -> None:

@@ -30,7 +30,6 @@ class GeneralizedCrossEntropyLoss(AdjustedLoss):
     """
 
     names = ("generalized_cross_entropy", "gce", "lq")
-
     is_cross_entropy = False
 
     def __init__(self, *sizes: Any, q: float = 0.7, **options: Any) -> None:

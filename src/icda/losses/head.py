@@ -20,22 +20,17 @@ def head_parameters(head: Head) -> tuple[Tensor, Tensor | None]:
     >>> weight.shape, bias.shape
     (torch.Size([10, 64]), torch.Size([10]))
     """
-    weight: Any
-    bias: Any
-    if isinstance(head, tuple | list):
-        if len(head) != 2:
-            raise InputError(f"a head given as a tuple is (weight, bias), got {len(head)} items.")
-        weight, bias = head
-    elif isinstance(getattr(head, "weight", None), Tensor):
-        weight, bias = head.weight, getattr(head, "bias", None)
-    else:
-        raise InputTypeError(f"head must be nn.Linear, a 1x1 nn.Conv2d or (weight, bias), got {type(head).__name__}.")
-    weight, bias = _gathered(weight), _gathered(bias)
+    pair: Any = head
+    if not isinstance(head, tuple | list):
+        pair = getattr(head, "weight", None), getattr(head, "bias", None)
+        if not isinstance(pair[0], Tensor):
+            raise InputTypeError(f"head must be nn.Linear, a 1x1 Conv2d or (weight, bias), got {type(head).__name__}.")
+    if len(pair) != 2:
+        raise InputError(f"a head given as a tuple is (weight, bias), got {len(pair)} items.")
+    weight, bias = map(_gathered, pair)
     if isinstance(weight, UninitializedParameter):
         raise InputError("the head is a lazy layer without a shape yet: run it on a batch once.")
     check_float(weight, "the head's weight", "a loss")
-    if bias is not None:
-        check_float(bias, "the head's bias", "a loss")
     if weight.dim() == 4 and weight.shape[2:] == (1, 1):
         weight = weight.flatten(1)
     if weight.dim() != 2:
@@ -50,13 +45,3 @@ def _gathered(parameter: Any) -> Any:
     from torch.distributed.tensor import Partial
 
     return parameter.full_tensor(grad_placements=[Partial("avg")] * parameter.device_mesh.ndim)
-
-
-def check_head(weight: Tensor, bias: Tensor | None, num_classes: int, feature_dim: int, owner: str) -> None:
-    if weight.shape != (num_classes, feature_dim):
-        raise InputError(
-            f"{owner} was made for {num_classes} classes and {feature_dim} features, "
-            f"but the head's weight is {tuple(weight.shape)}."
-        )
-    if bias is not None and bias.shape != (num_classes,):
-        raise InputError(f"{owner} expects a head bias of shape ({num_classes},), got {tuple(bias.shape)}.")

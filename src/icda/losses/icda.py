@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from icda.errors import InputError
-from icda.functional.augmentation import icda_coefficients, variance_term
+from icda.functional.augmentation import Term, icda_coefficients, off_target, variance_term
 from icda.functional.moments import Moments
-from icda.functional.quadratic import Term, off_target
 from icda.functional.strength import Strength, direct_strength
 from icda.losses.augmented import StatisticsLoss
 from icda.losses.inputs import Counts, LossBatch, check_flags, is_off
@@ -87,19 +86,11 @@ class ICDALoss(PriorLoss, StatisticsLoss):
         return strength
 
     def combine(
-        self,
-        targets: Tensor,
-        weight: Tensor,
-        progress: Any,
-        strength: Strength,
-        moments: Moments | None = None,
-        *,
-        attributes: Tensor | None = None,
-        log_prior: Tensor | None = None,
+        self, targets: Tensor, weight: Tensor, progress: Any, strength: Strength, moments: Moments | None = None
     ) -> Tensor | None:
         """phi-hat from given strengths and, if not the running ones, given moments; None when every term is off."""
         terms = self._terms(targets, weight, progress, strength, moments or self.statistics.moments())
-        margin = self.prior_margin(targets, weight.dtype, attributes, log_prior)
+        margin = self.prior_margin(targets, weight.dtype)
         return terms if margin is None else margin if terms is None else terms + margin
 
     def prepare(self, batch: LossBatch) -> LossBatch:

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from icda.errors import InputError, InputTypeError
 from icda.functional.grouping import on_host
-from icda.losses.head import check_head, head_parameters
+from icda.losses.head import head_parameters
 from icda.statistics import checks
 from icda.statistics.checks import check_float, check_labels, check_number, magnitude
 
@@ -130,7 +130,7 @@ def check_call(
     log_prior: Any = None,
 ) -> LossBatch:
     """All that can be wrong with a call, found before anything is updated."""
-    owner = type(loss).__name__
+    owner, classes = type(loss).__name__, loss.num_classes
     if head is None:
         raise InputTypeError(
             f"{owner} needs the head, and features, its input, in the place of logits: loss(features, targets, head). "
@@ -142,29 +142,24 @@ def check_call(
         check_prior(attributes, log_prior)
     elif attributes is not None or log_prior is not None:
         raise InputTypeError(f"{owner} has no prior that attributes or log_prior could say: leave them out.")
-    check_head(weight, bias, loss.num_classes, loss.feature_dim, owner)
     checks.check_features(features, loss.feature_dim, owner)
-    size, device, shape = len(features), features.device, (len(features), loss.num_classes)
-    state = next(loss.buffers(), None)
-    for name, value in {"the head's weight": weight, "the head's bias": bias, "the loss's state": state}.items():
-        if value is not None:
-            checks.check_tensor(value, name, owner, device)
-    if logits is None:
-        check_same_type(features, weight, bias, owner)
+    size, device, shape = len(features), features.device, (len(features), classes)
+    if (state := next(loss.buffers(), None)) is not None:
+        checks.check_tensor(state, "the loss's state", owner, device)
+    check_float(weight, "the head's weight", owner, device, (classes, loss.feature_dim))
+    if bias is not None:
+        check_float(bias, "the head's bias", owner, device, (classes,))
     for name, value in (("logits", logits), ("log_prior", log_prior)):
         if value is not None:
-            check_float(value, name, owner, device)
-            if value.shape != shape:
-                raise InputError(f"{owner} expects {name} of shape {shape}, got {tuple(value.shape)}.")
+            check_float(value, name, owner, device, shape)
+    if logits is None:
+        check_same_type(features, weight, bias, owner)
     check_progress(progress)
     soft = valid = None
     if isinstance(targets, Tensor) and targets.is_floating_point() and targets.dim() == 2:
-        check_float(targets, "targets", owner, device)
-        if targets.shape != shape or not loss.is_cross_entropy:
-            why = (
-                f"soft targets of shape {shape}" if loss.is_cross_entropy else "integer class labels, not soft targets"
-            )
-            raise InputTypeError(f"{owner} expects {why}, got {tuple(targets.shape)}.")
+        if not loss.is_cross_entropy:
+            raise InputTypeError(f"{owner} expects integer class labels, not soft targets {tuple(targets.shape)}.")
+        check_float(targets, "soft targets", owner, device, shape)
         soft = targets.detach()
         targets = soft.argmax(1)
     else:
@@ -182,22 +177,22 @@ def check_call(
     if torch.compiler.is_compiling():
         from icda.losses.operators import checked_targets  # registers operators, which only a graph needs
 
-        figures = torch.stack([look.figure.detach().double() for look in looks])
-        lows, highs = [look.low for look in looks], [look.high for look in looks]
-        messages = "\n".join([look.message for look in looks])
-        return replace(batch, targets=checked_targets(targets, figures, lows, highs, messages, owner)).masked()
+        figures, messages, lows, highs = zip(*looks, strict=True)
+        stacked = torch.stack([figure.detach().double() for figure in figures])
+        checked = checked_targets(targets, stacked, list(lows), list(highs), "\n".join(messages), owner)
+        return replace(batch, targets=checked).masked()
     seen = checks.read_once(*(look.figure for look in looks))
     refuse(seen, looks, owner, features)
     return batch.masked() if seen[1] < size else replace(batch, valid=None)
 
 
 class Look(NamedTuple):
-    """A figure of a call's values, the range it has to be in, and what is said where it is not: {} is the figure."""
+    """A figure of a call's values, what is said of one out of range, {} being the figure, and the range."""
 
     figure: Tensor
-    low: float
-    high: float
     message: str
+    low: float = 0.0
+    high: float = MOST
 
 
 def _looks(loss: AdjustedLoss, batch: LossBatch) -> list[Look]:
@@ -217,30 +212,30 @@ def _looks(loss: AdjustedLoss, batch: LossBatch) -> list[Look]:
         f"the value of {owner} would be NaN or infinite: targets are on classes that have weight 0 or no samples."
     )
     looks = [
-        Look(torch.where(counted, rows, 0).amax(), 0, MOST, ""),  # `check_magnitude` says what is wrong with it
-        Look(counted.sum(), 1, MOST, nothing),
+        Look(torch.where(counted, rows, 0).amax(), ""),  # `check_magnitude` says what is wrong with it
+        Look(counted.sum(), nothing, low=1),
         *_within(targets, number, outside),
-        Look(magnitude(batch.weight), 0, MOST, infinite),
+        Look(magnitude(batch.weight), infinite),
     ]
     if batch.bias is not None:
-        looks.append(Look(magnitude(batch.bias), 0, MOST, infinite))
+        looks.append(Look(magnitude(batch.bias), infinite))
     if isinstance(batch.progress, Tensor):
-        looks.append(Look(batch.progress.reshape(()), 0, 1, "progress is t/T in [0, 1], got {}."))
+        looks.append(Look(batch.progress.reshape(()), "progress is t/T in [0, 1], got {}.", high=1))
     if batch.logits is not None:  # -inf masks a class, which must not be the target's
         logits = batch.logits.detach()
         least = torch.where(counted, logits.gather(1, labels[:, None])[:, 0], 0).amin().clamp(max=0)
-        looks.append(Look(torch.where(counted, logits.amax(1), 0).amax() - least, -MOST, MOST, infinite))
+        looks.append(Look(torch.where(counted, logits.amax(1), 0).amax() - least, infinite, low=-MOST))
     if batch.soft is not None:
         sums = (batch.soft.float().sum(1) - 1).abs().amax() + (batch.soft < 0).any()
         message = f"{owner} expects soft targets whose rows are probabilities: not negative, with sum 1."
-        looks.append(Look(sums, 0, SUM_TOLERANCE, message))
+        looks.append(Look(sums, message, high=SUM_TOLERANCE))
     if batch.log_prior is not None:
         own = magnitude(batch.log_prior.gather(1, labels[:, None])) + F.relu(batch.log_prior.amax())
         message = f"{owner} got a log_prior that is NaN or infinite: a probability of zero has no margin."
-        looks.append(Look(own, 0, MOST, message))
+        looks.append(Look(own, message))
     if loss.class_weight is not None:
         mass = torch.where(counted, loss.class_weight[labels], 0).sum()
-        looks.append(Look(mass, sys.float_info.min, MOST, no_value))
+        looks.append(Look(mass, no_value, low=sys.float_info.min))
     if batch.attributes is not None:
         values = len(loss.prior)  # type: ignore[arg-type]
         message = f"{owner} got attribute {{:.0f}}, outside 0..{values - 1} (the rows of its prior)."
@@ -250,22 +245,22 @@ def _looks(loss: AdjustedLoss, batch: LossBatch) -> list[Look]:
             f"{owner} got class {{:.0f}}, of which its class_counts or prior have no sample: give the counts of the "
             "training labels."
         )
-        looks.append(Look(torch.where(counted & (counts[labels] == 0), labels, -1).amax(), -1, -1, message))
+        looks.append(Look(torch.where(counted & (counts[labels] == 0), labels, -1).amax(), message, -1, -1))
         if batch.soft is not None or loss.label_smoothing > 0:
             shares = torch.ones_like(counts) if batch.soft is None else batch.soft.amax(0)
-            looks.append(Look((shares * (counts == 0)).amax(), 0, 0, no_value))
+            looks.append(Look((shares * (counts == 0)).amax(), no_value, high=0))
     return looks
 
 
 def _within(values: Tensor, number: int, message: str) -> list[Look]:
     low, high = torch.aminmax(values)
-    return [Look(low, 0, MOST, message), Look(high, -MOST, number - 1, message)]
+    return [Look(low, message), Look(high, message, -MOST, number - 1)]
 
 
 def refuse(seen: list[float], looks: Sequence[Any], owner: str, features: Tensor | None = None) -> None:
     """Say what is wrong with the values, if anything is: nothing was updated yet."""
     checks.check_magnitude(seen[0], features, owner, torch.float32)
-    for value, (_, low, high, message) in zip(seen, looks, strict=True):
+    for value, (_, message, low, high) in zip(seen, looks, strict=True):
         if not low <= value <= high:
             raise InputError(message.format(value))
 
@@ -317,3 +312,31 @@ def is_off(factor: Any) -> bool:
     (True, False)
     """
     return not isinstance(factor, Tensor) and factor == 0
+
+
+def reduce_losses(loss: AdjustedLoss, adjusted: Tensor, batch: LossBatch, extra: Tensor | None = None) -> Tensor:
+    """Cross entropy of the adjusted logits, or what the loss has in its place, plus `extra` of each sample (N,)."""
+    if loss.is_cross_entropy:
+        labels = batch.targets if batch.valid is None else torch.where(batch.valid, batch.targets, loss.ignore_index)
+        value = F.cross_entropy(
+            adjusted,
+            labels if batch.soft is None else batch.soft.to(adjusted),
+            None if loss.class_weight is None else loss.class_weight.to(adjusted),
+            ignore_index=loss.ignore_index,
+            reduction=loss.reduction,
+            label_smoothing=loss.label_smoothing,
+        )
+    else:
+        value = _reduce(loss, loss.sample_losses(adjusted, batch.targets), batch)  # type: ignore[operator]
+    return value if extra is None else value + _reduce(loss, extra, batch)
+
+
+def _reduce(loss: AdjustedLoss, losses: Tensor, batch: LossBatch) -> Tensor:
+    """Losses of samples (N,), weighted by `class_weight` as cross entropy would be."""
+    weights = torch.ones_like(losses) if loss.class_weight is None else loss.class_weight[batch.targets].to(losses)
+    if batch.valid is not None:
+        losses, weights = torch.where(batch.valid, losses, 0), weights * batch.valid
+    if loss.reduction == "none":
+        return losses * weights
+    total = (losses * weights).sum()
+    return total if loss.reduction == "sum" else total / weights.sum()

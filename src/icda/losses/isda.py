@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from icda.functional.augmentation import isda_adjustment
+from icda.functional.by_label import by_label
 from icda.functional.moments import Moments
 from icda.losses.augmented import StatisticsLoss
 from icda.losses.inputs import is_off
@@ -20,7 +21,6 @@ class ISDALoss(StatisticsLoss):
 
     Reference: Wang et al., "Implicit semantic data augmentation for deep networks", NeurIPS 2019.
 
-    >>> import torch
     >>> loss, head = ISDALoss(num_classes=3, feature_dim=4), torch.nn.Linear(4, 3)
     >>> loss(torch.randn(8, 4), torch.arange(8) % 3, head, progress=0.5).shape
     torch.Size([])
@@ -36,4 +36,7 @@ class ISDALoss(StatisticsLoss):
     def own_variance(self, targets: Tensor, weight: Tensor, progress: Any, moments: Moments) -> Tensor | None:
         """The term from given moments; None while lambda is zero."""
         lam = self.lambda0 * progress
-        return None if is_off(lam) else isda_adjustment(weight, targets, moments, lam, self.variance_bound)
+        if is_off(lam):
+            return None
+        own = torch.eye(len(weight), dtype=weight.dtype, device=weight.device)
+        return by_label(weight, targets, own, moments, lam, self.variance_bound)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from icda.errors import InputError
-from icda.functional.quadratic import off_target
+from icda.functional.augmentation import off_target
 from icda.losses.base import AdjustedLoss
 from icda.losses.inputs import LossBatch
 from icda.statistics.checks import check_number
@@ -45,7 +45,6 @@ class LargeMarginSoftmaxLoss(AdjustedLoss):
     """
 
     names = ("large_margin_softmax", "l_softmax")
-
     steps: Tensor
     moves_features = True
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from icda.functional.quadratic import off_target
+from icda.functional.augmentation import off_target
 from icda.losses.cosine import SCALE, CosineLoss
 from icda.statistics.checks import check_number
 
@@ -31,7 +31,6 @@ class LDAMLoss(CosineLoss):
     """
 
     names = ("ldam",)
-
     needs_counts = reads_counts = True
 
     def __init__(self, *sizes: Any, max_margin: float = 0.5, scale: float = SCALE, **options: Any) -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from icda.errors import InputError
 from icda.losses.inputs import Counts
 from icda.losses.prior_loss import PriorLoss
@@ -24,6 +21,7 @@ class LogitAdjustmentLoss(PriorLoss):
     Args:
         tau: What the margin is multiplied by.
 
+    >>> import torch
     >>> loss = LogitAdjustmentLoss(num_classes=2, feature_dim=4, class_counts=torch.tensor([90, 10]))
     >>> loss.adjustment(torch.zeros(1, 4), torch.tensor([1]), torch.nn.Linear(4, 2)).round(decimals=3)
     tensor([[2.1970, 0.0000]])
@@ -40,17 +38,10 @@ class LogitAdjustmentLoss(PriorLoss):
     def margin_scale(self) -> float:
         return self.tau
 
-    def prior_margin(
-        self,
-        targets: Tensor,
-        dtype: torch.dtype = torch.float32,
-        attributes: Tensor | None = None,
-        log_prior: Tensor | None = None,
-    ) -> Tensor | None:
-        margin = super().prior_margin(targets, dtype, attributes, log_prior)
-        if margin is None and self.margin_scale != 0:
+    def check_prior(self, attributes: Any, log_prior: Any) -> None:
+        super().check_prior(attributes, log_prior)
+        if log_prior is None and self.prior is None and self.class_counts is None and self.tau != 0:
             raise InputError(
                 f"{type(self).__name__} needs class_counts: the number of training samples of each class. Or give prior= "
                 "for an attribute, or log_prior= in the call."
             )
-        return margin

@@ -19,7 +19,7 @@ def checked_targets(
     targets: Tensor, figures: Tensor, lows: Sequence[float], highs: Sequence[float], messages: str, owner: str
 ) -> Tensor:
     """The labels, once `refuse` finds nothing wrong with the figures."""
-    refuse(figures.tolist(), list(zip(figures, lows, highs, messages.split("\n"), strict=True)), owner)
+    refuse(figures.tolist(), list(zip(figures, messages.split("\n"), lows, highs, strict=True)), owner)
     return targets.clone()
 
 

@@ -47,11 +47,7 @@ class PriorLoss(AdjustedLoss):
         return self.prior_margin(batch.targets, dtype, batch.attributes, batch.log_prior)
 
     def prior_margin(
-        self,
-        targets: Tensor,
-        dtype: torch.dtype = torch.float32,
-        attributes: Tensor | None = None,
-        log_prior: Tensor | None = None,
+        self, targets: Tensor, dtype: torch.dtype, attributes: Tensor | None = None, log_prior: Tensor | None = None
     ) -> Tensor | None:
         """log p(c)/p(y) (N, C), zero at the target; None where the loss has no such term, or nothing says p."""
         if self.margin_scale == 0:  # not 0 * -inf for a class without samples

@@ -11,9 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.errors import InputError
-from icda.functional.augmentation import variance_term
+from icda.functional.augmentation import off_target, variance_term
 from icda.functional.prior import log_ratio
-from icda.functional.quadratic import off_target
 from icda.functional.strength import Strength, direct_strength
 from icda.losses.icda import ICDALoss
 from icda.losses.inputs import LossBatch, is_off

@@ -19,17 +19,17 @@ from torch.nn import functional as F
 
 from icda.data.task import Batch, Inputs, Task
 from icda.errors import InputError, InputTypeError
+from icda.functional.prior import joint_counts
 from icda.losses import LOSSES, AdjustedLoss
 from icda.models.base import FeatureClassifier, Output
 from icda.registry import Registry
-from icda.results.epoch import Figure
+from icda.results.run_result import Figure
 from icda.settings import checked
 
-__all__ = [  # what a method is written with
-    *("METHODS", "Batch", "Context", "FeatureClassifier", "Figures", "Inputs", "Method", "MissingNeedError", "Output"),
-    *("Sampling", "Setup", "Stage", "StepResult", "check_images", "check_metadata", "check_needs", "check_networks"),
-    "checked",
-]
+# What a method is written with.
+__all__ = ["METHODS", "Batch", "Context", "FeatureClassifier", "Figures", "Inputs", "Method", "MissingNeedError"]
+__all__ += ["Output", "Sampling", "Setup", "Stage", "StepResult", "checked"]
+__all__ += ["check_images", "check_metadata", "check_needs", "check_networks"]
 Figures: TypeAlias = Mapping[str, Figure]  # for the log
 METHODS: Registry[Callable[..., Method]] = Registry("method", "icda.methods", "icda.methods", beside=LOSSES)
 
@@ -92,17 +92,11 @@ class Setup:
         batch = None if batch_size is None else min(batch_size, size)
         shape = (task.num_classes, network.feature_dim, task.class_counts)
         domains = None if counts is None else task.group_domains()
-        return cls(
-            *shape, epochs, size, counts, batch, tuple(task.input_shape), seed, domains, _domain_counts(task, domains)
-        )
-
-
-def _domain_counts(task: Task, domains: Tensor | None) -> Tensor | None:
-    if domains is None or task.train.groups is None:
-        return None
-    number, classes = int(domains.max()) + 1, task.num_classes
-    pairs = domains[task.train.groups] * classes + task.train.targets
-    return torch.bincount(pairs, minlength=number * classes).view(number, classes)
+        pairs = None
+        if groups is not None and domains is not None:
+            sizes = int(domains.max()) + 1, task.num_classes
+            pairs = joint_counts(domains[groups], task.train.targets, *sizes).long()
+        return cls(*shape, epochs, size, counts, batch, tuple(task.input_shape), seed, domains, pairs)
 
 
 @dataclass

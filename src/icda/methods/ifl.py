@@ -15,7 +15,7 @@ from icda.errors import InputError
 from icda.losses import LOSSES
 from icda.losses.center_loss import squared_distances
 from icda.methods.base import METHODS, Batch, Context, Figures, Inputs, Output, Setup, StepResult, checked
-from icda.methods.from_loss import LossMethod
+from icda.methods.create import LossMethod
 from icda.methods.per_sample import PerSample, label_probability, over_training_set
 from icda.ranges import NotNegative, Share
 from icda.ranks import all_reduce

@@ -9,9 +9,9 @@ from torch import Tensor
 from icda.functional.class_balance import effective_number_weights
 from icda.losses.ldam import LDAMLoss
 from icda.methods.base import METHODS, Batch, Context, Output, Setup, checked
-from icda.methods.from_loss import LossMethod
+from icda.methods.create import LossMethod
+from icda.methods.per_sample import weighted_mean
 from icda.ranges import Share, ShareBelowOne
-from icda.ranks import weighted_mean
 
 
 @METHODS.register("ldam_drw")

@@ -1,31 +1,62 @@
-"""Meta-ICDA: strengths and statistics learned on a small clean set."""
+"""Meta-ICDA: strengths and statistics learned on a small clean set; and its variant with signed strengths."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from icda.cross_fit import HeldOut, fit_calibration
 from icda.errors import InputError
 from icda.functional.strength import Strength
 from icda.losses.icda import ICDALoss
-from icda.meta.characteristics import NAMES, Characteristics
-from icda.meta.history import NAMES as HISTORY_NAMES
-from icda.meta.history import SampleHistory
+from icda.meta.characteristics import HISTORY_NAMES, NAMES, Characteristics, SampleHistory
 from icda.meta.lookahead import Mode
-from icda.meta.strength_log import StrengthLog
-from icda.meta.strength_network import InputNorm, StrengthNetwork, StrengthOutput
+from icda.meta.moments import assign, normalised, symmetrised, with_values
+from icda.meta.strength_network import InputNorm, StrengthLog, StrengthNetwork, StrengthOutput
 from icda.methods.base import METHODS, Batch, Context, Figures, Output, Setup, checked
-from icda.methods.held_out_figures import NAMES as HELD_OUT_NAMES
-from icda.methods.held_out_figures import HeldOutFigures, read_held_out_figures
+from icda.methods.cross_fitted import read_earlier
 from icda.methods.meta_learning import MetaLearner, Outer, step_along
 from icda.methods.per_sample import PerSample, write_rows
 from icda.ranges import NotNegative, PositiveInt, Share
 from icda.statistics import Moments
+
+HELD_OUT_NAMES = ("held_out_loss", "held_out_entropy")
+
+
+class HeldOutFigures(NamedTuple):
+    """-log p(y | x) and the entropy of p (N, 2), by networks blind to the sample, and the labels (N,) that were read."""
+
+    values: Tensor
+    targets: Tensor
+
+    def rows(self, index: Tensor, targets: Tensor, otherwise: Tensor) -> Tensor:
+        """The figures (n, 2) of the samples at `index`; `otherwise` (2,) of those that were not among the networks'."""
+        index = index.cpu()
+        place = index.clamp(max=len(self.targets) - 1)
+        known = (index < len(self.targets)) & (self.targets[place] == targets.cpu())
+        return torch.where(known[:, None], self.values[place].to(otherwise.device), otherwise)
+
+
+def held_out_figures(held_out: HeldOut) -> HeldOutFigures:
+    """From networks that learned the labels as they are, where there were any, else from those whose labels flipped."""
+    logits = held_out.logits if held_out.unflipped is None else held_out.unflipped
+    log_probabilities = fit_calibration(logits, held_out.targets).log_probabilities(logits)
+    loss = -log_probabilities.gather(1, held_out.targets[:, None])[:, 0]
+    entropy = -(log_probabilities.exp() * log_probabilities).sum(1)
+    return HeldOutFigures(torch.stack([loss, entropy], 1), held_out.targets)
+
+
+def read_held_out_figures(folder: str, class_counts: Tensor, own: Path) -> HeldOutFigures:
+    """Of a finished run with cross-fitted networks on the same samples; `own` is the folder of this run."""
+    if Path(folder).resolve() == own.resolve():
+        raise InputError(f"held_out={folder}: that is the folder of this run itself. Give that of an earlier one.")
+    state = read_earlier(folder, class_counts, option="held_out")
+    return held_out_figures(HeldOut(**state["method"]["_extra_state"]["evidence"]))
 
 
 @METHODS.register("meta_icda")
@@ -149,9 +180,9 @@ class MetaICDAMethod(PerSample, MetaLearner):
             return
         pairs = zip(tensors[count:], gradients[count:], strict=True)
         stepped = [(value - self.statistics_rate * gradient).detach() for value, gradient in pairs]
-        self._corrected = self.criterion.statistics.moments().with_values(stepped).symmetrised()
+        self._corrected = symmetrised(with_values(self.criterion.statistics.moments(), stepped))
         if self.persist:
-            self.criterion.statistics.assign(self._corrected)
+            assign(self.criterion.statistics, self._corrected)
             self._corrected = None
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
@@ -203,5 +234,32 @@ class MetaICDAMethod(PerSample, MetaLearner):
         moments = self.criterion.statistics.moments()
         if not self.correct_statistics:
             return moments, []
-        leaves = [leaf.detach().clone().requires_grad_() for leaf in moments.normalised()]
-        return moments.with_values(leaves), leaves
+        leaves = [leaf.detach().clone().requires_grad_() for leaf in normalised(moments)]
+        return with_values(moments, leaves), leaves
+
+
+@METHODS.register("meta_icda_signed")
+class SignedMetaICDA(MetaICDAMethod):
+    """Meta-ICDA with signed, centred strengths, which can withdraw wrong labels.
+
+    Strengths come from a tanh, less their mean, with a margin that is large enough to act.
+    The margin beta alpha_i of a sample may be negative: its logits then count as right already, and it stops pulling. So
+    one number per sample withdraws wrong labels and pushes samples that are too few, whichever the metadata ask for.
+    The strength network has a memory: without one a wrong label that was memorised looks like a right one, and comes
+    back. Everything else, options included, is `meta_icda`, the paper's form, where strengths lie in (0, 1) and beta is
+    0.1: a gradient that is at most 1.1 times as large. Settings were chosen on three tasks of digits, seeds 0 and 1.
+
+    Ours; mathematics 9.4.
+    """
+
+    @checked
+    def __init__(
+        self,
+        setup: Setup,
+        *,
+        beta: NotNegative = 10.0,
+        strength_output: StrengthOutput = "tanh",
+        memory: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__(setup, beta=beta, strength_output=strength_output, memory=memory, **options)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from icda.data.task import Batch
 from icda.methods.base import Context
 from icda.models.base import Output, evaluating
-from icda.ranks import all_gather_rows, all_mean
+from icda.ranks import all_gather_rows, all_mean, all_reduce
 
 
 class PerSample(nn.Module):
@@ -65,3 +65,15 @@ def over_training_set(
 def label_probability(output: Output, batch: Batch) -> Tensor:
     """p_y (N,) of a batch."""
     return output.logits.double().softmax(1).gather(1, batch.targets[:, None])[:, 0]
+
+
+def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
+    """sum_i w_i v_i / sum_i w_i over the batch of all ranks, once the trainer has averaged over them.
+
+    The weights carry no gradient. With one process it is what `cross_entropy(..., weight=...)` returns.
+
+    >>> weighted_mean(torch.tensor([1.0, 4.0]), torch.tensor([3.0, 1.0]))
+    tensor(1.7500)
+    """
+    total, count = all_reduce(torch.stack([weights.sum(), weights.new_tensor(float(len(weights)))]))
+    return (weights * values).mean() * count / total

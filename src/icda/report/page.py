@@ -15,7 +15,7 @@ from icda.report.sections.curves import learning_curve, learning_curves
 from icda.report.sections.overview import configuration, environment, headline, what_was_run
 from icda.report.sections.samples import counterfactuals, gradcam, tied
 from icda.report.sections.strengths import margins, strengths, variances
-from icda.results.files import write_atomically
+from icda.results.files import write_page
 
 RUN_SECTIONS: dict[str, tuple[str, Callable[[Run, int], Markup]]] = {
     "what": ("What was run", what_was_run),
@@ -56,11 +56,7 @@ def write_report(
     ...     "icda on waterbirds" in page.read_text(encoding="utf-8")
     True
     """
-    path = Path(path)
-    page = render_page(results, explanations)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Names read from a file system may hold lone surrogates, which UTF-8 cannot carry.
-    write_atomically(path, page.encode("utf-8", errors="xmlcharrefreplace"), new_folder=True)
+    write_page(path := Path(path), render_page(results, explanations))
     return path
 
 

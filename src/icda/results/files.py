@@ -105,7 +105,7 @@ def write_atomically(path: Path, content: bytes | memoryview, new_folder: bool =
 
 
 def write_page(path: Path, page: str) -> None:
-    """Replace an HTML file as a whole."""
+    """Replace an HTML file as a whole. Names of files may hold lone surrogates, which UTF-8 cannot carry."""
     write_atomically(path, page.encode("utf-8", "xmlcharrefreplace"), new_folder=True)
 
 

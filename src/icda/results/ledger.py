@@ -10,7 +10,6 @@ from typing import Any
 
 from icda.errors import InputError
 from icda.results import RunResult, write_atomically
-from icda.results.claims import claimed
 
 METRICS = (
     "accuracy",
@@ -22,31 +21,9 @@ METRICS = (
     "calibration_error",
     "nll",
 )
-COLUMNS = (
-    "task",
-    "method",
-    "seed",
-    "tier",
-    *METRICS,
-    "train_accuracy",
-    "groups",
-    "split",
-    "selection",
-    "attributes",
-    "model",
-    "epochs",
-    "precision",
-    "options",
-    "seconds",
-    "config_hash",
-    "data_hash",
-    "commit",
-    "code",
-    "machine",
-    "torch",
-)
-# What makes a run another run of the table rather than the same one again.
-IDENTITY = ("tier", "task", "model", "method", "options", "epochs", "precision", "selection", "attributes", "seed")
+HOW = ("split", "selection", "attributes", "model", "epochs", "precision", "options", "seconds")
+WHERE = ("config_hash", "data_hash", "commit", "code", "machine", "torch")
+COLUMNS = ("task", "method", "seed", "tier", *METRICS, "train_accuracy", "groups", *HOW, *WHERE)
 
 
 def to_row(result: Mapping[str, Any], tier: str) -> dict[str, str]:
@@ -101,15 +78,6 @@ def write_ledger(path: Path, rows: Iterable[Mapping[str, str]]) -> None:
     write_atomically(path, text.getvalue().encode())
 
 
-def add_to_ledger(path: Path, row: Mapping[str, str]) -> None:
-    """Put one row into a ledger, in the place of an earlier run of the same cell. Several processes may do so at once."""
-    with claimed(path.parent):
-        earlier = read_ledger(path) if path.exists() else []
-        identity = [row[name] for name in IDENTITY]
-        kept = [other for other in earlier if [other[name] for name in IDENTITY] != identity]
-        write_ledger(path, [*kept, row])
-
-
 def read_rows(path: Path, *needed: str) -> list[dict[str, str]]:
     """The rows of a ledger that has some columns."""
     try:
@@ -126,13 +94,4 @@ def read_rows(path: Path, *needed: str) -> list[dict[str, str]]:
     if rows and (missing := [name for name in needed if name not in rows[0]]):
         lacking = f"has no column {' and '.join(missing)}: its columns are {', '.join(rows[0])}"
         raise InputError(f"{path} is no ledger of runs, it {lacking}.")
-    return rows
-
-
-def read_ledger(path: Path) -> list[dict[str, str]]:
-    rows = read_rows(path, "task", "method", "seed", "tier")
-    for row in rows:
-        row["attributes"] = row.get("attributes") or "known"  # rows from before there was a choice
-        row["precision"] = row.get("precision") or "no"
-        row["groups"] = row.get("groups") or ""
     return rows

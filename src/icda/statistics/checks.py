@@ -27,10 +27,14 @@ def check_tensor(value: Any, name: str, owner: str, device: torch.device | None 
         raise InputError(f"{owner} got features on {device} and {name} on {value.device}: move them to one device.")
 
 
-def check_float(value: Any, name: str, owner: str, device: torch.device | None = None) -> None:
+def check_float(
+    value: Any, name: str, owner: str, device: torch.device | None = None, shape: tuple[int, ...] | None = None
+) -> None:
     check_tensor(value, name, owner, device)
     if value.dtype not in FLOATS:
         raise InputTypeError(f"{owner} expects floating-point {name}, got {value.dtype}: use {name}.float().")
+    if shape is not None and value.shape != shape:
+        raise InputError(f"{owner} expects {name} of shape {shape}, got {tuple(value.shape)}.")
 
 
 def check_features(features: Any, feature_dim: int, owner: str, device: torch.device | None = None) -> None:

@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, get_args
+from collections.abc import Callable
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from icda.errors import InputError, InputTypeError
 from icda.functional.grouping import LabelGroups, on_host
 from icda.functional.moments import CovarianceKind, Moments
-from icda.ranks import all_gather_rows, all_reduce, world_size
+from icda.ranks import all_reduce, world_size
 from icda.statistics import checks
 from icda.statistics.checks import check_number
-from icda.statistics.precision import KeepsPrecision
 
 ALL_CLASSES = 4096  # up to so many, ranks add up all of them instead of asking which are present
+
+
+class KeepsPrecision(nn.Module):
+    """A module whose floating-point buffers never fall below float64, or below what `least_precision` says by name.
+
+    Half precision cannot count past 2048. Values come from before a cast: widening them afterwards would not bring lost
+    digits back.
+    """
+
+    least_precision: ClassVar[dict[str, torch.dtype]] = {}
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
+        before = {name: buffer for name, buffer in self._buffers.items() if buffer is not None}
+        super()._apply(fn, recurse)
+        for name, old in before.items():
+            new, floor = self._buffers[name], self.least_precision.get(name, torch.float64)
+            if new is None or not new.is_floating_point() or torch.promote_types(new.dtype, floor) == new.dtype:
+                continue
+            self._buffers[name] = new.to(floor) if old.is_meta else old.to(new.device, floor)
+        return self
 
 
 class ClassStatistics(KeepsPrecision):
@@ -99,9 +119,7 @@ class ClassStatistics(KeepsPrecision):
         if weights is not None:
             if isinstance(weights, Tensor) and not weights.is_complex():  # counts may be whole numbers
                 weights = weights.to(self.mean.dtype)
-            checks.check_float(weights, "weights", owner, device)
-            if weights.shape != targets.shape:
-                raise InputError(f"{owner} expects weights of shape ({len(targets)},), got {tuple(weights.shape)}.")
+            checks.check_float(weights, "weights", owner, device, (len(targets),))
         if self.validate:
             mass = targets.new_ones(1) if weights is None else weights
             largest, low, high, least, most = checks.read_once(
@@ -143,7 +161,9 @@ class ClassStatistics(KeepsPrecision):
             kept = torch.where(added > 0, torch.full_like(added, self.forgetting), 1)
             share, spread, squares = self._blend(self.count[rows] * kept, added, mean, self.mean[rows])
             if self.factor is not None:
-                self._fold_factor(groups, rows, residuals, spread, kept, in_place)
+                from icda.statistics.low_rank import fold_factor
+
+                fold_factor(self, groups, rows, residuals, spread, kept, in_place)
             self._fold_scatter(groups, rows, residuals, spread, squares, kept)
             # New tensors, where we may not do it in place: a graph built before may still hold the old means.
             moved = torch.lerp(self.mean[rows], mean, share[:, None].to(mean))
@@ -208,25 +228,6 @@ class ClassStatistics(KeepsPrecision):
             scatter = torch.lerp(scatter, diagonal, few[:, None, None])
         return Moments(self.kind, mean, scatter, scale, factor)
 
-    @torch.no_grad()
-    def assign(self, moments: Moments) -> None:
-        """Take other means and covariances over, keeping the counts; covariances become positive semidefinite."""
-        if moments.kind != self.kind:
-            raise InputError(f"cannot take {moments.kind} moments over into {self.kind} statistics.")
-        mean, scatter, *factor = moments.symmetrised().normalised()
-        count = self.count.to(scatter)
-        if self.kind == "full":
-            values, vectors = torch.linalg.eigh(scatter)
-            scatter = vectors * values.clamp(min=0)[:, None, :] @ vectors.mT
-            self.scatter.copy_(scatter * count[:, None, None])
-        else:
-            variances = scatter.clamp(min=0)
-            if self.factor is not None:
-                self.factor = factor[0] * count.sqrt()[:, None, None]
-                variances = variances + factor[0].square().sum(1)  # the running state keeps whole variances
-            self.scatter.copy_(variances * count[:, None])
-        self.mean = mean.clone()
-
     def reset(self) -> None:
         """Forget everything seen so far."""
         for name, buffer in self.named_buffers():
@@ -268,15 +269,3 @@ class ClassStatistics(KeepsPrecision):
         else:
             shape = (-1, *(1,) * (batch.dim() - 1))
             self.scatter[rows] = batch.addcmul_(self.scatter[rows], kept.to(batch).view(shape))
-
-    def _fold_factor(
-        self, groups: LabelGroups, rows: Tensor, residuals: Tensor, spread: Tensor, kept: Tensor, in_place: bool
-    ) -> None:
-        from icda.statistics.low_rank import compress
-
-        assert self.factor is not None
-        everyone = LabelGroups.of(all_gather_rows(groups.labels).cpu(), groups.number)
-        padded = everyone.padded(all_gather_rows(residuals))
-        stacked = torch.cat([self.factor[rows] * kept.to(spread).sqrt()[:, None, None], padded, spread[:, None]], 1)
-        self.factor = self.factor if in_place else self.factor.clone()
-        self.factor[rows] = compress(stacked, self.rank)

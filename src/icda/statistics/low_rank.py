@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
+
+from icda.functional.grouping import LabelGroups
+from icda.ranks import all_gather_rows
+
+if TYPE_CHECKING:
+    from icda.statistics import ClassStatistics
 
 
 def compress(rows: Tensor, rank: int) -> Tensor:
@@ -46,3 +54,21 @@ def _eigh(gram: Tensor) -> tuple[Tensor, Tensor]:
             return gram[..., 0] * torch.nan, gram * torch.nan
         values, vectors = torch.linalg.eigh(gram.double())
         return values.to(gram), vectors.to(gram)
+
+
+def fold_factor(
+    statistics: ClassStatistics,
+    groups: LabelGroups,
+    rows: Tensor,
+    residuals: Tensor,
+    spread: Tensor,
+    kept: Tensor,
+    in_place: bool,
+) -> None:
+    """Fold a batch, that of all ranks, into the strongest directions of the classes `rows`."""
+    assert statistics.factor is not None
+    everyone = LabelGroups.of(all_gather_rows(groups.labels).cpu(), groups.number)
+    padded = everyone.padded(all_gather_rows(residuals))
+    before = statistics.factor[rows] * kept.to(spread).sqrt()[:, None, None]
+    statistics.factor = statistics.factor if in_place else statistics.factor.clone()
+    statistics.factor[rows] = compress(torch.cat([before, padded, spread[:, None]], 1), statistics.rank)

@@ -26,16 +26,8 @@ _HOMES = {
     "train": "entry",
 }
 
-__all__ = [
-    "CheckpointError",
-    "DivergedError",
-    "TrainConfig",
-    "Trainer",
-    "TrainingResult",
-    "evaluate_folder",
-    "load_config",
-    "train",
-]
+__all__ = ["CheckpointError", "DivergedError", "TrainConfig", "Trainer", "TrainingResult"]
+__all__ += ["evaluate_folder", "load_config", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -19,10 +19,10 @@ from annotated_types import Interval
 from icda import plugins
 from icda.errors import InputError, MissingFileError
 from icda.limits import LARGEST_SIDE
-from icda.plain_yaml import read_yaml
 from icda.ranges import NotNegative, NotNegativeInt, Positive, PositiveInt, Seed, Share
-from icda.results.files import write_atomically
-from icda.settings import check, check_names
+from icda.results import RunResult
+from icda.results.files import RESULT, write_atomically
+from icda.settings import check, check_names, read_yaml
 
 OWN_DATA_CLIP_NORM = 1.0
 # Where groups are unknown, the rule that comes nearest to the one that knows them (docs/evidence/shortcuts.md, "Choosing
@@ -204,3 +204,15 @@ def save_config(config: TrainConfig, path: Path) -> None:
     """Write the settings as `load_config` reads them."""
     values = {**config.as_dict(), "clip_norm": config.clip_norm}  # what was asked for
     write_atomically(path, yaml.safe_dump(values, sort_keys=False).encode())
+
+
+def finished_result(config: TrainConfig) -> RunResult | None:
+    """The result in a cell's folder, if it was made with these very settings. Of a damaged one `train` says more."""
+    path = config.folder() / RESULT
+    if not path.is_file():
+        return None
+    try:
+        result = RunResult.read(path)
+    except InputError:
+        return None
+    return result if result.config_hash == config.hash() else None

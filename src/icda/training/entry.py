@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import fields, replace
 from pathlib import Path
@@ -32,6 +31,13 @@ class TrainingResult(RunResult):
     """A `RunResult` that also has the trained network."""
 
     _find: Callable[[], nn.Module] | None = None
+
+    @classmethod
+    def of(cls, result: RunResult, find: Callable[[], nn.Module]) -> TrainingResult:
+        """A result beside what gives its network."""
+        whole = cls(**{entry.name: getattr(result, entry.name) for entry in fields(result)})
+        whole._find = find
+        return whole
 
     @property
     def network(self) -> nn.Module:
@@ -116,39 +122,39 @@ def train(
     (True, 'train')
     """
     check_names(settings, [entry.name for entry in fields(TrainConfig)], "train", "setting")
-    config, has_config = replace(config or TrainConfig(), **settings), config is not None
+    settled = replace(config or TrainConfig(), **settings)
     given = {"validation": validation, "test": test, "metadata": metadata, "groups": groups, "collate_fn": collate_fn}
-    judged = "test"
-    if train is None:
-        for name, value in given.items():
-            if value is not None:
-                raise InputError(f"{name} belongs to a dataset to train on: give train= as well.")
-    elif task is not None:
-        raise InputError("train= and task= both say what to train on: give one of them.")
-    elif model is None:
-        raise InputError("train= needs model=, the network to train: an nn.Module, or a function that makes one.")
-    else:
-        judged = "test" if test is not None else "validation" if validation is not None else "train"
+    _check_given(given, train, task, model)
+    judged, leaves_files = "test", True
+    if train is not None:
+        judged = next((name for name in ("test", "validation") if given[name] is not None), "train")
+        leaves_files = out is not None or config is not None
         task = dataset_task(train, inputs=inputs, targets=targets, track=_track, **given)
-        if config.clip_norm == "auto":  # data of the user's own
-            config = replace(config, clip_norm=OWN_DATA_CLIP_NORM)
+        if settled.clip_norm == "auto":  # data of the user's own
+            settled = replace(settled, clip_norm=OWN_DATA_CLIP_NORM)
     own = None if model is None else OwnModel(model, head, in_place=train is not None)
     with ExitStack() as stack:
+        if not leaves_files:
+            out = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="icda-")), "run")
         if out is not None:
-            config = replace(config, out=str(out))
-        elif train is not None and not has_config:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="icda-"))
-            config = replace(config, out=f"{folder}/run")
-        leaves_files = out is not None or train is None or has_config
+            settled = replace(settled, out=str(out))
         try:
-            result, find = run_training(config, own, task, resume, overwrite, view, judged, leaves_files)
+            result, find = run_training(settled, own, task, resume, overwrite, view, judged, leaves_files)
         finally:
             networks = [] if own is None else own.whole()
     if not leaves_files:
         result = replace(result, config={**(result.config or {}), "out": ""})
-    whole = TrainingResult(**{entry.name: getattr(result, entry.name) for entry in dataclasses.fields(result)})
-    whole._find = (lambda: networks[0]) if networks else find
-    return whole
+    return TrainingResult.of(result, (lambda: networks[0]) if networks else find)
+
+
+def _check_given(given: Mapping[str, Any], train: Any, task: Task | None, model: GivenModel | None) -> None:
+    """Refuse what leaves open, or says twice, what is trained on what."""
+    if train is None and (lonely := [name for name, value in given.items() if value is not None]):
+        raise InputError(f"{lonely[0]} belongs to a dataset to train on: give train= as well.")
+    if train is not None and task is not None:
+        raise InputError("train= and task= both say what to train on: give one of them.")
+    if train is not None and model is None:
+        raise InputError("train= needs model=, the network to train: an nn.Module, or a function that makes one.")
 
 
 def _track(rows: range, description: str) -> Any:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
-from torch import Tensor
+from torch import Tensor, nn
 
 from icda.data.loader import BatchLoader
 from icda.data.task import Batch, Split, Task
@@ -37,25 +37,17 @@ def predict_split(
 
 
 @torch.no_grad()
-def encode_split(model: FeatureClassifier, split: Split, accelerator: Accelerator) -> Tensor:
-    """Features (N, A) of a split in its own order, every process all of them."""
-    with evaluating(model):
-        features = [model(to_device(batch, accelerator.device).inputs).features for batch in _batches(split)]
-    return torch.cat([part.float().cpu() for part in features])
-
-
-@torch.no_grad()
-def answer_split(
-    method: Method, models: Sequence[FeatureClassifier], split: Split, accelerator: Accelerator
-) -> Tensor | None:
-    """What the method's biased networks answer (N,), in the split's order; None where it has none to ask."""
+def over_split(
+    modules: Sequence[nn.Module], split: Split, accelerator: Accelerator, measure: Callable[[Any], Tensor | None]
+) -> Any:
+    """What `measure` says of a split's inputs (N, ...), in its order, every process all of it; None where it is silent."""
     parts: list[Tensor] = []
-    with evaluating(*models, method):
+    with evaluating(*modules):
         for batch in _batches(split):
-            answers = method.shortcut_answers(models, to_device(batch, accelerator.device).inputs)
-            if answers is None:
+            found = measure(to_device(batch, accelerator.device).inputs)
+            if found is None:
                 return None
-            parts.append(answers.cpu())
+            parts.append(found.cpu())
     return torch.cat(parts)
 
 

@@ -15,14 +15,14 @@ from functools import partial
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from icda.engines import process_pool
 from icda.errors import OperationError
 from icda.results import RunResult, write_atomically
 from icda.results.claims import claimed
 from icda.results.files import FAILURE, REPORT
 from icda.results.foreign_text import printable
 from icda.training import TrainConfig, train
-from icda.training.finished import finished_result
-from icda.training.processes import process_pool
+from icda.training.config import finished_result
 
 ATTEMPTS = 2  # a worker that dies takes its cell along: once may be bad luck
 

@@ -1,18 +1,26 @@
-"""What a person sees while a model trains."""
+"""What is said of a training: before the first epoch, while it runs, and in its log."""
 
 from __future__ import annotations
 
-from typing import Self
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from icda.results.epoch import EpochRecord
+from icda.data.task import Task
+from icda.extras import require
+from icda.models.base import FeatureClassifier
+from icda.results.files import LOG, TENSORBOARD, write_atomically
+from icda.results.run_result import EpochRecord
 from icda.terminal import make_console
 
 
 class ProgressView:
-    """Told of every step and epoch."""
+    """Told of every step and epoch; shows nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -22,10 +30,6 @@ class ProgressView:
     def start(self, iteration: int, num_iterations: int) -> None: ...
     def step(self, epoch: int, num_epochs: int, loss: float, accuracy: float | None) -> None: ...
     def epoch(self, record: EpochRecord, num_epochs: int) -> None: ...
-
-
-class QuietView(ProgressView):
-    """Shows nothing."""
 
 
 class TerminalView(ProgressView):
@@ -72,3 +76,61 @@ class TerminalView(ProgressView):
         }
         shown = ", ".join(f"{name} {value:.4f}" for name, value in figures.items() if value is not None)
         self.console.print(f"epoch {record.epoch + 1}/{num_epochs}: {shown}", highlight=False)
+
+
+class EpochLog:
+    """Writes `log.jsonl`, one line per epoch; a resumed run starts from the epochs its checkpoint remembers."""
+
+    def __init__(self, folder: Path, history: Sequence[EpochRecord], tensorboard: bool = False) -> None:
+        self.path = folder / LOG
+        write_atomically(self.path, "".join(_line(record) for record in history).encode())
+        self._writer: Any = None
+        if tensorboard:
+            require("tensorboard", "tensorboard", "TensorBoard logs")
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(str(folder / TENSORBOARD), purge_step=len(history))
+
+    def write(self, record: EpochRecord) -> None:
+        # Not through a link that somebody laid there since.
+        handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        with os.fdopen(handle, "a", encoding="utf-8") as file:
+            file.write(_line(record))
+        if self._writer is not None:
+            for name, value in record.items():
+                if isinstance(value, int | float) and name != "epoch":
+                    self._writer.add_scalar(name, value, record.epoch)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _line(record: EpochRecord) -> str:
+    return json.dumps(record.as_dict()) + "\n"
+
+
+LISTED = 12  # classes; of more only the extremes are named
+
+
+def describe_run(task: Task, model: str, networks: Sequence[FeatureClassifier], method: str) -> str:
+    """Classes with their counts, the splits with their sizes, model, parameters and method."""
+    sizes = ", ".join(f"{name} {len(split):,}" for name, split in task.splits().items())
+    numbers = [sum(value.numel() for value in network.parameters()) for network in networks]
+    several = f"{len(networks)} times " if len(networks) > 1 else ""
+    return "\n".join(
+        [
+            f"task {task.name}: {sizes} samples",
+            f"{task.num_classes} classes, training samples of each: {_counts(task)}",
+            f"model {model}: {several}{numbers[0]:,} parameters; method {method}",
+        ]
+    )
+
+
+def _counts(task: Task) -> str:
+    counts = task.class_counts.tolist()
+    named = [f"{task.class_name(number)} {count:,}" for number, count in enumerate(counts)]
+    if len(named) <= LISTED:
+        return ", ".join(named)
+    order = sorted(range(len(counts)), key=counts.__getitem__)
+    return f"from {named[order[0]]} to {named[order[-1]]}"

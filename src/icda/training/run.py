@@ -31,19 +31,9 @@ from icda.models import FeatureClassifier, create_model
 from icda.models.hub import hub
 from icda.models.tokenisers import read_by
 from icda.report import write_report
-from icda.results import RunResult
+from icda.results import RunResult, files
 from icda.results.claims import claimed
-from icda.results.files import (
-    CHECKPOINT,
-    CONFIG,
-    EXPLANATIONS,
-    MODEL,
-    REPORT,
-    RESULT,
-    DamagedFileError,
-    read_json,
-    write_json,
-)
+from icda.results.files import DamagedFileError, read_json, write_json
 from icda.selection import check as check_selection
 from icda.settings import check
 from icda.training.checkpoint import CheckpointError, load_checkpoint, load_networks, load_state, understood
@@ -53,9 +43,8 @@ from icda.training.evaluation import evaluate_split, group_samples
 from icda.training.first_rank import from_first_rank, is_first_rank, together
 from icda.training.known_groups import with_read_groups
 from icda.training.objects import PREFIX, OwnModel, named
-from icda.training.progress import ProgressView
-from icda.training.seeding import seed_everything
-from icda.training.summary import describe_run
+from icda.training.plan import seed_everything
+from icda.training.progress import ProgressView, describe_run
 from icda.training.trainer import Trainer
 
 
@@ -88,7 +77,7 @@ def run_training(
         if model is None:
             return finished, lambda: load_folder(folder, allow_outside=config.allow_outside)[2][0]
         networks, _ = build(config, visible_task(config, load_task(config, task, model)), model)
-        path = folder / MODEL
+        path = folder / files.MODEL
         load_networks(networks, from_first_rank(lambda: load_checkpoint(path, ("networks",)))["networks"], path)
         return finished, lambda: networks[0]
 
@@ -112,7 +101,7 @@ def _train(
     trainer = Trainer(config, visible, networks, method, folder, accelerator, view)
     method.before_training(folder)
     if how == "overwrite" and accelerator.is_main_process:  # not sooner: a refused run must not cost the earlier one
-        for name in (RESULT, EXPLANATIONS, REPORT, CHECKPOINT, MODEL):
+        for name in (files.RESULT, files.EXPLANATIONS, files.REPORT, files.CHECKPOINT, files.MODEL):
             (folder / name).unlink(missing_ok=True)
     trainer.view.run(describe_run(task, config.model or task.default_model, networks, resolve_method(config.method)))
     with together():
@@ -127,7 +116,7 @@ def _train(
         found=trainer.method.findings() or None,
     )
     if accelerator.is_main_process and leaves_files:
-        result.write(folder / RESULT)
+        result.write(folder / files.RESULT)
         _explain(folder, result, task, trainer.models, trainer.method)
     network = trainer.models[0]  # not the trainer, whose optimisers hold more than the network
     return result, lambda: network
@@ -138,8 +127,8 @@ def _explain(folder: Path, result: RunResult, task: Task, models: Sequence[Featu
     from icda.explain.run import explain_run
 
     explanations = explain_run(task, models, method)
-    write_json(folder / EXPLANATIONS, explanations)
-    write_report(folder / REPORT, [result], [explanations])
+    write_json(folder / files.EXPLANATIONS, explanations)
+    write_report(folder / files.REPORT, [result], [explanations])
 
 
 def _remake_missing(folder: Path, config: TrainConfig, result: RunResult, readable: bool) -> None:
@@ -147,17 +136,17 @@ def _remake_missing(folder: Path, config: TrainConfig, result: RunResult, readab
 
     Explanations need the model and the task, which are `readable` where both have names.
     """
-    if not (folder / CONFIG).exists():
-        save_config(config, folder / CONFIG)
-    if (folder / REPORT).exists():
+    if not (folder / files.CONFIG).exists():
+        save_config(config, folder / files.CONFIG)
+    if (folder / files.REPORT).exists():
         return
-    if (folder / EXPLANATIONS).exists():  # `icda explain` may have put more into it
-        write_report(folder / REPORT, [result], [read_json(folder / EXPLANATIONS)])
-    elif readable and (folder / MODEL).exists():
+    if (folder / files.EXPLANATIONS).exists():  # `icda explain` may have put more into it
+        write_report(folder / files.REPORT, [result], [read_json(folder / files.EXPLANATIONS)])
+    elif readable and (folder / files.MODEL).exists():
         _, task, networks, method = load_folder(folder, allow_outside=config.allow_outside)
         _explain(folder, result, task, networks, method)
     else:
-        write_report(folder / REPORT, [result])
+        write_report(folder / files.REPORT, [result])
 
 
 def visible_task(config: TrainConfig, task: Task) -> Task:
@@ -185,8 +174,8 @@ def _find_task(config: TrainConfig) -> Task:
     if config.data is None:
         return create_task(config.task, config.root, config.data_seed)
     path = Path(config.data)
+    trust: Any = {"skip_unreadable": config.skip_unreadable, "allow_outside": config.allow_outside}
     if path.is_dir():
-        trust = {"skip_unreadable": config.skip_unreadable, "allow_outside": config.allow_outside}
         return folder_task(path, config.image_size, config.data_seed, **trust)
     columns = Columns(
         config.image_column, config.text_column, config.label_column, config.group_column, config.split_column
@@ -194,14 +183,7 @@ def _find_task(config: TrainConfig) -> Task:
     if path.suffix.lower() == ".npz":
         return features_task(path, columns, seed=config.data_seed)
     if path.is_file():
-        return csv_task(
-            path,
-            columns,
-            image_size=config.image_size,
-            seed=config.data_seed,
-            skip_unreadable=config.skip_unreadable,
-            allow_outside=config.allow_outside,
-        )
+        return csv_task(path, columns, image_size=config.image_size, seed=config.data_seed, **trust)
     raise MissingFileError(f"--data {path}: neither a folder of images nor a CSV or .npz file is there.")
 
 
@@ -276,9 +258,11 @@ def load_folder(
     Whether a table may name images outside its folder, and whether a model may be fetched from a hub, is for the caller to
     say, not for a file that may be a stranger's.
     """
-    path = folder / MODEL
+    path = folder / files.MODEL
     if not path.exists():
-        raise CheckpointError(f"{folder} holds no trained model ({MODEL}): give the folder of a finished `icda train`.")
+        raise CheckpointError(
+            f"{folder} holds no trained model ({files.MODEL}): give the folder of a finished `icda train`."
+        )
     state = load_checkpoint(path, ("networks", "method", "config", "class_names"))
     with understood(path):
         config = config_from_dict(state["config"], str(path))
@@ -331,11 +315,11 @@ def make_accelerator(precision: str) -> Accelerator:
 
 def _earlier_result(folder: Path, config: TrainConfig, resume: bool, overwrite: bool) -> RunResult | None:
     """Decide what an existing folder means: the finished result to return, or None to train."""
-    path = folder / RESULT
+    path = folder / files.RESULT
     if overwrite:
         return None
     if not resume:
-        if path.exists() or (folder / CHECKPOINT).exists():
+        if path.exists() or (folder / files.CHECKPOINT).exists():
             raise ExistingFileError(f"{folder} already holds a run: --resume continues it, --overwrite starts again.")
         return None
     if not path.exists():

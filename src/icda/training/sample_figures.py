@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from icda.data.task import Split
-from icda.results.epoch import Figure
+from icda.results.run_result import Figure
 
 
 def describe_samples(figures: Mapping[str, Tensor], split: Split) -> dict[str, Figure]:

@@ -6,6 +6,7 @@ import copy
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +17,17 @@ from icda.data.task import Batch, Split, Task
 from icda.errors import InputError, OperationError
 from icda.methods.base import Method, Setup, Stage, check_networks
 from icda.models.base import FeatureClassifier
-from icda.results.epoch import EpochRecord
 from icda.results.files import CHECKPOINT, CONFIG, MODEL
+from icda.results.run_result import EpochRecord
 from icda.selection import Selector, ValidationView
-from icda.training.batches import TrainingBatches
 from icda.training.checkpoint import cpu_state, load_checkpoint, load_networks, load_state, save_checkpoint, understood
 from icda.training.config import TrainConfig, config_from_dict, describe_changes, save_config
-from icda.training.evaluation import answer_split, encode_split, evaluate_split, to_device
+from icda.training.evaluation import evaluate_split, over_split, to_device
 from icda.training.first_rank import from_first_rank
-from icda.training.logs import EpochLog
-from icda.training.plan import Plan
-from icda.training.position import Position
-from icda.training.progress import ProgressView, QuietView
+from icda.training.plan import Plan, Position, random_state
+from icda.training.progress import EpochLog, ProgressView
 from icda.training.sample_figures import describe_samples
-from icda.training.seeding import random_state
-from icda.training.stage_run import RunParts, StageRun
+from icda.training.stage_run import RunParts, StageRun, TrainingBatches
 
 LOGGED = ("accuracy", "worst_class_accuracy", "worst_group_accuracy")  # of the validation split, after every epoch
 RESUMED = ("networks", "optimizers", "method", "selector", "position", "history", "random", "config_hash", "data_hash")
@@ -66,7 +63,7 @@ class Trainer:
         self.stages = method.stages(config.epochs)
         self.selector = Selector(config.selection)
         _check_selection(config, self.stages, self.selector)
-        self.view = view if view is not None and accelerator.is_main_process else QuietView()
+        self.view = view if view is not None and accelerator.is_main_process else ProgressView()
         self.history: list[EpochRecord] = []
         self.position = Position()
         self.batches = TrainingBatches(config, task, self.method, accelerator)
@@ -185,15 +182,17 @@ class Trainer:
 
     def _look_at_validation(self, validation: Split) -> ValidationView:
         metrics, logits = evaluate_split(self.method, self.models, self.task, validation, self.accelerator)
+        network, where = self.models[0], (validation, self.accelerator)
+        answer = partial(self.method.shortcut_answers, self.models)
         return ValidationView(
             epoch=self.position.epoch,
             num_epochs=self.plan.num_epochs,
             metrics=metrics,
             logits=logits,
             targets=validation.targets,
-            features=lambda: encode_split(self.models[0], validation, self.accelerator),
-            head_weight=lambda: self.models[0].head_weight.detach().float().cpu(),
-            answers=lambda: answer_split(self.method, self.models, validation, self.accelerator),
+            features=lambda: over_split([network], *where, lambda inputs: network(inputs).features.float()),
+            head_weight=lambda: network.head_weight.detach().float().cpu(),
+            answers=lambda: over_split([*self.models, self.method], *where, answer),
             answers_later=self.method.answers_later,
         )
 

@@ -11,9 +11,12 @@ from rich.console import Console
 
 from icda.errors import InputError
 from icda.results import RunResult
-from icda.results.ledger import add_to_ledger, to_row
+from icda.results.files import REPORT
+from icda.results.ledger import to_row
 from icda.terminal import make_console
-from icda.training.finished import all_finished
+from icda.training import TrainConfig
+from icda.training.config import finished_result
+from icda_bench.ledger import add_to_ledger
 from icda_bench.options import all_cores
 from icda_bench.suites.plan import in_ledger, neighbouring_ledgers, plan_lines
 from icda_bench.suites.suite import Cell, Suite, TierName, cells, load_suite
@@ -79,7 +82,7 @@ def run(name: str, options: Arguments) -> int:
 
 def _results(chosen: Sequence[Cell], options: Arguments, console: Console) -> tuple[list[RunResult], bool]:
     """Results of the cells that have one, and whether any failed. Where all are finished nothing but them is read."""
-    finished = all_finished([cell.config for cell in chosen])
+    finished = _all_finished([cell.config for cell in chosen])
     if finished:
         if options.ledger is not None:
             for result in finished:
@@ -89,6 +92,17 @@ def _results(chosen: Sequence[Cell], options: Arguments, console: Console) -> tu
 
     results, failures = run_suite(chosen, console, where=options.on, jobs=options.jobs, ledger=options.ledger)
     return list(results.values()), bool(failures)
+
+
+def _all_finished(configs: Sequence[TrainConfig]) -> list[RunResult] | None:
+    """The results of all cells; None if there is something left to do for one of them."""
+    results: list[RunResult] = []
+    for config in configs:
+        result = finished_result(config) if (config.folder() / REPORT).exists() else None
+        if result is None:
+            return None
+        results.append(result)
+    return results
 
 
 def _check(name: str, options: Arguments) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 
-from icda.results.ledger import read_ledger
-from icda.training.finished import finished_result
+from icda.training.config import finished_result
+from icda_bench.ledger import read_ledger
 from icda_bench.suites.suite import SUITES, Cell, Suite
 
 LedgerRow = Mapping[str, str]

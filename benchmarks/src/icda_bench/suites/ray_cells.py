@@ -11,7 +11,7 @@ from icda.engines import start_ray
 from icda.extras import require
 from icda.results.files import RESULT
 from icda.training import TrainConfig
-from icda.training.finished import finished_result
+from icda.training.config import finished_result
 from icda.training.grid import ATTEMPTS, CellOutcome, run_cell
 
 

@@ -16,9 +16,10 @@ from icda.methods.create import method_class, option_names
 from icda.models import MODELS
 from icda.registry import UnknownNameError, did_you_mean
 from icda.results import RunResult
-from icda.results.ledger import add_to_ledger, to_row
+from icda.results.ledger import to_row
 from icda.training.grid import run_cells
 from icda.training.run import visible_task
+from icda_bench.ledger import add_to_ledger
 from icda_bench.suites.ray_cells import run_on_ray
 from icda_bench.suites.suite import Cell
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from icda.results.ledger import options_text, read_ledger
+from icda.results.ledger import options_text
 from icda.training import TrainConfig
+from icda_bench.ledger import read_ledger
 from icda_bench.markdown import markdown, spread
 from icda_bench.suites.folds import NORMAL, WORST, pooled, wilson, worst_group
 from icda_bench.suites.suite import Column, Suite, SuiteRow, cell_config

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from icda.data.registry import data_root
-from icda.training.processes import process_pool
+from icda.engines import process_pool
 from icda_bench.markdown import markdown, percent
 from icda_bench.options import Root, all_cores, check_names
 from icda_bench.rows import machine_columns, read_rows, write_rows

@@ -1,0 +1,213 @@
+"""Features first, then the classifier: cRT and LWS from balanced classes, RISDA by its own loss on a frozen encoder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from icda.errors import InputError
+from icda.functional.class_balance import effective_number_weights
+from icda.functional.confusion import count_confusions
+from icda.losses.head import Head, head_parameters
+from icda.losses.risda import RISDALoss
+from icda.methods.base import METHODS, Batch, Context, FeatureClassifier, Method, Setup, Stage, StepResult
+from icda.methods.per_sample import weighted_mean
+from icda.models.base import Output, evaluating
+from icda.ranges import OpenShare, ShareBelowOne
+from icda.ranks import world_size
+from icda.settings import checked
+
+
+@METHODS.register("crt")
+class ClassifierRetraining(Method):
+    """Train with cross entropy, then freeze the encoder and train a new head on class-balanced batches.
+
+    Cross entropy takes `first_stage` of the epochs.
+    In the second stage every class is drawn equally often, the head starts from random weights, and optimiser and schedule
+    start again over that stage's epochs. The encoder keeps its BatchNorm statistics, too. Both stages have an epoch at
+    least, so that a training needs two.
+
+    Reference: Kang et al., "Decoupling representation and classifier for long-tailed recognition", ICLR 2020; 10 epochs
+    of retraining after 90.
+    """
+
+    @checked
+    def __init__(self, setup: Setup, *, first_stage: OpenShare = 0.9) -> None:
+        super().__init__()
+        self.first_stage = first_stage
+
+    def stages(self, epochs: int) -> list[Stage]:
+        first, second = two_stages("crt", epochs, self.first_stage)
+        new_head: dict[str, Any] = {"trains": "head", "sampling": "class_balanced", "reset_head": True}
+        return [Stage(first, "representation", restart=True), Stage(second, "classifier", restart=True, **new_head)]
+
+
+def two_stages(name: str, epochs: int, first_stage: float) -> tuple[int, int]:
+    """The epochs of two stages, one at least for each."""
+    if epochs < 2:
+        raise InputError(f"{name} trains in two stages and needs 2 epochs or more, got {epochs}.")
+    first = min(max(1, round(epochs * first_stage)), epochs - 1)
+    return first, epochs - first
+
+
+class ScaledLinear(nn.Module):
+    """f_c (w_c . h + b_c): a linear layer with a factor for each class, one to begin with.
+
+    `weight` and `bias` are those of the linear layer that it is, f_c w_c and f_c b_c, so that whatever reads a head can
+    read this one. Maps features (N, A) to logits (N, C).
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__()
+        self.unscaled_weight = nn.Parameter(weight.detach().clone(), requires_grad=weight.requires_grad)
+        self.unscaled_bias = (
+            None if bias is None else nn.Parameter(bias.detach().clone(), requires_grad=bias.requires_grad)
+        )
+        self.scale = nn.Parameter(weight.new_ones(len(weight)).detach(), requires_grad=weight.requires_grad)
+
+    @classmethod
+    def of(cls, head: Head) -> ScaledLinear:
+        """This head with another head's weights. Draws no random number."""
+        return cls(*head_parameters(head))
+
+    @property
+    def weight(self) -> Tensor:
+        return self.scale[:, None] * self.unscaled_weight
+
+    @property
+    def bias(self) -> Tensor | None:
+        return None if self.unscaled_bias is None else self.scale * self.unscaled_bias
+
+    def linear_parameters(self) -> list[nn.Parameter]:
+        return [self.unscaled_weight] if self.unscaled_bias is None else [self.unscaled_weight, self.unscaled_bias]
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.scale * F.linear(features, self.unscaled_weight, self.unscaled_bias)
+
+    def logits_for_scales(self, features: Tensor) -> Tensor:
+        """The same logits; their gradient with respect to weight and bias is zero."""
+        bias = None if self.unscaled_bias is None else self.unscaled_bias.detach()
+        return self.scale * F.linear(features, self.unscaled_weight.detach(), bias) + _zero(self.linear_parameters())
+
+    def logits_for_weights(self, features: Tensor) -> Tensor:
+        """The same logits; their gradient with respect to the scales is zero."""
+        plain = F.linear(features, self.unscaled_weight, self.unscaled_bias)
+        return self.scale.detach() * plain + _zero([self.scale])
+
+    def extra_repr(self) -> str:
+        classes, features = self.unscaled_weight.shape
+        return f"in_features={features}, out_features={classes}, bias={self.unscaled_bias is not None}"
+
+
+@METHODS.register("lws")
+class LearnableWeightScaling(ClassifierRetraining):
+    """Train with cross entropy, then learn only one factor per class on class-balanced batches.
+
+    Cross entropy takes `first_stage` of the epochs.
+    The factors start at one and multiply weight vector and bias of their class; encoder, weights and biases stay what the
+    first stage made them. Optimiser and schedule start again. Both stages have an epoch at least. The head is a
+    `ScaledLinear`, which reads as the linear layer it is.
+
+    Reference: Kang et al., "Decoupling representation and classifier for long-tailed recognition", ICLR 2020, section 4.3.
+    """
+
+    def prepare_network(self, network: FeatureClassifier) -> FeatureClassifier:
+        network.head = ScaledLinear.of(network.head)
+        return network
+
+    def stages(self, epochs: int) -> list[Stage]:
+        first, second = two_stages("lws", epochs, self.first_stage)
+        scaling: dict[str, Any] = {"trains": "head", "sampling": "class_balanced", "restart": True}
+        return [
+            Stage(first, "representation", restart=True, loss=self.weight_loss, step=self.weight_step),
+            Stage(second, "scales", **scaling, loss=self.scale_loss, step=self.scale_step),
+        ]
+
+    def weight_loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
+        return F.cross_entropy(_head(context).logits_for_weights(output.features), batch.targets)
+
+    def scale_loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
+        return F.cross_entropy(_head(context).logits_for_scales(output.features), batch.targets)
+
+    def weight_step(self, batch: Batch, context: Context) -> StepResult:
+        return self._step_without(batch, context, [_head(context).scale])
+
+    def scale_step(self, batch: Batch, context: Context) -> StepResult:
+        return self._step_without(batch, context, _head(context).linear_parameters())
+
+    def _step_without(self, batch: Batch, context: Context, still: list[nn.Parameter]) -> StepResult:
+        """A step after which what does not learn in this stage is put back.
+
+        Its gradient is zero, but weight decay moves it. It cannot be frozen here: the network is wrapped for several
+        processes by now, and they wait for a gradient of every parameter that had one when the stage began.
+        """
+        kept = [parameter.detach().clone() for parameter in still]
+        result = self.step(batch, context)
+        with torch.no_grad():
+            for parameter, value in zip(still, kept, strict=True):
+                parameter.copy_(value)
+        return result
+
+
+def _head(context: Context) -> ScaledLinear:
+    head = context.head
+    assert isinstance(head, ScaledLinear), "prepare_network put it there"
+    return head
+
+
+def _zero(parameters: list[nn.Parameter]) -> Tensor:
+    """Zero, with a gradient of zero for the parameters: they stay part of the graph."""
+    return 0 * torch.stack([parameter.sum() for parameter in parameters]).sum()
+
+
+@METHODS.register("risda_two_stage")
+class TwoStageRISDA(Method):
+    """Cross entropy for four fifths of training, then class-balanced `RISDALoss` on the head, encoder frozen.
+
+    At the switch one pass over the training set gives the confusion matrix and the class statistics, so that they belong
+    to the features the head will see. The head's loss is a mean weighted by the effective number of samples of a class.
+    Differs from the official code, which takes the confusion matrix of the epoch with the best training accuracy, rounded
+    to two decimals: here it is that of the last epoch of the first stage.
+
+    Reference: Chen et al., AAAI 2022; schedule as in mathematics 5.1.
+    """
+
+    inner_loss = RISDALoss
+    criterion: RISDALoss
+    class_weights: Tensor
+
+    @checked
+    def __init__(
+        self, setup: Setup, *, first_stage: OpenShare = 0.8, effective_beta: ShareBelowOne = 0.9999, **options: Any
+    ) -> None:
+        super().__init__()
+        self.first_stage = first_stage
+        counts = setup.class_counts
+        self.criterion = RISDALoss(setup.num_classes, setup.feature_dim, counts, reduction="none", **options)
+        self.register_buffer("class_weights", effective_number_weights(counts, effective_beta))
+
+    def stages(self, epochs: int) -> list[Stage]:
+        first = min(max(1, round(epochs * self.first_stage)), epochs)
+        head = Stage(epochs - first, "head", trains="head", on_start=self.look, loss=self.head_loss)
+        return [Stage(first, "representation"), *([head] if epochs > first else [])]
+
+    @torch.no_grad()
+    def look(self, context: Context) -> None:
+        """Confusions and statistics of the features as they will stay."""
+        model, confusion = context.models[0], torch.zeros_like(self.criterion.confusion)
+        self.criterion.statistics.reset()
+        # Every rank passes over the whole training set, and statistics add up what all ranks give them.
+        with evaluating(model):
+            for batch in context.training_batches():
+                output = model(batch.inputs)
+                shares = torch.full_like(output.features[:, 0], 1 / world_size())
+                self.criterion.statistics.update(output.features, batch.targets, shares)
+                confusion += count_confusions(output.logits.argmax(1), batch.targets, len(confusion))
+        self.criterion.set_confusion(confusion)
+
+    def head_loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
+        losses = self.criterion(output.features, batch.targets, context.head, context.progress, output.logits)
+        return weighted_mean(losses, self.class_weights[batch.targets].to(losses))

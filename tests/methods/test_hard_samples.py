@@ -1,0 +1,271 @@
+"""JTT, AFR and LfF: which samples count more, and by how much."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from icda.data import create_task
+from icda.data.task import Batch
+from icda.methods import Context, Setup
+from icda.methods.hard_samples import AFR, JTT, LfF, relative_difficulty
+from icda.models.base import FeatureClassifier, Output
+from icda.training import train
+from support import make_batch, make_context, make_network, short_run
+
+JTT_SETUP = Setup(3, 5, torch.tensor([8, 8, 8]), epochs=10, num_samples=24)
+JTT_INPUTS = torch.randn(24, 4, generator=torch.Generator().manual_seed(1))
+JTT_TARGETS = torch.arange(24) % 3
+context_of = partial(make_context, data=(JTT_INPUTS, JTT_TARGETS), num_epochs=10)
+FIRST, SECOND = JTT(JTT_SETUP).stages(10)
+
+
+@pytest.fixture
+def model() -> FeatureClassifier:
+    return make_jtt_model()
+
+
+def make_jtt_model() -> FeatureClassifier:
+    model = make_network()
+    model.encoder[1].running_mean.normal_()  # type: ignore[index,union-attr,operator]
+    return model
+
+
+@torch.no_grad()
+def errors_of(model: FeatureClassifier) -> Tensor:
+    model.eval()
+    wrong = [int(model(JTT_INPUTS[i : i + 1]).logits[0].argmax()) != int(JTT_TARGETS[i]) for i in range(24)]
+    return torch.tensor(wrong)
+
+
+def test_the_errors_are_those_of_the_network_in_evaluation_mode_when_the_first_stage_ends(
+    model: FeatureClassifier,
+) -> None:
+    expected = errors_of(model)
+    assert 0 < int(expected.sum()) < 24
+    model.train()
+    method = JTT(JTT_SETUP)
+    method.find_errors(context_of(model, stage=FIRST, epoch=1))
+    assert torch.equal(method.errors, expected)
+    assert method.epoch_figures() == {"upweighted_errors": int(expected.sum())}
+    assert [stage.on_end for stage in method.stages(10)] == [method.find_errors, None], "chosen once"
+
+
+def test_a_step_has_the_expected_gradient_of_the_upsampled_training_set(model: FeatureClassifier) -> None:
+    method = JTT(JTT_SETUP, up_weight=6)
+    method.find_errors(context_of(model, stage=FIRST, epoch=1))
+    weights = method.sampling_weights()
+    assert weights.dtype == torch.float64
+    logits = torch.randn(24, 3, dtype=torch.float64, requires_grad=True)
+    value = torch.zeros((), dtype=torch.float64)
+    for i in range(24):
+        one = Output(torch.zeros(1, 5), logits[[i]])
+        batch = Batch(JTT_INPUTS[[i]], JTT_TARGETS[[i]], None, torch.tensor([i]))
+        value = value + weights[i] / weights.sum() * method.loss(one, batch, context_of(model, stage=SECOND, epoch=5))
+    upsampled = [i for i in range(24) for _ in range(6 if method.errors[i] else 1)]
+    expected = F.cross_entropy(logits[upsampled], JTT_TARGETS[upsampled])
+    slopes = [torch.autograd.grad(loss, [logits])[0] for loss in (value, expected)]
+    torch.testing.assert_close(slopes[0], slopes[1], rtol=0, atol=1e-12)
+
+
+def test_a_network_without_errors_is_warned_of(model: FeatureClassifier) -> None:
+    def all_right() -> Iterator[Batch]:
+        answers = model.eval()(JTT_INPUTS).logits.argmax(1)
+        yield Batch(JTT_INPUTS, answers, None, torch.arange(24))
+
+    context, method = context_of(model, stage=FIRST, epoch=1), JTT(JTT_SETUP)
+    context.training_batches = all_right
+    with pytest.warns(UserWarning, match="no training sample wrong after 2 epochs, .* A smaller first_stage"):
+        method.find_errors(context)
+    assert method.sampling_weights().tolist() == [1.0] * 24
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        method.find_errors(context_of(model, stage=FIRST, epoch=1))
+
+
+def errors_on_rank(rank: int) -> tuple[Tensor, Tensor]:
+    torch.manual_seed(0)
+    model = make_jtt_model()
+    model.encoder[1].running_mean.add_(rank)  # type: ignore[index,union-attr,operator]
+    method = JTT(JTT_SETUP)
+    method.find_errors(context_of(model, stage=FIRST, epoch=1))
+    return errors_of(model), method.errors
+
+
+def test_ranks_whose_running_figures_differ_agree_on_the_errors(run_on_ranks: Callable[..., list[Any]]) -> None:
+    (first, agreed), (second, again) = run_on_ranks(errors_on_rank)
+    assert not torch.equal(first, second)
+    assert torch.equal(agreed, again)
+    assert torch.equal(agreed, first | second)
+
+
+class Recorder:
+    """What a training with JTT on coloured digits did, seen from its hooks."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.starts: list[dict[str, Tensor]] = []
+        self.ends: list[dict[str, Tensor]] = []
+        self.errors = torch.zeros(0)
+        self.drawn: list[Tensor] = []
+        find = JTT.find_errors
+
+        def on_stage_start(method: JTT, context: Context) -> None:
+            self.starts.append(self.state(context))
+
+        def find_errors(method: JTT, context: Context) -> None:
+            find(method, context)
+            self.ends.append(self.state(context))
+            self.errors = method.errors
+
+        def loss(method: JTT, output: Output, batch: Batch, context: Context) -> Tensor:
+            if context.stage.name == "upweighted":
+                self.drawn.append(batch.index)
+            return F.cross_entropy(output.logits, batch.targets)
+
+        for hook in (on_stage_start, find_errors, loss):
+            patch.setattr(JTT, hook.__name__, hook)
+
+    @staticmethod
+    def state(context: Context) -> dict[str, Tensor]:
+        return {name: value.clone() for name, value in context.models[0].state_dict().items()}
+
+
+def test_a_training_stops_erm_early_starts_again_and_draws_the_errors_more_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = Recorder(monkeypatch)
+    options = {"first_stage": 0.5, "up_weight": 6.0}
+    result = train(short_run(tmp_path / "jtt", "jtt", epochs=4, options=options, attributes="unknown"))
+    plain = train(short_run(tmp_path / "erm", "cross_entropy", epochs=4))
+    losses = [[line["train_loss"] for line in run["history"][:2]] for run in (result, plain)]
+    assert losses[0] == losses[1], "the first stage is the beginning of a plain training"
+    first, second = seen.starts
+    assert all(torch.equal(value, second[name]) for name, value in first.items()), "back to where the run began"
+    assert not torch.equal(seen.ends[0]["head.weight"], first["head.weight"])
+    assert [line["upweighted_errors"] for line in result["history"]] == [0, *[int(seen.errors.sum())] * 3]
+    count, total = int(seen.errors.sum()), len(create_task("digits_coloured").train)
+    drawn, share = seen.errors[torch.cat(seen.drawn)].double(), 6 * count / (6 * count + total - count)
+    assert 0 < count < total
+    assert float(drawn.mean()) == pytest.approx(share, abs=4 * math.sqrt(share * (1 - share) / len(drawn)))
+
+
+N = 40
+SETUP = Setup(3, 5, torch.tensor([14, 13, 13]), epochs=10, num_samples=N, seed=2)
+INPUTS = torch.randn(N, 4, generator=torch.Generator().manual_seed(1))
+TARGETS = torch.arange(N) % 3
+
+
+def make_model() -> FeatureClassifier:
+    torch.manual_seed(0)
+    return FeatureClassifier(nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5)), nn.Linear(5, 3))
+
+
+def first_loss(method: AFR, logits: Tensor, rows: Tensor) -> Tensor:
+    """The loss of the first stage on some samples."""
+    output, batch = Output(torch.zeros(len(rows), 5), logits), Batch(INPUTS[rows], TARGETS[rows], None, rows)
+    loss: Any = method.stages(10)[0].loss
+    return loss(output, batch, make_context(make_model()))
+
+
+def test_the_first_stage_learns_from_all_but_the_samples_held_back() -> None:
+    method, logits = AFR(SETUP, held_share=0.3), torch.randn(N, 3, dtype=torch.float64)
+    found = first_loss(method, logits, torch.arange(N))
+    kept = [i for i in range(N) if not method.held[i]]
+    assert 0 < len(kept) < N
+    expected = sum(float(F.cross_entropy(logits[[i]], TARGETS[[i]])) for i in kept) / len(kept)
+    assert float(found) == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_batch_of_held_samples_alone_teaches_nothing() -> None:
+    method, rows = AFR(SETUP), AFR(SETUP).held.nonzero().flatten()
+    logits = torch.randn(len(rows), 3, requires_grad=True)
+    loss = first_loss(method, logits, rows)
+    assert float(loss) == 0
+    assert not torch.autograd.grad(loss, [logits])[0].any()
+
+
+def test_the_head_is_taught_by_held_samples_drawn_by_how_little_they_are_believed() -> None:
+    model, method = make_model(), AFR(SETUP, held_share=0.4, gamma=3.0)
+    model.train()
+    method.stages(10)[0].on_end(make_context(model, data=(INPUTS, TARGETS)))
+    assert model.training
+    weights = method.sampling_weights()
+    model.eval()
+    held = [i for i in range(N) if method.held[i]]
+    for i in range(N):
+        with torch.no_grad():
+            believed = float(model(INPUTS[[i]]).logits.softmax(1)[0, TARGETS[i]])
+        alike = sum(int(TARGETS[j]) == int(TARGETS[i]) for j in held)
+        expected = math.exp(-3 * believed) / alike if i in held else 0.0
+        assert float(weights[i]) == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_head_is_held_back_to_where_the_first_stage_left_it() -> None:
+    model, method = make_model(), AFR(SETUP, decay=0.7)
+    first, second = method.stages(10)
+    context = make_context(model, data=(INPUTS, TARGETS))
+    first.on_end(context)
+    batch, logits = Batch(INPUTS, TARGETS, None, torch.arange(N)), torch.randn(N, 3)
+    output = Output(torch.zeros(N, 5), logits)
+    plain = float(F.cross_entropy(logits, TARGETS))
+    assert float(second.loss(output, batch, context)) == pytest.approx(plain)
+    with torch.no_grad():
+        model.head.weight.add_(0.5)  # type: ignore[operator,union-attr]
+        model.head.bias.sub_(1.0)  # type: ignore[operator,union-attr]
+    moved = plain + 0.7 * (15 * 0.25 + 3 * 1.0)
+    assert float(second.loss(output, batch, context)) == pytest.approx(moved, rel=1e-5)
+
+
+def loss_on_rank(rank: int) -> Tensor:
+    method, logits = AFR(SETUP), torch.linspace(-1, 1, 3 * N, dtype=torch.float64).view(N, 3)
+    rows = torch.arange(0, 15) if rank == 0 else torch.arange(15, N)
+    return first_loss(method, logits[rows], rows) * len(rows) / N
+
+
+def test_two_ranks_have_the_loss_of_one_process(run_on_ranks: Callable[..., list[Any]]) -> None:
+    method, logits = AFR(SETUP), torch.linspace(-1, 1, 3 * N, dtype=torch.float64).view(N, 3)
+    whole = first_loss(method, logits, torch.arange(N))
+    torch.testing.assert_close(sum(run_on_ranks(loss_on_rank)), whole, rtol=0, atol=1e-12)
+
+
+LFF_SETUP = Setup(num_classes=4, feature_dim=6, class_counts=torch.full((4,), 5), epochs=2, num_samples=20)
+BATCH = make_batch(1, size=8)
+
+
+def test_each_network_gets_the_gradient_of_its_own_loss(models: list[FeatureClassifier]) -> None:
+    slopes: list[Tensor] = []
+
+    def apply(loss: Tensor) -> None:
+        slopes.extend(torch.autograd.grad(loss, [model.head.weight for model in models]))  # type: ignore[misc,list-item]
+
+    result = LfF(LFF_SETUP, q=0.6).step(BATCH, make_context(*models, apply=apply))
+    kept_total, biased_total, mean = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64), 0.0
+    for i in range(8):
+        y = int(BATCH.targets[i])
+        kept, biased = (model(BATCH.inputs[[i]]).logits.softmax(1)[0, y] for model in models)
+        weight = math.log(float(biased)) / (math.log(float(biased)) + math.log(float(kept)))
+        kept_total = kept_total - weight * kept.log() / 8
+        biased_total = biased_total + (1 - biased**0.6) / 0.6 / 8
+        mean += weight / 8
+    expected = (
+        torch.autograd.grad(kept_total, [models[0].head.weight])[0],  # type: ignore[list-item]
+        torch.autograd.grad(biased_total, [models[1].head.weight])[0],  # type: ignore[list-item]
+    )
+    for found, wanted in zip(slopes, expected, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+    assert result.extra["weight"] == pytest.approx(mean)
+    assert float(result.loss) == pytest.approx(float(kept_total))
+
+
+def test_equal_losses_and_no_losses_at_all_weigh_a_half() -> None:
+    assert relative_difficulty(torch.tensor([2.0, 0.0]), torch.tensor([2.0, 0.0])).tolist() == [0.5, 0.5]
+    assert relative_difficulty(torch.tensor([5.0]), torch.tensor([0.0])).tolist() == [1.0]
