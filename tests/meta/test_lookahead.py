@@ -18,7 +18,8 @@ from icda.meta import Forward, MetaGradient, look_ahead
 from icda.meta.moments import normalised, with_values
 from icda.methods.base import Context, Setup
 from icda.methods.meta_icda import MetaICDAMethod
-from icda.methods.meta_learning import MetaSAug, MetaWeightNet
+from icda.methods.meta_weight_net import MetaWeightNet
+from icda.methods.metasaug import MetaSAug
 from icda.models import FeatureClassifier, create_model
 
 RATE = 0.3

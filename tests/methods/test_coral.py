@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.task import Batch
-from icda.methods.domain_penalty import CORAL, DomainPart, correlation_alignment
+from icda.methods.coral import CORAL, correlation_alignment
+from icda.methods.domain_penalty import DomainPart
 from icda.models import create_model
 from icda.models.base import Output
 from support import domain_setup, make_context

@@ -13,7 +13,8 @@ from icda.data.task import Batch
 from icda.losses import LogitAdjustmentLoss, RISDALoss
 from icda.losses.head import head_parameters
 from icda.methods import Context, Setup, Stage, create_method
-from icda.methods.decoupling import LearnableWeightScaling, ScaledLinear, TwoStageRISDA
+from icda.methods.lws import LearnableWeightScaling, ScaledLinear
+from icda.methods.risda_two_stage import TwoStageRISDA
 from icda.models.base import FeatureClassifier
 from icda.training import TrainConfig, Trainer
 from icda.training.run import build, make_accelerator

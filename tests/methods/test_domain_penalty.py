@@ -14,8 +14,9 @@ from torch.nn import functional as F
 
 from icda.data.task import Batch
 from icda.methods import Setup, create_method
-from icda.methods.domain_penalty import IRM, DomainPenalty
+from icda.methods.domain_penalty import DomainPenalty
 from icda.methods.domains import per_domain
+from icda.methods.irm import IRM
 from icda.models import create_model
 from icda.models.base import Output
 from icda.training import TrainConfig, train

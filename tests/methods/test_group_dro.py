@@ -12,7 +12,8 @@ from torch.nn import functional as F
 from icda.data.loader import balanced_weights
 from icda.data.task import Batch
 from icda.methods import Setup
-from icda.methods.group_dro import GroupDRO, Upweighting
+from icda.methods.group_dro import GroupDRO
+from icda.methods.uw import Upweighting
 from icda.models.base import Output
 from support import make_context
 

@@ -17,7 +17,9 @@ from torch.nn import functional as F
 from icda.data import create_task
 from icda.data.task import Batch
 from icda.methods import Context, Setup
-from icda.methods.hard_samples import AFR, JTT, LfF, relative_difficulty
+from icda.methods.afr import AFR
+from icda.methods.jtt import JTT
+from icda.methods.lff import LfF, relative_difficulty
 from icda.models.base import FeatureClassifier, Output
 from icda.training import train
 from support import make_batch, make_context, make_network, short_run

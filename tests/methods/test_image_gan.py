@@ -15,7 +15,11 @@ from torch.nn import functional as F
 from icda.data.task import Batch
 from icda.errors import InputError
 from icda.methods import Setup
-from icda.methods.image_gan import ACGAN, CGAN, WGAN, Generated, ImageGAN, InfoGAN
+from icda.methods.acgan import ACGAN
+from icda.methods.cgan import CGAN
+from icda.methods.image_gan import Generated, ImageGAN
+from icda.methods.infogan import InfoGAN
+from icda.methods.wgan import WGAN
 from icda.models.base import FeatureClassifier
 from icda.models.conditional_gan import ConditionalDiscriminator
 from support import make_context

@@ -11,7 +11,9 @@ from torch.nn import functional as F
 
 from icda.data.task import Batch
 from icda.methods import Setup
-from icda.methods.domain_penalty import IBIRM, IRM, DomainPart, invariance_penalty, scale_gradient
+from icda.methods.domain_penalty import DomainPart
+from icda.methods.ib_irm import IBIRM
+from icda.methods.irm import IRM, invariance_penalty, scale_gradient
 from icda.models.base import Output
 from support import domain_setup, make_context, make_grouped
 

@@ -16,7 +16,9 @@ from torch.nn import functional as F
 from icda import ClassStatistics
 from icda.data.task import Batch
 from icda.methods import Setup
-from icda.methods.meta_learning import LSDA, MetaSAug, MetaWeightNet
+from icda.methods.lsda import LSDA
+from icda.methods.meta_weight_net import MetaWeightNet
+from icda.methods.metasaug import MetaSAug
 from icda.models import FeatureClassifier
 from icda.training import TrainConfig, train
 from support import before_a_step, make_batch, make_context, meta_gradients

@@ -17,9 +17,9 @@ from torch.nn.parallel import DistributedDataParallel
 from icda.data.generators import generator_for
 from icda.data.task import Batch
 from icda.methods import Setup, create_method
+from icda.methods.domain_mix import DomainMix
+from icda.methods.lisa import LISA
 from icda.methods.mixing import (
-    LISA,
-    DomainMix,
     Mix,
     beta_shares,
     cut_boxes,

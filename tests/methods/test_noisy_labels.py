@@ -18,7 +18,10 @@ from torch.nn import functional as F
 from icda.data.task import Batch
 from icda.losses.generalized_cross_entropy import generalized_cross_entropy
 from icda.methods import Setup, create_method
-from icda.methods.noisy_labels import ELR, LDMI, LossMixture, TruncatedLq, determinant_loss, lower_component
+from icda.methods.elr import ELR
+from icda.methods.ldmi import LDMI, determinant_loss
+from icda.methods.loss_mixture import LossMixture, lower_component
+from icda.methods.truncated_lq import TruncatedLq
 from icda.models.base import FeatureClassifier, Output
 from support import make_context, make_network
 

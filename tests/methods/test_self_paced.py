@@ -14,7 +14,8 @@ from torch.nn import functional as F
 from icda.data.generators import generator_for
 from icda.data.task import Batch
 from icda.methods import Setup
-from icda.methods.self_paced import Mentor, MentorNet, SelfPaced, leave_out, spoil
+from icda.methods.mentornet import Mentor, MentorNet, spoil
+from icda.methods.self_paced import SelfPaced, leave_out
 from icda.models import FeatureClassifier, create_model
 from support import make_batch, make_context
 

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.methods import Setup
-from icda.methods.small_loss import CoTeaching, JoCoR, SmallLossPair, joint_losses, smallest
+from icda.methods.co_teaching import CoTeaching
+from icda.methods.jocor import JoCoR, joint_losses
+from icda.methods.small_loss import SmallLossPair, smallest
 from icda.models.base import FeatureClassifier
 from support import make_batch, make_context
 

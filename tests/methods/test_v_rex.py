@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.task import Batch
-from icda.methods.domain_penalty import VREx
+from icda.methods.v_rex import VREx
 from icda.models import create_model
 from icda.models.base import Output
 from support import domain_setup, make_context, make_grouped

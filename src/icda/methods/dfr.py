@@ -14,7 +14,7 @@ from icda.heads.solver import LinearHead
 from icda.heads.sparse import fit_sparse_head
 from icda.losses.head import head_parameters
 from icda.methods.base import METHODS, Batch, Context, Figures, Method, Setup, Stage, StepResult, checked
-from icda.methods.decoupling import two_stages
+from icda.methods.crt import two_stages
 from icda.models.base import evaluating
 from icda.ranges import NotNegative
 from icda.ranks import all_mean

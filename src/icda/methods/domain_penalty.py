@@ -1,18 +1,18 @@
-"""Penalties on differences between domains: the mean of the domains' losses plus IRM's, IB-IRM's, V-REx's or CORAL's."""
+"""Penalties on differences between domains: the mean of the domains' losses plus a penalty."""
 
 from __future__ import annotations
 
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from icda.errors import InputError, InputTypeError
-from icda.methods.base import METHODS, Batch, Context, Output, Setup, StepResult, checked
+from icda.methods.base import Batch, Context, Output, Setup, StepResult, checked
 from icda.methods.domains import DomainMethod, DomainSampling, per_domain
 from icda.ranges import NotNegative
 
@@ -152,151 +152,3 @@ def mean_or_zero(values: Sequence[Tensor], like: Tensor) -> Tensor:
 
 def _at_least_single(values: Tensor) -> Tensor:
     return values.to(torch.promote_types(values.dtype, torch.float32))
-
-
-def scale_gradient(logits: Tensor, targets: Tensor) -> Tensor:
-    """d CE(s z) / ds at s = 1: mean_i sum_c (p_ic - y_ic) z_ic, with p = softmax(z) and y one-hot.
-
-    It is zero where no factor before the logits (N, C) would lower the loss. Being written out, it is differentiated
-    once and needs no double backward.
-    """
-    own = logits.gather(1, targets[:, None])
-    return (logits.softmax(1) * (logits - own)).sum(1).mean()
-
-
-def invariance_penalty(parts: Sequence[DomainPart]) -> Tensor:
-    """mean_e g_e g'_e, with g and g' the scale gradients of every other sample of domain e and of the rest.
-
-    The product of two halves has the square of the expected gradient as its mean; the square of one gradient would have
-    its variance on top. A domain of a single sample has no halves and is left out.
-    """
-    products = [
-        scale_gradient(part.logits[::2], part.targets[::2]) * scale_gradient(part.logits[1::2], part.targets[1::2])
-        for part in parts
-        if part.has_pair
-    ]
-    return mean_or_zero(products, parts[0].logits)
-
-
-@METHODS.register("irm")
-class IRM(AnnealedPenalty):
-    """Penalise domains that would prefer logits of another scale.
-
-    The loss is mean_e L_e + penalty * mean_e (d L_e(s z) / ds at s = 1)^2 over domains e.
-    The square is estimated without bias from two half batches, so it may be negative in a batch. The penalty weighs 1 for
-    `anneal_steps` (a number below 1 is a share of training), then `penalty`; the optimiser starts again at that moment.
-    With penalty=0 and anneal_steps=0 it is the mean of the domains' cross entropies.
-
-    Reference: Arjovsky et al., "Invariant risk minimization", 2019 (IRMv1), with the figures of DomainBed. Differs from
-    DomainBed in that the gradient is written out, which is exact and spares the double backward.
-    """
-
-    def penalties(self, parts: Sequence[DomainPart], losses: Tensor, context: Context) -> dict[str, Penalty]:
-        return {"invariance_penalty": Penalty(self.penalty_weight(context), invariance_penalty(parts))}
-
-
-def feature_variance(parts: Sequence[DomainPart]) -> Tensor:
-    """mean_e mean_a Var(h_a): the variance over a domain's samples, unbiased, of each feature.
-
-    A domain of a single sample has no variance and is left out.
-    """
-    variances = [part.features.var(dim=0).mean() for part in parts if part.has_pair]
-    return mean_or_zero(variances, parts[0].features)
-
-
-@METHODS.register("ib_irm")
-class IBIRM(IRM):
-    """IRM plus a penalty on the variance of features within a domain, as an information bottleneck.
-
-    The penalty is `ib` times the mean variance.
-    Among features that serve all domains equally well those of little entropy are preferred; the variance stands for
-    the entropy. Its weight is 0 for `anneal_steps`, then `ib`. With ib=0 it is IRM.
-
-    Reference: Ahuja et al., "Invariance principle meets information bottleneck for out-of-distribution generalization",
-    NeurIPS 2021, with the figures of DomainBed. Differs from DomainBed in having one `anneal_steps` for both terms (500
-    for each there).
-    """
-
-    feature_weight = "ib"
-
-    @checked
-    def __init__(self, setup: Setup, *, ib: NotNegative = 100.0, **options: Any) -> None:
-        super().__init__(setup, **options)
-        self.ib = ib
-
-    def penalties(self, parts: Sequence[DomainPart], losses: Tensor, context: Context) -> dict[str, Penalty]:
-        weight = self.ib if self.is_in_force(context) else 0.0
-        bottleneck = {"feature_variance": Penalty(weight, feature_variance(parts))}
-        return super().penalties(parts, losses, context) | bottleneck
-
-
-@METHODS.register("v_rex", "vrex")
-class VREx(AnnealedPenalty):
-    """Penalise the variance of the domains' losses.
-
-    The loss is mean_e L_e + penalty * Var_e(L_e), with L_e the cross entropy of domain e in the batch.
-    The variance is that of the domains present, divided by their number; it is 0 in a batch of one domain. It weighs 1 for
-    `anneal_steps` (a number below 1 is a share of training), then `penalty`; the optimiser starts again at that moment.
-    With penalty=0 and anneal_steps=0 it is the mean of the domains' cross entropies.
-
-    Reference: Krueger et al., "Out-of-distribution generalization via risk extrapolation (REx)", ICML 2021, with the
-    figures of DomainBed.
-    """
-
-    @checked
-    def __init__(self, setup: Setup, *, penalty: NotNegative = 10.0, **options: Any) -> None:
-        super().__init__(setup, penalty=penalty, **options)
-
-    def penalties(self, parts: Sequence[DomainPart], losses: Tensor, context: Context) -> dict[str, Penalty]:
-        return {"loss_variance": Penalty(self.penalty_weight(context), losses.var(correction=0))}
-
-
-def mean_squared_difference(moments: Sequence[Tensor]) -> Tensor:
-    """Mean over pairs of tensors of the mean squared difference of their entries; 0 where there is no pair.
-
-    The mean of (x_a - x_b)^2 over all pairs is twice the unbiased variance of x, so the pairs need not be formed.
-    """
-    if len(moments) < 2:
-        return moments[0].new_zeros(()) if moments else torch.zeros(())
-    centre = sum(moments[1:], start=moments[0]) / len(moments)
-    # Not torch.var over the stacked tensors: along so short a dimension it takes twenty times as long.
-    squares = torch.stack([(moment - centre).square().mean() for moment in moments])
-    return 2 * squares.sum() / (len(moments) - 1)
-
-
-def correlation_alignment(parts: Sequence[DomainPart]) -> Tensor:
-    """Mean over pairs of domains of the mean squared difference of feature means (A,) and of covariances (A, A).
-
-    Covariances are unbiased. A domain of a single sample has a mean and no covariance: it is left out of the second term.
-    """
-    means = [part.features.mean(0) for part in parts]
-    covariances = [_covariance(part.features) for part in parts if part.has_pair]
-    return mean_squared_difference(means) + mean_squared_difference(covariances).to(means[0])
-
-
-def _covariance(features: Tensor) -> Tensor:
-    centred = features - features.mean(0)
-    return centred.T @ centred / (len(features) - 1)
-
-
-@METHODS.register("coral", "deep_coral")
-class CORAL(DomainPenalty):
-    """Align the means and covariances of the features of all domains.
-
-    The loss is mean_e L_e + gamma * mean over pairs of domains of the squared differences of means and covariances.
-    Both differences are means over their entries, A and A^2 of them. A batch of one domain has no pair, and the term is 0.
-    gamma=0 is the mean of the domains' cross entropies.
-
-    Reference: Sun and Saenko, "Deep CORAL: correlation alignment for deep domain adaptation", ECCV 2016 workshops, in
-    DomainBed's form, which aligns all training domains with each other and the means, too.
-    """
-
-    feature_weight = "gamma"
-
-    @checked
-    def __init__(self, setup: Setup, *, gamma: NotNegative = 1.0, sampling: DomainSampling = "domain_balanced") -> None:
-        super().__init__(setup, sampling)
-        self.gamma = gamma
-
-    def penalties(self, parts: Sequence[DomainPart], losses: Tensor, context: Context) -> dict[str, Penalty]:
-        return {"alignment_penalty": Penalty(self.gamma, correlation_alignment(parts))}

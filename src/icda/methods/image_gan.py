@@ -1,4 +1,4 @@
-"""GANs that make training images beside the classifier: what they share, then ACGAN, CGAN, infoGAN and WGAN."""
+"""GANs that make training images beside the classifier: their turns, and how the images are mixed in."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
-from icda.errors import InputError, InputTypeError
-from icda.methods.base import METHODS, Batch, Context, Method, Setup, StepResult, check_images, checked
+from icda.errors import InputTypeError
+from icda.methods.base import Batch, Context, Method, Setup, StepResult, check_images, checked
 from icda.methods.meta_learning import OptimizerState, step_along
 from icda.models.conditional_gan import SIZES, ConditionalDiscriminator, ConditionalGenerator
-from icda.ranges import NotNegative, Positive, PositiveInt, Share, ShareAboveZero
+from icda.ranges import Positive, PositiveInt, Share, ShareAboveZero
 from icda.ranks import all_gather_rows, all_mean, rank
 
 
@@ -172,128 +172,3 @@ def taken_for_real(source: Tensor) -> Tensor:
 def _descend(loss: Tensor, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """A step with the mean gradient of all ranks, so that each holds the same GAN."""
     step_along(optimizer, [all_mean(slope) for slope in torch.autograd.grad(loss, list(network.parameters()))])
-
-
-@METHODS.register("acgan")
-class ACGAN(ImageGAN):
-    """Train with images of an auxiliary-classifier GAN, whose discriminator also predicts the class.
-
-    The generator learns to have its images taken for real and for their class. Options are those of `ImageGAN`.
-
-    Reference: Odena et al., "Conditional image synthesis with auxiliary classifier GANs", ICML 2017. Differs from it in
-    spectral normalisation where it has dropout, GroupNorm where it has BatchNorm, and smaller networks. How its images were
-    mixed into training in the tables of ISDA and ICDA is not stated there; `share` and `start` are ours.
-    """
-
-    name = "acgan"
-
-    def discriminator_loss(self, real: Tensor, labels: Tensor, made: Generated) -> Tensor:
-        source, named = self.discriminator(torch.cat([real, made.images]))
-        return told_apart(source, len(real)) + F.cross_entropy(named, torch.cat([labels, made.classes]))
-
-    def generator_loss(self, made: Generated) -> Tensor:
-        source, named = self.discriminator(made.images)
-        return taken_for_real(source) + F.cross_entropy(named, made.classes)
-
-
-@METHODS.register("cgan")
-class CGAN(ImageGAN):
-    """Train with images of a conditional GAN, whose discriminator is given the class of each image.
-
-    The GAN learns on images of the batch's own labels, so that a class alone does not tell real from generated. Options
-    are those of `ImageGAN`.
-
-    Reference: Mirza and Osindero, "Conditional generative adversarial nets", arXiv 1411.1784. Differs from it in the
-    networks, which are ACGAN's, and in where the class enters the discriminator: at the last layer, as in Miyato and
-    Koyama, "cGANs with projection discriminator", ICLR 2018, not at the first. `share` and `start` are ours.
-    """
-
-    name = "cgan"
-    learns_labels_of_batch = True
-
-    def discriminator_loss(self, real: Tensor, labels: Tensor, made: Generated) -> Tensor:
-        images, classes = torch.cat([real, made.images]), torch.cat([labels, made.classes])
-        return told_apart(self.discriminator.of_class(images, classes), len(real))
-
-    def generator_loss(self, made: Generated) -> Tensor:
-        return taken_for_real(self.discriminator.of_class(made.images, made.classes))
-
-
-@METHODS.register("infogan")
-class InfoGAN(ImageGAN):
-    """Train with images of an infoGAN, where a head beside the discriminator reads class and codes from the image.
-
-    Generator and head raise a lower bound of the mutual information between images and what they were made of: the
-    class, and the first `codes` numbers of the noise, weighted by `code_weight`. The head also learns the labels of real
-    images, which makes the categorical code the class. The other options are those of `ImageGAN`.
-
-    Reference: Chen et al., "InfoGAN: interpretable representation learning by information maximizing generative
-    adversarial nets", NeurIPS 2016. Differs from it in using labels, in codes that are normal where it has uniform ones,
-    and in the networks. The head's Gaussian has variance 1. `share` and `start` are ours.
-    """
-
-    name = "infogan"
-
-    @checked
-    def __init__(self, setup: Setup, *, codes: PositiveInt = 2, code_weight: NotNegative = 0.1, **options: Any) -> None:
-        super().__init__(setup, {"codes": codes}, **options)
-        if codes > self.generator.noise_dim:
-            raise InputError(
-                f"codes must be at most noise_dim, of which they are a part: got {codes} and {self.generator.noise_dim}."
-            )
-        self.codes, self.code_weight = codes, code_weight
-
-    def discriminator_loss(self, real: Tensor, labels: Tensor, made: Generated) -> Tensor:
-        source, read = self.discriminator(torch.cat([real, made.images]))
-        supervised = F.cross_entropy(read[: len(real), : self._num_classes], labels)
-        return told_apart(source, len(real)) + supervised + self.missing_information(read[len(real) :], made)
-
-    def generator_loss(self, made: Generated) -> Tensor:
-        source, read = self.discriminator(made.images)
-        return taken_for_real(source) + self.missing_information(read, made)
-
-    def missing_information(self, read: Tensor, made: Generated) -> Tensor:
-        """Minus the bound of the mutual information, up to a constant: minus the mean log q(class, codes | image)."""
-        named, guessed = read[:, : self._num_classes], read[:, self._num_classes :]
-        errors = (guessed - made.noise[:, : self.codes]).square().sum(1)
-        return F.cross_entropy(named, made.classes) + self.code_weight * errors.mean() / 2
-
-
-@METHODS.register("wgan")
-class WGAN(ImageGAN):
-    """Train with images of a Wasserstein GAN, whose critic rates real images of a class above generated ones.
-
-    `penalty` holds its slope near 1 on mixtures of a real image and a generated one of the same class. The critic learns
-    in each iteration, the generator in each `critic_steps`-th. The other options are those of `ImageGAN`.
-
-    Reference: Arjovsky et al., "Wasserstein generative adversarial networks", ICML 2017, with the gradient penalty of
-    Gulrajani et al., "Improved training of Wasserstein GANs", NeurIPS 2017, in place of clipped weights; penalty, critic's
-    steps and Adam's betas are theirs. Differs from both in a critic and a generator that are given the class, as in
-    `cgan`, and in the networks. `share` and `start` are ours.
-    """
-
-    name = "wgan"
-    betas = (0.0, 0.9)
-    learns_labels_of_batch = True
-
-    @checked
-    def __init__(
-        self, setup: Setup, *, penalty: Positive = 10.0, critic_steps: PositiveInt = 5, **options: Any
-    ) -> None:
-        super().__init__(setup, {"spectral": False}, **options)
-        self.penalty, self.critic_steps = penalty, critic_steps
-
-    def generator_learns(self, iteration: int) -> bool:
-        return (iteration + 1) % self.critic_steps == 0
-
-    def discriminator_loss(self, real: Tensor, labels: Tensor, made: Generated) -> Tensor:
-        ratings = self.discriminator.of_class(torch.cat([real, made.images]), torch.cat([labels, made.classes]))
-        between = torch.lerp(real, made.images, made.mixing.view(-1, 1, 1, 1)).requires_grad_()
-        rated = self.discriminator.of_class(between, labels)
-        (slopes,) = torch.autograd.grad(rated.sum(), between, create_graph=True)
-        lengths = (slopes.flatten(1).square().sum(1) + 1e-12).sqrt()  # a root at zero has no slope
-        distance = ratings[: len(real)].mean() - ratings[len(real) :].mean()
-        return self.penalty * (lengths - 1).square().mean() - distance
-
-    def generator_loss(self, made: Generated) -> Tensor:
-        return -self.discriminator.of_class(made.images, made.classes).mean()

@@ -1,4 +1,4 @@
-"""Meta-ICDA: strengths and statistics learned on a small clean set; and its variant with signed strengths."""
+"""Meta-ICDA: strengths and statistics learned on a small clean set."""
 
 from __future__ import annotations
 
@@ -236,30 +236,3 @@ class MetaICDAMethod(PerSample, MetaLearner):
             return moments, []
         leaves = [leaf.detach().clone().requires_grad_() for leaf in normalised(moments)]
         return with_values(moments, leaves), leaves
-
-
-@METHODS.register("meta_icda_signed")
-class SignedMetaICDA(MetaICDAMethod):
-    """Meta-ICDA with signed, centred strengths, which can withdraw wrong labels.
-
-    Strengths come from a tanh, less their mean, with a margin that is large enough to act.
-    The margin beta alpha_i of a sample may be negative: its logits then count as right already, and it stops pulling. So
-    one number per sample withdraws wrong labels and pushes samples that are too few, whichever the metadata ask for.
-    The strength network has a memory: without one a wrong label that was memorised looks like a right one, and comes
-    back. Everything else, options included, is `meta_icda`, the paper's form, where strengths lie in (0, 1) and beta is
-    0.1: a gradient that is at most 1.1 times as large. Settings were chosen on three tasks of digits, seeds 0 and 1.
-
-    Ours; mathematics 9.4.
-    """
-
-    @checked
-    def __init__(
-        self,
-        setup: Setup,
-        *,
-        beta: NotNegative = 10.0,
-        strength_output: StrengthOutput = "tanh",
-        memory: bool = True,
-        **options: Any,
-    ) -> None:
-        super().__init__(setup, beta=beta, strength_output=strength_output, memory=memory, **options)

@@ -1,4 +1,4 @@
-"""Methods that mix pairs of samples: who is mixed with whom, how much of each, the loss of a mixture; LISA and DomainMix.
+"""Methods that mix pairs of samples: who is mixed with whom, how much of each, the loss of a mixture.
 
 Images and feature vectors are mixed as inputs. Token ids cannot be: where inputs are a dict the encoder's outputs are mixed
 and the head reads the mixture.
@@ -15,9 +15,8 @@ from torch.nn import functional as F
 
 from icda.data.generators import generator_for
 from icda.errors import InputTypeError
-from icda.methods.base import METHODS, Batch, Context, Inputs, Setup, StepResult, check_images, checked
+from icda.methods.base import Batch, Context, Inputs, Setup, StepResult, check_images
 from icda.methods.domains import DomainMethod, DomainSampling
-from icda.ranges import Positive, Share
 from icda.ranks import rank
 
 Kind = Literal["mixup", "cutmix"]
@@ -134,53 +133,3 @@ def cut_boxes(mix: Mix, size: tuple[int, ...] | torch.Size, generator: torch.Gen
 def paste(images: Tensor, boxes: Tensor, mix: Mix) -> Tensor:
     """`images` (N, C, H, W) with the partner's pixels inside the boxes (N, H, W)."""
     return torch.where(boxes[:, None].to(images.device), images[mix.partner.to(images.device)], images)
-
-
-@METHODS.register("lisa")
-class LISA(MixingMethod):
-    """Mix samples that share either the label or the domain, so that the domain no longer predicts the label.
-
-    A coin decides for each batch: with probability `p_sel` a sample is mixed with one of its label from another domain,
-    else with one of its domain with another label. lambda ~ Beta(alpha, alpha); `mix` is "mixup", or "cutmix" for images.
-    Batches are drawn with every group equally often, and partners come from the batch. Of token ids the features are mixed.
-
-    Reference: Yao et al., "Improving out-of-distribution robustness via selective augmentation", ICML 2022. Differs from
-    the official code in drawing group-balanced batches where it reads one loader per group and ends an epoch with the
-    shortest, in mixing every sample of a batch (its mixup makes one mixture of two samples), and in a CutMix box of its
-    own for each sample.
-    """
-
-    @checked
-    def __init__(self, setup: Setup, *, p_sel: Share = 0.5, alpha: Positive = 2.0, mix: Kind = "mixup") -> None:
-        super().__init__(setup, "group_balanced", alpha=alpha, mix=mix, compares=p_sel > 0)
-        self.p_sel = p_sel
-
-    def same_label(self, iteration: int) -> bool:
-        """The coin of a batch, the same on every rank."""
-        return bool(torch.rand(1, generator=generator_for(self._seed, "lisa", iteration)) < self.p_sel)
-
-    def eligible(self, targets: Tensor, domains: Tensor, context: Context) -> Tensor:
-        label_agrees, domain_agrees = targets[:, None] == targets, domains[:, None] == domains
-        if self.same_label(context.iteration):
-            return label_agrees & ~domain_agrees
-        return domain_agrees & ~label_agrees
-
-
-@METHODS.register("domain_mix")
-class DomainMix(MixingMethod):
-    """Mix samples from different domains (mixup), and their labels with them.
-
-    lambda ~ Beta(alpha, alpha), with alpha=.2 mostly near 0 or 1. Every domain is drawn equally often and partners come
-    from the batch, whatever their label. Of token ids the features are mixed.
-
-    Reference: the inter-domain mixup of Gulrajani and Lopez-Paz, "In search of lost domain generalization", ICLR 2021,
-    after Xu et al., "Adversarial domain adaptation with domain mixup", AAAI 2020, without its adversary. Differs from
-    DomainBed in drawing lambda for each sample (there for each pair of minibatches) and the partner from any other domain.
-    """
-
-    @checked
-    def __init__(self, setup: Setup, *, alpha: Positive = 0.2) -> None:
-        super().__init__(setup, "domain_balanced", alpha=alpha)
-
-    def eligible(self, targets: Tensor, domains: Tensor, context: Context) -> Tensor:
-        return domains[:, None] != domains

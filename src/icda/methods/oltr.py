@@ -14,7 +14,7 @@ from icda.losses.center_loss import squared_distances
 from icda.losses.cosine import unit_rows
 from icda.losses.head import Head, head_parameters
 from icda.methods.base import METHODS, Batch, Context, Method, Setup, Stage, StepResult, checked
-from icda.methods.decoupling import two_stages
+from icda.methods.crt import two_stages
 from icda.models.base import FeatureClassifier, Output, evaluating
 from icda.ranges import NotNegative, OpenShare, Positive, Share
 from icda.ranks import all_mean, all_reduce

@@ -1,4 +1,4 @@
-"""Features first, then the classifier: cRT and LWS from balanced classes, RISDA by its own loss on a frozen encoder."""
+"""LWS: learn the classifier from the data as they come, then only how long each class's weight vector is."""
 
 from __future__ import annotations
 
@@ -8,49 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from icda.errors import InputError
-from icda.functional.class_balance import effective_number_weights
-from icda.functional.confusion import count_confusions
 from icda.losses.head import Head, head_parameters
-from icda.losses.risda import RISDALoss
-from icda.methods.base import METHODS, Batch, Context, FeatureClassifier, Method, Setup, Stage, StepResult
-from icda.methods.per_sample import weighted_mean
-from icda.models.base import Output, evaluating
-from icda.ranges import OpenShare, ShareBelowOne
-from icda.ranks import world_size
-from icda.settings import checked
-
-
-@METHODS.register("crt")
-class ClassifierRetraining(Method):
-    """Train with cross entropy, then freeze the encoder and train a new head on class-balanced batches.
-
-    Cross entropy takes `first_stage` of the epochs.
-    In the second stage every class is drawn equally often, the head starts from random weights, and optimiser and schedule
-    start again over that stage's epochs. The encoder keeps its BatchNorm statistics, too. Both stages have an epoch at
-    least, so that a training needs two.
-
-    Reference: Kang et al., "Decoupling representation and classifier for long-tailed recognition", ICLR 2020; 10 epochs
-    of retraining after 90.
-    """
-
-    @checked
-    def __init__(self, setup: Setup, *, first_stage: OpenShare = 0.9) -> None:
-        super().__init__()
-        self.first_stage = first_stage
-
-    def stages(self, epochs: int) -> list[Stage]:
-        first, second = two_stages("crt", epochs, self.first_stage)
-        new_head: dict[str, Any] = {"trains": "head", "sampling": "class_balanced", "reset_head": True}
-        return [Stage(first, "representation", restart=True), Stage(second, "classifier", restart=True, **new_head)]
-
-
-def two_stages(name: str, epochs: int, first_stage: float) -> tuple[int, int]:
-    """The epochs of two stages, one at least for each."""
-    if epochs < 2:
-        raise InputError(f"{name} trains in two stages and needs 2 epochs or more, got {epochs}.")
-    first = min(max(1, round(epochs * first_stage)), epochs - 1)
-    return first, epochs - first
+from icda.methods.base import METHODS, Batch, Context, FeatureClassifier, Stage, StepResult
+from icda.methods.crt import ClassifierRetraining, two_stages
+from icda.models.base import Output
 
 
 class ScaledLinear(nn.Module):
@@ -161,53 +122,3 @@ def _head(context: Context) -> ScaledLinear:
 def _zero(parameters: list[nn.Parameter]) -> Tensor:
     """Zero, with a gradient of zero for the parameters: they stay part of the graph."""
     return 0 * torch.stack([parameter.sum() for parameter in parameters]).sum()
-
-
-@METHODS.register("risda_two_stage")
-class TwoStageRISDA(Method):
-    """Cross entropy for four fifths of training, then class-balanced `RISDALoss` on the head, encoder frozen.
-
-    At the switch one pass over the training set gives the confusion matrix and the class statistics, so that they belong
-    to the features the head will see. The head's loss is a mean weighted by the effective number of samples of a class.
-    Differs from the official code, which takes the confusion matrix of the epoch with the best training accuracy, rounded
-    to two decimals: here it is that of the last epoch of the first stage.
-
-    Reference: Chen et al., AAAI 2022; schedule as in mathematics 5.1.
-    """
-
-    inner_loss = RISDALoss
-    criterion: RISDALoss
-    class_weights: Tensor
-
-    @checked
-    def __init__(
-        self, setup: Setup, *, first_stage: OpenShare = 0.8, effective_beta: ShareBelowOne = 0.9999, **options: Any
-    ) -> None:
-        super().__init__()
-        self.first_stage = first_stage
-        counts = setup.class_counts
-        self.criterion = RISDALoss(setup.num_classes, setup.feature_dim, counts, reduction="none", **options)
-        self.register_buffer("class_weights", effective_number_weights(counts, effective_beta))
-
-    def stages(self, epochs: int) -> list[Stage]:
-        first = min(max(1, round(epochs * self.first_stage)), epochs)
-        head = Stage(epochs - first, "head", trains="head", on_start=self.look, loss=self.head_loss)
-        return [Stage(first, "representation"), *([head] if epochs > first else [])]
-
-    @torch.no_grad()
-    def look(self, context: Context) -> None:
-        """Confusions and statistics of the features as they will stay."""
-        model, confusion = context.models[0], torch.zeros_like(self.criterion.confusion)
-        self.criterion.statistics.reset()
-        # Every rank passes over the whole training set, and statistics add up what all ranks give them.
-        with evaluating(model):
-            for batch in context.training_batches():
-                output = model(batch.inputs)
-                shares = torch.full_like(output.features[:, 0], 1 / world_size())
-                self.criterion.statistics.update(output.features, batch.targets, shares)
-                confusion += count_confusions(output.logits.argmax(1), batch.targets, len(confusion))
-        self.criterion.set_confusion(confusion)
-
-    def head_loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        losses = self.criterion(output.features, batch.targets, context.head, context.progress, output.logits)
-        return weighted_mean(losses, self.class_weights[batch.targets].to(losses))

@@ -1,0 +1,32 @@
+"""CGAN: training images of a GAN whose discriminator is given the class."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from icda.methods.base import METHODS
+from icda.methods.image_gan import Generated, ImageGAN, taken_for_real, told_apart
+
+
+@METHODS.register("cgan")
+class CGAN(ImageGAN):
+    """Train with images of a conditional GAN, whose discriminator is given the class of each image.
+
+    The GAN learns on images of the batch's own labels, so that a class alone does not tell real from generated. Options
+    are those of `ImageGAN`.
+
+    Reference: Mirza and Osindero, "Conditional generative adversarial nets", arXiv 1411.1784. Differs from it in the
+    networks, which are ACGAN's, and in where the class enters the discriminator: at the last layer, as in Miyato and
+    Koyama, "cGANs with projection discriminator", ICLR 2018, not at the first. `share` and `start` are ours.
+    """
+
+    name = "cgan"
+    learns_labels_of_batch = True
+
+    def discriminator_loss(self, real: Tensor, labels: Tensor, made: Generated) -> Tensor:
+        images, classes = torch.cat([real, made.images]), torch.cat([labels, made.classes])
+        return told_apart(self.discriminator.of_class(images, classes), len(real))
+
+    def generator_loss(self, made: Generated) -> Tensor:
+        return taken_for_real(self.discriminator.of_class(made.images, made.classes))

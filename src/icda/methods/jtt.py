@@ -1,0 +1,70 @@
+"""Just Train Twice (JTT): what a first network gets wrong counts more for a second one."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Annotated, Any
+
+import torch
+from annotated_types import Ge
+from torch import Tensor
+
+from icda.methods.base import METHODS, Batch, Context, Figures, Method, Output, Sampling, Setup, Stage
+from icda.methods.crt import two_stages
+from icda.methods.per_sample import PerSample, over_training_set
+from icda.ranges import OpenShare
+from icda.settings import checked
+
+
+@METHODS.register("jtt")
+class JTT(PerSample, Method):
+    """Train once to find errors, then train a fresh network that sees these samples more often.
+
+    When `first_stage` of the epochs are over, a pass over the training set in evaluation mode, without augmentation, finds
+    the samples that the network gets wrong. The network goes back to the weights the run began with and learns from samples
+    drawn with weight `up_weight` for an error and 1 for the others. A step's expected gradient is then that of the paper's
+    upsampled training set, and no step is `up_weight` times as long as another, as it would be with weights on the losses.
+    No group labels are read. With up_weight=1 the second stage is plain training.
+
+    Reference: Liu et al., "Just Train Twice", ICML 2021. Differs from the paper in that an epoch of the second stage has as
+    many samples as one of the first, drawn with replacement, and both stages share the epochs of the run.
+    """
+
+    per_sample = ("errors",)
+    errors: Tensor
+
+    @checked
+    def __init__(
+        self, setup: Setup, *, first_stage: OpenShare = 0.2, up_weight: Annotated[float, Ge(1)] = 20.0
+    ) -> None:
+        super().__init__()
+        self.first_stage, self.up_weight = first_stage, up_weight
+        self.keep("errors", torch.zeros(setup.num_samples, dtype=torch.bool))
+
+    def stages(self, epochs: int) -> list[Stage]:
+        first, second = two_stages("jtt", epochs, self.first_stage)
+        # Weights that are all 1 would still draw with replacement: plain training serves each sample once.
+        sampling: Sampling = "own" if self.up_weight > 1 else "uniform"
+        afresh: dict[str, Any] = {"sampling": sampling, "restart": True, "reset_network": True}
+        return [Stage(first, "identification", on_end=self.find_errors), Stage(second, "upweighted", **afresh)]
+
+    def find_errors(self, context: Context) -> None:
+        wrong, _ = over_training_set(context, self.errors.float(), _is_wrong)
+        self.errors.copy_(wrong >= 0.5)  # ranks may judge differently
+        if not self.errors.any():
+            warnings.warn(
+                f"jtt: the network gets no training sample wrong after {context.stage.epochs} epochs, so the second "
+                "stage has nothing to upweight and is plain training. A smaller first_stage stops sooner.",
+                stacklevel=2,
+            )
+
+    def sampling_weights(self) -> Tensor:
+        errors = self.errors.cpu()
+        return torch.where(errors, self.up_weight, 1.0).double()
+
+    def epoch_figures(self) -> Figures:
+        return {"upweighted_errors": int(self.errors.sum())}
+
+
+def _is_wrong(output: Output, batch: Batch) -> Tensor:
+    return output.logits.argmax(1) != batch.targets
