@@ -26,6 +26,7 @@ from icda.errors import InputError, OperationError
 from icda.heads.blocks import BlockProblem, BlockRows
 from icda.heads.problem import LossSettings
 from icda.heads.solver import LinearHead, fit_head
+from icda.serving.model import load
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +131,20 @@ def test_a_folder_of_parquet_gives_the_head_of_the_array(
     alike = find_blocks(tmp_path / "single.npy", Columns(labels=str(files[1])))
     wanted = fit_blocks(list(alike), LossSettings("la"))
     np.testing.assert_allclose(found.weight, wanted.weight, atol=1e-5)
+
+
+def test_the_command_writes_a_model_that_predicts(
+    files: tuple[Path, Path], tmp_path: Path, ray_engine: OnRay, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = [tmp_path / where for where in ("blocks", "ray")]
+    for folder in folders:
+        words = [str(files[0]), "--labels", str(files[1]), "--method", "icda", "--on", folder.name]
+        assert main([*words, "--out", str(folder)]) == 0
+    assert "3 classes" in capsys.readouterr().out
+    here, there = (load(folder) for folder in folders)
+    features = np.load(files[0])
+    assert (here.predict(features) == there.predict(features)).all()
+    assert (here.predict(features) == np.load(files[1])).mean() > 0.5
 
 
 @pytest.mark.parametrize(
@@ -300,7 +315,7 @@ def test_a_cluster_that_does_not_answer_is_said_at_once(monkeypatch: pytest.Monk
 
 
 SLOW_IMPORTS = """
-import sys, time
+import signal, sys, time
 if __name__ != "__main__":
     time.sleep(1.5)  # a process that begins imports for seconds
 
@@ -310,6 +325,7 @@ def slow(item):
 
 if __name__ == "__main__":
     from icda.engines import Processes
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the tests may run in the background
     try:
         for item in Processes(2).each(slow, range(1000)):
             print(item, flush=True)

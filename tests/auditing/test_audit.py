@@ -287,3 +287,13 @@ def test_the_file_grows_with_the_classes_and_not_with_their_square(
         for row, column, value in largest:
             assert value == values[row, column]
             assert (np.delete(values[row], row) > value).sum() < 10
+
+
+def test_sparse_input_is_refused() -> None:
+    from scipy.sparse import csr_matrix
+
+    X, y = blobs([20, 20], width=4)
+    with pytest.raises(
+        TypeError, match=r"takes dense features, and X is a sparse matrix of shape .*: use X.toarray\(\)"
+    ):
+        audit(csr_matrix(X), y)

@@ -120,3 +120,11 @@ def test_parts_that_are_missing_are_left_out() -> None:
     made = audit({"summary": "Nothing found."}, 2)
     assert "Nothing found." in made
     assert "<table" not in made
+
+
+def test_the_page_carries_its_style_and_asks_for_nothing() -> None:
+    page = render_audit_page(audited())
+    assert page.startswith("<!doctype html>")
+    assert "default-src 'none'" in page
+    assert "<link" not in page
+    assert "C 0.0001234" in page
