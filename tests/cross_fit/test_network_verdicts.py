@@ -66,6 +66,17 @@ def test_a_handful_of_contradictions_is_no_shortcut_for_sure() -> None:
     assert called(held_out(logits, 1.0, (0.9, 0.1)))[0] == "cannot tell"
 
 
+@pytest.mark.parametrize("read", [READ, UNREAD])
+def test_networks_that_know_less_than_the_largest_class_contradict_nothing(read: tuple[float, float]) -> None:
+    """A tenth of the samples are of class 1; what contradicts a fifth of the labels tells less than always class 0."""
+    targets = (torch.arange(SIZE) % 10 == 0).long()
+    said = torch.where(torch.arange(SIZE) % 5 == 1, 1 - targets, targets)
+    assert called(HeldOut(5.0 * F.one_hot(said, 2), targets, 0.99, read=read)) == ("no", "no")
+    even = torch.arange(SIZE) % 2
+    said = torch.where(torch.arange(SIZE) % 5 == 1, 1 - even, even)
+    assert "yes" in called(HeldOut(5.0 * F.one_hot(said, 2), even, 0.99, read=read))
+
+
 def test_the_chance_of_noise_is_the_audits() -> None:
     evidence = held_out(answers(0.45), 0.97, UNREAD)
     found = Figures.of(evidence)

@@ -33,6 +33,7 @@ READ_SAMPLES = 3000  # a standard error below 0.02 with a twentieth of the label
 # Found on digits with seeds 20 to 24 (docs/evidence/robust.md); all other limits are the audit's.
 TOGETHER = Limit(0.20, 0.03)  # disagreements per error: above, the networks follow no clear function
 SCATTERED = Limit(0.50, 0.05)  # above, they know too little to contradict a label
+GUESSED = Limit(1.0, 0.05)  # errors over those of the largest class as the one answer: above, the networks know less
 SURE = 0.5  # of the median margin of what is right: an answer with more is sure
 SURE_SHARE = Limit(
     0.30, 0.04
@@ -58,6 +59,7 @@ class Figures(NamedTuple):
     """What the verdicts on networks rest on."""
 
     errors: float  # share of labels that held-out answers contradict
+    guessed: float  # over what would be contradicted by the largest class as the one answer
     against: int  # their number
     agreement: float
     disagreement: float
@@ -78,6 +80,7 @@ class Figures(NamedTuple):
         area, error = held_out.read or (0.5, 0.5)
         return cls(
             errors=held_out.errors,
+            guessed=held_out.errors / max(1 - float(torch.bincount(targets).max()) / len(targets), 1e-12),
             against=int((held_out.answers != targets).sum()),
             agreement=held_out.agreement,
             disagreement=held_out.disagreement,
@@ -118,7 +121,7 @@ def judge_networks(held_out: HeldOut, limits: Limits = LIMITS) -> dict[str, Verd
     # And labels that can be read where networks contradict them are not wrong: the networks are.
     unlike = 1 - max(shortcut, by_mark, 0.5 * sharp, _read_chance(found, 0.0, limits))
     noise = noise_chance(found.skill, found.overall, found.sided, limits) * unlike
-    noise *= 1 - SCATTERED.chance(found.disagreement)
+    noise *= (1 - SCATTERED.chance(found.disagreement)) * (1 - GUESSED.chance(found.guessed))
     shared = (
         f"Networks that have not seen a sample contradict {_per_cent(found.errors)} of the labels, {found.sureness:.1f} "
         f"times as surely as overlap would; two of them disagree on {found.disagreement:.2f} samples for each."
@@ -147,6 +150,7 @@ def _shortcut_chance(found: Figures, sharp: float, limits: Limits) -> float:
         * limits.agreement.chance(found.agreement)
         * (1 - TOGETHER.chance(found.disagreement))
         * (1 - limits.contradicted.chance(found.errors))
+        * (1 - GUESSED.chance(found.guessed))
         * _read_chance(found, sharp, limits)
     )
     return _counted(chance, found.against, limits)
