@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from icda.cross_fit import marks
 from icda.cross_fit.held_out import HeldOut
 from icda.cross_fit.marks import Mark, find_mark, neighbour_shares, shrink
-from icda.cross_fit.network_verdicts import mark_chance
+from icda.cross_fit.network_verdicts import is_independent, mark_chance
 from icda.cross_fit.rules import NO, YES
 from icda.data import create_task
 from icda.data.bias.noise import noisy_labels
@@ -73,6 +73,32 @@ def test_a_part_that_tells_two_natural_classes_is_no_mark() -> None:
     assert max(chances) <= NO
 
 
+@pytest.mark.parametrize(("classes", "noise"), [(2, 0.03), (5, 0.12), (10, 0.03), (10, 0.1)])
+def test_an_object_whose_colour_is_the_class_is_not_taken_away(classes: int, noise: float) -> None:
+    """Beside it the picture tells nothing: what it contradicts are wrong labels, and nothing could be kept."""
+    for seed in range(3):
+        generator = torch.Generator().manual_seed(seed)
+        truth = torch.randint(classes, (900,), generator=generator)
+        images = F.interpolate(torch.randn(900, 3, 4, 4, generator=generator), 16, mode="bilinear")
+        colours = 2 * torch.randn(classes, 3, generator=generator)
+        images[:, :, 6:10, 6:10] = colours[truth][:, :, None, None] + 0.1 * torch.randn(
+            900, 3, 4, 4, generator=generator
+        )
+        given = noisy_labels(truth, "uniform", classes, noise, generator)
+        mark = find_mark(images, given, classes, seed)
+        assert mark.kept == 0.0
+        assert not is_independent(mark)
+        assert classes > 7 or chance(mark, given) <= NO
+
+
+def test_a_pixel_that_is_no_number_spoils_nothing() -> None:
+    images, targets = pictures(plant_shortcut(create_task("digits"), "patch", 0.9, seed=3))
+    spoiled = images.clone()
+    spoiled[5, 0, 3, 3], spoiled[6, 0, 0, 0] = torch.nan, torch.inf
+    clean, found = (find_mark(shrink(given), targets, 10, seed=0) for given in (images, spoiled))
+    assert (clean.answers == found.answers).double().mean() > 0.99
+
+
 def test_a_mark_of_two_classes_is_found() -> None:
     images, targets = pictures(create_task("digits"))
     rows = torch.isin(targets, torch.tensor([3, 9]))
@@ -118,7 +144,7 @@ def test_a_sample_does_not_vote_for_itself() -> None:
     assert neighbour_shares(known, targets, 2)[7, 1] < 0.01
 
 
-@pytest.mark.parametrize("shape", [(12, 1, 1, 1), (12, 3, 5, 9), (2, 3, 40, 30)])
+@pytest.mark.parametrize("shape", [(12, 1, 1, 1), (12, 3, 3, 3), (12, 1, 128, 3), (12, 3, 5, 9), (2, 3, 40, 30)])
 def test_few_and_small_pictures_say_nothing(shape: tuple[int, ...]) -> None:
     images = torch.rand(shape, generator=torch.Generator().manual_seed(0))
     targets = torch.arange(shape[0]) % 2

@@ -136,7 +136,7 @@ def test_a_mark_is_the_shortcut_that_is_taken_away(monkeypatch: pytest.MonkeyPat
     method = Robust(SETUP, loss="la")
     method.keep_evidence(marked(answers))
     assert method.verdicts["shortcut"].answer == "yes"
-    assert "the top left of the picture alone tells 95 % of the labels" in method.findings()
+    assert "A shortcut: a part of the picture (top left) alone tells 95 % of the labels." in method.findings()
     torch.testing.assert_close(method.log_prior, answer_log_prior(answers, TARGETS, 3))
     again = Robust(SETUP, loss="la")
     again.load_state_dict(method.state_dict())
@@ -144,17 +144,23 @@ def test_a_mark_is_the_shortcut_that_is_taken_away(monkeypatch: pytest.MonkeyPat
     assert torch.equal(again.log_prior, method.log_prior)
 
 
-def test_a_mark_among_many_wrong_labels_is_named_and_left() -> None:
-    setup, targets = Setup(9, 5, torch.full((9,), 2), epochs=4, num_samples=18, seed=3), torch.arange(18) % 9
-    logits = 4.0 * F.one_hot(targets, 9).roll(2, 0)
+@pytest.mark.parametrize(("noisy", "treatment"), [(False, "adjustment"), (True, "labels")])
+def test_a_part_that_may_be_the_class_is_named_and_left(
+    noisy: bool, treatment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many classes, told as well by the part as by the whole: a mark among wrong labels, or what makes the class."""
+    setup, targets = Setup(9, 5, torch.full((9,), 20), epochs=4, num_samples=180, seed=3), torch.arange(180) % 9
+    wrong = torch.arange(180) % 5 == 0
+    logits = 4.0 * F.one_hot(torch.where(wrong, (targets + 1) % 9, targets), 9)
     mark = Mark(
-        logits.argmax(1), 9, skill=0.75, known=0.76, errors=0.24, against=240, overlap=0.5, kept=0.0, place="top left"
+        logits.argmax(1), 9, skill=0.75, known=0.76, errors=0.2, against=36, overlap=0.5, kept=0.0, place="top left"
     )
+    monkeypatch.setattr(network_verdicts, "noise_chance", lambda *given: float(noisy))
     method = Robust(setup)
-    method.keep_evidence(HeldOut(logits, targets, 0.9, running=logits, read=(0.5, 0.1), mark=mark._asdict()))
-    assert (method.verdicts["shortcut"].answer, method.treatment) == ("yes", "adjustment")
-    assert "Many others are wrong" in method.findings()
-    assert torch.equal(method.log_prior, torch.full((18, 9), 1 / 9).log())
+    method.keep_evidence(HeldOut(logits, targets, 0.99, running=logits, read=(0.5, 0.1), mark=mark._asdict()))
+    assert (method.verdicts["shortcut"].answer, method.treatment) == ("yes", treatment)
+    assert "(top left) alone tells 80 % of the labels. Nothing was done" in method.findings()
+    assert ("Wrong labels" in method.findings()) == noisy
 
 
 def test_a_part_that_errs_with_the_rest_of_the_picture_is_no_mark() -> None:

@@ -25,6 +25,7 @@ NEIGHBOURS = 15
 SAMPLES, SCANNED = 3000, 1000  # that are read in the chosen part, and in every part
 SAME = 0.2  # on the way from guessing to certainty: a part that says so often what the mark says has some of it
 EXACT = 12  # numbers in a part, up to which distances are sums of squares
+LEAST_SKILL = 0.1  # of the rest, over guessing
 ROWS = 4096  # asked at a time
 
 
@@ -46,7 +47,7 @@ class Mark(NamedTuple):
     @property
     def sentence(self) -> str:
         return (
-            f"The {self.place} of the picture alone tells {100 * (1 - self.errors):.0f} % of the labels: a skill of "
+            f"A part of the picture ({self.place}) alone tells {100 * (1 - self.errors):.0f} % of the labels: a skill of "
             f"{self.skill:.2f}, beside {self.known:.2f} of the whole. Where it contradicts a label, the rest of the "
             f"picture keeps {self.kept:.2f} of its skill, and the reading is less sure with an AUROC of "
             f"{self.overlap:.2f} (a mark: near 1 and 0.5)."
@@ -56,14 +57,15 @@ class Mark(NamedTuple):
 def shrink(images: Tensor) -> Tensor:
     """Images (N, C, H, W) as means over at most 16 x 16 fields."""
     height, width = images.shape[2:]
-    return F.adaptive_avg_pool2d(images.float(), (min(FINE, height), min(FINE, width)))
+    return F.adaptive_avg_pool2d(images.float().nan_to_num(0.0, 0.0, 0.0), (min(FINE, height), min(FINE, width)))
 
 
 def find_mark(images: Tensor, targets: Tensor, num_classes: int, seed: int) -> Mark:
     """The part of shrunken images (N, C, h, w) that tells the labels (N,) best, and what it says."""
     order = torch.randperm(len(targets), generator=generator_for(seed, "marks"))[:SAMPLES]
     fields, labels = images[order], targets[order]
-    parts, masks = _parts(fields)
+    masks = _masks(*fields.shape[2:])
+    parts = [_part(fields, number) for number in range(len(masks))]
     scanned = labels[:SCANNED]
     said = torch.stack([neighbour_shares(part[:SCANNED], scanned, num_classes).argmax(1) for part in parts])
     best = max(range(len(parts)), key=lambda part: skill(said[part], scanned, num_classes))
@@ -74,8 +76,7 @@ def find_mark(images: Tensor, targets: Tensor, num_classes: int, seed: int) -> M
     carries = same >= 1 / num_classes + SAME * (1 - 1 / num_classes)
     carries[best] = True
     rest = fields[:, :, ~masks[carries].any(0)].flatten(1)
-    everywhere = _parts(images)[0][best]
-    asked = [neighbour_shares(parts[best], labels, num_classes, rows) for rows in everywhere.split(ROWS)]
+    asked = [neighbour_shares(parts[best], labels, num_classes, rows) for rows in _part(images, best).split(ROWS)]
     everyone = torch.cat(asked).argmax(1)
     everyone[order] = answers
     return Mark(
@@ -113,16 +114,24 @@ def neighbour_shares(known: Tensor, targets: Tensor, num_classes: int, asked: Te
     return votes / votes.sum(1, keepdim=True)
 
 
-def _parts(images: Tensor) -> tuple[list[Tensor], Tensor]:
-    """Features (N, A) of every part, and which of the fields (parts, h, w) it covers."""
-    height, width = images.shape[2:]
-    cells = F.adaptive_avg_pool2d(images, (2 * COARSE, 2 * COARSE)).unfold(2, 2, 2).unfold(3, 2, 2)
-    coarse = cells.permute(2, 3, 0, 1, 4, 5).reshape(COARSE * COARSE, len(images), -1)
-    fine = images.permute(2, 3, 0, 1).reshape(height * width, len(images), -1)
+def _masks(height: int, width: int) -> Tensor:
+    """Which of the fields (parts, h, w) each part covers: one of them or, unless pictures are tiny, a coarse one."""
+    fine = torch.eye(height * width).bool().view(-1, height, width)
+    if min(height, width) < 2 * COARSE:
+        return fine
     numbers = torch.arange(float(COARSE * COARSE)).view(1, 1, COARSE, COARSE)
-    covered = F.interpolate(numbers, (height, width)).long().flatten()
-    masks = torch.cat([torch.eye(height * width).bool(), covered == torch.arange(COARSE * COARSE)[:, None]])
-    return [*fine, *coarse], masks.view(-1, height, width)
+    covered = F.interpolate(numbers, (height, width))[0, 0].long()
+    return torch.cat([fine, covered == torch.arange(COARSE * COARSE)[:, None, None]])
+
+
+def _part(images: Tensor, number: int) -> Tensor:
+    """Features (N, A) of a part."""
+    height, width = images.shape[2:]
+    if number < height * width:
+        return images[:, :, number // width, number % width]
+    row, column = divmod(number - height * width, COARSE)
+    cells = F.adaptive_avg_pool2d(images, (2 * COARSE, 2 * COARSE))
+    return cells[:, :, 2 * row : 2 * row + 2, 2 * column : 2 * column + 2].flatten(1)
 
 
 def _overlap(shares: Tensor, against: Tensor) -> float:
@@ -140,7 +149,10 @@ def _kept(rest: Tensor, labels: Tensor, against: Tensor, num_classes: int) -> fl
     counts = torch.bincount(labels[~against], minlength=num_classes).clamp(min=1)
     recalls = torch.bincount(labels[~against], right[~against], minlength=num_classes) / counts
     expected, guessed = float(recalls[labels[against]].mean()), 1 / num_classes
-    return (share(right[against] > 0) - guessed) / (expected - guessed) if expected > guessed else 0.0
+    error = (expected * (1 - expected) / int(against.sum())) ** 0.5
+    if expected - guessed < max(LEAST_SKILL, 2 * error):  # the rest tells nothing that could be kept
+        return 0.0
+    return min(max((share(right[against] > 0) - guessed) / (expected - guessed), 0.0), 1.0)
 
 
 def _place(mask: Tensor) -> str:

@@ -18,6 +18,7 @@ from icda.cross_fit.marks import Mark
 from icda.cross_fit.pairs import share, skill, trial, within_answers
 from icda.cross_fit.rules import (
     LIMITS,
+    NO,
     YES,
     Limit,
     Limits,
@@ -48,7 +49,6 @@ TELLS = Limit(0.74, 0.04)  # its skill over that of the whole: in natural pictur
 OVERLAP = Limit(0.60, 0.03)  # above, it errs where two classes look alike; natural pairs of classes begin at 0.66
 PER_CLASS = 0.02  # more overlap is allowed for each class: the more there are, the less a part tells of its own
 KEPT = Limit(0.65, 0.08)  # below, what the part contradicts is not a sample like others of its class
-MANY_WRONG = 0.15  # of labels that a mark contradicts and the rest of the picture, too
 SOME = Limit(5, 1.5)  # samples contradicted: with fewer there is nothing to be seen at all
 FOLLOWED = Limit(0.12, 0.03)  # of what it contradicts, answered likewise by the networks: else they see past it
 # With so many classes, a part that tells most of them, and nearly as well as the whole, is a mark even among wrong labels.
@@ -119,7 +119,8 @@ def judge_networks(held_out: HeldOut, limits: Limits = LIMITS) -> dict[str, Verd
     by_mark = mark_chance(held_out, limits)
     # Networks that agree on all but one in four hundred may have found a shortcut that hides what is left of the class.
     # And labels that can be read where networks contradict them are not wrong: the networks are.
-    unlike = 1 - max(shortcut, by_mark, 0.5 * sharp, _read_chance(found, 0.0, limits))
+    apart = by_mark if held_out.mark and is_independent(Mark(**held_out.mark)) else 0.0
+    unlike = 1 - max(shortcut, apart, 0.5 * sharp, _read_chance(found, 0.0, limits))
     noise = noise_chance(found.skill, found.overall, found.sided, limits) * unlike
     noise *= (1 - SCATTERED.chance(found.disagreement)) * (1 - GUESSED.chance(found.guessed))
     shared = (
@@ -137,7 +138,8 @@ def judge_networks(held_out: HeldOut, limits: Limits = LIMITS) -> dict[str, Verd
     counts = torch.bincount(held_out.targets, minlength=held_out.logits.shape[1])
     return {
         "shortcut": answered(
-            max(shortcut, by_mark), [shared, read, *([Mark(**held_out.mark).sentence] if held_out.mark else [])]
+            max(shortcut, by_mark),
+            [shared, read, *([Mark(**held_out.mark).sentence] if held_out.mark and by_mark > NO else [])],
         ),
         "label_noise": answered(noise, [shared, flat, read]),
         "long_tail": tail_verdict(counts[counts > 0].tolist()),
@@ -157,13 +159,17 @@ def _shortcut_chance(found: Figures, sharp: float, limits: Limits) -> float:
 
 
 def seen_mark(held_out: HeldOut, limits: Limits = LIMITS) -> Mark | None:
-    """The part of the picture that tells the class, if that is one of the shortcuts found."""
-    return Mark(**held_out.mark) if held_out.mark and mark_chance(held_out, limits) >= YES else None
+    """The part of the picture that tells the class, if it is a shortcut that the networks' answers do not show."""
+    if held_out.mark is None or mark_chance(held_out, limits) < YES:
+        return None
+    found = Figures.of(held_out)
+    is_followed = _shortcut_chance(found, limits.sharp_agreement.chance(found.agreement), limits) >= YES
+    return None if is_followed else Mark(**held_out.mark)
 
 
-def is_among_wrong_labels(mark: Mark) -> bool:
-    """Whether most of what a mark contradicts must be wrong labels: taken away, it would leave these to be learned."""
-    return mark.kept < KEPT.at and mark.errors > MANY_WRONG
+def is_independent(mark: Mark) -> bool:
+    """Whether the rest of the picture still tells the class where the part contradicts it: else it may be the class."""
+    return mark.kept >= KEPT.at
 
 
 def mark_chance(held_out: HeldOut, limits: Limits = LIMITS) -> float:

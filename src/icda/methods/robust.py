@@ -14,7 +14,7 @@ from icda.cross_fit import HeldOut
 from icda.cross_fit.marks import Mark, find_mark, shrink
 from icda.cross_fit.network_verdicts import (
     READ_SAMPLES,
-    is_among_wrong_labels,
+    is_independent,
     judge_networks,
     read_labels,
     seen_mark,
@@ -37,6 +37,7 @@ from icda.settings import checked
 
 # Networks that learn labels as they are then know the class, too: a soft prior of theirs would take it away.
 EASILY_READ = 0.7
+MOST_CLASSES = 150  # with more, too few of those looked at are of one class
 ASK = "A few answers of a person would settle it: `icda ask`."
 
 
@@ -96,8 +97,10 @@ class Robust(BestEpoch, ShortcutPrior):
     def _look(self, context: Context, targets: Tensor) -> dict[str, Any] | None:
         """The part of the picture that tells the class best; None if the inputs are no pictures."""
         parts = []
+        if self.num_classes > MOST_CLASSES:
+            return None
         for batch in context.training_batches():
-            if not isinstance(batch.inputs, Tensor) or batch.inputs.dim() != 4:
+            if not isinstance(batch.inputs, Tensor) or batch.inputs.dim() != 4 or batch.inputs.shape[1] > 4:
                 return None
             parts.append((batch.index.cpu(), shrink(batch.inputs).cpu()))
         order = torch.cat([index for index, _ in parts]).argsort()
@@ -132,8 +135,8 @@ class Robust(BestEpoch, ShortcutPrior):
     @property
     def treatment(self) -> Literal["prior", "labels", "adjustment"]:
         """What the verdicts call for; a shortcut comes first, because it would be taken for wrong labels."""
-        if self.verdicts["shortcut"].answer == "yes":
-            return "adjustment" if self.mark and is_among_wrong_labels(self.mark) else "prior"
+        if self.verdicts["shortcut"].answer == "yes" and (self.mark is None or is_independent(self.mark)):
+            return "prior"
         return "labels" if self.verdicts["label_noise"].answer == "yes" else "adjustment"
 
     def _form(self, held_out: HeldOut) -> Literal["counted", "soft", "shares"]:
@@ -160,6 +163,13 @@ class Robust(BestEpoch, ShortcutPrior):
         self.verdicts, self.mark = judge_networks(evidence), seen_mark(evidence)
         super()._check_earlier(earlier)
 
+    @property
+    def _told(self) -> str:
+        assert self.mark is not None
+        return (
+            f"a part of the picture ({self.mark.place}) alone tells {100 * (1 - self.mark.errors):.0f} % of the labels"
+        )
+
     def findings(self) -> str:
         if not self.verdicts:
             return ""
@@ -170,23 +180,21 @@ class Robust(BestEpoch, ShortcutPrior):
                 f"Wrong labels, about {share} % of them: it learned from labels put right by networks that had not seen"
             ]
             sentences[0] += " them; rare classes kept theirs."
-        elif self.mark:
-            told = (
-                f"the {self.mark.place} of the picture alone tells {100 * (1 - self.mark.errors):.0f} % of the labels"
-            )
-            done = "It learned what that does not tell."
-            if self.treatment == "adjustment":
-                done = "Many others are wrong, so that nothing was risked: check them first (`icda audit`)."
-            sentences = [f"A shortcut: {told}. {done}"]
+        elif self.treatment == "prior" and self.mark:
+            sentences = [f"A shortcut: {self._told}. It learned what that does not tell."]
         elif self.treatment == "prior":
             share = f"{100 * self.found['held_out_errors']:.1f}"
             sentences = [
                 f"A shortcut, which contradicts {share} % of the labels: it learned what the shortcut does not tell."
             ]
+        elif self.mark:
+            sentences = []
         elif "cannot tell" in (noise, shortcut):
             sentences = [f"It cannot tell whether there is a shortcut, or labels are wrong: nothing was risked. {ASK}"]
         else:
             sentences = ["Neither a shortcut nor wrong labels."]
+        if self.mark and self.treatment != "prior":
+            sentences.append(f"A shortcut, unless it is what makes the class: {self._told}. Nothing was done about it.")
         if tail == "yes":
             sentences.append("A long tail: rare classes count as much as frequent ones.")
         return " ".join(sentences)
