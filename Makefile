@@ -80,7 +80,7 @@ wheel: $(VENV)/.installed-test
 # Where there is a browser, a test that does not find it fails instead of being skipped.
 unit: $(VENV)/.installed-test browser
 	@command -v chromium > /dev/null && export ICDA_REQUIRE_BROWSER=1; \
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q --durations=20
 
 # Debian's Chromium opens the report in the tests.
 browser:
