@@ -274,6 +274,8 @@ def train_on_rank(rank: int) -> None:
     os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "1"}  # asked for, not used: there is a process group
     for treatment in ("labels", "prior"):
         train(ranked(Path(os.environ["RANKED_FOLDER"]) / treatment, treatment))
+    robust.REPEATED = robust.EASILY_READ = 2.0  # the soft form, in a process that ends here
+    train(ranked(Path(os.environ["RANKED_FOLDER"]) / "soft", "prior"))
 
 
 def ranked(folder: Path, treatment: str) -> TrainConfig:
@@ -285,9 +287,13 @@ def test_two_ranks_find_and_do_what_one_process_does(
 ) -> None:
     monkeypatch.setenv("RANKED_FOLDER", str(tmp_path / "two"))
     run_on_ranks(train_on_rank)
-    for treatment in ("labels", "prior"):
-        one = train(ranked(tmp_path / "one" / treatment, treatment))
+    for treatment in ("labels", "prior", "soft"):
+        if treatment == "soft":
+            monkeypatch.setattr(robust, "REPEATED", 2.0)
+            monkeypatch.setattr(robust, "EASILY_READ", 2.0)
+        one = train(ranked(tmp_path / "one" / treatment, "labels" if treatment == "labels" else "prior"))
         two = RunResult.read(tmp_path / "two" / treatment / "result.json")
+        assert ("cross_fit_again" in [line["stage"] for line in two["history"]]) == (treatment == "soft")
         assert two.found == one.found
         assert ("Wrong labels" if treatment == "labels" else "A shortcut") in (one.found or "")
         states = [load_checkpoint(tmp_path / side / treatment / "checkpoint.pt") for side in ("one", "two")]
