@@ -13,7 +13,7 @@ from icda.cross_fit.rules import LIMITS, noise_chance
 
 CLASSES, SIZE = 4, 800
 TARGETS = torch.arange(SIZE) % CLASSES
-UNREAD, READ = (0.5, 0.03), (0.85, 0.03)
+UNREAD, READ = (0.5, 0.03, 0.9), (0.85, 0.03, 0.9)
 
 
 def answers(errors: float, sure: bool = True, seed: int = 0) -> Tensor:
@@ -25,7 +25,7 @@ def answers(errors: float, sure: bool = True, seed: int = 0) -> Tensor:
     return size[:, None] * F.one_hot(said, CLASSES)
 
 
-def held_out(logits: Tensor, agreement: float, read: tuple[float, float]) -> HeldOut:
+def held_out(logits: Tensor, agreement: float, read: tuple[float, float, float]) -> HeldOut:
     return HeldOut(logits, TARGETS, agreement, running=logits, read=read)
 
 
@@ -43,7 +43,9 @@ def test_sure_contradictions_are_a_shortcut_where_labels_can_be_read_and_wrong_l
 
 def test_many_contradictions_are_wrong_labels_unless_these_can_be_read() -> None:
     assert called(held_out(answers(0.45), 0.97, UNREAD)) == ("no", "yes")
-    assert called(held_out(answers(0.45), 0.97, (0.55, 0.01))) == ("no", "yes"), "the networks' own mistakes"
+    part = (0.64, 0.01, 0.9)  # a third of what is read elsewhere
+    assert called(held_out(answers(0.45), 0.97, part)) == ("no", "yes"), "the networks' own mistakes"
+    assert called(held_out(answers(0.1), 0.985, part))[1] == "no", "of so few contradictions these are no such part"
     assert called(held_out(answers(0.45), 0.97, READ)) == ("no", "no"), "then the networks are wrong, not the labels"
 
 
@@ -56,18 +58,21 @@ def test_networks_that_agree_on_everything_and_leave_nothing_to_read_cannot_be_t
     shortcut, noise = called(held_out(answers(0.1), 1.0, UNREAD))
     assert noise == "cannot tell"
     assert shortcut != "yes"
-    assert called(held_out(answers(0.1), 1.0, (0.6, 0.03))) == ("yes", "no")  # less is needed where they agree so well
+    assert called(held_out(answers(0.1), 1.0, (0.6, 0.03, 0.9))) == (
+        "yes",
+        "no",
+    )  # less is needed where they agree so well
 
 
 def test_a_handful_of_contradictions_is_no_shortcut_for_sure() -> None:
     few = torch.zeros(SIZE, dtype=torch.bool)
     few[:5] = True
     logits = 5.0 * F.one_hot(torch.where(few, (TARGETS + 1) % CLASSES, TARGETS), CLASSES)
-    assert called(held_out(logits, 1.0, (0.9, 0.1)))[0] == "cannot tell"
+    assert called(held_out(logits, 1.0, (0.9, 0.1, 0.95)))[0] == "cannot tell"
 
 
 @pytest.mark.parametrize("read", [READ, UNREAD])
-def test_networks_that_know_less_than_the_largest_class_contradict_nothing(read: tuple[float, float]) -> None:
+def test_networks_that_know_less_than_the_largest_class_contradict_nothing(read: tuple[float, float, float]) -> None:
     """A tenth of the samples are of class 1; what contradicts a fifth of the labels tells less than always class 0."""
     targets = (torch.arange(SIZE) % 10 == 0).long()
     said = torch.where(torch.arange(SIZE) % 5 == 1, 1 - targets, targets)
@@ -107,10 +112,22 @@ def planted(noise: bool) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def test_labels_are_read_beside_a_shortcut_and_not_where_they_are_wrong() -> None:
-    area, error = read_labels(*planted(noise=False), seed=0)
+    area, _, elsewhere = read_labels(*planted(noise=False), seed=0)
     assert area > 0.8
-    area, error = read_labels(*planted(noise=True), seed=0)
+    assert area == pytest.approx(elsewhere, abs=0.05)
+    area, error, elsewhere = read_labels(*planted(noise=True), seed=0)
     assert abs(area - 0.5) < 3 * error
+    assert elsewhere > 0.55, "the answers say nearly all, and leave the heads little to learn"
+
+
+def test_what_is_read_of_contradicted_labels_counts_by_what_is_read_elsewhere() -> None:
+    def readability(*read: float) -> float:
+        return held_out(answers(0.1), 1.0, read).readability  # type: ignore[arg-type]
+
+    assert readability(0.7, 0.02, 0.9) == pytest.approx(0.5)
+    assert readability(0.5, 0.02, 0.9) == 0
+    assert readability(0.52, 0.01, 0.52) == pytest.approx(0.2), "little over little is not much"
+    assert HeldOut(answers(0.1), TARGETS, 1.0).readability == 0
 
 
 def test_unsure_answers_are_not_asked_about() -> None:
@@ -119,7 +136,7 @@ def test_unsure_answers_are_not_asked_about() -> None:
     mistaken = torch.arange(SIZE) % 5 == 0  # the networks' own mistakes, whose labels are right and can be read
     logits[mistaken] = 0.3 * F.one_hot((truth[mistaken] + 1) % CLASSES, CLASSES).float()
     labels = torch.where(mistaken, truth, labels)
-    area, error = read_labels(features, labels, logits, seed=0)
+    area, error, _ = read_labels(features, labels, logits, seed=0)
     assert abs(area - 0.5) < 3 * error
     loud = torch.where(mistaken[:, None], 20 * logits, logits)
     assert read_labels(features, labels, loud, seed=0)[0] > 0.65

@@ -34,13 +34,17 @@ def test_of_several_classes_each_label_is_told_from_the_answer_where_that_was_gi
     truth = torch.arange(600) % 3
     answers = (truth + (torch.rand(600, generator=generator) < 0.3).long()) % 3
     logits = torch.randn(600, 3, generator=generator) + torch.nn.functional.one_hot(truth, 3)
-    areas, masses = [], []
+    areas, masses, confirmed = [], [], []
     for a in range(3):
         c = (a - 1) % 3  # the only other label among samples with answer a
         here = (answers == a) & ((truth == a) | (truth == c))
         areas.append(roc_auc_score(truth[here] == c, logits[here, c] - logits[here, a]))
         masses.append(int((truth[here] == c).sum()))
+        here = (answers == truth) & ((truth == a) | (truth == c))
+        confirmed.append(roc_auc_score(truth[here] == c, logits[here, c] - logits[here, a]))
     assert within_answers(logits, truth, answers)[0] == pytest.approx(np.average(areas, weights=masses))
+    told = within_answers(logits, truth, answers, confirmed=True)[0]
+    assert told == pytest.approx(np.average(confirmed, weights=masses))
     shuffled = answers[torch.randperm(600, generator=generator)]
     area, error = within_answers(torch.randn(600, 3, generator=generator), shuffled, answers)
     assert abs(area - 0.5) < 3 * error

@@ -23,7 +23,7 @@ from icda.data import create_task
 from icda.data.task import Batch
 from icda.losses.logit_adjustment import LogitAdjustmentLoss
 from icda.methods import Setup, robust
-from icda.methods.robust import Robust, untrained_features
+from icda.methods.robust import Robust, shrunken_pictures, untrained_features
 from icda.models.base import FeatureClassifier
 from icda.results import RunResult
 from icda.training import TrainConfig, train
@@ -44,7 +44,7 @@ def verdicts(shortcut: str = "no", noise: str = "no", tail: str = "no") -> dict[
 def evidence(agreement: float = 1.0) -> HeldOut:
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(12, 3, generator=generator) + 2 * torch.eye(3)[TARGETS]
-    return HeldOut(logits, TARGETS, agreement, running=logits.log_softmax(1), read=(0.5, 0.1))
+    return HeldOut(logits, TARGETS, agreement, running=logits.log_softmax(1), read=(0.5, 0.1, 0.9))
 
 
 def judged(monkeypatch: pytest.MonkeyPatch, found: dict[str, Verdict], agreement: float = 1.0) -> Robust:
@@ -104,7 +104,7 @@ def test_networks_are_trained_again_only_for_a_shortcut_that_is_hard_to_see_past
 ) -> None:
     def names(found: dict[str, Verdict], agreement: float, area: float) -> list[str]:
         method = judged(monkeypatch, found, agreement)
-        method.keep_evidence(evidence(agreement)._replace(read=(area, 0.03)))
+        method.keep_evidence(evidence(agreement)._replace(read=(area, 0.03, 0.9)))
         return [stage.name for stage in method.stages(10)]
 
     shortcut, once = verdicts(shortcut="yes"), ["cross_fit", "train"]
@@ -123,6 +123,15 @@ def test_features_of_the_waiting_network_stand_in_the_order_of_the_samples() -> 
     context = make_context(network, training_batches=lambda: iter(batches))
     chosen = torch.tensor([0, 2, 3, 9])
     assert torch.equal(untrained_features(context, chosen), inputs[chosen])
+
+
+def test_so_do_pictures() -> None:
+    images = torch.arange(12.0).view(12, 1, 1, 1).expand(12, 3, 8, 8)
+    batches = [Batch(images[part], TARGETS[part], None, part) for part in torch.randperm(12).split(5)]
+    network = FeatureClassifier(torch.nn.Flatten(), torch.nn.Linear(192, 3))
+    shrunk = shrunken_pictures(make_context(network, training_batches=lambda: iter(batches)))
+    assert shrunk is not None
+    assert torch.equal(shrunk, images)
 
 
 def marked(answers: Tensor, kept: float = 1.0) -> HeldOut:
@@ -157,7 +166,7 @@ def test_a_part_that_may_be_the_class_is_named_and_left(
     )
     monkeypatch.setattr(network_verdicts, "noise_chance", lambda *given: float(noisy))
     method = Robust(setup)
-    method.keep_evidence(HeldOut(logits, targets, 0.99, running=logits, read=(0.5, 0.1), mark=mark._asdict()))
+    method.keep_evidence(HeldOut(logits, targets, 0.99, running=logits, read=(0.5, 0.1, 0.9), mark=mark._asdict()))
     assert (method.verdicts["shortcut"].answer, method.treatment) == ("yes", treatment)
     assert "(top left) alone tells 80 % of the labels. Nothing was done" in method.findings()
     assert ("Wrong labels" in method.findings()) == noisy
@@ -177,7 +186,7 @@ def test_only_pictures_are_looked_at(whole: Callable[[str], tuple[Path, RunResul
     context = make_context(
         FeatureClassifier(torch.nn.Identity(), torch.nn.Linear(5, 3)), training_batches=lambda: iter(rows)
     )
-    assert Robust(SETUP)._look(context, TARGETS) is None
+    assert shrunken_pictures(context) is None
 
 
 def configure(folder: Path, treatment: str, **settings: Any) -> TrainConfig:
@@ -347,7 +356,7 @@ def test_rare_classes_keep_their_labels_beside_wrong_ones() -> None:
         606, 3, generator=generator
     )  # never the rare class
     method = Robust(Setup(3, 5, torch.bincount(targets), epochs=4, num_samples=606))
-    method.keep_evidence(HeldOut(said, targets, 0.98, running=said.log_softmax(1), read=(0.5, 0.03)))
+    method.keep_evidence(HeldOut(said, targets, 0.98, running=said.log_softmax(1), read=(0.5, 0.03, 0.9)))
     assert method.treatment == "labels"
     labels = method.soft_labels.argmax(1)
     assert (labels[targets == 2] == 2).all()

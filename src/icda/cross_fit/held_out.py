@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+LEAST_AREA = 0.1  # over guessing: what is read elsewhere counts as at least that, or little over nothing would be much
+
 
 class HeldOut(NamedTuple):
     """What networks say of the training samples, on the CPU.
@@ -15,8 +17,8 @@ class HeldOut(NamedTuple):
     `unflipped` (N, C) are held-out logits of networks that learned the labels as they are, where there were any. Where
     networks were trained several times over, these are means over the repeats, and `last` (N, C) is what the networks said
     that were trained last. `running` (N, C) are logarithms of held-out probabilities averaged over epochs, and `read` is
-    how well labels are read within the answers off features that never saw a label, with its standard error; `mark` are the
-    fields of a `marks.Mark`. All three where a method asks for them.
+    how well labels are read within the answers off features that never saw a label, with its standard error, and how well
+    elsewhere; `mark` are the fields of a `marks.Mark`. All three where a method asks for them.
     """
 
     logits: Tensor
@@ -25,12 +27,18 @@ class HeldOut(NamedTuple):
     unflipped: Tensor | None = None
     last: Tensor | None = None
     running: Tensor | None = None
-    read: tuple[float, float] | None = None
+    read: tuple[float, float, float] | None = None
     mark: dict[str, Any] | None = None
 
     @property
     def answers(self) -> Tensor:
         return self.logits.argmax(1)
+
+    @property
+    def readability(self) -> float:
+        """What is read of contradicted labels over what is read of others: 1 if they are as right, 0 if they are wrong."""
+        area, _, elsewhere = self.read or (0.5, 0.5, 0.5)
+        return (area - 0.5) / max(elsewhere - 0.5, LEAST_AREA)
 
     @property
     def errors(self) -> float:

@@ -20,7 +20,7 @@ from icda.cross_fit.flatness import margin_of
 from icda.cross_fit.pairs import share, skill
 from icda.data.generators import generator_for
 
-FINE, COARSE = 16, 4  # parts on a side: of one mean colour each, and of two by two of them
+COARSE = 4  # larger parts on a side, of two by two means each; a smaller part is one field
 NEIGHBOURS = 15
 SAMPLES, SCANNED = 3000, 1000  # that are read in the chosen part, and in every part
 SAME = 0.2  # on the way from guessing to certainty: a part that says so often what the mark says has some of it
@@ -52,12 +52,6 @@ class Mark(NamedTuple):
             f"picture keeps {self.kept:.2f} of its skill, and the reading is less sure with an AUROC of "
             f"{self.overlap:.2f} (a mark: near 1 and 0.5)."
         )
-
-
-def shrink(images: Tensor) -> Tensor:
-    """Images (N, C, H, W) as means over at most 16 x 16 fields."""
-    height, width = images.shape[2:]
-    return F.adaptive_avg_pool2d(images.float().nan_to_num(0.0, 0.0, 0.0), (min(FINE, height), min(FINE, width)))
 
 
 def find_mark(images: Tensor, targets: Tensor, num_classes: int, seed: int) -> Mark:

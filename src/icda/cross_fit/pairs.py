@@ -149,24 +149,28 @@ def trial(
     return plain, quick_logits(informed, LossSettings("la"), targets * num_classes + answers, seed)
 
 
-def within_answers(logits: Tensor, targets: Tensor, answers: Tensor) -> tuple[float, float]:
+def within_answers(logits: Tensor, targets: Tensor, answers: Tensor, *, confirmed: bool = False) -> tuple[float, float]:
     """How well labels are read off logits (N, C) among samples of one answer: an AUROC, and its standard error.
 
     Of the samples with answer a, those labelled c are told from those labelled a by z_c - z_a; the mean over all such
     pairs, by the rarer label. The error is that of the Mann-Whitney statistic without a difference,
     sqrt((m + n + 1) / (12 m n)). Labels that are wrong by their class alone cannot be read: 0.5.
+
+    With `confirmed` those labelled c are others, whose answer is c, too: how well the same logits tell the same labels
+    where nobody contradicts them.
     """
     areas, masses, variances = [], [], []
     for answer, label in torch.stack([answers, targets], 1)[answers != targets].unique(dim=0).tolist():
         here = answers == answer
-        scores = logits[:, label] - logits[:, answer]
-        ones, zeros = scores[here & (targets == label)], scores[here & (targets == answer)]
+        scores, against = logits[:, label] - logits[:, answer], here & (targets == label)
+        ones = scores[(answers == label) & (targets == label) if confirmed else against]
+        zeros = scores[here & (targets == answer)]
         m, n = len(ones), len(zeros)
-        if not n:
+        if not (m and n):
             continue
         ranks = torch.cat([ones, zeros]).argsort().argsort().double() + 1
         areas.append(float((ranks[:m].sum() - m * (m + 1) / 2) / (m * n)))
-        masses.append(min(m, n))
+        masses.append(min(int(against.sum()), n))
         variances.append((m + n + 1) / (12 * m * n))
     if not areas:
         return 0.5, 0.5

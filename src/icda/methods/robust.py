@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.cross_fit import HeldOut
-from icda.cross_fit.marks import Mark, find_mark, shrink
+from icda.cross_fit.marks import Mark, find_mark
 from icda.cross_fit.network_verdicts import (
     READ_SAMPLES,
     is_independent,
@@ -20,6 +20,7 @@ from icda.cross_fit.network_verdicts import (
     seen_mark,
 )
 from icda.cross_fit.networks import rows_of
+from icda.cross_fit.pictures import filtered, shrink
 from icda.cross_fit.refined_labels import refine_labels
 from icda.cross_fit.rules import Verdict, tail_verdict
 from icda.data.generators import generator_for
@@ -35,8 +36,9 @@ from icda.models.base import Output, evaluating
 from icda.ranks import all_mean
 from icda.settings import checked
 
-# Networks that learn labels as they are then know the class, too: a soft prior of theirs would take it away.
-EASILY_READ = 0.7
+# Of what is read elsewhere: networks that learn labels as they are then know the class, too, and a soft prior of theirs
+# would take it away.
+EASILY_READ = 0.6
 MOST_CLASSES = 150  # with more, too few of those looked at are of one class
 ASK = "A few answers of a person would settle it: `icda ask`."
 
@@ -87,25 +89,15 @@ class Robust(BestEpoch, ShortcutPrior):
         super().end_pass(context, repeat, partial(self._read, context, keep) if self.evidence is None else keep)
 
     def _read(self, context: Context, keep: End, evidence: HeldOut) -> None:
-        """Whether labels can be read where the networks contradict them, off the features of the one that waits."""
-        order = torch.randperm(len(evidence.targets), generator=generator_for(self.seed, "read labels"))
-        chosen = order[:READ_SAMPLES].sort().values
-        features = untrained_features(context, chosen)
-        read = read_labels(features, evidence.targets[chosen], evidence.logits[chosen], self.seed)
-        keep(evidence._replace(read=read, mark=self._look(context, evidence.targets)))
-
-    def _look(self, context: Context, targets: Tensor) -> dict[str, Any] | None:
-        """The part of the picture that tells the class best; None if the inputs are no pictures."""
-        parts = []
-        if self.num_classes > MOST_CLASSES:
-            return None
-        for batch in context.training_batches():
-            if not isinstance(batch.inputs, Tensor) or batch.inputs.dim() != 4 or batch.inputs.shape[1] > 4:
-                return None
-            parts.append((batch.index.cpu(), shrink(batch.inputs).cpu()))
-        order = torch.cat([index for index, _ in parts]).argsort()
-        images = torch.cat([images for _, images in parts])[order]
-        return find_mark(images, targets, self.num_classes, self.seed)._asdict()
+        """Whether labels can be read where the networks contradict them, off what never saw a label."""
+        targets, images = evidence.targets, shrunken_pictures(context)
+        order = torch.randperm(len(targets), generator=generator_for(self.seed, "read labels"))
+        chosen, mark = order[:READ_SAMPLES].sort().values, None
+        features = untrained_features(context, chosen) if images is None else filtered(images[chosen], self.seed)
+        read = read_labels(features, targets[chosen], evidence.logits[chosen], self.seed)
+        if images is not None and self.num_classes <= MOST_CLASSES:
+            mark = find_mark(images, targets, self.num_classes, self.seed)._asdict()
+        keep(evidence._replace(read=read, mark=mark))
 
     def on_first_evidence(self, evidence: HeldOut) -> None:
         self.keep_evidence(evidence._replace(running=self.take_best()[0]))
@@ -120,7 +112,7 @@ class Robust(BestEpoch, ShortcutPrior):
             assert verdict.chance is not None, "networks are judged by chances"
             self.found[f"{kind}_chance"] = verdict.chance
         if held_out.read is not None:
-            self.found["readability"] = held_out.read[0]
+            self.found["readability"] = held_out.readability
 
     def _refine(self, logits: Tensor, targets: Tensor) -> None:
         refined = refine_labels(logits, targets)
@@ -142,8 +134,7 @@ class Robust(BestEpoch, ShortcutPrior):
     def _form(self, held_out: HeldOut) -> Literal["counted", "soft", "shares"]:
         if self.treatment != "prior":
             return "shares"
-        assert held_out.read is not None
-        is_plain = held_out.agreement >= REPEATED or held_out.read[0] >= EASILY_READ or self.mark is not None
+        is_plain = held_out.agreement >= REPEATED or held_out.readability >= EASILY_READ or self.mark is not None
         return "counted" if is_plain else "soft"
 
     def _answers(self, held_out: HeldOut) -> Tensor:
@@ -158,7 +149,7 @@ class Robust(BestEpoch, ShortcutPrior):
 
     def _check_earlier(self, earlier: Mapping[str, Any]) -> None:
         evidence = HeldOut(**earlier["method"]["_extra_state"]["evidence"])
-        if evidence.running is None or evidence.read is None:
+        if evidence.running is None or len(evidence.read or ()) != 3:
             raise InputError(f"reuse={self.reuse}: the run there is not one of robust, and lacks what it judges by.")
         self.verdicts, self.mark = judge_networks(evidence), seen_mark(evidence)
         super()._check_earlier(earlier)
@@ -198,6 +189,17 @@ class Robust(BestEpoch, ShortcutPrior):
         if tail == "yes":
             sentences.append("A long tail: rare classes count as much as frequent ones.")
         return " ".join(sentences)
+
+
+def shrunken_pictures(context: Context) -> Tensor | None:
+    """All training samples (N, C, h, w), shrunk; None if the inputs are no pictures."""
+    parts = []
+    for batch in context.training_batches():
+        if not isinstance(batch.inputs, Tensor) or batch.inputs.dim() != 4 or batch.inputs.shape[1] > 4:
+            return None
+        parts.append((batch.index.cpu(), shrink(batch.inputs).cpu()))
+    order = torch.cat([index for index, _ in parts]).argsort()
+    return torch.cat([images for _, images in parts])[order]
 
 
 @torch.no_grad()
