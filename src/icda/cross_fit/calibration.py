@@ -1,7 +1,5 @@
 """Held-out logits made into probabilities that keep what they promise."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

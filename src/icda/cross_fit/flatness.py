@@ -1,7 +1,5 @@
 """How flat errors lie over the margin of a prediction: near 1 and 1 for wrong labels, small where classes overlap."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """What networks say of samples that they have not learned from."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from torch import Tensor

@@ -7,8 +7,6 @@ where it contradicts the label: not only at the border between the classes, and 
 of their class.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

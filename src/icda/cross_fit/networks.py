@@ -5,8 +5,6 @@ Network k does not learn from fold k. With two folds every sample trains one net
 networks confirm each other in what they find easiest, and what they answer in the end is the shortcut.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 

@@ -6,8 +6,6 @@ a head that is given the answer as a prior, z + log P(y | answer), gets many of 
 labels are wrong, there is nothing to be read, and the treatment loses as much as it gains.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal

@@ -1,7 +1,5 @@
 """Pictures as means over a few fields, and what filters see in them that nobody trained."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F

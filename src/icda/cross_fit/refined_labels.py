@@ -6,8 +6,6 @@ turns into the label y with probability T[c, y]. Temperature, biases and T are t
 are wrong are contradicted however sure it is, and only T explains that. So clean labels stay as they are.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -5,8 +5,6 @@
 rule knows a data set: all are about shares and ratios that mean something.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass
 from statistics import NormalDist

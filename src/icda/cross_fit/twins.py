@@ -5,8 +5,6 @@ it are relabelled until both heads follow the shortcut alone. Where labels are w
 rule is that of cross-risk minimisation (XRM, Pezeshki et al. 2023), written by us for linear heads.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """One loss per file: a small formula and an nn.Module around it. Names are imported when they are first asked for."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

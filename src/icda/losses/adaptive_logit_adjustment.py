@@ -1,7 +1,5 @@
 """Adaptive logit adjustment (ALA)."""
 
-from __future__ import annotations
-
 import math
 
 import torch

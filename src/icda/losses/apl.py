@@ -1,7 +1,5 @@
 """Active passive loss (APL): two losses that a wrong label cannot pull far."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Losses that read class statistics: ISDA, RISDA and ICDA build on this."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from typing import Any

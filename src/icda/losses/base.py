@@ -1,7 +1,5 @@
 """What all losses share: the call, in the order check, update, compute."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import torch

@@ -1,7 +1,5 @@
 """Center loss."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

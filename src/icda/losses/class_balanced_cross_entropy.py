@@ -1,7 +1,5 @@
 """Class-balanced cross entropy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

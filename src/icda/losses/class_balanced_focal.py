@@ -1,7 +1,5 @@
 """Class-balanced focal loss."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Literal, get_args
 

@@ -1,7 +1,5 @@
 """Cross entropy, with the call of every other loss."""
 
-from __future__ import annotations
-
 from icda.losses.base import AdjustedLoss
 
 

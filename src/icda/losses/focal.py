@@ -1,7 +1,5 @@
 """Focal loss."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

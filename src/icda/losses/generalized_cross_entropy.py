@@ -1,7 +1,5 @@
 """Generalized cross entropy, the Lq loss."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """The last linear layer, in any of the shapes people have it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Implicit counterfactual data augmentation (ICDA): the paper's loss."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import torch

@@ -1,7 +1,5 @@
 """Implicit semantic data augmentation (ISDA)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Large-margin softmax (L-softmax)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Label-distribution-aware margins (LDAM)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Logit adjustment (LA)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from icda.errors import InputError

@@ -1,7 +1,5 @@
 """The check of a call's values as one step of a compiled graph (`icda.functional.operators` says why)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

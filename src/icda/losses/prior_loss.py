@@ -1,7 +1,5 @@
 """Losses whose class margin is a log ratio of priors: LA and ICDA build on this."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

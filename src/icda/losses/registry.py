@@ -1,7 +1,5 @@
 """Losses by name: those of this package, which say their names themselves, and those of plugins."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from typing import Any

@@ -1,7 +1,5 @@
 """Reasoning-based implicit semantic data augmentation (RISDA)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """ICDA for very many classes: each step compares with the classes of its batch and a few others."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """A stand-in for SGIDA, whose formula is not public."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the strength network reads: ten training characteristics (mathematics 1), and two numbers of all epochs so far."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

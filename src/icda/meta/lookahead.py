@@ -11,8 +11,6 @@ two forward passes. The engine knows no method: it is given the inner loss as a 
 tensors psi it was built from.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

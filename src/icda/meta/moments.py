@@ -1,7 +1,5 @@
 """Class means and covariances as variables of a meta step: taken apart, put together again, and kept for good."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

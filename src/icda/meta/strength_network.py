@@ -1,7 +1,5 @@
 """Small networks that turn numbers about a sample into a strength, and a log of the strengths given out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Literal

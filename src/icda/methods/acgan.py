@@ -1,7 +1,5 @@
 """ACGAN: training images of a conditional generator, learned beside the classifier."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F

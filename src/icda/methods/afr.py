@@ -1,7 +1,5 @@
 """Automatic feature reweighting (AFR): the head is trained again on what the network finds hard."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F

@@ -1,7 +1,5 @@
 """BBN: a branch for the data as they come, a branch for rare classes."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 from torch.nn import functional as F
 

@@ -1,7 +1,5 @@
 """What cross-fitted networks say of samples held out from them, averaged over epochs, up to the best of these."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

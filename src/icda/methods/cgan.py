@@ -1,7 +1,5 @@
 """CGAN: training images of a GAN whose discriminator is given the class."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

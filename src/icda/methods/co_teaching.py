@@ -1,7 +1,5 @@
 """Co-teaching: two networks, each taught by what the other finds easy."""
 
-from __future__ import annotations
-
 from torch.nn import functional as F
 
 from icda.methods.base import METHODS, Batch, Context, StepResult

@@ -1,7 +1,5 @@
 """Deep CORAL: features whose mean and covariance are those of every domain."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

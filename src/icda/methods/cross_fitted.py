@@ -1,7 +1,5 @@
 """What methods share that first ask cross-fitted networks what the shortcut says, and then train with the answer."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """cRT: learn the features from the data as they come, then a new classifier from balanced classes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from icda.errors import InputError

@@ -1,7 +1,5 @@
 """D2L: when features grow in dimension the network has begun to learn wrong labels; it then trusts itself more."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any
 

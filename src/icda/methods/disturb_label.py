@@ -1,7 +1,5 @@
 """DisturbLabel: labels that are now and then wrong on purpose."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F

@@ -1,7 +1,5 @@
 """DomainMix: mixup between domains."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from icda.methods.base import METHODS, Context, Setup, checked

@@ -1,7 +1,5 @@
 """Penalties on differences between domains: the mean of the domains' losses plus a penalty."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 A domain is a value of the spurious attribute where a task's groups are class x attribute, else a group.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 import torch

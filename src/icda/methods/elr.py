@@ -1,7 +1,5 @@
 """Early-learning regularisation (ELR): a network is held to what it said before it memorised."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F

@@ -1,7 +1,5 @@
 """Fish: a step through all domains in turn, then back by half, which favours gradients that agree."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

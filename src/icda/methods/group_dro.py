@@ -1,7 +1,5 @@
 """Methods that are given the groups: upweighting, where all count the same, and group DRO, where the worst count most."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch

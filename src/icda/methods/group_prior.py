@@ -1,7 +1,5 @@
 """Logit adjustment within each attribute: the prior that knows what the shortcut says."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor

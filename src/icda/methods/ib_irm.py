@@ -1,7 +1,5 @@
 """IB-IRM: IRM on features that carry no more than they must."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Invariant feature learning (IFL): the samples a network finds hard, drawn more often within each class."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Annotated, Literal

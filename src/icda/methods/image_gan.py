@@ -1,7 +1,5 @@
 """GANs that make training images beside the classifier: their turns, and how the images are mixed in."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, NamedTuple
 

@@ -1,7 +1,5 @@
 """infoGAN: training images of a GAN whose generator must leave its codes readable in them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """IRM: one classifier that is the best for every domain at once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from torch import Tensor

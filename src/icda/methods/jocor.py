@@ -1,7 +1,5 @@
 """JoCoR: two networks trained as one, on what they agree about."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Just Train Twice (JTT): what a first network gets wrong counts more for a second one."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Annotated, Any
 

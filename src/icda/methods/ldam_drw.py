@@ -1,7 +1,5 @@
 """LDAM with deferred re-weighting (LDAM-DRW)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

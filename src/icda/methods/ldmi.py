@@ -1,7 +1,5 @@
 """L_DMI: cross entropy first, then the determinant of what labels and answers share."""
 
-from __future__ import annotations
-
 import math
 import warnings
 

@@ -1,7 +1,5 @@
 """Learning from failure (LfF): a network counts a sample more, the harder a biased twin finds it."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F

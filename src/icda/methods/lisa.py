@@ -1,7 +1,5 @@
 """LISA: mix what has the same label across domains, or what has the same domain across labels."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

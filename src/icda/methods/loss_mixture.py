@@ -1,7 +1,5 @@
 """Loss mixture: two normal distributions are fitted to the losses; samples of the upper one trust the network instead."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F

@@ -1,7 +1,5 @@
 """LSDA: a covariance for every sample, predicted by a network and learned within the batch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

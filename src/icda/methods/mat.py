@@ -1,7 +1,5 @@
 """MAT: logits shifted by what held-out twins expect of each sample."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """MentorNet: a small network that learns from clean labels which losses to trust."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

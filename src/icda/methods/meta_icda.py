@@ -1,7 +1,5 @@
 """Meta-ICDA: strengths and statistics learned on a small clean set."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

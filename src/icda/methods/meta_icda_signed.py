@@ -1,7 +1,5 @@
 """Meta-ICDA with signed strengths: metadata may withdraw a sample as well as push it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from icda.meta.strength_network import StrengthOutput

@@ -1,7 +1,5 @@
 """Learning on metadata: look ahead, correct the outer variables, take the real step."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 

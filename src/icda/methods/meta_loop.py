@@ -1,7 +1,5 @@
 """Meta-ICDA for people with a training loop of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Meta-Weight-Net: sample weights learned on metadata."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """MetaSAug: ISDA with covariances learned on metadata."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Images and feature vectors are mixed as inputs. Token ids cannot be: where input
 and the head reads the mixture.
 """
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 import numpy as np

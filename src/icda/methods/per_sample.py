@@ -1,7 +1,5 @@
 """State with a row for each training sample: kept with the checkpoint, read and written by a batch's index."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, ClassVar
 

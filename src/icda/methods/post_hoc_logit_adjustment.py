@@ -1,7 +1,5 @@
 """Post-hoc logit adjustment."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """RandAug: cross entropy on images that were changed by RandAugment."""
 
-from __future__ import annotations
-
 from icda.data.augmentation import RandAugment
 from icda.methods.base import METHODS, Method, Setup, check_images, checked
 from icda.ranges import NotNegative, NotNegativeInt

@@ -1,7 +1,5 @@
 """RISDA as it was published: plain training, then the head alone with the reasoning-based loss."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """One method that decides for itself: cross-fitted networks say what is wrong with the labels, and how to train."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar, Literal

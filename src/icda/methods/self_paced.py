@@ -1,7 +1,5 @@
 """Self-paced learning: samples whose loss lies below a moving percentile."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F

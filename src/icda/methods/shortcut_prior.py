@@ -1,7 +1,5 @@
 """Logit adjustment by what cross-fitted networks expect of each sample: the prior of a shortcut nobody named."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """Two networks that trust samples of small loss."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

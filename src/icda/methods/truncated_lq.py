@@ -1,7 +1,5 @@
 """Truncated Lq: generalized cross entropy that stops believing some samples."""
 
-from __future__ import annotations
-
 import warnings
 
 import torch

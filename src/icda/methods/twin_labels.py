@@ -1,7 +1,5 @@
 """Twin labels: two networks check each other's labels, and a third learns from what is left; no clean sample is needed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, ClassVar
 

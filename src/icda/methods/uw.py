@@ -1,7 +1,5 @@
 """Upweighting (UW): cross entropy in which every group counts the same."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from torch import Tensor

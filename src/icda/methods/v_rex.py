@@ -1,7 +1,5 @@
 """V-REx: losses that are equal over the domains."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """WGAN: training images of a generator that lowers a Wasserstein distance, estimated by a critic with gradient penalty."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """XRM: the mistakes of twin networks become groups, for a second training that balances groups."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, Literal
 

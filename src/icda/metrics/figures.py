@@ -1,7 +1,5 @@
 """Single figures of a split: per class, per group, calibration, and the worst group as a score of scikit-learn."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

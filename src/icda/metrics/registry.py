@@ -1,7 +1,5 @@
 """Metrics by name: which way is better, what they are called, and figures from outside beside our own."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """All figures of one split at once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

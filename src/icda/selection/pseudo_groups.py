@@ -1,7 +1,5 @@
 """Groups guessed from strengths or from biased networks, for a selection by the worst group without group labels."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

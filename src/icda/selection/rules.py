@@ -1,7 +1,5 @@
 """Named rules for picking a checkpoint, and what keeps the best epoch by one. None of them sees test data."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
