@@ -153,7 +153,7 @@ def test_a_test_split_is_held_out_and_judged(made: SimpleNamespace, tmp_path: Pa
 
 
 def test_a_split_that_is_not_understood_is_refused() -> None:
-    with pytest.raises(InputError, match="the split 'fold3' is not understood"):
+    with pytest.raises(InputError, match="split 'fold3' is not understood"):
         held_out_rows(np.array(["train", "fold3"]), "a.csv")
     with pytest.raises(InputError, match="'0' is not understood"):  # without a 2 it may mean anything
         held_out_rows(np.array([0, 1, 0]), "a.csv")

@@ -95,7 +95,7 @@ def test_a_column_of_the_fit_is_read_even_if_it_numbers_the_rows(suffix: str, tm
     assert accuracy(model, path) == ("all", 4, 1.0)
     frame = frame.rename(columns={"x": "z"}).assign(z=[1, 1, 2, 2])
     frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
-    with pytest.raises(InputError, match="lacks the column 'x' of numbers"):
+    with pytest.raises(InputError, match="lacks 1 of the 2 columns that the model was fitted to: x"):
         judge_data(model, str(path))
 
 

@@ -16,7 +16,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import icda
-from icda.data.embedding.samples import Columns
 from icda.data.own.encoding import ColumnPlan, encode_table, plan_columns
 from icda.errors import InputError
 from icda.serving import predict_data
@@ -210,7 +209,7 @@ def test_words_of_texts_are_named_on_the_first_screen(made: SimpleNamespace, tmp
         thing = ("book", "pan")[kind if row >= 16 else 1 - kind]
         lines.append(f"a {generator.choice((good, bad)[kind])} {thing} it is,{('good', 'bad')[kind]},{thing}")
     (tmp_path / "t.csv").write_text("\n".join(lines))
-    data = read_fit_data(tmp_path / "t.csv", Asked(groups="thing", columns=Columns(groups="thing")), tmp_path / "m")
+    data = read_fit_data(tmp_path / "t.csv", Asked(groups="thing"), tmp_path / "m")
     page = render_fit_page(fit_model(data), "model", "t.csv")
     first = page[page.index("The result</h2>") : page.index("What was found</h2>")]
     assert "Words that are typical of the worst-classified ones: pan" in first

@@ -59,18 +59,10 @@ class DataArguments:
     """Trust a table, or a folder with links, that names images outside its own folder."""
 
     def asked(self) -> Asked:
-        from icda.data.embedding.samples import Columns
         from icda.serving.fit_data import Asked
 
-        columns = Columns(self.image_column, self.text_column, self.labels, self.groups)
-        asked = Asked(self.features, self.labels, self.names, self.groups, columns, self.encoder, self.image_size)
-        return replace(
-            asked,
-            where=self.where,
-            table=self.table,
-            skip_unreadable=self.skip_unreadable,
-            allow_outside=self.allow_outside,
-        )
+        same = {name: value for name, value in vars(self).items() if name in Asked.__dataclass_fields__}
+        return Asked(**same, image=self.image_column, text=self.text_column)
 
 
 GROUPS_SHOWN = 20
@@ -207,10 +199,8 @@ def _fit_blocks(options: FitArguments, folder: Path) -> int:
 
     if options.train or options.encoder is not None or options.where:
         raise InputError("--on blocks and --on ray fit heads to features: leave out --train, --encoder and --where.")
-    asked = options.asked()
-    wanted = replace(asked.columns, features=asked.features, names=asked.names)
     with make_engine("ray" if options.on == "ray" else "local", options.jobs) as engine:
-        model = fit_from_blocks(options.data.expanduser(), wanted, options.method, engine, tell, options.seed)
+        model = fit_from_blocks(options.data.expanduser(), options.asked(), options.method, engine, tell, options.seed)
     model.save(folder)
     facts = model.facts
     state = "converged" if facts["converged"] else "stopped at the limit of iterations"

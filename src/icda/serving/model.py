@@ -96,7 +96,7 @@ def is_features(X: Any) -> bool:
     return isinstance(X, Sequence) and len(X) > 0 and isinstance(X[0], Sequence | np.ndarray) and np.ndim(X[0]) == 1
 
 
-def check_features(X: Any, reads: Reads) -> np.ndarray:
+def check_features(X: Any, reads: Reads, origin: Path | str = "X") -> np.ndarray:
     """Features as floats (N, A), as wide as those of the fit; a data frame's columns are taken by their names."""
     wanted = reads.fitted_columns
     if hasattr(X, "columns") and (reads.table is not None or len(wanted) == reads.width):
@@ -111,9 +111,25 @@ def check_features(X: Any, reads: Reads) -> np.ndarray:
         raise InputError(f"features must be numbers ({error}).") from error
     if values.ndim != 2 or values.shape[1] != reads.width:
         raise InputError(f"got features of shape {values.shape}, expected (N, {reads.width}) as in the fit.")
-    if not np.isfinite(values).all():
-        raise InputError("the features hold NaN or infinite values: fill or drop those rows.")
+    check_finite(values, reads.columns, origin)
     return np.ascontiguousarray(values)
+
+
+def check_finite(features: np.ndarray, columns: tuple[str, ...] | None, path: Path | str) -> None:
+    """Refuse NaN and infinity by their place."""
+    finite = np.isfinite(features)
+    if finite.all():
+        return
+    row, place = (int(number) for number in np.argwhere(~finite)[0])
+    named = columns is not None and len(columns) == features.shape[1]
+    where = (
+        f" (counted from 0), column {columns[place]!r}" if columns and named else f", column {place} (counted from 0)"
+    )
+    rows = int((~finite.all(1)).sum())
+    raise InputError(
+        f"{path}: the features of {rows} of {len(features)} rows hold NaN or infinite values, the first in row "
+        f"{row}{where}: fill or drop them."
+    )
 
 
 def as_samples(X: Any, reads: Reads) -> Samples:

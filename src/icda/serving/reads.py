@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from icda.data.embedding import Encoder
+from icda.data.embedding.samples import Columns
 from icda.data.own.encoding import Plan, feature_names, plan_as_list, plan_from_list
 from icda.errors import InputError, OperationError
 from icda.limits import check_side
@@ -41,6 +42,11 @@ class Reads:
     def fitted_columns(self) -> list[str]:
         """The columns of a table that the model was fitted to, as they are called there."""
         return list(self.columns or ()) if self.table is None else [one.name for one in self.table]
+
+    def asked(self, **named: Any) -> Columns:
+        """What a file of features is asked for, so that it is read as in the fit."""
+        fitted = None if self.table else self.columns
+        return Columns(**{"fitted": fitted, "array": self.array or "features", "plan": self.table, **named})
 
     def as_dict(self) -> dict[str, Any]:
         known = {name: value for name, value in vars(self).items() if name not in ("allow_hub", "_loaded")}

@@ -48,6 +48,7 @@ class Columns:
     features: str | None = None
     names: str | None = None
     where: tuple[str, ...] = ()
+    unlabelled: bool = False  # whether labels are not looked for
     fitted: tuple[str, ...] | None = None
     array: str | None = None
     encode: bool = False  # words, truth values, dates and empty cells of a table become features, too
@@ -116,7 +117,8 @@ def read_samples(
     """
     root = Path(path).expanduser()
     if root.is_dir():
-        if columns not in (None, Columns()):
+        named = columns or Columns()
+        if any((named.image, named.text, named.labels, named.groups, named.splits, named.attributes)):
             raise InputError(f"{root} is a folder: columns can be named only for a CSV table.")
         samples = _all_images(root) if unlabelled else labelled_images(root, advice)
         if not allow_outside:

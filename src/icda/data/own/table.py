@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from icda.errors import InputError, MissingFileError
 from icda.limits import LONGEST_NAME
 from icda.registry import did_you_mean
@@ -64,16 +66,7 @@ class CsvTable(NamedTuple):
 
     def splits(self, name: str) -> list[str]:
         """The cells of a column of splits, by the names that icda has for them."""
-        cells = [cell.lower() for cell in self.column(name)]
-        # Only with a 2 among them are numbers surely splits in WILDS's sense; 0 and 1 alone could mean anything.
-        known = {**SPLIT_WORDS, **(NUMBERED_SPLITS if "2" in cells else {})}
-        for cell, line in zip(cells, self.lines, strict=True):
-            if cell not in known:
-                raise InputError(
-                    f"{self.path}, line {line}: split {cell!r} is not understood. Expected: {', '.join(SPLIT_WORDS)}; "
-                    "or 0, 1 and 2 for train, validation and test."
-                )
-        return [known[cell] for cell in cells]
+        return split_names(self.column(name), str(self.path), self.lines)
 
     def find(self, role: str, given: str | None, candidates: Sequence[str]) -> str | None:
         """The column for `role`: the one the caller named, else the first whose name is one of `candidates`."""
@@ -115,6 +108,35 @@ def _near(usual: str, names: Iterable[str]) -> list[str]:
     return [name for name in known if usual in re.split(r"[\W_]+", name)] or difflib.get_close_matches(
         usual, known, 1, CLOSE
     )
+
+
+def split_names(values: Iterable[object], origin: str, lines: Sequence[int] = ()) -> list[str]:
+    """The split of each row by the name that icda has for it; `lines` say where in the file the rows stand.
+
+    Of 0 and 1 alone, 1 might be the test: refused. One number for all rows is what `--where split=0` leaves.
+
+    >>> split_names(["Training", "val"], "a.csv"), split_names([0, 1, 2], "a.npz")
+    (['train', 'validation'], ['train', 'validation', 'test'])
+    """
+    words = [str(value).strip().lower() for value in values]
+    known = {**SPLIT_WORDS, **(NUMBERED_SPLITS if "2" in words or len(set(words)) == 1 else {})}
+    for row, word in enumerate(words):
+        if word not in known:
+            raise InputError(
+                f"{origin}{f', line {lines[row]}' if lines else ''}: split {word!r} is not understood. Expected: "
+                f"{', '.join(SPLITS)}; or 0, 1 and 2. Rename it, or the column if it means something else."
+            )
+    return [known[word] for word in words]
+
+
+def held_out_rows(splits: Iterable[object], origin: str) -> np.ndarray | None:
+    """Which rows are of the test split; None if none is, or all are.
+
+    >>> held_out_rows(["train", "test"], "a.csv").tolist(), held_out_rows([0, 1, 2], "a.npz").tolist()
+    ([False, True], [False, False, True])
+    """
+    test = np.array([split == "test" for split in split_names(splits, origin)])
+    return test if test.any() and not test.all() else None
 
 
 def natural_order(names: Iterable[str]) -> tuple[str, ...]:

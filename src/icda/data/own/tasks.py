@@ -19,7 +19,7 @@ from icda.data.generators import generator_for
 from icda.data.images import decode_image, find_unreadable, unreadable
 from icda.data.missing import is_missing
 from icda.data.own.feature_files import read_feature_file
-from icda.data.own.table import SPLIT_WORDS, SPLITS, crossed_groups, listed, natural_order
+from icda.data.own.table import SPLITS, crossed_groups, listed, natural_order, split_names
 from icda.data.sources import FeatureArray, ImageFiles, TextArray, Tokenise
 from icda.data.splits import cut_splits, stratified_split
 from icda.data.task import Source, Task
@@ -107,10 +107,7 @@ def features_task(path: str | PathLike[str], columns: Columns | None = None, *, 
         groups, attributes = crossed_groups(labels, _texts(path, "groups", found.groups, may_be_missing=True))
     splits = None
     if found.splits is not None:
-        words = [word.strip().lower() for word in _texts(path, "splits", found.splits)]
-        if strange := [word for word in words if word not in SPLIT_WORDS]:
-            raise InputError(f"{path}: a split is one of {', '.join(SPLITS)}, got {strange[0]!r}.")
-        splits = [SPLIT_WORDS[word] for word in words]
+        splits = split_names(_texts(path, "splits", found.splits), str(path))
     rows = range(len(features))
     samples = Samples("features", rows, rows, labels, groups, splits, attributes=attributes)  # type: ignore[arg-type]
     source = FeatureArray(features)
